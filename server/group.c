@@ -133,8 +133,10 @@ static void chosen(struct sl_group *g)
 		stay(g);
 		sl_log_limited(SL_LOG_INFO, "group-open", "group %s: %d members go on from step %" PRIu64, g->name,
 			       g->n, g->step);
-		for (int k = 0; k < g->n; k++)
+		for (int k = 0; k < g->n; k++) {
 			g->member[k].probation = 0;
+			g->member[k].left = !g->member[k].m && g->seat[k].gone;
+		}
 		for (int k = 0; k < g->n && g->open; k++)
 			if (g->member[k].m && g->member[k].joining)
 				welcome(g, k);

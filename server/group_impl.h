@@ -22,9 +22,10 @@ struct sl_group_member {
 
 /* … and the worker: what outlives its links. */
 struct sl_group_seat {
-	bool gone;           /* it had said goodbye to an earlier server, by the checkpoint of the last step */
+	bool gone;           /* its run was over on an earlier server, by the newest checkpoint */
 	struct sl_middle *m; /* its session, from sl_group_lend to sl_group_last */
 	bool left;
+	uint64_t ends_at; /* steps of its run in all, as its last Hello said; 0: unknown */
 	uint64_t number;
 	uint64_t made; /* the branch on which its state before `number` was made; 0: the first weights */
 	struct sl_codecs_state codecs; /* of its last session, where `kept` */
@@ -134,10 +135,12 @@ static inline int sl_group_seat_of(const struct sl_middle *m)
  * and whether their turns make up an epoch. */
 bool sl_group_all_here(const struct sl_group *group);
 bool sl_group_turns_fit(struct sl_group *group, struct sl_fail *why);
-/* (worker) Who is gone, by the newest checkpoint. One that was gone has come back, and nobody counts as gone any more.
- */
+/* (worker) Who is gone, by the newest checkpoint. One that was gone has come back: for a longer run, and nobody counts
+ * as gone any more; or for what is behind its last step. And what the next checkpoint says of all of them. */
 void sl_group_hear_left(struct sl_group *group);
 bool sl_group_gone_is_back(struct sl_group *group, int k);
+enum sl_err sl_group_done_is_back(struct sl_group *group, int k) SL_MUST_CHECK;
+void sl_group_note_left(struct sl_group *group);
 bool sl_group_at_border(const struct sl_group *group);
 /* group_keep.c, (worker). The codecs of a seat's session, into the seat. */
 enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat) SL_MUST_CHECK;

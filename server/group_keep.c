@@ -53,8 +53,10 @@ static enum sl_err write_moments(const struct sl_group *g, struct sl_exec *copy,
 	float *x = malloc(bytes + 1);
 	enum sl_err err = x ? SL_OK : SL_ERR_NOMEM;
 
+	if (x)
+		memset(x, 0, bytes);
 	for (int i = 0; i < s->moments && !err; i++) {
-		err = sl_exec_get_moment(copy, i, x);
+		err = copy ? sl_exec_get_moment(copy, i, x) : SL_OK; /* whoever is gone has no use for them */
 		if (!err)
 			err = sl_buf_put(out, x, bytes);
 	}
@@ -90,7 +92,7 @@ static enum sl_err write_records(const struct sl_group *g, struct sl_buf *out)
 		memcpy(r.pin, seat->pin, sizeof r.pin);
 		for (int dir = 0; dir < SL_DIR_COUNT && seat->kept; dir++)
 			r.bytes[dir] = seat->codecs.dir[dir].len;
-		r.applied = moment_bytes(g) ? sl_exec_applied(seat->copy) : 0;
+		r.applied = moment_bytes(g) && seat->copy ? sl_exec_applied(seat->copy) : 0;
 		err = sl_buf_put(out, &r, sizeof r);
 		for (int dir = 0; dir < SL_DIR_COUNT && seat->kept && !err; dir++)
 			err = sl_buf_put(out, seat->codecs.dir[dir].data, seat->codecs.dir[dir].len);
@@ -141,6 +143,7 @@ bool sl_group_keep(struct sl_group *g)
 		sl_fail_set(&fail, err, "no memory for a checkpoint");
 	if (!err) {
 		pin_files(g);
+		sl_group_note_left(g);
 		g->keep.made = g->branch;
 		err = sl_keep_write_group(&g->keep, g->done, g->exec, &records, &fail);
 	}
@@ -154,6 +157,25 @@ bool sl_group_keep(struct sl_group *g)
 	}
 	g->on_disk = g->done;
 	return true;
+}
+
+/* The codecs of a member that is not here, for when it comes. */
+static enum sl_err set_aside(struct sl_group_seat *seat, const struct member_record *r, const uint8_t *at)
+{
+	sl_codecs_state_close(&seat->codecs);
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		struct sl_buf *to = &seat->codecs.dir[dir];
+
+		*to = (struct sl_buf){malloc(r->bytes[dir] + 1), r->bytes[dir], r->bytes[dir]};
+		if (!to->data) {
+			sl_codecs_state_close(&seat->codecs);
+			return SL_ERR_NOMEM;
+		}
+		memcpy(to->data, at, r->bytes[dir]);
+		at += r->bytes[dir];
+	}
+	seat->kept = true;
+	return SL_OK;
 }
 
 /* The codecs of one member, from `at` on. */
@@ -192,8 +214,11 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 		}
 		if (moment_bytes(g) > in->len - at - bytes)
 			return sl_fail_set(fail, SL_ERR_DATA, "its members are cut off");
+		seat->kept = false;
 		if (bytes && seat->m)
 			err = give_codecs(seat, &r, in->data + at, fail);
+		else if (bytes && !seat->m && set_aside(seat, &r, in->data + at))
+			err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a member's codecs");
 		if (!err && moment_bytes(g) && seat->copy &&
 		    read_moments(g, seat->copy, r.applied, in->data + at + bytes))
 			err = sl_fail_set(fail, SL_ERR_DEVICE, "a member's moments could not be set");
@@ -202,7 +227,6 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 		at += bytes + moment_bytes(g);
 		seat->number = r.number;
 		seat->made = r.made;
-		seat->kept = false;
 		memcpy(seat->pin, r.pin, sizeof seat->pin);
 	}
 	if (g->ends && sl_end_coder_load(g->ends->sum.coder, (struct sl_bytes){in->data + at, in->len - at}))

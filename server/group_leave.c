@@ -1,6 +1,8 @@
 /* How members leave a group, and what it knows of those that are done. A run is over for each member by itself: others
- * may still evaluate, or take the weights, while the server is killed. So the checkpoint of the last step says who has
- * said goodbye, and a group that goes on from there does not wait for them. */
+ * may still evaluate, or take the weights, while the server is killed. So every checkpoint says whose run has no step
+ * behind it, and a group that goes on from there does not wait for them. The checkpoint of a member's last step is on
+ * the disk before it hears that the step is done: so this holds whenever the server dies, and whether or not it has
+ * heard a goodbye. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -9,23 +11,31 @@
 
 /* ---- the loop's */
 
+/* It goes on from the step at which others were done; and its own run is not a longer one than it was there. */
+static bool can_do_without(const struct sl_group *g, int k)
+{
+	const struct sl_hello *h = &sl_port_session(g->member[k].m->port)->hello;
+
+	return sl_hello_holds(h, g->gone_at) && (!g->seat[k].gone || sl_hello_is_done(h));
+}
+
 bool sl_group_all_here(const struct sl_group *g)
 {
-	bool here = false, away = false, done = true;
+	bool here = false, away = false, can = true;
 
 	for (int k = g->first; k < g->end; k++) {
 		const struct sl_group_member *p = &g->member[k];
 
 		if (p->m && p->joining) {
 			here = true;
-			done = done && sl_hello_holds(&sl_port_session(p->m->port)->hello, g->gone_at);
+			can = can && can_do_without(g, k);
 		} else if (p->m || !g->seat[k].gone) {
 			return false;
 		} else {
 			away = true;
 		}
 	}
-	return here && (!away || done); /* whoever begins anew, or comes from elsewhere, waits for all */
+	return here && (!away || can); /* whoever begins anew, or comes from elsewhere, waits for all */
 }
 
 bool sl_group_turns_fit(struct sl_group *g, struct sl_fail *why)
@@ -52,6 +62,7 @@ void sl_group_hear_left(struct sl_group *g)
 		g->seat[k].gone = g->seat[k].left = left[k] == '1';
 		g->n_gone += g->seat[k].gone;
 	}
+	memcpy(g->keep.left, left, sizeof g->keep.left);
 }
 
 bool sl_group_gone_is_back(struct sl_group *g, int k)
@@ -64,21 +75,46 @@ bool sl_group_gone_is_back(struct sl_group *g, int k)
 	return true;
 }
 
-/* In the file of the last step, once more; where somebody is not done yet, or all are, there is no need. */
+enum sl_err sl_group_done_is_back(struct sl_group *g, int k)
+{
+	if (!g->seat[k].gone)
+		return SL_OK;
+	g->seat[k].gone = false;
+	g->n_gone--;
+	return sl_group_has_rounds(g) ? sl_group_reset_copy(g, k, true) : SL_OK;
+}
+
+void sl_group_note_left(struct sl_group *g)
+{
+	bool any = false;
+
+	for (int k = 0; k < g->n; k++) {
+		const struct sl_group_seat *seat = &g->seat[k];
+		const bool over = seat->left || (seat->ends_at && seat->number >= seat->ends_at);
+
+		g->keep.left[k] = over ? '1' : '0';
+		any = any || over;
+	}
+	g->keep.left[any ? g->n : 0] = '\0';
+}
+
+/* In the file of the last step, once more, where that does not say it yet: a member was left out of its last step, and
+ * had none to keep. Where somebody is not done yet, or all have left, there is no need. */
 static void keep_left(struct sl_group *g)
 {
+	char before[SL_KEEP_LEFT];
 	bool all = true;
 
 	for (int k = 0; k < g->n; k++) {
 		if (!g->seat[k].left && g->seat[k].number != g->done)
 			return;
 		all = all && g->seat[k].left;
-		g->keep.left[k] = g->seat[k].left ? '1' : '0';
 	}
-	g->keep.left[g->n] = '\0';
-	if (!all && g->valid && !g->torn && g->keep.dir[0] && g->done == g->on_disk)
+	memcpy(before, g->keep.left, sizeof before);
+	sl_group_note_left(g);
+	if (!all && g->valid && !g->torn && g->keep.dir[0] && g->done == g->on_disk &&
+	    strcmp(before, g->keep.left) != 0)
 		sl_group_keep(g);
-	g->keep.left[0] = '\0';
 }
 
 /* Nobody is inside a round: what the trunk and the seats hold is one state. */

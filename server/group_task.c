@@ -84,6 +84,7 @@ enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_pla
 		return err;
 	seat->m = m;
 	seat->left = false;
+	seat->ends_at = sl_port_session(m->port)->hello.run_steps;
 	return SL_OK;
 }
 
@@ -288,10 +289,16 @@ static void run_rejoin(struct sl_group *g)
 	g->err = SL_OK;
 	if (!h)
 		return;
-	if (sl_group_gone_is_back(g, g->which)) {
-		g->back = true; /* its codecs were not read */
+	if (sl_hello_is_done(h) && sl_hello_holds(h, seat->number)) {
+		if (sl_group_done_is_back(g, g->which))
+			g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the copy of member %d could not be set",
+					     g->which);
+	} else if (sl_group_gone_is_back(g, g->which)) {
+		g->back = true; /* it has more to do than it had, and so have the others */
 		return;
 	}
+	if (g->err)
+		return;
 	if (sl_hello_holds(h, seat->number)) {
 		if (seat->kept && sl_codecs_state_give(&seat->codecs, sl_port_codecs(seat->m->port)))
 			g->err = sl_fail_set(&g->fail, SL_ERR_DATA, "the state of member %d does not fit its codecs",

@@ -21,7 +21,7 @@ struct sl_keep {
 	uint64_t pin[SL_CHECKPOINT_MAX_PINS]; /* steps that the client counts on: their files stay */
 	int n_pin;
 	uint64_t made; /* epoch of the link whose COMMIT made the state that is written, or was read; 0: none did */
-	char left[SL_KEEP_LEFT]; /* a group's: which members have said goodbye, as what is written says; "": nobody */
+	char left[SL_KEEP_LEFT]; /* a group's: whose run is over, as what is written says; "": nobody's */
 };
 
 /* `tidy`: the store's limits, borrowed; NULL: none. `session`: its name. `owner` NULL: no auth. */

@@ -134,6 +134,7 @@ static enum sl_err open_link(struct drive *d)
 		.heartbeat_ms = c->link.heartbeat_ms,
 		.timeout_ms = c->link.timeout_ms,
 		.connect_timeout_ms = c->link.connect_timeout_ms,
+		.run_steps = sl_training_state(d->run).total_steps,
 	};
 
 	sl_recover_offer(d->recover, &remote);

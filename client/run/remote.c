@@ -166,6 +166,7 @@ static void fill_hello(const struct sl_remote *r, struct sl_hello *h, const floa
 		.window_bytes = c->window_bytes,
 		.heartbeat_ms = (uint32_t)c->heartbeat_ms,
 		.timeout_ms = (uint32_t)c->timeout_ms,
+		.run_steps = c->run_steps,
 	};
 	memcpy(h->session, c->secret->session, sizeof h->session);
 	memcpy(h->held, c->held, sizeof h->held);

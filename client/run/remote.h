@@ -31,6 +31,7 @@ struct sl_remote_conf {
 	bool first;
 	uint64_t held[SL_WIRE_HELD_MAX];
 	int n_held;
+	uint64_t run_steps; /* of the run in all */
 };
 
 struct sl_remote_events {

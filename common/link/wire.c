@@ -210,6 +210,7 @@ static enum sl_err hello_put(Split__Hello *out, const struct sl_hello *in, uint6
 	out->held_1 = in->held[1];
 	out->held_2 = in->held[2];
 	out->held_3 = in->held[3];
+	out->run_steps = in->run_steps;
 	return err;
 }
 
@@ -233,6 +234,7 @@ static void hello_get(struct reader *r, struct sl_hello *out, const Split__Hello
 	out->held[1] = in->held_1;
 	out->held[2] = in->held_2;
 	out->held[3] = in->held_3;
+	out->run_steps = in->run_steps;
 }
 
 /* What has no proof yet costs the server a header, and no more. */

@@ -10,7 +10,7 @@
 #include "common/base/err.h"
 
 enum {
-	SL_WIRE_VERSION = 11,
+	SL_WIRE_VERSION = 12,
 	SL_WIRE_HEADER_MAX = 4096,
 	SL_WIRE_PART_MAX = 1 << 20,
 	SL_WIRE_TEXT_MAX = 384,
@@ -75,6 +75,7 @@ struct sl_hello {
 	 * fresh start. The server takes the newest that it can go on from too. */
 	uint32_t n_held; /* 1 … SL_WIRE_HELD_MAX */
 	uint64_t held[4];
+	uint64_t run_steps; /* of the client's run in all */
 };
 
 static inline bool sl_hello_holds(const struct sl_hello *h, uint64_t step)
@@ -83,6 +84,12 @@ static inline bool sl_hello_holds(const struct sl_hello *h, uint64_t step)
 		if (h->held[i] == step)
 			return true;
 	return false;
+}
+
+/* Its run has no step to do any more: what is still to come is evaluation, and the weights. */
+static inline bool sl_hello_is_done(const struct sl_hello *h)
+{
+	return h->run_steps && sl_hello_holds(h, h->run_steps);
 }
 
 /* sl_welcome.made: the server does not know, and the client goes on from what it has. */

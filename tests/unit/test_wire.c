@@ -43,6 +43,7 @@ static struct sl_frame sample_hello(void)
 	h->held[0] = 301;
 	h->held[1] = 300;
 	h->held[2] = 200;
+	h->run_steps = 900;
 	return f;
 }
 
@@ -550,25 +551,25 @@ static void the_largest_hello_fits(void **state)
 
 static void a_hello_of_another_version_names_both(void **state)
 {
-	/* epoch 1, Hello { version 12, and of what we require only an unknown field 50 } */
-	static const uint8_t hello12[] = {0x08, 0x01, 0x12, 0x05, 0x08, 0x0c, 0x90, 0x03, 0x01};
-	/* … and Welcome { version 12 } */
-	static const uint8_t welcome12[] = {0x08, 0x01, 0x1a, 0x02, 0x08, 0x0c};
+	/* epoch 1, Hello { version 13, and of what we require only an unknown field 50 } */
+	static const uint8_t hello13[] = {0x08, 0x01, 0x12, 0x05, 0x08, 0x0d, 0x90, 0x03, 0x01};
+	/* … and Welcome { version 13 } */
+	static const uint8_t welcome13[] = {0x08, 0x01, 0x1a, 0x02, 0x08, 0x0d};
 	struct sl_frame f = sample(SL_FRAME_HELLO), got;
 	uint8_t header[SL_WIRE_HEADER_MAX];
 	struct sl_fail fail;
 	size_t len;
 
 	(void)state;
-	assert_int_equal(decode(hello12, sizeof hello12, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
-	assert_string_equal(fail.text, "the client speaks protocol 12, the server 11: update the older one");
-	assert_int_equal(decode(welcome12, sizeof welcome12, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
-	assert_string_equal(fail.text, "the server speaks protocol 12, the client 11: update the older one");
+	assert_int_equal(decode(hello13, sizeof hello13, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
+	assert_string_equal(fail.text, "the client speaks protocol 13, the server 12: update the older one");
+	assert_int_equal(decode(welcome13, sizeof welcome13, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
+	assert_string_equal(fail.text, "the server speaks protocol 13, the client 12: update the older one");
 	for (int old = 7; old <= 8; old++) { /* as peers of these protocols say them */
 		char name[16], text[80];
 
 		snprintf(name, sizeof name, "Hello-%d", old);
-		snprintf(text, sizeof text, "the client speaks protocol %d, the server 11: update the older one", old);
+		snprintf(text, sizeof text, "the client speaks protocol %d, the server 12: update the older one", old);
 		len = golden_read(name, header);
 		assert_int_equal(decode(header, len, (struct sl_bytes){0}, &got, &fail), SL_ERR_VERSION);
 		assert_string_equal(fail.text, text);
