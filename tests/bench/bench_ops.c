@@ -1,7 +1,7 @@
-/* bench_ops [image] [batch] [chunk] [threads] [runs] [1: segments only, 2, 3, 4: one of them, 5: profile, 6: updates]:
- * milliseconds of MobileNetV2 on the CPU backend, forward and backward, each op by itself and each segment through the
- * executor; medians of `runs`. Ops: `chunk` rows, on memory that is not in the cache unless it fits. Segments: cut
- * features.0.1 | classifier, all chunks of the batch forward, then all backward; "CPU min": the least CPU time of all
+/* bench_ops [image] [batch] [chunk] [threads] [runs] [1: segments only, 2, 3, 4: one of them, 5: profile, 6: updates]
+ * [network head_end tail_begin]: milliseconds of a network on the CPU backend, forward and backward, each op by itself
+ * and each segment through the executor; medians of `runs`. Without a network: MobileNetV2, cut features.0.1 |
+ * classifier. Ops: `chunk` rows, on memory that is not in the cache unless it fits. Segments: all chunks of the batch forward, then all backward; "CPU min": the least CPU time of all
  * threads, forward and backward. Profile: each op of the middle as the executor calls it, by CPU time of the caller
  * alone (so with one thread), its least call times the chunks, beside the time that its floating-point operations would
  * take at PEAK_GFLOPS and its tensors at MEMORY_GBS, whichever is longer. Updates: one step of each optimizer over as
@@ -320,9 +320,11 @@ static void bench_updates(struct sl_backend *be, const struct sl_plan *plan, int
 
 int main(int argc, char **argv)
 {
+	static const char *const mobilenet[] = {"mobilenet_v2", "features.0.1", "classifier"};
 	struct setting set = {224, 64, 64, 1, 5, 0};
 	int *const arg[] = {&set.image, &set.batch, &set.chunk, &set.threads, &set.runs, &set.segments_only};
-	struct sl_split_spec spec = {.model = {.name = "mobilenet_v2", .width = 1, .classes = 10, .dropout = 0.2}};
+	const char *const *network = argc == 10 ? (const char *const *)argv + 7 : mobilenet;
+	struct sl_split_spec spec = {.model = {.width = 1, .classes = 10, .dropout = 0.2}};
 	struct sl_plan *plan;
 	struct sl_pool *pool;
 	struct sl_backend be;
@@ -338,12 +340,13 @@ int main(int argc, char **argv)
 	spec.model.image = set.image;
 	spec.plan.batch = set.batch;
 	spec.plan.chunks = set.batch / set.chunk;
-	snprintf(spec.cut.head_end, sizeof spec.cut.head_end, "features.0.1");
-	snprintf(spec.cut.tail_begin, sizeof spec.cut.tail_begin, "classifier");
+	snprintf(spec.model.name, sizeof spec.model.name, "%s", network[0]);
+	snprintf(spec.cut.head_end, sizeof spec.cut.head_end, "%s", network[1]);
+	snprintf(spec.cut.tail_begin, sizeof spec.cut.tail_begin, "%s", network[2]);
 	if (sl_plan_open(&plan, &spec, &fail) != SL_OK || sl_pool_open(&pool, set.threads, &fail) != SL_OK ||
 	    sl_cpu_backend_open(&be, pool, &fail) != SL_OK)
 		die(&fail);
-	printf("MobileNetV2 %d x %d, batch %d in chunks of %d, %d threads, %s%s%s\n\n", set.image, set.image, set.batch,
+	printf("%s %d x %d, batch %d in chunks of %d, %d threads, %s%s%s\n\n", network[0], set.image, set.image, set.batch,
 	       set.chunk, set.threads, sl_cpu_describe(), sl_cpu_core_is_older(&reason) ? ": " : "",
 	       sl_cpu_core_is_older(&reason) ? reason : "");
 	if (set.segments_only == PROFILE)
