@@ -230,7 +230,7 @@ static void adam(const struct sl_update *u, int64_t n, float *w, const float *g,
 	}
 }
 
-static void row_sum(float *total, const float *x, int64_t rows, int c)
+static void row_sum(float *total, const float *x, int64_t ld, int64_t rows, int c)
 {
 	for (int k = 0; k < c; k += VL) {
 		int l = left(c - k);
@@ -238,11 +238,11 @@ static void row_sum(float *total, const float *x, int64_t rows, int c)
 		int64_t r = 0;
 
 		for (; r + 2 <= rows; r += 2) {
-			a += ldv(x + r * c + k, l);
-			b += ldv(x + (r + 1) * c + k, l);
+			a += ldv(x + r * ld + k, l);
+			b += ldv(x + (r + 1) * ld + k, l);
 		}
 		if (r < rows)
-			a += ldv(x + r * c + k, l);
+			a += ldv(x + r * ld + k, l);
 		stv(total + k, ldv(total + k, l) + (a + b), l);
 	}
 }

@@ -21,6 +21,7 @@ enum {
 	FORWARD_COLUMNS = 128, /* of a task */
 	COLUMNS = 32,          /* multiple of every panel */
 	SPAN_FLOATS = 1 << 22, /* of all partial dW together: 16 MiB */
+	SAME_SETS = 512,       /* floats */
 	TURNED_FLOATS = 16384, /* of a dW that may be summed turned: it is turned back in one thread */
 };
 
@@ -33,7 +34,8 @@ struct job {
 	int64_t groups, columns;  /* that Y's or dX's are divided into */
 	float *part;              /* [spans, O·K + O] */
 	float *scratch;           /* per worker [block_rows, K] and [block_rows, O] */
-	float *dy;                /* [M, O] with several groups: what `gradient` gives, made once for all */
+	float *dy;                /* [M, ld_dy] with several groups: what `gradient` gives, made once for all */
+	int64_t ld_dy, ld_p;      /* floats from row to row of what `gradient` and `patches` give */
 	struct sl_conv_bn bn;     /* a part per block */
 	struct sl_gemm_weights w; /* forward: Wᵀ [K, O]; backward: W [O, K] */
 	bool direct;              /* P = X */
@@ -64,9 +66,16 @@ static int64_t most_rows(const struct job *j)
 	return sl_cpu_max(WIDE_ROWS, many_rows(j));
 }
 
+/* Rows of a power of two floats all lie in few sets of the caches: of few of them a line stays there. A copy has rows
+ * that are a line longer. */
+static int64_t padded(int64_t n)
+{
+	return n % SAME_SETS == 0 ? n + SL_CPU_LINE : n;
+}
+
 static int64_t worker_floats(const struct job *j)
 {
-	return sl_cpu_line(most_rows(j) * j->k) + sl_cpu_line(most_rows(j) * j->d.o);
+	return sl_cpu_line(most_rows(j) * padded(j->k)) + sl_cpu_line(most_rows(j) * j->d.o);
 }
 
 /* Columns in at most `groups` even groups of whole panels. */
@@ -125,7 +134,7 @@ static int64_t packed_floats(const struct job *j)
 
 static int64_t dy_floats(const struct job *j)
 {
-	return j->direct ? sl_cpu_line(sl_cpu_min(j->m, FEW_BLOCKS * many_rows(j)) * j->d.o) : 0;
+	return j->direct ? sl_cpu_line(sl_cpu_min(j->m, FEW_BLOCKS * many_rows(j)) * padded(j->d.o)) : 0;
 }
 
 static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
@@ -161,8 +170,14 @@ static struct job open_job(const struct sl_conv_call *call, bool backward)
 	j.call = call;
 	j.turned = backward && is_turned(&j, sl_cpu_simd_of(call->be));
 	j.bn = sl_conv_bn_open(call, backward, packed + packed_floats(&j) + dy_floats(&j));
-	if (backward && j.groups > 1 && call->post != NULL)
+	j.ld_dy = j.d.o;
+	j.ld_p = j.k;
+	if (backward && j.groups > 1 && (call->post != NULL || padded(j.d.o) != j.d.o)) {
 		j.dy = packed + packed_floats(&j);
+		j.ld_dy = padded(j.d.o);
+	}
+	if (backward && j.groups > 1)
+		j.ld_p = padded(j.k);
 	j.w = backward ? sl_gemm_pack(call->be, packed, call->w, j.d.o, j.k, j.k, 1)
 		       : sl_gemm_pack(call->be, packed, call->w, j.k, j.d.o, 1, j.k);
 	return j;
@@ -204,22 +219,30 @@ static void scatter_patch(const struct job *j, const float *p, int64_t m)
 	}
 }
 
-/* P of rows [m, m + rows): x itself or made in the worker's scratch, there columns k alone where P = X. */
+/* P of rows [m, m + rows), `ld_p` floats a row: x itself or made in the worker's scratch, there columns k alone where
+ * P = X. */
 static const float *patches(const struct job *j, int64_t m, int64_t rows, struct sl_bn_range k, int worker)
 {
-	struct sl_cpu_bn bn;
-
+	const struct sl_cpu_simd *simd = sl_cpu_simd_of(j->call->be);
 	const float *x = j->call->x + m * j->k;
 	float *p = j->scratch + worker * worker_floats(j);
+	struct sl_cpu_bn bn;
 
-	if (j->direct && j->call->pre == NULL)
+	if (j->direct && j->call->pre == NULL && j->ld_p == j->k)
 		return x;
 	bn = sl_bn_from(&j->bn.pre, k.at);
-	if (j->direct)
-		sl_cpu_simd_of(j->call->be)->bn_forward(p + k.at, x + k.at, &bn, j->k, rows, (int)k.n, j->bn.act_pre);
-	else
-		for (int64_t r = 0; r < rows; r++)
-			copy_patch(j, p + r * j->k, m + r);
+	for (int64_t r = 0; r < rows; r++) {
+		float *to = p + r * j->ld_p;
+
+		if (!j->direct)
+			copy_patch(j, to, m + r);
+		else if (j->call->pre == NULL)
+			memcpy(to + k.at, x + r * j->k + k.at, (size_t)k.n * sizeof(float));
+		else if (j->ld_p != j->k)
+			simd->bn_forward(to + k.at, x + r * j->k + k.at, &bn, k.n, 1, (int)k.n, j->bn.act_pre);
+	}
+	if (j->direct && j->call->pre != NULL && j->ld_p == j->k)
+		simd->bn_forward(p + k.at, x + k.at, &bn, j->k, rows, (int)k.n, j->bn.act_pre);
 	return p;
 }
 
@@ -235,21 +258,29 @@ static void bn_gradient(const struct job *j, float *to, int64_t m, int64_t rows)
 static void gradient_block(void *arg, int64_t block, int worker)
 {
 	const struct job *j = arg;
-	int64_t m = block * GRADIENT_ROWS;
+	int64_t o = j->d.o, m = block * GRADIENT_ROWS, end = sl_cpu_min(j->m, m + GRADIENT_ROWS);
 
 	(void)worker;
-	bn_gradient(j, j->dy + m * j->d.o, m, sl_cpu_min(GRADIENT_ROWS, j->m - m));
+	if (j->ld_dy == o) {
+		bn_gradient(j, j->dy + m * o, m, end - m);
+		return;
+	}
+	for (; m < end; m++)
+		if (j->call->post != NULL)
+			bn_gradient(j, j->dy + m * j->ld_dy, m, 1);
+		else
+			memcpy(j->dy + m * j->ld_dy, j->call->dy + m * o, (size_t)o * sizeof(float));
 }
 
-/* The gradient at Y of rows [m, m + rows): dy itself, or put through the batchnorm behind. */
+/* The gradient at Y of rows [m, m + rows), `ld_dy` floats a row: dy itself, or put through the batchnorm behind. */
 static const float *gradient(const struct job *j, int64_t m, int64_t rows, int worker)
 {
-	float *to = j->scratch + worker * worker_floats(j) + sl_cpu_line(most_rows(j) * j->k);
+	float *to = j->scratch + worker * worker_floats(j) + sl_cpu_line(most_rows(j) * padded(j->k));
 
+	if (j->dy != NULL)
+		return j->dy + m * j->ld_dy;
 	if (j->call->post == NULL)
 		return j->call->dy + m * j->d.o;
-	if (j->dy != NULL)
-		return j->dy + m * j->d.o;
 	bn_gradient(j, to, m, rows);
 	return to;
 }
@@ -341,7 +372,7 @@ static void data_block(const struct job *j, const float *dy, int64_t m, int64_t 
 	struct sl_gemm_weights w = sl_gemm_columns(&j->w, k.at, k.n);
 	float *dx = call->dx + m * j->k, *part = j->bn.parts + m / j->block_rows * j->bn.stride;
 
-	sl_gemm_rows(&w, dx + k.at, j->k, &dy, 1, j->d.o, rows, call->add, next);
+	sl_gemm_rows(&w, dx + k.at, j->k, &dy, 1, j->ld_dy, rows, call->add, next);
 	for (int64_t r = m; r < m + rows && call->pre != NULL && !sl_conv_has_bn_pre(call); r++)
 		w.simd->act_backward(call->dx + r * j->k + k.at, call->dx + r * j->k + k.at, call->x + r * j->k + k.at,
 				     k.n, j->bn.act_pre, false);
@@ -380,12 +411,13 @@ static void backward_task(void *arg, int64_t task, int worker)
 		if (j->direct)
 			next = ahead(j, m + j->block_rows, end, true);
 		if (call->dw != NULL && j->turned)
-			sl_gemm_outer(simd, dw, o, patches(j, m, rows, k, worker), j->k, j->k, dy, o, o, rows, &next);
+			sl_gemm_outer(simd, dw, o, patches(j, m, rows, k, worker), j->ld_p, j->k, dy, j->ld_dy, o, rows,
+				      &next);
 		else if (call->dw != NULL)
-			sl_gemm_outer(simd, dw + k.at, j->k, dy, o, o, patches(j, m, rows, k, worker) + k.at, j->k, k.n,
-				      rows, &next);
+			sl_gemm_outer(simd, dw + k.at, j->k, dy, j->ld_dy, o, patches(j, m, rows, k, worker) + k.at,
+				      j->ld_p, k.n, rows, &next);
 		if (call->dbias != NULL && k.at == 0)
-			simd->row_sum(db, dy, rows, (int)o);
+			simd->row_sum(db, dy, j->ld_dy, rows, (int)o);
 		if (j->direct && call->dx != NULL)
 			data_block(j, dy, m, rows, k, &next);
 	}
@@ -406,7 +438,7 @@ static void data_image(void *arg, int64_t n, int worker)
 		const float *dy = gradient(j, m, rows, worker);
 		struct sl_prefetch none = {.n = 0};
 
-		sl_gemm_rows(&j->w, dp, j->k, &dy, 1, d->o, rows, false, &none);
+		sl_gemm_rows(&j->w, dp, j->k, &dy, 1, j->ld_dy, rows, false, &none);
 		for (int64_t r = 0; r < rows; r++)
 			scatter_patch(j, dp + r * j->k, m + r);
 	}

@@ -225,7 +225,7 @@ static void weight_task(void *arg, int64_t task, int worker)
 				      &none);
 		}
 		if (g == 0)
-			j->simd->row_sum(db, dy, j->pixels, (int)o);
+			j->simd->row_sum(db, dy, o, j->pixels, (int)o);
 	}
 }
 

@@ -143,7 +143,7 @@ static void backward_span(void *arg, int64_t span, int worker)
 			for (int i = 0; i < d->kh; i++)
 				sl_gemm_outer(j->w.simd, dw + i * taps * d->o, d->o, seg[i], d->stride * d->c, taps, dy,
 					      d->o, d->o, d->out_w, &none);
-			j->w.simd->row_sum(dw + j->k * d->o, dy, d->out_w, (int)d->o);
+			j->w.simd->row_sum(dw + j->k * d->o, dy, d->o, d->out_w, (int)d->o);
 		}
 	}
 }
@@ -176,10 +176,20 @@ static void backward(const struct sl_conv_call *call)
 		sl_conv_gemm.backward(&data);
 }
 
+/* A row of Y reads all weights, and writes all of their gradient. Where these do not fit the second cache, a short row
+ * takes longer for that than for its products. */
+static bool rows_are_short(const struct sl_op *op)
+{
+	enum { CACHED_FLOATS = 1 << 18, LONG_ROW = 28 };
+	const struct sl_conv_dims d = sl_conv_dims_of(op, 1);
+
+	return (int64_t)d.kh * d.kw * d.c * d.o > CACHED_FLOATS && d.out_w < LONG_ROW;
+}
+
 bool sl_conv_rows_takes(const struct sl_op *op)
 {
-	return op->u.conv.kh <= SL_ROWS_MOST && op->u.conv.groups == 1 && op->u.conv.dilation == 1 &&
-	       !sl_conv_is_pointwise(&op->u.conv);
+	return !rows_are_short(op) && op->u.conv.kh <= SL_ROWS_MOST && op->u.conv.groups == 1 &&
+	       op->u.conv.dilation == 1 && !sl_conv_is_pointwise(&op->u.conv);
 }
 
 const struct sl_conv_kernel sl_conv_rows = {workspace_bytes, forward, backward};

@@ -290,7 +290,7 @@ static void backward_span(void *arg, int64_t span, int worker)
 			for (int i = 0; i < d->kh; i++)
 				sl_gemm_outer(j->simd, w.sums + i * j->taps * d->o, d->o, seg[i], d->stride * d->c,
 					      j->taps, g, d->o, d->o, d->out_w, &ahead);
-			j->simd->row_sum(w.sums + j->k * d->o, g, d->out_w, (int)d->o);
+			j->simd->row_sum(w.sums + j->k * d->o, g, d->o, d->out_w, (int)d->o);
 		}
 		empty(part, w.sums, floats);
 	}

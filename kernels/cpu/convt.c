@@ -76,7 +76,7 @@ static void sum_bias(void *arg, int64_t n, int worker)
 
 	(void)worker;
 	memset(part, 0, (size_t)j->c * sizeof *part);
-	j->simd->row_sum(part, j->dy + n * j->pixels * j->c, j->pixels, (int)j->c);
+	j->simd->row_sum(part, j->dy + n * j->pixels * j->c, j->c, j->pixels, (int)j->c);
 }
 
 static struct job job_of(struct sl_backend *be, const struct sl_shape *out)

@@ -233,7 +233,7 @@ static void bias_block(void *arg, int64_t block, int worker)
 
 	(void)worker;
 	memset(part, 0, (size_t)j->o * sizeof *part);
-	j->simd->row_sum(part, j->dy + at * j->o, sl_cpu_min(BIAS_ROWS, j->rows - at), (int)j->o);
+	j->simd->row_sum(part, j->dy + at * j->o, j->o, sl_cpu_min(BIAS_ROWS, j->rows - at), (int)j->o);
 }
 
 static struct job job_of(const struct sl_op_call *call)

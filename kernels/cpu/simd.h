@@ -83,7 +83,8 @@ struct sl_cpu_simd {
 	void (*norm_backward)(float *dx, const float *dy, const float *x, const float *gamma, const float stat[2],
 			      int64_t f, bool centred, bool add, float *dgamma, float *dbeta);
 	/* [rows, C]; with ld: of rows that long, C columns */
-	void (*row_sum)(float *sum, const float *x, int64_t rows, int c); /* sum += column sums */
+	/* sum [c] += column sums of x [rows, c], row r of it at x + r·ld */
+	void (*row_sum)(float *sum, const float *x, int64_t ld, int64_t rows, int c);
 	void (*add_row)(float *y, const float *row, int64_t rows, int c); /* y[r] += row */
 	/* y = by·Σ over h < high, w < wide of x[h·row + w·c + k] */
 	void (*window_sum)(float *y, const float *x, int64_t row, int64_t high, int64_t wide, int c, double by);

@@ -1,11 +1,12 @@
 /* bench_ops [image] [batch] [chunk] [threads] [runs] [1: segments only, 2, 3, 4: one of them, 5: profile, 6: updates]
  * [network head_end tail_begin]: milliseconds of a network on the CPU backend, forward and backward, each op by itself
  * and each segment through the executor; medians of `runs`. Without a network: MobileNetV2, cut features.0.1 |
- * classifier. Ops: `chunk` rows, on memory that is not in the cache unless it fits. Segments: all chunks of the batch forward, then all backward; "CPU min": the least CPU time of all
- * threads, forward and backward. Profile: each op of the middle as the executor calls it, by CPU time of the caller
- * alone (so with one thread), its least call times the chunks, beside the time that its floating-point operations would
- * take at PEAK_GFLOPS and its tensors at MEMORY_GBS, whichever is longer. Updates: one step of each optimizer over as
- * many weights as the model has, its least CPU time, and the bytes of an element that it reads and writes. */
+ * classifier. Ops: `chunk` rows, on memory that is not in the cache unless it fits. Segments: all chunks of the batch
+ * forward, then all backward; "CPU min": the least CPU time of all threads, forward and backward. Profile: each op of
+ * the middle as the executor calls it, by CPU time of the caller alone (so with one thread), its least call times the
+ * chunks, beside the time that its floating-point operations would take at PEAK_GFLOPS and its tensors at MEMORY_GBS,
+ * whichever is longer. Updates: one step of each optimizer over as many weights as the model has, its least CPU time,
+ * and the bytes of an element that it reads and writes. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -346,8 +347,8 @@ int main(int argc, char **argv)
 	if (sl_plan_open(&plan, &spec, &fail) != SL_OK || sl_pool_open(&pool, set.threads, &fail) != SL_OK ||
 	    sl_cpu_backend_open(&be, pool, &fail) != SL_OK)
 		die(&fail);
-	printf("%s %d x %d, batch %d in chunks of %d, %d threads, %s%s%s\n\n", network[0], set.image, set.image, set.batch,
-	       set.chunk, set.threads, sl_cpu_describe(), sl_cpu_core_is_older(&reason) ? ": " : "",
+	printf("%s %d x %d, batch %d in chunks of %d, %d threads, %s%s%s\n\n", network[0], set.image, set.image,
+	       set.batch, set.chunk, set.threads, sl_cpu_describe(), sl_cpu_core_is_older(&reason) ? ": " : "",
 	       sl_cpu_core_is_older(&reason) ? reason : "");
 	if (set.segments_only == PROFILE)
 		op_times_watch(&be);

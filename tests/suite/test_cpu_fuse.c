@@ -296,14 +296,44 @@ static void compare(struct pair *p, const struct chain *chain, bool training)
 	drop(&plain);
 }
 
-static void every_pair_of_convolutions(void **state)
+static struct pair open_pair(void)
 {
 	struct pair p;
 
-	(void)state;
 	assert_int_equal(sl_pool_open(&p.pool, 2, NULL), SL_OK);
 	assert_int_equal(sl_cpu_backend_open(&p.one, NULL, NULL), SL_OK);
 	assert_int_equal(sl_cpu_backend_open(&p.two, p.pool, NULL), SL_OK);
+	return p;
+}
+
+static void close_pair(struct pair *p)
+{
+	p->one.ops->close(&p->one);
+	p->two.ops->close(&p->two);
+	sl_pool_close(p->pool);
+}
+
+/* Rows of x and y of a power of two floats, few of them: kernels copy them to longer ones. */
+static void rows_of_a_power_of_two(void **state)
+{
+	static const struct conv_case front = {96, 512, 1, 1, 0, false, true};
+	static const int64_t size[] = {2, 7, 7};
+	struct pair p = open_pair();
+
+	(void)state;
+	for (int act = 0; act < SL_ACT_COUNT; act++) {
+		struct chain c = chain_of(&front, &behinds[2], size, (enum sl_act)act);
+
+		compare(&p, &c, true);
+	}
+	close_pair(&p);
+}
+
+static void every_pair_of_convolutions(void **state)
+{
+	struct pair p = open_pair();
+
+	(void)state;
 	for (size_t f = 0; f < sizeof fronts / sizeof *fronts; f++)
 		for (size_t b = 0; b < sizeof behinds / sizeof *behinds; b++)
 			for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
@@ -314,9 +344,7 @@ static void every_pair_of_convolutions(void **state)
 					if (s == 0)
 						compare(&p, &c, false);
 				}
-	p.one.ops->close(&p.one);
-	p.two.ops->close(&p.two);
-	sl_pool_close(p.pool);
+	close_pair(&p);
 }
 
 /* Activation and convolution one after the other, or the activation in the convolution: the same bits, since it is the
@@ -464,6 +492,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_pair_of_convolutions),
+		cmocka_unit_test(rows_of_a_power_of_two),
 		cmocka_unit_test(an_activation_rides_on_the_convolution_behind),
 		cmocka_unit_test(kernels_say_what_they_take),
 		cmocka_unit_test(streamed_rows_are_the_stored_ones),

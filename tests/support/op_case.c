@@ -206,6 +206,10 @@ const struct op_case op_cases[] = {
 	DEPTHWISE(2, 14, 14, 192, 3, 1, 1, false), DEPTHWISE(2, 14, 14, 200, 3, 2, 1, false),
 	CONV(1, 16, 3, 64, 3, 1, 1, false), CONV(1, 16, 16, 64, 3, 1, 1, false), CONV(1, 8, 64, 64, 3, 1, 1, false),
 	CONV(1, 4, 128, 96, 3, 1, 1, false),
+	/* those of ResNet-50 where planes are small: weights beyond the cache under short rows, rows of a power of two
+	 */
+	CONV(2, 6, 520, 512, 1, 2, 0, true), CONV(2, 6, 180, 180, 3, 2, 1, true), CONV(2, 7, 512, 96, 1, 1, 0, true),
+	CONV(2, 7, 96, 512, 1, 1, 0, true),
 	/* batch normalisation */
 	BN(1, 1, 1, 3, NONE), BN(2, 1, 1, 17, NONE), BN(3, 1, 1, 33, RELU6), BN(1, 3, 3, 1, RELU),
 	BN(2, 7, 7, 17, NONE), BN(2, 7, 7, 33, RELU), BN(2, 7, 7, 16, RELU6), BN(5, 2, 2, 130, RELU6),
