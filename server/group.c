@@ -75,14 +75,16 @@ static void welcome(struct sl_group *g, int k)
 {
 	struct sl_group_member *p = &g->member[k];
 	const struct sl_group_seat *seat = &g->seat[k];
+	const uint64_t begin = sl_group_varies(g) ? sl_group_comes_in(g, k) : seat->number;
 
 	p->joining = p->prepared = p->skip = false;
 	p->open = true;
-	p->number = seat->number;
+	p->number = begin;
 	sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->step});
 	if (p->m)
 		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_JOINED,
 							     .next_step = seat->number,
+							     .first_step = begin,
 							     .made = seat->made,
 							     .branch = g->branch,
 							     .need_weights = g->need_weights});
@@ -132,13 +134,16 @@ static void chosen(struct sl_group *g)
 		g->open = true;
 		stay(g);
 		sl_log_limited(SL_LOG_INFO, "group-open", "group %s: %d members go on from step %" PRIu64, g->name,
-			       g->n, g->step);
+			       sl_group_varies(g) ? sl_group_begun(g) : g->n, g->step);
 		for (int k = 0; k < g->n; k++) {
 			g->member[k].probation = 0;
-			g->member[k].left = !g->member[k].m && g->seat[k].gone;
+			if (!sl_group_varies(g))
+				g->member[k].left = !g->member[k].m && g->seat[k].gone;
 		}
 		for (int k = 0; k < g->n && g->open; k++)
-			if (g->member[k].m && g->member[k].joining)
+			if (g->member[k].m && g->member[k].joining &&
+			    (!sl_group_varies(g) ||
+			     g->part[k].m == g->member[k].m)) /* else it came too late for this */
 				welcome(g, k);
 	}
 }
@@ -181,6 +186,10 @@ static void note_late(struct sl_group *g, int k)
 
 	if (p->left)
 		return;
+	if (g->part[k].lost) {
+		sl_group_goes(g, k, "its link was lost, and share.straggler_s is over");
+		return;
+	}
 	g->late++;
 	p->late++;
 	if (waited) {
@@ -295,6 +304,7 @@ static bool may_apply(struct sl_group *g)
 {
 	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
 	const uint64_t patience_ms = (uint64_t)g->agreed.share.straggler_s * 1000;
+	const int least = sl_group_least(g);
 	int ready = 0, awaited = 0, members = 0;
 	bool elsewhere = false;
 
@@ -306,9 +316,9 @@ static bool may_apply(struct sl_group *g)
 		awaited++;
 		elsewhere = elsewhere || is_elsewhere(&g->member[k]);
 	}
-	if (!ready || !awaited)
-		return ready > 0;
-	if (2 * ready < members || elsewhere || !patience_ms)
+	if (!awaited)
+		return ready >= least;
+	if (2 * ready < members || ready < least || elsewhere || !patience_ms)
 		g->half_ms = 0;
 	else if (!g->half_ms)
 		g->half_ms = now_ms;
@@ -359,8 +369,10 @@ static void begin_apply(struct sl_group *g)
 	for (int k = 0; k < g->n; k++) {
 		const struct sl_session *s = is_ready(g, k) ? sl_port_session(g->member[k].m->port) : NULL;
 
-		g->part[k] = (struct sl_group_part){.m = s ? g->member[k].m : NULL,
-						    .rows = s && !g->member[k].skip ? s->batch_rows : 0};
+		g->part[k] =
+			(struct sl_group_part){.m = s ? g->member[k].m : NULL,
+					       .rows = s && !g->member[k].skip ? s->batch_rows : 0,
+					       .lost = sl_group_varies(g) && !g->member[k].m && !g->member[k].left};
 		g->checkpoint = g->checkpoint || (s && s->checkpoint);
 	}
 	post(g, GROUP_APPLY, 0);
@@ -375,6 +387,7 @@ static bool look_behind(struct sl_group *g)
 		if (!p->m || !p->prepared || p->number >= g->step)
 			continue;
 		if (p->skip) {
+			g->behind = p->number;
 			post(g, GROUP_CATCH_UP, k);
 			return true;
 		}
@@ -421,6 +434,7 @@ static void advance(struct sl_group *g)
 			post(g, GROUP_REJOIN, k);
 	if (g->busy)
 		return;
+	sl_group_say_short(g);
 	if (!g->open)
 		choose_if_all_here(g);
 	if (!g->busy && g->open && !look_behind(g) && !step_alone(g) && may_apply(g))
@@ -431,7 +445,7 @@ void sl_group_list_tick(struct sl_group_list *gs)
 {
 	for (struct sl_group *g = gs->first, *next; g; g = next) {
 		next = g->next;
-		if (g->open && !g->busy)
+		if ((g->open || sl_group_varies(g)) && !g->busy)
 			advance(g);
 	}
 }
@@ -444,7 +458,8 @@ static void say_here(const struct sl_group *g, int who)
 
 	for (int k = 0; k < g->n; k++)
 		here += g->member[k].joining;
-	sl_log_limited(SL_LOG_INFO, "group-waits", "group %s: member %d is here, %d of %d", g->name, who, here, g->n);
+	sl_log_limited(SL_LOG_INFO, "group-waits", "group %s: member %d is here, %d of %d", g->name, who, here,
+		       sl_group_varies(g) ? sl_group_least(g) : g->n);
 }
 
 void sl_group_joining(struct sl_group *g, struct sl_middle *m)
@@ -456,8 +471,10 @@ void sl_group_joining(struct sl_group *g, struct sl_middle *m)
 		sl_fail_set(&why, SL_ERR_PEER_LOST, "replaced by a newer link of the same member");
 		end_member(p, &why);
 	}
+	sl_group_hear_in(g);
 	*p = (struct sl_group_member){.m = m,
 				      .joining = true,
+				      .left = sl_group_varies(g) && p->left,
 				      .number = p->number,
 				      .late = p->late,
 				      .lapses = p->lapses,
@@ -493,7 +510,11 @@ void sl_group_over(struct sl_group *g, struct sl_middle *m)
 		return;
 	p->m = NULL;
 	p->joining = p->open = p->prepared = false;
-	p->left = m->left;
+	p->finished = m->left;
+	if (!sl_group_varies(g))
+		p->left = m->left;
+	else if (m->left || m->away)
+		sl_group_goes(g, sl_group_seat_of(m), m->left ? "its run is done" : "it was stopped");
 	advance(g);
 	if (!g->staying)
 		return;
@@ -523,6 +544,7 @@ struct sl_group_status sl_group_status(const struct sl_group *g, const struct sl
 		.name = g->name,
 		.member = k,
 		.members = g->n,
+		.least = g->agreed.share.least,
 		.here = here + g->n - (g->end - g->first), /* of other ranks' members nothing is known here */
 		.step = g->step,
 		.late = g->member[k].late,

@@ -11,7 +11,8 @@
  *   group_keep.c  the worker's: checkpoints
  *   group_ends.c  the worker's: heads and tails that are shared
  *   group_ranks.c the worker's: members that other servers have (ranks.h)
- *   group_leave.c how members leave, and who is done */
+ *   group_leave.c how members leave, and who is done
+ *   group_members.c members that come and go (share.clients: 2..8) */
 #ifndef SL_SERVER_GROUP_H
 #define SL_SERVER_GROUP_H
 
@@ -68,6 +69,7 @@ void sl_group_last(struct sl_group *group, struct sl_middle *m);
 struct sl_group_status {
 	const char *name;
 	int member, members, here; /* here: members that have a link */
+	int least;                 /* members that a step needs; 0: all */
 	uint64_t step;             /* steps that the group has done */
 	int late;                  /* steps that it did without this member because it was late */
 	bool awaited;              /* the step under way waits for this member */

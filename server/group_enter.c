@@ -21,6 +21,8 @@ static enum sl_err make(struct sl_group_list *gs, const struct sl_agreed *a, str
 			sl_group_free(g);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a group");
 	}
+	for (int k = 0; k < g->n && a->share.least; k++)
+		g->member[k].left = g->seat[k].left = true; /* nobody is in yet */
 	g->groups = gs;
 	g->first = sl_ranks_span(gs->ranks, g->n).first;
 	g->end = sl_ranks_span(gs->ranks, g->n).end;

@@ -13,7 +13,8 @@ struct sl_group_member {
 	struct sl_middle *m; /* its session; NULL: none */
 	bool joining, open;  /* it waits to be welcomed; it has been */
 	bool prepared, skip; /* its part of the step `number` is done; there is none to add */
-	bool left;           /* it said goodbye, and is not awaited */
+	bool left;           /* it said goodbye, or is not in (group_members.c): it is not awaited */
+	bool finished;       /* … since its run is done; where members come and go */
 	uint64_t number;     /* the step it does next: the group's, or one that the group has done without it */
 	int late;            /* steps that were done without it */
 	int lapses,
@@ -26,6 +27,7 @@ struct sl_group_seat {
 	struct sl_middle *m; /* its session, from sl_group_lend to sl_group_last */
 	bool left;
 	uint64_t ends_at; /* steps of its run in all, as its last Hello said; 0: unknown */
+	bool finished;    /* … because its run is done; where members come and go */
 	uint64_t number;
 	uint64_t made; /* the branch on which its state before `number` was made; 0: the first weights */
 	struct sl_codecs_state codecs; /* of its last session, where `kept` */
@@ -60,6 +62,7 @@ enum sl_group_job { GROUP_CHOOSE, GROUP_REJOIN, GROUP_CATCH_UP, GROUP_STEP, GROU
 struct sl_group_part {
 	struct sl_middle *m; /* whose part is added; NULL: it is left out */
 	uint64_t rows;       /* of its batch */
+	bool lost;           /* it has no link, where members come and go: it leaves */
 	bool spoiled;        /* it would make the whole step NaN or Inf, and is left out: `why` */
 	struct sl_fail why;
 };
@@ -82,13 +85,16 @@ struct sl_group {
 	uint64_t round;                 /* steps from one border to the next; 1 but in rounds */
 	uint64_t branch;
 	uint64_t half_ms; /* since when half of the members are done; 0: they are not */
+	bool heard;       /* who is in, by the newest checkpoint */
+	bool said_short;  /* that there are too few members to go on */
 	uint64_t late;
 	/* the job under way */
 	struct sl_job job;
 	struct sl_share share;
 	bool busy;
 	enum sl_group_job what;
-	int which; /* member */
+	int which;       /* member */
+	uint64_t behind; /* CATCH_UP: the step that it skipped */
 	struct sl_group_part *part;
 	double lr;
 	bool checkpoint;
@@ -131,9 +137,44 @@ static inline int sl_group_seat_of(const struct sl_middle *m)
 {
 	return m->agreement.agreed.share.member;
 }
+/* group_members.c: members come and go at a step's border (share.clients: 2..8). */
+static inline bool sl_group_varies(const struct sl_group *g)
+{
+	return g->agreed.share.least > 0;
+}
+/* The loop's: members that must be ready for a step; the first session has heard who was in; all that must be there to
+ * begin are there; those that are there have begun, and the others are not in; the step that a member does first. */
+int sl_group_least(const struct sl_group *group);
+void sl_group_hear_in(struct sl_group *group);
+bool sl_group_enough_here(struct sl_group *group);
+int sl_group_begun(struct sl_group *group);
+uint64_t sl_group_comes_in(struct sl_group *group, int k);
+/* Its link is over, or it is out of reach: it is not in any more. Says so where it was. */
+void sl_group_goes(struct sl_group *group, int k, const char *why);
+void sl_group_say_short(struct sl_group *group);
+/* (worker) Whether somebody of those who were to begin has left; the newest state that all of them can go on from. */
+bool sl_group_some_lost(const struct sl_group *group);
+enum sl_err sl_group_choose_some(struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
+/* (worker) A member comes while others train: as run_rejoin. */
+void sl_group_run_come(struct sl_group *group);
+/* (worker) Its session is over. */
+void sl_group_last_of(struct sl_group *group, int k, bool finished, bool away);
+void sl_group_note_members(struct sl_group *group); /* (worker) for the checkpoint that is written next */
+/* group_task.c, (worker): takes up the state of a step; its Hello; it has no more than the first weights. */
+enum sl_err sl_group_take_up(struct sl_group *group, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
+/* The newest step below that of its seat that it holds; false: there is none. */
+bool sl_group_newest_of(const struct sl_group *group, int k, uint64_t *step);
+static inline const struct sl_hello *sl_group_hello(const struct sl_group *g, int k)
+{
+	return &sl_port_session(g->seat[k].m->port)->hello;
+}
+static inline bool sl_group_is_new(const struct sl_hello *h)
+{
+	return h->n_held == 1 && h->held[0] == 0;
+}
 /* group_leave.c, the loop's. All members wait to be welcomed, but those that are gone where the others are done, too;
  * and whether their turns make up an epoch. */
-bool sl_group_all_here(const struct sl_group *group);
+bool sl_group_all_here(struct sl_group *group);
 bool sl_group_turns_fit(struct sl_group *group, struct sl_fail *why);
 /* (worker) Who is gone, by the newest checkpoint. One that was gone has come back: for a longer run, and nobody counts
  * as gone any more; or for what is behind its last step. And what the next checkpoint says of all of them. */

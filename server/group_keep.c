@@ -244,7 +244,7 @@ static enum sl_err room_for_records(const struct sl_group *g, uint64_t step, str
 			out->cap += sl_codec_state_bytes(sl_port_codecs(g->seat[k].m->port)[dir]);
 	}
 	out->cap += g->ends ? sl_end_coder_state_bytes(g->ends->sum.coder) : 0;
-	if (g->n_gone) /* nobody says what theirs take */
+	if (g->n_gone || sl_group_varies(g)) /* nobody says what theirs take */
 		out->cap = (size_t)sl_keep_file_bytes(&g->keep, step);
 	out->data = malloc(out->cap + 1);
 	return out->data ? SL_OK : SL_ERR_NOMEM;

@@ -19,10 +19,12 @@ static bool can_do_without(const struct sl_group *g, int k)
 	return sl_hello_holds(h, g->gone_at) && (!g->seat[k].gone || sl_hello_is_done(h));
 }
 
-bool sl_group_all_here(const struct sl_group *g)
+bool sl_group_all_here(struct sl_group *g)
 {
 	bool here = false, away = false, can = true;
 
+	if (sl_group_varies(g))
+		return sl_group_enough_here(g);
 	for (int k = g->first; k < g->end; k++) {
 		const struct sl_group_member *p = &g->member[k];
 
@@ -59,6 +61,11 @@ void sl_group_hear_left(struct sl_group *g)
 	if (g->groups->ranks || !sl_keep_who_left(&g->keep, &g->gone_at, left))
 		return;
 	for (int k = 0; k < g->n && left[k]; k++) {
+		if (sl_group_varies(g)) {
+			g->seat[k].left = left[k] != '0';
+			g->seat[k].finished = left[k] == '1';
+			continue;
+		}
 		g->seat[k].gone = g->seat[k].left = left[k] == '1';
 		g->n_gone += g->seat[k].gone;
 	}
@@ -88,6 +95,10 @@ void sl_group_note_left(struct sl_group *g)
 {
 	bool any = false;
 
+	if (sl_group_varies(g)) {
+		sl_group_note_members(g);
+		return;
+	}
 	for (int k = 0; k < g->n; k++) {
 		const struct sl_group_seat *seat = &g->seat[k];
 		const bool over = seat->left || (seat->ends_at && seat->number >= seat->ends_at);
@@ -152,6 +163,10 @@ void sl_group_last(struct sl_group *g, struct sl_middle *m)
 	if (sl_group_hold_codecs(seat))
 		seat->kept = false;
 	seat->m = NULL;
+	if (sl_group_varies(g)) {
+		sl_group_last_of(g, sl_group_seat_of(m), m->left, m->away);
+		return;
+	}
 	seat->left = m->left;
 	if (m->left)
 		g->late_at = g->done; /* it does not come back to redo steps with others */

@@ -43,6 +43,10 @@ enum sl_err sl_group_may_enter_rank(const struct sl_group_list *gs, const struct
 	if (!ranks)
 		return SL_OK;
 	span = sl_ranks_span(ranks, a->share.clients);
+	if (a->share.least)
+		return sl_fail_at(fail, "share.clients", SL_ERR_MISMATCH,
+				  "%d..%d is not possible with several servers (mpirun): take one number",
+				  a->share.least, a->share.clients);
 	if (a->share.clients < ranks->count)
 		return sl_fail_at(fail, "share.clients", SL_ERR_MISMATCH,
 				  "%d ranks serve this group, so it has %d members at least, not %d", ranks->count,

@@ -154,6 +154,7 @@ static void settle(struct sl_group *g)
 
 		if (!g->part[k].m && k >= g->first && k < g->end) {
 			all = all && (seat->left || g->part[k].spoiled);
+			seat->left = seat->left || g->part[k].lost;
 			continue;
 		}
 		if (g->part[k].rows)
@@ -200,13 +201,13 @@ void sl_group_run_catch_up(struct sl_group *g)
 {
 	struct sl_group_seat *seat = &g->seat[g->which];
 
-	g->err = sl_group_ends_reach(g, seat->number)
+	g->err = sl_group_ends_reach(g, g->behind)
 			 ? SL_OK
 			 : sl_fail_set(&g->fail, SL_ERR_MISMATCH,
 				       "member %d is too far behind: group %s has not kept the mean of step %" PRIu64,
-				       g->which, g->name, seat->number);
+				       g->which, g->name, g->behind);
 	if (g->err)
 		return;
-	seat->number++;
+	seat->number = g->behind + 1;
 	seat->made = g->branch;
 }

@@ -83,22 +83,18 @@ enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_pla
 	if (err)
 		return err;
 	seat->m = m;
-	seat->left = false;
+	if (!sl_group_varies(g)) /* else it is in once it is welcomed */
+		seat->left = false;
 	seat->ends_at = sl_port_session(m->port)->hello.run_steps;
 	return SL_OK;
 }
 
 /* ---- where to go on from */
 
-static const struct sl_hello *hello_of(const struct sl_group *g, int k)
-{
-	return &sl_port_session(g->seat[k].m->port)->hello;
-}
-
 static bool all_hold(const struct sl_group *g, uint64_t step)
 {
 	for (int k = g->first; k < g->end; k++)
-		if (g->seat[k].m && !sl_hello_holds(hello_of(g, k), step))
+		if (g->seat[k].m && !sl_hello_holds(sl_group_hello(g, k), step))
 			return false;
 	return true;
 }
@@ -113,11 +109,6 @@ static int first_here(const struct sl_group *g)
 	return k;
 }
 
-static bool begins_anew(const struct sl_hello *h)
-{
-	return h->n_held == 1 && h->held[0] == 0;
-}
-
 /* The one that begins anew where others go on, and that had a checkpoint: it lost its files, or is another run. One
  * that was killed before its first checkpoint has none to lose, and all begin anew with it. */
 static int find_stranger(struct sl_group *g, struct sl_fail *fail)
@@ -129,7 +120,7 @@ static int find_stranger(struct sl_group *g, struct sl_fail *fail)
 	for (int k = g->first; k < g->end; k++) {
 		if (!g->seat[k].m)
 			continue;
-		if (begins_anew(hello_of(g, k)))
+		if (sl_group_is_new(sl_group_hello(g, k)))
 			fresh = k;
 		else
 			others++;
@@ -146,14 +137,16 @@ static int find_stranger(struct sl_group *g, struct sl_fail *fail)
 
 static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 {
-	const struct sl_hello *h = hello_of(g, g->first);
+	const int first = first_here(g);
+	const struct sl_hello *h = sl_group_hello(g, first);
 	enum sl_err err;
 
-	for (int k = g->first + 1; k < g->end; k++)
-		if (memcmp(hello_of(g, k)->weights_hash, h->weights_hash, sizeof h->weights_hash) != 0)
+	for (int k = first + 1; k < g->end; k++)
+		if (g->seat[k].m &&
+		    memcmp(sl_group_hello(g, k)->weights_hash, h->weights_hash, sizeof h->weights_hash) != 0)
 			return sl_fail_at(fail, "model.weights", SL_ERR_MISMATCH,
 					  "members %d and %d of group %s begin with different weights of the middle",
-					  g->first, k, g->name);
+					  first, k, g->name);
 	for (int k = 0; k < g->n; k++) {
 		struct sl_group_seat *seat = &g->seat[k];
 
@@ -164,7 +157,7 @@ static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 			sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
 	}
 	sl_exec_set_applied(g->exec, 0);
-	err = sl_trunk_first_weights(g->exec, g->plan, &g->groups->store, h, sl_port_weights(g->seat[g->first].m->port),
+	err = sl_trunk_first_weights(g->exec, g->plan, &g->groups->store, h, sl_port_weights(g->seat[first].m->port),
 				     &g->need_weights);
 	g->has_weights = !g->need_weights;
 	return err;
@@ -192,7 +185,7 @@ static void begin_branch(struct sl_group *g)
 	g->branch = branch >> 2 | 1; /* never 0 */
 }
 
-static enum sl_err take_up(struct sl_group *g, uint64_t step, struct sl_fail *fail)
+enum sl_err sl_group_take_up(struct sl_group *g, uint64_t step, struct sl_fail *fail)
 {
 	enum sl_err err = sl_exec_follow(g->exec, step);
 
@@ -207,7 +200,7 @@ static enum sl_err take_up(struct sl_group *g, uint64_t step, struct sl_fail *fa
 
 static int steps_held(const struct sl_group *g, uint64_t step[SL_GROUP_STEPS])
 {
-	const struct sl_hello *h = hello_of(g, first_here(g));
+	const struct sl_hello *h = sl_group_hello(g, first_here(g));
 	int n = 0;
 
 	for (uint32_t i = 0; i < h->n_held; i++)
@@ -225,7 +218,7 @@ static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 
 	for (int i = 0; i < n; i++) {
 		const uint64_t step = held[i];
-		enum sl_err err = take_up(g, step, fail);
+		enum sl_err err = sl_group_take_up(g, step, fail);
 
 		if (!err) {
 			SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
@@ -254,9 +247,9 @@ static void run_choose(struct sl_group *g)
 
 	g->stranger = -1;
 	g->need_weights = false;
-	g->void_ = false;
+	g->void_ = sl_group_varies(g) && sl_group_some_lost(g);
 	for (int k = g->first; k < g->end; k++) {
-		g->void_ = g->void_ || (!g->seat[k].m && !g->seat[k].gone);
+		g->void_ = g->void_ || (!sl_group_varies(g) && !g->seat[k].m && !g->seat[k].gone);
 		all = all && g->seat[k].m;
 	}
 	if (g->void_)
@@ -264,8 +257,12 @@ static void run_choose(struct sl_group *g)
 	for (int k = g->first; k < g->end && all; k++)
 		(void)sl_group_gone_is_back(g, k);
 	begin_branch(g);
-	g->stranger = find_stranger(g, &g->fail);
-	g->err = g->stranger >= 0 ? SL_ERR_MISMATCH : choose(g, &g->fail);
+	if (!sl_group_varies(g))
+		g->stranger = find_stranger(g, &g->fail);
+	if (sl_group_varies(g))
+		g->err = sl_group_choose_some(g, &g->fail);
+	else
+		g->err = g->stranger >= 0 ? SL_ERR_MISMATCH : choose(g, &g->fail);
 	if (!g->err && sl_group_has_rounds(g) && sl_group_reset_copies(g))
 		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the members' copies could not be set");
 	g->valid = !g->err;
@@ -275,12 +272,25 @@ static void run_choose(struct sl_group *g)
 		sl_group_ends_begin(g);
 }
 
+bool sl_group_newest_of(const struct sl_group *g, int k, uint64_t *step)
+{
+	const struct sl_hello *h = sl_group_hello(g, k);
+	bool any = false;
+
+	for (uint32_t i = 0; i < h->n_held; i++)
+		if (h->held[i] < g->seat[k].number && (!any || h->held[i] > *step)) {
+			*step = h->held[i];
+			any = true;
+		}
+	return any;
+}
+
 /* The member comes back while the others train. It goes on where its seat stands, or everybody goes back; or, where the
  * group has done steps without somebody since, it goes on from what it has. */
 static void run_rejoin(struct sl_group *g)
 {
 	struct sl_group_seat *seat = &g->seat[g->which];
-	const struct sl_hello *h = seat->m ? hello_of(g, g->which) : NULL;
+	const struct sl_hello *h = seat->m ? sl_group_hello(g, g->which) : NULL;
 	uint64_t newest = 0;
 	bool any = false;
 
@@ -305,18 +315,14 @@ static void run_rejoin(struct sl_group *g)
 					     g->which);
 		return;
 	}
-	if (begins_anew(h) && seat->pin[0]) {
+	if (sl_group_is_new(h) && seat->pin[0]) {
 		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
 				    "group %s is at step %" PRIu64
 				    ", and member %d begins anew: --resume goes on with its log.dir",
 				    g->name, g->done, g->which);
 		return;
 	}
-	for (uint32_t i = 0; i < h->n_held; i++)
-		if (h->held[i] < seat->number && (!any || h->held[i] > newest)) {
-			newest = h->held[i];
-			any = true;
-		}
+	any = sl_group_newest_of(g, g->which, &newest);
 	if (!any || newest >= g->late_at) {
 		g->back = true;
 		sl_group_end_ranks(g, "a member goes on from an earlier step, so all go back");
@@ -352,7 +358,10 @@ void sl_group_run(struct sl_job *job)
 		run_choose(g);
 		break;
 	case GROUP_REJOIN:
-		run_rejoin(g);
+		if (sl_group_varies(g))
+			sl_group_run_come(g);
+		else
+			run_rejoin(g);
 		break;
 	case GROUP_CATCH_UP:
 		sl_group_run_catch_up(g);
@@ -388,7 +397,8 @@ enum sl_err sl_group_gather(struct sl_group *g, struct sl_middle *m, bool *check
 {
 	const struct sl_group_seat *seat = &g->seat[sl_group_seat_of(m)];
 	enum sl_err err = sl_exec_get_weights(seat->copy ? seat->copy : g->exec, sl_port_weights(m->port));
-	const bool here = seat->number == g->done && (g->done == g->on_disk || sl_group_at_border(g));
+	const bool here =
+		(seat->number == g->done || sl_group_varies(g)) && (g->done == g->on_disk || sl_group_at_border(g));
 
 	*checkpointed = !err && here && g->keep.dir[0] && (g->done == g->on_disk || sl_group_keep(g));
 	g->stays = g->stays || (*checkpointed && g->done == g->from);

@@ -71,6 +71,7 @@ static void put_group(struct sl_status_session *out, const struct sl_middle *m)
 	PUT(out->group, "%s", g.name);
 	out->member = g.member;
 	out->members = g.members;
+	out->members_least = g.least;
 	out->members_here = g.here;
 	out->group_step = (int64_t)g.step;
 	out->late = g.late;

@@ -213,6 +213,7 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 		else
 			sl_log_limited(SL_LOG_WARN, "session-failed", "peer %" PRIu64 ": %s: %s", m->peer,
 				       sl_err_name(fail->code), fail->text);
+		m->away = sl_port_session(m->port)->paused;
 		session_over(m);
 		break;
 	case SL_ACTION_LEFT:

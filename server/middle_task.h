@@ -36,6 +36,7 @@ struct sl_middle {
 	double squares;     /* (worker) of the gradient of the step under way */
 	bool admitted;      /* agreement and plan stand */
 	char network[64], part[200]; /* what the status says of the middle */
+	bool away;                   /* the client has ended its session, and means to come back */
 	bool welcomed, left, last_posted, last_done, closing;
 	uint64_t opened_ms, worked_ms, stepped_ns, steps, skipped;
 	double step_s, compute_before; /* kernels, in all, before the step under way */

@@ -66,6 +66,28 @@ bool sl_act_go_back(struct drive *d)
 	return true;
 }
 
+/* A group went on without this member. */
+bool sl_act_join(struct drive *d)
+{
+	const uint64_t begin = sl_remote_session(d->remote)->next_step, held = sl_training_held(d->run);
+
+	if (d->options->eval_only || begin == sl_training_state(d->run).step)
+		return true;
+	if (begin > held)
+		sl_log(SL_LOG_INFO, "joined",
+		       "the group did steps %llu to %llu without this member: it goes on with the head and tail that "
+		       "it "
+		       "has",
+		       (unsigned long long)held + 1, (unsigned long long)begin);
+	sl_training_join(d->run, begin);
+	if (sl_remote_follow(d->remote, begin)) {
+		sl_drive_fault(d, sl_fail_set(d->fail, SL_ERR_DEVICE, "the state of step %llu could not be set",
+					      (unsigned long long)begin));
+		return false;
+	}
+	return sl_act_release(d) && sl_act_go_back(d);
+}
+
 /* The batch under way is a step's, not an evaluation's. */
 static bool trains(const struct drive *d)
 {

@@ -123,7 +123,12 @@ static void say_paused(const struct drive *d)
 		sl_log(SL_LOG_WARN, "pause-unsure",
 		       "the server has not said that its side is on its disk (drain_s was over, it has no `store`, or "
 		       "see its log): --resume may go back, or begin anew");
-	sl_log(SL_LOG_INFO, "paused", "`splitc train … --resume` goes on from here");
+	if (d->setup->epoch_steps && d->setup->conf->agreed.share.least)
+		sl_log(SL_LOG_INFO, "paused",
+		       "this member has left group %s, which goes on: `splitc train … --resume` comes back",
+		       d->setup->conf->agreed.share.group);
+	else
+		sl_log(SL_LOG_INFO, "paused", "`splitc train … --resume` goes on from here");
 }
 
 /* Both sides keep their state. */

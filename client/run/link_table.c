@@ -41,7 +41,10 @@ static void say_preparing(struct sl_remote *r)
 	if (r->said || waited_ms(r) <= SAY_THERE_MS)
 		return;
 	r->said = true;
-	if (a->share.group[0] && a->share.clients > 1)
+	if (a->share.group[0] && a->share.least)
+		sl_log(SL_LOG_INFO, "group-waits", "%s has answered; group %s goes on once %d members are there",
+		       r->conf.endpoint, a->share.group, a->share.least);
+	else if (a->share.group[0] && a->share.clients > 1)
 		sl_log(SL_LOG_INFO, "group-waits", "%s has answered; group %s goes on once all %d members are there",
 		       r->conf.endpoint, a->share.group, a->share.clients);
 	else
@@ -56,7 +59,7 @@ static void tick(struct sl_remote *r)
 static void tell_ready(struct sl_remote *r)
 {
 	SL_FAILPOINT(SL_FP_CLIENT_WELCOMED);
-	r->events.ready(r->arg, sl_port_session(r->port)->next_step);
+	r->events.ready(r->arg, sl_port_session(r->port)->held_step);
 }
 
 static void tell_failed(struct sl_remote *r)

@@ -213,7 +213,8 @@ static enum sl_err take(struct sl_remote *remote, struct sl_client_state *s, uin
 enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool *done,
 			    struct sl_step_result *result, struct sl_fail *fail)
 {
-	uint64_t step = sl_training_state(run).step;
+	const uint64_t next = sl_training_state(run).step + 1;
+	uint64_t step = sl_training_held(run);
 	enum sl_err err;
 
 	*done = sl_remote_applied(remote);
@@ -227,7 +228,7 @@ enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, cons
 	}
 	if (*done) {
 		*result = sl_remote_result(remote);
-		step++;
+		step = next;
 	}
 	err = take(remote, &r->live, step, fail);
 	r->has_live = !err;
@@ -236,8 +237,8 @@ enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, cons
 	r->ahead_result = sl_remote_result(remote);
 	err = sl_remote_apply(remote);
 	if (err)
-		return sl_fail_set(fail, err, "step %" PRIu64 " could not be applied", step);
-	err = take(remote, &r->ahead, step + 1, fail);
+		return sl_fail_set(fail, err, "step %" PRIu64 " could not be applied", next - 1);
+	err = take(remote, &r->ahead, next, fail);
 	r->has_ahead = !err;
 	return err;
 }
@@ -382,7 +383,7 @@ static enum sl_err begin_write(struct sl_recover *r, struct sl_remote *remote, c
 	struct sl_checkpoint c;
 	char text[SL_HEX16_TEXT];
 	uint8_t name[16];
-	enum sl_err err = take(remote, sl_archive_state(r->archive), sl_training_state(run).step, fail);
+	enum sl_err err = take(remote, sl_archive_state(r->archive), sl_training_held(run), fail);
 
 	if (err)
 		return err;
@@ -424,7 +425,7 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
 				 struct sl_fail *fail)
 {
-	uint64_t step = sl_training_state(run).step;
+	uint64_t step = sl_training_held(run);
 	enum sl_err err;
 
 	if (!r->dir[0])
@@ -458,7 +459,7 @@ void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_tr
 		result = sl_remote_result(remote);
 		sl_training_done(run, &result);
 	}
-	step = sl_training_state(run).step;
+	step = sl_training_held(run);
 	if (step == sl_archive_newest(r->archive)) /* there, or the beginning */
 		return;
 	if (sl_recover_keep_last(r, remote, run, &fail) != SL_OK)

@@ -368,14 +368,19 @@ enum sl_err sl_remote_take(struct sl_remote *r, struct sl_client_state *s)
 
 enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
 {
-	struct sl_fail why;
-	enum sl_err err = sl_port_follow(r->port, s->step, &why);
+	enum sl_err err = sl_remote_follow(r, s->step);
 
-	if (!err)
-		err = sl_ends_follow(&r->ends, s->step);
 	if (!err)
 		err = sl_client_state_give(s, r->ends.head, r->ends.tail, sl_port_codecs(r->port));
 	return err ? err : sl_client_state_give_end(s, r->end[SL_END_GRAD]);
+}
+
+enum sl_err sl_remote_follow(struct sl_remote *r, uint64_t step)
+{
+	struct sl_fail why;
+	enum sl_err err = sl_port_follow(r->port, step, &why);
+
+	return err ? err : sl_ends_follow(&r->ends, step);
 }
 
 uint64_t sl_remote_made(const struct sl_remote *r)

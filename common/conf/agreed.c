@@ -6,6 +6,9 @@
 #include "common/conf/check.h"
 #include "common/conf/row.h"
 
+_Static_assert(offsetof(struct sl_agreed, share.least) == offsetof(struct sl_agreed, share.clients) + sizeof(int),
+	       "a span is two numbers side by side");
+
 const char *const sl_agreed_precisions[] = {"fp32", "tf32", "bf16", "fp16", NULL};
 const char *const sl_agreed_optimizers[] = {"sgd", "adam", "adamw", NULL};
 const char *const sl_agreed_ends[] = {"private", "step", NULL};
@@ -108,6 +111,18 @@ static const char *check_share(const struct sl_agreed *a, char *why, size_t size
 		snprintf(why, size, "%s is possible in share.mode: sync alone: take private",
 			 sl_agreed_ends[a->share.ends]);
 		return "share.ends";
+	}
+	if (a->share.least && a->share.mode != SL_SHARE_SYNC) {
+		snprintf(why, size, "%d..%d is possible in share.mode: sync alone: take one number", a->share.least,
+			 a->share.clients);
+		return "share.clients";
+	}
+	if (a->share.least && a->share.ends != SL_ENDS_PRIVATE) {
+		snprintf(why, size,
+			 "%d..%d is possible with share.ends: private alone: a newcomer has no way to the shared head "
+			 "and tail",
+			 a->share.least, a->share.clients);
+		return "share.clients";
 	}
 	if (a->clip_norm > 0) {
 		snprintf(why, size, "is not possible in a group (share.group) yet: leave it at 0");

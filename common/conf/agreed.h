@@ -84,7 +84,9 @@ struct sl_agreed {
 	struct {
 		char group[SL_CONF_SHARE_TEXT]; /* "": there is none, and all else here says nothing */
 		enum sl_conf_share_mode mode;
-		int clients, member;
+		int clients,
+			least; /* seats; members that must be there for it to go on, 0: all. Side by side: SL_SPAN */
+		int member;
 		int64_t rows; /* of a step that all take part in; 0 in a config: clients times batch */
 		int straggler_s;
 		enum sl_conf_share_ends ends;
@@ -151,7 +153,8 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 		"name of a group of clients that train one middle together; empty: this client has a middle of its own") \
 	X(SL_CHOICE, "share.mode", share.mode, PLAIN, sl_agreed_modes, "sync", \
 		"how a group trains: sync adds the gradients of all members in each step; serial lets members take turns, and each step is one member's batch; rounds lets each member train a copy of the middle, and averages the copies after every round") \
-	X(SL_INT, "share.clients", share.clients, PLAIN, 1, SL_CONF_SHARE_CLIENTS, "2", "members", "clients of the group") \
+	X(SL_SPAN, "share.clients", share.clients, PLAIN, 1, SL_CONF_SHARE_CLIENTS, "2", "members", \
+		"clients of the group; 2..8: sync goes on while 2 members are there, and up to 8 may come and go") \
 	X(SL_INT, "share.member", share.member, PLAIN, 0, SL_CONF_SHARE_CLIENTS - 1, "0", NULL, \
 		"number of this client in its group, from 0; each member has another one") \
 	X(SL_INT64, "share.rows", share.rows, PLAIN, 0, 0x1p30, "0", "samples; 0: share.clients times train.batch", \

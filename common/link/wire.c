@@ -262,6 +262,7 @@ static enum sl_err welcome_put(Split__Welcome *out, const struct sl_welcome *in)
 	out->next_step = in->next_step;
 	out->made = in->made;
 	out->branch = in->branch;
+	out->begin = in->begin;
 	out->need_weights = in->need_weights;
 	put_text(&out->software, in->software, sizeof in->software, &err);
 	put_text(&out->device, in->device, sizeof in->device, &err);
@@ -277,6 +278,7 @@ static void welcome_get(struct reader *r, struct sl_welcome *out, const Split__W
 	out->next_step = in->next_step;
 	out->made = in->made;
 	out->branch = in->branch;
+	out->begin = in->begin;
 	out->need_weights = in->need_weights;
 	get_text(r, out->software, sizeof out->software, &in->software, "software");
 	get_text(r, out->device, sizeof out->device, &in->device, "device");

@@ -106,6 +106,9 @@ struct sl_welcome {
 	bool need_weights; /* the store does not hold weights_hash: upload them */
 	char software[32];
 	char device[48]; /* "cpu", "cuda:0 NVIDIA H200" */
+	/* The step that comes next. Above next_step: a group did those between without this member, whose state before
+	 * next_step they left alone. */
+	uint64_t begin;
 };
 
 struct sl_challenge {

@@ -79,9 +79,14 @@ static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, u
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "the server goes on from step %" PRIu64 ", which this client does not hold",
 				   w->next_step);
+	if (w->begin < w->next_step || (w->begin > w->next_step && !s->limits.shared))
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "the server begins with step %" PRIu64 ", and goes on from step %" PRIu64, w->begin,
+				   w->next_step);
 	s->hello.part_bytes = w->part_bytes;
 	s->peer_window_bytes = w->window_bytes;
-	s->next_step = s->kept_step = w->next_step; /* read from there */
+	s->held_step = s->kept_step = w->next_step; /* read from there */
+	s->next_step = w->begin;
 	s->made = w->made;
 	s->branch = w->branch;
 	s->state = SL_SESSION_READY;

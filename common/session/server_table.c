@@ -46,7 +46,8 @@ static void welcome(struct sl_session *s, const struct sl_event *ev, uint64_t no
 	memcpy(w->plan_hash, s->hello.plan_hash, sizeof w->plan_hash);
 	w->part_bytes = s->hello.part_bytes;
 	w->window_bytes = s->window_bytes;
-	w->next_step = s->next_step = ev->next_step;
+	w->next_step = ev->next_step;
+	w->begin = s->next_step = ev->first_step > ev->next_step ? ev->first_step : ev->next_step;
 	w->made = ev->made;
 	w->branch = ev->branch;
 	snprintf(w->software, sizeof w->software, "splits %s", SL_VERSION);

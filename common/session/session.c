@@ -285,6 +285,7 @@ enum sl_err sl_on_refuse(struct sl_session *s, const struct sl_event *ev, uint64
 	bool ended = code == SL_ERR_UNAVAILABLE || code == SL_ERR_PEER_LOST;
 
 	(void)now_ms;
+	s->paused = code == SL_ERR_BUSY;
 	return sl_fail_at(&out->fail, r->key, code, "the %s %s: %s", s->role == SL_SESSION_CLIENT ? "server" : "client",
 			  ended ? "ended the session" : "refused", r->text);
 }

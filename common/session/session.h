@@ -116,10 +116,11 @@ struct sl_event {
 	/* Where gradients are clipped, TASK_DONE of a training step's last task before COMMIT: squares of the head's
 	 * and the tail's gradient, on the client; of the middle's, the first, on the server. */
 	double squares[2];
-	bool need_weights;  /* TASK_DONE(OPEN) */
-	uint64_t next_step; /* TASK_DONE(OPEN): the step that both go on from, one of hello.held */
-	uint64_t made;      /* TASK_DONE(OPEN): as in struct sl_welcome */
-	uint64_t branch;    /* JOINED: the same */
+	bool need_weights;   /* TASK_DONE(OPEN) */
+	uint64_t next_step;  /* TASK_DONE(OPEN): the step that both go on from, one of hello.held */
+	uint64_t first_step; /* JOINED: the step that comes next, where it is a later one */
+	uint64_t made;       /* TASK_DONE(OPEN): as in struct sl_welcome */
+	uint64_t branch;     /* JOINED: the same */
 };
 
 enum sl_action_kind {
@@ -199,6 +200,8 @@ struct sl_session {
 	uint64_t consumed_bytes;    /* since the last CREDIT */
 	uint64_t peer_window_bytes; /* credit that the other side granted in the handshake; 0: none yet */
 	uint64_t next_step;         /* the only one accepted */
+	uint64_t held_step;         /* client: the step whose state Welcome named; next_step then, or an earlier one */
+	bool paused;                /* server: it is over because the client means to come back */
 	uint64_t made, branch;      /* client: of the state that Welcome named, as in struct sl_welcome */
 	uint64_t group_step;        /* server: steps that the group has done; a member may be behind */
 	bool joining;               /* server: it waits for its group */

@@ -100,6 +100,7 @@ static const struct member session_members[] = {
 	YOUNGER(sl_status_session, group, TEXT),
 	YOUNGER(sl_status_session, member, WHOLE),
 	YOUNGER(sl_status_session, members, WHOLE),
+	YOUNGER(sl_status_session, members_least, WHOLE),
 	YOUNGER(sl_status_session, members_here, WHOLE),
 	YOUNGER(sl_status_session, group_step, WHOLE),
 	YOUNGER(sl_status_session, late, WHOLE),

@@ -38,11 +38,11 @@ struct sl_status_session {
 	/* Of a server, what the session takes at most: in all, on the device, and of all by kind. 0: not known */
 	int64_t memory_bytes, memory_device_bytes;
 	int64_t weights_bytes, activations_bytes, codecs_bytes, payloads_bytes;
-	/* Of a server's session that is a group's member; group "": of none. members: all, members_here: those with a
-	 * link; group_step: steps that the group has done;
+	/* Of a server's session that is a group's member; group "": of none. members: all, members_least: those that
+	 * must be there for a step, 0: all; members_here: those with a link; group_step: steps that the group has done;
 	 * late: those that it did without this member, which was late; awaited: 1, the step waits for this member */
 	char group[SL_STATUS_TEXT];
-	int64_t member, members, members_here, group_step, late, awaited;
+	int64_t member, members, members_least, members_here, group_step, late, awaited;
 };
 
 struct sl_status {

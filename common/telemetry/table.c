@@ -215,8 +215,10 @@ static void print_group(FILE *file, const struct sl_status_session *s)
 	char name[SL_STATUS_TEXT];
 
 	put_line(name, sizeof name, s->group);
-	fprintf(file, "  member %" PRId64 " of %" PRId64 " in group %s, which has done %" PRId64 " steps", s->member,
-		s->members, name, s->group_step);
+	fprintf(file, "  member %" PRId64 " of ", s->member);
+	if (s->members_least)
+		fprintf(file, "%" PRId64 "..", s->members_least);
+	fprintf(file, "%" PRId64 " in group %s, which has done %" PRId64 " steps", s->members, name, s->group_step);
 	if (s->members_here < s->members)
 		fprintf(file, "; %" PRId64 " %s there", s->members_here, s->members_here == 1 ? "is" : "are");
 	if (s->late)

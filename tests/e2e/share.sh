@@ -94,6 +94,15 @@ refused train.chunk_loss 'sum is not possible' --local --clients 2 --set train.c
 refused data.partition 'dirichlet:ALPHA' --local --clients 2 --set data.partition=dirichlet:x
 refused data.partition 'gets none' --local --clients 60 --set data.partition=iid
 refused train.batch 'make no batch' --local --clients 4 --set data.partition=batch
+for wrong in 0..3 5..2 2.. 2..300 2...3 -1..4; do
+	refused share.clients 'a whole number from 1 to 256 (members), or two of them such as 2..8' --local --set share.group=g --set share.clients=$wrong
+done
+refused share.clients '2..8 is possible in share.mode: sync alone' --local --set share.group=g --set share.clients=2..8 --set share.mode=serial
+refused share.clients '2..8 is possible with share.ends: private alone' --local --set share.group=g --set share.clients=2..8 --set share.ends=step
+for clients in 2..8:2..8 3..3:3 4:4; do
+	"$SPLITC" train "$config" --set share.group=g --set share.clients="${clients%:*}" --print-config | grep -qx " *clients: ${clients#*:}" ||
+		fail "share.clients: ${clients%:*} is not printed as ${clients#*:}"
+done
 refused clients 'need --local' --clients 2
 refused absent 'MEMBER:STEP' --local --clients 2 --absent 1
 refused absent 'MEMBER:STEP' --local --clients 2 --absent 1:4-3

@@ -167,7 +167,7 @@ static void refuse_welcome(const struct sl_welcome *welcome, enum sl_err code, c
 static void a_welcome_that_cannot_be_is_refused(void **state)
 {
 	const struct sl_hello h = rig_hello(&four_chunks);
-	struct sl_welcome good = {SL_WIRE_VERSION, {0}, h.part_bytes, h.window_bytes, 0, 0, 0, false, "", ""}, w;
+	struct sl_welcome good = {SL_WIRE_VERSION, {0}, h.part_bytes, h.window_bytes, 0, 0, 0, false, "", "", 0}, w;
 
 	(void)state;
 	memcpy(good.plan_hash, h.plan_hash, sizeof good.plan_hash);
@@ -182,6 +182,8 @@ static void a_welcome_that_cannot_be_is_refused(void **state)
 	refuse_welcome(&w, SL_ERR_LIMIT, "part_bytes");
 	w = good, w.window_bytes = h.part_bytes - 1;
 	refuse_welcome(&w, SL_ERR_LIMIT, "window");
+	w = good, w.begin = 3; /* without a group nobody else did those steps */
+	refuse_welcome(&w, SL_ERR_PROTOCOL, "the server begins with step 3, and goes on from step 0");
 }
 
 static void weights_are_uploaded_where_the_server_asks(void **state)

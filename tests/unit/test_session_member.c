@@ -29,7 +29,8 @@ static void tell(enum sl_event_kind kind, uint64_t next_step)
 	assert_int_equal(rig_event(&rig, RIG_SERVER, &ev), SL_OK);
 }
 
-static void open_sharing(uint64_t seed, bool ends)
+/* A member's Hello has come, and its group has not answered. */
+static void open_hello(uint64_t seed, bool ends)
 {
 	const struct rig_conf conf = {.batch = 64,
 				      .rows = 16,
@@ -45,6 +46,11 @@ static void open_sharing(uint64_t seed, bool ends)
 	rig_settle(&rig);
 	assert_int_equal(server()->joining, 1);
 	assert_int_equal(client()->s.state, SL_SESSION_HELLO);
+}
+
+static void open_sharing(uint64_t seed, bool ends)
+{
+	open_hello(seed, ends);
 	tell(SL_EV_JOINED, 12);
 	rig_settle(&rig);
 	assert_int_equal(client()->s.state, SL_SESSION_READY);
@@ -55,6 +61,24 @@ static void open_sharing(uint64_t seed, bool ends)
 static void open_member(uint64_t seed)
 {
 	open_sharing(seed, false);
+}
+
+/* A group that went on without the member: it has the state of one step, and does a later one next. */
+static void a_newcomer_begins_where_its_group_is(void **state)
+{
+	struct sl_event ev = {.kind = SL_EV_JOINED, .next_step = 12, .first_step = 40, .made = 5, .branch = 9};
+
+	(void)state;
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		open_hello(seed, false);
+		assert_int_equal(rig_event(&rig, RIG_SERVER, &ev), SL_OK);
+		rig_settle(&rig);
+		assert_int_equal(client()->s.state, SL_SESSION_READY);
+		assert_int_equal(client()->s.held_step, 12);
+		assert_int_equal(client()->s.next_step, 40);
+		assert_int_equal(server()->s.next_step, 40);
+		assert_int_equal(client()->s.kept_step, 12);
+	}
 }
 
 static void a_group_says_when(void **state)
@@ -266,6 +290,7 @@ static void a_pass_out_of_place_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_newcomer_begins_where_its_group_is),
 		cmocka_unit_test(a_group_says_when),
 		cmocka_unit_test(who_waits_is_heard),
 		cmocka_unit_test(a_member_is_late_at_any_moment),

@@ -59,6 +59,7 @@ static struct sl_frame sample_welcome(void)
 	w->next_step = 17;
 	w->made = 2;
 	w->branch = 5;
+	w->begin = 19;
 	w->need_weights = true;
 	strcpy(w->software, "splits 0.1.0");
 	strcpy(w->device, "cpu");

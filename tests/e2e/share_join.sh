@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# Members that come and go (share.clients: 2..4): two begin, a third one joins, one is stopped and comes back, while the server and a
+# member are killed. What all learn equals the group in one process that is told who was there when. Below the least number the
+# group waits, and says for whom.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 96 16
+port=$(free_port)
+serve() { start_server "$1" threads=2 listen=tcp://127.0.0.1:"$port"; }
+serve one
+write_config "$tmp/client.yaml"
+sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/lr: 0.05/lr: 0.01/' "$tmp/client.yaml"
+set=(--set train.epochs=1000 --set train.eval_every=0 --set data.partition=iid --set share.clients=2..4 --set share.straggler_s=60
+	--set train.checkpoint_every=4 --set train.schedule.warmup_epochs=0 --set codec='topk:0.5,ef=true' --set link.retry_ms=50
+	--set link.on_server_lost=wait)
+
+# begin GROUP MEMBER STEPS [argument]…: steps take a while
+begin() {
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:60@1+ start_client "$1-$2" "$tmp/client.yaml" "${set[@]}" \
+		--set server="$endpoint" --set share.group="$1" --set share.member="$2" --set train.max_steps="$3" "${@:4}"
+	pid[$2]=$client_pid
+}
+# stop GROUP MEMBER: as a user does
+stop() {
+	kill -TERM "${pid[$2]}"
+	ends_with "${pid[$2]}" 0 $patience "member $2 of $1, stopped"
+}
+last_step() { sed -n 's/.*"type":"step","step":\([0-9]*\),.*/\1/p' "$tmp/$1/log.jsonl" | tail -n 1; }
+behind() { [ "$(last_step "$1")" -ge "$2" ]; }
+is_in() { wait_for "member $2 of $1 does not come to step $3" behind "$1-$2" "$3"; }
+# absent GROUP STEPS MEMBER…: who was not there when, by their logs, as --absent has it
+absent() {
+	python3 - "$tmp" "$@" <<-'PY'
+		import json, sys
+		tmp, group, steps, *members = sys.argv[1:]
+		items = []
+		for k in range(4):
+		    there = {}
+		    if str(k) in members:
+		        for line in open(f"{tmp}/{group}-{k}/log.jsonl"):
+		            line = json.loads(line)
+		            if line["type"] == "step":
+		                there[line["step"]] = line.get("skipped", False)
+		    first = 1
+		    for step in sorted(there) + [int(steps) + 1]:
+		        if step > first:
+		            items.append(f"{k}:{first}-{step - 1}")
+		        if there.get(step):
+		            items.append(f"{k}:{step}")
+		        first = step + 1
+		print(",".join(items))
+	PY
+}
+# equals GROUP STEPS MEMBER…: all of them end as in one process
+equals() {
+	local list
+	list=$(absent "$@")
+	client "$1-oracle" "$tmp/client.yaml" --local "${set[@]}" --set share.group="$1" --set train.max_steps="$2" --absent "$list" ||
+		fail "the oracle, --absent $list: exit status $?"
+	for k in "${@:3}"; do same_run "$1-$k" "$1-oracle/member-$k" "$(steps_of "$1-oracle/member-$k")"; done
+	echo "$1: --absent $list"
+}
+
+# they come and go
+begin free 0 40
+begin free 2 40
+is_in free 2 6
+begin free 1 40
+is_in free 1 12
+stop free 2
+grep -q 'INFO paused' "$tmp/free-2.log" || fail 'the member that was stopped does not say that it can come back'
+is_in free 0 $(($(last_step free-2) + 6))
+begin free 2 40 --resume
+for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "member $k"; done
+for what in 'group-joins: group free: member 1 joins' 'group-leaves: group free: member 2 leaves .* (it was stopped): 2 are in' \
+	'group-joins: group free: member 2 joins'; do
+	grep -q "$what" "$tmp/one.log" || fail "the server does not say $what"
+done
+[ "$(last_step free-2)" = 40 ] && [ "$(steps_of free-2)" -lt 40 ] || fail 'the member that was stopped missed nothing'
+grep -q 'INFO joined' "$tmp/free-1.log" || fail 'the newcomer does not say that it joined'
+! grep -q group-short "$tmp/one.log" || fail 'the group had too few members'
+equals free 40 0 1 2
+
+# … while the server and a member are killed, and too few are left
+begin torn 3 46
+begin torn 1 46
+is_in torn 1 5
+begin torn 0 46
+is_in torn 0 12
+kill -9 "$server_pid"
+wait "$server_pid" 2>/dev/null || true
+serve two
+is_in torn 0 18
+stop torn 3
+kill -9 "${pid[1]}"
+wait "${pid[1]}" 2>/dev/null || true
+wait_for 'the group does not say that it waits' grep -q 'group-short: group torn waits .*: 1 members are there, and share.clients needs 2; not there: 1 (lost its link), 3 (has left)' "$tmp/two.log"
+begin torn 1 46 --resume
+is_in torn 1 $(($(last_step torn-3) + 4))
+kill -9 "$server_pid"
+wait "$server_pid" 2>/dev/null || true
+serve three
+begin torn 3 46 --resume
+for k in 0 1 3; do ends_with "${pid[k]}" 0 $patience "member $k, after kills"; done
+equals torn 46 0 1 3
+echo "share_join: ok"
