@@ -14,7 +14,7 @@ BEGIN {
 	may["common/base"] = ""
 	may["common/conf"] = "common/base"
 	may["common/nn"] = "common/base common/conf"
-	may["common/model"] = "common/base common/conf common/nn"
+	may["common/model"] = "common/base common/conf common/nn proto/onnx.pb-c.h"
 	may["common/codec"] = "common/base common/nn/tensor.h common/nn/backend.h"
 	may["common/link"] = "common/base proto"
 	may["common/telemetry"] = "common/base common/link/loop.h common/link/control.h common/link/http.h" # the status socket, /metrics

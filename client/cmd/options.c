@@ -222,6 +222,8 @@ int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_cl
 		(void)!sl_conf_client_print(conf, stdout); /* sl_command_run looks at stdout */
 		return 0;
 	}
+	if (sl_setup_sizes(conf, &fail) != SL_OK)
+		return sl_command_failed(&fail);
 	if (!o->check_config)
 		return -1;
 	err = check_all(o, uses, conf, &setup, &fail);

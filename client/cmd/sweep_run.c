@@ -157,6 +157,8 @@ enum sl_err sl_sweep_check(const struct sl_options *o, const struct sl_conf_swee
 	err = child.overflow ? sl_fail_set(&why, SL_ERR_LIMIT, "too many or too long settings")
 			     : sl_conf_client_load(&conf, o->config, set, n, &why);
 	if (!err)
+		err = sl_setup_sizes(&conf, &why);
+	if (!err)
 		err = sl_setup_plan(&setup, &conf, &why);
 	sl_setup_close(&setup);
 	return err ? blame_row(o, row, &why, fail) : SL_OK;

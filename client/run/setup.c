@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/conf/key.h"
+#include "common/model/onnx.h"
 #include "common/model/roles.h"
 #include "common/model/split.h"
 #include "common/nn/adapter_file.h"
@@ -131,6 +133,32 @@ static void settle_share(struct sl_setup *s)
 	a->share.checkpoint_every = s->conf->train.checkpoint_every;
 }
 
+/* Whether file or --set has the key. */
+static bool is_given(const struct sl_conf_client *c, const char *key)
+{
+	return c->origin.mark[sl_conf_find(&sl_conf_client_schema, key)].line != 0;
+}
+
+enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	struct sl_onnx_sizes s;
+	struct sl_fail why;
+	enum sl_err err;
+
+	if (!conf->model.onnx[0])
+		return SL_OK;
+	err = sl_onnx_sizes(&s, conf->model.onnx, &why);
+	if (err)
+		return sl_conf_client_blame(conf, "model.onnx", err, pass_on(fail, &why));
+	if (!is_given(conf, "model.classes"))
+		conf->model.classes = s.classes;
+	if (!is_given(conf, "model.image")) {
+		conf->model.image.h = s.height ? s.height : conf->model.image.h;
+		conf->model.image.w = s.width ? s.width : conf->model.image.w;
+	}
+	return SL_OK;
+}
+
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	struct sl_split_spec spec = {0};
@@ -152,6 +180,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	spec.model.vocab = conf->model.vocab;
 	spec.model.tokens = conf->model.tokens;
 	spec.model.huggingface = conf->model.huggingface[0] ? conf->model.huggingface : NULL;
+	spec.model.onnx = conf->model.onnx[0] ? conf->model.onnx : NULL;
 	err = sl_model_takes(&s->takes, &spec.model, &why);
 	if (err)
 		return sl_conf_client_blame(conf, why.key, err, pass_on(fail, &why));
@@ -268,12 +297,21 @@ static enum sl_err load_inserts(const struct sl_setup *s, float *const *param, s
 	return err ? sl_conf_client_blame(s->conf, "model.insert_weights", err, fail) : SL_OK;
 }
 
+/* What the network's own file gives, below model.weights. */
+static enum sl_err read_onnx(const struct sl_setup *s, float *const *param, struct sl_fail *fail)
+{
+	return sl_conf_client_blame(s->conf, "model.onnx",
+				    sl_onnx_weights(s->plan->model, s->conf->model.onnx, param, fail), fail);
+}
+
 enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail)
 {
 	const unsigned how = first_weights(s, &path, strict);
 	enum sl_err err = SL_OK;
 
-	if (path[0])
+	if (s->conf->model.onnx[0] && !strict)
+		err = read_onnx(s, NULL, fail);
+	if (!err && path[0])
 		err = blame_weights(s, strict, sl_weights_load(s->plan->model, path, how, NULL, NULL, fail), fail);
 	if (!err && !strict)
 		err = load_inserts(s, NULL, fail);
@@ -301,21 +339,25 @@ static enum sl_err load_weights(struct sl_setup *s, const char *path, bool stric
 		       "%s gives %d of %d tensors; the others, %s first, start from seed %lld", path,
 		       model->graph.n_param - missing, model->graph.n_param, first, (long long)s->conf->agreed.seed);
 	if (!err)
-		s->weights_from_seed = middle_untouched(s->plan, loaded);
+		s->weights_from_seed = s->weights_from_seed && middle_untouched(s->plan, loaded);
 	free(loaded);
 	return err;
 }
 
 enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, struct sl_fail *fail)
 {
-	const char *folder = s->conf->model.huggingface;
+	const char *folder = s->conf->model.huggingface, *onnx = s->conf->model.onnx;
 	const unsigned how = first_weights(s, &path, strict);
 	enum sl_err err = sl_weights_open(&s->weights, s->plan->model, fail);
 
 	if (err)
 		return err;
 	sl_weights_init(&s->weights, s->plan->model, s->plan->spec.seed);
-	s->weights_from_seed = true;
+	s->weights_from_seed = !onnx[0];
+	if (onnx[0] && !strict)
+		err = read_onnx(s, s->weights.value, fail);
+	if (err)
+		return err;
 	if (path[0])
 		err = load_weights(s, path, strict, how, fail);
 	else if (folder[0])

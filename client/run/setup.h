@@ -46,6 +46,8 @@ struct sl_setup {
 	bool in_use; /* by a task that may never end: sl_setup_close leaves everything */
 };
 
+/* Where the network's own file says what model.classes and model.image are: these, unless they are given. */
+enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
 /* `conf` is borrowed. The plan, codecs and optimizer. */
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
 /* From `path`, or where that is "" from the seed. strict: conf's `partial` does not count. */

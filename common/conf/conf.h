@@ -104,12 +104,14 @@ struct sl_conf_link {
 };
 
 #define SL_CONF_HUGGINGFACE "huggingface"
+#define SL_CONF_ONNX        "onnx"
 
 struct sl_conf_client {
 	char server[SL_CONF_TEXT]; /* tcp://host:port */
 	struct {
 		char name[SL_CONF_TEXT];
 		char huggingface[PATH_MAX]; /* a folder; then `name` is SL_CONF_HUGGINGFACE. "": none */
+		char onnx[PATH_MAX];        /* a file; then `name` is SL_CONF_ONNX. "": none */
 		double width;
 		int classes;
 		struct sl_conf_size image;

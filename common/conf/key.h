@@ -25,11 +25,11 @@ struct sl_conf_key {
 	const char *path; /* "train.optimizer.lr" */
 	enum sl_conf_type type;
 	size_t offset, size;
-	double min, max;     /* of numbers */
-	const char *preset;  /* the default as text; NULL: required */
-	const char *instead; /* of what is required: the key that may stand instead; NULL: none */
-	const char *unit;    /* of numbers; NULL: none */
-	const char *help;    /* one line */
+	double min, max;        /* of numbers */
+	const char *preset;     /* the default as text; NULL: required */
+	const char *instead[2]; /* of what is required: keys that may stand instead; NULL: none */
+	const char *unit;       /* of numbers; NULL: none */
+	const char *help;       /* one line */
 	const char *const *choices;
 	bool records; /* of NAMES: an item may be a mapping, with "match" and other members, which are joined into a
 			 text */

@@ -483,12 +483,20 @@ static enum sl_err apply_presets(struct loader *l)
 	return SL_OK;
 }
 
+/* Whether another key stands instead of this one. */
+static bool has_other(const struct loader *l, const struct sl_conf_key *key)
+{
+	for (int i = 0; i < 2; i++)
+		if (key->instead[i] && l->seen[sl_conf_find(l->schema, key->instead[i])])
+			return true;
+	return false;
+}
+
 /* `mark`: where what should hold them begins. */
 static enum sl_err check_required(struct loader *l, yaml_mark_t mark)
 {
 	for (int i = 0; i < l->schema->n_key; i++)
-		if (!l->schema->key[i].preset && !l->seen[i] &&
-		    !(l->schema->key[i].instead && l->seen[sl_conf_find(l->schema, l->schema->key[i].instead)]))
+		if (!l->schema->key[i].preset && !l->seen[i] && !has_other(l, &l->schema->key[i]))
 			return fail_at(l, mark, "%s is missing: %s", l->schema->key[i].path, l->schema->key[i].help);
 	return SL_OK;
 }

@@ -12,8 +12,9 @@ typedef struct sl_conf_client T;
 static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "server", server, sl_conf_check_server, "tcp://127.0.0.1:5570", "where splits listens, tcp://host:port"),
 
-	{SL_STRING_ROW(T, "model.name", model.name, sl_conf_check_word, NULL, "network: mobilenet_v2, mobilenet_v2_pool4, mobilenet_v2_relu, resnet9, resnet18, resnet34, resnet50, resnext50_32x4d, alexnet, alexnet1, vgg16, token_mlp or mlp; or model.huggingface"), .instead = "model.huggingface"},
+	{SL_STRING_ROW(T, "model.name", model.name, sl_conf_check_word, NULL, "network: mobilenet_v2, mobilenet_v2_pool4, mobilenet_v2_relu, resnet9, resnet18, resnet34, resnet50, resnext50_32x4d, alexnet, alexnet1, vgg16, token_mlp or mlp; or model.huggingface, or model.onnx"), .instead = {"model.huggingface", "model.onnx"}},
 	SL_STRING(T, "model.huggingface", model.huggingface, NULL, "", "folder of a network as Hugging Face's transformers keeps it, instead of model.name: config.json and, unless all weights are to be random, model.safetensors; families: roberta, bert, distilbert, electra"),
+	SL_STRING(T, "model.onnx", model.onnx, NULL, "", "ONNX file of a network of images, as torch.onnx.export writes it in training, instead of model.name; its weights are those to start from, and it says what model.classes and model.image are"),
 	SL_DOUBLE(T, "model.width", model.width, 0.05, 8, "1", NULL, "multiplies the number of channels of each layer"),
 	SL_INT(T, "model.classes", model.classes, 1, 100000, "10", "classes", "outputs of the classifier; of networks of tokens, 1: a number is predicted, with the mean of squares as the loss"),
 	SL_SIZE(T, "model.image", model.image, SL_CONF_MIN_IMAGE, SL_CONF_MAX_IMAGE, "32", "pixels", "size of the input"),
@@ -180,10 +181,11 @@ static const char *const of_own_texts[] = {"data.columns", NULL};
 static const char *const of_images[] = {"data.on_bad_sample", "data.max_pixels", NULL};
 
 /* Keys that only some networks have. */
-#define RESNETS   "resnet18, resnet34, resnet50, resnext50_32x4d"
-#define WITH_FORM "mobilenet_v2, mobilenet_v2_pool4, " RESNETS
-#define OF_IMAGES WITH_FORM ", mobilenet_v2_relu, resnet9, alexnet, alexnet1, vgg16"
-#define OF_TOKENS "token_mlp, " SL_CONF_HUGGINGFACE
+#define RESNETS         "resnet18, resnet34, resnet50, resnext50_32x4d"
+#define WITH_FORM       "mobilenet_v2, mobilenet_v2_pool4, " RESNETS
+#define OF_IMAGES       BUILT_IN_IMAGES ", " SL_CONF_ONNX
+#define BUILT_IN_IMAGES WITH_FORM ", mobilenet_v2_relu, resnet9, alexnet, alexnet1, vgg16"
+#define OF_TOKENS       "token_mlp, " SL_CONF_HUGGINGFACE
 static const struct {
 	const char *key, *models;
 } of_models[] = {{"model.form", WITH_FORM},
@@ -199,7 +201,7 @@ static const struct {
 		 {"data.group_by_length", OF_TOKENS},
 		 {"train.mixup", OF_IMAGES ", mlp"},
 		 {"model.features", "mlp"},
-		 {"model.width", OF_IMAGES ", token_mlp, mlp"}};
+		 {"model.width", BUILT_IN_IMAGES ", token_mlp, mlp"}};
 enum { N_OF_MODELS = sizeof of_models / sizeof of_models[0] };
 
 static bool among(const char *const *list, const char *path)
@@ -273,20 +275,34 @@ bool sl_conf_client_is_idle(const struct sl_conf_client *c, const char *path)
 	return idle(c, path);
 }
 
+/* Of a network that a file or folder describes: `path` and the name `word` stand together. Returns the path, or the
+ * name's "", where they do not; NULL: they do. */
+static const char *check_source(const char *path, char name[SL_CONF_TEXT], const char *word, const char *what,
+				char why[SL_CONF_WHY])
+{
+	if (path[0] && !name[0])
+		snprintf(name, SL_CONF_TEXT, "%s", word);
+	if (!path[0] == (strcmp(name, word) != 0))
+		return NULL;
+	if (path[0])
+		snprintf(why, SL_CONF_WHY, "stands instead of model.name: give one of them");
+	else
+		snprintf(why, SL_CONF_WHY, "needs the %s in model.%s", what, word);
+	return path;
+}
+
 /* What the file has for another network than --set has chosen is put aside. */
 static const char *check_model(struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	const bool by_set = line_of(c, "model.name") < 0;
 
-	if (c->model.huggingface[0] && !c->model.name[0])
-		strcpy(c->model.name, SL_CONF_HUGGINGFACE);
-	if (!c->model.huggingface[0] != (strcmp(c->model.name, SL_CONF_HUGGINGFACE) != 0)) {
-		snprintf(why, SL_CONF_WHY, "%s",
-			 c->model.huggingface[0] ? "stands instead of model.name: give one of them"
-						 : "needs the folder in model.huggingface");
-		return c->model.huggingface[0] ? "model.huggingface" : "model.name";
-	}
+	const char *blame = check_source(c->model.huggingface, c->model.name, SL_CONF_HUGGINGFACE, "folder", why);
 
+	if (blame)
+		return blame[0] ? "model.huggingface" : "model.name";
+	blame = check_source(c->model.onnx, c->model.name, SL_CONF_ONNX, "file", why);
+	if (blame)
+		return blame[0] ? "model.onnx" : "model.name";
 	for (int i = 0; i < N_OF_MODELS; i++) {
 		const int line = line_of(c, of_models[i].key);
 

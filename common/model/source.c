@@ -6,6 +6,7 @@
 
 #include "common/conf/conf.h"
 #include "common/model/huggingface.h"
+#include "common/model/onnx.h"
 #include "common/model/sources.h"
 
 /* Generous, and small enough that no product of a source can overflow. */
@@ -33,7 +34,8 @@ static const struct source {
 	{"vgg16", sl_source_vgg16, false, false},
 	{"token_mlp", sl_source_token_mlp, true, false},
 	{"mlp", sl_source_mlp, false, true},
-	{"huggingface", NULL, true, false}, /* huggingface.h */
+	{SL_CONF_HUGGINGFACE, NULL, true, false}, /* huggingface.h */
+	{SL_CONF_ONNX, NULL, false, false},       /* onnx.h */
 	/* clang-format on */
 };
 enum { N_SOURCES = sizeof(sources) / sizeof(sources[0]) };
@@ -152,6 +154,9 @@ enum sl_err sl_model_open(struct sl_model **out, const struct sl_model_spec *spe
 
 	if (!entry)
 		return unknown_model(spec->name, fail);
+	if (strcmp(entry->name, SL_CONF_ONNX) == 0)
+		return spec->onnx ? sl_onnx_open_model(out, spec, fail)
+				  : sl_fail_at(fail, "model.onnx", SL_ERR_CONFIG, "needs a file");
 	err = check_spec(spec, entry->tokens, entry->rows, fail);
 	if (!err && !entry->build == !spec->huggingface)
 		err = sl_fail_at(fail, "model.huggingface", SL_ERR_CONFIG, "%s a folder",

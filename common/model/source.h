@@ -26,6 +26,8 @@ struct sl_model_spec {
 	const char *huggingface;
 	const struct sl_lora *lora; /* borrowed; NULL: none */
 	bool init_bn0;              /* of ResNets: the last batch norm's weight of each residual block starts at 0 */
+	/* Of "onnx": the file, borrowed; of the rest image, image_w and classes are read (onnx.h). Others: NULL. */
+	const char *onnx;
 };
 
 enum { SL_MODEL_MAX_VOCAB = 1 << 22, SL_MODEL_MAX_TOKENS = 65535, SL_MODEL_MAX_FEATURES = 65536 };

@@ -182,9 +182,10 @@ static void add_param(struct sl_build *b, struct draft *d, const struct made_par
 				 .init = made->init,
 				 .stream = (uint32_t)m->graph.n_param,
 				 .role = frozen ? SL_FROZEN : made->role};
+	const char *given = b->param_name ? b->param_name[d->node.n_param] : NULL;
 	enum sl_err err;
 
-	if (b->err != SL_OK || !copy_name(b, param.name, d->node.name, made->suffix) ||
+	if (b->err != SL_OK || !copy_name(b, param.name, given ? given : d->node.name, given ? "" : made->suffix) ||
 	    !grow(b, (void **)&m->file, m->graph.n_param, &m->cap_file, sizeof(*m->file)))
 		return;
 	m->file[m->graph.n_param] = (struct sl_file_param){.shape = made->file.ndim ? made->file : made->shape,
@@ -282,9 +283,18 @@ int sl_build_bn(struct sl_build *b, const char *name, int in)
 
 int sl_build_bn_from(struct sl_build *b, const char *name, int in, enum sl_init_kind weight)
 {
+	const struct sl_bn_attr usual = sl_node_of(SL_OP_BATCHNORM).u.bn;
+
+	return sl_build_bn_with(b, name, in, weight, usual.eps, usual.momentum);
+}
+
+int sl_build_bn_with(struct sl_build *b, const char *name, int in, enum sl_init_kind weight, float eps, float momentum)
+{
 	struct draft d = begin(b, SL_OP_BATCHNORM, name, in);
 	const int64_t c = last_of(b, in);
 
+	d.node.u.bn.eps = eps;
+	d.node.u.bn.momentum = momentum;
 	add_vector(b, &d, ".weight", c, weight, SL_LEARNS);
 	add_vector(b, &d, ".bias", c, SL_INIT_ZERO, SL_LEARNS);
 	add_vector(b, &d, ".running_mean", c, SL_INIT_ZERO, SL_STATISTIC);
@@ -385,7 +395,7 @@ int sl_build_dropout(struct sl_build *b, const char *name, int in, float p)
 	return finish(b, &d);
 }
 
-/* The image [1,H,W,C] of more than one pixel that `value` is flattened from, with dropout or an activation on the way;
+/* The image [1,H,W,C] of more than one pixel that `value` is flattened from, with dropout or activations on the way;
  * NULL: there is none. Weight files know such values in another order. */
 static const struct sl_shape *flattened(const struct sl_build *b, int value)
 {
@@ -397,7 +407,7 @@ static const struct sl_shape *flattened(const struct sl_build *b, int value)
 		from = &b->graph->value[value].shape;
 		if (n->kind == SL_OP_FLATTEN)
 			return from->ndim == 4 && from->dim[1] * from->dim[2] > 1 ? from : NULL;
-		if (n->kind != SL_OP_DROPOUT && n->kind != SL_OP_ACT)
+		if (!sl_op_is_elementwise(n->kind))
 			return NULL;
 	}
 	return NULL;
@@ -525,6 +535,11 @@ int sl_build_mse(struct sl_build *b, const char *name, int in, int target)
 
 void sl_build_unit(struct sl_build *b, const char *name)
 {
+	sl_build_unit_at(b, name, b->model->graph.n_node);
+}
+
+void sl_build_unit_at(struct sl_build *b, const char *name, int first_node)
+{
 	struct sl_model *m = b->model;
 	struct sl_unit *unit;
 
@@ -533,9 +548,9 @@ void sl_build_unit(struct sl_build *b, const char *name)
 	unit = &m->unit[m->n_unit];
 	if (!copy_name(b, unit->name, name, ""))
 		return;
-	unit->first_node = m->graph.n_node;
+	unit->first_node = first_node;
 	if (m->n_unit > 0)
-		unit[-1].end_node = m->graph.n_node;
+		unit[-1].end_node = first_node;
 	m->n_unit++;
 }
 

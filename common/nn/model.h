@@ -68,6 +68,8 @@ struct sl_build {
 	struct sl_model *model; /* that lists every parameter, and the units */
 	bool insert;            /* parameters are an insert's: optional, and of the model's list as of the graph's */
 	bool head;              /* … are of a head that pretrained files lack */
+	/* Of the next node: what its parameters are called, in order, instead of the node's name with a suffix. */
+	const char *const *param_name;
 	/* Adapters of linear layers (lora.h), NULL: none. Then only they and the head learn. */
 	const struct sl_lora *lora;
 	bool adapting;     /* parameters are an adapter's */
@@ -108,6 +110,7 @@ int sl_build_convt(struct sl_build *b, const char *name, int in, struct sl_build
 		   int64_t width, struct sl_init init);
 int sl_build_bn(struct sl_build *b, const char *name, int in);
 int sl_build_bn_from(struct sl_build *b, const char *name, int in, enum sl_init_kind weight); /* its weight starts so */
+int sl_build_bn_with(struct sl_build *b, const char *name, int in, enum sl_init_kind weight, float eps, float momentum);
 int sl_build_act(struct sl_build *b, const char *name, int in, enum sl_act act);
 int sl_build_add(struct sl_build *b, const char *name, int x, int y);
 int sl_build_mul(struct sl_build *b, const char *name, int x, int y);
@@ -145,6 +148,8 @@ void sl_build_new_head(struct sl_build *b);
 void sl_build_adapter(struct sl_build *b, const struct sl_adapter *adapter);
 /* A unit begins at the next node added and ends where the next unit begins (or the model ends). */
 void sl_build_unit(struct sl_build *b, const char *name);
+/* The same where that node is there. Units come in order. */
+void sl_build_unit_at(struct sl_build *b, const char *name, int first_node);
 
 static inline struct sl_init sl_init_normal(double std)
 {

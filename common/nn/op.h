@@ -179,6 +179,13 @@ static inline bool sl_op_is_loss(enum sl_op_kind kind)
 	return kind == SL_OP_XENT || kind == SL_OP_MSE;
 }
 
+/* One input, whose order of elements is the output's. */
+static inline bool sl_op_is_elementwise(enum sl_op_kind kind)
+{
+	return kind == SL_OP_DROPOUT || kind == SL_OP_ACT || kind == SL_OP_SCALE || kind == SL_OP_GELU ||
+	       kind == SL_OP_SILU || kind == SL_OP_TANH;
+}
+
 /* Whether its kernels read where rows begin (sl_op_call.dims). */
 static inline bool sl_op_reads_rows(enum sl_op_kind kind)
 {

@@ -37,6 +37,9 @@ for name in resnet18 resnet50 resnext50_32x4d; do
 	"$python" tests/golden/networks_live.py "$dir" --same "$name"
 done
 
+# torchvision's networks through ONNX files
+tests/golden/onnx-live.sh
+
 # Groups of clients: synchronous training, and both versions of SplitFed
 make --no-print-directory "$BUILD/tests/bench/bench_batches" "$BUILD/tests/e2e/tools/make_cifar"
 mkdir "$dir/groups"

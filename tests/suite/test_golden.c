@@ -16,6 +16,7 @@
 
 #include "client/run/local.h"
 #include "common/base/pool.h"
+#include "common/model/onnx.h"
 #include "common/nn/weights_file.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/ref/ref.h"
@@ -38,6 +39,7 @@ struct golden {
 	int32_t *labels;
 	int64_t rows, steps, longest;
 	char folder[64]; /* of config.json; "": none */
+	char onnx[512];  /* of networks that such a file describes */
 	struct sl_lora lora;
 	struct sl_conf_list target;
 	double worst; /* largest deviation over tolerance seen */
@@ -215,6 +217,23 @@ static void make_folder(struct golden *g, struct sl_model_spec *spec)
 	spec->tokens = (int)meta(g, "tokens");
 }
 
+/* Of an ONNX file its own weights, which torch began with as well. */
+static void read_first_weights(struct golden *g)
+{
+	const struct sl_model *m = g->plan->model;
+	struct sl_fail fail;
+
+	if (sl_weights_load_file(m, g->init, false, g->weights.value, NULL, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	if (!g->onnx[0])
+		return;
+	if (sl_onnx_weights(m, g->onnx, g->want.value, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	for (int i = 0; i < m->graph.n_param; i++)
+		assert_memory_equal(g->weights.value[i], g->want.value[i],
+				    (size_t)sl_shape_count(&m->graph.param[i].shape) * sizeof(float));
+}
+
 /* How a run is cut, and whether its rows are padded. */
 struct form {
 	const char *head_end, *tail_begin;
@@ -235,7 +254,9 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 	g->run = open_file(prefix, "run");
 	g->ruled = sl_st_metadata(g->run, "from") != NULL;
 	if (g->ruled) {
-		snprintf(from, sizeof from, "tests/golden/%s", sl_st_metadata(g->run, "from"));
+		const char *begun = sl_st_metadata(g->run, "from");
+
+		snprintf(from, sizeof from, "%s%s", begun[0] == '/' ? "" : "tests/golden/", begun);
 		prefix = from;
 	}
 	g->init = open_file(prefix, "init");
@@ -258,6 +279,10 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 	}
 	name = sl_st_metadata(g->run, "model");
 	snprintf(spec->model.name, sizeof spec->model.name, "%s", name ? name : "mobilenet_v2");
+	if (strcmp(spec->model.name, SL_CONF_ONNX) == 0) {
+		snprintf(g->onnx, sizeof g->onnx, "%s.onnx", prefix);
+		spec->model.onnx = g->onnx;
+	}
 	agreed->optimizer.nesterov = sl_st_metadata(g->run, "nesterov") != NULL;
 	snprintf(spec->cut.head_end, sizeof spec->cut.head_end, "%s", form->head_end);
 	snprintf(spec->cut.tail_begin, sizeof spec->cut.tail_begin, "%s", form->tail_begin ? form->tail_begin : "");
@@ -276,8 +301,7 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 	assert_int_equal(sl_local_open(&g->local, g->plan, &g->asked.agreement, false, &g->be, &fail), SL_OK);
 	assert_int_equal(sl_weights_open(&g->weights, g->plan->model, &fail), SL_OK);
 	assert_int_equal(sl_weights_open(&g->want, g->plan->model, &fail), SL_OK);
-	if (sl_weights_load_file(g->plan->model, g->init, false, g->weights.value, NULL, &fail) != SL_OK)
-		fail_msg("%s", fail.text);
+	read_first_weights(g);
 	assert_int_equal(sl_local_set_weights(g->local, &g->weights), SL_OK);
 }
 
@@ -495,6 +519,15 @@ static void networks(void **state)
 	run_golden("tests/golden/vgg16", "ref", "features.0");
 }
 
+static void onnx(void **state)
+{
+	(void)state;
+	run_golden("tests/golden/onnx_small", "cpu", "stem");
+	run_golden("tests/golden/onnx_small", "cpu", "down.1");
+	run_golden("tests/golden/onnx_small", "ref", "stem.0");
+	run_golden("tests/golden/onnx_small_adamw", "cpu", "block");
+}
+
 /* Cut at four places; with dropout, whose masks torch is given. */
 static void encoders(void **state)
 {
@@ -525,14 +558,22 @@ static void live(void **state)
 	run_golden(prefix, "cpu", head_end ? head_end : "features.0.1");
 }
 
-int main(void)
+/* usage: test_golden [TEST] */
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(torchvision_form),  cmocka_unit_test(cifar_form),
-		cmocka_unit_test(reference_backend), cmocka_unit_test(rules),
-		cmocka_unit_test(resnet9),           cmocka_unit_test(networks),
-		cmocka_unit_test(encoders),          cmocka_unit_test(live),
+		cmocka_unit_test(torchvision_form),
+		cmocka_unit_test(cifar_form),
+		cmocka_unit_test(reference_backend),
+		cmocka_unit_test(rules),
+		cmocka_unit_test(resnet9),
+		cmocka_unit_test(networks),
+		cmocka_unit_test(encoders),
+		cmocka_unit_test(onnx),
+		cmocka_unit_test(live),
 	};
 
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@ static int open_model(void **state)
 
 	return sl_model_open((struct sl_model **)state,
 			     &(struct sl_model_spec){"mobilenet_v2", 1.0, 1000, 224, false, 0.2, 0, 0, 0, 0, NULL, NULL,
-						     false},
+						     false, NULL},
 			     &fail) != SL_OK;
 }
 

@@ -40,8 +40,8 @@ static int remove_dir(void **state)
 
 static void open_weights(struct weights *w, double width, int classes)
 {
-	const struct sl_model_spec spec = {"mobilenet_v2", width, classes, 32, false, 0.0, 0, 0, 0, 0,
-					   NULL,           NULL,  false};
+	const struct sl_model_spec spec = {"mobilenet_v2", width, classes, 32,  false, 0.0, 0, 0, 0, 0,
+					   NULL,           NULL,  false,   NULL};
 	struct sl_fail fail;
 
 	memset(w, 0, sizeof(*w));

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# A network from an ONNX file, byte for byte the same with a server as in one process, cut at several places; the file's
+# weights are those to start from; export, eval and predict; what a config may not say beside it.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 40 20
+cp tests/golden/onnx_small.onnx "$tmp/my_net.onnx"
+config=$tmp/client.yaml
+cat >"$config" <<-YAML
+	model: {onnx: $tmp/my_net.onnx}
+	data: {kind: cifar10, dir: $tmp/data, train_files: [data_batch_1.bin], train_limit: 40, test_limit: 20,
+	  transforms: ["Resize((16, 16))"], test_transforms: ["Resize((16, 16))"]}
+	train: {batch: 16, chunks: 4, epochs: 1, seed: 3, optimizer: {kind: adamw, lr: 0.01}}
+	threads: 1
+YAML
+steps=3
+. tests/e2e/lib/compare.sh
+
+two_at_a_time compare 'plain' 'by units|partition=2:-2' 'by name|head_end=down.1|tail_begin=classifier' \
+	'codecs|head_end=stem.0|codec=quant:8|train.chunks=2|insert.tail=linear:20' 'sgd|train.optimizer.kind=sgd|train.chunks=1'
+
+"$SPLITC" graph "$config" --json >"$tmp/graph.json"
+[ "$(jq '[.head, .middle, .tail | .nodes[] | select(.parameters > 0) | .name] | length' "$tmp/graph.json")" = 11 ] || fail "graph: $(cat "$tmp/graph.json")"
+
+# the weights: a run that hardly learns exports what the file has, in PyTorch's names and layouts
+client still "$config" --local --set train.optimizer.lr=1e-12 --set train.optimizer.weight_decay=0 || fail "still: exit status $?"
+"$SPLITC" export "$config" "$tmp/out.safetensors" --set log.dir="$tmp/still" >"$tmp/export.log" 2>&1 || fail "export: $(cat "$tmp/export.log")"
+grep -q '/out.safetensors: my_net.onnx, 30 tensors, after step 3' "$tmp/export.log" || fail "export: $(cat "$tmp/export.log")"
+grep -q WARN "$tmp/export.log" && fail "export: $(cat "$tmp/export.log")"
+tensor() { # FILE NAME: its bytes
+	local size range
+	size=$(od -An -t u8 -N 8 "$1" | tr -d ' ')
+	range=$(tail -c +9 "$1" | head -c "$size" | jq -r --arg name "$2" '.[$name].data_offsets | "\(.[0] + 1) \(.[1] - .[0])"')
+	tail -c +$((size + 8 + ${range% *})) "$1" | head -c "${range#* }"
+}
+for name in stem.0.weight block.conv1.weight down.0.weight classifier.2.weight classifier.4.bias; do
+	cmp -s <(tensor "$tmp/out.safetensors" $name) <(tensor tests/golden/onnx_small_init.safetensors $name) || fail "$name came back changed"
+done
+
+# an evaluation of the trained weights, with a server and without one
+"$SPLITC" eval "$config" --local --set log.dir="$tmp/local plain" --json >"$tmp/a.json" || fail "eval --local"
+"$SPLITC" eval "$config" --set server="$two" --set log.dir="$tmp/local plain" --json >"$tmp/b.json" || fail "eval"
+[ "$(jq .loss "$tmp/a.json")" = "$(jq .loss "$tmp/b.json")" ] && [ "$(jq .samples "$tmp/a.json")" = 20 ] || fail "eval: $(cat "$tmp/a.json" "$tmp/b.json")"
+"$SPLITC" predict "$config" --local --logits --csv --set log.dir="$tmp/local plain" 2>"$tmp/predict.log" >"$tmp/predict.csv" || fail "predict"
+[ "$(wc -l <"$tmp/predict.csv")" = 21 ] || fail "predict: $(cat "$tmp/predict.csv")"
+
+# refused STATUS SENTENCE [argument]…: one line says so
+refused() {
+	local status=0 want=$1 says=$2
+	shift 2
+	"$SPLITC" train "$config" --check-config "$@" >"$tmp/out" 2>&1 || status=$?
+	[ "$status" = "$want" ] && grep -qF -- "$says" "$tmp/out" && [ "$(wc -l <"$tmp/out")" = 1 ] || fail "$*: exit status $status, $(cat "$tmp/out")"
+}
+refused 78 'model.classes: my_net.onnx has 10 outputs, not 7; leave this key out' --set model.classes=7
+refused 78 'model.image: my_net.onnx takes images of 16x16, not 32x32' --set model.image=32
+refused 78 'model.width: onnx has none' --set model.width=0.5
+refused 78 'model.onnx: stands instead of model.name' --set model.name=resnet18
+refused 78 'my_net.onnx has no "nosuch"; units are stem … classifier.4' --set head_end=nosuch
+refused 66 'model.onnx: ' --set model.onnx="$tmp/none.onnx"
+refused 65 'it is no ONNX file, or a truncated one' --set model.onnx="$config"
+sed 's/training_mode/training_mood/g' "$tmp/my_net.onnx" >"$tmp/bad.onnx"
+refused 78 "bad.onnx: node '/stem/stem.1/BatchNormalization' (BatchNormalization): its attribute training_mood is not read" --set model.onnx="$tmp/bad.onnx"

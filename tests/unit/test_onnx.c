@@ -1,0 +1,624 @@
+/* Networks of ONNX files: the graph and the units that tests/golden/onnx_small.onnx makes, and every refusal, by
+ * changes to that file. What it computes is test_golden's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/model/onnx.h"
+#include "common/nn/cut.h"
+#include "common/nn/weights_file.h"
+#include "proto/onnx.pb-c.h"
+
+static const char small[] = "tests/golden/onnx_small.onnx";
+
+static Onnx__Model *read_model(void)
+{
+	uint8_t *data;
+	size_t len;
+	struct sl_fail fail;
+	Onnx__Model *m;
+
+	assert_int_equal(sl_file_read(small, 1 << 20, &data, &len, &fail), SL_OK);
+	m = onnx__model__unpack(NULL, len, data);
+	assert_non_null(m);
+	free(data);
+	return m;
+}
+
+static enum sl_err build(const Onnx__Model *m, const struct sl_model_spec *spec, struct sl_model **out,
+			 struct sl_fail *fail)
+{
+	const size_t len = onnx__model__get_packed_size(m);
+	uint8_t *bytes = malloc(len);
+	struct sl_onnx *onnx;
+	enum sl_err err;
+
+	onnx__model__pack(m, bytes);
+	err = sl_onnx_parse(&onnx, "dir/x.onnx", (struct sl_bytes){bytes, len}, fail);
+	free(bytes);
+	if (err)
+		return err;
+	err = sl_onnx_build(out, onnx, spec, fail);
+	sl_onnx_close(onnx);
+	return err;
+}
+
+/* ---- parts of a file, to change */
+
+static Onnx__Node *node(Onnx__Model *m, const char *name)
+{
+	for (size_t i = 0; i < m->graph->n_node; i++)
+		if (strcmp(m->graph->node[i]->name, name) == 0)
+			return m->graph->node[i];
+	fail_msg("no node %s", name);
+	return NULL;
+}
+
+static Onnx__Attribute *attr(Onnx__Node *n, const char *name)
+{
+	for (size_t i = 0; i < n->n_attribute; i++)
+		if (strcmp(n->attribute[i]->name, name) == 0)
+			return n->attribute[i];
+	fail_msg("no attribute %s", name);
+	return NULL;
+}
+
+static Onnx__Tensor *tensor(Onnx__Model *m, const char *name)
+{
+	for (size_t i = 0; i < m->graph->n_initializer; i++)
+		if (strcmp(m->graph->initializer[i]->name, name) == 0)
+			return m->graph->initializer[i];
+	fail_msg("no tensor %s", name);
+	return NULL;
+}
+
+static void set(char **text, const char *to)
+{
+	free(*text);
+	*text = strdup(to);
+}
+
+static void add_attr(Onnx__Node *n, const char *name, int type, const char *s)
+{
+	Onnx__Attribute *a = malloc(sizeof *a);
+
+	onnx__attribute__init(a);
+	a->name = strdup(name);
+	a->has_type = true;
+	a->type = type;
+	if (s) {
+		a->has_s = true;
+		a->s.data = (uint8_t *)strdup(s);
+		a->s.len = strlen(s);
+	}
+	n->attribute = realloc(n->attribute, (n->n_attribute + 1) * sizeof *n->attribute);
+	n->attribute[n->n_attribute++] = a;
+}
+
+static void drop_attr(Onnx__Node *n, const char *name)
+{
+	const Onnx__Attribute *gone = attr(n, name);
+	size_t at = 0;
+
+	while (n->attribute[at] != gone)
+		at++;
+	onnx__attribute__free_unpacked(n->attribute[at], NULL);
+	n->attribute[at] = n->attribute[--n->n_attribute];
+}
+
+/* ---- changes, each of which is refused */
+
+static const char conv1[] = "/block/conv1/Conv", stem[] = "/stem/stem.0/Conv";
+
+static void opset(Onnx__Model *m)
+{
+	m->opset_import[0]->version = 18;
+}
+
+static void auto_pad(Onnx__Model *m)
+{
+	add_attr(node(m, conv1), "auto_pad", 3, "SAME_UPPER");
+}
+
+static void unequal_pads(Onnx__Model *m)
+{
+	attr(node(m, conv1), "pads")->ints[3] = 0;
+}
+
+static void oblong_stride(Onnx__Model *m)
+{
+	attr(node(m, stem), "strides")->ints[0] = 2;
+}
+
+static void no_stride(Onnx__Model *m)
+{
+	attr(node(m, stem), "strides")->ints[0] = attr(node(m, stem), "strides")->ints[1] = 0;
+}
+
+static void wrong_type(Onnx__Model *m)
+{
+	attr(node(m, stem), "group")->type = 1;
+}
+
+static void groups(Onnx__Model *m)
+{
+	attr(node(m, conv1), "group")->i = 3;
+}
+
+static void no_groups(Onnx__Model *m)
+{
+	attr(node(m, conv1), "group")->i = 0;
+}
+
+static void other_kind(Onnx__Model *m)
+{
+	set(&node(m, "/Flatten")->op_type, "Einsum");
+}
+
+static void other_domain(Onnx__Model *m)
+{
+	node(m, "/Flatten")->domain = strdup("com.example");
+}
+
+static void unknown_attribute(Onnx__Model *m)
+{
+	add_attr(node(m, "/Flatten"), "swift", 2, NULL);
+}
+
+static void attribute_twice(Onnx__Model *m)
+{
+	set(&attr(node(m, conv1), "strides")->name, "pads");
+}
+
+static void evaluation(Onnx__Model *m)
+{
+	attr(node(m, "/block/bn1/BatchNormalization"), "training_mode")->i = 0;
+}
+
+static void dropout_off(Onnx__Model *m)
+{
+	attr(node(m, "/classifier/classifier.0/Constant_1"), "value")->t->raw_data.data[0] = 0;
+}
+
+static void relu5(Onnx__Model *m)
+{
+	const float five = 5;
+
+	memcpy(attr(node(m, "/down/down.2/Constant_1"), "value")->t->raw_data.data, &five, 4);
+}
+
+static void ceil_pool(Onnx__Model *m)
+{
+	attr(node(m, "/stem/stem.3/MaxPool"), "ceil_mode")->i = 1;
+}
+
+static void border_of_pool(Onnx__Model *m)
+{
+	int64_t *pads = (int64_t *)(void *)attr(node(m, "/pool/Constant"), "value")->t->raw_data.data;
+
+	pads[2] = pads[3] = pads[6] = pads[7] = 1;
+	set(&node(m, "/pool/AveragePool")->op_type, "MaxPool");
+}
+
+static void odd_border(Onnx__Model *m)
+{
+	attr(node(m, "/pool/Constant"), "value")->t->raw_data.data[8 * 2] = 1;
+}
+
+static void later_value(Onnx__Model *m)
+{
+	set(&node(m, conv1)->input[0], "/Flatten_output_0");
+}
+
+static void missing_value(Onnx__Model *m)
+{
+	set(&node(m, conv1)->input[0], "nowhere");
+}
+
+static void mask_of_dropout(Onnx__Model *m)
+{
+	Onnx__Node *n = node(m, "/classifier/classifier.1/Relu");
+
+	set(&n->input[0], node(m, "/classifier/classifier.0/Dropout")->output[1]);
+}
+
+static void constant_input(Onnx__Model *m)
+{
+	set(&node(m, conv1)->input[0], "down.0.weight");
+}
+
+static void two_readers(Onnx__Model *m)
+{
+	set(&node(m, "/block/bn2/BatchNormalization")->input[1], "block.bn1.weight");
+}
+
+static void weight_of_rows(Onnx__Model *m)
+{
+	tensor(m, "classifier.4.weight")->dims[0] = 12;
+	tensor(m, "classifier.4.weight")->dims[1] = 10;
+}
+
+static void computed_weight(Onnx__Model *m)
+{
+	set(&node(m, conv1)->input[1], "/stem/stem.3/MaxPool_output_0");
+}
+
+static void half_floats(Onnx__Model *m)
+{
+	tensor(m, "block.conv1.weight")->data_type = 10;
+}
+
+static void short_data(Onnx__Model *m)
+{
+	tensor(m, "block.conv1.weight")->raw_data.len -= 4;
+}
+
+static void negative_dim(Onnx__Model *m)
+{
+	tensor(m, "block.conv1.weight")->dims[0] = -8;
+}
+
+static void huge_dims(Onnx__Model *m)
+{
+	for (int i = 0; i < 4; i++)
+		tensor(m, "block.conv1.weight")->dims[i] = INT64_C(1) << 40;
+}
+
+static void external(Onnx__Model *m)
+{
+	tensor(m, "block.conv1.weight")->has_data_location = true;
+	tensor(m, "block.conv1.weight")->data_location = 1;
+}
+
+static void bias_length(Onnx__Model *m)
+{
+	set(&node(m, "/block/bn2/BatchNormalization")->input[2], "down.3.bias");
+}
+
+static void transposed(Onnx__Model *m)
+{
+	attr(node(m, "/classifier/classifier.4/Gemm"), "transB")->i = 0;
+}
+
+static void scaled(Onnx__Model *m)
+{
+	attr(node(m, "/classifier/classifier.4/Gemm"), "alpha")->f = 2;
+}
+
+static void shapes_differ(Onnx__Model *m)
+{
+	set(&node(m, "/block/Add")->input[1], "/stem/stem.2/Relu_output_0");
+}
+
+static void flattened_sum(Onnx__Model *m)
+{
+	Onnx__Node *n = node(m, "/classifier/classifier.1/Relu");
+
+	set(&n->op_type, "Add");
+	n->input = realloc(n->input, 2 * sizeof *n->input);
+	n->input[n->n_input++] = strdup(n->input[0]);
+}
+
+static void flat_axis(Onnx__Model *m)
+{
+	attr(node(m, "/Flatten"), "axis")->i = 2;
+}
+
+static void image_as_output(Onnx__Model *m)
+{
+	set(&m->graph->output[0]->name, "/pool/AveragePool_output_0");
+}
+
+static void flattened_output(Onnx__Model *m)
+{
+	set(&m->graph->output[0]->name, "/Flatten_output_0");
+}
+
+static void no_output(Onnx__Model *m)
+{
+	set(&m->graph->output[0]->name, "nothing");
+}
+
+static void other_classes(Onnx__Model *m)
+{
+	m->graph->output[0]->type->tensor_type->shape->dim[1]->dim_value = 7;
+}
+
+static void grey(Onnx__Model *m)
+{
+	m->graph->input[0]->type->tensor_type->shape->dim[1]->dim_value = 1;
+}
+
+static void rows_as_input(Onnx__Model *m)
+{
+	Onnx__Shape *shape = m->graph->input[0]->type->tensor_type->shape;
+
+	while (shape->n_dim > 2)
+		onnx__dimension__free_unpacked(shape->dim[--shape->n_dim], NULL);
+}
+
+static void twice_named(Onnx__Model *m)
+{
+	set(&node(m, conv1)->output[0], "/stem/stem.2/Relu_output_0");
+}
+
+static void twice_initialized(Onnx__Model *m)
+{
+	set(&tensor(m, "down.3.bias")->name, "classifier.4.bias");
+}
+
+static void long_name(Onnx__Model *m)
+{
+	static const char name[] = "a.module.with.such.a.long.path.that.no.list.of.parameters.would.have.room.for.it."
+				   "in.a.line.weight";
+
+	set(&tensor(m, "block.conv1.weight")->name, name);
+	set(&node(m, conv1)->input[1], name);
+}
+
+static void strange_name(Onnx__Model *m)
+{
+	set(&tensor(m, "block.conv1.weight")->name, "block.\n[0m.weight");
+	set(&node(m, conv1)->input[1], "block.\n[0m.weight");
+}
+
+static void constant_without_value(Onnx__Model *m)
+{
+	set(&attr(node(m, "/down/down.2/Constant_1"), "value")->name, "value_float");
+}
+
+static void no_input(Onnx__Model *m)
+{
+	Onnx__Node *n = node(m, "/stem/stem.1/BatchNormalization");
+
+	while (n->n_input > 1)
+		free(n->input[--n->n_input]);
+}
+
+static void shrunk(Onnx__Model *m)
+{
+	attr(node(m, conv1), "dilations")->ints[0] = attr(node(m, conv1), "dilations")->ints[1] = 1 << 19;
+}
+
+static const struct {
+	void (*change)(Onnx__Model *m);
+	enum sl_err err;
+	const char *says;
+} changes[] = {
+	{opset, SL_ERR_CONFIG, "its opset is 18, where 13 to 17 are read; export with torch.onnx.export("},
+	{auto_pad, SL_ERR_CONFIG,
+	 "node '/block/conv1/Conv' (Conv): auto_pad SAME_UPPER is not read; export with explicit pads"},
+	{unequal_pads, SL_ERR_CONFIG, "pads: 1 and 0; padding is the same on all sides here"},
+	{oblong_stride, SL_ERR_CONFIG, "strides: 2 and 1; strides are the same in both directions here"},
+	{no_stride, SL_ERR_CONFIG, "stride 0, dilation 1: both are at least 1"},
+	{wrong_type, SL_ERR_CONFIG, "its attribute group is not of the right type"},
+	{groups, SL_ERR_CONFIG,
+	 "its weight 'block.conv1.weight' is [8, 4, 3, 3], which does not fit 8 channels in 3 groups"},
+	{no_groups, SL_ERR_CONFIG, "in 0 groups"},
+	{other_kind, SL_ERR_CONFIG, "node '/Flatten' (Einsum): this kind is not read; these are: Add, "},
+	{other_domain, SL_ERR_CONFIG, "node '/Flatten' (Flatten): this kind is not read"},
+	{unknown_attribute, SL_ERR_CONFIG, "its attribute swift is not read"},
+	{attribute_twice, SL_ERR_CONFIG, "its attribute pads is there twice"},
+	{evaluation, SL_ERR_CONFIG, "it is of a network in evaluation; export model.train() with"},
+	{dropout_off, SL_ERR_CONFIG, "its training_mode is not the constant true"},
+	{relu5, SL_ERR_CONFIG, "its bounds are not constants 0 and 6"},
+	{ceil_pool, SL_ERR_CONFIG, "ceil_mode adds a window beyond the border of an image of 16x16"},
+	{border_of_pool, SL_ERR_CONFIG, "its input 0 has a border of zeros, which convolutions and means alone read"},
+	{odd_border, SL_ERR_CONFIG, "its pads are not the same on all sides of the image"},
+	{later_value, SL_ERR_CONFIG, "reads '/Flatten_output_0', which is an output that is not read, or made later"},
+	{missing_value, SL_ERR_CONFIG, "reads 'nowhere', which nothing makes"},
+	{mask_of_dropout, SL_ERR_CONFIG, "Dropout_output_1', which is an output that is not read"},
+	{constant_input, SL_ERR_CONFIG, "its input 0 is constant, where a computed value is read"},
+	{two_readers, SL_ERR_CONFIG, "its parameter 'block.bn1.weight' is another node's too"},
+	{weight_of_rows, SL_ERR_CONFIG, "its weight 'classifier.4.weight' is [12, 10], which does not fit rows of 12"},
+	{computed_weight, SL_ERR_CONFIG, "its input 1 is no initializer; export with do_constant_folding=False"},
+	{half_floats, SL_ERR_CONFIG, "its parameter 'block.conv1.weight' is of type 10, where float32 is read"},
+	{short_data, SL_ERR_DATA, "tensor 'block.conv1.weight' is [8, 4, 3, 3], but its data are not as long"},
+	{negative_dim, SL_ERR_DATA, "tensor 'block.conv1.weight' is [-8, 4, 3, 3], which no tensor can be"},
+	{huge_dims, SL_ERR_DATA, "which no tensor can be"},
+	{external, SL_ERR_CONFIG, "tensor 'block.conv1.weight' lies in another file, which is not read"},
+	{bias_length, SL_ERR_CONFIG, "its parameter 'down.3.bias' has 16 elements, where 8 are right"},
+	{transposed, SL_ERR_CONFIG, "transB is 0, where 1 is read"},
+	{scaled, SL_ERR_CONFIG, "alpha and beta are not 1"},
+	{shapes_differ, SL_ERR_CONFIG, "node '/block/Add' (Add): it adds values of different shapes"},
+	{flattened_sum, SL_ERR_CONFIG, "it adds flattened images, which is not read"},
+	{flat_axis, SL_ERR_CONFIG, "axis is 2, where 1 is read"},
+	{image_as_output, SL_ERR_CONFIG, "is not [batch, classes], as a linear layer makes it"},
+	{flattened_output, SL_ERR_CONFIG, "is not [batch, classes], as a linear layer makes it"},
+	{no_output, SL_ERR_CONFIG, "no node makes its output 'nothing'"},
+	{other_classes, SL_ERR_CONFIG, "loss: 10 logits for 7 classes"},
+	{grey, SL_ERR_CONFIG, "has 1 channels, where images have 3"},
+	{rows_as_input, SL_ERR_CONFIG, "is not [batch, 3, height, width] of floats"},
+	{twice_named, SL_ERR_DATA, "two values are called '/stem/stem.2/Relu_output_0'"},
+	{twice_initialized, SL_ERR_DATA, "two initializers are called 'classifier.4.bias'"},
+	{long_name, SL_ERR_CONFIG, "is longer than 95 bytes"},
+	{strange_name, SL_ERR_CONFIG, "has a byte other than ! to ~"},
+	{constant_without_value, SL_ERR_CONFIG, "its attribute value_float is not read"},
+	{no_input, SL_ERR_CONFIG, "it has 1 inputs, where 5 to 5 are right"},
+	{shrunk, SL_ERR_CONFIG, "block.conv1 (conv2d): takes an image no smaller than its window"},
+};
+
+static void what_is_not_read_is_refused(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+		const struct sl_model_spec spec = {.image = 0};
+		Onnx__Model *m = read_model();
+		struct sl_model *model = NULL;
+		struct sl_fail fail = {0};
+		enum sl_err err;
+
+		changes[i].change(m);
+		err = build(m, &spec, &model, &fail);
+		if (!err || !strstr(fail.text, changes[i].says) || err != changes[i].err)
+			fail_msg("change %zu, \"%s\": %s \"%s\"", i, changes[i].says, sl_err_name(err), fail.text);
+		assert_null(strchr(fail.text, '\n'));
+		onnx__model__free_unpacked(m, NULL);
+	}
+}
+
+/* ---- what is read */
+
+static struct sl_model *build_small(const Onnx__Model *m, const struct sl_model_spec *spec)
+{
+	struct sl_model *model;
+	struct sl_fail fail = {0};
+
+	if (build(m, spec, &model, &fail))
+		fail_msg("%s", fail.text);
+	return model;
+}
+
+static void names_and_units(void **state)
+{
+	static const char *const units[] = {"stem", "block", "down.0", "down.3", "classifier.2", "classifier.4"};
+	static const char *const nodes[] = {"stem.0",           "stem.1",       "stem.2",       "stem.3",
+					    "block.conv1",      "block.bn1",    "block.relu",   "block.conv2",
+					    "block.bn2",        "block.Add",    "block.relu_1", "down.0",
+					    "down.1",           "down.2",       "down.3",       "down.4",
+					    "pool.AveragePool", "Flatten",      "classifier.1", "classifier.2",
+					    "classifier.3",     "classifier.4", "loss"};
+	Onnx__Model *m = read_model();
+	struct sl_model *model = build_small(m, &(struct sl_model_spec){.image = 0});
+	const struct sl_bn_attr *bn;
+	struct sl_fail fail;
+	struct sl_cut cut;
+
+	(void)state;
+	assert_string_equal(model->name, "x.onnx");
+	assert_string_equal(model->note, "x.onnx, 10 classes, images of 16x16");
+	assert_int_equal(model->n_unit, 6);
+	for (int i = 0; i < model->n_unit; i++)
+		assert_string_equal(model->unit[i].name, units[i]);
+	assert_int_equal(model->graph.n_node, sizeof nodes / sizeof nodes[0]);
+	for (int i = 0; i < model->graph.n_node; i++)
+		assert_string_equal(model->graph.node[i].name, nodes[i]);
+	bn = &model->graph.node[5].u.bn;
+	assert_true(bn->eps == 1e-3f && bn->momentum == 0.2f); /* exactly, though the file says 0.8 */
+	assert_true(model->graph.node[1].u.bn.momentum == 0.1f);
+	for (int i = 1; i < model->n_unit; i++) {
+		char text[16];
+
+		snprintf(text, sizeof text, "%d:-1", i < 5 ? i : 4);
+		assert_int_equal(sl_cut_find(&cut, model, text, NULL, NULL, &fail), SL_OK);
+	}
+	sl_model_close(model);
+	onnx__model__free_unpacked(m, NULL);
+}
+
+/* Dropout keeps its ratio; in opset 13 a batch norm in training has five outputs and no attribute that says so; an
+ * older exporter lists initializers among the inputs; what no output needs may be anything. */
+static void other_forms(void **state)
+{
+	static const float ratio = 0.25f;
+	Onnx__Model *m = read_model();
+	struct sl_model *model;
+
+	(void)state;
+	memcpy(attr(node(m, "/classifier/classifier.0/Constant"), "value")->t->raw_data.data, &ratio, sizeof ratio);
+	m->opset_import[0]->version = 13;
+	for (size_t i = 0; i < m->graph->n_node; i++) {
+		Onnx__Node *n = m->graph->node[i];
+
+		if (strcmp(n->op_type, "BatchNormalization") != 0)
+			continue;
+		drop_attr(n, "training_mode");
+		n->output = realloc(n->output, 5 * sizeof *n->output);
+		while (n->n_output < 5) {
+			char text[32];
+
+			snprintf(text, sizeof text, "saved_%zu_%zu", i, n->n_output);
+			n->output[n->n_output++] = strdup(text);
+		}
+	}
+	m->graph->input = realloc(m->graph->input, 2 * sizeof *m->graph->input);
+	m->graph->input[1] = malloc(sizeof *m->graph->input[1]);
+	onnx__value__init(m->graph->input[1]);
+	m->graph->input[1]->name = strdup("down.3.bias");
+	m->graph->n_input = 2;
+	m->graph->node = realloc(m->graph->node, (m->graph->n_node + 1) * sizeof *m->graph->node);
+	m->graph->node[m->graph->n_node] = malloc(sizeof *m->graph->node[0]);
+	onnx__node__init(m->graph->node[m->graph->n_node]);
+	m->graph->node[m->graph->n_node]->op_type = strdup("Whatever");
+	m->graph->node[m->graph->n_node]->output = malloc(sizeof(char *));
+	m->graph->node[m->graph->n_node]->output[0] = strdup("unused");
+	m->graph->node[m->graph->n_node++]->n_output = 1;
+	model = build_small(m, &(struct sl_model_spec){.image = 16, .classes = 10});
+	assert_int_equal(model->graph.node[18].kind, SL_OP_DROPOUT);
+	assert_true(model->graph.node[18].u.dropout.p == ratio);
+	sl_model_close(model);
+	onnx__model__free_unpacked(m, NULL);
+}
+
+static void sizes(void **state)
+{
+	Onnx__Model *m = read_model();
+	Onnx__Shape *shape = m->graph->input[0]->type->tensor_type->shape;
+	struct sl_model *model;
+	struct sl_onnx_sizes s;
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_onnx_sizes(&s, small, &fail), SL_OK);
+	assert_true(s.height == 16 && s.width == 16 && s.classes == 10);
+	assert_int_equal(build(m, &(struct sl_model_spec){.image = 32}, &model, &fail), SL_ERR_CONFIG);
+	assert_string_equal(fail.key, "model.image");
+	assert_int_equal(build(m, &(struct sl_model_spec){.classes = 5}, &model, &fail), SL_ERR_CONFIG);
+	assert_string_equal(fail.key, "model.classes");
+	/* dynamic_axes: the config says how large images are */
+	for (int i = 2; i < 4; i++) {
+		shape->dim[i]->has_dim_value = false;
+		shape->dim[i]->dim_param = strdup("side");
+	}
+	assert_int_equal(build(m, &(struct sl_model_spec){.image = 0}, &model, &fail), SL_ERR_CONFIG);
+	assert_string_equal(fail.key, "model.image");
+	model = build_small(m, &(struct sl_model_spec){.image = 15});
+	assert_int_equal(model->graph.value[0].shape.dim[1], 15);
+	sl_model_close(model);
+	onnx__model__free_unpacked(m, NULL);
+}
+
+/* Every file that is cut off is refused, and so is one whose bytes are others' (safetensors, zeros, nothing). */
+static void truncated(void **state)
+{
+	uint8_t *data;
+	size_t len;
+	struct sl_onnx *onnx;
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_file_read(small, 1 << 20, &data, &len, &fail), SL_OK);
+	for (size_t i = 0; i < len; i += i < 64 ? 1 : 97) {
+		uint8_t *cut = malloc(i + 1); /* so that a sanitizer sees what is read behind its end */
+
+		memcpy(cut, data, i);
+		if (sl_onnx_parse(&onnx, "x", (struct sl_bytes){cut, i}, &fail) == SL_OK)
+			fail_msg("%zu bytes of %zu were read", i, len);
+		free(cut);
+	}
+	memset(data, 0, len);
+	assert_int_equal(sl_onnx_parse(&onnx, "x", (struct sl_bytes){data, len}, &fail), SL_ERR_DATA);
+	free(data);
+	assert_int_equal(sl_onnx_open(&onnx, "tests/golden/onnx_small_run.safetensors", &fail), SL_ERR_DATA);
+	assert_int_equal(sl_onnx_open(&onnx, "tests/golden/none.onnx", &fail), SL_ERR_NOINPUT);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_not_read_is_refused),
+		cmocka_unit_test(names_and_units),
+		cmocka_unit_test(other_forms),
+		cmocka_unit_test(sizes),
+		cmocka_unit_test(truncated),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
