@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Members and the server of a group are killed at random moments, one after another, and come back: the group ends with the losses and
 # weights of the same group in one process, byte for byte. With AdamW and codecs that keep state. SPLIT_KILLS says how many kills there
-# are at least (6), SPLIT_SEED which.
+# are at least (6), SPLIT_SEED which. SPLIT_RANKS: so many servers are the ranks of an MPI job, of which one or all are killed, and
+# whatever ends the job, it is started again.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
+ranks=${SPLIT_RANKS:-1}
+[ "$ranks" = 1 ] || . tests/e2e/lib/ranks.sh
 kills=${SPLIT_KILLS:-6}
 patience=$((patience + kills * 10))
 steps=$((60 + kills * 12))
 make_data 96 16
-port=$(free_port)
-endpoint=tcp://127.0.0.1:$port
 write_config "$tmp/client.yaml"
 sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/epochs: 1/epochs: 100000/' "$tmp/client.yaml"
 use_adamw "$tmp/client.yaml"
@@ -21,41 +22,61 @@ set=(--set train.max_steps=$steps --set train.eval_every=7 --set train.checkpoin
 	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0)
 client oracle "$tmp/client.yaml" --local "${set[@]}" || fail "the oracle: exit status $?"
 
-RANDOM=${SPLIT_SEED:-$$}
-echo "share_kills: seed ${SPLIT_SEED:-$$}, $kills kills, $steps steps"
-serve() { start_server serving "listen=$endpoint"; }
+seed=${SPLIT_SEED:-$$}
+RANDOM=$seed
+echo "share_kills: seed $seed, $kills kills, $steps steps, $ranks servers"
+# serve: the first time, and whenever it was killed. mend: what has ended by itself serves again
+if [ "$ranks" = 1 ]; then
+	endpoint=tcp://127.0.0.1:$(free_port)
+	serve() { start_server serving "listen=$endpoint"; }
+	where() { echo "$endpoint"; }
+	mend() { :; }
+	strike() {
+		kill -9 "$server_pid"
+		wait "$server_pid" 2>/dev/null || true
+		serve
+	}
+else
+	serve() { begin_job "$ranks"; }
+	where() { server_of "$1" 3; }
+	mend() { mend_job; }
+	strike() { kill_ranks $((RANDOM % 2 ? 1 : ranks)); }
+fi
+alive() { kill -0 "${pid[$1]}" 2>/dev/null; }
 # begin K: member K, which goes on where it can; one that was killed before its first checkpoint begins anew
 begin() {
 	local k=$1 how=--fresh
 	! compgen -G "$tmp/member-$k/checkpoint-*.safetensors" >/dev/null || how=--resume
-	start_client "member-$k" "$tmp/client.yaml" $how --set server="$endpoint" --set share.member=$k "${set[@]}"
+	start_client "member-$k" "$tmp/client.yaml" $how --set server="$(where "$k")" --set share.member=$k "${set[@]}"
 	pid[k]=$client_pid
-	cat "$tmp/member-$k.log" >>"$tmp/all-$k.txt" 2>/dev/null || true
-}
-all_done() {
-	local k
-	for k in 0 1 2; do kill -0 "${pid[k]}" 2>/dev/null && return 1; done
-	return 0
 }
 serve
 for k in 0 1 2; do begin $k; done
 died=0
 for ((n = 1; n <= kills; n++)); do
-	sleep "$((RANDOM % 2)).$((RANDOM % 10))"
+	for ((i = RANDOM % 20; i > 0; i--)); do
+		sleep 0.1
+		mend
+	done
 	victim=$((RANDOM % 4))
 	if [ $victim = 3 ]; then
-		kill -9 "$server_pid"
-		wait "$server_pid" 2>/dev/null || true
-		serve
+		strike
 	else
-		kill -0 "${pid[victim]}" 2>/dev/null || continue # it is done
+		alive $victim || continue # it is done
 		kill -9 "${pid[victim]}"
 		wait "${pid[victim]}" 2>/dev/null || true
 		begin $victim
 	fi
 	died=$((died + 1))
 done
-for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "member $k"; done
+any_alive() { alive 0 || alive 1 || alive 2; }
+until=$((SECONDS + patience))
+while any_alive && [ $SECONDS -lt $until ]; do
+	sleep 0.1
+	mend
+done
+for k in 0 1 2; do ends_with "${pid[k]}" 0 1 "member $k"; done
 for k in 0 1 2; do same_run "member-$k" "oracle/member-$k" $steps; done
 [ $died -gt 0 ] || fail "all members were done before the first kill"
-echo "share_kills: ok, $died processes were killed"
+[ "$ranks" = 1 ] || end_job
+echo "share_kills: ok, $died kills${jobs:+, and $jobs jobs of $ranks ranks}"
