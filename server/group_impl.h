@@ -232,6 +232,12 @@ enum sl_err sl_group_all_took(struct sl_group *group, uint64_t step, enum sl_err
  * *rows, the learning rate and whether there is to be a checkpoint are all ranks'. */
 enum sl_err sl_group_fold_ranks(struct sl_group *group, enum sl_err (*add)(struct sl_group *group, uint64_t *rows),
 				uint64_t *rows, struct sl_fail *fail) SL_MUST_CHECK;
+/* The copies of other ranks, for sl_average; NULL without ranks. */
+const struct sl_average_others *sl_group_other_copies(struct sl_group *group, struct sl_average_others *others);
+/* The learning rate is all ranks', or the step is none: MISMATCH. There is a checkpoint where one rank wants one. */
+enum sl_err sl_group_agree_on_step(struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
+/* Whether all ranks have written their checkpoint. */
+bool sl_group_all_kept(struct sl_group *group, bool kept);
 /* Whether this rank has the largest of what each one has at most, -1 where it has nothing. */
 bool sl_group_largest_here(const struct sl_group *group, double most);
 /* Ends all ranks where `why` cannot be one rank's alone. Does not return where there are ranks. */

@@ -57,9 +57,9 @@ enum sl_err sl_group_may_enter_rank(const struct sl_group_list *gs, const struct
 			"this server is rank %d of %d and has members %d to %d; member %d connects to rank %d",
 			ranks->rank, ranks->count, span.first, span.end - 1, a->share.member,
 			sl_ranks_of(ranks, a->share.clients, a->share.member));
-	if (a->share.mode != SL_SHARE_SYNC)
+	if (a->share.mode == SL_SHARE_SERIAL)
 		return sl_fail_at(fail, "share.mode", SL_ERR_MISMATCH,
-				  "a group that several ranks serve has the mode sync");
+				  "a group that several ranks serve has the mode sync or rounds");
 	if (a->share.ends != SL_ENDS_PRIVATE)
 		return sl_fail_at(fail, "share.ends", SL_ERR_MISMATCH,
 				  "members of a group that several ranks serve have ends of their own: private");
@@ -190,6 +190,98 @@ static enum sl_err pass_sum(struct sl_group *g, struct so_far *s)
 		return SL_OK;
 	ranks->spread(ranks, g->sum, sum_bytes(g));
 	return last ? SL_OK : sl_exec_fold_set(g->exec, g->sum);
+}
+
+/* ---- the average of a round */
+
+struct united {
+	uint64_t rows, applied;
+};
+
+static enum sl_err unite(void *arg, uint64_t *rows, uint64_t *applied)
+{
+	const struct sl_group *g = arg;
+	struct united own = {*rows, *applied}, *all = gather(g, &own, sizeof own);
+
+	if (!all)
+		return SL_ERR_NOMEM;
+	*rows = 0;
+	for (int r = 0; r < g->groups->ranks->count; r++) {
+		*rows += all[r].rows;
+		*applied = all[r].applied > *applied ? all[r].applied : *applied;
+	}
+	free(all);
+	return SL_OK;
+}
+
+static enum sl_err take_copies(void *arg, double *sum, int64_t count)
+{
+	const struct sl_ranks *ranks = ((const struct sl_group *)arg)->groups->ranks;
+
+	if (ranks->rank > 0)
+		ranks->take(ranks, sum, (size_t)count * sizeof *sum);
+	return SL_OK;
+}
+
+static enum sl_err total_copies(void *arg, double *sum, int64_t count)
+{
+	const struct sl_ranks *ranks = ((const struct sl_group *)arg)->groups->ranks;
+
+	if (ranks->rank < ranks->count - 1)
+		ranks->pass(ranks, sum, (size_t)count * sizeof *sum);
+	ranks->spread(ranks, sum, (size_t)count * sizeof *sum);
+	return SL_OK;
+}
+
+const struct sl_average_others *sl_group_other_copies(struct sl_group *g, struct sl_average_others *others)
+{
+	if (!g->groups->ranks)
+		return NULL;
+	*others = (struct sl_average_others){g, unite, take_copies, total_copies};
+	return others;
+}
+
+/* ---- what all ranks decide */
+
+struct step_word {
+	double lr;
+	uint8_t checkpoint;
+};
+
+enum sl_err sl_group_agree_on_step(struct sl_group *g, struct sl_fail *fail)
+{
+	struct step_word own = {.lr = g->lr, .checkpoint = g->checkpoint}, *all;
+	enum sl_err err = SL_OK;
+
+	if (!g->groups->ranks)
+		return SL_OK;
+	all = gather(g, &own, sizeof own);
+	if (!all)
+		return SL_ERR_NOMEM;
+	for (int r = 0; r < g->groups->ranks->count && !err; r++) {
+		if (all[r].lr != all[0].lr)
+			err = sl_fail_set(fail, SL_ERR_MISMATCH,
+					  "the learning rate of step %" PRIu64 " is %g on rank 0 and %g on rank %d: "
+					  "all members need the same train.schedule",
+					  g->done, all[0].lr, all[r].lr, r);
+		g->checkpoint = g->checkpoint || all[r].checkpoint;
+	}
+	free(all);
+	return err;
+}
+
+bool sl_group_all_kept(struct sl_group *g, bool kept)
+{
+	const uint8_t own = kept;
+	uint8_t *all;
+
+	if (!g->groups->ranks)
+		return kept;
+	all = gather(g, &own, sizeof own);
+	for (int r = 0; all && r < g->groups->ranks->count; r++)
+		kept = kept && all[r];
+	free(all);
+	return kept;
 }
 
 bool sl_group_largest_here(const struct sl_group *g, double most)

@@ -101,8 +101,9 @@ static void leave_out_spoiled(struct sl_group *g)
 
 enum sl_err sl_group_end_round(struct sl_group *g, struct sl_fail *fail)
 {
+	struct sl_average_others others;
 	struct sl_copy *copy = calloc((size_t)g->n, sizeof *copy);
-	enum sl_err err = copy ? SL_OK : SL_ERR_NOMEM;
+	enum sl_err err = copy ? sl_group_agree_on_step(g, fail) : SL_ERR_NOMEM;
 	int n = 0;
 
 	for (int k = 0; k < g->n && !err; k++)
@@ -114,7 +115,7 @@ enum sl_err sl_group_end_round(struct sl_group *g, struct sl_fail *fail)
 		g->seat[k].rows = 0;
 	}
 	if (!err)
-		err = sl_average(g->exec, copy, n, how(g));
+		err = sl_average(g->exec, copy, n, how(g), sl_group_other_copies(g, &others));
 	free(copy);
-	return err ? sl_fail_set(fail, err, "the members' copies could not be averaged") : SL_OK;
+	return err && !fail->text[0] ? sl_fail_set(fail, err, "the members' copies could not be averaged") : err;
 }

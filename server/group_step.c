@@ -194,7 +194,7 @@ void sl_group_run_apply(struct sl_group *g)
 	settle(g);
 	g->torn = false;
 	SL_FAILPOINT(SL_FP_SERVER_APPLIED);
-	g->checkpointed = g->stays = g->checkpoint && sl_group_keep(g);
+	g->checkpointed = g->stays = g->checkpoint && sl_group_all_kept(g, sl_group_keep(g));
 }
 
 void sl_group_run_catch_up(struct sl_group *g)

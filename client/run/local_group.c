@@ -355,7 +355,7 @@ static enum sl_err average(struct group *g)
 		m->in = false;
 	}
 	if (!err)
-		err = sl_average(g->trunk, copy, g->n, (enum sl_moments)g->setup->conf->agreed.share.moments);
+		err = sl_average(g->trunk, copy, g->n, (enum sl_moments)g->setup->conf->agreed.share.moments, NULL);
 	free(copy);
 	return err ? sl_fail_set(g->fail, err, "the members' copies could not be averaged") : SL_OK;
 }

@@ -37,81 +37,91 @@ enum sl_err sl_copy_check(struct sl_exec *copy, struct sl_fail *fail)
 	return err;
 }
 
-/* x [count] becomes the average, sum [count] is room for it. */
-static enum sl_err average_into(float *x, double *sum, const struct sl_copy *copy, int n, int kind, int64_t count)
+/* What becomes one, and how. */
+struct union_of {
+	struct sl_exec *trunk;
+	const struct sl_copy *copy;
+	int n;
+	uint64_t rows, applied; /* of all copies; the most steps of one that takes part */
+	const struct sl_average_others *others;
+};
+
+/* x [count] becomes the average, sum [count] is zeroes and room for it. */
+static enum sl_err average_into(float *x, double *sum, const struct union_of *u, int kind, int64_t count)
 {
-	uint64_t rows = 0;
-	enum sl_err err = SL_OK;
+	enum sl_err err = u->others ? u->others->take(u->others->arg, sum, count) : SL_OK;
 
-	for (int64_t i = 0; i < count; i++)
-		sum[i] = 0;
-	for (int k = 0; k < n && !err; k++) {
-		const double by = (double)copy[k].rows;
+	for (int k = 0; k < u->n && !err; k++) {
+		const double by = (double)u->copy[k].rows;
 
-		if (!copy[k].rows)
+		if (!u->copy[k].rows)
 			continue;
-		rows += copy[k].rows;
-		err = get(copy[k].exec, kind, x);
+		err = get(u->copy[k].exec, kind, x);
 		for (int64_t i = 0; i < count && !err; i++)
 			sum[i] += by * (double)x[i];
 	}
+	if (!err && u->others)
+		err = u->others->total(u->others->arg, sum, count);
 	for (int64_t i = 0; i < count; i++)
-		x[i] = (float)(sum[i] / (double)rows);
+		x[i] = (float)(sum[i] / (double)u->rows);
 	return err;
 }
 
-static enum sl_err give(struct sl_exec *trunk, const struct sl_copy *copy, int n, int kind, const float *x)
+static enum sl_err give(const struct union_of *u, int kind, const float *x)
 {
-	enum sl_err err = set(trunk, kind, x);
+	enum sl_err err = set(u->trunk, kind, x);
 
-	for (int k = 0; k < n && !err; k++)
-		err = set(copy[k].exec, kind, x);
+	for (int k = 0; k < u->n && !err; k++)
+		err = set(u->copy[k].exec, kind, x);
 	return err;
 }
 
-static enum sl_err unite(struct sl_exec *trunk, const struct sl_copy *copy, int n, int kind, bool zero)
+static enum sl_err unite(const struct union_of *u, int kind, bool zero)
 {
-	const int64_t count = count_of(trunk, kind);
+	const int64_t count = count_of(u->trunk, kind);
 	float *x = calloc((size_t)count + 1, sizeof *x);
-	double *sum = malloc((size_t)count * sizeof *sum + 1);
+	double *sum = calloc((size_t)count + 1, sizeof *sum);
 	enum sl_err err = x && sum ? SL_OK : SL_ERR_NOMEM;
 
 	if (!err && !zero)
-		err = average_into(x, sum, copy, n, kind, count);
+		err = average_into(x, sum, u, kind, count);
 	if (!err)
-		err = give(trunk, copy, n, kind, x);
+		err = give(u, kind, x);
 	free(x);
 	free(sum);
 	return err;
 }
 
-static void unite_applied(struct sl_exec *trunk, const struct sl_copy *copy, int n, bool zero)
+static void unite_applied(const struct union_of *u, bool zero)
 {
-	uint64_t applied = 0;
+	const uint64_t applied = zero ? 0 : u->applied;
 
-	for (int k = 0; k < n && !zero; k++)
-		if (copy[k].rows && sl_exec_applied(copy[k].exec) > applied)
-			applied = sl_exec_applied(copy[k].exec);
-	sl_exec_set_applied(trunk, applied);
-	for (int k = 0; k < n; k++)
-		sl_exec_set_applied(copy[k].exec, applied);
+	sl_exec_set_applied(u->trunk, applied);
+	for (int k = 0; k < u->n; k++)
+		sl_exec_set_applied(u->copy[k].exec, applied);
 }
 
-enum sl_err sl_average(struct sl_exec *trunk, const struct sl_copy *copy, int n, enum sl_moments how)
+enum sl_err sl_average(struct sl_exec *trunk, const struct sl_copy *copy, int n, enum sl_moments how,
+		       const struct sl_average_others *others)
 {
 	const int moments = sl_exec_segment(trunk)->moments;
-	enum sl_err err;
-	int taking_part = 0;
+	struct union_of u = {.trunk = trunk, .copy = copy, .n = n, .others = others};
+	enum sl_err err = SL_OK;
 
-	for (int k = 0; k < n; k++)
-		taking_part += copy[k].rows > 0;
-	if (!taking_part)
-		return SL_OK;
-	err = unite(trunk, copy, n, WEIGHTS, false);
+	for (int k = 0; k < n; k++) {
+		u.rows += copy[k].rows;
+		if (copy[k].rows && sl_exec_applied(copy[k].exec) > u.applied)
+			u.applied = sl_exec_applied(copy[k].exec);
+	}
+	if (others)
+		err = others->unite(others->arg, &u.rows, &u.applied);
+	if (err || !u.rows)
+		return err;
+	err = unite(&u, WEIGHTS, false);
 	for (int i = 0; i < moments && how != SL_MOMENTS_KEEP && !err; i++)
-		err = unite(trunk, copy, n, i, how == SL_MOMENTS_ZERO);
+		err = unite(&u, i, how == SL_MOMENTS_ZERO);
 	if (!err && how != SL_MOMENTS_KEEP)
-		unite_applied(trunk, copy, n, how == SL_MOMENTS_ZERO);
+		unite_applied(&u, how == SL_MOMENTS_ZERO);
 	return err;
 }
 

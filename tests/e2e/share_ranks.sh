@@ -30,6 +30,10 @@ group() {
 	for ((k = 0; k < n; k++)); do same_run "$name-$k" "$name/member-$k" 14; done
 }
 
+group rounds 4 3 share.mode=rounds share.round=7 share.moments=average data.partition=iid codec='topk:0.3,ef=true|quant:8'
+end_job
+group moments 3 2 share.mode=rounds share.round=7 data.partition=iid codec=quant:8
+end_job
 group two 5 2 data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8'
 # whoever connects to the wrong rank, or asks for what ranks do not have
 refused() {
