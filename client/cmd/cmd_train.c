@@ -43,7 +43,7 @@ static enum sl_err open_setup(struct sl_setup *setup, const struct sl_conf_clien
 /* A group in one process: members make their own setups, on this one's backend. */
 static enum sl_err open_run(struct sl_setup *setup, const struct sl_conf_client *conf, bool local, struct sl_fail *fail)
 {
-	if (!local || !conf->agreed.share.group[0])
+	if (!local || !conf->agreed.share.group[0] || setup->alone)
 		return open_setup(setup, conf, fail);
 	setup->conf = conf;
 	return sl_setup_backend(setup, fail);
@@ -114,23 +114,36 @@ static enum sl_err run_phases(struct sl_setup *setup, const struct sl_conf_clien
 	return err;
 }
 
-/* --clients is short for two keys. */
-static int take_clients(struct sl_options *o, char set[SL_CONF_TEXT])
+static int refuse(const char *why)
+{
+	struct sl_fail fail;
+
+	(void)!sl_fail_set(&fail, SL_ERR_USAGE, "train: %s", why);
+	return sl_command_failed(&fail);
+}
+
+/* --clients is short for two keys, and --alone says a third. */
+static int take_group(struct sl_options *o, char clients[SL_CONF_TEXT], char member[SL_CONF_TEXT])
 {
 	struct sl_fail fail = {0};
 
-	if ((o->clients || o->absent) && !o->local)
-		return sl_command_failed(
-			&(struct sl_fail){.code = SL_ERR_USAGE, .text = "train: --clients and --absent need --local"});
+	if ((o->clients || o->absent || o->alone) && !o->local)
+		return refuse("--clients, --absent and --alone need --local");
+	if (o->absent && o->alone)
+		return refuse("give --absent or --alone, not both");
 	if (sl_absent_check(o->absent, &fail) != SL_OK)
 		return sl_command_failed(&fail);
-	if (!o->clients)
-		return -1;
-	if (o->n_set + 2 > SL_MAX_SETS)
-		return sl_command_failed(&(struct sl_fail){.code = SL_ERR_USAGE, .text = "train: too many --set"});
-	snprintf(set, SL_CONF_TEXT, "share.clients=%.100s", o->clients);
-	o->set[o->n_set++] = "share.group=local";
-	o->set[o->n_set++] = set;
+	if (o->n_set + 3 > SL_MAX_SETS)
+		return refuse("too many --set");
+	if (o->clients) {
+		snprintf(clients, SL_CONF_TEXT, "share.clients=%.100s", o->clients);
+		o->set[o->n_set++] = "share.group=local";
+		o->set[o->n_set++] = clients;
+	}
+	if (o->alone) {
+		snprintf(member, SL_CONF_TEXT, "share.member=%.100s", o->alone);
+		o->set[o->n_set++] = member;
+	}
 	return -1;
 }
 
@@ -140,7 +153,7 @@ int splitc_train(int argc, char **argv)
 	struct sl_drive_options drive = {.eval_only = false};
 	static struct sl_conf_client conf;
 	static struct sl_setup setup; /* as in sl_drive_remote */
-	char clients[SL_CONF_TEXT];
+	char clients[SL_CONF_TEXT], member[SL_CONF_TEXT];
 	struct sl_fail fail;
 	enum sl_err err;
 	int status = sl_options_parse(&o, argc, argv,
@@ -148,7 +161,7 @@ int splitc_train(int argc, char **argv)
 
 	if (status >= 0)
 		return status;
-	status = take_clients(&o, clients);
+	status = take_group(&o, clients, member);
 	if (status >= 0)
 		return status;
 	if (o.local && o.resume)
@@ -167,6 +180,7 @@ int splitc_train(int argc, char **argv)
 	drive.resume = o.resume;
 	drive.fresh = o.fresh;
 	drive.absent = o.absent;
+	setup.alone = o.alone != NULL;
 	if (conf.train.phases.n) {
 		err = run_phases(&setup, &conf, &drive, o.local, &fail);
 	} else {

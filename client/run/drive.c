@@ -42,7 +42,7 @@ enum sl_err sl_drive(struct sl_setup *setup, const struct sl_drive_options *opti
 {
 	enum sl_err err;
 
-	if (local && setup->conf->agreed.share.group[0] && !options->eval_only)
+	if (local && setup->conf->agreed.share.group[0] && !setup->alone && !options->eval_only)
 		return sl_drive_local_group(setup, options, fail);
 	if (local)
 		return sl_drive_local(setup, options, fail);

@@ -36,8 +36,9 @@ struct sl_setup {
 	struct sl_weights weights; /* of the whole model */
 	bool weights_from_seed;    /* every one of the middle's: no upload is needed */
 	struct sl_set set[SL_SPLIT_COUNT];
-	int64_t epoch_steps;        /* of a group, all of whose members have as many; 0: there is none */
-	struct sl_turns turns;      /* … which of them are this member's own */
+	int64_t epoch_steps;   /* of a group, all of whose members have as many; 0: there is none */
+	struct sl_turns turns; /* … which of them are this member's own */
+	bool alone;            /* has a member's part of the data, and is in no group. Set it before sl_setup_plan */
 	struct sl_augment *augment; /* NULL: transforms instead */
 	struct sl_transform *transform[SL_SPLIT_COUNT];
 	struct sl_pool *pool;
@@ -61,7 +62,7 @@ static inline uint64_t sl_setup_round(const struct sl_setup *s)
 
 	return s->epoch_steps && a->share.mode == SL_SHARE_ROUNDS ? (uint64_t)a->share.round : 0;
 }
-/* In a group, before the plan: the member's training data, and epoch_steps. */
+/* In a group, before the plan: the member's training data, and epoch_steps unless it is alone. */
 enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail) SL_MUST_CHECK;
 /* What the two above would say of the files, without reading them: whether they are there, and of the right form and

@@ -178,7 +178,10 @@ enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail)
 		return SL_ERR_BUG;
 	if (!err && parts.kind != SL_PARTS_FILES && parts.kind != SL_PARTS_BATCH)
 		err = take_part(s, &parts, samples, fail);
-	if (err)
+	if (!err && s->alone && parts.kind == SL_PARTS_BATCH)
+		err = sl_conf_client_fail(c, "data.partition", fail,
+					  "batch shares out the batches of a group: a member alone has no part of one");
+	if (err || s->alone)
 		return err;
 	deal_turns(s, &parts, samples);
 	if (s->epoch_steps < 1 || (s->turns.mode != SL_SHARE_SYNC && !s->turns.count[member]))

@@ -26,6 +26,8 @@ static const struct option table[] = {
 	 "with --local of a group: MEMBER:STEP, a member that is late in this step, and MEMBER:FROM-TO, one that is "
 	 "not "
 	 "there in these steps; such as 1:3,2:10-25"},
+	{"--alone", "K", SL_OPT_GROUP, AT(alone),
+	 "with --local of a group: train member K by itself, on its part of the data, without the others"},
 	{"--resume", NULL, SL_OPT_RESUME, AT(resume),
 	 "after Ctrl-C or a crash, go on from the newest checkpoint that client and server both hold; a finished run "
 	 "needs more to do, such as --set train.epochs=N"},

@@ -26,7 +26,7 @@ struct sl_options {
 	const char *max_length, *task, *split, *columns, *format;       /* of tokens; NULL: not given */
 	const char *sheet;                                              /* of data; NULL: not given */
 	const char *figure;                                             /* of plot; NULL: not given */
-	const char *clients, *absent;                                   /* of train --local; NULL: not given */
+	const char *clients, *absent, *alone;                           /* of train --local; NULL: not given */
 };
 
 enum {
@@ -47,7 +47,7 @@ enum {
 	SL_OPT_GRAPH = 16384,  /* --text */
 	SL_OPT_DATA = 32768,   /* --sheet */
 	SL_OPT_EXPORT = 65536, /* --adapter */
-	SL_OPT_GROUP = 65536,  /* --clients, --absent */
+	SL_OPT_GROUP = 131072, /* --clients, --absent, --alone */
 };
 
 /* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments, SL_MAX_OPERANDS at most; "-" is one.

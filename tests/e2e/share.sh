@@ -77,6 +77,16 @@ run 'two of three' --clients 3 --absent 2:1-99 -- train.batch=4 train.chunks=1 s
 run 'two' --clients 2 -- train.batch=4 train.chunks=1 share.rows=12 "${calm[@]}"
 for k in 0 1; do same_run "two of three/member-$k" "two/member-$k" 14; done
 
+# a member alone has its part of the data, and what the others do is nothing to it: its first round in mode rounds is the same
+rounds=(share.mode=rounds data.partition=dirichlet:2 train.batch=4 train.chunks=1 "${calm[@]}"
+	train.schedule.kind=constant train.schedule.warmup_epochs=0)
+run together --clients 3 -- "${rounds[@]}"
+run alone --clients 3 --alone 0 -- "${rounds[@]}"
+losses() { grep '"type":"step"' "$tmp/$1/log.jsonl" | grep -oE '"loss":[^,]*'; }
+[ "$(losses alone)" = "$(losses together/member-0)" ] || fail 'member 0 alone does not learn what it learns in the first round'
+run 'alone 1' --clients 3 --alone 1 -- "${rounds[@]}"
+[ "$(steps_of 'alone 1')" = "$(steps_of together/member-1)" ] || fail 'member 1 alone has other data than in the group'
+
 # refused KEY PHRASE [argument]…
 refused() {
 	local key=$1 phrase=$2 rc=0
@@ -104,6 +114,11 @@ for clients in 2..8:2..8 3..3:3 4:4; do
 		fail "share.clients: ${clients%:*} is not printed as ${clients#*:}"
 done
 refused clients 'need --local' --clients 2
+refused alone 'need --local' --alone 1
+refused alone 'not both' --local --clients 2 --alone 1 --absent 1:1
+refused share.member 'must be below share.clients (2), got 2' --local --clients 2 --alone 2
+refused share.member 'needs the name of a group' --local --alone 0
+refused data.partition 'a member alone has no part' --local --clients 2 --alone 0 --set data.partition=batch
 refused absent 'MEMBER:STEP' --local --clients 2 --absent 1
 refused absent 'MEMBER:STEP' --local --clients 2 --absent 1:4-3
 refused absent 'leaves nobody in step 2' --local --clients 2 --absent 0:2-3,1:2-2
