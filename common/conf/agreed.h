@@ -68,6 +68,7 @@ struct sl_agreed {
 		double weight_decay;
 	} optimizer;      /* of both sides; the learning rate comes with each commit */
 	double clip_norm; /* 0: off */
+	bool chunk_sums;
 	/* specs of common/codec, not parsed here; [enum sl_dir]: head_act, mid_act, mid_grad, head_grad */
 	char codec[4][SL_CONF_CODEC_TEXT];
 	char end_codec[2][SL_CONF_CODEC_TEXT];         /* end_grad, end_mean: with share.ends */
@@ -117,6 +118,8 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 		"precision of the middle, if the server's GPU supports it: tf32 rounds the factors of products; bf16 and fp16 keep activations in 16 bits and weights in fp32; fp16 needs on_nan: skip") \
 	X(SL_DOUBLE, "train.clip_norm", clip_norm, PLAIN, 0, 1e6, "0", "0: off", \
 		"scales the whole model's gradient down to this norm where it is larger, as torch.nn.utils.clip_grad_norm_ does") \
+	X(SL_BOOL, "train.chunk_sums", chunk_sums, PLAIN, "false", \
+		"sum each chunk's gradient by itself before it is added to the batch's: N chunks then learn, bit for bit, what N members of a group with one chunk each learn; costs a little time, and memory for a second gradient") \
 	X(SL_CHOICE, "train.optimizer.kind", optimizer.kind, PLAIN, sl_agreed_optimizers, "sgd", \
 		"optimizer of both sides; adam and adamw need an lr (PyTorch's default is 0.001)") \
 	X(SL_DOUBLE, "train.optimizer.momentum", optimizer.momentum, SGD, 0, 0.9999, "0.9", NULL, "momentum of sgd, as in torch.optim.SGD") \

@@ -180,6 +180,9 @@ struct sl_backend_ops {
 	 * with feedback are UNAVAILABLE. */
 	enum sl_err (*combine)(struct sl_backend *be, float *out, const float *a, const float *b, float sign,
 			       int64_t count);
+	/* Of a backend whose memory is not the host's, optional: sum [count] += x; queued. NULL: plans with chunk_sums
+	 * are refused. */
+	enum sl_err (*add)(struct sl_backend *be, float *sum, const float *x, int64_t count);
 	/* Faster loops for the portable stages, chosen for this CPU. NULL: the portable ones. */
 	const struct sl_codec_loops *(*codec_loops)(void);
 	/* Optional, all or none: passes that are recorded once, and then launched as one. Between pass_begin with

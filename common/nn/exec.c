@@ -116,6 +116,35 @@ static size_t low_bytes(const struct sl_exec *e)
 		       : 0;
 }
 
+/* One chunk needs no sum beside the batch's. */
+static size_t part_bytes(const struct sl_exec *e)
+{
+	return e->plan->spec.chunk_sums && e->slots > 1 ? trainable_bytes(e) : 0;
+}
+
+/* Whether statistics of the chunks are put together as those of members that share this part. */
+static size_t chunk_trial_bytes(const struct sl_exec *e)
+{
+	const bool end = e->segment->which != SL_MIDDLE;
+
+	return end && e->be->host_memory && part_bytes(e) && !e->plan->spec.shared ? statistics_bytes(e) : 0;
+}
+
+static enum sl_err take_part(struct sl_exec *e, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	e->to = e->grad;
+	if (part_bytes(e) && !e->be->host_memory && !e->be->ops->add)
+		return sl_fail_at(fail, "train.chunk_sums", SL_ERR_CONFIG, "%s cannot add up chunks apart: take false",
+				  e->be->ops->name);
+	if (part_bytes(e))
+		err = take(e, &e->part, part_bytes(e), fail);
+	if (!err && chunk_trial_bytes(e))
+		err = take(e, &e->chunk_trial, chunk_trial_bytes(e), fail);
+	return err;
+}
+
 /* Of where rows begin, on a backend whose kernels cannot read the caller's. */
 static size_t begin_bytes(const struct sl_exec *e)
 {
@@ -147,6 +176,8 @@ enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 
 	if (!err)
 		err = take(e, &e->grad, gradient_bytes(e), fail);
+	if (!err)
+		err = take_part(e, fail);
 	if (!err && s->precision == SL_PRECISION_FP16)
 		err = take(e, &e->scale, 2 * sizeof *e->scale, fail);
 	if (!err && e->plan->spec.clip_norm > 0 && !e->be->host_memory)
@@ -278,7 +309,7 @@ void sl_exec_close(struct sl_exec *e)
 	sl_exec_table_close(e);
 	void *const area[] = {e->weight,     e->grad,    e->moment[0], e->moment[1],  e->slot_area,
 			      e->saved_area, e->scratch, e->workspace, e->weight_low, e->scale,
-			      e->clip,       e->trial,   e->begin};
+			      e->clip,       e->trial,   e->begin,     e->part,       e->chunk_trial};
 
 	for (size_t i = 0; i < sizeof area / sizeof area[0]; i++)
 		if (area[i])
@@ -297,7 +328,7 @@ struct sl_exec_memory sl_exec_memory(const struct sl_exec *e)
 	const size_t own = (size_t)s->weight_count * sizeof(float) + (size_t)s->moments * trainable_bytes(e) +
 			   statistics_bytes(e) + low_bytes(e);
 	struct sl_exec_memory m = {
-		.weights = gradient_bytes(e) + (e->lender ? 0 : own),
+		.weights = gradient_bytes(e) + part_bytes(e) + chunk_trial_bytes(e) + (e->lender ? 0 : own),
 		.slots = slots * (e->layout.slot_bytes + e->layout.saved_bytes) + begin_bytes(e),
 		.scratch = e->bare ? 0 : e->layout.scratch_bytes + e->layout.workspace_bytes,
 	};

@@ -107,6 +107,8 @@ struct sl_exec_loss {
 enum sl_err sl_exec_begin(struct sl_exec *exec) SL_MUST_CHECK;
 enum sl_err sl_exec_forward(struct sl_exec *exec, const struct sl_exec_call *call,
 			    struct sl_exec_loss *loss /* tail, else NULL */) SL_MUST_CHECK;
+/* Adds the chunk's gradient to the step's. With the plan's chunk_sums that is one addition for each element, whatever
+ * chunks came before; else kernels add to it piece by piece. */
 enum sl_err sl_exec_backward(struct sl_exec *exec, const struct sl_exec_call *call,
 			     const struct sl_exec_loss *loss) SL_MUST_CHECK;
 /* NONFINITE where the step must not be applied, with a sentence that names the parameter: a gradient, or a running

@@ -57,9 +57,13 @@ enum sl_err sl_exec_copy(struct sl_exec *e, float *to, const float *from, int64_
 static enum sl_err try_statistics(struct sl_exec *e, const int64_t *rows, int chunks)
 {
 	const int64_t from = e->segment->trainable_count, count = e->segment->moving_count - from;
-	enum sl_err err = count && !e->tried ? sl_exec_copy(e, e->trial, e->weight + from, count) : SL_OK;
+	enum sl_err err = SL_OK;
 
-	for (int chunk = 0; chunk < chunks && count && !e->tried && !err; chunk++)
+	if (count && !e->tried && e->chunk_trial)
+		err = sl_exec_try_apart(e, rows, chunks);
+	else if (count && !e->tried)
+		err = sl_exec_copy(e, e->trial, e->weight + from, count);
+	for (int chunk = 0; chunk < chunks && count && !e->tried && !e->chunk_trial && !err; chunk++)
 		err = sl_exec_try_chunk(e, chunk, rows[chunk]);
 	e->tried = !err;
 	return err;

@@ -40,6 +40,8 @@ struct sl_exec {
 	struct sl_layout layout;
 	int slots;
 	float *weight, *grad; /* device: [weight_count]; [trainable_count], then what kernels write for frozen ones */
+	float *part;          /* device: as the front of grad, of one chunk; NULL: kernels add to grad itself */
+	float *to;            /* grad or part: what kernels add to now */
 	float *moment[SL_MOMENTS_MOST];  /* device: [trainable_count]; NULL from segment->moments on */
 	uint64_t applied;                /* steps */
 	void *weight_low;                /* device: places as in grad, in 16 bits; NULL: FP32, TF32 */
@@ -48,6 +50,7 @@ struct sl_exec {
 	float *clip;                     /* device: [1], the factor of a clipped gradient; NULL: memory is the host's */
 	float *trial;                    /* device: [moving_count - trainable_count], statistics as they would become */
 	bool tried;                      /* `trial` holds those of the step under way */
+	float *chunk_trial;              /* host: as trial, of one chunk; NULL: statistics go from chunk to chunk */
 	uint32_t *begin; /* device: [slots], sl_dims_numbers of the chunks; NULL: memory is the host's, or no tokens */
 	/* Whose weight, moment, weight_low and trial these are (sl_exec_borrow); NULL: its own. */
 	const struct sl_exec *lender;
@@ -75,6 +78,9 @@ enum sl_err sl_exec_lower(struct sl_exec *exec) SL_MUST_CHECK;
 enum sl_err sl_exec_copy(struct sl_exec *exec, float *to, const float *from, int64_t count) SL_MUST_CHECK;
 /* Running statistics in `trial` as a chunk of the step makes them, behind those before it. */
 enum sl_err sl_exec_try_chunk(struct sl_exec *exec, int chunk, int64_t rows) SL_MUST_CHECK;
+
+/* The same for all chunks, as members of a group that share this part would make them of a chunk each. */
+enum sl_err sl_exec_try_apart(struct sl_exec *exec, const int64_t *rows, int chunks) SL_MUST_CHECK;
 
 /* The parts of the trainable range that may have a gradient, in ascending order; begin with a zeroed one. False: there
  * are no more. */

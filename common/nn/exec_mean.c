@@ -40,6 +40,62 @@ static float kept_of(const struct sl_plan_segment *s, int param, int chunks)
 	return 1;
 }
 
+/* A statistic of all chunks from those of single ones, with the rounding of sl_end_sum_add: sum = kept * sum + x. */
+static void join_statistic(float *sum, const float *x, int64_t count, float kept)
+{
+	for (int64_t k = 0; k < count; k++)
+		sum[k] = (float)((double)kept * (double)sum[k] + (double)x[k]);
+}
+
+/* … and of that and what was there before the step, with the rounding of sl_exec_set_change. */
+static void keep_statistic(float *is, const float *was, int64_t count, float kept)
+{
+	for (int64_t k = 0; k < count; k++)
+		is[k] = (float)((double)kept * (double)was[k] + (double)is[k]);
+}
+
+/* What a chunk adds to statistics that were 0, in `to`. */
+static enum sl_err chunk_statistics(struct sl_exec *e, int chunk, int64_t rows, float *to)
+{
+	float *const trial = e->trial;
+	enum sl_err err;
+
+	memset(to, 0, (size_t)(e->segment->moving_count - e->segment->trainable_count) * sizeof *to);
+	e->trial = to;
+	err = sl_exec_try_chunk(e, chunk, rows);
+	e->trial = trial;
+	return err;
+}
+
+enum sl_err sl_exec_try_apart(struct sl_exec *e, const int64_t *rows, int chunks)
+{
+	const struct sl_plan_segment *s = e->segment;
+	const int64_t from = s->trainable_count;
+	enum sl_err err = SL_OK;
+
+	for (int chunk = 0; chunk < chunks && !err; chunk++) {
+		err = chunk_statistics(e, chunk, rows[chunk], chunk ? e->chunk_trial : e->trial);
+		for (int i = 0; i < s->n_param && chunk && !err; i++) {
+			const struct sl_segment_param *p = &s->param[i];
+
+			if (p->offset >= from && p->offset < s->moving_count)
+				join_statistic(e->trial + (p->offset - from), e->chunk_trial + (p->offset - from),
+					       p->count, kept_of(s, i, 1));
+		}
+	}
+	for (int i = 0; i < s->n_param && !err; i++) {
+		const struct sl_segment_param *p = &s->param[i];
+		const float once = kept_of(s, i, 1);
+		float kept = once;
+
+		for (int chunk = 1; chunk < chunks; chunk++)
+			kept *= once;
+		if (p->offset >= from && p->offset < s->moving_count)
+			keep_statistic(e->trial + (p->offset - from), e->weight + p->offset, p->count, kept);
+	}
+	return err;
+}
+
 enum sl_err sl_exec_get_change(struct sl_exec *e, const int64_t *rows, int chunks, struct sl_change to)
 {
 	const struct sl_plan_segment *s = e->segment;

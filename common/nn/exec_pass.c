@@ -86,14 +86,12 @@ struct sl_tensor sl_exec_din(struct sl_exec *e, int slot, int64_t rows)
 	return at_end(e, SL_EDGE_DIN, &e->layout.grad[e->segment->in_value], slot, rows);
 }
 
-/* Of the parameter at `offset` of the weight range; NULL: a statistic. */
-static float *gradient_at(const struct sl_exec *e, int64_t offset)
+/* Where in `grad` the gradient of the parameter at `offset` of the weight range is; -1: a statistic has none. */
+static int64_t place_of_gradient(const struct sl_plan_segment *s, int64_t offset)
 {
-	const struct sl_plan_segment *s = e->segment;
-
 	if (offset < s->trainable_count)
-		return e->grad + offset;
-	return offset < s->moving_count ? NULL : e->grad + s->trainable_count + (offset - s->moving_count);
+		return offset;
+	return offset < s->moving_count ? -1 : s->trainable_count + (offset - s->moving_count);
 }
 
 /* Where each row begins, in the backend's memory. */
@@ -150,12 +148,14 @@ static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_
 
 	for (int k = 0; k < so->op.n_param; k++) {
 		const size_t low = sl_dtype_bytes(sl_precision_dtype(e->segment->precision));
-		int64_t offset = e->segment->param[so->param[k]].offset;
+		const int64_t offset = e->segment->param[so->param[k]].offset;
+		const int64_t place = place_of_gradient(e->segment, offset);
 
 		c.param[k] = e->weight + offset;
-		c.grad[k] = gradient_at(e, offset);
-		if (e->weight_low && c.grad[k])
-			c.param_low[k] = (const unsigned char *)e->weight_low + (size_t)(c.grad[k] - e->grad) * low;
+		if (place >= 0)
+			c.grad[k] = (place < e->segment->trainable_count ? e->to : e->grad) + place;
+		if (e->weight_low && place >= 0)
+			c.param_low[k] = (const unsigned char *)e->weight_low + (size_t)place * low;
 	}
 	return c;
 }
@@ -431,9 +431,51 @@ enum sl_err sl_exec_forward(struct sl_exec *e, const struct sl_exec_call *call, 
 	return err || !loss ? err : forward_nodes(e, call, loss);
 }
 
-enum sl_err sl_exec_backward(struct sl_exec *e, const struct sl_exec_call *call, const struct sl_exec_loss *loss)
+static enum sl_err backward_pass(struct sl_exec *e, const struct sl_exec_call *call, const struct sl_exec_loss *loss)
 {
 	return loss ? backward_nodes(e, call, loss) : run_pass(e, SL_PASS_BACKWARD, call);
+}
+
+static enum sl_err clear_part(struct sl_exec *e)
+{
+	enum sl_err err = SL_OK;
+
+	for (struct sl_range r = {0}; !err && sl_exec_range(e, &r);)
+		err = e->be->ops->zero(e->be, e->part + r.from, (size_t)r.count * sizeof *e->part);
+	return err;
+}
+
+/* grad += part */
+static enum sl_err add_part(struct sl_exec *e)
+{
+	enum sl_err err = SL_OK;
+
+	for (struct sl_range r = {0}; !err && sl_exec_range(e, &r);) {
+		float *sum = e->grad + r.from;
+		const float *x = e->part + r.from;
+
+		if (!e->be->host_memory)
+			err = e->be->ops->add(e->be, sum, x, r.count);
+		for (int64_t i = 0; i < r.count && e->be->host_memory; i++)
+			sum[i] += x[i];
+	}
+	return err;
+}
+
+/* Kernels add a chunk's gradient piece by piece. So what is there already would take part in their rounding: chunks
+ * behind the first one are summed apart where that matters. */
+enum sl_err sl_exec_backward(struct sl_exec *e, const struct sl_exec_call *call, const struct sl_exec_loss *loss)
+{
+	enum sl_err err;
+
+	if (!e->part || call->slot == 0)
+		return backward_pass(e, call, loss);
+	err = clear_part(e);
+	e->to = e->part;
+	if (!err)
+		err = backward_pass(e, call, loss);
+	e->to = e->grad;
+	return err ? err : add_part(e);
 }
 
 enum sl_err sl_exec_try_chunk(struct sl_exec *e, int chunk, int64_t rows)

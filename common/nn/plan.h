@@ -27,6 +27,7 @@ struct sl_plan_spec {
 	struct sl_group_rule group[SL_PLAN_GROUPS]; /* of groups 1 … n_group */
 	int n_group;
 	double clip_norm; /* of the whole model's gradient (clip.h); 0: off */
+	bool chunk_sums;  /* a chunk's gradient is one sum, and added to the batch's at once (exec.h) */
 	/* In a group: this part's member, and rows of a full step of all members, by which losses are divided; 0: by
 	 * the rows of the batch, as without a group. */
 	bool shared;

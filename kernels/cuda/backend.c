@@ -204,7 +204,12 @@ static enum sl_err combine(struct sl_backend *be, float *out, const float *a, co
 	struct cuda *cu;
 	enum sl_err err = cu_enter(be, &cu);
 
-	return err || count == 0 ? err : cu_check(cu, cu_combine(cu->stream, out, a, b, sign, count), "error feedback");
+	return err || count == 0 ? err : cu_check(cu, cu_combine(cu->stream, out, a, b, sign, count), "adding up");
+}
+
+static enum sl_err add(struct sl_backend *be, float *sum, const float *x, int64_t count)
+{
+	return combine(be, sum, sum, x, 1, count);
 }
 
 /* On the waiter's thread. A host function of the stream would not be called once the device has failed; an event is
@@ -488,6 +493,7 @@ const struct sl_backend_ops cu_backend_ops = {
 	.between = between,
 	.mark_close = mark_close,
 	.finite = cu_finite,
+	.add = add,
 	.update = cu_update_range,
 	.convert = cu_convert_range,
 	.kernel = {[SL_OP_CONV2D] = &cu_conv2d,       [SL_OP_CONVT2D] = &cu_convt2d,

@@ -31,6 +31,12 @@ group batch "$tmp/sgd.yaml" 2 share.ends=step data.partition=batch model.name=re
 one_model batch 2
 grep -q '"skipped":true' "$tmp"/*/log.jsonl && fail 'a step was skipped'
 
+# one client that adds up its chunks apart, which members that share out its batches are compared with: the server does so, too
+set=(--set train.batch=24 --set train.chunks=4 --set train.chunk_sums=true --set train.optimizer.lr=0.001 --set model.name=mobilenet_v2 --set model.width=0.25 --set partition=3:-2)
+client sums-local "$tmp/sgd.yaml" --local "${set[@]}" || fail "chunk_sums in one process: exit status $?"
+client sums "$tmp/sgd.yaml" --set server="$endpoint" "${set[@]}" || fail "chunk_sums over a link: exit status $?"
+same_run sums sums-local "$(steps_of sums-local)"
+
 # a member is killed, then the server: residuals of members and server come back with the checkpoints
 killed kills "$tmp/adamw.yaml" 40 share.ends=step train.checkpoint_every=5 "${feedback[@]}"
 one_model kills 3

@@ -157,6 +157,7 @@ struct training {
 	enum sl_precision precision;
 	const char *tail_begin; /* NULL: the classifier */
 	bool adamw;             /* else SGD */
+	bool chunk_sums;
 };
 
 static struct sl_plan *plan_of(const struct training *t)
@@ -176,6 +177,7 @@ static struct sl_plan *plan_of(const struct training *t)
 				     .plan.chunks = CHUNKS,
 				     .plan.seed = SEED,
 				     .plan.precision = t->precision,
+				     .plan.chunk_sums = t->chunk_sums,
 				     .plan.optimizer = t->adamw ? adamw : sgd};
 	struct sl_fail fail = {0};
 	struct sl_plan *plan;
@@ -444,6 +446,59 @@ static void test_graphs_give_the_same_bits(void **state)
 	recorded.ops->close(&recorded);
 }
 
+/* Gradients of chunks [from, to). */
+static float *gradients_of(struct sl_exec *exec, const struct sl_plan *plan, int from, int to)
+{
+	float *grad = xalloc((size_t)sl_exec_segment(exec)->trainable_count * sizeof(float));
+
+	assert_int_equal(sl_exec_begin(exec), SL_OK);
+	for (int c = from; c < to; c++) {
+		const int64_t rows = sl_plan_chunk_rows(plan, BATCH, c);
+		const struct sl_exec_call call = {.slot = c, .chunk = c, .dims = sl_dims_rows(rows), .training = true};
+		struct sl_tensor t = sl_exec_input(exec, c, rows);
+
+		upload(&gpu, &t, (uint16_t)c);
+		assert_int_equal(sl_exec_forward(exec, &call, NULL), SL_OK);
+		t = sl_exec_dout(exec, c, rows);
+		upload(&gpu, &t, (uint16_t)(50 + c));
+		assert_int_equal(sl_exec_backward(exec, &call, NULL), SL_OK);
+	}
+	assert_int_equal(sl_exec_get_gradients(exec, grad), SL_OK);
+	return grad;
+}
+
+/* To the bit: one addition for each chunk. */
+static void test_chunks_are_summed_apart(void **state)
+{
+	struct sl_plan *plan;
+	struct sl_exec *exec;
+	struct sl_fail fail;
+	float *sum, *whole;
+	int64_t count;
+
+	(void)state;
+	NEEDS_GPU();
+	plan = plan_of(&(struct training){.width = 0.25, .tail_begin = "features.4", .chunk_sums = true});
+	if (sl_exec_open(&exec, plan, SL_MIDDLE, &gpu, &fail))
+		fail_msg("%s", fail.text);
+	load_weights(exec, plan);
+	count = sl_exec_segment(exec)->trainable_count;
+	sum = gradients_of(exec, plan, 0, 1);
+	for (int c = 1; c < CHUNKS; c++) {
+		float *one = gradients_of(exec, plan, c, c + 1);
+
+		for (int64_t i = 0; i < count; i++)
+			sum[i] += one[i];
+		free(one);
+	}
+	whole = gradients_of(exec, plan, 0, CHUNKS);
+	assert_memory_equal(whole, sum, (size_t)count * sizeof *sum);
+	free(whole);
+	free(sum);
+	sl_exec_close(exec);
+	sl_plan_close(plan);
+}
+
 /* An argument chooses tests by name: '*graphs*'. */
 int main(int argc, char **argv)
 {
@@ -451,7 +506,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_middle_against_ref),        cmocka_unit_test(test_precisions_first_blocks),
 		cmocka_unit_test(test_precisions_middle),         cmocka_unit_test(test_fp16_repeats),
 		cmocka_unit_test(test_fp16_overflow_is_found),    cmocka_unit_test(test_same_bits_twice),
-		cmocka_unit_test(test_graphs_give_the_same_bits),
+		cmocka_unit_test(test_graphs_give_the_same_bits), cmocka_unit_test(test_chunks_are_summed_apart),
 	};
 
 	if (argc > 1)

@@ -24,6 +24,7 @@ void small_net_open(struct small_net *n, const struct small_net_how *how)
 	*n = (struct small_net){.plan = small_plan_open_freezing(how->partition, how->chunks,
 								 how->optimizer ? how->optimizer : &sgd,
 								 how->insert ? how->insert : "", how->freeze)};
+	n->plan->spec.chunk_sums = how->chunk_sums;
 	assert_int_equal(how->ref ? sl_ref_backend_open(&n->be, &fail) : sl_cpu_backend_open(&n->be, how->pool, &fail),
 			 SL_OK);
 	assert_int_equal(sl_weights_open(&w, n->plan->model, &fail), SL_OK);

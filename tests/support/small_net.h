@@ -25,6 +25,7 @@ struct small_net_how {
 	const struct sl_optimizer *optimizer; /* NULL: SGD with momentum */
 	const char *insert;                   /* at the head's end; NULL: none */
 	const struct sl_conf_list *freeze;    /* NULL: none */
+	bool chunk_sums;
 };
 
 extern const struct sl_optimizer small_net_adamw;

@@ -320,6 +320,51 @@ static void a_loss_of_mean_squares(void **state)
 	be.ops->close(&be);
 }
 
+/* Adds b to a. */
+static void add_to(float *a, const float *b, int64_t count)
+{
+	for (int64_t i = 0; i < count; i++)
+		a[i] += b[i];
+}
+
+/* The gradient of a batch is the sum of what each chunk gives by itself, one addition for each: to the bit. */
+static void chunks_can_be_summed_apart(void **state)
+{
+	enum { CHUNKS = 4 };
+	struct small_net net;
+	struct small_batch batch;
+	float *sum[SL_SEGMENT_COUNT], *whole;
+	int64_t count;
+
+	(void)state;
+	small_net_open(&net, &(struct small_net_how){.partition = "2:-2", .chunks = CHUNKS, .chunk_sums = true});
+	small_net_batch(&batch, 0);
+	for (int chunk = 0; chunk < CHUNKS; chunk++) {
+		for (int which = 0; which < SL_SEGMENT_COUNT; which++)
+			assert_int_equal(sl_exec_begin(net.exec[which]), SL_OK);
+		small_net_forward(&net, &batch, SMALL_BATCH, chunk, 0);
+		small_net_backward(&net, &batch, SMALL_BATCH, chunk, 0);
+		for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+			float *one = small_net_get(&net, which, sl_exec_get_gradients, &count);
+
+			if (chunk)
+				add_to(sum[which], one, count);
+			else
+				sum[which] = one;
+			if (chunk)
+				free(one);
+		}
+	}
+	small_net_compute(&net, SMALL_BATCH, 0);
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		whole = small_net_get(&net, which, sl_exec_get_gradients, &count);
+		assert_memory_equal(whole, sum[which], (size_t)count * sizeof *whole);
+		free(whole);
+		free(sum[which]);
+	}
+	small_net_close(&net);
+}
+
 /* ---- memory: what is asked for is what was said before */
 
 static struct sl_backend_ops counting_ops;
@@ -388,28 +433,30 @@ static void dropout_is_drawn_for_every_step_and_chunk(void **state)
 
 static void memory_is_known_before_it_is_taken(void **state)
 {
-	struct sl_plan *const plans[2] = {small_plan_open("1:-1", 4),
-					  small_plan_open_as("1:-1", 4, &small_net_adamw, "")};
+	struct sl_plan *const plans[3] = {small_plan_open("1:-1", 4),
+					  small_plan_open_as("1:-1", 4, &small_net_adamw, ""),
+					  small_plan_open("1:-1", 4)};
 	struct sl_backend be;
 	struct sl_fail fail;
-	size_t total[2] = {0};
+	size_t total[3] = {0};
 
 	(void)state;
+	plans[2]->spec.chunk_sums = true;
 	assert_int_equal(sl_cpu_backend_open(&be, NULL, &fail), SL_OK);
 	counting_ops = *be.ops;
 	real_alloc = be.ops->alloc;
 	counting_ops.alloc = count_alloc;
 	be.ops = &counting_ops;
-	for (int i = 0; i < 2 * SL_SEGMENT_COUNT; i++) {
-		const int which = i % SL_SEGMENT_COUNT, moments = i / SL_SEGMENT_COUNT;
+	for (int i = 0; i < 3 * SL_SEGMENT_COUNT; i++) {
+		const int which = i % SL_SEGMENT_COUNT, plan = i / SL_SEGMENT_COUNT;
 		struct sl_exec *e;
 		size_t said;
 
 		taken = 0;
-		assert_int_equal(sl_exec_prepare(&e, plans[moments], (enum sl_segment)which, &be, &fail), SL_OK);
+		assert_int_equal(sl_exec_prepare(&e, plans[plan], (enum sl_segment)which, &be, &fail), SL_OK);
 		assert_int_equal(taken, 0);
 		said = sl_exec_memory(e).total;
-		total[moments] += said;
+		total[plan] += said;
 		assert_int_equal(sl_exec_allocate(e, &fail), SL_OK);
 		assert_in_range(taken, said, said + 7); /* an empty area is one byte */
 		sl_exec_close(e);
@@ -417,9 +464,10 @@ static void memory_is_known_before_it_is_taken(void **state)
 	for (int which = 0; which < SL_SEGMENT_COUNT; which++)
 		total[0] += (size_t)plans[0]->segment[which].trainable_count * sizeof(float);
 	assert_true(total[0] == total[1]); /* a moment more */
+	assert_true(total[2] > total[0]);  /* another gradient, and the ends' statistics */
 	be.ops->close(&be);
-	sl_plan_close(plans[0]);
-	sl_plan_close(plans[1]);
+	for (int plan = 0; plan < 3; plan++)
+		sl_plan_close(plans[plan]);
 }
 
 int main(void)
@@ -434,6 +482,7 @@ int main(void)
 		cmocka_unit_test(labels_that_are_none_are_refused),
 		cmocka_unit_test(a_loss_of_mean_squares),
 		cmocka_unit_test(dropout_is_drawn_for_every_step_and_chunk),
+		cmocka_unit_test(chunks_can_be_summed_apart),
 		cmocka_unit_test(memory_is_known_before_it_is_taken),
 	};
 
