@@ -213,7 +213,7 @@ static void tell_spoiled(struct sl_group *g, int k)
 
 	sl_log_limited(SL_LOG_WARN, "group-spoiled", "group %s: step %" PRIu64 " was done without member %d: %s",
 		       g->name, g->step, k, why.text);
-	p->prepared = false;
+	p->prepared = p->prepared && p->skip; /* who skips the step has no more to say of it */
 	if (p->m && sl_session_abandons(sl_port_session(p->m->port)))
 		sl_port_event(p->m->port, &found);
 	if (p->m && p->open)

@@ -35,6 +35,8 @@ enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struc
 	struct sl_memory *to = &m->memory.payloads;
 	enum sl_err err = sl_agreement_ends(&m->ends.layout, text, fail);
 
+	if (!err)
+		err = sl_end_layout_settle(&m->ends.layout, &m->trunk.plan->spec, fail);
 	for (int end = 0; end < SL_END_COUNT && !err; end++) {
 		const struct sl_end_coder_env env = coder_env(m, &m->ends.layout, (enum sl_end)end);
 		uint64_t memory, bound;
@@ -46,6 +48,8 @@ enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struc
 		sl_need(&to->host, 2, bound);                                           /* the run, and the trunk's */
 		sl_need(&to->host, 2, (uint64_t)m->ends.layout.floats * sizeof(float)); /* decoded, and summed */
 	}
+	if (!err && m->ends.layout.round)
+		sl_need(&to->host, 1, (uint64_t)m->ends.layout.floats * sizeof(double));
 	return err;
 }
 
@@ -143,14 +147,20 @@ void sl_group_ends_begin(struct sl_group *g)
 
 enum sl_err sl_group_ends_check(struct sl_middle *m, struct sl_fail *fail)
 {
+	struct sl_fail why;
 	enum sl_err err;
 
-	if (!m->ends.change)
+	if (!m->ends.change || !sl_port_session(m->port)->told)
 		return SL_OK;
 	err = sl_end_decode(m->ends.coder, sl_port_session(m->port)->number, sl_port_end_run(m->port, SL_END_GRAD),
 			    m->ends.change, fail);
 	sl_port_end_heard(m->port, SL_END_GRAD, sl_end_coder_nominal(m->ends.coder));
-	return err ? err : sl_end_check(&m->ends.layout, m->ends.change, fail);
+	if (err || !m->ends.layout.round)
+		return err ? err : sl_end_check(&m->ends.layout, m->ends.change, fail);
+	/* in a round NaN and Inf are looked for when it ends: then the member has no part in all of it */
+	if (sl_end_check(&m->ends.layout, m->ends.change, &why))
+		return SL_OK;
+	return sl_end_check_moments(&m->ends.layout, m->ends.change, sl_port_session(m->port)->number + 1, fail);
 }
 
 /* ---- a step */
@@ -201,13 +211,11 @@ static struct sl_group_mean *take_place(struct sl_group *g)
 	return oldest;
 }
 
-enum sl_err sl_group_ends_fold(struct sl_group *g, double factor, struct sl_fail *fail)
+/* What the mean of this step, or round, goes into. */
+static enum sl_err begin_mean(struct sl_group *g, struct sl_fail *fail)
 {
 	struct sl_group_ends *e = g->ends;
-	enum sl_err err;
 
-	if (!e)
-		return SL_OK;
 	e->next = take_place(g);
 	e->next->whole = false;
 	if (!e->next->run.data) {
@@ -217,17 +225,59 @@ enum sl_err sl_group_ends_fold(struct sl_group *g, double factor, struct sl_fail
 			return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the mean of heads and tails");
 		}
 	}
-	sl_end_sum_begin(&e->sum);
-	for (int k = 0; k < g->n; k++)
-		if (g->part[k].m && g->part[k].rows)
-			sl_end_sum_add(&e->sum, g->part[k].m->ends.change);
 	e->next->run.len = 0;
-	err = sl_end_sum_encode(&e->sum, factor, g->done, &e->next->run, fail);
+	sl_end_sum_begin(&e->sum);
+	return SL_OK;
+}
+
+/* The last step of those that are under way. */
+static uint64_t step_of(const struct sl_group *g)
+{
+	return g->done + g->round - 1;
+}
+
+static enum sl_err encode_mean(struct sl_group *g, double factor, struct sl_fail *fail)
+{
+	struct sl_group_ends *e = g->ends;
+	enum sl_err err = sl_end_sum_encode(&e->sum, factor, step_of(g), &e->next->run, fail);
+
 	if (err) {
 		sl_end_coder_rollback(e->sum.coder);
 		e->next = NULL;
 	}
 	return err;
+}
+
+enum sl_err sl_group_ends_fold(struct sl_group *g, double factor, struct sl_fail *fail)
+{
+	enum sl_err err = g->ends ? begin_mean(g, fail) : SL_OK;
+
+	if (err || !g->ends)
+		return err;
+	for (int k = 0; k < g->n; k++)
+		if (g->part[k].m && g->part[k].rows)
+			sl_end_sum_add(&g->ends->sum, g->part[k].m->ends.change);
+	return encode_mean(g, factor, fail);
+}
+
+bool sl_group_ends_sound(const struct sl_group *g, int k, struct sl_fail *why)
+{
+	return !g->ends || sl_end_check(&g->ends->layout, g->part[k].m->ends.change, why) == SL_OK;
+}
+
+enum sl_err sl_group_ends_average(struct sl_group *g, struct sl_fail *fail)
+{
+	enum sl_err err = g->ends ? begin_mean(g, fail) : SL_OK;
+
+	if (err || !g->ends)
+		return err;
+	for (int k = 0; k < g->n; k++)
+		if (g->part[k].m)
+			sl_end_sum_add_rows(&g->ends->sum, g->part[k].m->ends.change, g->seat[k].rows);
+	if (g->ends->sum.rows)
+		return encode_mean(g, 1, fail);
+	g->ends->next = NULL;
+	return SL_OK;
 }
 
 void sl_group_ends_settle(struct sl_group *g)
@@ -237,7 +287,7 @@ void sl_group_ends_settle(struct sl_group *g)
 	if (!e || !e->next)
 		return;
 	sl_end_coder_commit(e->sum.coder);
-	e->next->step = g->done;
+	e->next->step = step_of(g);
 	e->next->whole = true;
 	e->next = NULL;
 }

@@ -211,6 +211,9 @@ void sl_group_ends_begin(struct sl_group *group); /* it goes on from `done` */
 enum sl_err sl_group_ends_check(struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
 /* The mean of what those in `part` told; then, with the step, it is one that members hear. NONFINITE. */
 enum sl_err sl_group_ends_fold(struct sl_group *group, double factor, struct sl_fail *fail) SL_MUST_CHECK;
+/* The same of a round; and whether what member k told of it can be averaged: *why not. */
+enum sl_err sl_group_ends_average(struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
+bool sl_group_ends_sound(const struct sl_group *group, int k, struct sl_fail *why);
 void sl_group_ends_settle(struct sl_group *group);
 /* Whether a member at this step can go on from there; whether the step has a mean. */
 bool sl_group_ends_reach(const struct sl_group *group, uint64_t step);

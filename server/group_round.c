@@ -93,7 +93,9 @@ static void leave_out_spoiled(struct sl_group *g)
 	for (int k = 0; k < g->n; k++) {
 		struct sl_fail why;
 
-		if (!g->part[k].m || !g->seat[k].rows || sl_copy_check(g->seat[k].copy, &why) != SL_ERR_NONFINITE)
+		if (!g->part[k].m || !g->seat[k].rows)
+			continue;
+		if (sl_copy_check(g->seat[k].copy, &why) != SL_ERR_NONFINITE && sl_group_ends_sound(g, k, &why))
 			continue;
 		sl_group_leave_out(g, k, why.text);
 	}
@@ -109,6 +111,8 @@ enum sl_err sl_group_end_round(struct sl_group *g, struct sl_fail *fail)
 	for (int k = 0; k < g->n && !err; k++)
 		err = g->part[k].m ? step_copy(g, k) : SL_OK;
 	leave_out_spoiled(g);
+	if (!err)
+		err = sl_group_ends_average(g, fail);
 	for (int k = 0; k < g->n && !err; k++) {
 		if (g->seat[k].copy)
 			copy[n++] = (struct sl_copy){g->seat[k].copy, g->part[k].m ? g->seat[k].rows : 0};

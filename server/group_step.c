@@ -32,10 +32,10 @@ enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fa
 	enum sl_err err;
 
 	SL_FAILPOINT(s->skip ? SL_FP_SERVER_SKIP : SL_FP_NONE);
-	if (s->skip)
-		return SL_OK;
 	if (sl_group_ends_check(m, fail))
 		return fail->code;
+	if (s->skip)
+		return SL_OK;
 	for (int i = 0; i < s->chunks; i++)
 		rows[i] = (int64_t)sl_session_chunk_rows(s, i);
 	err = SL_FAILPOINT_CALL(SL_FP_SERVER_CHECK, 0) ? SL_ERR_NONFINITE

@@ -24,24 +24,33 @@ enum sl_err sl_client_state_open(struct sl_client_state *s, const struct sl_plan
 	return SL_OK;
 }
 
-enum sl_err sl_client_state_open_end(struct sl_client_state *s, const struct sl_end_coder *coder, struct sl_fail *fail)
+enum sl_err sl_client_state_open_end(struct sl_client_state *s, const struct sl_end_coder *coder, int64_t base_count,
+				     struct sl_fail *fail)
 {
 	const size_t cap = sl_end_coder_state_bytes(coder);
 
-	if (!cap)
-		return SL_OK;
-	s->end = (struct sl_buf){malloc(cap), 0, cap};
-	return s->end.data ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the client's state");
+	if (cap)
+		s->end = (struct sl_buf){malloc(cap), 0, cap};
+	if (base_count)
+		s->base = calloc((size_t)base_count, sizeof *s->base);
+	s->base_count = base_count;
+	if ((cap && !s->end.data) || (base_count && !s->base))
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the client's state");
+	return SL_OK;
 }
 
-enum sl_err sl_client_state_take_end(struct sl_client_state *s, const struct sl_end_coder *coder)
+enum sl_err sl_client_state_take_end(struct sl_client_state *s, const struct sl_end_coder *coder, const float *base)
 {
 	s->end.len = 0;
+	if (base)
+		memcpy(s->base, base, (size_t)s->base_count * sizeof *base);
 	return sl_end_coder_save(coder, &s->end);
 }
 
-enum sl_err sl_client_state_give_end(const struct sl_client_state *s, struct sl_end_coder *coder)
+enum sl_err sl_client_state_give_end(const struct sl_client_state *s, struct sl_end_coder *coder, float *base)
 {
+	if (base)
+		memcpy(base, s->base, (size_t)s->base_count * sizeof *base);
 	return sl_end_coder_load(coder, (struct sl_bytes){s->end.data, s->end.len});
 }
 
@@ -49,6 +58,8 @@ void sl_client_state_close(struct sl_client_state *s)
 {
 	free(s->end.data);
 	s->end = (struct sl_buf){0};
+	free(s->base);
+	s->base = NULL;
 	sl_exec_state_close(&s->head);
 	sl_exec_state_close(&s->tail);
 	sl_codecs_state_close(&s->codecs);
@@ -81,7 +92,7 @@ void sl_client_checkpoint(struct sl_checkpoint *c, const char *dir, const struct
 	sl_checkpoint_note(c, "core", "%s", sl_cpu_describe());
 }
 
-static const char end_part[] = "end_grad";
+static const char end_part[] = "end_grad", base_part[] = "round.weights";
 
 static void add_parts(struct sl_client_state *s, struct sl_checkpoint *c, bool reading)
 {
@@ -90,6 +101,8 @@ static void add_parts(struct sl_client_state *s, struct sl_checkpoint *c, bool r
 	sl_codecs_state_parts(&s->codecs, reading, c);
 	if (s->end.data)
 		sl_checkpoint_bytes(c, end_part, s->end.data, (int64_t)(reading ? s->end.cap : s->end.len));
+	if (s->base)
+		sl_checkpoint_floats(c, base_part, s->base, s->base_count);
 }
 
 enum sl_err sl_client_state_write(struct sl_client_state *s, struct sl_checkpoint *c, struct sl_fail *fail)

@@ -117,7 +117,11 @@ static enum sl_err open_shared(struct sl_local *l, struct sl_fail *fail)
 	if (sl_end_coder_bound(l->end[CLIENT][SL_END_GRAD]) > l->buf.cap)
 		l->buf.cap = sl_end_coder_bound(l->end[CLIENT][SL_END_GRAD]);
 	l->change = calloc((size_t)l->layout.floats + 1, sizeof *l->change);
-	return l->change ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the gradients of head and tail");
+	if (!l->change)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the gradients of head and tail");
+	return l->layout.round ? sl_ends_round_open(&l->round, &l->ends, &l->layout,
+						    (enum sl_moments)a->agreed.share.moments, fail)
+			       : SL_OK;
 }
 
 static enum sl_err open_local(struct sl_local **out, const struct sl_plan *plan, const struct sl_agreement *agreement,
@@ -177,6 +181,7 @@ void sl_local_close(struct sl_local *l)
 			sl_codec_close(l->codec[side][dir]);
 	for (int i = 0; i < SIDES * SL_END_COUNT; i++)
 		sl_end_coder_close(l->end[i / SL_END_COUNT][i % SL_END_COUNT]);
+	sl_ends_round_close(&l->round);
 	sl_end_layout_close(&l->layout);
 	free(l->change);
 	sl_ends_close(&l->ends);
@@ -189,6 +194,8 @@ enum sl_err sl_local_set_weights(struct sl_local *l, const struct sl_weights *we
 {
 	enum sl_err err = sl_ends_set_weights(&l->ends, weights);
 
+	if (!err && l->round.ends)
+		err = sl_ends_round_begin(&l->round);
 	return err ? err : sl_exec_put(l->middle, weights);
 }
 

@@ -31,6 +31,10 @@ enum sl_err sl_local_pass(struct sl_local *local, uint64_t number, double lr, st
 const struct sl_end_layout *sl_local_end_layout(const struct sl_local *local);
 const float *sl_local_told(const struct sl_local *local);
 void sl_local_hear(struct sl_local *local, struct sl_bytes mean);
+/* Where they are averaged, between begin and end of a round's last step, or before its pass: the member tells of the
+ * round, in which it has a part of this step, or has none. */
+enum sl_err sl_local_tell_round(struct sl_local *local, uint64_t number, bool with_step, double lr,
+				struct sl_fail *fail) SL_MUST_CHECK;
 /* Its middle, and rows of each chunk of the batch under way, for the fold. */
 struct sl_exec *sl_local_middle(struct sl_local *local);
 int sl_local_rows(const struct sl_local *local, int64_t rows[SL_PLAN_MAX_CHUNKS]);

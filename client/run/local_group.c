@@ -231,7 +231,8 @@ static enum sl_err fold(struct group *g, int64_t *rows)
 /* The same of their heads and tails, where these are shared. */
 static enum sl_err fold_ends(struct group *g, int64_t rows)
 {
-	const double factor = (double)g->member[0].setup.plan->spec.group_rows / (double)rows;
+	const int64_t full = g->member[0].setup.plan->spec.group_rows;
+	const double factor = full ? (double)full / (double)rows : 1;
 
 	g->mean.len = 0;
 	if (!g->ends.coder)
@@ -305,7 +306,6 @@ static enum sl_err end_own(struct group *g, struct member *m)
 
 	if (!m->in && !m->absent)
 		err = sl_training_abandoned(m->run, &m->why, g->fail);
-	sl_local_hear(m->local, (struct sl_bytes){g->mean.data, g->mean.len});
 	if (!err)
 		err = sl_local_end(m->local, sl_training_lr(m->run), m->in, &m->result, g->fail);
 	m->result.late = m->absent;
@@ -337,11 +337,46 @@ static enum sl_err apply_apart(struct group *g, double lr)
 	return err ? sl_fail_set(g->fail, err, "a member's step could not be applied") : SL_OK;
 }
 
+/* Who is late does not tell of the round; whoever passes its last step has told before it hears so. */
+static enum sl_err tell_round(struct group *g, double lr)
+{
+	enum sl_err err = SL_OK;
+
+	for (int k = 0; k < g->n && g->ends.coder && !err; k++) {
+		struct member *m = &g->member[k];
+
+		if (m->here && (!m->own || !m->absent))
+			err = sl_local_tell_round(m->local, g->step, m->in, lr, g->fail);
+	}
+	return err;
+}
+
+/* Whether what the member trained can be averaged; `why` not. */
+static bool is_sound(const struct group *g, struct member *m)
+{
+	if (sl_copy_check(m->copy, &m->why) == SL_ERR_NONFINITE)
+		return false;
+	return !g->ends.coder || sl_end_check(g->ends.layout, sl_local_told(m->local), &m->why) == SL_OK;
+}
+
+static enum sl_err average_ends(struct group *g, const struct sl_copy *copy)
+{
+	sl_end_sum_begin(&g->ends);
+	for (int k = 0; k < g->n; k++)
+		sl_end_sum_add_rows(&g->ends, sl_local_told(g->member[k].local), copy[k].rows);
+	if (!g->ends.rows)
+		return SL_OK;
+	if (sl_end_sum_encode(&g->ends, 1, g->step, &g->mean, g->fail))
+		return g->fail->code;
+	sl_end_coder_commit(g->ends.coder);
+	return SL_OK;
+}
+
 /* The round ends with this step: whoever is absent in it has no part in the average. */
-static enum sl_err average(struct group *g)
+static enum sl_err average(struct group *g, double lr)
 {
 	struct sl_copy *copy = calloc((size_t)g->n, sizeof *copy);
-	enum sl_err err = copy ? SL_OK : SL_ERR_NOMEM;
+	enum sl_err err = copy ? tell_round(g, lr) : SL_ERR_NOMEM;
 
 	for (int k = 0; k < g->n && !err; k++) {
 		struct member *m = &g->member[k];
@@ -349,11 +384,15 @@ static enum sl_err average(struct group *g)
 		copy[k] = (struct sl_copy){
 			m->copy, sl_absent_look(g->options->absent, k, g->step) == SL_PRESENT ? m->trained : 0};
 		m->trained = 0;
-		if (!copy[k].rows || sl_copy_check(m->copy, &m->why) != SL_ERR_NONFINITE)
+		if (!copy[k].rows || is_sound(g, m))
 			continue;
 		copy[k].rows = 0;
+		if (g->ends.coder && m->in)
+			err = sl_local_tell_round(m->local, g->step, false, lr, g->fail);
 		m->in = false;
 	}
+	if (!err && g->ends.coder)
+		err = average_ends(g, copy);
 	if (!err)
 		err = sl_average(g->trunk, copy, g->n, (enum sl_moments)g->setup->conf->agreed.share.moments, NULL);
 	free(copy);
@@ -365,7 +404,7 @@ static enum sl_err apply_round(struct group *g, double lr)
 	const uint64_t round = sl_setup_round(&g->member[0].setup);
 	enum sl_err err = apply_apart(g, lr);
 
-	return err || (g->step + 1) % round ? err : average(g);
+	return err || (g->step + 1) % round ? err : average(g, lr);
 }
 
 static enum sl_err step(struct group *g, double lr)
@@ -373,6 +412,7 @@ static enum sl_err step(struct group *g, double lr)
 	const bool rounds = g->member[0].copy != NULL;
 	enum sl_err err = SL_OK;
 
+	g->mean.len = 0;
 	for (int k = 0; k < g->n && !err; k++) {
 		g->member[k].in = false;
 		if (g->member[k].here && g->member[k].own)
@@ -385,6 +425,7 @@ static enum sl_err step(struct group *g, double lr)
 
 		if (!m->here)
 			continue;
+		sl_local_hear(m->local, (struct sl_bytes){g->mean.data, g->mean.len});
 		err = m->own ? end_own(g, m)
 			     : sl_local_pass(m->local, g->step, sl_training_lr(m->run), &m->result, g->fail);
 		if (!err)

@@ -2,6 +2,7 @@
 #ifndef SL_CLIENT_RUN_LOCAL_IMPL_H
 #define SL_CLIENT_RUN_LOCAL_IMPL_H
 
+#include "client/run/ends_round.h"
 #include "client/run/local.h"
 
 enum side { CLIENT, SERVER, SIDES };
@@ -25,6 +26,8 @@ struct sl_local {
 	struct sl_end_coder *end[SIDES][SL_END_COUNT];
 	float *change; /* [layout.floats] what crosses, as the other side decodes it */
 	struct sl_bytes mean;
+	struct sl_ends_round round; /* where ends are averaged after every round */
+	bool told;                  /* … and what this member has of the one that ends is known */
 };
 
 /* Of the batch that l->ends has taken: its chunks, after begin_pass. */

@@ -34,15 +34,14 @@ static void count_end(struct sl_local *l, enum sl_end end, size_t bytes)
 	l->nominal[SL_DIR_COUNT + end] += sl_end_coder_nominal(l->end[CLIENT][end]);
 }
 
-/* What a link would do to the gradients of head and tail. */
-static enum sl_err tell(struct sl_local *l, struct sl_fail *fail)
+/* What a link would do to l->change. */
+static enum sl_err cross(struct sl_local *l, struct sl_fail *fail)
 {
 	const uint64_t start = sl_now_ns();
-	enum sl_err err = sl_ends_change(&l->ends, &l->layout, l->change);
+	enum sl_err err;
 
 	l->buf.len = 0;
-	if (!err)
-		err = sl_end_encode(l->end[CLIENT][SL_END_GRAD], l->ends.step, l->change, &l->buf);
+	err = sl_end_encode(l->end[CLIENT][SL_END_GRAD], l->ends.step, l->change, &l->buf);
 	if (err)
 		return sl_fail_set(fail, err, "end_grad: %s", sl_err_text(err));
 	l->tx_bytes += l->buf.len;
@@ -50,7 +49,27 @@ static enum sl_err tell(struct sl_local *l, struct sl_fail *fail)
 	err = sl_end_decode(l->end[SERVER][SL_END_GRAD], l->ends.step, (struct sl_bytes){l->buf.data, l->buf.len},
 			    l->change, fail);
 	l->codec_s += sl_seconds_since(start);
+	return err;
+}
+
+static enum sl_err tell(struct sl_local *l, struct sl_fail *fail)
+{
+	enum sl_err err = sl_ends_change(&l->ends, &l->layout, l->change);
+
+	if (!err)
+		err = cross(l, fail);
 	return err ? err : sl_end_check(&l->layout, l->change, fail);
+}
+
+enum sl_err sl_local_tell_round(struct sl_local *l, uint64_t number, bool with_step, double lr, struct sl_fail *fail)
+{
+	enum sl_err err = sl_ends_round_tell(&l->round, with_step, lr, l->change);
+
+	if (number != l->ends.step)
+		sl_ends_take(&l->ends, &(struct sl_feed){0}, number, true);
+	sl_end_coder_rollback(l->end[CLIENT][SL_END_GRAD]);
+	l->told = true;
+	return err ? err : cross(l, fail);
 }
 
 /* Who was left out hears the mean, too. */
@@ -65,7 +84,23 @@ static enum sl_err apply_mean(struct sl_local *l, double lr, struct sl_fail *fai
 	err = sl_end_decode(l->end[CLIENT][SL_END_MEAN], l->ends.step, l->mean, l->change, fail);
 	count_end(l, SL_END_MEAN, l->mean.len);
 	l->codec_s += sl_seconds_since(start);
-	return err ? err : sl_ends_commit_mean(&l->ends, &l->layout, l->change, lr);
+	if (!err && l->round.ends)
+		err = sl_ends_round_check(&l->round, l->change, fail);
+	if (err)
+		return err;
+	return l->round.ends ? sl_ends_round_hear(&l->round, l->change)
+			     : sl_ends_commit_mean(&l->ends, &l->layout, l->change, lr);
+}
+
+/* What is the member's own of a step that it is in. Where it has told of a round, that is a part of it all the same. */
+static enum sl_err commit_own(struct sl_local *l, double lr, bool in)
+{
+	const bool by_step = l->change && !l->round.ends;
+
+	if (l->round.ends ? l->told : in)
+		sl_end_coder_commit(l->end[CLIENT][SL_END_GRAD]);
+	l->told = false;
+	return in && !by_step ? sl_ends_commit(&l->ends, lr, 0) : SL_OK;
 }
 
 enum sl_err sl_local_begin(struct sl_local *l, const struct sl_feed *feed, uint64_t number, struct sl_fail *fail)
@@ -81,7 +116,7 @@ enum sl_err sl_local_begin(struct sl_local *l, const struct sl_feed *feed, uint6
 		err = sl_ends_check(&l->ends, fail);
 	if (!err)
 		err = sl_exec_check(l->middle, rows, sl_local_rows(l, rows), fail);
-	if (!err && l->change)
+	if (!err && l->change && !l->round.ends)
 		err = tell(l, fail);
 	sl_local_name_step(l, err, fail);
 	return err;
@@ -89,19 +124,16 @@ enum sl_err sl_local_begin(struct sl_local *l, const struct sl_feed *feed, uint6
 
 enum sl_err sl_local_end(struct sl_local *l, double lr, bool in, struct sl_step_result *result, struct sl_fail *fail)
 {
-	enum sl_err err = SL_OK;
+	enum sl_err err;
 
 	fail->text[0] = '\0';
+	err = commit_own(l, lr, in);
 	if (!in)
 		sl_local_roll_back(l);
 	for (int i = 0; i < SIDES * SL_DIR_COUNT && in; i++)
 		sl_codec_commit(l->codec[i / SL_DIR_COUNT][i % SL_DIR_COUNT]);
-	if (in)
-		sl_end_coder_commit(l->end[CLIENT][SL_END_GRAD]);
-	if (l->change)
+	if (!err && l->change)
 		err = apply_mean(l, lr, fail);
-	else if (in)
-		err = sl_ends_commit(&l->ends, lr, 0);
 	if (!err)
 		err = sl_local_follow(l, l->ends.step + 1, fail);
 	sl_local_name_step(l, err, fail);
@@ -117,7 +149,11 @@ enum sl_err sl_local_pass(struct sl_local *l, uint64_t number, double lr, struct
 
 	fail->text[0] = '\0';
 	sl_ends_take(&l->ends, &(struct sl_feed){0}, number, true);
-	err = sl_local_follow(l, number + 1, fail);
+	err = commit_own(l, lr, false);
+	if (!err && l->change)
+		err = apply_mean(l, lr, fail);
+	if (!err)
+		err = sl_local_follow(l, number + 1, fail);
 	sl_local_name_step(l, err, fail);
 	*result = (struct sl_step_result){.step = number, .lr = lr, .passed = true};
 	return err;

@@ -218,7 +218,14 @@ static enum sl_err open_shared(struct sl_remote *r, struct sl_fail *fail)
 		return err;
 	sl_port_end_runs(r->port, bytes);
 	r->change = calloc((size_t)r->layout.floats + 1, sizeof *r->change);
-	return r->change ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the gradients of head and tail");
+	if (!r->change)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the gradients of head and tail");
+	if (!r->layout.round)
+		return SL_OK;
+	err = sl_ends_round_open(&r->round, &r->ends, &r->layout, (enum sl_moments)a->agreed.share.moments, fail);
+	if (!err && sl_ends_round_begin(&r->round))
+		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be read back");
+	return err;
 }
 
 static enum sl_err open_session(struct sl_remote *r, struct sl_fail *fail)
@@ -356,14 +363,14 @@ enum sl_err sl_remote_state_open(struct sl_remote *r, struct sl_client_state *s,
 {
 	enum sl_err err = sl_client_state_open(s, r->conf.plan, sl_port_codecs(r->port), fail);
 
-	return err ? err : sl_client_state_open_end(s, r->end[SL_END_GRAD], fail);
+	return err ? err : sl_client_state_open_end(s, r->end[SL_END_GRAD], r->round.base ? r->layout.grads : 0, fail);
 }
 
 enum sl_err sl_remote_take(struct sl_remote *r, struct sl_client_state *s)
 {
 	enum sl_err err = sl_client_state_take(s, r->ends.head, r->ends.tail, sl_port_codecs(r->port));
 
-	return err ? err : sl_client_state_take_end(s, r->end[SL_END_GRAD]);
+	return err ? err : sl_client_state_take_end(s, r->end[SL_END_GRAD], r->round.base);
 }
 
 enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
@@ -372,7 +379,7 @@ enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
 
 	if (!err)
 		err = sl_client_state_give(s, r->ends.head, r->ends.tail, sl_port_codecs(r->port));
-	return err ? err : sl_client_state_give_end(s, r->end[SL_END_GRAD]);
+	return err ? err : sl_client_state_give_end(s, r->end[SL_END_GRAD], r->round.base);
 }
 
 enum sl_err sl_remote_follow(struct sl_remote *r, uint64_t step)
@@ -414,7 +421,8 @@ bool sl_remote_in_doubt(const struct sl_remote *r)
 {
 	const struct sl_session *s = sl_port_session(r->port);
 	/* without the mean of heads and tails this side cannot apply the step */
-	const bool may_apply = !r->change || (s->committed && (!s->mean || s->mean_whole));
+	const bool crosses = r->change && (!s->limits.ends_round || (s->number + 1) % s->limits.ends_round == 0);
+	const bool may_apply = !crosses || (s->committed && (!s->mean || s->mean_whole));
 
 	return ended_in_commit(r) && !sl_remote_applied(r) && may_apply;
 }
@@ -459,6 +467,7 @@ void sl_remote_free(struct sl_remote *r)
 	r->worker = NULL;
 	sl_async_close(r->jobs_done);
 	sl_transport_close(r->transport, LINGER_MS);
+	sl_ends_round_close(&r->round);
 	sl_ends_close(&r->ends);
 	for (int end = 0; end < SL_END_COUNT; end++)
 		sl_end_coder_close(r->end[end]);

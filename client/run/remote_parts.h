@@ -2,7 +2,7 @@
 #ifndef SL_CLIENT_RUN_REMOTE_PARTS_H
 #define SL_CLIENT_RUN_REMOTE_PARTS_H
 
-#include "client/run/ends.h"
+#include "client/run/ends_round.h"
 #include "client/run/remote.h"
 #include "common/link/loop.h"
 
@@ -43,6 +43,8 @@ struct sl_remote {
 	struct sl_end_layout layout;
 	struct sl_end_coder *end[SL_END_COUNT]; /* (worker) */
 	float *change;                          /* (worker) [layout.floats] */
+	struct sl_ends_round round;             /* (worker) where they are averaged after every round */
+	bool told;                              /* (worker) end_grad of the step under way was made */
 	struct sl_bytes text;                   /* the payload of its Hello; its own */
 	enum link_state state, ended_in;        /* ended_in: the state from which it came to one above UP */
 	uint64_t opened_ms;

@@ -69,14 +69,27 @@ static enum sl_err head_backward(struct sl_remote *r, int chunk, struct sl_fail 
 	return err;
 }
 
-/* What the step's chunks would change in head and tail. */
+/* What the step's chunks would change in head and tail, or a round has changed. */
+static enum sl_err change_of(struct sl_remote *r)
+{
+	enum sl_err err;
+
+	if (!r->round.ends)
+		return sl_ends_change(&r->ends, &r->layout, r->change);
+	r->torn = true; /* while the step is tried */
+	err = sl_ends_round_tell(&r->round, !sl_port_session(r->port)->skip, r->lr, r->change);
+	r->torn = err != SL_OK;
+	return err;
+}
+
 static enum sl_err tell(struct sl_remote *r, struct sl_fail *fail)
 {
 	struct sl_buf run = sl_port_end_room(r->port, SL_END_GRAD);
 	enum sl_err err;
 
 	sl_end_coder_rollback(r->end[SL_END_GRAD]); /* of a step that was abandoned */
-	err = sl_ends_change(&r->ends, &r->layout, r->change);
+	err = change_of(r);
+	r->told = true;
 	if (!err)
 		err = sl_end_encode(r->end[SL_END_GRAD], r->ends.step, r->change, &run);
 	sl_port_end_filled(r->port, SL_END_GRAD, &run, sl_end_coder_nominal(r->end[SL_END_GRAD]));
@@ -92,13 +105,32 @@ static enum sl_err hear(struct sl_remote *r, struct sl_fail *fail)
 		return SL_OK;
 	err = sl_end_decode(r->end[SL_END_MEAN], r->ends.step, sl_port_end_run(r->port, SL_END_MEAN), r->change, fail);
 	sl_port_end_heard(r->port, SL_END_MEAN, sl_end_coder_nominal(r->end[SL_END_MEAN]));
+	if (!err && r->round.ends)
+		return sl_ends_round_check(&r->round, r->change, fail);
 	if (!err && sl_end_check(&r->layout, r->change, fail))
 		err = SL_ERR_PAYLOAD; /* the server has applied it: there is no way on */
 	return err;
 }
 
+/* A round's last step is the member's own first. Whoever skips it has told of the round all the same, unless the others
+ * went on without it. */
+static enum sl_err commit_round(struct sl_remote *r, bool skip)
+{
+	const struct sl_session *s = sl_port_session(r->port);
+	enum sl_err err = skip ? SL_OK : sl_ends_commit(&r->ends, r->lr, s->grad_scale);
+
+	if (r->told && !s->late)
+		sl_end_coder_commit(r->end[SL_END_GRAD]);
+	else
+		sl_end_coder_rollback(r->end[SL_END_GRAD]);
+	r->told = false;
+	return err || !s->mean ? err : sl_ends_round_hear(&r->round, r->change);
+}
+
 static enum sl_err commit_shared(struct sl_remote *r, bool skip)
 {
+	if (r->round.ends)
+		return commit_round(r, skip);
 	if (skip)
 		sl_end_coder_rollback(r->end[SL_END_GRAD]);
 	else

@@ -30,15 +30,26 @@ static uint64_t raw_bytes(const struct sl_setup *setup, const struct sl_training
 	return (t->linked_train_samples + (grad ? 0 : t->linked_eval_samples)) * elements * sizeof(float);
 }
 
-/* Of shared heads and tails: gradients and statistics of every step that had any. */
+/* Of shared heads and tails: all that a step, or a round, has of them. */
 static uint64_t raw_end_bytes(const struct sl_setup *setup, const struct sl_training_totals *t, enum sl_end end)
 {
-	const struct sl_change_count head = sl_exec_change_count(&setup->plan->segment[SL_HEAD]);
-	const struct sl_change_count tail = sl_exec_change_count(&setup->plan->segment[SL_TAIL]);
-	const uint64_t steps = t->steps - t->linked_from, told = steps > t->skipped ? steps - t->skipped : 0;
+	const int member = setup->plan->spec.member;
+	const uint64_t round = setup->plan->spec.ends_round, from = t->linked_from;
+	const uint64_t own =
+		sl_turns_before(&setup->turns, member, t->steps) - sl_turns_before(&setup->turns, member, from);
+	uint64_t times = t->steps - from;
+	struct sl_end_layout layout;
+	struct sl_fail fail;
 
-	return (end == SL_END_GRAD ? told : steps) * sizeof(float) *
-	       (uint64_t)(head.grad + tail.grad + 2 * (head.stat + tail.stat));
+	if (round)
+		times = t->steps / round - from / round;
+	else if (end == SL_END_GRAD)
+		times = own > t->skipped ? own - t->skipped : 0;
+	if (sl_end_layout_of(&layout, setup->plan, &fail))
+		return 0;
+	times *= (uint64_t)layout.floats * sizeof(float);
+	sl_end_layout_close(&layout);
+	return times;
 }
 
 static const char *codec_of(const struct sl_setup *setup, int cross)

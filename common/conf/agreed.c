@@ -11,7 +11,7 @@ _Static_assert(offsetof(struct sl_agreed, share.least) == offsetof(struct sl_agr
 
 const char *const sl_agreed_precisions[] = {"fp32", "tf32", "bf16", "fp16", NULL};
 const char *const sl_agreed_optimizers[] = {"sgd", "adam", "adamw", NULL};
-const char *const sl_agreed_ends[] = {"private", "step", NULL};
+const char *const sl_agreed_ends[] = {"private", "step", "round", NULL};
 const char *const sl_agreed_layers[] = {"each", "all", NULL};
 const char *const sl_agreed_modes[] = {"sync", "serial", "rounds", NULL};
 const char *const sl_agreed_moments[] = {"keep", "average", "zero", NULL};
@@ -107,9 +107,11 @@ static const char *check_share(const struct sl_agreed *a, char *why, size_t size
 			 (long long)a->share.epoch_steps);
 		return "share.turns";
 	}
-	if (a->share.ends != SL_ENDS_PRIVATE && a->share.mode != SL_SHARE_SYNC) {
-		snprintf(why, size, "%s is possible in share.mode: sync alone: take private",
-			 sl_agreed_ends[a->share.ends]);
+	if (a->share.ends != SL_ENDS_PRIVATE &&
+	    (a->share.ends == SL_ENDS_ROUND) != (a->share.mode == SL_SHARE_ROUNDS)) {
+		snprintf(why, size, "%s does not go with share.mode: %s: take private or %s",
+			 sl_agreed_ends[a->share.ends], sl_agreed_modes[a->share.mode],
+			 sl_agreed_ends[a->share.mode == SL_SHARE_ROUNDS ? SL_ENDS_ROUND : SL_ENDS_STEP]);
 		return "share.ends";
 	}
 	if (a->share.least && a->share.mode != SL_SHARE_SYNC) {

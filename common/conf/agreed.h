@@ -47,7 +47,7 @@ enum {
 	SL_CONF_SHARE_TEXT = 32,     /* a group's name, with its NUL */
 	SL_CONF_SHARE_CLIENTS = 256, /* members of a group */
 };
-enum sl_conf_share_ends { SL_ENDS_PRIVATE, SL_ENDS_STEP };
+enum sl_conf_share_ends { SL_ENDS_PRIVATE, SL_ENDS_STEP, SL_ENDS_ROUND };
 enum sl_conf_share_layers { SL_LAYERS_EACH, SL_LAYERS_ALL };
 enum sl_conf_share_mode { SL_SHARE_SYNC, SL_SHARE_SERIAL, SL_SHARE_ROUNDS };
 enum sl_conf_share_moments { SL_SHARE_KEEP, SL_SHARE_AVERAGE, SL_SHARE_ZERO }; /* = enum sl_moments */
@@ -165,7 +165,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 	X(SL_INT, "share.straggler_s", share.straggler_s, PLAIN, 0, 86400, "60", "seconds; 0: wait for ever", \
 		"how long a step waits for late members once half of the members are ready; then it goes on without them") \
 	X(SL_CHOICE, "share.ends", share.ends, PLAIN, sl_agreed_ends, "private", \
-		"head and tail of the members: private, each has its own; step, all have the same, and learn from the mean of all members' gradients in each step") \
+		"head and tail of the members: private, each has its own; step (in sync and serial), all have the same, and learn from the mean of all members' gradients in each step; round (in rounds), they are averaged after every round, as the copies of the middle are") \
 	X(SL_CHOICE, "share.layers", share.layers, PLAIN, sl_agreed_layers, "each", \
 		"what codec.end_grad and codec.end_mean code: each, every parameter by itself; all, the parameters of head and tail as one vector")
 #define SL_AGREED_ROUNDS(X) \
@@ -174,7 +174,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 	X(SL_INT64, "share.round", share.round, PLAIN, 0, 0x1p53, "0", "steps; 0: an epoch", \
 		"rounds: steps after which the members' copies are averaged, each by the rows it was trained with") \
 	X(SL_CHOICE, "share.moments", share.moments, PLAIN, sl_agreed_moments, "keep", \
-		"rounds: what becomes of the optimizer's moments of the middle when copies are averaged: keep, each member has its own; average, like the weights; zero, they begin anew")
+		"rounds: what becomes of the optimizer's moments when copies are averaged: keep, each member has its own; average, like the weights; zero, they begin anew")
 /* Not in a config. */
 #define SL_AGREED_SHARED(X) \
 	X(SL_INT64, "share.epoch_steps", share.epoch_steps, PLAIN, 0, 0x1p53, "0", NULL, "steps of an epoch, of all members") \

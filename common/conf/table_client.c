@@ -490,7 +490,7 @@ static const char *check_share(const struct sl_conf_client *c, char why[SL_CONF_
 		for (size_t i = 0; i < sizeof of_ends / sizeof of_ends[0]; i++)
 			if (line_of(c, of_ends[i])) {
 				snprintf(why, SL_CONF_WHY,
-					 "belongs to shared heads and tails: it needs share.ends: step");
+					 "belongs to shared heads and tails: it needs share.ends: step or round");
 				return of_ends[i];
 			}
 	}

@@ -148,6 +148,10 @@ struct sl_change_count sl_exec_change_count(const struct sl_plan_segment *segmen
 enum sl_err sl_exec_get_change(struct sl_exec *exec, const int64_t *rows, int chunks,
 			       struct sl_change to) SL_MUST_CHECK;
 void sl_exec_set_change(struct sl_exec *exec, struct sl_change from);
+/* Between a weight range in host memory (plan.h) and the same without gaps: what learns to or from `grad`, running
+ * statistics `stat`. A NULL one is left out; of a moment, which has no statistics, `stat` is NULL. */
+void sl_range_gather(const struct sl_plan_segment *segment, const float *range, float *grad, float *stat);
+void sl_range_scatter(const struct sl_plan_segment *segment, float *range, const float *grad, const float *stat);
 /* In its place: the step is left out, by both sides; a loss scale falls. */
 enum sl_err sl_exec_skip(struct sl_exec *exec) SL_MUST_CHECK;
 

@@ -147,3 +147,40 @@ void sl_exec_set_change(struct sl_exec *e, struct sl_change from)
 	}
 	e->tried = true; /* sl_exec_commit takes these statistics */
 }
+
+/* NULL: it is frozen. */
+static const struct sl_segment_param *part_of(const struct sl_plan_segment *s, int i, bool *learns)
+{
+	const struct sl_segment_param *p = &s->param[i];
+
+	*learns = p->offset < s->trainable_count;
+	return p->offset < s->moving_count ? p : NULL;
+}
+
+void sl_range_gather(const struct sl_plan_segment *s, const float *range, float *grad, float *stat)
+{
+	for (int i = 0; i < s->n_param; i++) {
+		bool learns;
+		const struct sl_segment_param *p = part_of(s, i, &learns);
+		float **to = learns ? &grad : &stat;
+
+		if (!p || !*to)
+			continue;
+		memcpy(*to, range + p->offset, (size_t)p->count * sizeof(float));
+		*to += p->count;
+	}
+}
+
+void sl_range_scatter(const struct sl_plan_segment *s, float *range, const float *grad, const float *stat)
+{
+	for (int i = 0; i < s->n_param; i++) {
+		bool learns;
+		const struct sl_segment_param *p = part_of(s, i, &learns);
+		const float **from = learns ? &grad : &stat;
+
+		if (!p || !*from)
+			continue;
+		memcpy(range + p->offset, *from, (size_t)p->count * sizeof(float));
+		*from += p->count;
+	}
+}

@@ -78,8 +78,10 @@ static bool open_table(struct sl_exec *e, int i)
 
 enum sl_err sl_exec_table_open(struct sl_exec *e)
 {
-	/* of shared ends, other members' rows have gradients, too */
-	if (!e->be->host_memory || e->bare || e->lender || sl_exec_mixed(e) || e->plan->spec.shared_ends)
+	const struct sl_plan_spec *spec = &e->plan->spec;
+
+	/* of ends that are shared in each step, other members' rows have gradients, too */
+	if (!e->be->host_memory || e->bare || e->lender || sl_exec_mixed(e) || (spec->shared_ends && !spec->ends_round))
 		return SL_OK;
 	for (int i = 0; i < e->segment->n_op; i++)
 		if (is_table(e, i))

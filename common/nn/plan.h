@@ -33,7 +33,11 @@ struct sl_plan_spec {
 	bool shared;
 	int member;
 	int64_t group_rows;
-	bool shared_ends; /* … and all members have the same head and tail: a step is made of all their gradients */
+	/* … and all members have the same head and tail: a step is made of all their gradients; or, where a round has
+	 * so many steps, these are averaged at its end, with the optimizer's moments or without. */
+	bool shared_ends;
+	uint64_t ends_round;
+	bool ends_average;
 	uint64_t phase_step; /* the state of this step, of which it goes on, may be of another plan; 0: none may */
 	bool no_grad[2]; /* the gradient does not cross at the head's end, at the tail's begin: nothing below learns */
 	char note[SL_PLAN_NOTE_MAX];

@@ -62,6 +62,8 @@ enum sl_err sl_on_abandon_again(struct sl_session *s, const struct sl_event *ev,
 	(void)now_ms;
 	if (!s->abandoned)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "Abandon frame where no step is under way");
+	if (s->role == SL_SESSION_SERVER)
+		s->late = false; /* the client abandoned the step before it heard so */
 	return sl_abandon_check(s, ev->frame, s->number, out);
 }
 

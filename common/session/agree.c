@@ -79,6 +79,9 @@ enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 	a->plan.shared = a->agreed.share.group[0] != 0;
 	a->plan.group_rows = a->plan.shared && a->agreed.share.mode == SL_SHARE_SYNC ? a->agreed.share.rows : 0;
 	a->plan.shared_ends = sl_agreed_shares_ends(&a->agreed);
+	if (a->plan.shared_ends && a->agreed.share.mode == SL_SHARE_ROUNDS)
+		a->plan.ends_round = a->agreed.share.round ? (uint64_t)a->agreed.share.round : 1;
+	a->plan.ends_average = a->agreed.share.moments == SL_SHARE_AVERAGE;
 	a->plan.no_grad[0] = !a->agreed.cross.head_grad;
 	a->plan.no_grad[1] = !a->agreed.cross.mid_grad;
 	sl_agreed_write(&a->agreed, a->plan.note);

@@ -106,6 +106,8 @@ static void commit_skip(struct sl_session *s, struct sl_outbox *out)
 										.kept = {s->kept[0], s->kept[1]}};
 	s->skip = true;
 	s->state = SL_SESSION_COMMIT;
+	if (sl_session_skip_tells(s))
+		sl_outbox_task(out, SL_TASK_TELL, 0);
 }
 
 static uint64_t chunk_tokens(const struct sl_session *s, const uint32_t *begin, int chunk)
@@ -242,7 +244,7 @@ static void commit_when_known(struct sl_session *s, struct sl_outbox *out)
 {
 	if (!s->computed || (awaits_norm(s) && !s->norm_known))
 		return;
-	if (s->limits.ends && !s->told) {
+	if (sl_session_ends_cross(s) && !s->told) {
 		s->told = true;
 		sl_outbox_task(out, SL_TASK_TELL, 0);
 		return;
@@ -330,6 +332,17 @@ static void commit_when_heard(struct sl_session *s, struct sl_outbox *out)
 		sl_outbox_task(out, SL_TASK_COMMIT, 0);
 }
 
+/* Who took part in a step learns from a mean, but where a round ends in which nobody trained. There is none of another
+ * step. */
+static bool mean_fits(const struct sl_session *s)
+{
+	if (!sl_session_ends_cross(s))
+		return !s->mean;
+	if (s->mean)
+		return true;
+	return (s->skip || s->limits.ends_round) && !s->lane[SL_PART_END_MEAN].received && !s->mean_whole;
+}
+
 static enum sl_err on_committed(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	(void)now_ms;
@@ -344,8 +357,7 @@ static enum sl_err on_committed(struct sl_session *s, const struct sl_event *ev,
 		s->kept_step = s->number + 1;
 	s->server_compute_s = ev->frame->u.committed.compute_s;
 	s->mean = ev->frame->u.committed.mean;
-	/* who took part learns from a mean, and there is none of another step */
-	if (s->limits.ends ? !s->mean && (!s->skip || s->lane[SL_PART_END_MEAN].received || s->mean_whole) : s->mean)
+	if (!mean_fits(s))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " was committed with%s a mean",
 				   s->number, s->mean ? "" : "out");
 	commit_when_heard(s, out);
@@ -361,7 +373,7 @@ static enum sl_err on_commit_part(struct sl_session *s, const struct sl_event *e
 
 	if (ev->frame->u.part.what != SL_PART_END_MEAN)
 		return sl_on_stale_part(s, ev, now_ms, out);
-	if (s->committed && !s->mean)
+	if (!sl_session_ends_cross(s) || (s->committed && !s->mean))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "a mean of step %" PRIu64 ", which has none",
 				   s->number);
 	err = sl_pass_part(s, ev->frame, out, &whole);
@@ -374,8 +386,11 @@ static enum sl_err on_commit_part(struct sl_session *s, const struct sl_event *e
 
 static enum sl_err commit_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)ev;
 	(void)now_ms;
+	if (ev->task == SL_TASK_TELL) { /* of a step that is skipped */
+		sl_outbox_post(out, SL_PART_END_GRAD, 0);
+		return SL_OK;
+	}
 	s->next_step = s->number + 1;
 	s->abandoned = false;
 	s->state = SL_SESSION_READY;

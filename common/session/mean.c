@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/nn/finite.h"
+#include "common/nn/optimizer.h"
 
 const char *sl_end_name(enum sl_end end)
 {
@@ -32,6 +33,16 @@ static int count_params(const struct sl_plan_segment *s, int64_t *count)
 	return n;
 }
 
+enum sl_err sl_end_layout_settle(struct sl_end_layout *l, const struct sl_plan_spec *spec, struct sl_fail *fail)
+{
+	l->round = spec->ends_round > 0;
+	l->moments = l->round && spec->ends_average ? sl_optimizer_moments(spec->optimizer.kind) : 0;
+	l->floats = l->round ? (1 + l->moments) * l->grads + l->stats + 2 : l->grads + 2 * l->stats;
+	return l->floats <= SL_END_MAX_FLOATS
+		       ? SL_OK
+		       : sl_fail_set(fail, SL_ERR_LIMIT, "head and tail have more elements than a group can share");
+}
+
 enum sl_err sl_end_layout_of(struct sl_end_layout *out, const struct sl_plan *plan, struct sl_fail *fail)
 {
 	const struct sl_plan_segment *head = &plan->segment[SL_HEAD], *tail = &plan->segment[SL_TAIL];
@@ -41,10 +52,11 @@ enum sl_err sl_end_layout_of(struct sl_end_layout *out, const struct sl_plan *pl
 				  .grads = of_head.grad + of_tail.grad,
 				  .stats = of_head.stat + of_tail.stat};
 
-	l.floats = l.grads + 2 * l.stats;
-	if (!l.floats)
+	if (!l.grads && !l.stats)
 		return sl_fail_at(fail, "share.ends", SL_ERR_CONFIG,
 				  "nothing in head and tail learns, so there is nothing to share: take private");
+	if (sl_end_layout_settle(&l, &plan->spec, fail))
+		return fail->code;
 	l.count = calloc((size_t)l.n + 1, sizeof *l.count);
 	if (!l.count)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the gradients of head and tail");
@@ -77,7 +89,25 @@ enum sl_err sl_end_check(const struct sl_end_layout *l, const float *change, str
 	if (at >= l->floats)
 		return SL_OK;
 	return sl_fail_set(fail, SL_ERR_NONFINITE, "NaN or Inf in the %s of head and tail",
-			   at < l->grads ? "gradients" : "statistics");
+			   at < l->grads ? (l->round ? "weights" : "gradients") : "statistics");
+}
+
+enum sl_err sl_end_check_moments(const struct sl_end_layout *l, const float *change, uint64_t done,
+				 struct sl_fail *fail)
+{
+	/* Adam takes the root of the second one */
+	const float *last = change + l->grads + l->stats + (l->moments > 1 ? l->grads : 0);
+	uint64_t applied;
+
+	if (!sl_steps_read(&applied, change + l->floats - 2) || applied > done)
+		return sl_fail_set(
+			fail, SL_ERR_PAYLOAD,
+			"the optimizer of head and tail took more steps than there were, or no count of them");
+	for (int64_t i = 0; i < l->grads && l->moments > 1; i++)
+		if (!(last[i] >= 0))
+			return sl_fail_set(fail, SL_ERR_PAYLOAD,
+					   "the optimizer of head and tail has a second moment of %g", (double)last[i]);
+	return SL_OK;
 }
 
 /* ---- the bytes */
@@ -115,15 +145,16 @@ static struct sl_codec_env codec_env(const struct sl_end_coder_env *env, int i)
 	};
 }
 
-static uint64_t statistics_bytes(const struct sl_end_layout *l)
+/* All that no codec sees. */
+static uint64_t plain_bytes(const struct sl_end_layout *l)
 {
-	return 2 * (uint64_t)l->stats * sizeof(float);
+	return (uint64_t)(l->floats - l->grads) * sizeof(float);
 }
 
 enum sl_err sl_end_coder_need(const struct sl_end_coder_env *env, uint64_t *memory, uint64_t *bound,
 			      struct sl_fail *fail)
 {
-	uint64_t bytes = statistics_bytes(env->layout), host = 0;
+	uint64_t bytes = plain_bytes(env->layout), host = 0;
 
 	sl_need(&host, vectors_of(env), sizeof(struct sl_codec *));
 	for (int i = 0; i < vectors_of(env); i++) {
@@ -158,7 +189,7 @@ enum sl_err sl_end_coder_open(struct sl_end_coder **out, const struct sl_end_cod
 	c->be = env->be;
 	c->n = n;
 	c->all = env->all ? env->layout->grads : 0;
-	c->bound = statistics_bytes(env->layout);
+	c->bound = plain_bytes(env->layout);
 	for (int i = 0; i < n && !err; i++) {
 		const struct sl_codec_env of = codec_env(env, i);
 
@@ -190,7 +221,7 @@ size_t sl_end_coder_bound(const struct sl_end_coder *c)
 
 double sl_end_coder_nominal(const struct sl_end_coder *c)
 {
-	double bytes = (double)statistics_bytes(c->layout);
+	double bytes = (double)plain_bytes(c->layout);
 
 	for (int i = 0; i < c->n; i++)
 		bytes += sl_codec_nominal_bytes(c->codec[i], 1);
@@ -230,7 +261,7 @@ enum sl_err sl_end_encode(struct sl_end_coder *c, uint64_t step, const float *ch
 		memcpy(out->data + was, &bytes, sizeof bytes);
 		at += elements_of(c->layout, c->all > 0, i);
 	}
-	return err ? err : sl_buf_put(out, change + c->layout->grads, statistics_bytes(c->layout));
+	return err ? err : sl_buf_put(out, change + c->layout->grads, plain_bytes(c->layout));
 }
 
 static enum sl_err decode_vector(struct sl_end_coder *c, uint64_t step, int i, struct sl_bytes *in, float *at,
@@ -263,10 +294,10 @@ enum sl_err sl_end_decode(struct sl_end_coder *c, uint64_t step, struct sl_bytes
 			return err;
 		at += elements_of(c->layout, c->all > 0, i);
 	}
-	if (in.len != statistics_bytes(c->layout))
+	if (in.len != plain_bytes(c->layout))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD,
 				   "%zu bytes of statistics of head and tail, where there are %llu", in.len,
-				   (unsigned long long)statistics_bytes(c->layout));
+				   (unsigned long long)plain_bytes(c->layout));
 	memcpy(change + c->layout->grads, in.data, in.len);
 	return SL_OK;
 }
@@ -351,7 +382,9 @@ enum sl_err sl_end_sum_open(struct sl_end_sum *s, const struct sl_end_coder_env 
 	if (err)
 		return err;
 	s->sum = calloc((size_t)env->layout->floats + 1, sizeof *s->sum);
-	if (s->sum)
+	if (env->layout->round)
+		s->total = calloc((size_t)env->layout->floats + 1, sizeof *s->total);
+	if (s->sum && (s->total || !env->layout->round))
 		return SL_OK;
 	sl_end_sum_close(s);
 	return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the mean of heads and tails");
@@ -361,12 +394,16 @@ void sl_end_sum_close(struct sl_end_sum *s)
 {
 	sl_end_coder_close(s->coder);
 	free(s->sum);
+	free(s->total);
 	*s = (struct sl_end_sum){0};
 }
 
 void sl_end_sum_begin(struct sl_end_sum *s)
 {
 	s->n = 0;
+	s->rows = s->applied = 0;
+	if (s->total)
+		memset(s->total, 0, (size_t)s->layout->floats * sizeof *s->total);
 }
 
 void sl_end_sum_add(struct sl_end_sum *s, const float *change)
@@ -387,14 +424,42 @@ void sl_end_sum_add(struct sl_end_sum *s, const float *change)
 	}
 }
 
+void sl_end_sum_add_rows(struct sl_end_sum *s, const float *change, uint64_t rows)
+{
+	const int64_t count = s->layout->floats - 2;
+	uint64_t applied;
+
+	if (!rows)
+		return;
+	s->n++;
+	s->rows += rows;
+	for (int64_t i = 0; i < count; i++)
+		s->total[i] += (double)rows * (double)change[i];
+	if (sl_steps_read(&applied, change + count) && applied > s->applied)
+		s->applied = applied;
+}
+
+/* As in nn/average.h: copies that were trained become one. */
+static void divide_by_rows(struct sl_end_sum *s)
+{
+	const int64_t count = s->layout->floats - 2;
+
+	for (int64_t i = 0; i < count; i++)
+		s->sum[i] = (float)(s->total[i] / (double)s->rows);
+	sl_steps_write(s->applied, s->sum + count);
+}
+
 enum sl_err sl_end_sum_encode(struct sl_end_sum *s, double factor, uint64_t step, struct sl_buf *out,
 			      struct sl_fail *fail)
 {
 	const float by = (float)factor;
 	enum sl_err err;
 
-	for (int64_t i = 0; i < s->layout->grads && by != 1; i++)
-		s->sum[i] *= by;
+	if (s->layout->round)
+		divide_by_rows(s);
+	else if (by != 1)
+		for (int64_t i = 0; i < s->layout->grads; i++)
+			s->sum[i] *= by;
 	err = sl_end_check(s->layout, s->sum, fail);
 	if (err)
 		return err;

@@ -1,6 +1,8 @@
 /* A step of shared heads and tails (share.ends: step). Every member tells what its own chunks would change there; the
  * trunk adds this up in order of the members and tells all of them the mean; and every member applies that, so that all
- * have the same head and tail. Here is the arithmetic, and the bytes that cross; both sides and `--local` use it. */
+ * have the same head and tail. Of a round (share.ends: round) every member tells how its weights differ from the last
+ * mean, and the mean of the differences comes back. Here is the arithmetic, and the bytes that cross; both sides and
+ * `--local` use it. */
 #ifndef SL_SESSION_MEAN_H
 #define SL_SESSION_MEAN_H
 
@@ -16,19 +18,27 @@ enum { SL_CROSS_COUNT = SL_DIR_COUNT + SL_END_COUNT };
 const char *sl_cross_name(int cross);
 
 enum { SL_END_MAX_PARAMS = 2 * 16384 /* a graph's, twice */ };
+#define SL_END_MAX_FLOATS (INT64_C(1) << 31) /* of a change */
 
 /* A head's and a tail's parameters that learn, head first, and how many running statistics they have. A *change* is a
  * vector of `floats` floats: the gradients of all these parameters, then `stats` floats that say what is left of each
- * statistic, then as many that are added (nn/exec.h). */
+ * statistic, then as many that are added (nn/exec.h). Of a round it has the differences of these parameters; the
+ * statistics; where these are averaged, the optimizer's moments, one behind the other; and how many steps were applied
+ * (sl_steps_write). */
 struct sl_end_layout {
 	int n;
 	int64_t *count; /* [n] elements of a parameter */
 	int64_t grads;  /* the sum of them */
 	int64_t stats, floats;
+	bool round;
+	int moments; /* of a round, those that are averaged */
 };
 
 /* Of a client's plan. CONFIG: nothing in head and tail learns, or has statistics. */
 enum sl_err sl_end_layout_of(struct sl_end_layout *out, const struct sl_plan *plan, struct sl_fail *fail) SL_MUST_CHECK;
+/* One that was read, by the spec of its plan. LIMIT. */
+enum sl_err sl_end_layout_settle(struct sl_end_layout *layout, const struct sl_plan_spec *spec,
+				 struct sl_fail *fail) SL_MUST_CHECK;
 void sl_end_layout_close(struct sl_end_layout *layout); /* a zeroed one is fine */
 /* As text, for Hello (mean_text.c); and back, of what may be a peer's: PROTOCOL, LIMIT. */
 void sl_end_layout_write(const struct sl_end_layout *layout, void (*put)(void *arg, const char *text, size_t len),
@@ -41,6 +51,13 @@ struct sl_change sl_end_change(const struct sl_end_layout *layout, const struct 
 
 /* NONFINITE: it has NaN or Inf. */
 enum sl_err sl_end_check(const struct sl_end_layout *layout, const float *change, struct sl_fail *fail) SL_MUST_CHECK;
+/* Of a round's, which is finite. PAYLOAD: its moments or its count of steps, `done` at most, are none. */
+enum sl_err sl_end_check_moments(const struct sl_end_layout *layout, const float *change, uint64_t done,
+				 struct sl_fail *fail) SL_MUST_CHECK;
+static inline float *sl_end_steps(const struct sl_end_layout *layout, float *change)
+{
+	return change + layout->floats - 2;
+}
 
 /* Codes changes of one layout: each parameter's gradient by itself, or all as one vector. Statistics cross as they are.
  * State (error feedback) is as in codec.h. One thread. */
@@ -84,6 +101,9 @@ struct sl_end_sum {
 	float *sum;                         /* [layout->floats] */
 	int n;                              /* changes in it */
 	struct sl_end_coder *coder;         /* of the mean */
+	/* of a round */
+	double *total; /* [layout->floats], each change times its rows */
+	uint64_t rows, applied;
 };
 enum sl_err sl_end_sum_open(struct sl_end_sum *s, const struct sl_end_coder_env *env,
 			    struct sl_fail *fail) SL_MUST_CHECK;
@@ -91,8 +111,10 @@ void sl_end_sum_close(struct sl_end_sum *s); /* a zeroed one is fine */
 void sl_end_sum_begin(struct sl_end_sum *s);
 /* Gradients are added. Of running statistics it is as if this member's chunks had come behind the others'. */
 void sl_end_sum_add(struct sl_end_sum *s, const float *change);
-/* Gradients are multiplied by `factor` first: the mean of fewer rows than a full step has. NONFINITE: the sum has NaN
- * or Inf. What the coder keeps waits for sl_end_coder_commit. */
+/* Of a round: what a member has told that trained `rows` rows in it. */
+void sl_end_sum_add_rows(struct sl_end_sum *s, const float *change, uint64_t rows);
+/* Gradients are multiplied by `factor` first: the mean of fewer rows than a full step has. A round's mean is that of
+ * its rows. NONFINITE: the sum has NaN or Inf. What the coder keeps waits for sl_end_coder_commit. */
 enum sl_err sl_end_sum_encode(struct sl_end_sum *s, double factor, uint64_t step, struct sl_buf *out,
 			      struct sl_fail *fail) SL_MUST_CHECK;
 

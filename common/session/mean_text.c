@@ -17,7 +17,7 @@
 static const char first_line[] = "ends 1\n";
 
 enum { LINE = 48 };
-static const int64_t elements_most = INT64_C(1) << 31; /* of all together */
+static const int64_t elements_most = SL_END_MAX_FLOATS; /* of all together */
 
 void sl_end_layout_write(const struct sl_end_layout *l, void (*put)(void *arg, const char *text, size_t len), void *arg)
 {

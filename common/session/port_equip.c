@@ -394,6 +394,7 @@ static void set_limits(struct sl_port *p)
 	const struct sl_plan_spec *spec = &p->plan->spec;
 	struct sl_session_limits l = {.shared = spec->shared,
 				      .ends = spec->shared_ends,
+				      .ends_round = spec->ends_round,
 				      .batch = (uint64_t)spec->batch,
 				      .rows = (uint64_t)p->plan->rows,
 				      .row_tokens = (uint64_t)spec->row_tokens,

@@ -85,9 +85,12 @@ static enum sl_err on_joined(struct sl_session *s, const struct sl_event *ev, ui
 	return SL_OK;
 }
 
+/* Of a step that is skipped, too, end_grad may be still to come. */
 static void begin_commit(struct sl_session *s, struct sl_outbox *out)
 {
 	s->state = SL_SESSION_COMMIT;
+	if (s->skip && sl_session_skip_tells(s) && !s->told)
+		return;
 	sl_outbox_task(out, s->limits.shared ? SL_TASK_PREPARE : SL_TASK_COMMIT, 0);
 }
 
@@ -173,7 +176,7 @@ static enum sl_err on_early_abandon(struct sl_session *s, const struct sl_event 
  * overtakes end_grad, too. */
 static bool may_come_early(const struct sl_session *s)
 {
-	return (s->limits.no_head_grad && !(s->limits.clip_norm > 0)) || s->limits.ends;
+	return (s->limits.no_head_grad && !(s->limits.clip_norm > 0)) || sl_session_ends_cross(s);
 }
 
 static enum sl_err check_lr(double lr, struct sl_fail *fail)
@@ -201,6 +204,8 @@ static enum sl_err ask_skip(struct sl_session *s, const struct sl_commit *c, uin
 	if (err)
 		return err;
 	s->skip_asked = true;
+	s->told = false; /* what came of the step before it was abandoned does not count */
+	memset(&s->lane[SL_PART_END_GRAD], 0, sizeof s->lane[SL_PART_END_GRAD]);
 	s->lr = c->lr;
 	s->checkpoint = c->checkpoint;
 	memcpy(s->kept, c->kept, sizeof s->kept);
@@ -318,7 +323,7 @@ static bool backward_done(const struct sl_session *s)
 /* All that the step has of this client is here. */
 static bool is_whole(const struct sl_session *s)
 {
-	return backward_done(s) && (s->told || !s->limits.ends);
+	return backward_done(s) && (s->told || !sl_session_ends_cross(s));
 }
 
 static enum sl_err on_end_part(struct sl_session *s, const struct sl_event *ev, struct sl_outbox *out)
@@ -326,7 +331,7 @@ static enum sl_err on_end_part(struct sl_session *s, const struct sl_event *ev, 
 	bool whole = false;
 	enum sl_err err;
 
-	if (!s->training || s->done[SL_TASK_MID_FWD] != s->chunks)
+	if (!s->training || s->done[SL_TASK_MID_FWD] != s->chunks || !sl_session_ends_cross(s))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "end_grad of step %" PRIu64 " before it can exist",
 				   ev->frame->u.part.step);
 	err = sl_pass_part(s, ev->frame, out, &whole);
@@ -499,6 +504,33 @@ static enum sl_err commit_task(struct sl_session *s, const struct sl_event *ev, 
 	return SL_OK; /* INSTALL */
 }
 
+/* end_grad of a step that is skipped. */
+static enum sl_err on_skip_part(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	const struct sl_part *p = &ev->frame->u.part;
+	bool whole = false;
+	enum sl_err err;
+
+	(void)now_ms;
+	if (p->what != SL_PART_END_GRAD || !(s->skip || s->skip_asked) || s->told || !sl_session_skip_tells(s))
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "Part frame of kind %u, step %" PRIu64 ", in state %s",
+				   p->what, p->step, sl_session_state_name(s->state));
+	err = sl_pass_part(s, ev->frame, out, &whole);
+	s->told = !err && whole;
+	if (s->told && s->state == SL_SESSION_COMMIT)
+		sl_outbox_task(out, SL_TASK_PREPARE, 0);
+	return err;
+}
+
+/* What was on its way when the step was abandoned; or the client has skipped it already, and tells of its round. */
+static enum sl_err on_abandoned_part(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
+				     struct sl_outbox *out)
+{
+	const bool tells = s->skip_asked && sl_session_skip_tells(s) && ev->frame->u.part.what == SL_PART_END_GRAD;
+
+	return (tells ? on_skip_part : sl_on_stale_part)(s, ev, now_ms, out);
+}
+
 static enum sl_err on_fetch(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	(void)ev;
@@ -544,9 +576,9 @@ const struct sl_session_rule sl_server_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT
 	[SL_SESSION_STEP] =
 		{ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task}, [SL_EV_COMMIT] = {on_commit},
 		 [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_ABANDON] = {sl_on_abandon}},
-	[SL_SESSION_COMMIT] = {ALIVE, [SL_EV_TASK_DONE] = {commit_task}, [SL_EV_NONFINITE] = {sl_on_nonfinite},
-			       [SL_EV_DECIDED] = {on_decided}},
-	[SL_SESSION_ABANDON] = {ALIVE, [SL_EV_PART] = {sl_on_stale_part}, [SL_EV_ABANDON] = {sl_on_abandon_again},
+	[SL_SESSION_COMMIT] = {ALIVE, [SL_EV_PART] = {on_skip_part}, [SL_EV_TASK_DONE] = {commit_task},
+			       [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_DECIDED] = {on_decided}},
+	[SL_SESSION_ABANDON] = {ALIVE, [SL_EV_PART] = {on_abandoned_part}, [SL_EV_ABANDON] = {sl_on_abandon_again},
 				[SL_EV_TASK_DONE] = {abandon_task}, [SL_EV_NONFINITE] = {sl_on_task_ignored},
 				[SL_EV_COMMIT] = {on_skip}, [SL_EV_FETCH] = {on_quiet_fetch}},
 	[SL_SESSION_EVAL] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {eval_task}},

@@ -115,6 +115,16 @@ static enum sl_err check_tokens(struct sl_session *s, const struct sl_part *p, s
 	return SL_OK;
 }
 
+bool sl_session_ends_cross(const struct sl_session *s)
+{
+	return s->limits.ends && (!s->limits.ends_round || (s->number + 1) % s->limits.ends_round == 0);
+}
+
+bool sl_session_skip_tells(const struct sl_session *s)
+{
+	return s->limits.ends_round && sl_session_ends_cross(s) && !s->late;
+}
+
 static bool is_end(uint32_t what)
 {
 	return what == SL_PART_END_GRAD || what == SL_PART_END_MEAN;

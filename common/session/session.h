@@ -177,10 +177,11 @@ struct sl_outbox {
 struct sl_session_limits {
 	uint64_t run_bytes[SL_PART_WHAT_COUNT]; /* most bytes of a run of a full chunk; 0: never accepted */
 	bool shared;                            /* of a group: JOINED and DECIDED come from there */
-	bool ends;                              /* … whose members have one head and one tail */
-	uint64_t batch;                         /* rows of a full batch */
-	uint64_t rows;                          /* rows of a full chunk */
-	double clip_norm;                       /* 0: gradients are not clipped */
+	bool ends;                              /* … whose members have one head and one tail; end_grad crosses … */
+	uint64_t ends_round; /* … in a round's last step, of all members; 0: in each step, of those who take part */
+	uint64_t batch;      /* rows of a full batch */
+	uint64_t rows;       /* rows of a full chunk */
+	double clip_norm;    /* 0: gradients are not clipped */
 	bool no_mid_grad, no_head_grad;    /* these do not cross: nothing below learns; the former implies the latter */
 	uint64_t row_tokens, chunk_tokens; /* most tokens of a row and of a chunk; 0: there are none */
 	bool lengths;                      /* head_act begins with lengths, which run_bytes leaves out */

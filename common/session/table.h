@@ -28,6 +28,10 @@ bool sl_session_tokens_fit(const struct sl_session *s, int chunk, uint64_t token
 /* Checks a part against the pass and its lane, counts it, adds STORE and CREDIT; *whole when it completes its run. */
 enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, struct sl_outbox *out, bool *whole);
 
+/* Whether end_grad and end_mean cross in the step under way; and whether they do, though it is skipped. */
+bool sl_session_ends_cross(const struct sl_session *s);
+bool sl_session_skip_tells(const struct sl_session *s);
+
 /* A part of an abandoned pass: nobody wants it, but its credit goes back. */
 enum sl_err sl_pass_drop(struct sl_session *s, const struct sl_frame *frame, struct sl_outbox *out);
 

@@ -92,7 +92,8 @@ refused() {
 		fail "$*: status $rc, and not a word on $key: $phrase"
 }
 refused share.ends 'needs the name of a group' --local --set share.ends=step
-refused share.ends 'share.mode: sync alone' --local --clients 2 --set share.ends=step --set share.mode=serial
+refused share.ends 'share.mode: rounds: take private or round' --local --clients 2 --set share.ends=step --set share.mode=rounds
+refused share.ends 'share.mode: sync: take private or step' --local --clients 2 --set share.ends=round
 refused codec.end_grad 'share.ends: step' --local --clients 2 --set codec.end_grad=quant:8
 refused share.layers 'share.ends: step' --local --clients 2 --set share.layers=all
 refused codec.end_mean 'positions' --local --clients 2 --set share.ends=step --set codec.end_mean=lowrank:2

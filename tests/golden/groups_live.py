@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Groups of clients against PyTorch: synchronous training, SplitFed's second version (share.mode serial) and its first one
-(rounds), over 20 steps of three members with unequal data.
+(rounds), over 20 steps of three members with unequal data; with heads and tails of their own, and with one head and one tail.
 
 usage: groups_live.py FOLDER      BUILD is the folder of the programs
 
-The PyTorch side is written from the papers: a ResNet9 whose middle all members share, and heads and tails of their own.
+The PyTorch side is written from the papers: a ResNet9 whose middle all members share.
 splitc trains the group with --local, which equals a group over links bit for bit (tests/e2e/share_*.sh). Both begin with
 one file of weights and see the same batches, which bench_batches writes. Which step is whose, and the learning rate of each,
 is taken from splitc's log. PyTorch computes in float64. Weights are compared by their tensor's largest value, if that is above 1.
@@ -27,6 +27,7 @@ MEMBERS, STEPS, CHUNKS, ROUND, CHANNELS = 3, 20, 2, 5, (8, 16, 32, 64)
 TOLERANCE, MOVED = 1e-4, 2e-3
 MIDDLE = ("layer2", "layer3")
 SGD = "{kind: sgd, lr: 0.001, momentum: 0.9, weight_decay: 0.0005, nesterov: true}"
+SLOW = SGD.replace("0.001", "0.0003")  # where ends are one, three members turn a rounding into more than the tolerance sooner
 ADAMW = "{kind: adamw, lr: 0.0002, beta2: 0.99, weight_decay: 0.01}"
 
 CONFIG = """
@@ -56,6 +57,12 @@ CASES = {
     "rounds, moments averaged, AdamW": ("mode: rounds, round: 5, moments: average", ADAMW),
     "rounds, moments zeroed": ("mode: rounds, round: 5, moments: zero", SGD),
     "rounds, moments zeroed, AdamW": ("mode: rounds, round: 5, moments: zero", ADAMW),
+    "sync, one head and tail": ("mode: sync, ends: step", SLOW),
+    "serial, one head and tail": ("mode: serial, ends: step", SLOW),
+    "serial, one head and tail, AdamW": ("mode: serial, ends: step", ADAMW),
+    "rounds, averaged heads and tails": ("mode: rounds, round: 5, ends: round", SLOW),
+    "rounds, averaged heads and tails, moments averaged, AdamW": ("mode: rounds, round: 5, moments: average, ends: round", ADAMW),
+    "rounds, averaged heads and tails, moments zeroed, AdamW": ("mode: rounds, round: 5, moments: zero, ends: round", ADAMW),
 }
 
 
@@ -76,7 +83,7 @@ def in_middle(name):
 
 
 def make_optimizer(kind, params):
-    if kind == SGD:
+    if kind != ADAMW:
         return torch.optim.SGD(params, lr=1, momentum=0.9, weight_decay=5e-4, nesterov=True)
     return torch.optim.AdamW(params, lr=1, betas=(0.9, 0.99), weight_decay=0.01)
 
@@ -109,17 +116,40 @@ def step(optimizer, lr):
     optimizer.zero_grad()
 
 
-def share_middle(members):
-    """One middle for all: parameters and running statistics are the first member's."""
+def share_middle(members, ends):
+    """One middle for all: parameters and running statistics are the first member's. So are those of the ends, where these are shared."""
     for member in members[1:]:
         for name, module in list(members[0].model.named_children()):
-            if in_middle(name):
+            if in_middle(name) or ends:
                 setattr(member.model, name, module)
+        if ends:
+            member.ends = members[0].ends
     return make_optimizer(members[0].kind, members[0].middle())
 
 
+def sync_shared(members, lrs, _):
+    """All parameters are one, and so are a step's gradients: their mean over all rows."""
+    trunk = share_middle(members, True)
+    params = list(members[0].model.parameters())
+    losses = []
+    for number in range(STEPS):
+        parts, sizes = [], []
+        for member in members:
+            loss, rows = member.backward()
+            parts.append([p.grad.clone() for p in params])
+            sizes.append(rows)
+            losses.append((number, member, loss))
+            for p in params:
+                p.grad = None
+        for i, p in enumerate(params):
+            p.grad = sum(rows * part[i] for rows, part in zip(sizes, parts)) / sum(sizes)
+        step(trunk, lrs[number])
+        step(members[0].ends, lrs[number])
+    return losses
+
+
 def sync(members, lrs, _):
-    trunk = share_middle(members)
+    trunk = share_middle(members, False)
     losses = []
     for number in range(STEPS):
         parts, sizes = [], []
@@ -138,8 +168,8 @@ def sync(members, lrs, _):
     return losses
 
 
-def serial(members, lrs, own):
-    trunk = share_middle(members)
+def serial(members, lrs, own, ends=False):
+    trunk = share_middle(members, ends)
     losses = []
     for number in range(STEPS):
         (member,) = [m for m, steps in zip(members, own) if number in steps]
@@ -149,16 +179,17 @@ def serial(members, lrs, own):
     return losses
 
 
-def average(members, optimizers, moments):
+def average(members, optimizers, moments, params, shared):
+    """Parameters of the members, one list for each, with their optimizers; `shared` says of a key of the state whether it is one of them."""
     weight = [member.rows / sum(m.rows for m in members) for member in members]
     states = [member.model.state_dict() for member in members]
     for key in states[0]:
-        if in_middle(key) and states[0][key].is_floating_point():
+        if shared(key) and states[0][key].is_floating_point():
             mean = sum(w * s[key] for w, s in zip(weight, states))
             for s in states:
                 s[key].copy_(mean)
-    for i, params in enumerate(zip(*[member.middle() for member in members])):
-        slots = [o.state[p] for o, p in zip(optimizers, params)]
+    for same in zip(*params):
+        slots = [o.state[p] for o, p in zip(optimizers, same)]
         names = [n for n, v in slots[0].items() if torch.is_tensor(v) and v.numel() > 1] if moments != "keep" else []
         if moments != "keep" and "step" in slots[0]:  # the copy that was stepped most says how far Adam's means are warm
             most = max(s["step"] for s in slots)
@@ -168,11 +199,9 @@ def average(members, optimizers, moments):
             mean = sum(w * s[name] for w, s in zip(weight, slots)) if moments == "average" else 0 * slots[0][name]
             for s in slots:
                 s[name].copy_(mean)
-    for member in members:
-        member.rows = 0
 
 
-def rounds(members, lrs, own, moments="keep"):
+def rounds(members, lrs, own, moments="keep", ends=False):
     optimizers = [make_optimizer(member.kind, member.middle()) for member in members]
     losses = []
     for number in range(STEPS):
@@ -185,7 +214,12 @@ def rounds(members, lrs, own, moments="keep"):
             step(optimizer, lrs[number])
             step(member.ends, lrs[number])
         if (number + 1) % ROUND == 0:
-            average(members, optimizers, moments)
+            average(members, optimizers, moments, [m.middle() for m in members], in_middle)
+            if ends:
+                outer = [[p for n, p in m.model.named_parameters() if not in_middle(n)] for m in members]
+                average(members, [m.ends for m in members], moments, outer, lambda key: not in_middle(key))
+            for member in members:
+                member.rows = 0
     return losses
 
 
@@ -202,10 +236,12 @@ def run(folder, name, share, kind):
     weights, _ = golden.read_safetensors(os.path.join(folder, "group_init.safetensors"))
     members = [Member(weights, kind, batches(config, k)) for k in range(MEMBERS)]
     if share.startswith("mode: rounds"):
-        moments = share.partition("moments: ")[2] or "keep"
-        losses = rounds(members, lrs, logs, moments)
+        moments = share.partition("moments: ")[2].partition(",")[0] or "keep"
+        losses = rounds(members, lrs, logs, moments, "ends: round" in share)
+    elif "serial" in share:
+        losses = serial(members, lrs, logs, "ends: step" in share)
     else:
-        losses = {"sync": sync, "serial": serial}[name.split(",")[0]](members, lrs, logs)
+        losses = (sync_shared if "ends: step" in share else sync)(members, lrs, logs)
     want = sorted((number, members.index(member), loss) for number, member, loss in losses)
     got = sorted((number, k, line["loss"]) for k, log in enumerate(logs) for number, line in log.items())
     if [w[:2] for w in want] != [g[:2] for g in got]:

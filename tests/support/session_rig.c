@@ -47,6 +47,7 @@ static void set_limits(struct rig *rig, enum rig_who who)
 {
 	struct sl_session_limits l = {.shared = rig->conf.shared,
 				      .ends = rig->conf.ends,
+				      .ends_round = rig->conf.ends_round,
 				      .batch = rig->conf.batch,
 				      .rows = rig->conf.rows,
 				      .clip_norm = rig->conf.clip_norm,

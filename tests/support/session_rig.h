@@ -20,9 +20,10 @@ struct rig_conf {
 	bool storeless;     /* the server keeps nothing */
 	bool no_mid_grad, no_head_grad;
 	double clip_norm;
-	bool tokens; /* rows have 1 to RIG_ROW_TOKENS, and head_act begins with their lengths */
-	bool shared; /* the client is a member of a group */
-	bool ends;   /* … that shares heads and tails */
+	bool tokens;         /* rows have 1 to RIG_ROW_TOKENS, and head_act begins with their lengths */
+	bool shared;         /* the client is a member of a group */
+	bool ends;           /* … that shares heads and tails */
+	uint64_t ends_round; /* … by rounds of so many steps; 0: by step */
 };
 
 enum { RIG_ROW_TOKENS = 5 };

@@ -228,6 +228,51 @@ static void statistics_are_put_one_behind_another(void **state)
 	sl_end_sum_close(&sum);
 }
 
+/* Two moments are averaged like the weights; the count of steps is that of the member with the most. */
+static void a_round_is_averaged_by_rows(void **state)
+{
+	struct sl_end_layout round = layout;
+	const struct sl_plan_spec spec = {.ends_round = 4, .ends_average = true, .optimizer.kind = SL_OPTIMIZER_ADAMW};
+	struct sl_codec_spec none;
+	const struct sl_end_coder_env env = {.layout = &round, .spec = &none, .member = -1};
+	static float a[1200], b[1200], mean[1200];
+	static uint8_t bytes[8192];
+	struct sl_buf run = {bytes, 0, sizeof bytes};
+	struct sl_end_sum sum;
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_end_layout_settle(&round, &spec, &fail), SL_OK);
+	assert_int_equal(round.floats, 3 * 372 + 4 + 2);
+	assert_int_equal(sl_codec_parse("none", &none, &fail), SL_OK);
+	assert_int_equal(sl_end_sum_open(&sum, &env, &fail), SL_OK);
+	for (int i = 0; i < round.floats - 2; i++) {
+		a[i] = 0.1f * (float)i;
+		b[i] = 3;
+	}
+	sl_steps_write(9, sl_end_steps(&round, a));
+	sl_steps_write(7, sl_end_steps(&round, b));
+	sl_end_sum_begin(&sum);
+	sl_end_sum_add_rows(&sum, a, 24);
+	sl_end_sum_add_rows(&sum, b, 8);
+	sl_end_sum_add_rows(&sum, b, 0); /* it trained nothing */
+	assert_int_equal(sl_end_sum_encode(&sum, 1, 0, &run, &fail), SL_OK);
+	assert_int_equal(run.len, sl_end_coder_bound(sum.coder));
+	assert_int_equal(sl_end_decode(sum.coder, 0, (struct sl_bytes){run.data, run.len}, mean, &fail), SL_OK);
+	for (int i = 0; i < round.floats - 2; i++)
+		assert_true(mean[i] == (float)((24 * (double)a[i] + 8 * (double)b[i]) / 32));
+	assert_int_equal(sl_end_check_moments(&round, mean, 9, &fail), SL_OK);
+	assert_int_equal(sl_end_check_moments(&round, mean, 8, &fail), SL_ERR_PAYLOAD);
+	mean[2 * 372 + 4 - 1] = -1; /* a first moment */
+	assert_int_equal(sl_end_check_moments(&round, mean, 9, &fail), SL_OK);
+	mean[2 * 372 + 4] = -1; /* a second one */
+	assert_int_equal(sl_end_check_moments(&round, mean, 9, &fail), SL_ERR_PAYLOAD);
+	mean[2 * 372 + 4] = 0;
+	sl_end_steps(&round, mean)[0] = 0.5f;
+	assert_int_equal(sl_end_check_moments(&round, mean, 9, &fail), SL_ERR_PAYLOAD);
+	sl_end_sum_close(&sum);
+}
+
 /* ---- what is kept */
 
 static void encode(struct sl_end_coder *c, uint64_t step, const float *change, struct sl_buf *run)
@@ -278,6 +323,7 @@ int main(void)
 		cmocka_unit_test(nan_is_found),
 		cmocka_unit_test(members_have_places_of_their_own),
 		cmocka_unit_test(statistics_are_put_one_behind_another),
+		cmocka_unit_test(a_round_is_averaged_by_rows),
 		cmocka_unit_test(feedback_is_saved_and_follows_the_step),
 	};
 

@@ -1,0 +1,32 @@
+/* Heads and tails that a group averages after every round (share.ends: round): what a member tells of its own two ends,
+ * and how they become the mean of all. Between rounds they are trained as without a group. Used by the distributed run
+ * and by `--local`. Worker's thread only. */
+#ifndef SL_CLIENT_RUN_ENDS_ROUND_H
+#define SL_CLIENT_RUN_ENDS_ROUND_H
+
+#include "client/run/ends.h"
+#include "common/nn/average.h"
+#include "common/session/state.h"
+
+struct sl_ends_round {
+	struct sl_ends *ends;               /* borrowed, as is layout; NULL: ends are not averaged */
+	const struct sl_end_layout *layout; /* of a round (mean.h) */
+	enum sl_moments how;
+	float *base;                        /* [layout->grads] what learns, as the last mean had it */
+	struct sl_exec_state was[2], is[2]; /* of head and tail: room */
+};
+
+enum sl_err sl_ends_round_open(struct sl_ends_round *r, struct sl_ends *ends, const struct sl_end_layout *layout,
+			       enum sl_moments how, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_ends_round_close(struct sl_ends_round *r); /* a zeroed one is fine */
+/* A round begins with the ends as they are. */
+enum sl_err sl_ends_round_begin(struct sl_ends_round *r) SL_MUST_CHECK;
+/* Its last step: what the member's ends become with its own part of the step, of which the chunks are done, or as they
+ * are. Nothing is changed. Ends that hold NaN or Inf are told as zeros with NaN behind them: they have no part in the
+ * mean. */
+enum sl_err sl_ends_round_tell(struct sl_ends_round *r, bool with_step, double lr, float *change) SL_MUST_CHECK;
+/* The ends become the mean, and the next round begins. PAYLOAD: it is none; nothing is changed. */
+enum sl_err sl_ends_round_check(const struct sl_ends_round *r, const float *mean, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_ends_round_hear(struct sl_ends_round *r, float *mean) SL_MUST_CHECK;
+
+#endif
