@@ -4,6 +4,7 @@
  * the disk before it hears that the step is done: so this holds whenever the server dies, and whether or not it has
  * heard a goodbye. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/failpoint.h"
@@ -42,12 +43,17 @@ bool sl_group_all_here(struct sl_group *g)
 
 bool sl_group_turns_fit(struct sl_group *g, struct sl_fail *why)
 {
+	char list[200] = "";
+	int at = 0;
+
 	if (g->n_gone || sl_turns_fit(&g->turns))
 		return true;
-	(void)sl_fail_at(why, "data.partition", SL_ERR_MISMATCH,
+	for (int k = 0; k < g->n && at < (int)sizeof list - 24; k++)
+		at += snprintf(list + at, sizeof list - (size_t)at, "%s%" PRIu64, k ? ", " : "", g->turns.count[k]);
+	(void)sl_fail_at(why, "share.batches", SL_ERR_MISMATCH,
 			 "group %s: the members' batches do not make up an epoch of %" PRIu64
-			 " turns: with data.partition: files all members need the same number of batches",
-			 g->name, g->turns.epoch_steps);
+			 " steps: where their data are unequal, all need share.batches: [%s]",
+			 g->name, g->turns.epoch_steps, list);
 	return false;
 }
 

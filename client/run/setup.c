@@ -130,6 +130,7 @@ static void settle_share(struct sl_setup *s)
 	if (a->share.mode == SL_SHARE_SYNC && !a->share.rows)
 		a->share.rows = (int64_t)a->share.clients * a->batch;
 	a->share.epoch_steps = s->epoch_steps;
+	a->share.dealt = s->dealt;
 	a->share.checkpoint_every = s->conf->train.checkpoint_every;
 }
 

@@ -1,6 +1,9 @@
 /* From a config to the data that a run reads. */
 #include "client/run/setup.h"
 
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/data/subset.h"
@@ -13,7 +16,22 @@ enum { CHANNELS = 3 }; /* that a network of images takes */
 struct names {
 	const char *file[SL_CONF_LIST_MAX], *train[SL_CONF_LIST_MAX], *ignore[SL_CONF_LIST_MAX],
 		*column[SL_CONF_LIST_MAX];
+	char dir[PATH_MAX];
 };
+
+static const char member_mark[] = "%m";
+
+/* In a group %m stands for the member's number: all can have one config. */
+static const char *name_dir(const struct sl_conf_client *c, char out[PATH_MAX])
+{
+	const char *mark = strstr(c->data.dir, member_mark);
+
+	if (!mark || !c->agreed.share.group[0])
+		return c->data.dir;
+	snprintf(out, PATH_MAX, "%.*s%d%.*s", (int)(mark - c->data.dir), c->data.dir, c->agreed.share.member,
+		 PATH_MAX / 2, mark + sizeof member_mark - 1);
+	return out;
+}
 
 static void point_to(const char **out, const struct sl_conf_list *list)
 {
@@ -34,7 +52,7 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 	struct sl_set_spec spec = {
 		.source = sl_sources[c->data.kind]->name,
 		.split = split,
-		.dir = c->data.dir,
+		.dir = name_dir(c, name->dir),
 		.max_tokens = row_most(c),
 		.max_samples = split == SL_SPLIT_TRAIN ? c->data.train_limit : c->data.test_limit,
 		.max_pixels = c->data.max_pixels,
@@ -141,24 +159,60 @@ static enum sl_err take_part(struct sl_setup *s, const struct sl_conf_parts *par
 	return SL_OK;
 }
 
-/* Whose steps are which, where the members have so many samples. */
-static void deal_turns(struct sl_setup *s, const struct sl_conf_parts *parts, const int64_t *samples)
+/* In serial the members' own files, as share.batches lists them. */
+static enum sl_err take_list(struct sl_setup *s, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = s->conf;
 	struct sl_turns *t = &s->turns;
+	const int own = c->agreed.share.member;
+	struct sl_rng_key key = {.seed = 1, .tensor = SL_RNG_TURNS};
+	uint32_t w[4];
+
+	for (int m = 0; m < c->batches.n; m++) {
+		const uint64_t count = strtoull(c->batches.item[m], NULL, 10);
+
+		if (m == own && count != t->count[m])
+			return sl_conf_client_fail(c, "share.batches", fail,
+						   "this client is member %d, and its data make %llu batches of "
+						   "train.batch, not %llu",
+						   m, (unsigned long long)t->count[m], (unsigned long long)count);
+		t->count[m] = count;
+		key.step = count;
+		sl_rng_quad(&key, 0, w);
+		key.seed = (uint64_t)w[0] << 32 | w[1];
+		s->dealt = (int64_t)(key.seed >> 12) + 1;
+	}
+	return SL_OK;
+}
+
+/* Whose steps are which, where the members have so many samples. */
+static enum sl_err deal_turns(struct sl_setup *s, const struct sl_conf_parts *parts, const int64_t *samples,
+			      struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = s->conf;
+	const uint64_t given = (uint64_t)c->agreed.share.epoch_steps;
+	struct sl_turns *t = &s->turns;
 	uint64_t most = 0, sum = 0;
+	enum sl_err err;
 
 	*t = (struct sl_turns){
 		.mode = c->agreed.share.mode, .seed = (uint64_t)c->agreed.seed, .members = c->agreed.share.clients};
-	for (int m = 0; m < t->members; m++) {
+	for (int m = 0; m < t->members; m++)
 		t->count[m] =
 			(uint64_t)(parts->kind == SL_PARTS_BATCH ? samples[m] / ((int64_t)c->agreed.batch * t->members)
 								 : batches(c, samples[m]));
+	err = take_list(s, fail);
+	if (err)
+		return err;
+	for (int m = 0; m < t->members; m++) {
+		if (given && t->count[m] > given)
+			t->count[m] = given; /* the others are next epoch's */
 		most = t->count[m] > most ? t->count[m] : most;
 		sum += t->count[m];
 	}
-	t->epoch_steps = t->mode == SL_SHARE_SERIAL ? sum : most;
+	t->epoch_steps = given ? given : t->mode == SL_SHARE_SERIAL ? sum : most;
 	s->epoch_steps = (int64_t)t->epoch_steps;
+	return SL_OK;
 }
 
 enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail)
@@ -183,7 +237,9 @@ enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail)
 					  "batch shares out the batches of a group: a member alone has no part of one");
 	if (err || s->alone)
 		return err;
-	deal_turns(s, &parts, samples);
+	err = deal_turns(s, &parts, samples, fail);
+	if (err)
+		return err;
 	if (s->epoch_steps < 1 || (s->turns.mode != SL_SHARE_SYNC && !s->turns.count[member]))
 		return sl_conf_client_fail(c, "train.batch", fail, "%lld samples make no batch of %d for each member",
 					   (long long)samples[member], c->agreed.batch);

@@ -67,8 +67,10 @@ const char *sl_agreed_other_mode(const struct sl_agreed *a, const char *path)
 	static const struct {
 		const char *path;
 		enum sl_conf_share_mode mode;
-	} only[] = {
-		{"share.rows", SL_SHARE_SYNC}, {"share.round", SL_SHARE_ROUNDS}, {"share.moments", SL_SHARE_ROUNDS}};
+	} only[] = {{"share.rows", SL_SHARE_SYNC},
+		    {"share.round", SL_SHARE_ROUNDS},
+		    {"share.moments", SL_SHARE_ROUNDS},
+		    {"share.batches", SL_SHARE_SERIAL}};
 
 	for (size_t i = 0; i < sizeof only / sizeof only[0]; i++)
 		if (strcmp(path, only[i].path) == 0 && a->share.mode != only[i].mode)
@@ -102,7 +104,7 @@ static const char *check_share(const struct sl_agreed *a, char *why, size_t size
 		snprintf(why, size, "phases are not possible in a group (share.group)");
 		return "phase.step";
 	}
-	if (a->share.turns > a->share.epoch_steps) {
+	if (a->share.turns && a->share.turns > a->share.epoch_steps) {
 		snprintf(why, size, "are %lld, and an epoch has %lld steps", (long long)a->share.turns,
 			 (long long)a->share.epoch_steps);
 		return "share.turns";
@@ -285,10 +287,23 @@ enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agree
 
 		value_text(&keys[i], first, theirs);
 		value_text(&keys[i], member, own);
-		if (strcmp(theirs, own) != 0 && !is_own(keys[i].path) && !sl_agreed_is_idle(member, keys[i].path))
+		if (strcmp(theirs, own) == 0 || is_own(keys[i].path) || sl_agreed_is_idle(member, keys[i].path))
+			continue;
+		if (strcmp(keys[i].path, "share.dealt") == 0)
+			return sl_fail_at(fail, "share.batches", SL_ERR_MISMATCH,
+					  "this client's list is another than that of group %s: all members need the "
+					  "same",
+					  first->share.group);
+		if (strcmp(keys[i].path, "share.epoch_steps") == 0)
 			return sl_fail_at(fail, keys[i].path, SL_ERR_MISMATCH,
-					  "the group %s has %s, this client has %s: all members need the same",
-					  first->share.group, theirs, own);
+					  "an epoch of group %s has %s steps, one of this client has %s: where members "
+					  "have unequal data, all need the same %s",
+					  first->share.group, theirs, own,
+					  member->share.mode == SL_SHARE_SERIAL ? "share.batches"
+										: "share.epoch_steps");
+		return sl_fail_at(fail, keys[i].path, SL_ERR_MISMATCH,
+				  "the group %s has %s, this client has %s: all members need the same",
+				  first->share.group, theirs, own);
 	}
 	return SL_OK;
 }

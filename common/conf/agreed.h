@@ -95,10 +95,11 @@ struct sl_agreed {
 		double member_norm; /* 0: off */
 		int64_t round;      /* steps; in a config 0: an epoch. This and moments: rounds */
 		enum sl_conf_share_moments moments;
+		int64_t epoch_steps; /* in a config 0: as the data say */
 		/* No keys of a config: the client derives them, since all members must have the same. */
-		int64_t epoch_steps;
 		int checkpoint_every;
 		int64_t turns; /* steps of an epoch that are this member's own; 0: all, as in sync */
+		int64_t dealt; /* a hash of share.batches; 0: there are none */
 	} share;
 };
 
@@ -175,17 +176,20 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 		"rounds: steps after which the members' copies are averaged, each by the rows it was trained with") \
 	X(SL_CHOICE, "share.moments", share.moments, PLAIN, sl_agreed_moments, "keep", \
 		"rounds: what becomes of the optimizer's moments when copies are averaged: keep, each member has its own; average, like the weights; zero, they begin anew")
+#define SL_AGREED_EPOCH(X) \
+	X(SL_INT64, "share.epoch_steps", share.epoch_steps, PLAIN, 0, 0x1p53, "0", "steps; 0: the batches of the member with the most", \
+		"sync and rounds, with data.partition: files: steps of an epoch of the group, where members have unequal data; the same for all members")
 /* Not in a config. */
 #define SL_AGREED_SHARED(X) \
-	X(SL_INT64, "share.epoch_steps", share.epoch_steps, PLAIN, 0, 0x1p53, "0", NULL, "steps of an epoch, of all members") \
 	X(SL_INT, "share.checkpoint_every", share.checkpoint_every, PLAIN, 0, 1e9, "0", NULL, "train.checkpoint_every of all members") \
-	X(SL_INT64, "share.turns", share.turns, PLAIN, 0, 0x1p53, "0", NULL, "steps of an epoch that are this member's own; 0: all")
+	X(SL_INT64, "share.turns", share.turns, PLAIN, 0, 0x1p53, "0", NULL, "steps of an epoch that are this member's own; 0: all") \
+	X(SL_INT64, "share.dealt", share.dealt, PLAIN, 0, 0x1p53, "0", NULL, "stands for share.batches, of all members; 0: there are none")
 /* Not in a config: the phases before it say it. */
 #define SL_AGREED_PHASE(X) \
 	X(SL_INT64, "phase.step", phase_step, PLAIN, 0, 0x1p53, "0", NULL, "step at which this phase of train.phases begins")
 #define SL_AGREED(X) \
 	SL_AGREED_TRAIN(X) SL_AGREED_CODEC(X) SL_AGREED_END_CODEC(X) SL_AGREED_GROUPS(X) SL_AGREED_CROSS(X) SL_AGREED_TOKENS(X) \
-	SL_AGREED_SHARE(X) SL_AGREED_ROUNDS(X) SL_AGREED_SHARED(X) SL_AGREED_PHASE(X)
+	SL_AGREED_SHARE(X) SL_AGREED_ROUNDS(X) SL_AGREED_EPOCH(X) SL_AGREED_SHARED(X) SL_AGREED_PHASE(X)
 /* clang-format on */
 
 enum { SL_AGREED_TEXT = 4096 }; /* room for any agreement, with its NUL */

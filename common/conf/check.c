@@ -141,6 +141,16 @@ const char *sl_conf_check_share(const void *value, char why[SL_CONF_WHY])
 	return say(why, "must be a name of at most 31 letters, digits and . _ -", name);
 }
 
+const char *sl_conf_check_batches(const void *value, char why[SL_CONF_WHY])
+{
+	const char *text = value;
+	const size_t digits = strspn(text, "0123456789");
+
+	if (digits && digits < 10 && !text[digits] && text[0] != '0')
+		return NULL;
+	return say(why, "must be whole numbers from 1 on, such as [100, 30, 70]", text);
+}
+
 const char *sl_conf_check_parts(const void *value, char why[SL_CONF_WHY])
 {
 	struct sl_conf_parts parts;

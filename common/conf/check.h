@@ -18,6 +18,7 @@ const char *sl_conf_check_phase(const void *value, char why[SL_CONF_WHY]);     /
 const char *sl_conf_check_point(const void *value, char why[SL_CONF_WHY]);     /* EPOCH:LR */
 const char *sl_conf_check_word(const void *value, char why[SL_CONF_WHY]);      /* not empty */
 const char *sl_conf_check_share(const void *value, char why[SL_CONF_WHY]);     /* "", or a group's name */
+const char *sl_conf_check_batches(const void *value, char why[SL_CONF_WHY]);   /* a whole number from 1 on */
 const char *sl_conf_check_parts(const void *value, char why[SL_CONF_WHY]);     /* how members share data */
 const char *sl_conf_check_codec(const void *value, char why[SL_CONF_WHY]);     /* not empty, no blanks */
 const char *sl_conf_check_insert(const void *value, char why[SL_CONF_WHY]);    /* no blanks */

@@ -130,6 +130,7 @@ struct sl_conf_client {
 		struct sl_conf_list target;
 		char adapter[PATH_MAX]; /* a folder of PEFT's; "": adapters start from train.seed */
 	} lora;
+	struct sl_conf_list batches;   /* share.batches: numbers */
 	char partition[SL_CONF_TEXT];  /* "A:-B": A units of the head, B of the tail */
 	char head_end[SL_CONF_TEXT];   /* "": partition's first number */
 	char tail_begin[SL_CONF_TEXT]; /* "": partition's second number */

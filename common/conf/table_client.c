@@ -46,7 +46,7 @@ static const struct sl_conf_key keys[] = {
 
 	SL_CHOICE(T, "data.kind", data.kind, SL_WORDS("cifar10", "cifar100", "images", "webdataset", "made_tokens", "csv", "cola", "sst2", "mrpc", "qqp", "mnli", "mnli-mm", "qnli", "rte", "stsb", "wnli", "text"), "cifar10",
 		"format of the files; images: folders train and val (or test) with a folder of pictures for each class; webdataset: tar files of pictures; made_tokens: random rows of tokens, without files; csv: tables train.csv and val.csv (or test.csv); cola to wnli: a task of GLUE; text: own files of texts, TSV, CSV or JSON Lines"),
-	SL_STRING(T, "data.dir", data.dir, sl_conf_check_word, NULL, "folder of the data"),
+	SL_STRING(T, "data.dir", data.dir, sl_conf_check_word, NULL, "folder of the data; in a group %m in it stands for share.member"),
 	SL_NAMES(T, "data.train_files", data.train_files, sl_conf_check_file_name, "", "files to train on (with --set: one,two), of webdataset also as train-{000..146}.tar; empty: all training files of data.kind, of text train.tsv, .csv or .jsonl"),
 	SL_NAMES(T, "data.test_files", data.test_files, sl_conf_check_file_name, "", "of webdataset and text: files to evaluate on; empty: val*.tar and test*.tar, of text dev, val, validation or test with the end .tsv, .csv or .jsonl"),
 	SL_INT(T, "data.train_limit", data.train_limit, 0, 1e9, "0", "samples; 0: all", "train on so many samples only: the first ones, of images and webdataset spread evenly over all"),
@@ -124,6 +124,9 @@ static const struct sl_conf_key keys[] = {
 
 	SL_AGREED_SHARE(AGREED)
 	SL_AGREED_ROUNDS(AGREED)
+	SL_AGREED_EPOCH(AGREED)
+	SL_NAMES(T, "share.batches", batches, sl_conf_check_batches, "",
+		"serial, with data.partition: files: how many batches of an epoch each member has, in order of their numbers, such as [100, 30, 70]; empty: all have as many as this one"),
 
 	SL_BYTES(T, "link.part_bytes", link.part_bytes, 4096, 1 << 20, "1 MiB", "largest payload of one message"),
 	SL_BYTES(T, "link.window_bytes", link.window_bytes, 4096, 0x1p34, "64 MiB", "credit: the most bytes in flight in one direction"),
@@ -493,6 +496,21 @@ static const char *check_share(const struct sl_conf_client *c, char why[SL_CONF_
 					 "belongs to shared heads and tails: it needs share.ends: step or round");
 				return of_ends[i];
 			}
+	}
+	if (c->batches.n && c->batches.n != c->agreed.share.clients) {
+		snprintf(why, SL_CONF_WHY, "needs a number for each of the %d members (share.clients), got %d",
+			 c->agreed.share.clients, c->batches.n);
+		return "share.batches";
+	}
+	if (c->agreed.share.epoch_steps && c->agreed.share.mode == SL_SHARE_SERIAL) {
+		snprintf(why, SL_CONF_WHY,
+			 "belongs to share.mode: sync and rounds; in serial an epoch has all batches: share.batches");
+		return "share.epoch_steps";
+	}
+	if ((c->batches.n || c->agreed.share.epoch_steps) && strcmp(c->data.partition, "files") != 0) {
+		snprintf(why, SL_CONF_WHY,
+			 "belongs to data.partition: files; all members know how others are dealt out");
+		return c->batches.n ? "share.batches" : "share.epoch_steps";
 	}
 	if (c->agreed.share.group[0] && c->train.chunk_loss == SL_CHUNK_LOSS_SUM) {
 		snprintf(why, SL_CONF_WHY, "sum is not possible in a group (share.group): the loss is a mean");

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Members with files of their own, of unequal sizes, in each mode: over links they end as the group in one process, with a kill of a
+# member and of the server in between. What cannot be is refused, with a sentence that says what would be right.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+for k in 0 1 2; do # 6, 4 and 2 batches of 8
+	make_data 48 16
+	mv "$tmp/data" "$tmp/site-$k"
+	truncate -s $(((48 - 20 * k + 4 * (k / 2)) * 3073)) "$tmp/site-$k/data_batch_1.bin"
+done
+train_images=0
+port=$(free_port)
+serve() { start_server "$1" threads=2 listen=tcp://127.0.0.1:"$port"; }
+serve one
+write_config "$tmp/client.yaml"
+sed -i 's/, test_limit: [0-9]*/, test_limit: 16/' "$tmp/client.yaml"
+sed -i "s/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s|$tmp/data|$tmp/site-%m|" "$tmp/client.yaml"
+use_adamw "$tmp/client.yaml"
+set=(--set share.clients=3 --set share.straggler_s=0 --set train.epochs=3 --set train.checkpoint_every=2 --set train.schedule.warmup_epochs=0
+	--set codec='topk:0.5,ef=true' --set link.retry_ms=50 --set link.on_server_lost=wait)
+begin() { # GROUP MEMBER [argument]…
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:30@1+ start_client "$1-$2" "$tmp/client.yaml" "${set[@]}" \
+		--set server="$endpoint" --set share.group="$1" --set share.member="$2" "${@:3}"
+	pid[$2]=$client_pid
+}
+dies() {
+	kill -9 "$1"
+	wait "$1" 2>/dev/null || true
+}
+kept() { ls "$tmp/$1"/checkpoint-*.safetensors >"$tmp/files"; }
+# trains MODE STEPS [key=value]…
+trains() {
+	local mode=$1 steps=$2 more=() pair
+	for pair in "share.mode=$1" "${@:3}"; do more+=(--set "$pair"); done
+	client "$mode" "$tmp/client.yaml" --local "${set[@]}" "${more[@]}" --set share.group="$mode" || fail "$mode in one process: exit status $?"
+	for k in 0 1 2; do begin "$mode" $k "${more[@]}"; done
+	wait_for "$mode: member 1 writes no checkpoint" kept "$mode-1"
+	dies "${pid[1]}"
+	begin "$mode" 1 "${more[@]}" --resume
+	wait_for "$mode: member 1 does not come back" grep -q session-open "$tmp/$mode-1.log"
+	wait_for "$mode: member 0 does not go on" has_steps "$mode-0" $(($(steps_of "$mode-0") + 1))
+	dies "$server_pid"
+	serve "$mode-again"
+	for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "$mode, member $k"; done
+	for k in 0 1 2; do same_run "$mode-$k" "$mode/member-$k" "$(steps_of "$mode/member-$k")"; done
+	[ "$(steps_of "$mode-0")" = "$steps" ] || fail "$mode: member 0 has $(steps_of "$mode-0") steps, not $steps"
+}
+trains sync 18 share.epoch_steps=6
+trains rounds 18 share.epoch_steps=6
+trains serial 18 share.batches=6,4,2
+[ "$(steps_of serial-1)" = 12 ] && [ "$(steps_of serial-2)" = 6 ] || fail 'serial: members do not have their own steps'
+
+# refused NAME PHRASE MEMBERS [key=value]…: each of the members ends with that sentence
+refused() {
+	local name=$1 phrase=$2 k more=()
+	for pair in "${@:4}"; do more+=(--set "$pair"); done
+	for k in $3; do begin "$name" $k "${more[@]}" --set link.on_server_lost=exit; done
+	for k in $3; do
+		wait_for "$name: member $k goes on" eval "! kill -0 ${pid[k]}"
+	done
+	cat "$tmp/$name"-[0-2].log >"$tmp/$name.log"
+	grep -q "$phrase" "$tmp/$name.log" || fail "$name: nobody says $phrase"
+}
+begin other 0 --set link.on_server_lost=wait
+wait_for 'member 0 does not wait' grep -q 'group other: member 0 is here' "$tmp/serial-again.log"
+refused other 'an epoch of group other has 6 steps, one of this client has 4: where members have unequal data, all need the same share.epoch_steps' 1
+dies "${pid[0]}"
+begin listed 0 --set share.mode=serial --set share.batches=6,4,2
+wait_for 'member 0 does not wait' grep -q 'group listed: member 0 is here' "$tmp/serial-again.log"
+refused listed "share.batches: .*this client's list is another than that of group listed" 1 share.mode=serial share.batches=5,4,3
+refused listed 'this client is member 2, and its data make 2 batches of train.batch, not 3' 2 share.mode=serial share.batches=6,4,3
+dies "${pid[0]}"
+sed -i 's|site-%m|site-0|' "$tmp/client.yaml"
+wrong() {
+	local rc=0
+	client wrong "$tmp/client.yaml" --local "${set[@]}" --set share.group=wrong "${@:2}" || rc=$?
+	[ $rc -ge 64 ] && grep -q "$1" "$tmp/wrong.log" || fail "$*: status $rc"
+}
+wrong 'share.batches: needs a number for each of the 3 members' --set share.mode=serial --set share.batches=6,4
+wrong 'share.batches: belongs to share.mode: serial' --set share.batches=6,4,2
+wrong 'share.batches: .*must be whole numbers from 1 on' --set share.mode=serial --set share.batches=6,4,x
+wrong 'share.epoch_steps: belongs to share.mode: sync and rounds' --set share.mode=serial --set share.epoch_steps=6
+wrong 'share.epoch_steps: belongs to data.partition: files' --set share.epoch_steps=6 --set data.partition=iid
+echo "share_unequal: ok"
