@@ -21,6 +21,7 @@ enum sl_rng_stream {
 	SL_RNG_SHUFFLE = 0xff01, /* step = epoch */
 	SL_RNG_AUGMENT = 0xff02, /* step = epoch, element = 8 × sample's index in the file set */
 	SL_RNG_MIXUP = 0xff03,   /* step = epoch */
+	SL_RNG_MASK = 0xff04,    /* step = epoch << 24 | sample, element = 4 × the token's place in its row */
 	SL_RNG_CODEC = 0xff10,   /* + direction */
 	SL_RNG_JITTER = 0xff20,
 	SL_RNG_PARTS = 0xff30,  /* which samples each member of a group has */

@@ -77,7 +77,7 @@ static size_t statistics_bytes(const struct sl_exec *e)
  * them. */
 static size_t gradient_bytes(const struct sl_exec *e)
 {
-	return trainable_bytes(e) + (size_t)(e->segment->weight_count - e->segment->moving_count) * sizeof(float);
+	return (size_t)(sl_exec_tied_at(e) + e->segment->tied_count) * sizeof(float);
 }
 
 enum sl_err sl_exec_follow(struct sl_exec *e, uint64_t done)
@@ -149,7 +149,7 @@ static enum sl_err take_part(struct sl_exec *e, struct sl_fail *fail)
 static size_t begin_bytes(const struct sl_exec *e)
 {
 	return e->plan->spec.chunk_tokens && !e->be->host_memory
-		       ? (size_t)e->slots * sl_dims_numbers(e->plan->rows, e->plan->spec.padded) * sizeof *e->begin
+		       ? (size_t)e->slots * sl_exec_begin_numbers(e) * sizeof *e->begin
 		       : 0;
 }
 

@@ -36,6 +36,11 @@ enum sl_err sl_exec_open(struct sl_exec **out, const struct sl_plan *plan, enum 
  * used at a time. CONFIG: decaying inserts, fp16: these are not lent. */
 enum sl_err sl_exec_bare(struct sl_exec *exec, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_exec_borrow(struct sl_exec *exec, const struct sl_exec *lender, struct sl_fail *fail) SL_MUST_CHECK;
+/* Before the first step of a tail with tied parameters (plan.h): whose they are. Its weights are read, never written;
+ * both are used by one thread. */
+void sl_exec_lend(struct sl_exec *tail, struct sl_exec *head);
+/* Of a step whose chunks are done, once: adds the tail's gradients of tied parameters to the head's. */
+enum sl_err sl_exec_tie(struct sl_exec *tail) SL_MUST_CHECK;
 void sl_exec_close(struct sl_exec *exec); /* NULL is fine */
 struct sl_exec_memory sl_exec_memory(const struct sl_exec *exec);
 const struct sl_plan *sl_exec_plan(const struct sl_exec *exec);

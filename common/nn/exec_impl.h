@@ -39,9 +39,10 @@ struct sl_exec {
 	int n_node;
 	struct sl_layout layout;
 	int slots;
-	float *weight, *grad; /* device: [weight_count]; [trainable_count], then what kernels write for frozen ones */
-	float *part;          /* device: as the front of grad, of one chunk; NULL: kernels add to grad itself */
-	float *to;            /* grad or part: what kernels add to now */
+	float *weight; /* device: [weight_count] */
+	float *grad;   /* device: [trainable_count], what kernels write for frozen ones, those of tied parameters */
+	float *part;   /* device: as the front of grad, of one chunk; NULL: kernels add to grad itself */
+	float *to;     /* grad or part: what kernels add to now */
 	float *moment[SL_MOMENTS_MOST];  /* device: [trainable_count]; NULL from segment->moments on */
 	uint64_t applied;                /* steps */
 	void *weight_low;                /* device: places as in grad, in 16 bits; NULL: FP32, TF32 */
@@ -54,16 +55,32 @@ struct sl_exec {
 	uint32_t *begin; /* device: [slots], sl_dims_numbers of the chunks; NULL: memory is the host's, or no tokens */
 	/* Whose weight, moment, weight_low and trial these are (sl_exec_borrow); NULL: its own. */
 	const struct sl_exec *lender;
-	bool bare;   /* no slots: it computes nothing (sl_exec_bare) */
+	struct sl_exec *owner; /* of tied parameters: the head's */
+	bool bare;             /* no slots: it computes nothing (sl_exec_bare) */
 	float *fold; /* host memory, [trainable_count]: a sum under way where kernels' memory is not the host's */
 	int folded;  /* parts in it */
 	struct sl_table table;
 	unsigned char *slot_area, *scratch, *saved_area, *workspace; /* device */
 };
 
+/* Of a slot's begin: where rows begin, and behind that which tokens are chosen. */
+static inline size_t sl_exec_begin_numbers(const struct sl_exec *e)
+{
+	return sl_dims_numbers(e->plan->rows, e->plan->spec.padded) +
+	       (size_t)sl_plan_chosen_most(e->plan, &e->segment->graph);
+}
+
 static inline const struct sl_kernel *sl_exec_kernel(const struct sl_exec *e, int i)
 {
 	return e->be->ops->kernel[e->segment->op[i].op.kind];
+}
+
+/* Where the gradients of tied parameters lie in `grad`. */
+static inline int64_t sl_exec_tied_at(const struct sl_exec *e)
+{
+	const struct sl_plan_segment *s = e->segment;
+
+	return s->trainable_count + (s->weight_count - s->moving_count);
 }
 
 static inline bool sl_exec_mixed(const struct sl_exec *e)

@@ -37,6 +37,8 @@ static int64_t count_of(const struct sl_exec *e, int value, const struct sl_dims
 		return dims->rows;
 	case SL_PER_TOKEN:
 		return dims->tokens;
+	case SL_PER_CHOSEN:
+		return dims->chosen;
 	case SL_ONCE:
 		break;
 	}
@@ -97,7 +99,12 @@ static int64_t place_of_gradient(const struct sl_plan_segment *s, int64_t offset
 /* Where each row begins, in the backend's memory. */
 static uint32_t *begin_at(const struct sl_exec *e, int slot)
 {
-	return e->begin + (size_t)slot * sl_dims_numbers(e->plan->rows, e->plan->spec.padded);
+	return e->begin + (size_t)slot * sl_exec_begin_numbers(e);
+}
+
+static uint32_t *place_at(const struct sl_exec *e, int slot)
+{
+	return begin_at(e, slot) + sl_dims_numbers(e->plan->rows, e->plan->spec.padded);
 }
 
 /* To attention a row's padding is a row of its own: no token in front of it sees it, and kernels need not know. */
@@ -109,9 +116,11 @@ static struct sl_dims dims_of(const struct sl_exec *e, const struct sl_exec_call
 		dims.begin = begin_at(e, call->slot);
 		if (dims.pieces)
 			dims.pieces = sl_dims_pieces(begin_at(e, call->slot), e->plan->rows);
+		if (dims.place && sl_plan_chosen_most(e->plan, &e->segment->graph))
+			dims.place = place_at(e, call->slot);
 	}
 	if (dims.pieces && kind == SL_OP_ATTENTION)
-		dims = (struct sl_dims){2 * dims.rows, dims.tokens, dims.pieces, NULL};
+		dims = (struct sl_dims){.rows = 2 * dims.rows, .tokens = dims.tokens, .begin = dims.pieces};
 	return dims;
 }
 
@@ -128,6 +137,9 @@ static enum sl_err send_dims(struct sl_exec *e, const struct sl_exec_call *call)
 	if (!err && dims->pieces)
 		err = e->be->ops->upload(e->be, sl_dims_pieces(to, e->plan->rows), dims->pieces,
 					 (2 * (size_t)dims->rows + 1) * sizeof *to);
+	if (!err && dims->chosen && sl_plan_chosen_most(e->plan, &e->segment->graph))
+		err = e->be->ops->upload(e->be, place_at(e, call->slot), dims->place,
+					 (size_t)dims->chosen * sizeof *to);
 	return err;
 }
 
@@ -148,9 +160,17 @@ static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_
 
 	for (int k = 0; k < so->op.n_param; k++) {
 		const size_t low = sl_dtype_bytes(sl_precision_dtype(e->segment->precision));
-		const int64_t offset = e->segment->param[so->param[k]].offset;
-		const int64_t place = place_of_gradient(e->segment, offset);
+		int64_t offset, place;
 
+		if (so->param[k] >= SL_TIED_AT) {
+			const struct sl_tied_param *tied = &e->segment->tied[so->param[k] - SL_TIED_AT];
+
+			c.param[k] = e->owner->weight + tied->offset;
+			c.grad[k] = e->grad + sl_exec_tied_at(e) + tied->grad;
+			continue;
+		}
+		offset = e->segment->param[so->param[k]].offset;
+		place = place_of_gradient(e->segment, offset);
 		c.param[k] = e->weight + offset;
 		if (place >= 0)
 			c.grad[k] = (place < e->segment->trainable_count ? e->to : e->grad) + place;
@@ -209,13 +229,19 @@ enum sl_err sl_exec_begin(struct sl_exec *e)
 	while (!err && sl_exec_range(e, &r))
 		err = e->be->ops->zero(e->be, e->grad + r.from, (size_t)r.count * sizeof(float));
 	sl_exec_table_begin(e);
-	if (!err && s->weight_count > s->moving_count)
+	if (!err && s->weight_count - s->moving_count + s->tied_count)
 		err = e->be->ops->zero(e->be, e->grad + s->trainable_count,
-				       (size_t)(s->weight_count - s->moving_count) * sizeof(float));
+				       (size_t)(s->weight_count - s->moving_count + s->tied_count) * sizeof(float));
 	for (int i = 0; i < e->n_narrow && !err; i++)
 		err = sl_narrow_pull(&e->narrow[i], e->be, e->weight, e->grad, e->loss_scale.scale,
 				     sl_exec_falls(e, i));
 	return err;
+}
+
+/* How many labels or targets a chunk has. */
+static int64_t labels_of(const struct sl_exec *e, const struct sl_dims *dims)
+{
+	return count_of(e, e->segment->graph.in[1].value, dims);
 }
 
 static enum sl_err check_labels(const struct sl_exec *e, const struct sl_exec_loss *loss, int64_t rows)
@@ -423,11 +449,13 @@ enum sl_err sl_exec_forward(struct sl_exec *e, const struct sl_exec_call *call, 
 {
 	enum sl_err err = send_dims(e, call);
 
+	if (!err && e->segment->n_tied && !e->owner)
+		return SL_ERR_BUG;
 	if (!err && e->table.rows)
 		err = sl_exec_table_read(e, sl_exec_input(e, call->slot, sl_exec_in_count(e, &call->dims)).data,
 					 sl_exec_in_count(e, &call->dims), call->training);
 	if (!err)
-		err = loss ? check_labels(e, loss, call->dims.rows) : run_pass(e, SL_PASS_FORWARD, call);
+		err = loss ? check_labels(e, loss, labels_of(e, &call->dims)) : run_pass(e, SL_PASS_FORWARD, call);
 	return err || !loss ? err : forward_nodes(e, call, loss);
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/pool.h"
 #include "common/nn/exec_impl.h"
 
 static enum sl_err may_share(const struct sl_exec *e, struct sl_fail *fail)
@@ -37,6 +38,47 @@ enum sl_err sl_exec_borrow(struct sl_exec *e, const struct sl_exec *lender, stru
 	e->trial = lender->trial;
 	memcpy(e->moment, lender->moment, sizeof e->moment);
 	return may_share(e, fail);
+}
+
+void sl_exec_lend(struct sl_exec *tail, struct sl_exec *head)
+{
+	tail->owner = head;
+}
+
+/* Tied gradients are added by blocks, in any order: each element has one sum. */
+struct tie_job {
+	float *to;
+	const float *from;
+	int64_t count;
+};
+
+enum { TIE_BLOCK = 1 << 16 };
+
+static void tie_block(void *arg, int64_t block, int worker)
+{
+	const struct tie_job *j = arg;
+	const int64_t from = block * TIE_BLOCK, to = from + TIE_BLOCK < j->count ? from + TIE_BLOCK : j->count;
+
+	(void)worker;
+	for (int64_t i = from; i < to; i++)
+		j->to[i] += j->from[i];
+}
+
+enum sl_err sl_exec_tie(struct sl_exec *tail)
+{
+	const struct sl_plan_segment *s = tail->segment;
+
+	for (int i = 0; i < s->n_tied; i++) {
+		const struct sl_tied_param *t = &s->tied[i];
+		struct tie_job j = {tail->owner->grad + t->offset, tail->grad + sl_exec_tied_at(tail) + t->grad,
+				    t->count};
+
+		if (!tail->be->host_memory)
+			return SL_ERR_BUG; /* the two ends are on a client's CPU */
+		if (t->learns)
+			sl_pool_run(tail->be->pool, (j.count + TIE_BLOCK - 1) / TIE_BLOCK, tie_block, &j);
+	}
+	return SL_OK;
 }
 
 enum sl_err sl_member_check(struct sl_exec *e, double factor, double most, struct sl_fail *fail)

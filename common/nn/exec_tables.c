@@ -54,7 +54,7 @@ static bool is_table(const struct sl_exec *e, int i)
 	if (op->kind != SL_OP_EMBEDDING || op->u.embedding.position || op->u.embedding.segment ||
 	    op->in[0] != s->in_value || s->graph.value[s->in_value].dtype != SL_I32 ||
 	    p->offset >= s->trainable_count || op->u.embedding.features % LANES ||
-	    readers_of(s, s->op[i].param[0]) != 1)
+	    readers_of(s, s->op[i].param[0]) != 1 || sl_plan_is_tied(e->plan, p->offset))
 		return false;
 	rule = rule_of(e, group_at(s, p->offset));
 	return may_wait(&rule);

@@ -106,7 +106,8 @@ enum sl_err sl_graph_add_input(struct sl_graph *g, const char *name, enum sl_dty
 	enum sl_err err = check_name(name, fail);
 
 	if (!err && (g->n_node || shape.dim[0] != 1 || most < 1 || most > UINT16_MAX ||
-		     (lead != SL_PER_ROW && lead != SL_PER_TOKEN) || (lead == SL_PER_ROW && most != 1)))
+		     (lead != SL_PER_ROW && lead != SL_PER_TOKEN && lead != SL_PER_CHOSEN) ||
+		     (lead != SL_PER_TOKEN && most != 1)))
 		err = sl_fail_set(fail, SL_ERR_CONFIG, "%s: an input is per row, or per token of 1 to %d", name,
 				  UINT16_MAX);
 	if (!err && dtype != SL_F32 && dtype != SL_I32)
@@ -129,7 +130,7 @@ enum sl_err sl_graph_add_param(struct sl_graph *g, const struct sl_param *param,
 
 	if (!err)
 		err = count_elements(param->name, &param->shape, &total, fail);
-	if (!err && ((unsigned)param->init.kind >= SL_INIT_COUNT || (unsigned)param->role > SL_STATISTIC ||
+	if (!err && ((unsigned)param->init.kind >= SL_INIT_COUNT || (unsigned)param->role > SL_TIED ||
 		     param->group < 0 || !(param->init.scale >= 0 && param->init.scale <= 1e6f)))
 		err = sl_fail_set(fail, SL_ERR_CONFIG, "%s: no such initialisation, role or group", param->name);
 	if (!err)
@@ -325,6 +326,7 @@ static enum sl_err infer(struct sl_graph *g, const struct sl_node *node, const i
 	*made = (struct sl_graph_value){.dtype = SL_F32,
 					.lead = sl_op_is_loss(node->kind)    ? SL_ONCE
 						: node->kind == SL_OP_SELECT ? SL_PER_ROW
+						: node->kind == SL_OP_GATHER ? SL_PER_CHOSEN
 									     : lead,
 					.shape = op.out_shape,
 					.maker = g->n_node};

@@ -22,10 +22,10 @@ enum {
 #define SL_GRAPH_MOST_ELEMENTS INT64_C(0x7fffffff)
 #define SL_GRAPH_MOST_TOTAL    (INT64_C(1) << 40)
 
-enum sl_lead { SL_PER_ROW, SL_PER_TOKEN, SL_ONCE };
+enum sl_lead { SL_PER_ROW, SL_PER_TOKEN, SL_PER_CHOSEN, SL_ONCE };
 
-/* dim[0] of the shape is 1: it stands for the rows, or the tokens, of a chunk. A value SL_ONCE (the loss) has one
- * element for any number of rows. */
+/* dim[0] of the shape is 1: it stands for the rows, tokens or chosen tokens of a chunk. A value SL_ONCE (the loss) has
+ * one element for any number of rows. */
 struct sl_graph_value {
 	enum sl_dtype dtype;
 	enum sl_lead lead;
@@ -43,7 +43,8 @@ enum sl_init_kind {
 	SL_INIT_COUNT
 };
 
-enum sl_role { SL_LEARNS, SL_FROZEN, SL_STATISTIC };
+/* TIED: of a tail, a parameter that is the head's, where one of this name and stream does what it says there. */
+enum sl_role { SL_LEARNS, SL_FROZEN, SL_STATISTIC, SL_TIED };
 
 struct sl_init {
 	enum sl_init_kind kind;

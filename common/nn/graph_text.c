@@ -9,7 +9,9 @@
 #include <string.h>
 
 static const char first_line[] = "graph 1\n";
-static const char lead_word[] = {'R', 'T'};
+static const char lead_word[] = {'R', 'T', 'C'};
+static const char *const role_word[] = {
+	[SL_LEARNS] = "", [SL_FROZEN] = "frozen", [SL_STATISTIC] = "stat", [SL_TIED] = "tied"};
 static const char *const init_word[SL_INIT_COUNT] = {"zero", "one", "eye", "file", "normal", "uniform"};
 
 static const char *dtype_word(enum sl_dtype dtype)
@@ -91,7 +93,7 @@ static void say_in(const struct writer *w, const struct sl_graph *g, const struc
 {
 	const struct sl_graph_value *v = &g->value[f->value];
 
-	say(w, "in %s %s %c", f->name, dtype_word(v->dtype), lead_word[v->lead == SL_PER_TOKEN]);
+	say(w, "in %s %s %c", f->name, dtype_word(v->dtype), lead_word[v->lead]);
 	say_dims(w, &v->shape, 1);
 	if (f->most != 1)
 		say(w, " most=%d", f->most);
@@ -104,7 +106,7 @@ static void say_param(const struct writer *w, const struct sl_param *p)
 	say(w, "param %s ", p->name);
 	say_dims(w, &p->shape, 0);
 	if (p->role != SL_LEARNS)
-		say(w, " %s", p->role == SL_FROZEN ? "frozen" : "stat");
+		say(w, " %s", role_word[p->role]);
 	else if (p->group)
 		say(w, " g%d", p->group);
 	say(w, " %s", init_word[p->init.kind]);
@@ -268,8 +270,8 @@ static enum sl_err read_in(struct reader *r)
 
 	if (!name || !dtype || !at || (strcmp(dtype, "f32") != 0 && strcmp(dtype, "i32") != 0))
 		return misspelled(r, "NAME f32 or i32 SHAPE");
-	lead = *at == 'T' ? SL_PER_TOKEN : SL_PER_ROW;
-	if ((!take_char(&at, 'R') && !take_char(&at, 'T')) || !take_dims(&at, 1, &shape) || *at)
+	lead = *at == 'T' ? SL_PER_TOKEN : *at == 'C' ? SL_PER_CHOSEN : SL_PER_ROW;
+	if (!take_char(&at, lead_word[lead]) || !take_dims(&at, 1, &shape) || *at)
 		return misspelled(r, "shape");
 	while ((word = next_word(r))) {
 		if (strncmp(word, "most=", 5) == 0) {
@@ -316,7 +318,9 @@ static enum sl_err read_param(struct reader *r)
 	if (!name || strlen(name) >= sizeof p.name || !at || !take_dims(&at, 0, &p.shape) || *at || !word)
 		return misspelled(r, "NAME [SIZES] INITIALISATION");
 	memcpy(p.name, name, strlen(name) + 1);
-	p.role = strcmp(word, "stat") == 0 ? SL_STATISTIC : strcmp(word, "frozen") == 0 ? SL_FROZEN : SL_LEARNS;
+	for (int role = SL_FROZEN; role <= SL_TIED; role++)
+		if (strcmp(word, role_word[role]) == 0)
+			p.role = (enum sl_role)role;
 	if (p.role != SL_LEARNS) {
 		word = next_word(r);
 	} else if (*word == 'g') {

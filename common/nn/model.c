@@ -76,7 +76,8 @@ static bool grow(struct sl_build *b, void **list, int count, int *cap, size_t si
 }
 
 static enum sl_err open_model(struct sl_build *b, const char *name, const struct sl_field *input,
-			      const struct sl_graph_value *value, int classes, struct sl_fail *fail)
+			      const struct sl_graph_value *value, int classes, enum sl_lead labels,
+			      struct sl_fail *fail)
 {
 	struct sl_model *m = calloc(1, sizeof(*m));
 	enum sl_err err;
@@ -90,10 +91,11 @@ static enum sl_err open_model(struct sl_build *b, const char *name, const struct
 		err = sl_graph_add_input(b->graph, input->name, value->dtype, value->lead, value->shape, input->most,
 					 NULL, fail);
 		if (!err)
-			err = classes == 1 ? sl_graph_add_input(b->graph, "number", SL_F32, SL_PER_ROW, sl_shape2(1, 1),
-								1, NULL, fail)
-					   : sl_graph_add_input(b->graph, "label", SL_I32, SL_PER_ROW, sl_shape1(1), 1,
-								NULL, fail);
+			err = classes == 1 && labels == SL_PER_ROW
+				      ? sl_graph_add_input(b->graph, "number", SL_F32, SL_PER_ROW, sl_shape2(1, 1), 1,
+							   NULL, fail)
+				      : sl_graph_add_input(b->graph, "label", SL_I32, labels, sl_shape1(1), 1, NULL,
+							   fail);
 		b->err = err;
 	}
 	if (b->err != SL_OK) {
@@ -109,7 +111,7 @@ enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape 
 	const struct sl_field input = {.name = "image", .most = 1};
 	const struct sl_graph_value value = {.dtype = SL_F32, .lead = SL_PER_ROW, .shape = image};
 
-	return open_model(b, name, &input, &value, classes, fail);
+	return open_model(b, name, &input, &value, classes, SL_PER_ROW, fail);
 }
 
 enum sl_err sl_build_open_rows(struct sl_build *b, const char *name, int features, int classes, struct sl_fail *fail)
@@ -117,7 +119,7 @@ enum sl_err sl_build_open_rows(struct sl_build *b, const char *name, int feature
 	const struct sl_field input = {.name = "row", .most = 1};
 	const struct sl_graph_value value = {.dtype = SL_F32, .lead = SL_PER_ROW, .shape = sl_shape2(1, features)};
 
-	return open_model(b, name, &input, &value, classes, fail);
+	return open_model(b, name, &input, &value, classes, SL_PER_ROW, fail);
 }
 
 enum sl_err sl_build_open_tokens(struct sl_build *b, const char *name, int most, int vocab, int classes,
@@ -125,10 +127,23 @@ enum sl_err sl_build_open_tokens(struct sl_build *b, const char *name, int most,
 {
 	const struct sl_field input = {.name = "tokens", .most = most};
 	const struct sl_graph_value value = {.dtype = SL_I32, .lead = SL_PER_TOKEN, .shape = sl_shape1(1)};
-	enum sl_err err = open_model(b, name, &input, &value, classes, fail);
+	enum sl_err err = open_model(b, name, &input, &value, classes, SL_PER_ROW, fail);
 
 	if (!err)
 		b->model->vocab = vocab;
+	return err;
+}
+
+enum sl_err sl_build_open_masked(struct sl_build *b, const char *name, int most, int vocab, struct sl_fail *fail)
+{
+	const struct sl_field input = {.name = "tokens", .most = most};
+	const struct sl_graph_value value = {.dtype = SL_I32, .lead = SL_PER_TOKEN, .shape = sl_shape1(1)};
+	enum sl_err err = open_model(b, name, &input, &value, vocab, SL_PER_CHOSEN, fail);
+
+	if (!err) {
+		b->model->vocab = vocab;
+		b->model->masked = true;
+	}
 	return err;
 }
 
@@ -505,9 +520,35 @@ int sl_build_select(struct sl_build *b, const char *name, int in)
 	return finish(b, &d);
 }
 
+int sl_build_gather(struct sl_build *b, const char *name, int in, float share)
+{
+	struct draft d = begin(b, SL_OP_GATHER, name, in);
+
+	d.node.u.gather.share = share;
+	return finish(b, &d);
+}
+
+int sl_build_decoder(struct sl_build *b, const char *name, int in, int weight, const char *bias, struct sl_init init)
+{
+	const int rows = b->model->vocab;
+	struct draft d = begin(b, SL_OP_LINEAR, name, in), named = d;
+
+	if (weight >= 0)
+		d.param[d.node.n_param++] = weight;
+	else
+		add_param(b, &d,
+			  &(struct made_param){
+				  .suffix = ".weight", .shape = sl_shape2(rows, last_of(b, in)), .init = init});
+	copy_name(b, named.node.name, bias, "");
+	named.node.n_param = d.node.n_param;
+	add_param(b, &named, &(struct made_param){.suffix = "", .shape = sl_shape1(rows)});
+	d.param[d.node.n_param++] = named.param[named.node.n_param - 1];
+	return finish(b, &d);
+}
+
 int sl_build_loss(struct sl_build *b, const char *name, int logits)
 {
-	const bool number = b->model->classes == 1;
+	const bool number = b->model->classes == 1 && !b->model->masked;
 	struct draft d = begin(b, number ? SL_OP_MSE : SL_OP_XENT, name, logits);
 	int loss;
 

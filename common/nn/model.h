@@ -47,7 +47,8 @@ struct sl_model {
 	struct sl_unit *unit;
 	int n_unit, cap_file, cap_unit;
 	int classes;
-	int vocab; /* tokens are below it; 0: the input is images */
+	bool masked; /* a masked language model: labels are of chosen tokens, and classes are the vocabulary */
+	int vocab;   /* tokens are below it; 0: the input is images */
 	/* Of networks with pretrained files: what begins the names of all but the head ("roberta."), which files and
 	 * users may leave out; globs, up to a NULL, over tensors of files that are of no use here. "", NULL: none. */
 	char prefix[SL_NAME_MAX];
@@ -85,6 +86,9 @@ enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape 
 			  struct sl_fail *fail) SL_MUST_CHECK;
 /* The same where the first input is tokens: numbers below `vocab`, in rows of 1 to `most`. */
 enum sl_err sl_build_open_tokens(struct sl_build *b, const char *name, int most, int vocab, int classes,
+				 struct sl_fail *fail) SL_MUST_CHECK;
+/* … where some of a row's tokens are chosen, and are to be told among all of the vocabulary. */
+enum sl_err sl_build_open_masked(struct sl_build *b, const char *name, int most, int vocab,
 				 struct sl_fail *fail) SL_MUST_CHECK;
 /* … or rows of so many numbers. */
 enum sl_err sl_build_open_rows(struct sl_build *b, const char *name, int features, int classes,
@@ -133,6 +137,11 @@ int sl_build_embedding(struct sl_build *b, const char *name, int in, int feature
 /* A row of a table for each token, as attr says, whose derived members are given: rows, features. */
 int sl_build_lookup(struct sl_build *b, const char *name, int in, struct sl_embedding_attr attr, struct sl_init init);
 int sl_build_select(struct sl_build *b, const char *name, int in); /* the first token of each row */
+/* Its chosen tokens, of which a row has at most such a share (op.h). */
+int sl_build_gather(struct sl_build *b, const char *name, int in, float share);
+/* A logit for each row of a table [rows, features]: parameter `weight` of the model's graph, which an embedding has
+ * used, or where that is below 0 one of its own, `name`.weight. The bias is called `bias`. */
+int sl_build_decoder(struct sl_build *b, const char *name, int in, int weight, const char *bias, struct sl_init init);
 /* Makes the graph's output "loss": cross-entropy, or of numbers the mean of squares. */
 int sl_build_loss(struct sl_build *b, const char *name, int logits);
 /* The same: mean squares of `in` [K] less the value `target`. */

@@ -188,6 +188,7 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 	case SL_OP_ATTENTION:
 		return infer_attention(op, fail);
 	case SL_OP_SELECT:
+	case SL_OP_GATHER:
 		if (in->ndim != 2)
 			return misfit(op, fail, "tokens [F]");
 		op->out_shape = *in;

@@ -21,6 +21,7 @@
  * ATTENTION  tokens q [H·D], k, v [KV·D] → [H·D]     –      (of each row by itself; see struct sl_attention_attr)
  * FLATTEN    [H,W,C] → [H·W·C]                        –      (NHWC order; equals torch's where H·W = 1)
  * SELECT     tokens [F] → rows [F]                    –      (the first token of every row)
+ * GATHER     tokens [F] → chosen tokens [F]           –      (those that sl_dims.place says)
  * EMBEDDING  tokens' ids → [F]                        weight [V,F]   (row `id`; see struct sl_embedding_attr)
  * XENT       logits [K] + labels → mean loss          –      (softmax cross-entropy, torch.nn.CrossEntropyLoss)
  * MSE        x [K] + targets [K] → mean loss          –      (Σ (x − target)² / K of a row, torch.nn.MSELoss;
@@ -120,6 +121,11 @@ struct sl_embedding_attr {
 	int mark;
 };
 
+/* Of a row of n tokens at most share · n + 1/2 are chosen, or one. */
+struct sl_gather_attr {
+	float share;
+};
+
 /* What ops of each kind are told besides their inputs. */
 union sl_op_attr {
 	struct sl_conv_attr conv;
@@ -135,6 +141,7 @@ union sl_op_attr {
 	struct sl_attention_attr attention;
 	struct sl_norm_attr norm; /* LAYERNORM, RMSNORM */
 	struct sl_embedding_attr embedding;
+	struct sl_gather_attr gather;
 };
 
 /* A planned op, as kernels see it; the plan makes one of each node of a graph (graph.h). Values and parameters are
@@ -189,7 +196,7 @@ static inline bool sl_op_is_elementwise(enum sl_op_kind kind)
 /* Whether its kernels read where rows begin (sl_op_call.dims). */
 static inline bool sl_op_reads_rows(enum sl_op_kind kind)
 {
-	return kind == SL_OP_SELECT || kind == SL_OP_ATTENTION || kind == SL_OP_EMBEDDING;
+	return kind == SL_OP_SELECT || kind == SL_OP_ATTENTION || kind == SL_OP_EMBEDDING || kind == SL_OP_GATHER;
 }
 
 static inline bool sl_op_is_norm(enum sl_op_kind kind)

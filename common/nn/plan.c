@@ -1,14 +1,9 @@
 #include "common/nn/plan.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <xxhash.h>
-
-#include "common/nn/graph_text.h"
 #include "common/nn/narrow.h"
 
 enum { PARAM_ALIGN = 16 };                             /* floats of a cache line */
@@ -99,17 +94,60 @@ static bool fuses_act(const struct sl_graph *g, int i)
 	return g->node[i].kind == SL_OP_BATCHNORM && only_next_reads(g, i) && g->node[i + 1].kind == SL_OP_ACT;
 }
 
-/* Dimension 0 of a value, at most. */
-static int64_t most_of(const struct sl_plan *plan, enum sl_lead lead)
+/* The largest share that a gather of the graph may choose. */
+static double share_of(const struct sl_graph *g)
 {
-	return lead == SL_PER_ROW ? plan->rows : lead == SL_PER_TOKEN ? plan->spec.chunk_tokens : 1;
+	float most = 0;
+
+	for (int i = 0; i < g->n_node; i++)
+		if (g->node[i].kind == SL_OP_GATHER && g->node[i].u.gather.share > most)
+			most = g->node[i].u.gather.share;
+	return (double)most;
+}
+
+int64_t sl_plan_chosen_of(double share, int64_t tokens)
+{
+	const int64_t n = (int64_t)(share * (double)tokens + 0.5);
+
+	return n > 0 ? n : 1;
+}
+
+int64_t sl_plan_chosen_most(const struct sl_plan *plan, const struct sl_graph *g)
+{
+	const double share = share_of(g);
+
+	return share > 0 ? (int64_t)(share * (double)plan->spec.chunk_tokens) + plan->rows : 0;
+}
+
+/* Dimension 0 of a value, at most. */
+static int64_t most_of(const struct sl_plan *plan, const struct sl_graph *g, enum sl_lead lead)
+{
+	switch (lead) {
+	case SL_PER_ROW:
+		return plan->rows;
+	case SL_PER_TOKEN:
+		return plan->spec.chunk_tokens;
+	case SL_PER_CHOSEN:
+		return sl_plan_chosen_most(plan, g);
+	case SL_ONCE:
+		break;
+	}
+	return 1;
+}
+
+/* The same of a row alone. */
+static int64_t most_of_row(const struct sl_plan *plan, const struct sl_graph *g, enum sl_lead lead)
+{
+	if (lead == SL_PER_CHOSEN)
+		return sl_plan_chosen_of(share_of(g), plan->spec.row_tokens);
+	return lead == SL_PER_TOKEN ? plan->spec.row_tokens : 1;
 }
 
 static void set_rows(const struct sl_plan *plan, const struct sl_graph *g, struct sl_op *op)
 {
 	for (int k = 0; k < op->n_in; k++)
-		op->in_shape[k].dim[0] = most_of(plan, g->value[op->in[k]].lead);
-	op->out_shape.dim[0] = most_of(plan, g->value[op->out].lead);
+		op->in_shape[k].dim[0] = most_of(plan, g, g->value[op->in[k]].lead);
+	op->out_shape.dim[0] = most_of(plan, g, g->value[op->out].lead);
 }
 
 /* A node beside a field that decays is as wide as its schedule begins. */
@@ -131,8 +169,7 @@ static void plan_ops(const struct sl_plan *plan, struct sl_plan_segment *s)
 		to->op = sl_graph_op(g, i);
 		narrow(to, &g->in[0], false);
 		narrow(to, &g->out[0], true);
-		s->macs += sl_op_macs(&to->op, 1) *
-			   (g->value[to->op.out].lead == SL_PER_TOKEN ? plan->spec.row_tokens : 1);
+		s->macs += sl_op_macs(&to->op, 1) * most_of_row(plan, g, g->value[to->op.out].lead);
 		if (fuses_act(g, i)) {
 			to->op.u.bn.act = g->node[i + 1].u.act;
 			to->op.out = g->node[i + 1].out;
@@ -174,6 +211,10 @@ static bool learns(const struct sl_plan_segment *s, const struct sl_op *op)
 	for (int k = 0; k < op->n_param; k++)
 		if (s->graph.param[op->param[k]].role == SL_LEARNS)
 			return true;
+	for (int i = 0; i < s->n_tied; i++)
+		for (int k = 0; k < op->n_param; k++)
+			if (s->tied[i].graph_param == op->param[k] && s->tied[i].learns)
+				return true;
 	return false;
 }
 
@@ -212,6 +253,80 @@ static enum sl_err mark_gradients(struct sl_plan_segment *s, int n_value)
 		}
 	}
 	free(written);
+	return SL_OK;
+}
+
+/* The head's parameter of that name and stream. */
+static const struct sl_segment_param *of_head(const struct sl_plan_segment *head, const struct sl_param *p)
+{
+	for (int i = 0; i < head->n_param; i++) {
+		const struct sl_param *own = &head->graph.param[head->param[i].graph_param];
+
+		if (own->stream == p->stream && strcmp(own->name, p->name) == 0 && own->role != SL_STATISTIC &&
+		    sl_shape_equal(&own->shape, &p->shape))
+			return &head->param[i];
+	}
+	return NULL;
+}
+
+static enum sl_err tie(const struct sl_plan *plan, struct sl_plan_segment *s, struct sl_fail *fail)
+{
+	const struct sl_plan_segment *head = &plan->segment[SL_HEAD];
+
+	for (int i = 0; i < s->graph.n_param; i++) {
+		const struct sl_param *p = &s->graph.param[i];
+		const struct sl_segment_param *own = p->role == SL_TIED ? of_head(head, p) : NULL;
+
+		if (p->role != SL_TIED)
+			continue;
+		if (!own)
+			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: the head has no such parameter", p->name);
+		s->tied[s->n_tied] = (struct sl_tied_param){i, own->offset, own->count, s->tied_count,
+							    own->offset < head->trainable_count};
+		s->tied_count += param_room(own->count);
+		for (int k = 0; k < s->n_op; k++)
+			for (int at = 0; at < s->op[k].op.n_param; at++)
+				if (s->op[k].op.param[at] == i)
+					s->op[k].param[at] = SL_TIED_AT + s->n_tied;
+		s->n_tied++;
+	}
+	return SL_OK;
+}
+
+bool sl_plan_is_tied(const struct sl_plan *plan, int64_t offset)
+{
+	const struct sl_plan_segment *tail = &plan->segment[SL_TAIL];
+
+	for (int i = 0; i < tail->n_tied; i++)
+		if (tail->tied[i].offset == offset)
+			return true;
+	return false;
+}
+
+/* What is computed per chosen token. */
+static bool node_per_chosen(enum sl_op_kind kind)
+{
+	return kind == SL_OP_LINEAR || kind == SL_OP_ACT || kind == SL_OP_GELU || kind == SL_OP_SILU ||
+	       kind == SL_OP_TANH || kind == SL_OP_ADD || kind == SL_OP_MUL || kind == SL_OP_SCALE ||
+	       sl_op_is_norm(kind) || kind == SL_OP_XENT;
+}
+
+/* Tokens are chosen by whoever has the labels. */
+static enum sl_err check_chosen(const struct sl_graph *g, enum sl_segment which, struct sl_fail *fail)
+{
+	for (int i = 0; i < g->n_value; i++)
+		if (g->value[i].lead == SL_PER_CHOSEN && which != SL_TAIL)
+			return sl_fail_at(fail, "tail_begin", SL_ERR_CONFIG,
+					  "tokens are chosen in the %s: the tail has to begin at the head of the "
+					  "network, where that happens, or before it",
+					  sl_segment_name(which));
+	for (int i = 0; i < g->n_node; i++) {
+		const enum sl_lead lead = g->value[g->link[g->node[i].in]].lead;
+
+		if (lead == SL_PER_CHOSEN && !node_per_chosen(g->node[i].kind))
+			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s of chosen tokens is not supported",
+					   g->node[i].name, sl_op_kind_name(g->node[i].kind));
+	}
 	return SL_OK;
 }
 
@@ -294,6 +409,8 @@ static enum sl_err check_part(const struct sl_graph *g, enum sl_segment which, c
 	if (g->value[g->in[0].value].dtype != SL_F32 && which != SL_HEAD)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: what comes in must be f32", g->in[0].name);
 	err = check_tokens(g, which, spec, fail);
+	if (!err)
+		err = check_chosen(g, which, fail);
 	if (err)
 		return err;
 	if (which == SL_MIDDLE && !g->n_param)
@@ -307,6 +424,11 @@ static enum sl_err check_part(const struct sl_graph *g, enum sl_segment which, c
 	for (int i = 0; i < g->n_param; i++) {
 		const struct sl_param *p = &g->param[i];
 
+		if (p->role == SL_TIED && !tail)
+			return sl_fail_set(fail, SL_ERR_CONFIG,
+					   "%s: two layers have this parameter, and the cut parts them: the client "
+					   "keeps both where the tail begins at the second one or before it",
+					   p->name);
 		if (p->init.kind == SL_INIT_FILE)
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: weights from a file are not supported", p->name);
 		if (p->group > spec->n_group || (p->group && p->role != SL_LEARNS))
@@ -340,6 +462,7 @@ static void free_segment(struct sl_plan_segment *s)
 {
 	free(s->op);
 	free(s->param);
+	free(s->tied);
 	sl_graph_close(&s->graph);
 	*s = (struct sl_plan_segment){0};
 }
@@ -360,15 +483,20 @@ enum sl_err sl_plan_add(struct sl_plan *plan, enum sl_segment which, struct sl_g
 		.grad_out = which != SL_TAIL && !plan->spec.no_grad[which == SL_MIDDLE],
 		.op = calloc((size_t)graph->n_node, sizeof *s->op),
 		.param = calloc((size_t)graph->n_param + 1, sizeof *s->param),
+		.tied = calloc((size_t)graph->n_param + 1, sizeof *s->tied),
 	};
-	if (s->op && s->param) {
+	if (s->op && s->param && s->tied) {
 		plan_ops(plan, s);
-		err = plan_params(s);
+		err = tie(plan, s, fail);
+		if (!err && plan_params(s))
+			err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the plan");
+	} else {
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the plan");
 	}
-	if (!s->op || !s->param || err) {
+	if (err) {
 		s->graph = (struct sl_graph){0}; /* the caller's still */
 		free_segment(s);
-		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the plan");
+		return err;
 	}
 	*graph = (struct sl_graph){0};
 	s->in_value = s->graph.in[0].value;
@@ -380,113 +508,6 @@ enum sl_err sl_plan_add(struct sl_plan *plan, enum sl_segment which, struct sl_g
 		plan->decay[1] = s->graph.out[0].decay;
 	}
 	return SL_OK;
-}
-
-static void feed(XXH3_state_t *x, const char *fmt, ...) SL_PRINTF(2, 3);
-
-static void feed(XXH3_state_t *x, const char *fmt, ...)
-{
-	char line[SL_PLAN_NOTE_MAX + 256];
-	va_list ap;
-	int n;
-
-	va_start(ap, fmt);
-	n = vsnprintf(line, sizeof line, fmt, ap);
-	va_end(ap);
-	XXH3_128bits_update(x, line, n < (int)sizeof line ? (size_t)n : sizeof line - 1);
-}
-
-static void feed_shape(XXH3_state_t *x, const struct sl_shape *s)
-{
-	char text[SL_SHAPE_TEXT];
-
-	feed(x, " %s", sl_shape_text(s, text));
-}
-
-static void feed_text(void *arg, const char *text, size_t len)
-{
-	XXH3_128bits_update(arg, text, len);
-}
-
-/* What was said of the part, and what was derived from it: versions that infer differently do not agree. */
-static void feed_segment(XXH3_state_t *x, const struct sl_plan_segment *s)
-{
-	feed(x, "\n%s %" PRId64 " %" PRId64 "\n", sl_segment_name(s->which), s->trainable_count, s->weight_count);
-	sl_graph_write(&s->graph, feed_text, x);
-	for (int i = 0; i < s->n_op; i++) {
-		const struct sl_op *op = &s->op[i].op;
-
-		feed(x, "\n%s %s", sl_op_kind_name(op->kind), op->name);
-		for (int k = 0; k < op->n_in; k++)
-			feed_shape(x, &op->in_shape[k]);
-		feed_shape(x, &op->out_shape);
-	}
-	for (int i = 0; i < s->n_param; i++)
-		feed(x, "\n%s@%" PRId64, s->graph.param[s->param[i].graph_param].name, s->param[i].offset);
-}
-
-/* Of the spec, and of the parts that `part` is true for and that are planned. */
-static enum sl_err digest(const struct sl_plan *plan, const bool part[SL_SEGMENT_COUNT],
-			  uint8_t out[SL_PLAN_HASH_BYTES])
-{
-	XXH3_state_t *x = XXH3_createState();
-	XXH128_canonical_t canonical;
-
-	if (!x)
-		return SL_ERR_NOMEM;
-	XXH3_128bits_reset(x);
-	feed(x, "split plan 3\nbatch=%" PRId64 " chunks=%d seed=%" PRIu64 " precision=%s\n%s", plan->spec.batch,
-	     plan->spec.chunks, plan->spec.seed, sl_precision_name(plan->spec.precision), plan->spec.note);
-	if (plan->spec.chunk_tokens)
-		feed(x, "\ntokens %" PRId64 " %" PRId64 "%s", plan->spec.row_tokens, plan->spec.chunk_tokens,
-		     plan->spec.padded ? " padded" : "");
-	if (plan->spec.no_grad[0] || plan->spec.no_grad[1])
-		feed(x, "no_grad=%d,%d\n", plan->spec.no_grad[0], plan->spec.no_grad[1]);
-	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
-		if (part[i] && plan->segment[i].n_op)
-			feed_segment(x, &plan->segment[i]);
-	XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(x));
-	memcpy(out, canonical.digest, SL_PLAN_HASH_BYTES);
-	XXH3_freeState(x);
-	return SL_OK;
-}
-
-static enum sl_err digest_layout(const struct sl_plan *plan, uint8_t out[SL_PLAN_HASH_BYTES])
-{
-	XXH3_state_t *x = XXH3_createState();
-	XXH128_canonical_t canonical;
-
-	if (!x)
-		return SL_ERR_NOMEM;
-	XXH3_128bits_reset(x);
-	for (int i = 0; i < SL_SEGMENT_COUNT; i++) {
-		const struct sl_plan_segment *s = &plan->segment[i];
-
-		if (!s->n_op)
-			continue;
-		feed(x, "\n%s %" PRId64 " %" PRId64 " %" PRId64, sl_segment_name(s->which), s->trainable_count,
-		     s->moving_count, s->weight_count);
-		for (int k = 0; k < s->n_param; k++) {
-			const struct sl_param *p = &s->graph.param[s->param[k].graph_param];
-
-			feed(x, "\n%s@%" PRId64, p->name, s->param[k].offset);
-			feed_shape(x, &p->shape);
-		}
-	}
-	XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(x));
-	memcpy(out, canonical.digest, SL_PLAN_HASH_BYTES);
-	XXH3_freeState(x);
-	return SL_OK;
-}
-
-enum sl_err sl_plan_seal(struct sl_plan *plan, struct sl_fail *fail)
-{
-	static const bool all[SL_SEGMENT_COUNT] = {true, true, true}, middle[SL_SEGMENT_COUNT] = {[SL_MIDDLE] = true};
-
-	return digest(plan, all, plan->hash) || digest(plan, middle, plan->middle_hash) ||
-			       digest_layout(plan, plan->layout_hash)
-		       ? sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the plan's hash")
-		       : SL_OK;
 }
 
 static enum sl_err check_spec(const struct sl_plan_spec *spec, struct sl_fail *fail)

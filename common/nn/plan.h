@@ -43,11 +43,13 @@ struct sl_plan_spec {
 	char note[SL_PLAN_NOTE_MAX];
 };
 
+enum { SL_TIED_AT = 1 << 24 };
+
 struct sl_segment_op {
 	struct sl_op op; /* a copy, shapes with the most rows or tokens of a chunk; numbers are the graph's */
 	bool din_want[SL_OP_MAX_IN]; /* backward: somebody needs this input's gradient */
 	bool din_add[SL_OP_MAX_IN];  /* … and a later consumer of the same value has already written it */
-	int param[SL_OP_MAX_PARAM];  /* index into the segment's parameters */
+	int param[SL_OP_MAX_PARAM];  /* index into the segment's parameters; SL_TIED_AT + index into the tied ones */
 	bool backward;               /* it learns, or its inputs' gradients are wanted; else it has no backward */
 	bool narrows;                /* a decaying insert's: shapes are those of its schedule's beginning */
 };
@@ -57,6 +59,15 @@ struct sl_segment_param {
 	int graph_param; /* index into the part's graph.param */
 	int model_param; /* the client's: index into model->graph.param */
 	int64_t offset, count;
+};
+
+/* A parameter that the head has and the tail computes with, too: `offset` is that of the head's weight range. Its
+ * gradient is the tail's own, at `grad` behind those of its other parameters, and is added to the head's once the
+ * step's chunks are done (sl_exec_tie): so the sum does not depend on which part was first. */
+struct sl_tied_param {
+	int graph_param; /* of the tail's graph */
+	int64_t offset, count, grad;
+	bool learns;
 };
 
 /* The weight range: trainable parameters first, by group, then running statistics, then frozen parameters; every
@@ -70,6 +81,9 @@ struct sl_plan_segment {
 	int n_op;
 	struct sl_segment_param *param;
 	int n_param;
+	struct sl_tied_param *tied; /* of the tail */
+	int n_tied;
+	int64_t tied_count;                    /* floats of their gradients, padding included */
 	int moments;                           /* of the optimizer, each of trainable_count floats */
 	int64_t group_end[SL_PLAN_GROUPS + 1]; /* where the range of each group ends; group 0 begins at 0 */
 	int64_t trainable_count;               /* floats of the range's trainable front, padding included */
@@ -128,6 +142,11 @@ int64_t sl_plan_fetch_count(const struct sl_plan_segment *segment);
 bool sl_plan_cut_per_token(const struct sl_plan *plan, bool mid);
 int64_t sl_plan_cut_count(const struct sl_plan *plan, bool mid, const struct sl_dims *dims);
 int64_t sl_plan_cut_most(const struct sl_plan *plan, bool mid);
+/* Chosen tokens of a row of so many at most, and of a chunk; the latter 0: the graph has no gather. */
+int64_t sl_plan_chosen_of(double share, int64_t tokens);
+int64_t sl_plan_chosen_most(const struct sl_plan *plan, const struct sl_graph *graph);
+/* Whether the tail computes with the head's parameter at this offset. */
+bool sl_plan_is_tied(const struct sl_plan *plan, int64_t offset);
 /* Elements per row of the tensor that would cross without inserts. */
 int64_t sl_plan_plain_count(const struct sl_plan *plan, bool mid);
 

@@ -75,19 +75,22 @@ static inline struct sl_shape sl_shape_rows(struct sl_shape s, int64_t rows)
 	return s;
 }
 
-/* What a chunk has: rows, and tokens of all rows. Row i has the tokens begin[i] to begin[i + 1]. */
+/* What a chunk has: rows, and tokens of all rows. Row i has the tokens begin[i] to begin[i + 1]. Some tokens may be
+ * chosen: those that a masked language model has to guess. */
 struct sl_dims {
 	int64_t rows, tokens;
 	const uint32_t *begin; /* [rows + 1]; NULL: every row is one token. Borrowed */
 	/* [2·rows + 1], of rows that are padded: where each begins, where its padding does, then where all end. A row's
 	 * padding may be empty. NULL: rows are not padded. Borrowed */
 	const uint32_t *pieces;
+	int64_t chosen;        /* tokens */
+	const uint32_t *place; /* [chosen], which tokens they are, ascending; NULL: none is chosen. Borrowed */
 };
 
 /* Rows that are one token each. */
 static inline struct sl_dims sl_dims_rows(int64_t rows)
 {
-	return (struct sl_dims){rows, rows, NULL, NULL};
+	return (struct sl_dims){.rows = rows, .tokens = rows};
 }
 
 /* Numbers in the memory of a chunk of at most so many rows: its begin, and behind that its pieces. */

@@ -357,8 +357,10 @@ struct sl_dims sl_port_dims(const struct sl_port *p, int chunk)
 {
 	const int64_t rows = (int64_t)sl_session_chunk_rows(&p->session, chunk);
 
-	return (struct sl_dims){rows, p->session.tokens[chunk] ? p->session.tokens[chunk] : rows,
-				p->begin ? sl_port_begin(p, chunk) : NULL, sl_port_pieces(p, chunk)};
+	return (struct sl_dims){.rows = rows,
+				.tokens = p->session.tokens[chunk] ? p->session.tokens[chunk] : rows,
+				.begin = p->begin ? sl_port_begin(p, chunk) : NULL,
+				.pieces = sl_port_pieces(p, chunk)};
 }
 
 /* A client's pass begins: none of its tasks is under way. */

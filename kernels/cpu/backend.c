@@ -176,6 +176,7 @@ static const struct sl_backend_ops ops = {
 			[SL_OP_GELU] = &sl_cpu_gelu,
 			[SL_OP_ATTENTION] = &sl_cpu_attention,
 			[SL_OP_SELECT] = &sl_cpu_select,
+			[SL_OP_GATHER] = &sl_cpu_gather,
 			[SL_OP_SILU] = &sl_cpu_silu,
 			[SL_OP_TANH] = &sl_cpu_tanh,
 			[SL_OP_MUL] = &sl_cpu_mul,

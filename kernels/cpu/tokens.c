@@ -1,4 +1,5 @@
-/* Ops of tokens: select, the first token of every row; embedding, a row of a table for every token. */
+/* Ops of tokens: select, the first token of every row; gather, chosen tokens; embedding, a row of a table for every
+ * token. */
 #include <string.h>
 
 #include "kernels/cpu/impl.h"
@@ -63,6 +64,39 @@ static enum sl_err select_backward(const struct sl_op_call *call)
 }
 
 const struct sl_kernel sl_cpu_select = {.forward = select_forward, .backward = select_backward};
+
+/* Tokens are few, and copies short: one thread does them. */
+static enum sl_err gather_forward(const struct sl_op_call *call)
+{
+	const int64_t f = sl_shape_row(&call->out.shape);
+	const float *x = call->in[0].data;
+	float *y = call->out.data;
+
+	for (int64_t i = 0; i < call->dims.chosen; i++)
+		memcpy(y + i * f, x + (int64_t)call->dims.place[i] * f, (size_t)f * sizeof *y);
+	return SL_OK;
+}
+
+static enum sl_err gather_backward(const struct sl_op_call *call)
+{
+	const int64_t f = sl_shape_row(&call->dout.shape);
+	const struct sl_cpu_simd *simd = sl_cpu_simd_of(call->be);
+	const float *dy = call->dout.data;
+	float *dx = call->din[0].data;
+
+	if (dx == NULL)
+		return SL_OK;
+	if (!call->din_add[0])
+		memset(dx, 0, (size_t)(call->dims.tokens * f) * sizeof *dx);
+	for (int64_t i = 0; i < call->dims.chosen; i++) {
+		float *to = dx + (int64_t)call->dims.place[i] * f;
+
+		simd->sum(to, to, dy + i * f, f);
+	}
+	return SL_OK;
+}
+
+const struct sl_kernel sl_cpu_gather = {.forward = gather_forward, .backward = gather_backward};
 
 /* The row of the table for token `t` of a row that begins at `first`; ids are in range (exec.h). *marks counts those in
  * the row so far: it is 0 before the first token, and tokens come in order. */

@@ -506,7 +506,8 @@ const struct sl_backend_ops cu_backend_ops = {
 		   [SL_OP_SILU] = &cu_silu,           [SL_OP_TANH] = &cu_tanh,
 		   [SL_OP_MUL] = &cu_mul_op,          [SL_OP_LAYERNORM] = &cu_layernorm,
 		   [SL_OP_RMSNORM] = &cu_rmsnorm,     [SL_OP_ATTENTION] = &cu_attention_op,
-		   [SL_OP_SELECT] = &cu_select_op,    [SL_OP_EMBEDDING] = &cu_embedding},
+		   [SL_OP_SELECT] = &cu_select_op,    [SL_OP_EMBEDDING] = &cu_embedding,
+		   [SL_OP_GATHER] = &cu_gather_op},
 	.failed = cu_failed,
 	.close = cu_close,
 };

@@ -205,6 +205,15 @@ cudaError_t cu_select_forward(cudaStream_t s, enum cu_type type, void *out, cons
 cudaError_t cu_select_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout,
 			       const struct cu_rows *r);
 
+struct cu_chosen {
+	int64_t n, tokens, f;
+	const uint32_t *place; /* [n] of the tokens, ascending */
+};
+/* out [n, f] = the chosen tokens of x [tokens, f]; dx: dout there, else 0 */
+cudaError_t cu_gather_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, const struct cu_chosen *c);
+cudaError_t cu_gather_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout,
+			       const struct cu_chosen *c);
+
 struct cu_lookup {
 	struct cu_rows rows;
 	const int32_t *id; /* [tokens] */

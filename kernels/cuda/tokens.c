@@ -1,4 +1,5 @@
-/* Ops of tokens: select, the first token of every row; embedding, a row of a table for every token. */
+/* Ops of tokens: select, the first token of every row; gather, chosen tokens; embedding, a row of a table for every
+ * token. */
 #include "kernels/cuda/cuda.h"
 
 static struct cu_rows rows_of(const struct sl_op_call *call, const struct sl_shape *row)
@@ -34,6 +35,40 @@ static enum sl_err select_backward(const struct sl_op_call *call)
 }
 
 const struct sl_kernel cu_select_op = {.forward = select_forward, .backward = select_backward};
+
+static struct cu_chosen chosen_of(const struct sl_op_call *call, const struct sl_shape *row)
+{
+	return (struct cu_chosen){call->dims.chosen, call->dims.tokens, sl_shape_row(row), call->dims.place};
+}
+
+static enum sl_err gather_forward(const struct sl_op_call *call)
+{
+	const struct cu_chosen chosen = chosen_of(call, &call->out.shape);
+	struct cuda *cu;
+	enum sl_err err = cu_enter(call->be, &cu);
+
+	return err ? err
+		   : cu_check(cu,
+			      cu_gather_forward(cu->stream, cu_op_type(call->op), call->out.data, call->in[0].data,
+						&chosen),
+			      call->op->name);
+}
+
+static enum sl_err gather_backward(const struct sl_op_call *call)
+{
+	const struct cu_chosen chosen = chosen_of(call, &call->dout.shape);
+	struct cuda *cu;
+	enum sl_err err = cu_enter(call->be, &cu);
+
+	if (err || !call->din[0].data)
+		return err;
+	return cu_check(cu,
+			cu_gather_backward(cu->stream, cu_op_type(call->op), call->din[0].data, call->din_add[0],
+					   call->dout.data, &chosen),
+			call->op->name);
+}
+
+const struct sl_kernel cu_gather_op = {.forward = gather_forward, .backward = gather_backward};
 
 static struct cu_lookup lookup_of(const struct sl_op_call *call)
 {

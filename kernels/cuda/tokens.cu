@@ -27,6 +27,43 @@ template <class T> __global__ void backward_kernel(T *__restrict__ dx, bool add,
 	}
 }
 
+template <class T> __global__ void gather_kernel(T *__restrict__ out, const T *__restrict__ x, cu_chosen c)
+{
+	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < c.n * c.f;
+	     i += (int64_t)gridDim.x * blockDim.x)
+		out[i] = x[(int64_t)c.place[i / c.f] * c.f + i % c.f];
+}
+
+// Which of the chosen tokens this one is; -1: none.
+__device__ int64_t among(const cu_chosen &c, int64_t token)
+{
+	int64_t low = 0, high = c.n;
+
+	while (low < high) {
+		const int64_t middle = low + (high - low) / 2;
+
+		if ((int64_t)c.place[middle] < token)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < c.n && (int64_t)c.place[low] == token ? low : -1;
+}
+
+template <class T>
+__global__ void gather_back_kernel(T *__restrict__ dx, bool add, const T *__restrict__ dout, cu_chosen c)
+{
+	for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < c.tokens * c.f;
+	     i += (int64_t)gridDim.x * blockDim.x) {
+		const int64_t at = among(c, i / c.f);
+
+		if (!add)
+			dx[i] = at >= 0 ? dout[at * c.f + i % c.f] : rounded<T>(0.f);
+		else if (at >= 0)
+			dx[i] = rounded<T>(value(dx[i]) + value(dout[at * c.f + i % c.f]));
+	}
+}
+
 __device__ int64_t looked_up(const cu_lookup &l, int64_t token)
 {
 	int64_t first, marks = 0;
@@ -96,6 +133,25 @@ cudaError_t cu_select_backward(cudaStream_t s, enum cu_type type, void *dx, bool
 {
 #define CALL(T) \
 	CU_RUN(backward_kernel<T>, blocks_of(r->tokens * r->f), threads_per_block, s, (T *)dx, add, (const T *)dout, *r)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
+	return cudaGetLastError();
+}
+
+cudaError_t cu_gather_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, const struct cu_chosen *c)
+{
+#define CALL(T) CU_RUN(gather_kernel<T>, blocks_of(c->n * c->f), threads_per_block, s, (T *)out, (const T *)x, *c)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
+	return cudaGetLastError();
+}
+
+cudaError_t cu_gather_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout,
+			       const struct cu_chosen *c)
+{
+#define CALL(T)                                                                                        \
+	CU_RUN(gather_back_kernel<T>, blocks_of(c->tokens * c->f), threads_per_block, s, (T *)dx, add, \
+	       (const T *)dout, *c)
 	CU_SWITCH_TYPE(type, CALL);
 #undef CALL
 	return cudaGetLastError();

@@ -79,6 +79,7 @@ static const struct sl_backend_ops ref_ops = {
 			[SL_OP_GELU] = &sl_ref_gelu,
 			[SL_OP_ATTENTION] = &sl_ref_attention,
 			[SL_OP_SELECT] = &sl_ref_select,
+			[SL_OP_GATHER] = &sl_ref_gather,
 			[SL_OP_SILU] = &sl_ref_silu,
 			[SL_OP_TANH] = &sl_ref_tanh,
 			[SL_OP_MUL] = &sl_ref_mul,

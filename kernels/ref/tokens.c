@@ -1,4 +1,5 @@
-/* Ops of tokens: select, the first token of every row; embedding, a row of a table for every token. */
+/* Ops of tokens: select, the first token of every row; gather, chosen tokens; embedding, a row of a table for every
+ * token. */
 #include <string.h>
 
 #include "kernels/ref/kernels.h"
@@ -35,6 +36,34 @@ static enum sl_err select_backward(const struct sl_op_call *call)
 }
 
 const struct sl_kernel sl_ref_select = {.forward = select_forward, .backward = select_backward};
+
+static enum sl_err gather_forward(const struct sl_op_call *call)
+{
+	int64_t f = sl_shape_row(&call->out.shape);
+	const float *x = call->in[0].data;
+	float *y = call->out.data;
+
+	for (int64_t i = 0; i < call->dims.chosen; i++)
+		for (int64_t k = 0; k < f; k++)
+			y[i * f + k] = x[(int64_t)call->dims.place[i] * f + k];
+	return SL_OK;
+}
+
+static enum sl_err gather_backward(const struct sl_op_call *call)
+{
+	int64_t f = sl_shape_row(&call->dout.shape);
+	const float *dy = call->dout.data;
+	float *dx = call->din[0].data;
+
+	for (int64_t i = 0; i < call->dims.tokens * f && dx; i++)
+		sl_ref_store(&dx[i], call->din_add[0], 0);
+	for (int64_t i = 0; i < call->dims.chosen && dx; i++)
+		for (int64_t k = 0; k < f; k++)
+			sl_ref_store(&dx[(int64_t)call->dims.place[i] * f + k], true, dy[i * f + k]);
+	return SL_OK;
+}
+
+const struct sl_kernel sl_ref_gather = {.forward = gather_forward, .backward = gather_backward};
 
 /* The row of the table for each token; ids are in range (exec.h). */
 static int64_t looked_up(const struct sl_op_call *call, int64_t token, int64_t row)

@@ -87,7 +87,8 @@ static void say(const char *what, double *ms, int n)
 /* A step but for the forward's copies and the backward's sums; the latter are not counted. */
 static double step(struct sl_exec *e, int rows, const int32_t *id, const uint32_t *begin, uint64_t number)
 {
-	const struct sl_exec_call call = {.dims = {rows, begin[rows], begin, NULL}, .step = number, .training = true};
+	const struct sl_exec_call call = {
+		.dims = {.rows = rows, .tokens = begin[rows], .begin = begin}, .step = number, .training = true};
 	const int64_t chunk = rows;
 	const double start = cpu_ms();
 	double between, squares;

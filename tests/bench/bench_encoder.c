@@ -138,7 +138,9 @@ static double run(struct sl_exec *e, const struct rows *rows, bool cpu)
 {
 	static uint64_t step;
 	const struct sl_exec_call call = {
-		.dims = {rows->n, rows->begin[rows->n], rows->begin, NULL}, .step = ++step, .training = true};
+		.dims = {.rows = rows->n, .tokens = rows->begin[rows->n], .begin = rows->begin},
+		.step = ++step,
+		.training = true};
 	const double began = cpu_ms();
 	const uint64_t start = sl_now_ns();
 

@@ -230,7 +230,7 @@ static void run(struct decoder *d, struct sl_backend *be, const char *who)
 {
 	const struct sl_plan_spec spec = {
 		.batch = d->rows, .chunks = 1, .row_tokens = d->longest, .chunk_tokens = d->tokens};
-	const struct sl_exec_call call = {.dims = {d->rows, d->tokens, d->begin, NULL}};
+	const struct sl_exec_call call = {.dims = {.rows = d->rows, .tokens = d->tokens, .begin = d->begin}};
 	struct sl_plan *plan = NULL;
 	struct sl_exec *exec = NULL;
 	struct sl_fail fail = {0};

@@ -141,7 +141,7 @@ static void follow_the_rows(struct sl_backend *be, const char *text)
 	pairs = sl_codec_spec_pairs(&spec, &spec);
 	grad = both_open_rows(be, text, sl_shape2(80, 24), 4, 40, SL_DIR_MID_GRAD, pairs ? &act : NULL);
 	for (int step = 0; step < 5; step++) {
-		struct sl_dims dims = {rows[step], begin[step][rows[step]], begin[step], NULL};
+		struct sl_dims dims = {.rows = rows[step], .tokens = begin[step][rows[step]], .begin = begin[step]};
 		struct sl_codec_call call = {.step = (uint64_t)step, .chunk = 1, .training = true, .dims = dims};
 
 		for (int back = 0; back < 2; back++) {

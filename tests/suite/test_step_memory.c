@@ -120,8 +120,10 @@ static void step_on(struct run *r, bool text, uint64_t number)
 	for (uint32_t i = 0; i < ROWS * IMAGE * IMAGE * 3; i++)
 		image[i] = (float)((i * 31 + number * 17) % 101) / 50 - 1;
 	if (sl_local_step(r->local,
-			  &(struct sl_feed){text ? (const void *)token : image, text ? begin : NULL, label, ROWS, NULL,
-					    NULL, NULL},
+			  &(struct sl_feed){.input = text ? (const void *)token : image,
+					    .begin = text ? begin : NULL,
+					    .target = label,
+					    .rows = ROWS},
 			  number, 0.01, &result, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 }

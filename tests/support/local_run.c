@@ -75,8 +75,8 @@ double local_run_step(struct local_run *r, uint64_t number, double lr)
 	struct sl_fail fail;
 
 	local_run_batch(&images, &labels);
-	if (sl_local_step(r->local, &(struct sl_feed){images, NULL, labels, LOCAL_ROWS, NULL, NULL, NULL}, number, lr,
-			  &result, &fail) != SL_OK)
+	if (sl_local_step(r->local, &(struct sl_feed){.input = images, .target = labels, .rows = LOCAL_ROWS}, number,
+			  lr, &result, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	return result.loss;
 }

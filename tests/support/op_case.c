@@ -144,6 +144,10 @@
 	{                                                       \
 		.kind = SL_OP_SELECT, .n = n_, .h = s_, .c = f_ \
 	}
+#define GATHER(n_, s_, f_)                                      \
+	{                                                       \
+		.kind = SL_OP_GATHER, .n = n_, .h = s_, .c = f_ \
+	}
 #define FLATTEN(n_, h_, w_, c_)                                           \
 	{                                                                 \
 		.kind = SL_OP_FLATTEN, .n = n_, .h = h_, .w = w_, .c = c_ \
@@ -265,7 +269,8 @@ const struct op_case op_cases[] = {
 	EMBEDDING(1, 1, 1, false, 0), EMBEDDING(9, 4, 7, false, 0), EMBEDDING(130, 50, 33, false, 0),
 	EMBEDDING(64, 200, 48, false, 0), EMBEDDING(1, 3, 1, true, 2), EMBEDDING(10, 5, 17, true, 2),
 	EMBEDDING(100, 4, 48, true, 0), SEGMENTS(1, 1, 3, 0), SEGMENTS(20, 2, 17, 1), SEGMENTS(100, 3, 48, 2),
-	SELECT(1, 1, 1), SELECT(1, 9, 7), SELECT(5, 2, 33), SELECT(70, 11, 48),
+	SELECT(1, 1, 1), SELECT(1, 9, 7), SELECT(5, 2, 33), SELECT(70, 11, 48), GATHER(1, 1, 1), GATHER(1, 9, 7),
+	GATHER(5, 2, 33), GATHER(70, 11, 48),
 	/* cross-entropy */
 	XENT(1, 1, DATA_PLAIN), XENT(1, 10, DATA_PLAIN), XENT(5, 2, DATA_PLAIN), XENT(33, 10, DATA_TIES),
 	XENT(7, 100, DATA_LARGE), XENT(4, 1000, DATA_PLAIN), XENT(128, 17, DATA_TIES), XENT(257, 10, DATA_PLAIN),
@@ -512,7 +517,7 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 	}
 	for (int i = 0; i < op->n_param; i++)
 		op->param[i] = i;
-	if (c->kind == SL_OP_SELECT) {
+	if (c->kind == SL_OP_SELECT || c->kind == SL_OP_GATHER) {
 		/* all tokens of a chunk, as the rig counts rows */
 		op->out_shape = sl_shape2(rows, c->c);
 		return SL_OK;

@@ -212,7 +212,7 @@ static void open_threes(struct op_rig *rig, struct op_chunk *chunk)
 		begin[i] = (uint32_t)(3 * i < tokens ? 3 * i : tokens);
 	op_area_open(&chunk->begin, rig->be, (size_t)(rows + 1) * sizeof *begin, begin, rig->log);
 	free(begin);
-	chunk->call.dims = (struct sl_dims){rows, tokens, op_area_data(&chunk->begin), NULL};
+	chunk->call.dims = (struct sl_dims){.rows = rows, .tokens = tokens, .begin = op_area_data(&chunk->begin)};
 }
 
 /* Rows of an op that looks at their tokens: S each on average, and no two neighbours alike. */
@@ -225,7 +225,21 @@ static void open_tokens(struct op_rig *rig, struct op_chunk *chunk)
 		begin[i] = (uint32_t)(i * s - (i < rows && i % 2 ? s / 2 : 0));
 	op_area_open(&chunk->begin, rig->be, (size_t)(rows + 1) * sizeof *begin, begin, rig->log);
 	free(begin);
-	chunk->call.dims = (struct sl_dims){rows, rows * s, op_area_data(&chunk->begin), NULL};
+	chunk->call.dims = (struct sl_dims){.rows = rows, .tokens = rows * s, .begin = op_area_data(&chunk->begin)};
+}
+
+/* One token chosen of each S of them. */
+static void open_chosen(struct op_rig *rig, struct op_chunk *chunk)
+{
+	const int64_t rows = chunk->rows, s = rig->c->h;
+	uint32_t *place = op_xalloc((size_t)rows * sizeof *place);
+
+	for (int64_t i = 0; i < rows; i++)
+		place[i] = (uint32_t)(i * s + i * 5 % s);
+	op_area_open(&chunk->place, rig->be, (size_t)rows * sizeof *place, place, rig->log);
+	free(place);
+	chunk->call.dims.chosen = rows;
+	chunk->call.dims.place = op_area_data(&chunk->place);
 }
 
 void op_chunk_open(struct op_rig *rig, struct op_chunk *chunk, const struct op_host *host, uint16_t number)
@@ -264,6 +278,8 @@ void op_chunk_open(struct op_rig *rig, struct op_chunk *chunk, const struct op_h
 		open_threes(rig, chunk);
 	else if (sl_op_reads_rows(rig->op.kind))
 		open_tokens(rig, chunk);
+	if (rig->op.kind == SL_OP_GATHER)
+		open_chosen(rig, chunk);
 	for (int i = 0; i < rig->op.n_param; i++) {
 		bool running = rig->op.kind == SL_OP_BATCHNORM && i >= 2;
 
@@ -283,6 +299,7 @@ void op_chunk_close(struct op_chunk *chunk)
 	op_area_close(&chunk->dout);
 	op_area_close(&chunk->saved);
 	op_area_close(&chunk->begin);
+	op_area_close(&chunk->place);
 	*chunk = (struct op_chunk){0};
 }
 

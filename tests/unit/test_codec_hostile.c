@@ -56,7 +56,7 @@ static struct sl_codec_call call_now(void)
 {
 	struct sl_codec_call call = codec_call0;
 
-	call.dims = ragged ? (struct sl_dims){ROWS, TOKENS, begin, NULL} : (struct sl_dims){0};
+	call.dims = ragged ? (struct sl_dims){.rows = ROWS, .tokens = TOKENS, .begin = begin} : (struct sl_dims){0};
 	return call;
 }
 
@@ -543,7 +543,7 @@ static enum sl_err take(const uint8_t *at, size_t len, int64_t rows, int64_t tok
 
 static void false_lengths_are_refused(void **state)
 {
-	const struct sl_dims dims = {ROWS, TOKENS, begin, NULL};
+	const struct sl_dims dims = {.rows = ROWS, .tokens = TOKENS, .begin = begin};
 	uint8_t good[20], bad[20];
 	size_t left;
 
@@ -587,7 +587,7 @@ static void false_lengths_are_refused(void **state)
 static void padded_lengths(void **state)
 {
 	uint32_t even[ROWS + 1], pieces[2 * ROWS + 1], found[ROWS + 1], cut[2 * ROWS + 1];
-	const struct sl_dims dims = {ROWS, ROWS * LONGEST, even, pieces};
+	const struct sl_dims dims = {.rows = ROWS, .tokens = ROWS * LONGEST, .begin = even, .pieces = pieces};
 	struct sl_fail fail = {0};
 	uint8_t bytes[16];
 

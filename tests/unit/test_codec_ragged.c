@@ -588,19 +588,24 @@ static void warm_factors_are_those_of_rows(void **state)
 		sl_codec_commit(ragged);
 		sl_codec_commit(plain);
 	}
-	a = encoded(
-		"ragged", ragged,
-		&(struct sl_codec_call){.step = 3, .chunk = 1, .training = true, .dims = {3, 22, other.begin, NULL}}, x,
-		shape_of(&other), &len);
+	a = encoded("ragged", ragged,
+		    &(struct sl_codec_call){.step = 3,
+					    .chunk = 1,
+					    .training = true,
+					    .dims = {.rows = 3, .tokens = 22, .begin = other.begin}},
+		    x, shape_of(&other), &len);
 	sl_codec_commit(ragged);
 	free(a);
 	whole = encoded(
 		"ragged", ragged,
-		&(struct sl_codec_call){.step = 4, .chunk = 1, .training = true, .dims = {3, 30, c.begin, NULL}}, x,
-		shape_of(&c), &len);
-	b = encoded("cold", cold,
-		    &(struct sl_codec_call){.step = 4, .chunk = 1, .training = true, .dims = {3, 30, c.begin, NULL}}, x,
-		    shape_of(&c), &len);
+		&(struct sl_codec_call){
+			.step = 4, .chunk = 1, .training = true, .dims = {.rows = 3, .tokens = 30, .begin = c.begin}},
+		x, shape_of(&c), &len);
+	b = encoded(
+		"cold", cold,
+		&(struct sl_codec_call){
+			.step = 4, .chunk = 1, .training = true, .dims = {.rows = 3, .tokens = 30, .begin = c.begin}},
+		x, shape_of(&c), &len);
 	a = whole + SL_FRAME_BYTES + SL_FRAME_PART_BYTES;
 	assert_true(memcmp(a, b + SL_FRAME_BYTES + SL_FRAME_PART_BYTES, row_bytes) != 0);
 	assert_memory_equal(a + row_bytes, b + SL_FRAME_BYTES + SL_FRAME_PART_BYTES + row_bytes, row_bytes);
@@ -644,9 +649,15 @@ static void calls_of_other_lengths_are_refused(void **state)
 	uint32_t short_of[] = {0, 1, 6, 8, 17, 18, 24}, empty[] = {0, 1, 6, 6, 17, 18, 25}, long_row[] = {0, 10, 25},
 		 backwards[] = {0, 6, 1, 8, 17, 18, 25}, late[] = {1, 2, 6, 8, 17, 18, 25};
 	const struct sl_dims wrong[] = {
-		{6, 25, NULL, NULL},      {6, 25, short_of, NULL}, {6, 25, empty, NULL},
-		{2, 25, long_row, NULL},  {6, 24, c.begin, NULL},  {7, 25, c.begin, NULL},
-		{6, 25, backwards, NULL}, {6, 25, late, NULL},     {0, 25, c.begin, NULL},
+		{.rows = 6, .tokens = 25},
+		{.rows = 6, .tokens = 25, .begin = short_of},
+		{.rows = 6, .tokens = 25, .begin = empty},
+		{.rows = 2, .tokens = 25, .begin = long_row},
+		{.rows = 6, .tokens = 24, .begin = c.begin},
+		{.rows = 7, .tokens = 25, .begin = c.begin},
+		{.rows = 6, .tokens = 25, .begin = backwards},
+		{.rows = 6, .tokens = 25, .begin = late},
+		{.rows = 0, .tokens = 25, .begin = c.begin},
 	};
 	struct sl_codec *codec = open_for("none", &c, 9, NULL, SL_DIR_HEAD_ACT, NULL);
 	struct sl_codec_call call = call_of(&c, 1);

@@ -13,10 +13,11 @@ static int open_model(void **state)
 {
 	struct sl_fail fail;
 
-	return sl_model_open((struct sl_model **)state,
-			     &(struct sl_model_spec){"mobilenet_v2", 1.0, 1000, 224, false, 0.2, 0, 0, 0, 0, NULL, NULL,
-						     false, NULL},
-			     &fail) != SL_OK;
+	return sl_model_open(
+		       (struct sl_model **)state,
+		       &(struct sl_model_spec){
+			       .name = "mobilenet_v2", .width = 1.0, .classes = 1000, .image = 224, .dropout = 0.2},
+		       &fail) != SL_OK;
 }
 
 static int close_model(void **state)

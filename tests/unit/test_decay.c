@@ -95,8 +95,9 @@ static double evaluate(struct local_run *r, uint64_t *tx_bytes)
 	struct sl_fail fail;
 
 	local_run_batch(&images, &labels);
-	assert_int_equal(sl_local_eval(r->local, &(struct sl_feed){images, NULL, labels, LOCAL_ROWS, NULL, NULL, NULL},
-				       0, &result, &fail),
+	assert_int_equal(sl_local_eval(r->local,
+				       &(struct sl_feed){.input = images, .target = labels, .rows = LOCAL_ROWS}, 0,
+				       &result, &fail),
 			 SL_OK);
 	*tx_bytes = result.tx_bytes;
 	return result.loss;

@@ -47,7 +47,7 @@ static void open_ends(struct sl_ends *e, int64_t rows)
 	assert_non_null(zeros);
 	assert_int_equal(sl_exec_set_weights(e->tail, zeros), SL_OK);
 	free(zeros);
-	sl_ends_take(e, &(struct sl_feed){images, NULL, labels, rows, NULL, NULL, NULL}, 0, true);
+	sl_ends_take(e, &(struct sl_feed){.input = images, .target = labels, .rows = rows}, 0, true);
 	for (int chunk = 0; chunk < CHUNKS; chunk++)
 		assert_int_equal(sl_ends_head_forward(e, chunk), SL_OK);
 }

@@ -380,10 +380,10 @@ static enum sl_err count_alloc(struct sl_backend *be, size_t bytes, void **out, 
 /* What is dropped is a matter of seed, step, chunk, op and element: it differs from chunk to chunk and step to step. */
 static void dropout_is_drawn_for_every_step_and_chunk(void **state)
 {
-	static const struct sl_exec_call calls[] = {{0, 0, {3, 3, NULL, NULL}, 0, true},
-						    {1, 1, {3, 3, NULL, NULL}, 0, true},
-						    {0, 0, {3, 3, NULL, NULL}, 1, true},
-						    {0, 1, {3, 3, NULL, NULL}, 1, true}};
+	static const struct sl_exec_call calls[] = {{0, 0, {.rows = 3, .tokens = 3}, 0, true},
+						    {1, 1, {.rows = 3, .tokens = 3}, 0, true},
+						    {0, 0, {.rows = 3, .tokens = 3}, 1, true},
+						    {0, 1, {.rows = 3, .tokens = 3}, 1, true}};
 	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.5, 0, 0, 0, 0},
 				     .cut = {.head_end = "features.17", .tail_begin = "classifier.1"},
 				     .plan.batch = SMALL_BATCH,

@@ -105,7 +105,8 @@ static void run(struct sl_backend *be, const uint32_t *at, const int32_t *token,
 	const int64_t tokens = at[ROWS];
 	const struct sl_plan_spec spec = {
 		.batch = ROWS, .chunks = 1, .seed = 4, .row_tokens = LONGEST, .chunk_tokens = ALL};
-	const struct sl_exec_call call = {.chunk = 3, .dims = {ROWS, tokens, at, NULL}, .step = 5, .training = true};
+	const struct sl_exec_call call = {
+		.chunk = 3, .dims = {.rows = ROWS, .tokens = tokens, .begin = at}, .step = 5, .training = true};
 	struct sl_graph g = graph();
 	struct sl_plan *plan = NULL;
 	struct sl_exec *exec = NULL;

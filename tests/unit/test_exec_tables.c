@@ -173,7 +173,7 @@ static void pass(struct run *r, int slot, bool training)
 		begin[i + 1] = begin[i] + 1 + draw(r, LONGEST);
 	for (uint32_t t = 0; t < begin[ROWS]; t++)
 		id[t] = (int32_t)draw(r, draw(r, 12) ? 5 : VOCAB - 10);
-	call.dims = (struct sl_dims){ROWS, begin[ROWS], begin, NULL};
+	call.dims = (struct sl_dims){.rows = ROWS, .tokens = begin[ROWS], .begin = begin};
 	memcpy(sl_exec_input(r->exec, slot, begin[ROWS]).data, id, begin[ROWS] * sizeof *id);
 	assert_int_equal(sl_exec_forward(r->exec, &call, NULL), SL_OK);
 	compare_outputs(r, slot, id, begin, ROWS);
@@ -327,7 +327,7 @@ static void nan_is_found(void **state)
 {
 	const int64_t rows[CHUNKS] = {ROWS, ROWS};
 	const uint32_t begin[] = {0, 1};
-	const struct sl_exec_call call = {.dims = {1, 1, begin, NULL}, .training = true};
+	const struct sl_exec_call call = {.dims = {.rows = 1, .tokens = 1, .begin = begin}, .training = true};
 	struct sl_fail fail = {0};
 	double squares;
 	struct run r;

@@ -143,7 +143,7 @@ static void backwards_and_forwards(struct sl_exec *e, const struct sl_exec_call 
 
 static void compare_chunk(struct side *tokens, struct side *rows, const uint32_t *begin, int n, int slot, bool exactly)
 {
-	const struct sl_exec_call there = {slot, 0, {n, begin[n], begin, NULL}, 1, true};
+	const struct sl_exec_call there = {slot, 0, {.rows = n, .tokens = begin[n], .begin = begin}, 1, true};
 	const struct sl_exec_call here = {slot, 0, sl_dims_rows(n), 1, true};
 	float x[TOKENS * F], first[ROWS * F], dy[ROWS * OUT];
 	const float *din, *din_row;

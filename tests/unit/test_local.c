@@ -23,7 +23,7 @@ static void bytes_are_those_of_the_step(void **state)
 	(void)state;
 	local_run_open(&run, &conf);
 	local_run_batch(&images, &labels);
-	feed = (struct sl_feed){images, NULL, labels, LOCAL_ROWS, NULL, NULL, NULL};
+	feed = (struct sl_feed){.input = images, .target = labels, .rows = LOCAL_ROWS};
 	for (int i = 0; i < 3; i++) {
 		enum sl_err err = i < 2 ? sl_local_step(run.local, &feed, (uint64_t)i, 0.1, &r[i], &fail)
 					: sl_local_eval(run.local, &feed, 0, &r[i], &fail);

@@ -10,8 +10,8 @@
 #include "common/conf/conf.h"
 #include "common/model/source.h"
 
-static const struct sl_model_spec imagenet = {"mobilenet_v2", 1.0,  1000,  224, false, 0.2, 0, 0, 0, 0,
-					      NULL,           NULL, false, NULL};
+static const struct sl_model_spec imagenet = {
+	.name = "mobilenet_v2", .width = 1.0, .classes = 1000, .image = 224, .dropout = 0.2};
 
 static struct sl_model *open_model(const struct sl_model_spec *spec)
 {
@@ -150,8 +150,8 @@ static void macs_are_those_of_the_seed(void **state)
 
 static void cifar_stem_has_a_total_stride_of_8(void **state)
 {
-	struct sl_model *m = open_model(
-		&(struct sl_model_spec){"mobilenet_v2", 1.0, 10, 32, true, 0.0, 0, 0, 0, 0, NULL, NULL, false, NULL});
+	struct sl_model *m = open_model(&(struct sl_model_spec){
+		.name = "mobilenet_v2", .width = 1.0, .classes = 10, .image = 32, .cifar_stem = true});
 
 	(void)state;
 	assert_shape(&(struct sl_shape[]){shape_of(m, "features.0.2")}[0], 4, (int64_t[]){1, 32, 32, 32});
@@ -159,8 +159,7 @@ static void cifar_stem_has_a_total_stride_of_8(void **state)
 	assert_shape(&(struct sl_shape[]){shape_of(m, "features.4.conv.3")}[0], 4, (int64_t[]){1, 16, 16, 32});
 	assert_shape(&(struct sl_shape[]){shape_of(m, "features.18.2")}[0], 4, (int64_t[]){1, 4, 4, 1280});
 	sl_model_close(m);
-	m = open_model(
-		&(struct sl_model_spec){"mobilenet_v2", 1.0, 10, 32, false, 0.0, 0, 0, 0, 0, NULL, NULL, false, NULL});
+	m = open_model(&(struct sl_model_spec){.name = "mobilenet_v2", .width = 1.0, .classes = 10, .image = 32});
 	assert_shape(&(struct sl_shape[]){shape_of(m, "features.18.2")}[0], 4, (int64_t[]){1, 1, 1, 1280});
 	sl_model_close(m);
 }
@@ -178,8 +177,8 @@ static void width_rounds_as_torchvision(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
-		struct sl_model *m = open_model(&(struct sl_model_spec){"mobilenet_v2", want[i].width, 10, 32, false,
-									0.0, 0, 0, 0, 0, NULL, NULL, false, NULL});
+		struct sl_model *m = open_model(&(struct sl_model_spec){
+			.name = "mobilenet_v2", .width = want[i].width, .classes = 10, .image = 32});
 
 		assert_int_equal(find_op(m, "features.0.0").u.conv.out_c, want[i].stem);
 		assert_int_equal(find_op(m, "features.7.conv.2").u.conv.out_c, want[i].f7);
@@ -192,8 +191,8 @@ static void width_rounds_as_torchvision(void **state)
 
 static void resnet9_is_its_upstreams(void **state)
 {
-	struct sl_model *m = open_model(
-		&(struct sl_model_spec){"resnet9", 1.0, 10, 32, true, 0.2, 0, 0, 0, 0, NULL, NULL, false, NULL});
+	struct sl_model *m = open_model(&(struct sl_model_spec){
+		.name = "resnet9", .width = 1.0, .classes = 10, .image = 32, .cifar_stem = true, .dropout = 0.2});
 	int64_t trainable = 0;
 
 	(void)state;
@@ -214,8 +213,8 @@ static void resnet9_is_its_upstreams(void **state)
 /* torch.nn.Conv2d and Linear start from U(±1 / sqrt(fan_in)): bounds, mean 0 and the variance bound² / 3. */
 static void resnet9_starts_as_pytorch_does(void **state)
 {
-	struct sl_model *m = open_model(
-		&(struct sl_model_spec){"resnet9", 0.5, 10, 32, true, 0, 0, 0, 0, 0, NULL, NULL, false, NULL});
+	struct sl_model *m = open_model(&(struct sl_model_spec){
+		.name = "resnet9", .width = 0.5, .classes = 10, .image = 32, .cifar_stem = true});
 
 	(void)state;
 	for (int i = 0; i < m->graph.n_param; i++) {
@@ -383,7 +382,8 @@ static void flattened_images_in_files(void **state)
 
 static void resnet9_refuses_other_images(void **state)
 {
-	struct sl_model_spec spec = {"resnet9", 1.0, 10, 64, true, 0, 32, 0, 0, 0, NULL, NULL, false, NULL};
+	struct sl_model_spec spec = {
+		.name = "resnet9", .width = 1.0, .classes = 10, .image = 64, .cifar_stem = true, .image_w = 32};
 	struct sl_model *m = NULL;
 	struct sl_fail fail;
 
@@ -403,8 +403,8 @@ static void resnet9_refuses_other_images(void **state)
 /* Height and width halve apart. */
 static void images_need_not_be_square(void **state)
 {
-	struct sl_model *m = open_model(
-		&(struct sl_model_spec){"mobilenet_v2", 1.0, 10, 40, false, 0.2, 56, 0, 0, 0, NULL, NULL, false, NULL});
+	struct sl_model *m = open_model(&(struct sl_model_spec){
+		.name = "mobilenet_v2", .width = 1.0, .classes = 10, .image = 40, .dropout = 0.2, .image_w = 56});
 	const struct sl_op first = sl_graph_op(&m->graph, 0);
 
 	(void)state;
@@ -453,8 +453,12 @@ static void the_largest_spec_does_not_overflow(void **state)
 	struct sl_model *m = NULL;
 	struct sl_fail fail;
 	enum sl_err err = sl_model_open(&m,
-					&(struct sl_model_spec){"mobilenet_v2", 16.0, 1 << 20, 4096, true, 0.2, 0, 0, 0,
-								0, NULL, NULL, false, NULL},
+					&(struct sl_model_spec){.name = "mobilenet_v2",
+								.width = 16.0,
+								.classes = 1 << 20,
+								.image = 4096,
+								.cifar_stem = true,
+								.dropout = 0.2},
 					&fail);
 
 	(void)state;

@@ -116,7 +116,7 @@ static void run_local(struct outcome *o, bool stop)
 	assert_int_equal(sl_local_set_weights(local, &first), SL_OK);
 	for (int step = 0; step < STEPS; step++) {
 		enum sl_err err = sl_local_step(
-			local, &(struct sl_feed){images[step], NULL, labels, rows_of(step), NULL, NULL, NULL},
+			local, &(struct sl_feed){.input = images[step], .target = labels, .rows = rows_of(step)},
 			(uint64_t)step, 0.05, &o->result[step], &fail);
 
 		if (err)
@@ -145,7 +145,7 @@ static void next(struct driver *d)
 	else
 		sl_remote_step(
 			d->remote,
-			&(struct sl_feed){images[d->o->steps], NULL, labels, rows_of(d->o->steps), NULL, NULL, NULL},
+			&(struct sl_feed){.input = images[d->o->steps], .target = labels, .rows = rows_of(d->o->steps)},
 			(uint64_t)d->o->steps, 0.05, false);
 }
 

@@ -60,7 +60,11 @@ static void make_batch(struct batch *b, enum fill fill)
 		for (uint32_t i = 0; i < each; i++)
 			b->token[b->begin[r] + i] = i < n ? (int32_t)((begin[r] + i) * 7 + 3) % VOCAB : pad;
 	}
-	b->feed = (struct sl_feed){b->token, b->begin, labels, ROWS, NULL, NULL, fill == PACKED ? NULL : b->pieces};
+	b->feed = (struct sl_feed){.input = b->token,
+				   .begin = b->begin,
+				   .target = labels,
+				   .rows = ROWS,
+				   .pieces = fill == PACKED ? NULL : b->pieces};
 }
 
 static void run(struct sl_backend *be, const struct sl_cut_spec *cut, enum fill fill, struct result *out)

@@ -40,8 +40,7 @@ static int remove_dir(void **state)
 
 static void open_weights(struct weights *w, double width, int classes)
 {
-	const struct sl_model_spec spec = {"mobilenet_v2", width, classes, 32,  false, 0.0, 0, 0, 0, 0,
-					   NULL,           NULL,  false,   NULL};
+	const struct sl_model_spec spec = {.name = "mobilenet_v2", .width = width, .classes = classes, .image = 32};
 	struct sl_fail fail;
 
 	memset(w, 0, sizeof(*w));
