@@ -93,6 +93,8 @@ static void print_decay(const struct sl_plan *plan)
 /* Of a network of tokens: a token's own, what each token adds that it attends to, and what is once a row. */
 struct token_macs {
 	int64_t token, pair, row;
+	int64_t chosen; /* … of a masked language model, once for each token that is to be guessed */
+	float share;    /* … of a row's tokens */
 };
 
 static struct token_macs of_tokens(const struct sl_plan *plan)
@@ -106,7 +108,11 @@ static struct token_macs of_tokens(const struct sl_plan *plan)
 			struct sl_op op = sl_graph_op(g, k);
 
 			op.most = 1;
-			if (g->value[g->link[g->node[k].in]].lead != SL_PER_TOKEN)
+			if (op.kind == SL_OP_GATHER)
+				macs.share = op.u.gather.share;
+			if (g->value[g->link[g->node[k].in]].lead == SL_PER_CHOSEN)
+				macs.chosen += sl_op_macs(&op, 1);
+			else if (g->value[g->link[g->node[k].in]].lead != SL_PER_TOKEN)
 				macs.row += sl_op_macs(&op, 1);
 			else if (op.kind == SL_OP_ATTENTION)
 				macs.pair += sl_op_macs(&op, 1);
@@ -120,7 +126,9 @@ static struct token_macs of_tokens(const struct sl_plan *plan)
 /* Of a row of so many tokens. */
 static int64_t row_macs(const struct token_macs *macs, int64_t tokens)
 {
-	return macs->row + tokens * (macs->token + tokens * macs->pair);
+	const int64_t chosen = macs->share > 0 ? sl_plan_chosen_of((double)macs->share, tokens) : 0;
+
+	return macs->row + chosen * macs->chosen + tokens * (macs->token + tokens * macs->pair);
 }
 
 static void print_tokens(const struct sl_plan *plan)
@@ -129,6 +137,8 @@ static void print_tokens(const struct sl_plan *plan)
 
 	printf("a token              %.4e MACs, and %.4e for each token of its row\n", (double)macs.token,
 	       (double)macs.pair);
+	if (macs.chosen)
+		printf("a masked token       %.4e more\n", (double)macs.chosen);
 	printf("a row                %.4e beside its tokens; of %" PRId64 " tokens %.4e\n", (double)macs.row,
 	       plan->spec.row_tokens, (double)row_macs(&macs, plan->spec.row_tokens));
 }
@@ -167,9 +177,9 @@ static json_t *tokens_json(const struct sl_plan *plan)
 
 	if (!plan->spec.row_tokens)
 		return json_null();
-	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "macs", (json_int_t)macs.token, "macs_per_pair",
-			 (json_int_t)macs.pair, "row_macs", (json_int_t)macs.row, "row_tokens",
-			 (json_int_t)plan->spec.row_tokens, "padded_row_macs",
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "macs", (json_int_t)macs.token, "macs_per_pair",
+			 (json_int_t)macs.pair, "masked_macs", (json_int_t)macs.chosen, "row_macs",
+			 (json_int_t)macs.row, "row_tokens", (json_int_t)plan->spec.row_tokens, "padded_row_macs",
 			 (json_int_t)row_macs(&macs, plan->spec.row_tokens));
 }
 

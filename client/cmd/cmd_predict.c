@@ -75,6 +75,10 @@ int splitc_predict(int argc, char **argv)
 		(void)sl_conf_client_fail(&conf, "train.loss", &fail, "predict needs the network's own loss: labels");
 		return sl_command_failed(&fail);
 	}
+	if (conf.model.head == SL_CONF_MASKED_LM) {
+		(void)sl_conf_client_fail(&conf, "model.head", &fail, "predict needs a classifier");
+		return sl_command_failed(&fail);
+	}
 	err = sl_options_evaluation(&o, &conf, &setup, &fail);
 	if (!err)
 		err = predict(&setup, &o, &fail);

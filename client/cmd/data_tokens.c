@@ -54,12 +54,18 @@ static void take_lengths(struct split *s, int64_t *length)
 	}
 }
 
+/* Texts for a masked language model have none. */
+static bool has_labels(const struct sl_set *set)
+{
+	return set->classes || set->field[SL_FIELD_TARGET].dtype == SL_F32;
+}
+
 static void take_target(struct split *s, const struct sl_set *set, const void *target, int64_t row)
 {
-	if (set->classes) {
+	if (set->classes)
 		s->of_class[*(const int32_t *)target]++;
+	if (set->classes || !has_labels(set))
 		return;
-	}
 	s->least = row && s->least < *(const float *)target ? s->least : *(const float *)target;
 	s->most = row && s->most > *(const float *)target ? s->most : *(const float *)target;
 	s->sum += *(const float *)target;
@@ -226,13 +232,13 @@ static void print_table(const struct look *l)
 	const struct split *s = l->split;
 	char name[SL_DATA_NAME_BYTES];
 
-	printf("%-32s %10s %10s\n", set->classes ? "class" : "numbers", "train", "test");
+	printf("%-32s %10s %10s\n", set->classes ? "class" : has_labels(set) ? "numbers" : "", "train", "test");
 	for (int i = 0; i < set->classes && i < SHOWN_CLASSES; i++)
 		printf("%-32s %10" PRId64 " %10" PRId64 "\n", sl_data_class_name(set, i, name), s[0].of_class[i],
 		       s[1].of_class[i]);
 	if (set->classes > SHOWN_CLASSES)
 		printf("and %d more classes; --json has all\n", set->classes - SHOWN_CLASSES);
-	if (!set->classes)
+	if (!set->classes && has_labels(set))
 		printf("%-32s %10.4f %10.4f\n%-32s %10.4f %10.4f\n%-32s %10.4f %10.4f\n", "min", s[0].least, s[1].least,
 		       "mean", s[0].sum / (double)s[0].rows, s[1].sum / (double)s[1].rows, "max", s[0].most, s[1].most);
 	printf("%-32s %10" PRId64 " %10" PRId64 "\n", "rows", s[0].rows, s[1].rows);

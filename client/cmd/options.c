@@ -121,7 +121,7 @@ static enum sl_err check_metrics(const struct sl_conf_client *c, struct sl_fail 
 	const struct sl_metric *metric;
 	struct sl_fail why;
 
-	if (c->train.loss != SL_CONF_LABELS)
+	if (c->train.loss != SL_CONF_LABELS || c->model.head == SL_CONF_MASKED_LM)
 		return SL_OK;
 	if (c->train.best_metric[0] && sl_metric_find(&metric, c->train.best_metric, of, &why) != SL_OK)
 		return sl_conf_client_fail(c, "train.best_metric", fail, "%s", why.text);

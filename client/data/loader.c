@@ -219,6 +219,8 @@ static enum sl_err spec_check(const struct sl_loader_spec *spec, struct sl_fail 
 	if (spec->mixup > 0 && spec->train &&
 	    (spec->set->source->extent || spec->set->field[SL_FIELD_TARGET].dtype != SL_I32))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "only pictures and rows with labels can be mixed");
+	if (spec->masked > 0 && (spec->set->vocab < 1 || spec->set->mask.mask < 0 || !spec->set->source->extent))
+		return sl_fail_set(fail, SL_ERR_BUG, "only tokens of a tokenizer that has a mask can be masked");
 	if (spec->by_length && (!spec->train || !spec->set->source->extent))
 		return sl_fail_set(fail, SL_ERR_BUG, "batches of like length are of tokens, and of training");
 	if (spec->threads < 0 || spec->threads > SL_POOL_MAX_THREADS)
@@ -256,10 +258,24 @@ static void types_of_rows(struct sl_loader *loader)
 	}
 }
 
+static size_t most_chosen(const struct sl_loader *loader, size_t rows)
+{
+	return (size_t)sl_mask_most(loader->spec.masked, loader->most_tokens, (int64_t)rows);
+}
+
+static size_t chosen_bytes(const struct sl_loader *loader, size_t rows)
+{
+	return loader->spec.masked > 0 ? sl_align((rows + 1) * sizeof(uint32_t)) +
+						 sl_align(most_chosen(loader, rows) * sizeof(uint32_t))
+				       : 0;
+}
+
 static size_t field_bytes(const struct sl_loader *loader, int f, size_t rows)
 {
 	const bool tokens = f == SL_FIELD_INPUT && loader->most_tokens;
 
+	if (f == SL_FIELD_TARGET && loader->spec.masked > 0)
+		return sl_align(most_chosen(loader, rows) * sizeof(int32_t));
 	return sl_align((tokens ? (size_t)loader->most_tokens : rows) * loader->row_bytes[f]);
 }
 
@@ -294,6 +310,12 @@ static void take_slot(struct sl_loader *loader, struct slot *slot, size_t rows)
 	}
 	if (loader->most_tokens)
 		slot->batch.begin = slot->begin = sl_arena_take(&loader->arena, begin_bytes(loader, rows));
+	if (loader->spec.masked > 0) {
+		slot->batch.chosen = slot->chosen =
+			sl_arena_take(&loader->arena, sl_align((rows + 1) * sizeof(uint32_t)));
+		slot->batch.place = slot->place =
+			sl_arena_take(&loader->arena, sl_align(most_chosen(loader, rows) * sizeof(uint32_t)));
+	}
 	if (pieces_bytes(loader, rows))
 		slot->batch.pieces = slot->pieces = sl_arena_take(&loader->arena, pieces_bytes(loader, rows));
 }
@@ -304,6 +326,8 @@ static enum sl_err count_most_tokens(struct sl_loader *loader, int64_t rows, str
 	const struct sl_loader_spec *spec = &loader->spec;
 	enum sl_err err = sl_set_most_tokens(spec->set, spec->pad ? 1 : rows, &loader->most_tokens, fail);
 
+	if (!err)
+		err = sl_set_most_tokens(spec->set, 1, &loader->longest, fail);
 	if (!err && spec->pad == SL_PAD_MAX && spec->pad_to < loader->most_tokens)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "rows of %lld tokens are not padded to %lld",
 				   (long long)loader->most_tokens, (long long)spec->pad_to);
@@ -331,7 +355,7 @@ static enum sl_err take_memory(struct sl_loader *loader, struct sl_fail *fail)
 		err = count_most_tokens(loader, (int64_t)rows, fail);
 	if (err)
 		return err;
-	of_slot += begin_bytes(loader, rows) + pieces_bytes(loader, rows) +
+	of_slot += begin_bytes(loader, rows) + pieces_bytes(loader, rows) + chosen_bytes(loader, rows) +
 		   (mixes(loader) ? 2 * sl_align(rows * sizeof(int32_t)) : 0);
 	for (int f = 0; f < SL_FIELD_COUNT; f++)
 		of_slot += field_bytes(loader, f, rows);
@@ -353,11 +377,13 @@ static enum sl_err take_memory(struct sl_loader *loader, struct sl_fail *fail)
 	loader->scratch = sl_arena_take(&loader->arena, scratch);
 	for (int i = 0; i < loader->nslots; i++)
 		take_slot(loader, &loader->slots[i], rows);
+	if (spec->masked > 0)
+		loader->draw = calloc((size_t)loader->longest, sizeof *loader->draw);
 	loader->room = calloc((size_t)loader->threads, sizeof *loader->room);
 	loader->work = calloc((size_t)loader->threads, sizeof *loader->work);
 	if (spec->skip_bad)
 		loader->named = calloc((size_t)spec->set->count, sizeof *loader->named);
-	if (!loader->room || !loader->work || (spec->skip_bad && !loader->named))
+	if (!loader->room || !loader->work || (spec->skip_bad && !loader->named) || (spec->masked > 0 && !loader->draw))
 		return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the data loader");
 	return SL_OK;
 }
@@ -425,6 +451,7 @@ void sl_loader_close(struct sl_loader *loader)
 	free(loader->room);
 	free(loader->work);
 	free(loader->named);
+	free(loader->draw);
 	sl_arena_close(&loader->arena);
 	if (loader->wake_fd >= 0)
 		close(loader->wake_fd);

@@ -36,6 +36,7 @@ struct sl_loader_spec {
 	bool by_length;  /* of a set of tokens, training: a batch's rows are of like length */
 	enum sl_pad pad; /* of a set of tokens */
 	int64_t pad_to;  /* … at least the longest row of the set */
+	float masked;    /* of a set of tokens: this share of them is masked (mask.h); 0: none */
 	double mixup;    /* of training: rows are mixed with λ ~ Beta(mixup, mixup) (mixup.h); 0: they are not */
 	uint64_t seed;
 	int prefetch; /* batches prepared ahead, 1 … SL_LOADER_MAX_PREFETCH */
@@ -66,7 +67,10 @@ struct sl_batch {
 	const uint32_t *pieces; /* [2·rows + 1], of padded rows: see struct sl_dims; NULL: they are not */
 	const int32_t *other;   /* [rows], of mixed rows: the labels of what was mixed in; NULL: there are none */
 	const float
-		*share;  /* [rows], what a row's label has of its target, at least half; the other one has the rest */
+		*share; /* [rows], what a row's label has of its target, at least half; the other one has the rest */
+	/* Of masked rows: where each row's chosen tokens begin [rows + 1]; which tokens of the batch they are; their
+	 * labels are the target, in place of the rows'. NULL: they are not. */
+	const uint32_t *chosen, *place;
 	enum sl_err err; /* not OK: the batch has no rows, since a sample could not be read; `why` names it */
 	struct sl_fail why;
 };

@@ -21,6 +21,8 @@ static enum sl_err fill_tokens(struct slot *slot, int64_t r, int thread, struct 
 	memcpy(token + slot->begin[r], value[SL_FIELD_INPUT].data, (stop - slot->begin[r]) * sizeof *token);
 	for (uint32_t i = stop; i < slot->begin[r + 1]; i++)
 		token[i] = set->pad;
+	if (slot->chosen)
+		return SL_OK;
 	memcpy((char *)batch->field[SL_FIELD_TARGET].data + (size_t)r * loader->row_bytes[SL_FIELD_TARGET],
 	       value[SL_FIELD_TARGET].data, loader->row_bytes[SL_FIELD_TARGET]);
 	return SL_OK;
@@ -179,6 +181,28 @@ static void place_tokens(struct slot *slot)
 	}
 }
 
+/* One row after the other: each has its labels behind those of the row before. */
+static void mask_rows(struct slot *slot)
+{
+	const struct sl_loader *loader = slot->loader;
+	const struct sl_loader_spec *spec = &loader->spec;
+	const uint64_t epoch = spec->train ? slot->batch.epoch : SL_MASK_EVALUATION;
+	int32_t *token = slot->batch.field[SL_FIELD_INPUT].data, *label = slot->batch.field[SL_FIELD_TARGET].data;
+
+	slot->chosen[0] = 0;
+	for (int64_t r = 0; r < slot->batch.rows; r++) {
+		const uint32_t from = slot->begin[r], at = slot->chosen[r];
+		const uint32_t stop = slot->pieces ? slot->pieces[2 * r + 1] : slot->begin[r + 1];
+		const struct sl_rng_key key = sl_mask_key(spec->seed, epoch, slot->samples[r]);
+		const int64_t n = sl_mask_row(&spec->set->mask, spec->masked, spec->set->vocab, key, token + from,
+					      stop - from, loader->draw, slot->place + at, label + at);
+
+		for (int64_t i = 0; i < n; i++)
+			slot->place[at + i] += from;
+		slot->chosen[r + 1] = at + (uint32_t)n;
+	}
+}
+
 void sl_loader_fill(struct slot *slot)
 {
 	struct sl_loader *loader = slot->loader;
@@ -195,6 +219,8 @@ void sl_loader_fill(struct slot *slot)
 		place_tokens(slot);
 	sl_pool_run(loader->pool, (slot->batch.rows + BLOCK_ROWS - 1) / BLOCK_ROWS, fill_block, slot);
 	look_for_failure(slot);
+	if (slot->chosen)
+		mask_rows(slot);
 	if (slot->other)
 		sl_pool_run(loader->pool, (slot->batch.rows + 1) / 2, mix_rows, slot);
 }

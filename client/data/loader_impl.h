@@ -20,12 +20,13 @@ struct slot {
 	enum slot_state state;
 	unsigned generation;
 	struct sl_batch batch;
-	int32_t *samples; /* = batch.samples */
-	uint32_t *begin;  /* = batch.begin */
-	uint32_t *pieces; /* = batch.pieces */
-	uint8_t *row_err; /* [rows], enum sl_err */
-	int32_t *other;   /* = batch.other */
-	float *share;     /* = batch.share */
+	int32_t *samples;         /* = batch.samples */
+	uint32_t *begin;          /* = batch.begin */
+	uint32_t *pieces;         /* = batch.pieces */
+	uint8_t *row_err;         /* [rows], enum sl_err */
+	int32_t *other;           /* = batch.other */
+	float *share;             /* = batch.share */
+	uint32_t *chosen, *place; /* = batch.… */
 };
 
 struct position {
@@ -44,6 +45,8 @@ struct sl_loader {
 	struct sl_field_type type[SL_FIELD_COUNT]; /* of a batch's rows */
 	size_t row_bytes[SL_FIELD_COUNT];          /* of tokens: of one of them */
 	int64_t most_tokens;                       /* of a batch; 0: the input is no tokens */
+	int64_t longest;                           /* tokens of a row at most */
+	struct sl_mask_draw *draw;                 /* [longest], while a row is masked */
 	struct position next;                      /* to be given out */
 	struct position ahead;                     /* to be prepared */
 	atomic_uint generation; /* counts seeks: the worker skips what was queued before the last one */

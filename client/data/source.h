@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "client/data/mask.h"
 #include "common/base/err.h"
 #include "common/nn/tensor.h"
 
@@ -47,7 +48,8 @@ struct sl_set_spec {
 	const char *const *column;      /* of own texts: one column, or two of pairs, [ncolumns] */
 	const char *const *train_files; /* … the files whose labels are the classes, [ntrain_files]; NULL: the usual */
 	int ncolumns, ntrain_files;
-	bool numbers; /* … their labels are numbers to be predicted, not classes */
+	bool numbers;    /* … their labels are numbers to be predicted, not classes */
+	bool unlabelled; /* … their labels are not looked at, and need not be there */
 };
 
 struct sl_source;
@@ -60,6 +62,7 @@ struct sl_set {
 	int classes;                /* labels lie in [0, classes); 0: there are numbers to be predicted instead */
 	int vocab;                  /* tokens lie in [0, vocab); 0: the input is no tokens */
 	int32_t pad;                /* the token that rows are padded with */
+	struct sl_mask_ids mask;    /* … and that hides others; of a set of texts */
 	const char *const *metrics; /* that belong to the data, beside those that every evaluation has; NULL: none */
 	struct sl_field_type field[SL_FIELD_COUNT];
 };

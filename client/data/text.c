@@ -58,7 +58,7 @@ static enum sl_err path_of(char path[PATH_MAX], const struct sl_set_spec *spec, 
 {
 	static const char *const usual[SL_SPLIT_COUNT][5] = {{"train", NULL},
 							     {"dev", "val", "validation", "test", NULL}};
-	static const char *const ends[] = {"tsv", "csv", "jsonl", NULL};
+	static const char *const ends[] = {"tsv", "csv", "jsonl", "txt", NULL};
 	const char *dir = spec->dir ? spec->dir : ".";
 	const char *const *files = split == SL_SPLIT_TRAIN ? spec->train_files : spec->files;
 
@@ -67,7 +67,7 @@ static enum sl_err path_of(char path[PATH_MAX], const struct sl_set_spec *spec, 
 			       ? SL_OK
 			       : sl_fail_set(fail, SL_ERR_NOINPUT, "the path of %.64s is too long", files[i]);
 	for (const char *const *name = usual[split]; *name; name++)
-		for (const char *const *end = ends; *end; end++)
+		for (const char *const *end = ends; *end && (spec->unlabelled || end != &ends[3]); end++)
 			if (snprintf(path, PATH_MAX, "%s/%s.%s", dir, *name, *end) < PATH_MAX &&
 			    access(path, F_OK) == 0)
 				return SL_OK;
@@ -82,13 +82,15 @@ static int files_of(const struct sl_set_spec *spec, enum sl_split split)
 	return n ? n : 1;
 }
 
-static enum sl_err records_of(struct sl_records_spec *out, const char *path, struct sl_fail *fail)
+/* Plain lines have no labels. */
+static enum sl_err records_of(struct sl_records_spec *out, const char *path, bool unlabelled, struct sl_fail *fail)
 {
 	*out = (struct sl_records_spec){
 		.path = path, .header = true, .a = {NULL, -1}, .b = {NULL, -1}, .label = {NULL, -1}};
 	out->format = sl_records_format_of(path);
-	if (out->format == SL_RECORDS_FORMAT_COUNT || out->format == SL_RECORDS_LINES)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: its name must end in .tsv, .csv or .jsonl", path);
+	if (out->format == SL_RECORDS_FORMAT_COUNT || (out->format == SL_RECORDS_LINES && !unlabelled))
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: its name must end in .tsv, .csv or .jsonl%s", path,
+				   unlabelled ? ", or .txt for a text a line" : "");
 	return SL_OK;
 }
 
@@ -112,7 +114,7 @@ static enum sl_err read_labels(struct sl_names *all, const char *path, const cha
 	struct sl_records_spec spec;
 	struct sl_records *records;
 	struct sl_record row;
-	enum sl_err err = records_of(&spec, path, fail);
+	enum sl_err err = records_of(&spec, path, false, fail);
 
 	if (err)
 		return err;
@@ -154,6 +156,8 @@ static enum sl_err learn_classes(struct texts *t, const struct sl_set_spec *spec
 	char path[PATH_MAX];
 	enum sl_err err = SL_OK;
 
+	if (spec->unlabelled)
+		return SL_OK;
 	if (spec->numbers) {
 		t->value.regression = true;
 		return SL_OK;
@@ -182,12 +186,14 @@ static enum sl_err choose(struct sl_records_spec *out, char path[PATH_MAX], cons
 				       spec->dir ? spec->dir : ".", path, out, fail);
 	err = path_of(path, spec, spec->split, i, fail);
 	if (!err)
-		err = records_of(out, path, fail);
+		err = records_of(out, path, spec->unlabelled, fail);
 	if (err)
 		return err;
+	if (out->format == SL_RECORDS_LINES)
+		return SL_OK;
 	out->a.name = spec->column[0];
 	out->b.name = spec->ncolumns > 1 ? spec->column[1] : NULL;
-	out->label.name = spec->label;
+	out->label.name = spec->unlabelled ? NULL : spec->label;
 	return SL_OK;
 }
 
@@ -292,9 +298,11 @@ static void describe(struct sl_set *out, const struct sl_source *self, struct te
 		.vocab = sl_tokenizer_size(tokenizer),
 		.pad = sl_tokenizer_pad(tokenizer) < 0 ? 0 : sl_tokenizer_pad(tokenizer),
 		.metrics = metrics_of(task, numbers),
+		.mask = {.mask = sl_tokenizer_mask(tokenizer)},
 		.field = {{"tokens", SL_I32, 1, {0}},
 			  {numbers ? "number" : "label", numbers ? SL_F32 : SL_I32, 0, {0}}},
 	};
+	out->mask.n_special = sl_tokenizer_special_ids(tokenizer, out->mask.special, SL_MASK_SPECIALS);
 }
 
 static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,

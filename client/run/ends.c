@@ -8,6 +8,11 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 
+static int64_t chosen_most(const struct sl_plan *plan)
+{
+	return sl_plan_chosen_most(plan, &plan->segment[SL_TAIL].graph);
+}
+
 enum sl_err sl_ends_open(struct sl_ends *ends, const struct sl_plan *plan, struct sl_backend *be, struct sl_fail *fail)
 {
 	enum sl_err err;
@@ -22,6 +27,13 @@ enum sl_err sl_ends_open(struct sl_ends *ends, const struct sl_plan *plan, struc
 				     sizeof *ends->begin);
 		err = ends->begin ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the lengths of rows");
 	}
+	if (!err && chosen_most(plan)) {
+		ends->place = calloc((size_t)sl_plan_chunks_of(plan, plan->spec.batch) * (size_t)chosen_most(plan),
+				     sizeof *ends->place);
+		err = ends->place ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the places of tokens");
+	}
+	if (!err)
+		sl_exec_lend(ends->tail, ends->head);
 	if (err)
 		sl_ends_close(ends);
 	return err;
@@ -32,6 +44,7 @@ void sl_ends_close(struct sl_ends *ends)
 	sl_exec_close(ends->head);
 	sl_exec_close(ends->tail);
 	free(ends->begin);
+	free(ends->place);
 	*ends = (struct sl_ends){0};
 }
 
@@ -92,6 +105,38 @@ static uint32_t *begin_of(const struct sl_ends *ends, int chunk)
 	return ends->begin + (size_t)chunk * sl_dims_numbers(ends->plan->rows, ends->plan->spec.padded);
 }
 
+static uint32_t *place_of(const struct sl_ends *ends, int chunk)
+{
+	return ends->place + chunk * chosen_most(ends->plan);
+}
+
+/* The number of the chunk's first row. */
+static int64_t first_row(const struct sl_ends *ends, int chunk)
+{
+	const int64_t first = chunk * ends->plan->rows;
+
+	return first < ends->feed.rows ? first : ends->feed.rows;
+}
+
+/* The number of its first label. */
+static int64_t first_answer(const struct sl_ends *ends, int chunk)
+{
+	const int64_t first = first_row(ends, chunk);
+
+	return ends->feed.chosen ? (int64_t)ends->feed.chosen[first] : first;
+}
+
+/* Places count from the chunk's first token on. */
+static void take_places(struct sl_ends *ends, int chunk)
+{
+	const struct sl_feed *feed = &ends->feed;
+	const int64_t from = first_answer(ends, chunk), to = first_answer(ends, chunk + 1);
+	uint32_t *place = place_of(ends, chunk);
+
+	for (int64_t i = from; i < to; i++)
+		place[i - from] = feed->place[i] - feed->begin[first_row(ends, chunk)];
+}
+
 void sl_ends_take(struct sl_ends *ends, const struct sl_feed *feed, uint64_t step, bool training)
 {
 	ends->feed = *feed;
@@ -100,6 +145,8 @@ void sl_ends_take(struct sl_ends *ends, const struct sl_feed *feed, uint64_t ste
 	for (int chunk = 0; feed->begin && chunk < sl_plan_chunks_of(ends->plan, feed->rows); chunk++)
 		sl_dims_take(begin_of(ends, chunk), ends->plan->rows, feed->begin, feed->pieces,
 			     chunk * ends->plan->rows, sl_plan_chunk_rows(ends->plan, feed->rows, chunk));
+	for (int chunk = 0; feed->chosen && chunk < sl_plan_chunks_of(ends->plan, feed->rows); chunk++)
+		take_places(ends, chunk);
 }
 
 struct sl_dims sl_ends_dims(const struct sl_ends *ends, int chunk)
@@ -109,8 +156,14 @@ struct sl_dims sl_ends_dims(const struct sl_ends *ends, int chunk)
 
 	if (!begin)
 		return sl_dims_rows(rows);
-	return (struct sl_dims){rows, begin[rows], begin,
-				ends->feed.pieces ? sl_dims_pieces(begin, ends->plan->rows) : NULL};
+	return (struct sl_dims){
+		.rows = rows,
+		.tokens = begin[rows],
+		.begin = begin,
+		.pieces = ends->feed.pieces ? sl_dims_pieces(begin, ends->plan->rows) : NULL,
+		.chosen = ends->feed.chosen ? first_answer(ends, chunk + 1) - first_answer(ends, chunk) : 0,
+		.place = ends->feed.chosen ? place_of(ends, chunk) : NULL,
+	};
 }
 
 static struct sl_exec_call exec_call(const struct sl_ends *ends, int chunk)
@@ -153,6 +206,7 @@ enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
 	enum sl_err err = SL_OK;
 
 	if (chunk == 0 && ends->training) {
+		ends->tied = false;
 		err = sl_exec_begin(ends->head);
 		if (!err)
 			err = sl_exec_begin(ends->tail);
@@ -168,15 +222,26 @@ static int64_t loss_rows(const struct sl_ends *ends, const struct sl_dims *dims)
 {
 	const int64_t group = ends->plan->spec.group_rows;
 
+	if (ends->feed.chosen)
+		return ends->chunk_loss_sum ? dims->chosen : sl_feed_answers(&ends->feed);
 	return group ? group : ends->chunk_loss_sum ? dims->rows : ends->feed.rows;
+}
+
+/* The sum of the two parts' gradients of what they share, once both are done. */
+static enum sl_err tie(struct sl_ends *ends)
+{
+	enum sl_err err = ends->tied ? SL_OK : sl_exec_tie(ends->tail);
+
+	ends->tied = true;
+	return err;
 }
 
 enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 {
 	struct sl_exec_call call = exec_call(ends, chunk);
 	struct sl_exec_loss *loss = &ends->loss[chunk];
-	const int64_t first = chunk * ends->plan->rows;
-	const bool numbers = ends->plan->model->classes == 1;
+	const int64_t first = first_answer(ends, chunk);
+	const bool numbers = ends->plan->model->classes == 1 && !ends->plan->model->masked;
 	enum sl_err err;
 
 	*loss = (struct sl_exec_loss){
@@ -210,8 +275,9 @@ enum sl_err sl_ends_check(struct sl_ends *ends, struct sl_fail *fail)
 
 	if (SL_FAILPOINT_CALL(SL_FP_CLIENT_CHECK, 0))
 		return SL_ERR_NONFINITE;
-	err = sl_exec_check(ends->head, rows, chunks, fail);
-
+	err = tie(ends);
+	if (!err)
+		err = sl_exec_check(ends->head, rows, chunks, fail);
 	return err ? err : sl_exec_check(ends->tail, rows, chunks, fail);
 }
 
@@ -290,7 +356,7 @@ double sl_ends_loss(const struct sl_ends *ends)
 
 	for (int i = 0; i < sl_plan_chunks_of(ends->plan, ends->feed.rows); i++)
 		sum += ends->loss[i].sum;
-	return sum / (double)ends->feed.rows;
+	return sum / (double)sl_feed_answers(&ends->feed);
 }
 
 int64_t sl_ends_correct(const struct sl_ends *ends)

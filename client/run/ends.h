@@ -18,6 +18,8 @@ struct sl_ends {
 	bool chunk_loss_sum; /* losses of chunks are means of their own rows, and are summed (FACTS: upstream's way) */
 	struct sl_feed feed; /* the batch under way: sl_ends_take */
 	uint32_t *begin;     /* of each chunk, sl_dims_numbers of plan->rows; NULL: there are no tokens */
+	uint32_t *place;     /* of each chunk, the most that can be chosen of its tokens; NULL: none are */
+	bool tied;           /* the gradients of the step under way are one already */
 	uint64_t step;
 	bool training;
 	float *logits; /* of an evaluation, [batch_rows, classes], which sl_ends_tail writes; borrowed; NULL: not wanted
@@ -59,7 +61,7 @@ enum sl_err sl_ends_commit_mean(struct sl_ends *ends, const struct sl_end_layout
 enum sl_err sl_ends_follow(struct sl_ends *ends, uint64_t done) SL_MUST_CHECK;
 
 /* Sums over the batch, in chunk order. */
-double sl_ends_loss(const struct sl_ends *ends); /* mean over the batch's rows */
+double sl_ends_loss(const struct sl_ends *ends); /* mean over the batch's rows, or chosen tokens */
 int64_t sl_ends_correct(const struct sl_ends *ends);
 
 /* Rows of each chunk of a batch; returns how many chunks. */

@@ -13,7 +13,16 @@ struct sl_feed {
 	const int32_t *other;   /* [rows], of mixed rows: see struct sl_batch; NULL: there are none */
 	const float *share;     /* [rows] */
 	const uint32_t *pieces; /* of padded rows, [2·rows + 1]: see struct sl_dims; NULL: they are not */
+	/* Of masked rows: where each row's chosen tokens begin in `place` and in the target, [rows + 1]; NULL: they are
+	 * not. */
+	const uint32_t *chosen, *place;
 };
+
+/* Labels, or numbers to be predicted. */
+static inline int64_t sl_feed_answers(const struct sl_feed *feed)
+{
+	return feed->chosen ? (int64_t)feed->chosen[feed->rows] : feed->rows;
+}
 
 /* With padding. */
 static inline int64_t sl_feed_tokens(const struct sl_feed *feed)
@@ -24,7 +33,16 @@ static inline int64_t sl_feed_tokens(const struct sl_feed *feed)
 static inline struct sl_feed sl_feed_of(const struct sl_batch *b)
 {
 	return (struct sl_feed){
-		b->field[SL_FIELD_INPUT].data, b->begin, sl_batch_target(b), b->rows, b->other, b->share, b->pieces};
+		.input = b->field[SL_FIELD_INPUT].data,
+		.begin = b->begin,
+		.target = sl_batch_target(b),
+		.rows = b->rows,
+		.other = b->other,
+		.share = b->share,
+		.pieces = b->pieces,
+		.chosen = b->chosen,
+		.place = b->place,
+	};
 }
 
 #endif

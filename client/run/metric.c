@@ -293,6 +293,8 @@ const struct sl_metric sl_metrics[] = {
 const int sl_metric_count = sizeof sl_metrics / sizeof sl_metrics[0];
 _Static_assert(sizeof sl_metrics / sizeof sl_metrics[0] <= SL_SCORES_MOST, "a run may ask for all of them");
 
+const struct sl_metric sl_metric_perplexity = {.name = "perplexity", .of = SL_METRIC_CLASSES};
+
 /* ---- the metrics of a run ---- */
 
 struct sl_scores {

@@ -41,6 +41,8 @@ struct sl_metric {
  * pearson, spearman: of numbers; ranks of equal values are their mean. */
 extern const struct sl_metric sl_metrics[];
 extern const int sl_metric_count;
+/* e to the loss: of language models, whose runs compute it, and no function here. */
+extern const struct sl_metric sl_metric_perplexity;
 
 /* CONFIG with a sentence where there is none of this name, or what it measures is not `of`. */
 enum sl_err sl_metric_find(const struct sl_metric **out, const char *name, enum sl_metric_of of,

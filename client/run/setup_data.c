@@ -45,6 +45,11 @@ static int row_most(const struct sl_conf_client *c)
 	return c->data.max_length && c->data.max_length < c->model.tokens ? c->data.max_length : c->model.tokens;
 }
 
+static bool masked(const struct sl_conf_client *c)
+{
+	return c->model.head == SL_CONF_MASKED_LM;
+}
+
 static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split split, struct names *name)
 {
 	const struct sl_conf_client *c = s->conf;
@@ -65,7 +70,8 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.mark = s->takes.mark,
 		.column = name->column,
 		.ncolumns = c->data.columns.n,
-		.numbers = c->model.classes == 1,
+		.numbers = c->model.classes == 1 && !masked(c),
+		.unlabelled = masked(c),
 	};
 
 	point_to(name->file, files);
@@ -103,12 +109,15 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 					    : spec->split == SL_SPLIT_TRAIN ? "data.train_files"
 									    : "data.test_files",
 					    err, fail);
-	if (!set->classes != (c->model.classes == 1))
+	if (masked(c) && set->mask.mask < 0)
+		return sl_conf_client_fail(c, set->vocab && c->data.tokenizer[0] ? "data.tokenizer" : "data.kind", fail,
+					   "a masked language model needs a tokenizer with <mask> or [MASK]");
+	if (!masked(c) && !set->classes != (c->model.classes == 1))
 		return sl_conf_client_fail(c, "model.classes", fail,
 					   set->classes ? "%s has %d classes; 1 is for numbers that are predicted"
 							: "%s has numbers to be predicted: give 1 instead of classes",
 					   spec->source, set->classes);
-	if (set->classes > c->model.classes)
+	if (!masked(c) && set->classes > c->model.classes)
 		return sl_conf_client_fail(c, "model.classes", fail, "%s has %d classes, the model only %d",
 					   spec->source, set->classes, c->model.classes);
 	if (sl_set_fits(set, SL_FIELD_INPUT, wanted, &why) != SL_OK)
@@ -444,6 +453,7 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 		.by_length = train && s->set[split].source->extent && s->conf->data.group_by_length,
 		.pad = s->set[split].source->extent ? (enum sl_pad)s->conf->data.pad : SL_PAD_NONE,
 		.pad_to = s->agreement.agreed.row_tokens,
+		.masked = masked(s->conf) ? (float)s->conf->data.mask_rate : 0,
 		.mixup = s->conf->train.mixup,
 		.seed = cut ? (uint64_t)s->conf->agreed.seed : seed_of(s),
 		.prefetch = s->conf->data.prefetch,

@@ -7,12 +7,13 @@
 
 struct sl_step_result {
 	uint64_t step; /* or number of the evaluation batch */
-	int64_t rows, correct;
-	int64_t tokens; /* of the rows; as many as rows where there are none */
-	double loss;    /* mean over the rows */
-	bool skipped;   /* NaN or Inf: nothing was applied; loss and correct say nothing */
-	bool late;      /* … because the others of its group went on without this member */
-	bool passed;    /* in a group: the step was another's, and nothing was computed; step and lr alone count */
+	int64_t rows;
+	int64_t answers, correct; /* labels that there are: of rows, or of chosen tokens; those that were met */
+	int64_t tokens;           /* of the rows; as many as rows where there are none */
+	double loss;              /* mean over the labels */
+	bool skipped;             /* NaN or Inf: nothing was applied; loss and correct say nothing */
+	bool late;                /* … because the others of its group went on without this member */
+	bool passed; /* in a group: the step was another's, and nothing was computed; step and lr alone count */
 	double lr;
 	double grad_norm;            /* of the whole model, before it is clipped; NAN: skipped, or not clipped */
 	double t_step_s;             /* wall clock, from the batch at hand to the step applied */

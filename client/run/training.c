@@ -25,15 +25,15 @@ static bool has_labels(const struct sl_training *r)
 }
 
 /* NaN where there are no labels that could be met. */
-static double accuracy(const struct sl_training *r, int64_t correct, int64_t rows)
+static double accuracy(const struct sl_training *r, int64_t correct, int64_t answers)
 {
-	return has_labels(r) && !sl_run_numbers(r) && rows > 0 ? (double)correct / (double)rows : NAN;
+	return has_labels(r) && !sl_run_numbers(r) && answers > 0 ? (double)correct / (double)answers : NAN;
 }
 
 static enum sl_err best_by(struct sl_training *r, enum sl_metric_of of, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = r->setup->conf;
-	const char *const *of_data = r->setup->set[SL_SPLIT_TEST].metrics;
+	const char *const *of_data = sl_run_masked(r) ? NULL : r->setup->set[SL_SPLIT_TEST].metrics;
 	const struct sl_metric *metric;
 	struct sl_fail why;
 
@@ -47,7 +47,7 @@ static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = r->setup->conf;
 	const enum sl_metric_of of = sl_run_numbers(r) ? SL_METRIC_NUMBERS : SL_METRIC_CLASSES;
-	const char *const *of_data = r->setup->set[SL_SPLIT_TEST].metrics;
+	const char *const *of_data = sl_run_masked(r) ? NULL : r->setup->set[SL_SPLIT_TEST].metrics;
 	const char *asked[SL_CONF_LIST_MAX + SL_SCORES_MOST + 1];
 	struct sl_fail why;
 	enum sl_err err = best_by(r, of, fail);
@@ -61,8 +61,9 @@ static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
 		asked[n++] = c->train.best_metric;
 	for (int i = 0; i < c->train.metrics.n; i++)
 		asked[n++] = c->train.metrics.item[i];
-	err = has_labels(r) ? sl_scores_open(&r->scores, asked, n, of, c->model.classes, c->agreed.batch, &why)
-			    : sl_scores_open(&r->scores, NULL, 0, SL_METRIC_NUMBERS, 0, c->agreed.batch, &why);
+	err = has_labels(r) && !sl_run_masked(r)
+		      ? sl_scores_open(&r->scores, asked, n, of, c->model.classes, c->agreed.batch, &why)
+		      : sl_scores_open(&r->scores, NULL, 0, SL_METRIC_NUMBERS, 0, c->agreed.batch, &why);
 	if (err == SL_ERR_CONFIG)
 		return sl_conf_client_fail(c, "train.metrics", fail, "%s", why.text);
 	return err ? sl_fail_set(fail, err, "%s", why.text) : SL_OK;
@@ -185,7 +186,7 @@ static void log_step(struct sl_training *r, const struct sl_step_result *s)
 		.step = s->step + 1,
 		.skipped = s->skipped,
 		.loss = s->skipped ? NAN : s->loss,
-		.acc = s->skipped ? NAN : accuracy(r, s->correct, s->rows),
+		.acc = s->skipped ? NAN : accuracy(r, s->correct, s->answers),
 		.lr = s->lr,
 		.grad_norm = s->grad_norm,
 		.wire_tx_bytes = s->tx_bytes,
@@ -225,16 +226,24 @@ static const char *accuracy_text(double acc, char out[SL_SCORE_TEXT])
 	return out;
 }
 
+/* Of an evaluation with that loss. A language model's is shown as a perplexity, too. */
+static void take_scores(const struct sl_training *r, double loss, struct sl_score score[SL_SCORES_MOST])
+{
+	sl_scores_result(r->scores, score);
+	if (sl_run_masked(r))
+		score[0] = (struct sl_score){&sl_metric_perplexity, exp(loss)};
+}
+
 static void log_epoch(struct sl_training *r)
 {
 	const struct tally *t = &r->train, *e = &r->eval;
 	struct sl_jsonl_epoch line = {
 		.epoch = (uint64_t)r->epoch + 1,
 		.steps = r->step,
-		.train_loss = ratio(t->loss, (double)t->rows),
-		.train_acc = accuracy(r, t->correct, t->rows),
-		.test_loss = ratio(e->loss, (double)e->rows),
-		.test_acc = accuracy(r, e->correct, e->rows),
+		.train_loss = ratio(t->loss, (double)t->answers),
+		.train_acc = accuracy(r, t->correct, t->answers),
+		.test_loss = ratio(e->loss, (double)e->answers),
+		.test_acc = accuracy(r, e->correct, e->answers),
 		.lr = r->step ? sl_run_lr(r, r->step - 1) : NAN,
 		.wire_tx_bytes = t->tx_bytes,
 		.wire_rx_bytes = t->rx_bytes,
@@ -249,7 +258,7 @@ static void log_epoch(struct sl_training *r)
 	if (e->rows) {
 		n = snprintf(test, sizeof test, "; test loss %.4f%s", line.test_loss,
 			     accuracy_text(line.test_acc, text));
-		sl_scores_result(r->scores, score);
+		take_scores(r, line.test_loss, score);
 		sl_summary_scores(line.score, score);
 		for (int i = 0; i < SL_SCORES_MOST && score[i].metric; i++)
 			n += snprintf(test + n, sizeof test - (size_t)n, ", %s",
@@ -263,8 +272,9 @@ static void log_epoch(struct sl_training *r)
 static void tally_add(struct tally *t, const struct sl_step_result *s)
 {
 	t->rows += s->rows;
+	t->answers += s->answers;
 	t->correct += s->correct;
-	t->loss += s->loss * (double)s->rows;
+	t->loss += s->loss * (double)s->answers;
 	t->tx_bytes += s->tx_bytes;
 	t->rx_bytes += s->rx_bytes;
 	t->seconds += s->t_step_s;
@@ -328,9 +338,9 @@ static void eval_over(struct sl_training *r)
 	struct sl_training_totals *t = &r->totals;
 
 	t->test_samples = (uint64_t)r->eval.rows;
-	t->test_loss = ratio(r->eval.loss, (double)r->eval.rows);
-	sl_scores_result(r->scores, t->score);
-	t->test_acc = accuracy(r, r->eval.correct, r->eval.rows);
+	t->test_loss = ratio(r->eval.loss, (double)r->eval.answers);
+	take_scores(r, t->test_loss, t->score);
+	t->test_acc = accuracy(r, r->eval.correct, r->eval.answers);
 	if (!(t->best_test_acc >= t->test_acc))
 		t->best_test_acc = t->test_acc;
 	r->best_due = sl_run_keeps_best(r) && !(t->kept >= best_value(r)) && (isnan(t->kept) || !isnan(best_value(r)));
@@ -390,7 +400,7 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 	r->done_ns = sl_now_ns();
 	if (!s->skipped) {
 		r->loss = s->loss;
-		r->acc = accuracy(r, s->correct, s->rows);
+		r->acc = accuracy(r, s->correct, s->answers);
 	}
 	if (eval) {
 		r->in_eval++;

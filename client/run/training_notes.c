@@ -71,8 +71,8 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 
 	sl_checkpoint_note(c, note_keys[0], "%" PRIu64 " %d %" PRId64 " %" PRIu64, m->step, m->epoch, m->in_epoch,
 			   m->log_bytes);
-	sl_checkpoint_note(c, note_keys[1], "%" PRId64 " %" PRId64 " %a %" PRIu64 " %" PRIu64 " %a", t->rows,
-			   t->correct, t->loss, t->tx_bytes, t->rx_bytes, t->seconds);
+	sl_checkpoint_note(c, note_keys[1], "%" PRId64 " %" PRId64 " %a %" PRIu64 " %" PRIu64 " %a %" PRId64, t->rows,
+			   t->correct, t->loss, t->tx_bytes, t->rx_bytes, t->seconds, t->answers);
 	sl_checkpoint_note(c, note_keys[2],
 			   "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %a %a",
 			   a->samples, a->train_samples, a->eval_samples, a->tx_bytes, a->rx_bytes, a->train_tx_bytes,
@@ -99,6 +99,17 @@ void sl_training_notes(struct sl_checkpoint *c)
 	sl_checkpoint_ask(c, best_key);
 }
 
+/* Files of earlier versions lack the last number: a row had a label. */
+static bool read_tally(struct tally *t, const char *note)
+{
+	const int n = sscanf(note, "%" SCNd64 " %" SCNd64 " %la %" SCNu64 " %" SCNu64 " %la %" SCNd64, &t->rows,
+			     &t->correct, &t->loss, &t->tx_bytes, &t->rx_bytes, &t->seconds, &t->answers);
+
+	if (n == 6)
+		t->answers = t->rows;
+	return n >= 6;
+}
+
 static bool read_notes(struct sl_training *r, const struct sl_checkpoint *c, uint64_t *log_bytes)
 {
 	struct tally *t = &r->train;
@@ -106,8 +117,7 @@ static bool read_notes(struct sl_training *r, const struct sl_checkpoint *c, uin
 
 	return sscanf(sl_checkpoint_noted(c, note_keys[0]), "%" SCNu64 " %d %" SCNd64 " %" SCNu64, &r->step, &r->epoch,
 		      &r->in_epoch, log_bytes) == 4 &&
-	       sscanf(sl_checkpoint_noted(c, note_keys[1]), "%" SCNd64 " %" SCNd64 " %la %" SCNu64 " %" SCNu64 " %la",
-		      &t->rows, &t->correct, &t->loss, &t->tx_bytes, &t->rx_bytes, &t->seconds) == 6 &&
+	       read_tally(t, sl_checkpoint_noted(c, note_keys[1])) &&
 	       sscanf(sl_checkpoint_noted(c, note_keys[2]),
 		      "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %la %la",
 		      &a->samples, &a->train_samples, &a->eval_samples, &a->tx_bytes, &a->rx_bytes, &a->train_tx_bytes,

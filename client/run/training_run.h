@@ -9,8 +9,8 @@
 
 /* Sums over the batches of one phase: an epoch's training, or one evaluation. */
 struct tally {
-	int64_t rows, correct;
-	double loss; /* times rows */
+	int64_t rows, answers, correct; /* answers: labels */
+	double loss;                    /* times answers */
 	uint64_t tx_bytes, rx_bytes;
 	double seconds;
 };
@@ -60,9 +60,15 @@ bool sl_run_phase_over(const struct sl_training *r); /* the run stands behind a 
 bool sl_run_wants_eval(const struct sl_training *r); /* after the epoch that is over */
 bool sl_run_keeps_best(const struct sl_training *r);
 /* The network predicts numbers. */
+/* A masked language model. */
+static inline bool sl_run_masked(const struct sl_training *r)
+{
+	return r->setup->conf->model.head == SL_CONF_MASKED_LM;
+}
+
 static inline bool sl_run_numbers(const struct sl_training *r)
 {
-	return r->setup->conf->model.classes == 1;
+	return r->setup->conf->model.classes == 1 && !sl_run_masked(r);
 }
 
 #endif

@@ -134,6 +134,29 @@ int32_t sl_tokenizer_mask(const struct sl_tokenizer *t)
 	return find_either(t, "<mask>", "[MASK]");
 }
 
+static int add_id(int32_t *id, int n, int most, int32_t one)
+{
+	for (int i = 0; i < n; i++)
+		if (id[i] == one)
+			return n;
+	if (one >= 0 && n < most)
+		id[n++] = one;
+	return n;
+}
+
+int sl_tokenizer_special_ids(const struct sl_tokenizer *t, int32_t *id, int most)
+{
+	const struct sl_tok_form *form[] = {&t->spec.single, &t->spec.pair};
+	int n = add_id(id, 0, most, sl_tokenizer_pad(t));
+
+	n = add_id(id, n, most, sl_tokenizer_mask(t));
+	for (int f = 0; f < 2; f++)
+		for (int i = 0; i < form[f]->n; i++)
+			if (form[f]->piece[i].part == SL_TOK_PART_ID)
+				n = add_id(id, n, most, form[f]->piece[i].id);
+	return n;
+}
+
 int64_t sl_tokenizer_model_length(const struct sl_tokenizer *t)
 {
 	return t->spec.model_length;

@@ -112,6 +112,7 @@ struct sl_conf_client {
 		char name[SL_CONF_TEXT];
 		char huggingface[PATH_MAX]; /* a folder; then `name` is SL_CONF_HUGGINGFACE. "": none */
 		char onnx[PATH_MAX];        /* a file; then `name` is SL_CONF_ONNX. "": none */
+		enum { SL_CONF_CLASSIFIER, SL_CONF_MASKED_LM } head; /* of a Hugging Face folder */
 		double width;
 		int classes;
 		struct sl_conf_size image;
@@ -154,6 +155,7 @@ struct sl_conf_client {
 		struct sl_conf_list columns;                     /* … of own texts: one, or two of pairs */
 		enum { SL_CONF_PAD_NONE, SL_CONF_PAD_LONGEST, SL_CONF_PAD_MAX } pad;
 		bool group_by_length;
+		double mask_rate; /* of masked language models: share of a row's tokens that are to be guessed */
 		bool token_cache;
 		enum sl_conf_bad_sample on_bad_sample;
 		int64_t max_pixels;

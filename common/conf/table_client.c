@@ -15,6 +15,8 @@ static const struct sl_conf_key keys[] = {
 	{SL_STRING_ROW(T, "model.name", model.name, sl_conf_check_word, NULL, "network: mobilenet_v2, mobilenet_v2_pool4, mobilenet_v2_relu, resnet9, resnet18, resnet34, resnet50, resnext50_32x4d, alexnet, alexnet1, vgg16, token_mlp or mlp; or model.huggingface, or model.onnx"), .instead = {"model.huggingface", "model.onnx"}},
 	SL_STRING(T, "model.huggingface", model.huggingface, NULL, "", "folder of a network as Hugging Face's transformers keeps it, instead of model.name: config.json and, unless all weights are to be random, model.safetensors; families: roberta, bert, distilbert, electra"),
 	SL_STRING(T, "model.onnx", model.onnx, NULL, "", "ONNX file of a network of images, as torch.onnx.export writes it in training, instead of model.name; its weights are those to start from, and it says what model.classes and model.image are"),
+	SL_CHOICE(T, "model.head", model.head, SL_WORDS("classifier", "masked_lm"), "classifier",
+		"of model.huggingface: a classifier, or a masked language model, whose labels are tokens of the text itself"),
 	SL_DOUBLE(T, "model.width", model.width, 0.05, 8, "1", NULL, "multiplies the number of channels of each layer"),
 	SL_INT(T, "model.classes", model.classes, 1, 100000, "10", "classes", "outputs of the classifier; of networks of tokens, 1: a number is predicted, with the mean of squares as the loss"),
 	SL_SIZE(T, "model.image", model.image, SL_CONF_MIN_IMAGE, SL_CONF_MAX_IMAGE, "32", "pixels", "size of the input"),
@@ -67,6 +69,7 @@ static const struct sl_conf_key keys[] = {
 	SL_INT(T, "data.max_length", data.max_length, 0, 65535, "0", "tokens; 0: as many as the network takes", "of texts: longer rows are cut, special tokens included"),
 	SL_CHOICE(T, "data.pad", data.pad, SL_WORDS("none", "longest", "max"), "none", "of rows of tokens: fill them up to the longest of the batch, or to data.max_length; padding crosses and is computed, and changes nothing else"),
 	SL_BOOL(T, "data.group_by_length", data.group_by_length, "false", "of rows of tokens: make training batches of rows that are about as long as each other"),
+	SL_DOUBLE(T, "data.mask_rate", data.mask_rate, 0.01, 0.9, "0.15", NULL, "of model.head: masked_lm: share of a row's tokens that are to be guessed; of them 80 % become the mask token, 10 % another token, and 10 % stay"),
 	SL_NAMES(T, "data.columns", data.columns, sl_conf_check_word, "text", "of text: the column that holds the text, or two columns of pairs"),
 	SL_BOOL(T, "data.token_cache", data.token_cache, "true", "of texts: keep the tokens in FILE.tokens beside each FILE of text, to read them next time"),
 	SL_CHOICE(T, "data.on_bad_sample", data.on_bad_sample, SL_WORDS("stop", "skip"), "stop",
@@ -200,6 +203,7 @@ static const struct {
 		 {"data.test_transforms", OF_IMAGES},
 		 {"model.vocab", "token_mlp"},
 		 {"model.tokens", OF_TOKENS},
+		 {"model.head", SL_CONF_HUGGINGFACE},
 		 {"data.pad", OF_TOKENS},
 		 {"data.group_by_length", OF_TOKENS},
 		 {"train.mixup", OF_IMAGES ", mlp"},
@@ -264,13 +268,22 @@ static bool idle_in_lora(const struct sl_conf_client *c, const char *path)
 	return !c->lora.rank && strncmp(path, "lora.", 5) == 0 && strcmp(path, "lora.rank") != 0;
 }
 
+/* Labels and classes are those of a classifier. */
+static bool idle_in_head(const struct sl_conf_client *c, const char *path)
+{
+	static const char *const of_classifiers[] = {"model.classes", "data.label", "train.metrics",
+						     "train.best_metric", NULL};
+
+	return c->model.head == SL_CONF_MASKED_LM ? among(of_classifiers, path) : strcmp(path, "data.mask_rate") == 0;
+}
+
 static bool idle(const void *conf, const char *path)
 {
 	const struct sl_conf_client *c = conf;
 
 	return (c->train.phases.n && strcmp(path, "train.epochs") == 0) || idle_in_lora(c, path) ||
-	       idle_in_schedule(c, path) || idle_in_data(c, path) || sl_agreed_is_idle(&c->agreed, path) ||
-	       idle_in_model(c, path);
+	       idle_in_head(c, path) || idle_in_schedule(c, path) || idle_in_data(c, path) ||
+	       sl_agreed_is_idle(&c->agreed, path) || idle_in_model(c, path);
 }
 
 bool sl_conf_client_is_idle(const struct sl_conf_client *c, const char *path)
@@ -576,6 +589,34 @@ static const char *check_loss(const struct sl_conf_client *c, char why[SL_CONF_W
 	return NULL;
 }
 
+/* What the file has for another head than --set has chosen is put aside. */
+static const char *check_head(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	static const char *const some[] = {"model.classes", "data.label", "train.metrics", "train.best_metric",
+					   "data.mask_rate"};
+	const bool masked = c->model.head == SL_CONF_MASKED_LM, by_set = line_of(c, "model.head") < 0;
+
+	for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
+		const int line = line_of(c, some[i]);
+
+		if (!line || !idle_in_head(c, some[i]) || (line > 0 && by_set))
+			continue;
+		snprintf(why, SL_CONF_WHY, "%s; leave this key out",
+			 masked ? "belongs to classifiers, and model.head is masked_lm"
+				: "belongs to model.head: masked_lm");
+		return some[i];
+	}
+	if (masked && c->train.loss != SL_CONF_LABELS) {
+		snprintf(why, SL_CONF_WHY, "a masked language model has the loss of its labels alone");
+		return "train.loss";
+	}
+	if (masked && c->agreed.share.group[0]) {
+		snprintf(why, SL_CONF_WHY, "a group cannot train a masked language model");
+		return "share.group";
+	}
+	return NULL;
+}
+
 static const char *finish(void *conf, char why[SL_CONF_WHY])
 {
 	struct sl_conf_client *c = conf;
@@ -583,6 +624,8 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 
 	if (!blame)
 		blame = check_lora(c, why);
+	if (!blame)
+		blame = check_head(c, why);
 	if (!blame)
 		blame = check_data(c, why);
 	if (!blame)

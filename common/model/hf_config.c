@@ -213,6 +213,7 @@ static enum sl_err read_object(const struct reader *r, struct sl_hf_config *out)
 		err = refuse_variants(r);
 	if (err)
 		return err;
+	out->untied = json_is_false(member(r, "tie_word_embeddings"));
 	if (json_is_string(json_array_get(list, 0)))
 		plain(out->architecture, sizeof out->architecture, json_string_value(json_array_get(list, 0)));
 	if (out->head_dropout < 0)

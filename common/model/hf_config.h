@@ -28,6 +28,7 @@ struct sl_hf_config {
 	double range;                   /* standard deviation of fresh weights */
 	enum sl_op_kind act;            /* GELU, SILU, TANH or ACT (then relu) */
 	bool act_tanh;                  /* of GELU: its approximation */
+	bool untied;                    /* the decoder of a masked language model has a weight of its own */
 	char architecture[SL_NAME_MAX]; /* the first of `architectures`; "": none */
 };
 

@@ -12,13 +12,14 @@ struct encoder {
 	struct sl_build *b;
 	const struct sl_hf_config *c;
 	char at[SL_NAME_MAX]; /* of the layer that is built: "roberta.encoder.layer.0" */
+	int words;            /* the parameter that is the table of words */
 	struct sl_init init;
 };
 
 /* A module's path: that of the layer, or of the network, and what comes behind. Names are short enough by far. */
 static const char *path(const struct encoder *e, const char *name, char out[SL_NAME_MAX])
 {
-	snprintf(out, SL_NAME_MAX, "%.60s%s%.30s", e->at, e->at[0] ? "." : "", name);
+	snprintf(out, SL_NAME_MAX, "%.50s%s%.40s", e->at, e->at[0] ? "." : "", name);
 	return out;
 }
 
@@ -76,6 +77,7 @@ static int embeddings(struct encoder *e)
 
 	sl_build_unit(e->b, "embeddings");
 	snprintf(e->at, sizeof e->at, "%s.embeddings", sl_hf_family_name(c->family));
+	e->words = e->b->model->graph.n_param;
 	x = looked_up(e, "word_embeddings", c->vocab, (struct sl_embedding_attr){0});
 	if (c->types)
 		x = added(e, "add_type", x,
@@ -158,8 +160,16 @@ static int layers(struct encoder *e, int x)
 		sl_build_unit(e->b, unit);
 		x = layer(e, names, x);
 	}
-	snprintf(e->at, sizeof e->at, "%s", sl_hf_family_name(e->c->family));
-	return sl_build_select(e->b, path(e, "first_token", unit), x);
+	e->at[0] = 0;
+	return x;
+}
+
+static int first_token(struct encoder *e, int x)
+{
+	char name[SL_NAME_MAX];
+
+	snprintf(name, sizeof name, "%s.first_token", sl_hf_family_name(e->c->family));
+	return sl_build_select(e->b, name, x);
 }
 
 /* Of RoBERTa and ELECTRA: dropout, dense, tanh or GELU, dropout, out_proj. */
@@ -204,11 +214,50 @@ static int rectified(struct encoder *e, int x, int classes)
 void sl_hf_encoder(struct sl_build *b, const struct sl_hf_config *config, int classes)
 {
 	struct encoder e = {.b = b, .c = config, .init = sl_init_normal(config->range)};
-	int x = layers(&e, embeddings(&e));
+	int x = first_token(&e, layers(&e, embeddings(&e)));
 
-	e.at[0] = 0;
 	x = config->family == SL_HF_BERT         ? pooled(&e, x, classes)
 	    : config->family == SL_HF_DISTILBERT ? rectified(&e, x, classes)
 						 : two_layers(&e, x, classes);
+	sl_build_loss(b, "loss", x);
+}
+
+/* ---- masked language models: dense, activation, norm, and a logit for each word of the vocabulary */
+
+static const struct masked_names {
+	const char *unit, *dense, *act, *norm, *decoder, *bias;
+} masked[SL_HF_FAMILY_COUNT] = {
+	[SL_HF_ROBERTA] = {"lm_head", "lm_head.dense", "lm_head.gelu", "lm_head.layer_norm", "lm_head.decoder",
+			   "lm_head.bias"},
+	[SL_HF_BERT] = {"cls.predictions", "cls.predictions.transform.dense", "cls.predictions.transform.act",
+			"cls.predictions.transform.LayerNorm", "cls.predictions.decoder", "cls.predictions.bias"},
+	[SL_HF_DISTILBERT] = {"vocab_transform", "vocab_transform", "vocab_transform.act", "vocab_layer_norm",
+			      "vocab_projector", "vocab_projector.bias"},
+	[SL_HF_ELECTRA] = {"generator_predictions", "generator_predictions.dense", "generator_predictions.gelu",
+			   "generator_predictions.LayerNorm", "generator_lm_head", "generator_lm_head.bias"},
+};
+
+/* RoBERTa and ELECTRA have GELU there, whatever the layers have. */
+static int masked_act(const struct encoder *e, const char *name, int in)
+{
+	const bool gelu = e->c->family == SL_HF_ROBERTA || e->c->family == SL_HF_ELECTRA;
+
+	return gelu ? sl_build_smooth(e->b, name, in, SL_OP_GELU, false) : activated(e, name, in);
+}
+
+void sl_hf_masked(struct sl_build *b, const struct sl_hf_config *config, float share)
+{
+	const struct masked_names *n = &masked[config->family];
+	struct encoder e = {.b = b, .c = config, .init = sl_init_normal(config->range)};
+	int x = layers(&e, embeddings(&e));
+	char name[SL_NAME_MAX];
+
+	sl_build_unit(b, n->unit);
+	sl_build_new_head(b);
+	snprintf(name, sizeof name, "%s.chosen_tokens", sl_hf_family_name(config->family));
+	x = sl_build_gather(b, name, x, share);
+	x = dense(&e, n->dense, x, config->embedded);
+	x = normed(&e, n->norm, masked_act(&e, n->act, x));
+	x = sl_build_decoder(b, n->decoder, x, config->untied ? -1 : e.words, n->bias, e.init);
 	sl_build_loss(b, "loss", x);
 }

@@ -15,6 +15,17 @@ static const char *const ignored[SL_HF_FAMILY_COUNT][8] = {
 			   "electra.embeddings.position_ids", NULL},
 };
 
+/* The same of a masked language model. Its decoder's weight, where it is the embedding's, may be there twice, and so
+ * may its bias. */
+static const char *const ignored_masked[SL_HF_FAMILY_COUNT][8] = {
+	[SL_HF_ROBERTA] = {"lm_head.decoder.*", "roberta.pooler.*", "roberta.embeddings.position_ids", NULL},
+	[SL_HF_BERT] = {"cls.predictions.decoder.*", "cls.seq_relationship.*", "bert.pooler.*",
+			"bert.embeddings.position_ids", NULL},
+	[SL_HF_DISTILBERT] = {"vocab_projector.weight", "distilbert.embeddings.position_ids", NULL},
+	[SL_HF_ELECTRA] = {"generator_lm_head.weight", "discriminator_predictions.*", "electra.embeddings.position_ids",
+			   NULL},
+};
+
 static enum sl_err read_config(struct sl_hf_config *c, const struct sl_model_spec *spec, struct sl_fail *fail)
 {
 	struct sl_fail why;
@@ -57,17 +68,23 @@ enum sl_err sl_hf_open(struct sl_model **out, const struct sl_model_spec *spec, 
 	if (!err)
 		err = check_tokens(&c, spec, fail);
 	if (!err)
-		err = sl_build_open_tokens(&b, sl_hf_family_name(c.family), spec->tokens, c.vocab, spec->classes, fail);
+		err = spec->masked > 0
+			      ? sl_build_open_masked(&b, sl_hf_family_name(c.family), spec->tokens, c.vocab, fail)
+			      : sl_build_open_tokens(&b, sl_hf_family_name(c.family), spec->tokens, c.vocab,
+						     spec->classes, fail);
 	if (err)
 		return err;
 	snprintf(b.model->prefix, sizeof b.model->prefix, "%s.", sl_hf_family_name(c.family));
-	b.model->ignored = ignored[c.family];
+	b.model->ignored = spec->masked > 0 ? ignored_masked[c.family] : ignored[c.family];
 	b.lora = spec->lora;
 	snprintf(b.model->note, sizeof b.model->note,
 		 "%s, %d layers of %d, %d heads, %d classes, rows of up to %d tokens below %d, dropout %g",
-		 sl_hf_family_name(c.family), c.layers, c.features, c.heads, spec->classes, spec->tokens, c.vocab,
+		 sl_hf_family_name(c.family), c.layers, c.features, c.heads, b.model->classes, spec->tokens, c.vocab,
 		 c.dropout);
-	sl_hf_encoder(&b, &c, spec->classes);
+	if (spec->masked > 0)
+		sl_hf_masked(&b, &c, (float)spec->masked);
+	else
+		sl_hf_encoder(&b, &c, spec->classes);
 	sl_lora_check(&b);
 	return sl_build_finish(&b, out);
 }

@@ -24,6 +24,9 @@ struct sl_model_spec {
 	int features; /* of mlp: numbers of a row; it has no image */
 	/* Of "huggingface": the folder, borrowed, of which vocab, width and dropout are not read. Others: NULL. */
 	const char *huggingface;
+	/* … a masked language model, not a classifier: the share of tokens that are chosen; 0: a classifier. `classes`
+	 * is not read. */
+	double masked;
 	const struct sl_lora *lora; /* borrowed; NULL: none */
 	bool init_bn0;              /* of ResNets: the last batch norm's weight of each residual block starts at 0 */
 	/* Of "onnx": the file, borrowed; of the rest image, image_w and classes are read (onnx.h). Others: NULL. */

@@ -11,6 +11,7 @@ struct copier {
 	const struct sl_model *model;
 	struct sl_graph *to;
 	int *value, *param;
+	int first; /* node of the part */
 };
 
 static enum sl_err copier_open(struct copier *c, const struct sl_model *model, struct sl_graph *to,
@@ -37,6 +38,16 @@ static void copier_close(struct copier *c)
 	free(c->param);
 }
 
+/* Whether a node in front of this one has the parameter, which is then another part's. */
+static bool is_used_before(const struct sl_graph *g, int param, int node)
+{
+	for (int i = 0; i < node; i++)
+		for (int k = 0; k < g->node[i].n_param; k++)
+			if (g->link[g->node[i].param + k] == param)
+				return true;
+	return false;
+}
+
 static enum sl_err copy_node(struct copier *c, const struct sl_node *node, struct sl_fail *fail)
 {
 	const struct sl_graph *from = &c->model->graph;
@@ -49,8 +60,12 @@ static enum sl_err copy_node(struct copier *c, const struct sl_node *node, struc
 		int at = from->link[node->param + i];
 
 		if (c->param[at] < 0) {
+			struct sl_param copy = from->param[at];
+
 			c->param[at] = c->to->n_param;
-			err = sl_graph_add_param(c->to, &from->param[at], fail);
+			if (is_used_before(from, at, c->first))
+				copy.role = SL_TIED;
+			err = sl_graph_add_param(c->to, &copy, fail);
 		}
 		param[i] = c->param[at];
 	}
@@ -61,6 +76,7 @@ static enum sl_err copy_nodes(struct copier *c, int first, int end, struct sl_fa
 {
 	enum sl_err err = SL_OK;
 
+	c->first = first;
 	for (int i = first; i < end && !err; i++)
 		err = copy_node(c, &c->model->graph.node[i], fail);
 	return err;

@@ -178,7 +178,7 @@ int main(int argc, char **argv)
 	for (int64_t step = 0; step < r.steps; step++) {
 		struct sl_step_result result;
 
-		must(sl_local_step(r.local, &(struct sl_feed){r.images, NULL, r.labels, r.rows, NULL, NULL, NULL},
+		must(sl_local_step(r.local, &(struct sl_feed){.input = r.images, .target = r.labels, .rows = r.rows},
 				   (uint64_t)step, (double)r.lr[step], &result, &why));
 		printf("%.17g\n", result.loss);
 		if (step > 0)

@@ -260,7 +260,7 @@ static enum sl_err open_ends(struct bench *b, struct sl_fail *fail)
 	fill((struct sl_tensor){SL_F32, shape, b->images, NULL}, 2);
 	for (int64_t i = 0; i < plan->spec.batch; i++)
 		b->labels[i] = (int32_t)(i % plan->model->classes);
-	sl_ends_take(&b->ends, &(struct sl_feed){b->images, NULL, b->labels, plan->spec.batch, NULL, NULL, NULL},
+	sl_ends_take(&b->ends, &(struct sl_feed){.input = b->images, .target = b->labels, .rows = plan->spec.batch},
 		     b->step, true);
 	for (int c = 0; c < b->chunks; c++) {
 		fill(sl_exec_input(b->ends.head, c, b->rows[c]), 3);

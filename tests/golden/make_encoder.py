@@ -6,7 +6,9 @@ usage: make_encoder.py [FOLDER]         (needs torch; the files are committed)
 The reference is torch.nn.TransformerEncoder over padded rows, with embeddings, head and loss written here. Parameters have
 transformers' names. Instead of `input` a run has tokens [T] I32, the rows one after another, and lengths [N] I32; logits.first
 are those of an evaluation before the first step. Metadata: config, the text of config.json; tokens, the most of a row;
-lora, "RANK ALPHA" of adapters beside query and value, where they and the head alone learn.
+lora, "RANK ALPHA" of adapters beside query and value, where they and the head alone learn. Runs with `masked` in their metadata are of
+masked language models: place [C] I32, counted from the batch's first token, are the tokens to be guessed, chosen [N] I32 says how many
+of them each row has, and labels and logits are theirs.
 
 Runs with dropout use an encoder that is spelled out here, since torch's draws its own masks. It equals torch's where there is
 no dropout, which is checked. Masks are a function of seed, step, operation and element, and so are written here anew.
@@ -32,15 +34,25 @@ OF_DISTILBERT = dict(layers="transformer.layer", query="attention.q_lin", key="a
                      out="attention.out_lin", out_norm="sa_layer_norm", up="ffn.lin1", down="ffn.lin2", norm="output_layer_norm")
 
 
+# Dense layer, norm, decoder and its bias of masked language models.
+MASKED = {
+    "roberta": ("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias"),
+    "bert": ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.decoder", "cls.predictions.bias"),
+    "distilbert": ("vocab_transform", "vocab_layer_norm", "vocab_projector", "vocab_projector.bias"),
+    "electra": ("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head", "generator_lm_head.bias"),
+}
+
+
 class Encoder:
     """Parameters under their names, and what they compute."""
 
-    def __init__(self, config, classes, most, generator, lora=None):
+    def __init__(self, config, classes, most, generator, lora=None, places=None):
         self.family, self.config = config["model_type"], config
         # DistilBERT has keys of its own
         either = lambda one, other: config[one] if one in config else config[other]
         self.names = OF_DISTILBERT if self.family == "distilbert" else OF_BERT
         self.most, self.classes, self.training, self.lora = most, classes, True, lora
+        self.places = places  # of a masked language model: those of each row
         self.eps = config.get("layer_norm_eps", 1e-12)
         self.p = np.float32(either("hidden_dropout_prob", "dropout")), np.float32(either("attention_probs_dropout_prob", "attention_dropout"))
         f = self.f = either("hidden_size", "dim")
@@ -78,7 +90,13 @@ class Encoder:
             for name in ("query", "value"):
                 put(self.at(i, name) + ".lora_A.weight", (lora[0], f), std=f**-0.5)
                 put(self.at(i, name) + ".lora_B.weight", (f, lora[0]), std=0.1)
-        if self.family in ("roberta", "electra"):
+        if places:
+            dense(MASKED[self.family][0], f, embedded)
+            norm(MASKED[self.family][1], embedded)
+            put(MASKED[self.family][3], (config["vocab_size"],), std=0.1)
+            if not config.get("tie_word_embeddings", True):
+                put(MASKED[self.family][2] + ".weight", (config["vocab_size"], embedded))
+        elif self.family in ("roberta", "electra"):
             dense("classifier.dense", f, f)
             dense("classifier.out_proj", f, classes)
         else:
@@ -127,7 +145,7 @@ class Encoder:
         return self.linear(x, project) if project + ".weight" in self.param else x
 
     def by_torch(self, rows):
-        """First tokens behind the last layer, through torch's encoder over padded rows."""
+        """What the head reads behind the last layer, through torch's encoder over padded rows."""
         state, longest = {}, max(map(len, rows))
         for i in range(self.n_layers):
             to = f"layers.{i}."
@@ -138,7 +156,8 @@ class Encoder:
                     state[f"{to}{theirs}.{part}"] = self.param[f"{self.at(i, ours)}.{part}"]
         x = torch.stack([functional.pad(self.embedded(row), (0, 0, 0, longest - len(row))) for row in rows])
         mask = torch.tensor([[k >= len(row) for k in range(longest)] for row in rows])
-        return stateless.functional_call(self.torch_encoder, state, (x,), {"src_key_padding_mask": mask})[:, 0]
+        x = stateless.functional_call(self.torch_encoder, state, (x,), {"src_key_padding_mask": mask})
+        return torch.cat([x[r, list(places)] for r, places in enumerate(self.places)]) if self.places else x[:, 0]
 
     def dropped(self, x, elements, operation, step, p):
         """elements: of each of x, its number among those of the operation."""
@@ -165,11 +184,15 @@ class Encoder:
                 x = self.normed(y + x, self.at(i, "out_norm"))
                 y = self.linear(functional.gelu(self.linear(x, self.at(i, "up"))), self.at(i, "down"))
                 x = self.normed(self.dropped(y, element, k + 11, step, self.p[0]) + x, self.at(i, "norm"))
-            first.append(x[0])
-        return torch.stack(first)
+            first.append(x[list(self.places[r])] if self.places else x[:1])
+        return torch.cat(first)
 
     def logits(self, rows, step, by_hand):
         x = self.by_hand(rows, step) if by_hand else self.by_torch(rows)
+        if self.places:
+            name, norm, decoder, bias = MASKED[self.family]
+            words = self.param.get(decoder + ".weight", self.param[self.family + ".embeddings.word_embeddings.weight"])
+            return functional.linear(self.normed(functional.gelu(self.linear(x, name)), norm), words, self.param[bias])
         if self.family == "bert":
             return self.linear(torch.tanh(self.linear(x, "bert.pooler.dense")), "classifier")
         if self.family == "distilbert":
@@ -228,16 +251,17 @@ def state_of(model):
     return {name: p.detach().numpy().astype(np.float32) for name, p in model.named_parameters()}
 
 
-def make(prefix, config, classes, lengths, most, steps, lr, seed, by_hand=False, lora=None):
+def make(prefix, config, classes, lengths, most, steps, lr, seed, by_hand=False, lora=None, masked=0.0):
     generator = np.random.default_rng(seed)
     rows = [torch.from_numpy(generator.integers(0, config["vocab_size"], n)) for n in lengths]
-    labels = generator.integers(0, classes, len(lengths)).astype(np.int32)
+    places = [np.sort(generator.choice(n, max(1, int(masked * n + 0.5)), replace=False)) for n in lengths] if masked else None
+    labels = generator.integers(0, classes, sum(map(len, places)) if masked else len(lengths)).astype(np.int32)
     lrs = [lr * (step + 1) / steps for step in range(steps)]
     rules = dict(momentum=0.0, optimizer="adamw", beta1=0.9, beta2=0.98, eps=1e-6, weight_decay=0.1,
                  groups="*.bias *LayerNorm* weight_decay=0")
     if lora:
         rules["freeze"] = "roberta.*[!AB].weight,roberta.*.bias"
-    model = Encoder(config, classes, most, torch.Generator().manual_seed(seed), lora)
+    model = Encoder(config, classes, most, torch.Generator().manual_seed(seed), lora, places)
     model.seed = seed
     init = state_of(model)
     model.to(torch.float64).training = False
@@ -251,6 +275,10 @@ def make(prefix, config, classes, lengths, most, steps, lr, seed, by_hand=False,
     run["lengths"] = np.array(lengths, np.int32)
     run["label"] = labels
     metadata = dict(rules, model="huggingface", config=json.dumps(config), tokens=most, classes=classes, steps=steps, seed=seed)
+    if masked:
+        run["place"] = np.concatenate([p + sum(lengths[:r]) for r, p in enumerate(places)]).astype(np.int32)
+        run["chosen"] = np.array([len(p) for p in places], np.int32)
+        metadata["masked"] = masked
     if lora:
         metadata["lora"] = f"{lora[0]} {lora[1]}"
     for part, tensors in (("init", init), ("grad", grad), ("after", after)):
@@ -284,6 +312,14 @@ RUNS = {
     # few ids, so that separators stand in most rows, twice in some
     "bert": dict(config=bert("bert", 9, 20, 30, 2, 4, 16), classes=3, lengths=[16, 1, 9, 4], most=16, steps=5, lr=0.0003, seed=4),
     "electra": dict(config=bert("electra", 9, 16, 20, 2, 2, 12, embedding_size=10), classes=2, lengths=[7, 12, 2], most=12, steps=5, lr=0.001, seed=5),
+    "roberta_masked": dict(config=roberta(40, 16, 24, 2, 2, 22), classes=40, lengths=[7, 1, 16, 3, 12, 2], most=18, steps=5, lr=0.0003, seed=7,
+                           masked=0.3),
+    # its decoder has a weight of its own
+    "bert_masked": dict(config=bert("bert", 9, 20, 30, 2, 4, 16, tie_word_embeddings=False), classes=9, lengths=[16, 1, 9, 4], most=16, steps=5,
+                        lr=0.0003, seed=7, masked=0.25),
+    "electra_masked": dict(config=bert("electra", 9, 16, 20, 2, 2, 12, embedding_size=10), classes=9, lengths=[7, 12, 2], most=12, steps=5,
+                           lr=0.001, seed=10, masked=0.5),
+    "distilbert_masked": dict(config=DISTILBERT, classes=26, lengths=[10, 3, 6], most=10, steps=5, lr=0.0003, seed=9, masked=0.2),
     "distilbert": dict(config=DISTILBERT, classes=2, lengths=[10, 3, 6], most=10, steps=5, lr=0.001, seed=6),
 }
 

@@ -36,6 +36,7 @@ struct golden {
 	struct sl_weights weights, want;
 	void *input;              /* images, or tokens */
 	uint32_t *begin, *pieces; /* pieces: where rows are padded, else NULL */
+	uint32_t *chosen, *place; /* of masked language models, else NULL */
 	int32_t *labels;
 	int64_t rows, steps, longest;
 	char folder[64]; /* of config.json; "": none */
@@ -101,6 +102,22 @@ static void read_tokens(struct golden *g)
 	free(length);
 }
 
+/* Which tokens are to be guessed: labels are theirs. */
+static void read_places(struct golden *g)
+{
+	int64_t rows, places;
+	int32_t *count = whole_numbers(g, "chosen", &rows);
+
+	g->place = (uint32_t *)whole_numbers(g, "place", &places);
+	g->chosen = calloc((size_t)rows + 1, sizeof *g->chosen);
+	for (int64_t i = 0; i < rows; i++)
+		g->chosen[i + 1] = g->chosen[i] + (uint32_t)count[i];
+	assert_int_equal(g->chosen[rows], places);
+	assert_int_equal(places, g->rows);
+	g->rows = rows;
+	free(count);
+}
+
 /* Padded to the most tokens that the network takes. */
 static void pad_tokens(struct golden *g)
 {
@@ -114,6 +131,8 @@ static void pad_tokens(struct golden *g)
 
 		for (int64_t i = 0; i < each; i++)
 			wide[r * each + i] = i < n ? packed[g->begin[r] + i] : PAD;
+		for (uint32_t i = g->chosen ? g->chosen[r] : 0; g->chosen && i < g->chosen[r + 1]; i++)
+			g->place[i] += (uint32_t)(r * each) - g->begin[r];
 		g->pieces[2 * r] = (uint32_t)(r * each);
 		g->pieces[2 * r + 1] = (uint32_t)(r * each) + n;
 	}
@@ -132,6 +151,8 @@ static void read_batch(struct golden *g)
 
 	g->labels = whole_numbers(g, "label", &g->rows);
 	if (!input) {
+		if (sl_st_metadata(g->run, "masked"))
+			read_places(g);
 		read_tokens(g);
 		return;
 	}
@@ -234,10 +255,11 @@ static void read_first_weights(struct golden *g)
 				    (size_t)sl_shape_count(&m->graph.param[i].shape) * sizeof(float));
 }
 
-/* How a run is cut, and whether its rows are padded. */
+/* How a run is cut, whether its rows are padded, and how many chunks it has; 0: one. */
 struct form {
 	const char *head_end, *tail_begin;
 	bool padded;
+	int chunks;
 };
 
 static void golden_open(struct golden *g, const char *prefix, const char *backend, const struct form *form)
@@ -266,10 +288,15 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 		pad_tokens(g);
 	g->steps = (int64_t)meta(g, "steps");
 	spec->model = (struct sl_model_spec){.classes = (int)meta(g, "classes")};
+	if (g->chosen)
+		spec->model.masked = meta(g, "masked");
 	make_folder(g, &spec->model);
 	if (g->begin) {
+		const int64_t of_chunk = form->chunks ? (g->rows + form->chunks - 1) / form->chunks : g->rows;
+
 		agreed->row_tokens = g->longest;
-		agreed->chunk_tokens = g->begin[g->rows];
+		agreed->chunk_tokens =
+			g->begin[g->rows] < of_chunk * g->longest ? g->begin[g->rows] : of_chunk * g->longest;
 		agreed->padded = form->padded;
 		agreed->seed = (int64_t)meta(g, "seed");
 	} else {
@@ -287,7 +314,7 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 	snprintf(spec->cut.head_end, sizeof spec->cut.head_end, "%s", form->head_end);
 	snprintf(spec->cut.tail_begin, sizeof spec->cut.tail_begin, "%s", form->tail_begin ? form->tail_begin : "");
 	agreed->batch = (int)g->rows;
-	agreed->chunks = 1;
+	agreed->chunks = form->chunks ? form->chunks : 1;
 	agreed->optimizer.momentum = meta(g, "momentum");
 	agreed->optimizer.weight_decay = meta(g, "weight_decay");
 	read_rules(g);
@@ -316,6 +343,8 @@ static void golden_close(struct golden *g)
 	free(g->input);
 	free(g->begin);
 	free(g->pieces);
+	free(g->chosen);
+	free(g->place);
 	free(g->labels);
 	if (g->folder[0]) {
 		char path[80];
@@ -403,8 +432,14 @@ static void compare_weights(struct golden *g)
 /* Of the batch, as the file has them under that name. */
 static void compare_logits(struct golden *g, const char *name, int64_t number)
 {
-	const struct sl_feed feed = {g->input, g->begin, g->labels, g->rows, NULL, NULL, g->pieces};
-	const int64_t count = g->rows * g->plan->model->classes;
+	const struct sl_feed feed = {.input = g->input,
+				     .begin = g->begin,
+				     .target = g->labels,
+				     .rows = g->rows,
+				     .pieces = g->pieces,
+				     .chosen = g->chosen,
+				     .place = g->place};
+	const int64_t count = sl_feed_answers(&feed) * g->plan->model->classes;
 	float *got = malloc((size_t)count * sizeof *got), *want = malloc((size_t)count * sizeof *want);
 	struct sl_step_result result;
 	struct sl_fail fail = {0};
@@ -437,7 +472,14 @@ static void run_form(const char *prefix, const char *backend, const struct form 
 	for (int64_t step = 0; step < g.steps; step++) {
 		float got;
 
-		if (sl_local_step(g.local, &(struct sl_feed){g.input, g.begin, g.labels, g.rows, NULL, NULL, g.pieces},
+		if (sl_local_step(g.local,
+				  &(struct sl_feed){.input = g.input,
+						    .begin = g.begin,
+						    .target = g.labels,
+						    .rows = g.rows,
+						    .pieces = g.pieces,
+						    .chosen = g.chosen,
+						    .place = g.place},
 				  (uint64_t)step, (double)lr[step], &result, &fail) != SL_OK)
 			fail_msg("%s", fail.text);
 		got = (float)result.loss;
@@ -542,8 +584,21 @@ static void encoders(void **state)
 	run_golden("tests/golden/bert", "ref", "encoder.layer.0");
 	run_golden("tests/golden/electra", "cpu", "electra.embeddings_project");
 	run_golden("tests/golden/distilbert", "cpu", "transformer.layer.0.sa_layer_norm");
-	run_form("tests/golden/roberta", "cpu", &(struct form){"embeddings", NULL, true});
-	run_form("tests/golden/bert", "ref", &(struct form){"embeddings", "classifier", true});
+	run_form("tests/golden/roberta", "cpu", &(struct form){"embeddings", NULL, true, 1});
+	run_form("tests/golden/bert", "ref", &(struct form){"embeddings", "classifier", true, 1});
+}
+
+/* Masked language models: the decoder is the embedding's table, or has its own (bert_masked). Chunks give the mean over
+ * all chosen tokens, as one chunk does. */
+static void masked(void **state)
+{
+	(void)state;
+	run_golden("tests/golden/roberta_masked", "cpu", "embeddings");
+	run_form("tests/golden/roberta_masked", "ref", &(struct form){"encoder.layer.0", NULL, true, 2});
+	run_form("tests/golden/roberta_masked", "cpu", &(struct form){"embeddings", "encoder.layer.1", false, 3});
+	run_form("tests/golden/bert_masked", "cpu", &(struct form){"embeddings", NULL, false, 2});
+	run_golden("tests/golden/electra_masked", "cpu", "electra.embeddings_project");
+	run_form("tests/golden/distilbert_masked", "ref", &(struct form){"embeddings", NULL, false, 3});
 }
 
 static void live(void **state)
@@ -570,6 +625,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(networks),
 		cmocka_unit_test(encoders),
 		cmocka_unit_test(onnx),
+		cmocka_unit_test(masked),
 		cmocka_unit_test(live),
 	};
 

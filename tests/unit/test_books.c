@@ -50,6 +50,7 @@ static void one(struct sl_training *run, enum sl_want want, uint64_t number, int
 {
 	struct sl_step_result r = {.step = number,
 				   .rows = rows,
+				   .answers = rows,
 				   .correct = correct,
 				   .loss = (double)number + 1,
 				   .tx_bytes = 100,

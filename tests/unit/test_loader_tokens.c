@@ -241,12 +241,57 @@ static void members_share_batches(void **state)
 	sl_loader_close(member[1]);
 }
 
+/* Masked rows: labels in place of the sample's, each of the token that its place has hidden; in evaluations the same
+ * ones every time. */
+static void tokens_are_masked(void **state)
+{
+	struct sl_loader_spec spec = spec_of(false, SL_PAD_LONGEST);
+	int32_t first[2][MOST * BATCH];
+	struct sl_room room = {0};
+
+	(void)state;
+	spec.masked = 0.2f;
+	set.mask = (struct sl_mask_ids){.mask = 3, .special = {3}, .n_special = 1};
+	for (int train = 0; train < 2; train++) {
+		struct sl_loader *loader;
+
+		spec.train = train;
+		loader = open_loader(&spec);
+		for (int epoch = 0; epoch < 2; epoch++) {
+			const struct sl_batch *b;
+
+			assert_int_equal(sl_loader_seek(loader, (uint64_t)epoch, 2), SL_OK);
+			b = next(loader);
+			assert_int_equal(b->chosen[0], 0);
+			for (int64_t r = 0; r < b->rows; r++) {
+				struct sl_value value[SL_FIELD_COUNT];
+				struct sl_fail fail;
+
+				assert_int_equal(set.source->sample(&set, b->samples[r], &room, value, &fail), SL_OK);
+				assert_true(b->chosen[r + 1] > b->chosen[r]);
+				for (uint32_t i = b->chosen[r]; i < b->chosen[r + 1]; i++) {
+					assert_in_range(b->place[i], b->begin[r], b->pieces[2 * r + 1] - 1);
+					assert_int_equal(sl_batch_labels(b)[i],
+							 ((const int32_t *)value[SL_FIELD_INPUT]
+								  .data)[b->place[i] - b->begin[r]]);
+				}
+			}
+			memcpy(first[epoch], b->field[SL_FIELD_INPUT].data, b->begin[b->rows] * sizeof **first);
+			if (epoch && !train)
+				assert_memory_equal(first[0], first[1], b->begin[b->rows] * sizeof **first);
+			sl_loader_release(loader, b);
+		}
+		sl_loader_close(loader);
+	}
+	sl_room_close(&room);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rows_are_filled_up),         cmocka_unit_test(too_short_a_pad_is_refused),
 		cmocka_unit_test(batches_are_of_like_length), cmocka_unit_test(a_batch_can_be_made_again),
-		cmocka_unit_test(members_share_batches),
+		cmocka_unit_test(members_share_batches),      cmocka_unit_test(tokens_are_masked),
 	};
 
 	return cmocka_run_group_tests(tests, open_set, close_set);

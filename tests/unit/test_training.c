@@ -57,6 +57,7 @@ static int go_on(struct sl_training *run, int most)
 	for (; done < most; done++) {
 		enum sl_want want = sl_training_next(run);
 		struct sl_step_result r = {.rows = BATCH,
+					   .answers = BATCH,
 					   .correct = 1,
 					   .tx_bytes = 100,
 					   .rx_bytes = 50,
@@ -294,6 +295,7 @@ static void evaluate(struct sl_training *run, const int *correct, int from, int 
 			enum sl_want want = sl_training_next(run);
 			const struct sl_step_result r = {.step = sl_training_number(run),
 							 .rows = BATCH,
+							 .answers = BATCH,
 							 .correct = want == SL_WANT_EVAL && i == STEPS ? correct[epoch]
 												       : 0,
 							 .loss = 1,

@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# A masked language model trains over the link as in one process, byte for byte: its decoder is the embedding's table, so that head
+# and tail have a parameter together, or has its own; chunks, cuts, codecs, padding, clipping, a frozen table, a run that is killed.
+# Its loss falls. Its file holds the table once, and loads again. What cannot be is refused.
+# SPLIT_TEXT_DATA: a folder with glue/CoLA and roberta_tokenizer/, for a turn on real sentences.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+mkdir "$tmp/toy" "$tmp/made" "$tmp/text"
+"$TOOLS/make_text" "$tmp/made"
+cat >"$tmp/toy/config.json" <<-JSON
+	{"model_type": "roberta", "architectures": ["RobertaForMaskedLM"], "vocab_size": 700, "hidden_size": 24,
+	 "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 4, "max_position_embeddings": 42,
+	 "type_vocab_size": 1, "layer_norm_eps": 1e-05, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
+	 "hidden_act": "gelu", "initializer_range": 0.1, "pad_token_id": 1}
+JSON
+# lines FROM TO: texts without labels, in which a word follows from the one before
+lines() {
+	awk -v from="$1" -v to="$2" 'BEGIN {
+		n = split("green red the a boxes of un fish water said", word, " ")
+		for (i = from; i < to; i++) {
+			text = word[i % n + 1]
+			for (k = 1; k < 2 + i * i % 7; k++) text = text " " word[(i + k) % n + 1]
+			print text "."
+		}
+	}'
+}
+lines 0 96 >"$tmp/text/train.txt"
+lines 100 124 >"$tmp/text/dev.txt"
+config=$tmp/client.yaml
+cat >"$config" <<-YAML
+	model: {huggingface: $tmp/toy, head: masked_lm, tokens: 40}
+	head_end: encoder.layer.0.attention.output
+	tail_begin: lm_head
+	data: {kind: text, dir: $tmp/text, tokenizer: $tmp/made, mask_rate: 0.2}
+	train:
+	  batch: 32
+	  chunks: 4
+	  epochs: 1
+	  seed: 3
+	  optimizer: {kind: adamw, lr: 0.01, weight_decay: 0.1}
+	  groups: [{match: ["*.bias", "*LayerNorm*"], weight_decay: 0}]
+	threads: 1
+YAML
+steps=3
+. tests/e2e/lib/compare.sh
+mkdir "$tmp/untied"
+jq '.tie_word_embeddings = false' "$tmp/toy/config.json" >"$tmp/untied/config.json"
+layer=tail_begin=encoder.layer.2
+cases=('1 chunk|train.chunks=1' '4 chunks|train.chunks=4' "8 chunks|train.chunks=8|$layer" 'quant|codec=quant:8'
+	"top-k|$layer|codec=topk:0.2,ef=true^quant:8" "untied|model.huggingface=$tmp/untied" 'clipped|train.clip_norm=0.1'
+	'frozen table|train.freeze=*.word_embeddings.weight' "padded|data.pad=max|$layer" 'sum|train.chunk_loss=sum'
+	'by length|data.group_by_length=true' 'adapters|lora.rank=2')
+two_at_a_time compare "${cases[@]}"
+[ "$(learned 'local 4 chunks')" != "$(learned 'local untied')" ] || fail 'a weight of its own makes no difference'
+
+# Chunks change sums alone, as they do elsewhere; without dropout the loss is the mean over all chosen tokens.
+losses() { jq -r 'select(.type == "step") | .loss' "$tmp/$1/log.jsonl"; }
+mkdir "$tmp/dry"
+jq '.hidden_dropout_prob = 0 | .attention_probs_dropout_prob = 0' "$tmp/toy/config.json" >"$tmp/dry/config.json"
+for chunks in 1 3; do
+	client "dry $chunks" "$config" --local --set model.huggingface="$tmp/dry" --set train.chunks=$chunks || fail "dry $chunks: exit status $?"
+done
+paste <(losses 'dry 1') <(losses 'dry 3') | awk '{d = $1 - $2} d * d > 1e-9 {bad = 1} END {exit bad || NR != 3}' ||
+	fail "with 3 chunks $(losses 'dry 3' | tail -n 1), with one $(losses 'dry 1' | tail -n 1)"
+
+# It learns: a word follows from those beside it. The same tokens are asked for in every evaluation.
+learn=(--set train.epochs=40 --set train.chunks=2)
+client learns "$config" --local --set model.huggingface="$tmp/dry" "${learn[@]}" || fail "learns: exit status $?"
+jq -s -e '[.[] | select(.type == "epoch")] | (.[0].test_loss > 4) and (.[-1].test_loss < 2) and (.[-1].test_acc > 0.4) and
+	((.[-1].test_metrics.perplexity | log) - .[-1].test_loss | fabs < 1e-9)' "$tmp/learns/log.jsonl" >"$tmp/out" ||
+	fail "the loss does not fall: $(grep '"epoch"' "$tmp/learns/log.jsonl" | tail -n 1)"
+grep -q '^test accuracy .* of the masked tokens of 24 samples' "$tmp/learns.log" || fail 'the summary does not say what was guessed'
+
+# A run that is killed between two steps, in an epoch, goes on to the same end.
+set=(--set server="$two" --set train.checkpoint_every=1 --set codec.head_act='quant:4,ef=true')
+client 'local killed' "$config" --local --set codec.head_act='quant:4,ef=true' || fail "local killed: exit status $?"
+start_slow_client 2 20000 killed "$config" "${set[@]}"
+wait_for 'the run does not get to its second step' has_steps killed 2
+kill -9 "$client_pid"
+wait "$client_pid" 2>/dev/null || true
+client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
+same_run killed 'local killed' $steps
+jq -s -e '(.[0] | map(select(.type == "epoch")) | last | [.train_loss, .train_acc]) == (.[1] | map(select(.type == "epoch")) | last | [.train_loss, .train_acc])' \
+	<(jq -s . "$tmp/killed/log.jsonl") <(jq -s . "$tmp/local killed/log.jsonl") >"$tmp/out" || fail 'the epoch has other means after a kill'
+
+# The file has the table once, and is a folder's weights: what it evaluates to is what the run has ended with.
+names() { head -c 20000 "$1" | tail -c +9 | tr ',{' '\n\n' | sed -n 's/^"\([a-z][^"]*\)":.*/\1/p'; }
+model=$tmp/learns/model.safetensors
+names "$model" | grep -q '^roberta.embeddings.word_embeddings.weight$' || fail 'the table is not in the file'
+names "$model" | grep -q '^lm_head.bias$' || fail "the decoder's bias is not in the file"
+! names "$model" | grep -q '^lm_head.decoder' || fail 'the table is in the file twice'
+names "$tmp/local untied/model.safetensors" | grep -q '^lm_head.decoder.weight$' || fail 'an untied decoder is not in the file'
+cp "$model" "$tmp/dry/model.safetensors"
+"$SPLITC" eval "$config" --local --json --set log.dir= --weights "$model" >"$tmp/eval" || fail "eval: exit status $?"
+jq -s -e '.[0].test_loss == (.[1] | .[-1].test_loss)' "$tmp/eval" <(jq -s . "$tmp/learns/log.jsonl") >"$tmp/out" ||
+	fail "the file evaluates to $(cat "$tmp/eval")"
+client again "$config" --local --set model.huggingface="$tmp/dry" || fail "again: exit status $?"
+client after "$config" --local --set model.weights="$model" --set model.huggingface="$tmp/dry" || fail "after: exit status $?"
+same_run again after $steps
+# a classifier goes on from it: all but the decoder's layers are its own
+client tuned "$config" --local --set model.head=classifier --set model.classes=2 --set tail_begin=classifier --set model.huggingface="$tmp/dry" \
+	--set data.kind=made_tokens --set data.dir=. --set data.train_limit=64 --set data.test_limit=16 || fail "tuned: exit status $?"
+
+# The table counts once, as a parameter of the head; the decoder's products count in the tail, for the chosen tokens of a row.
+"$SPLITC" flops "$config" --json >"$tmp/flops" || fail "flops: exit status $?"
+jq -e '.head.parameters > 700 * 24 and .tail.parameters == 24 * 24 + 24 + 2 * 24 + 700 and .tail.macs == 32 * 8 * (24 * 24 + 2 * 24 + 700 * 24)' \
+	"$tmp/flops" >"$tmp/out" || fail "flops: $(cat "$tmp/flops")"
+"$SPLITC" data "$config" >"$tmp/table" || fail "data: exit status $?"
+grep -q '^tokens of a row' "$tmp/table" || fail "data: $(cat "$tmp/table")"
+
+# refused SENTENCE [argument]…: one line says so
+refused() {
+	local why=$1 rc=0
+	shift
+	"$SPLITC" train "$config" --local --set log.dir= "$@" >"$tmp/refused.log" 2>&1 || rc=$?
+	[ $rc = 78 ] || fail "exit status $rc, not 78: $*"
+	grep -qF -- "$why" "$tmp/refused.log" || fail "$* is refused with '$(tail -n 1 "$tmp/refused.log")'"
+}
+refused 'tokens are chosen in the middle' --set tail_begin=lm_head.decoder
+refused 'tokens are chosen in the middle' --set tail_begin=lm_head.gelu --set model.huggingface="$tmp/untied"
+refused 'train.metrics: belongs to classifiers' --set train.metrics=f1
+refused 'data.mask_rate: belongs to model.head: masked_lm' --set model.head=classifier --set data.mask_rate=0.3 --set tail_begin=classifier
+refused 'share.group: a group cannot train a masked language model' --set share.group=a --set share.clients=2
+mkdir "$tmp/unmasked"
+printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' a >"$tmp/unmasked/vocab.txt"
+refused 'data.tokenizer: a masked language model needs a tokenizer with <mask>' --set data.tokenizer="$tmp/unmasked"
+
+if [ -n "${SPLIT_TEXT_DATA:-}" ]; then
+	client cola configs/client-masked-lm.yaml --local --set data.dir="$SPLIT_TEXT_DATA/glue" --set data.tokenizer="$SPLIT_TEXT_DATA/roberta_tokenizer" \
+		--set data.token_cache=false --set train.max_steps=60 || fail "cola: exit status $?"
+	losses cola | awk 'NR == 1 {first = $1} {last = $1} END {exit !(last < first - 3)}' || fail "on CoLA the loss falls from $(losses cola | head -n 1) to $(losses cola | tail -n 1)"
+fi
