@@ -60,9 +60,10 @@ client short "$config" --local --set data.max_length=1 || fail "rows of one toke
 figure() { jq -r "select(.type == \"summary\") | .direction.$2" "$tmp/$1/log.jsonl"; }
 [ "$(figure short head_act.raw_bytes)" = $(((2 * 300 + 2 * 80) * 16 * 4)) ] || fail "rows of one token have $(figure short head_act.raw_bytes) bytes"
 
-# A run that is killed between two steps, and whose server is gone, too, goes on from its checkpoint.
-set=(--set server="$two" --set codec='quant:4,ef=true' --set train.checkpoint_every=1)
-client 'local killed' "$config" --local --set codec='quant:4,ef=true' || fail "local killed: exit status $?"
+# A run that is killed between two steps, and whose server is gone, too, goes on from its checkpoint, and with its batches of rows of
+# like length.
+set=(--set server="$two" --set codec='quant:4,ef=true' --set train.checkpoint_every=1 --set data.group_by_length=true)
+client 'local killed' "$config" --local --set codec='quant:4,ef=true' --set data.group_by_length=true || fail "local killed: exit status $?"
 start_slow_client 20 20000 killed "$config" "${set[@]}"
 wait_for 'the run does not get to its second epoch' has_steps killed 20
 kill -9 "$client_pid"
