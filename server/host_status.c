@@ -98,6 +98,8 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, const
 		.samples_per_s = st.step_s > 0 ? (double)s->batch_rows / st.step_s : NAN,
 		.tx_bytes = (int64_t)st.stats.tx_bytes,
 		.rx_bytes = (int64_t)st.stats.rx_bytes,
+		.end_grad_bytes = (int64_t)st.stats.wire[SL_DIR_COUNT + SL_END_GRAD],
+		.end_mean_bytes = (int64_t)st.stats.wire[SL_DIR_COUNT + SL_END_MEAN],
 		.tx_mb_s = sl_rate_per_s(rate, &now, 0) / 1e6,
 		.rx_mb_s = sl_rate_per_s(rate, &now, 1) / 1e6,
 		.age_s = (double)(now_ms - st.opened_ms) / 1000,

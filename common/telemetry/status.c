@@ -105,6 +105,8 @@ static const struct member session_members[] = {
 	YOUNGER(sl_status_session, group_step, WHOLE),
 	YOUNGER(sl_status_session, late, WHOLE),
 	YOUNGER(sl_status_session, awaited, WHOLE),
+	YOUNGER(sl_status_session, end_grad_bytes, WHOLE),
+	YOUNGER(sl_status_session, end_mean_bytes, WHOLE),
 };
 
 static const struct member codec_members[] = {

@@ -43,6 +43,8 @@ struct sl_status_session {
 	 * late: those that it did without this member, which was late; awaited: 1, the step waits for this member */
 	char group[SL_STATUS_TEXT];
 	int64_t member, members, members_least, members_here, group_step, late, awaited;
+	/* Of those bytes that cross, runs of shared heads and tails, either side's; 0: they are not shared. */
+	int64_t end_grad_bytes, end_mean_bytes;
 };
 
 struct sl_status {

@@ -226,6 +226,13 @@ static void print_group(FILE *file, const struct sl_status_session *s)
 	fprintf(file, "%s\n", s->awaited ? "; awaited" : "");
 }
 
+static void print_ends(FILE *file, const struct sl_status_session *s)
+{
+	print_bytes(file, "  of shared heads and tails: end_grad ", s->end_grad_bytes);
+	print_bytes(file, ", end_mean ", s->end_mean_bytes);
+	fputc('\n', file);
+}
+
 static void print_memory(FILE *file, const struct sl_status_session *s)
 {
 	print_bytes(file, "  memory ", s->memory_bytes);
@@ -270,6 +277,8 @@ static void print_details(FILE *file, const struct sl_status_session *s, int mos
 	fputc('\n', file);
 	if (s->members)
 		print_group(file, s);
+	if (s->end_grad_bytes || s->end_mean_bytes)
+		print_ends(file, s);
 	if (s->memory_bytes)
 		print_memory(file, s);
 }

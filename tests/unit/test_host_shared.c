@@ -14,6 +14,7 @@
 
 #include "common/codec/frame.h"
 #include "common/nn/optimizer.h"
+#include "common/telemetry/status.h"
 #include "server/host_sessions.h"
 #include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
@@ -234,6 +235,26 @@ static void first_step(void)
 		host_rig_await(&member[k].c.came[SL_FRAME_COMMITTED], 1);
 }
 
+/* A status says what each member told, and heard. */
+static void look_at_status(void)
+{
+	const size_t run = encode(&member[0], (float[RUN_MOST / sizeof(float)]){0}).len;
+	char *text = sl_host_status(host_rig.host);
+	struct sl_status s;
+	struct sl_fail fail;
+
+	assert_int_equal(sl_status_parse(text, &s, &fail), SL_OK);
+	free(text);
+	assert_int_equal(s.n_session, MEMBERS);
+	for (int i = 0; i < MEMBERS; i++) {
+		const size_t told = s.session[i].member < HONEST ? 2 : 0; /* the others have passed both steps */
+
+		assert_in_range(s.session[i].end_grad_bytes, told * run, told * (run + 100));
+		assert_in_range(s.session[i].end_mean_bytes, run, 2 * (run + 100));
+	}
+	sl_status_free(&s);
+}
+
 /* Means of the other steps, where the eight others pass these. */
 static const uint64_t *without(void)
 {
@@ -248,6 +269,8 @@ static const uint64_t *without(void)
 		for (int k = HONEST; k < MEMBERS; k++)
 			pass(&member[k], step);
 		mean[step] = honest_step(step);
+		if (step == SPOILED && !by_round)
+			look_at_status();
 	}
 	end();
 	return mean;

@@ -41,6 +41,8 @@ static struct sl_status_session sessions[2] = {
 	 .activations_bytes = 8000000,
 	 .codecs_bytes = 1000000,
 	 .payloads_bytes = 200300,
+	 .end_grad_bytes = 70100,
+	 .end_mean_bytes = 3200000000,
 	 .checkpoint_step = 20,
 	 .checkpoint_missed = 40,
 	 .checkpoint_error = "No space left on \x1b device"},
@@ -206,6 +208,7 @@ static void table_is_aligned(void **state)
 		"  mobilenet_v2, 1:-1\n"
 		"  codec quant:8\n"
 		"  sent 1.2 TB, received 999 B in 1h02m; checkpoint at step 20\n"
+		"  of shared heads and tails: end_grad 70.1 kB, end_mean 3.2 GB\n"
 		"  memory 10.2 MB, on the device 9.0 MB\n"
 		"    weights 1.0 MB, activations 8.0 MB, codecs 1.0 MB, payloads 200.3 kB\n"
 		"f         -          connect      -        -       -      -      -      0.0      0.0      -    0s\n"
