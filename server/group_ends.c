@@ -30,6 +30,14 @@ static struct sl_end_coder_env coder_env(const struct sl_middle *m, const struct
 
 /* ---- a member's */
 
+/* Of the means that the trunk keeps at most, a member's share. */
+static uint64_t kept_share(uint64_t bound, int members)
+{
+	const uint64_t all = SL_GROUP_MEANS * bound, most = keep_bytes + bound;
+
+	return (all < most ? all : most) / (uint64_t)members + 1;
+}
+
 enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struct sl_fail *fail)
 {
 	struct sl_memory *to = &m->memory.payloads;
@@ -45,9 +53,12 @@ enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struc
 		if (err)
 			break;
 		sl_need(&m->memory.codecs.host, 1, memory);
-		sl_need(&to->host, 2, bound);                                           /* the run, and the trunk's */
-		sl_need(&to->host, 2, (uint64_t)m->ends.layout.floats * sizeof(float)); /* decoded, and summed */
+		sl_need(&to->host, 1, bound);
+		if (end == SL_END_MEAN)
+			sl_need(&to->host, 1, kept_share(bound, m->agreement.agreed.share.clients));
 	}
+	if (!err)
+		sl_need(&to->host, 2, (uint64_t)m->ends.layout.floats * sizeof(float)); /* decoded, and summed */
 	if (!err && m->ends.layout.round)
 		sl_need(&to->host, 1, (uint64_t)m->ends.layout.floats * sizeof(double));
 	return err;

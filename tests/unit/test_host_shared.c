@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <malloc.h>
 
 #include "common/codec/frame.h"
 #include "common/nn/optimizer.h"
@@ -33,7 +34,8 @@ struct member {
 static struct member member[MEMBERS];
 static struct sl_end_layout layout;
 static bool by_round; /* share.ends: round, with rounds of one step and averaged moments; else step */
-static int tests_run;
+static int tests_run, features = 8;
+static bool shared = true; /* else members have ends of their own */
 
 static struct asked agreement(int k)
 {
@@ -41,13 +43,13 @@ static struct asked agreement(int k)
 	struct sl_agreed *g = &a.agreement.agreed;
 	struct sl_fail fail;
 
-	a.split.model = (struct sl_model_spec){.name = "mlp", .width = 1, .classes = 10, .features = 8};
+	a.split.model = (struct sl_model_spec){.name = "mlp", .width = 1, .classes = 10, .features = features};
 	snprintf(g->share.group, sizeof g->share.group, "g%d", tests_run);
 	g->share.clients = MEMBERS;
 	g->share.member = k;
 	g->share.straggler_s = 1;
 	g->share.epoch_steps = STEPS;
-	g->share.ends = by_round ? SL_ENDS_ROUND : SL_ENDS_STEP;
+	g->share.ends = !shared ? SL_ENDS_PRIVATE : by_round ? SL_ENDS_ROUND : SL_ENDS_STEP;
 	if (by_round) {
 		g->share.mode = SL_SHARE_ROUNDS;
 		g->share.round = 1;
@@ -76,7 +78,8 @@ static void call(int k)
 	m->act_bytes = (size_t)sl_shape_row(&plan->segment[SL_MIDDLE].in_shape) * ROWS * sizeof(float);
 	m->grad_bytes = (size_t)sl_shape_row(&plan->segment[SL_MIDDLE].out_shape) * ROWS * sizeof(float);
 	sl_end_layout_close(&layout);
-	assert_int_equal(sl_end_layout_of(&layout, plan, &fail), SL_OK);
+	if (shared)
+		assert_int_equal(sl_end_layout_of(&layout, plan, &fail), SL_OK);
 	sl_plan_close(plan);
 	host_rig_say(&m->c, &hello);
 }
@@ -400,6 +403,51 @@ static void a_round_goes_on_without_them(void **state)
 	end();
 }
 
+/* ---- memory */
+
+/* What all sessions have taken, and what was counted for them. */
+static void opened(uint64_t *taken, uint64_t *counted)
+{
+	struct mallinfo2 before = mallinfo2(), now;
+	struct sl_status s;
+	struct sl_fail fail;
+	char *text;
+
+	begin();
+	now = mallinfo2();
+	*taken = now.uordblks + now.hblkhd - before.uordblks - before.hblkhd;
+	text = sl_host_status(host_rig.host);
+	assert_int_equal(sl_status_parse(text, &s, &fail), SL_OK);
+	free(text);
+	*counted = (uint64_t)s.memory_bytes;
+	sl_status_free(&s);
+	end();
+}
+
+/* Of a large head: what sharing it takes is counted beforehand. Means come with the steps. */
+static void what_sharing_takes_is_counted(void **state)
+{
+	(void)state;
+	features = 2000;
+	for (int round = 0; round < 2; round++) {
+		uint64_t taken[2], counted[2], bytes, runs, means;
+
+		by_round = round;
+		for (int i = 0; i < 2; i++) {
+			shared = i;
+			opened(&taken[i], &counted[i]);
+		}
+		bytes = (uint64_t)layout.floats * sizeof(float);
+		means = 64 * bytes < (64 << 20) + bytes ? 64 * bytes : (64 << 20) + bytes;
+		runs = 2 * MEMBERS * bytes; /* in the ports' arenas */
+		/* what each member told, decoded, and the trunk's sum, which a round has in double, too */
+		assert_in_range(taken[1] - taken[0], (MEMBERS + 1 + 2 * (uint64_t)round) * bytes,
+				counted[1] - counted[0] - means - runs);
+	}
+	features = 8;
+	shared = true;
+}
+
 static int close_layout(void **state)
 {
 	(void)state;
@@ -412,6 +460,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(hostile_gradients_are_left_out),
 		cmocka_unit_test(huge_gradients_are_left_out),
+		cmocka_unit_test(what_sharing_takes_is_counted),
 		cmocka_unit_test(a_round_goes_on_without_them),
 	};
 
