@@ -421,7 +421,7 @@ static void choose_if_all_here(struct sl_group *g)
 
 	if (!sl_group_all_here(g))
 		return;
-	if (sl_group_turns_fit(g, &why))
+	if (g->groups->ranks || sl_group_turns_fit(g, &why)) /* of other ranks' members nothing is known yet */
 		post(g, GROUP_CHOOSE, 0);
 	else
 		end_all(g, &why);

@@ -224,7 +224,7 @@ enum sl_err sl_group_may_enter_rank(const struct sl_group_list *groups, const st
 				    struct sl_fail *fail) SL_MUST_CHECK;
 /* (worker): all ranks call each of these, or none. Without ranks they change nothing.
  *
- * Steps that all ranks' members hold, newest first. */
+ * Steps that all ranks' members hold, newest first; and whose turns all members have. */
 enum { SL_GROUP_STEPS = SL_WIRE_HELD_MAX };
 int sl_group_common_steps(struct sl_group *group, uint64_t step[SL_GROUP_STEPS], int n);
 /* How it went to take up step `step`: `err` where all ranks say so, else the first rank's that is not OK. All begin

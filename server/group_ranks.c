@@ -57,9 +57,6 @@ enum sl_err sl_group_may_enter_rank(const struct sl_group_list *gs, const struct
 			"this server is rank %d of %d and has members %d to %d; member %d connects to rank %d",
 			ranks->rank, ranks->count, span.first, span.end - 1, a->share.member,
 			sl_ranks_of(ranks, a->share.clients, a->share.member));
-	if (a->share.mode == SL_SHARE_SERIAL)
-		return sl_fail_at(fail, "share.mode", SL_ERR_MISMATCH,
-				  "a group that several ranks serve has the mode sync or rounds");
 	if (a->share.ends != SL_ENDS_PRIVATE)
 		return sl_fail_at(fail, "share.ends", SL_ERR_MISMATCH,
 				  "members of a group that several ranks serve have ends of their own: private");
@@ -74,7 +71,14 @@ enum sl_err sl_group_may_enter_rank(const struct sl_group_list *gs, const struct
 struct offer {
 	int32_t n;
 	uint64_t step[SL_GROUP_STEPS];
+	uint64_t turns[SL_CONF_SHARE_CLIENTS]; /* of its own members */
 };
+
+static void hear_turns(struct sl_group *g, const struct offer *all)
+{
+	for (int k = 0; k < g->n; k++)
+		g->turns.count[k] = all[sl_ranks_of(g->groups->ranks, g->n, k)].turns[k];
+}
 
 static bool offers(const struct offer *o, uint64_t step)
 {
@@ -93,9 +97,11 @@ int sl_group_common_steps(struct sl_group *g, uint64_t step[SL_GROUP_STEPS], int
 	if (!ranks)
 		return n;
 	memcpy(own.step, step, sizeof own.step);
+	memcpy(own.turns, g->turns.count, sizeof own.turns);
 	all = gather(g, &own, sizeof own);
 	if (!all)
 		return 0;
+	hear_turns(g, all);
 	for (int i = 0; i < all[0].n; i++) {
 		bool have = true;
 
@@ -110,7 +116,7 @@ int sl_group_common_steps(struct sl_group *g, uint64_t step[SL_GROUP_STEPS], int
 
 struct took {
 	int32_t err;
-	uint8_t weights_hash[16];
+	uint8_t weights_hash[16], plan_hash[SL_PLAN_HASH_BYTES];
 	uint64_t branch;
 	char why[sizeof(((struct sl_fail *)0)->text)];
 };
@@ -126,12 +132,18 @@ enum sl_err sl_group_all_took(struct sl_group *g, uint64_t step, enum sl_err err
 		snprintf(own.why, sizeof own.why, "%s", fail->text);
 	memcpy(own.weights_hash, sl_port_session(g->seat[g->first].m->port)->hello.weights_hash,
 	       sizeof own.weights_hash);
+	memcpy(own.plan_hash, g->plan->middle_hash, sizeof own.plan_hash);
 	all = gather(g, &own, sizeof own);
 	if (!all)
 		return SL_ERR_NOMEM;
 	err = SL_OK; /* all ranks say the same: what the lowest of them found */
 	for (int r = 0; r < ranks->count && !err; r++) {
-		if (all[r].err)
+		if (memcmp(all[r].plan_hash, all[0].plan_hash, sizeof all[r].plan_hash) != 0)
+			err = sl_fail_set(fail, SL_ERR_MISMATCH,
+					  "members of ranks 0 and %d of group %s differ in the middle, or in a setting "
+					  "that all members need alike",
+					  r, g->name);
+		else if (all[r].err)
 			err = sl_fail_set(fail, (enum sl_err)all[r].err, "rank %d: %s", r, all[r].why);
 		else if (!step && memcmp(all[r].weights_hash, all[0].weights_hash, sizeof all[r].weights_hash) != 0)
 			err = sl_fail_at(fail, "model.weights", SL_ERR_MISMATCH,

@@ -216,6 +216,8 @@ static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 	const int n = sl_group_common_steps(g, held, steps_held(g, held));
 	char tried[120] = "";
 
+	if (!sl_group_turns_fit(g, fail)) /* of all ranks' members, of which this one knows now */
+		return SL_ERR_MISMATCH;
 	for (int i = 0; i < n; i++) {
 		const uint64_t step = held[i];
 		enum sl_err err = sl_group_take_up(g, step, fail);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Members and the server of a group are killed at random moments, one after another, and come back: the group ends with the losses and
 # weights of the same group in one process, byte for byte. With AdamW and codecs that keep state. SPLIT_KILLS says how many kills there
-# are at least (6), SPLIT_SEED which. SPLIT_RANKS: so many servers are the ranks of an MPI job, of which one or all are killed, and
-# whatever ends the job, it is started again.
+# are at least (6), SPLIT_SEED which, SPLIT_STEPS how long the run is. SPLIT_RANKS: so many servers are the ranks of an MPI job, of which
+# one or all are killed, and whatever ends the job, it is started again.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -10,7 +10,7 @@ ranks=${SPLIT_RANKS:-1}
 [ "$ranks" = 1 ] || . tests/e2e/lib/ranks.sh
 kills=${SPLIT_KILLS:-6}
 patience=$((patience + kills * 10))
-steps=$((60 + kills * 12))
+steps=${SPLIT_STEPS:-$((60 + kills * 12))}
 make_data 96 16
 write_config "$tmp/client.yaml"
 sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/epochs: 1/epochs: 100000/' "$tmp/client.yaml"

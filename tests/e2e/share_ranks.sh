@@ -27,10 +27,12 @@ group() {
 	begin_job "$3"
 	for ((k = 0; k < n; k++)); do member "$name" $k "$n" "${set[@]}"; done
 	for ((k = 0; k < n; k++)); do ends_with "${pid[k]}" 0 $patience "$name, member $k"; done
-	for ((k = 0; k < n; k++)); do same_run "$name-$k" "$name/member-$k" 14; done
+	for ((k = 0; k < n; k++)); do same_run "$name-$k" "$name/member-$k" "$(steps_of "$name/member-$k")"; done
 }
 
 group rounds 4 3 share.mode=rounds share.round=7 share.moments=average data.partition=iid codec='topk:0.3,ef=true|quant:8'
+end_job
+group serial 5 3 share.mode=serial data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8'
 end_job
 group moments 3 2 share.mode=rounds share.round=7 data.partition=iid codec=quant:8
 end_job
@@ -43,7 +45,6 @@ refused() {
 }
 refused wrong_rank 'this server is rank 0 of 2 and has members 0 to 1; member 3 connects to rank 1' --set share.clients=5 --set share.member=3
 refused too_few 'it has 2 members at least, not 1' --set share.clients=1
-refused serial 'has the mode sync' --set share.clients=2 --set share.mode=serial --set data.partition=iid
 end_job
 
 SPLIT_RANKS=3 SPLIT_KILLS=${SPLIT_KILLS:-3} tests/e2e/share_kills.sh || fail "kills over ranks: exit status $?"
