@@ -265,9 +265,11 @@ enum sl_err sl_group_ends_fold(struct sl_group *g, double factor, struct sl_fail
 
 	if (err || !g->ends)
 		return err;
+	sl_group_take_ends(g, &g->ends->sum);
 	for (int k = 0; k < g->n; k++)
 		if (g->part[k].m && g->part[k].rows)
 			sl_end_sum_add(&g->ends->sum, g->part[k].m->ends.change);
+	sl_group_pass_ends(g, &g->ends->sum);
 	return encode_mean(g, factor, fail);
 }
 
@@ -282,9 +284,11 @@ enum sl_err sl_group_ends_average(struct sl_group *g, struct sl_fail *fail)
 
 	if (err || !g->ends)
 		return err;
+	sl_group_take_ends(g, &g->ends->sum);
 	for (int k = 0; k < g->n; k++)
 		if (g->part[k].m)
 			sl_end_sum_add_rows(&g->ends->sum, g->part[k].m->ends.change, g->seat[k].rows);
+	sl_group_pass_ends(g, &g->ends->sum);
 	if (g->ends->sum.rows)
 		return encode_mean(g, 1, fail);
 	g->ends->next = NULL;

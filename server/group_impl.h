@@ -237,6 +237,10 @@ enum sl_err sl_group_fold_ranks(struct sl_group *group, enum sl_err (*add)(struc
 				uint64_t *rows, struct sl_fail *fail) SL_MUST_CHECK;
 /* The copies of other ranks, for sl_average; NULL without ranks. */
 const struct sl_average_others *sl_group_other_copies(struct sl_group *group, struct sl_average_others *others);
+/* The sum of heads' and tails' changes goes on from that of the ranks before; and with this rank's members in it, it
+ * becomes that of all. */
+void sl_group_take_ends(const struct sl_group *group, struct sl_end_sum *sum);
+void sl_group_pass_ends(const struct sl_group *group, struct sl_end_sum *sum);
 /* The learning rate is all ranks', or the step is none: MISMATCH. There is a checkpoint where one rank wants one. */
 enum sl_err sl_group_agree_on_step(struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
 /* Whether all ranks have written their checkpoint. */

@@ -57,9 +57,6 @@ enum sl_err sl_group_may_enter_rank(const struct sl_group_list *gs, const struct
 			"this server is rank %d of %d and has members %d to %d; member %d connects to rank %d",
 			ranks->rank, ranks->count, span.first, span.end - 1, a->share.member,
 			sl_ranks_of(ranks, a->share.clients, a->share.member));
-	if (a->share.ends != SL_ENDS_PRIVATE)
-		return sl_fail_at(fail, "share.ends", SL_ERR_MISMATCH,
-				  "members of a group that several ranks serve have ends of their own: private");
 	if (gs->first && strcmp(gs->first->name, a->share.group) != 0)
 		return sl_fail_at(fail, "share.group", SL_ERR_BUSY, "these ranks serve one group, which is %s",
 				  gs->first->name);
@@ -117,6 +114,7 @@ int sl_group_common_steps(struct sl_group *g, uint64_t step[SL_GROUP_STEPS], int
 struct took {
 	int32_t err;
 	uint8_t weights_hash[16], plan_hash[SL_PLAN_HASH_BYTES];
+	int64_t ends; /* floats of a head's and a tail's change */
 	uint64_t branch;
 	char why[sizeof(((struct sl_fail *)0)->text)];
 };
@@ -133,15 +131,17 @@ enum sl_err sl_group_all_took(struct sl_group *g, uint64_t step, enum sl_err err
 	memcpy(own.weights_hash, sl_port_session(g->seat[g->first].m->port)->hello.weights_hash,
 	       sizeof own.weights_hash);
 	memcpy(own.plan_hash, g->plan->middle_hash, sizeof own.plan_hash);
+	own.ends = g->ends ? g->ends->layout.floats : 0;
 	all = gather(g, &own, sizeof own);
 	if (!all)
 		return SL_ERR_NOMEM;
 	err = SL_OK; /* all ranks say the same: what the lowest of them found */
 	for (int r = 0; r < ranks->count && !err; r++) {
-		if (memcmp(all[r].plan_hash, all[0].plan_hash, sizeof all[r].plan_hash) != 0)
+		if (memcmp(all[r].plan_hash, all[0].plan_hash, sizeof all[r].plan_hash) != 0 ||
+		    all[r].ends != all[0].ends)
 			err = sl_fail_set(fail, SL_ERR_MISMATCH,
-					  "members of ranks 0 and %d of group %s differ in the middle, or in a setting "
-					  "that all members need alike",
+					  "members of ranks 0 and %d of group %s differ in their network, or in a "
+					  "setting that all members need alike",
 					  r, g->name);
 		else if (all[r].err)
 			err = sl_fail_set(fail, (enum sl_err)all[r].err, "rank %d: %s", r, all[r].why);
@@ -251,6 +251,59 @@ const struct sl_average_others *sl_group_other_copies(struct sl_group *g, struct
 		return NULL;
 	*others = (struct sl_average_others){g, unite, take_copies, total_copies};
 	return others;
+}
+
+/* ---- heads and tails */
+
+struct ends_so_far {
+	int32_t n;
+	uint64_t rows, applied;
+};
+
+/* Of a round, what its members' changes sum to in double. */
+static void *ends_sum(const struct sl_end_sum *s, size_t *bytes)
+{
+	*bytes = (size_t)s->layout->floats * (s->layout->round ? sizeof *s->total : sizeof *s->sum);
+	return s->layout->round ? (void *)s->total : (void *)s->sum;
+}
+
+void sl_group_take_ends(const struct sl_group *g, struct sl_end_sum *s)
+{
+	const struct sl_ranks *ranks = g->groups->ranks;
+	struct ends_so_far head;
+	size_t bytes;
+	void *sum = ends_sum(s, &bytes);
+
+	if (!ranks || ranks->rank == 0)
+		return;
+	ranks->take(ranks, &head, sizeof head);
+	s->n = head.n;
+	s->rows = head.rows;
+	s->applied = head.applied;
+	if (s->n)
+		ranks->take(ranks, sum, bytes);
+}
+
+void sl_group_pass_ends(const struct sl_group *g, struct sl_end_sum *s)
+{
+	const struct sl_ranks *ranks = g->groups->ranks;
+	struct ends_so_far head = {s->n, s->rows, s->applied};
+	size_t bytes;
+	void *sum = ends_sum(s, &bytes);
+
+	if (!ranks)
+		return;
+	if (ranks->rank < ranks->count - 1) {
+		ranks->pass(ranks, &head, sizeof head);
+		if (s->n)
+			ranks->pass(ranks, sum, bytes);
+	}
+	ranks->spread(ranks, &head, sizeof head);
+	s->n = head.n;
+	s->rows = head.rows;
+	s->applied = head.applied;
+	if (s->n)
+		ranks->spread(ranks, sum, bytes);
 }
 
 /* ---- what all ranks decide */

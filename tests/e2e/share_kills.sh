@@ -50,10 +50,17 @@ begin() {
 	start_client "member-$k" "$tmp/client.yaml" $how --set server="$(where "$k")" --set share.member=$k "${set[@]}"
 	pid[k]=$client_pid
 }
+# 0 once the group has gone on since the last kill; or nobody comes back for what has no more to do
+goes_on() {
+	mend
+	[ "$tmp/member-0/log.jsonl" -nt "$tmp/struck" ] || ! alive 0 || ! alive 1 || ! alive 2
+}
+touch -d yesterday "$tmp/struck"
 serve
 for k in 0 1 2; do begin $k; done
 died=0
 for ((n = 1; n <= kills; n++)); do
+	wait_for 'the group does not go on' goes_on
 	for ((i = RANDOM % 20; i > 0; i--)); do
 		sleep 0.1
 		mend
@@ -67,6 +74,7 @@ for ((n = 1; n <= kills; n++)); do
 		wait "${pid[victim]}" 2>/dev/null || true
 		begin $victim
 	fi
+	touch "$tmp/struck"
 	died=$((died + 1))
 done
 any_alive() { alive 0 || alive 1 || alive 2; }

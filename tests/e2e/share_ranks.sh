@@ -34,7 +34,9 @@ group rounds 4 3 share.mode=rounds share.round=7 share.moments=average data.part
 end_job
 group serial 5 3 share.mode=serial data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8'
 end_job
-group moments 3 2 share.mode=rounds share.round=7 data.partition=iid codec=quant:8
+group ends 3 3 share.ends=step codec.end_grad=topk:0.1,ef=true codec.end_mean=quant:8 data.partition=iid
+end_job
+group moments 3 2 share.mode=rounds share.round=7 share.ends=round codec.end_mean=quant:8 data.partition=iid codec=quant:8
 end_job
 group two 5 2 data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8'
 # whoever connects to the wrong rank, or asks for what ranks do not have
