@@ -14,7 +14,7 @@ use_adamw "$tmp/adamw.yaml"
 
 group two "$tmp/sgd.yaml" 2 data.partition=iid train.epochs=2
 group three "$tmp/adamw.yaml" 3 data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8'
-group four "$tmp/adamw.yaml" 4 data.partition=by_label codec.head_act=lowrank:2,warm=true codec.head_grad=lowrank:2,warm=true threads=2
+group four "$tmp/adamw.yaml" 4 data.partition=by_label train.chunks=3 codec.head_act=lowrank:2,warm=true codec.head_grad=lowrank:2,warm=true threads=2
 group batches "$tmp/sgd.yaml" 2 data.partition=batch codec=qsgd:16
 group alone "$tmp/sgd.yaml" 1 codec=quant:4
 grep -q '"skipped":true' "$tmp"/*/log.jsonl && fail 'a step was skipped'

@@ -19,6 +19,8 @@ group keep "$tmp/adamw.yaml" 3 share.mode=rounds share.round=2 data.partition=ii
 group average "$tmp/adamw.yaml" 3 share.mode=rounds share.round=2 share.moments=average data.partition=iid train.epochs=2
 group zero "$tmp/adamw.yaml" 2 share.mode=rounds share.round=3 share.moments=zero data.partition=iid train.epochs=2
 group unequal "$tmp/sgd.yaml" 3 share.mode=rounds data.partition=dirichlet:0.7 train.epochs=2
+group four "$tmp/adamw.yaml" 4 share.mode=rounds share.round=3 share.moments=average data.partition=by_label train.chunks=3 threads=2 \
+	codec.head_act=lowrank:2,warm=true codec.head_grad=lowrank:2,warm=true codec.mid_grad=qsgd:16
 group weights "$tmp/sgd.yaml" 2 share.mode=rounds data.partition=iid model.weights="$tmp/two/member-0/model.safetensors"
 params() { python3 -c '
 import hashlib, json, struct, sys

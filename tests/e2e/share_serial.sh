@@ -14,6 +14,8 @@ use_adamw "$tmp/adamw.yaml"
 
 group two "$tmp/sgd.yaml" 2 share.mode=serial data.partition=iid train.epochs=2
 group three "$tmp/adamw.yaml" 3 share.mode=serial data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8' train.epochs=2
+group four "$tmp/adamw.yaml" 4 share.mode=serial data.partition=by_label train.chunks=3 threads=2 \
+	codec.head_act=lowrank:2,warm=true codec.head_grad=lowrank:2,warm=true codec.mid_grad=qsgd:16
 group weights "$tmp/sgd.yaml" 2 share.mode=serial data.partition=iid model.weights="$tmp/two/member-0/model.safetensors"
 
 # a step is one member's, every member has all of its own batches, and no two epochs have the same order
