@@ -2,7 +2,7 @@
 # Members and the server of a group are killed at random moments, one after another, and come back: the group ends with the losses and
 # weights of the same group in one process, byte for byte. With AdamW and codecs that keep state. SPLIT_KILLS says how many kills there
 # are at least (6), SPLIT_SEED which, SPLIT_STEPS how long the run is. SPLIT_RANKS: so many servers are the ranks of an MPI job, of which
-# one or all are killed, and whatever ends the job, it is started again.
+# one or all are killed, and whatever ends the job, it is started again. SPLIT_SET: more settings (KEY=VALUE …), as of another mode.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -20,6 +20,7 @@ set=(--set train.max_steps=$steps --set train.eval_every=7 --set train.checkpoin
 	--set share.group=kills --set share.clients=3 --set share.straggler_s=0 --set codec='topk:0.3,ef=true|quant:8'
 	--set link.on_server_lost=wait --set link.retry_ms=20 --set link.timeout_ms=4000 --set link.heartbeat_ms=500
 	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0)
+for pair in ${SPLIT_SET:-}; do set+=(--set "$pair"); done
 client oracle "$tmp/client.yaml" --local "${set[@]}" || fail "the oracle: exit status $?"
 
 seed=${SPLIT_SEED:-$$}
@@ -84,7 +85,7 @@ while any_alive && [ $SECONDS -lt $until ]; do
 	mend
 done
 for k in 0 1 2; do ends_with "${pid[k]}" 0 1 "member $k"; done
-for k in 0 1 2; do same_run "member-$k" "oracle/member-$k" $steps; done
+for k in 0 1 2; do same_run "member-$k" "oracle/member-$k" "$(steps_of "oracle/member-$k")"; done
 [ $died -gt 0 ] || fail "all members were done before the first kill"
 [ "$ranks" = 1 ] || end_job
 echo "share_kills: ok, $died kills${jobs:+, and $jobs jobs of $ranks ranks}"
