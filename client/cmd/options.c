@@ -218,11 +218,12 @@ int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_cl
 	if (o->config && sl_conf_client_load(conf, o->config, o->set, o->n_set, &fail) != SL_OK)
 		return sl_command_failed(&fail);
 	sl_log_set_level(conf->log.level);
+	err = sl_setup_sizes(conf, &fail);
 	if (o->print_config) {
 		(void)!sl_conf_client_print(conf, stdout); /* sl_command_run looks at stdout */
 		return 0;
 	}
-	if (sl_setup_sizes(conf, &fail) != SL_OK)
+	if (err)
 		return sl_command_failed(&fail);
 	if (!o->check_config)
 		return -1;

@@ -45,6 +45,9 @@ enum sl_err sl_onnx_read_sizes(struct sl_onnx_sizes *out, const struct sl_onnx *
 
 /* ---- from nodes to a graph (onnx.c), kind by kind (onnx_nodes.c) */
 
+enum { SL_ONNX_INTS = 8, SL_ONNX_MOST = 1 << 20 }; /* numbers of a shape; of a window, and of channels */
+#define SL_ONNX_BATCH INT64_MIN
+
 /* What a name stands for. Values of four dimensions are [N,C,H,W] in the file and [N,H,W,C] here. */
 struct sl_onnx_value {
 	const char *name;
@@ -52,6 +55,11 @@ struct sl_onnx_value {
 	const Onnx__Tensor *constant; /* an initializer, or a constant's tensor; NULL: none */
 	/* A flattened image of several pixels: its numbers lie in another order than the file's. */
 	bool permuted;
+	/* What is known of a part of a shape: numbers, or SL_ONNX_BATCH; 0: it is none. A scalar is one without dims.
+	 */
+	int n_ints;
+	bool scalar;
+	int64_t ints[SL_ONNX_INTS];
 	int pad;    /* zeros around an image that its reader is to add; the graph's value has none */
 	bool known; /* its maker has been read */
 };
@@ -84,6 +92,41 @@ struct sl_onnx_value *sl_onnx_in(struct sl_onnx_import *im, size_t i);
 void sl_onnx_out(struct sl_onnx_import *im, int value, bool permuted);
 void sl_onnx_out_constant(struct sl_onnx_import *im, const Onnx__Tensor *t);
 void sl_onnx_out_same(struct sl_onnx_import *im, const struct sl_onnx_value *as);
+
+/* ---- attributes and inputs of the node that is being read (onnx_args.c). What is not so is refused; nothing is read
+ * after a refusal. */
+
+/* NULL: it has none of that name. */
+const Onnx__Attribute *sl_onnx_attr(struct sl_onnx_import *im, const char *name, int type);
+int64_t sl_onnx_attr_int(struct sl_onnx_import *im, const char *name, int64_t standard);
+float sl_onnx_attr_float(struct sl_onnx_import *im, const char *name, float standard);
+/* An attribute that has one value alone. */
+void sl_onnx_must_be(struct sl_onnx_import *im, const char *name, int64_t standard, int64_t right);
+/* `n` numbers that are all the same: that number. */
+int sl_onnx_same_ints(struct sl_onnx_import *im, const char *name, size_t n, int standard, const char *why);
+/* Input `i`, which a node computes: the graph's value; -1 after a refusal. ndim 0: any. */
+int sl_onnx_data_in(struct sl_onnx_import *im, size_t i, int ndim, bool *permuted);
+int sl_onnx_image_in(struct sl_onnx_import *im);
+/* The same, and the border of zeros that it is to have. */
+int sl_onnx_padded_in(struct sl_onnx_import *im, int *pad);
+int64_t sl_onnx_last_of(const struct sl_onnx_import *im, int value);
+/* Input `i` as the next parameter, of that many dimensions; NULL after a refusal. */
+const Onnx__Tensor *sl_onnx_param_in(struct sl_onnx_import *im, size_t i, size_t n_dims);
+/* The next node has the parameters that were read since there were `before` of them. */
+void sl_onnx_use_params(struct sl_onnx_import *im, int before);
+bool sl_onnx_vector_of(struct sl_onnx_import *im, const Onnx__Tensor *t, int64_t count);
+/* A constant of one element; false: there is none, or no constant. */
+bool sl_onnx_scalar_in(struct sl_onnx_import *im, size_t i, float *out);
+/* Whole numbers of a constant, or of a part of a shape; -1: there are none, or too many. */
+int sl_onnx_ints_in(struct sl_onnx_import *im, size_t i, int64_t out[SL_ONNX_INTS]);
+
+/* ---- readers of kinds that change shapes (onnx_shapes.c) */
+void sl_onnx_read_shape(struct sl_onnx_import *im);
+void sl_onnx_read_gather(struct sl_onnx_import *im);
+void sl_onnx_read_unsqueeze(struct sl_onnx_import *im);
+void sl_onnx_read_concat(struct sl_onnx_import *im);
+void sl_onnx_read_flatten(struct sl_onnx_import *im);
+void sl_onnx_read_reshape(struct sl_onnx_import *im);
 
 /* ---- names (onnx_names.c) */
 

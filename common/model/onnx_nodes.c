@@ -6,197 +6,6 @@
 
 #include "common/model/onnx_impl.h"
 
-enum { MOST = 1 << 20 }; /* of a window, and of channels */
-
-/* ---- attributes */
-
-static const Onnx__Attribute *attr(struct sl_onnx_import *im, const char *name, int type)
-{
-	const Onnx__Node *n = im->node;
-
-	for (size_t i = 0; i < n->n_attribute; i++) {
-		if (strcmp(n->attribute[i]->name, name) != 0)
-			continue;
-		if (n->attribute[i]->type == type)
-			return n->attribute[i];
-		sl_onnx_refuse(im, "its attribute %s is not of the right type", name);
-	}
-	return NULL;
-}
-
-static int64_t attr_int(struct sl_onnx_import *im, const char *name, int64_t standard)
-{
-	const Onnx__Attribute *a = attr(im, name, SL_ONNX_ATTR_INT);
-
-	return a ? a->i : standard;
-}
-
-static float attr_float(struct sl_onnx_import *im, const char *name, float standard)
-{
-	const Onnx__Attribute *a = attr(im, name, SL_ONNX_ATTR_FLOAT);
-
-	return a ? a->f : standard;
-}
-
-/* An attribute that has one value alone. */
-static void must_be(struct sl_onnx_import *im, const char *name, int64_t standard, int64_t right)
-{
-	const int64_t is = attr_int(im, name, standard);
-
-	if (is != right)
-		sl_onnx_refuse(im, "%s is %lld, where %lld is read", name, (long long)is, (long long)right);
-}
-
-/* `n` numbers that are all the same: that number. */
-static int same_ints(struct sl_onnx_import *im, const char *name, size_t n, int standard, const char *why)
-{
-	const Onnx__Attribute *a = attr(im, name, SL_ONNX_ATTR_INTS);
-
-	if (!a)
-		return standard;
-	if (a->n_ints != n) {
-		sl_onnx_refuse(im, "%s has %zu numbers, where an image's have %zu", name, a->n_ints, n);
-		return standard;
-	}
-	for (size_t i = 0; i < n; i++)
-		if (a->ints[i] != a->ints[0] || a->ints[i] < 0 || a->ints[i] > MOST) {
-			sl_onnx_refuse(im, "%s: %lld and %lld; %s", name, (long long)a->ints[0], (long long)a->ints[i],
-				       why);
-			return standard;
-		}
-	return (int)a->ints[0];
-}
-
-/* ---- inputs */
-
-/* Input `i`, which a node computes: the graph's value; -1 after a refusal. ndim 0: any. */
-static int data_in(struct sl_onnx_import *im, size_t i, int ndim, bool *permuted)
-{
-	const struct sl_onnx_value *v = sl_onnx_in(im, i);
-
-	*permuted = false;
-	if (!im->b->err && v && v->pad)
-		sl_onnx_refuse(im, "its input %zu has a border of zeros, which convolutions and means alone read", i);
-	if (im->b->err)
-		return -1;
-	if (!v || v->value < 0) {
-		sl_onnx_refuse(im, "its input %zu is %s, where a computed value is read", i,
-			       v ? "constant" : "not there");
-		return -1;
-	}
-	if (ndim && sl_build_shape(im->b, v->value).ndim != ndim) {
-		sl_onnx_refuse(im, "it takes %s",
-			       ndim == 4 ? "images, [batch, channels, height, width]" : "rows, [batch, features]");
-		return -1;
-	}
-	*permuted = v->permuted;
-	return v->value;
-}
-
-static int image_in(struct sl_onnx_import *im)
-{
-	bool permuted;
-
-	return data_in(im, 0, 4, &permuted);
-}
-
-/* The same, and the border of zeros that it is to have. */
-static int padded_in(struct sl_onnx_import *im, int *pad)
-{
-	struct sl_onnx_value *v = sl_onnx_in(im, 0);
-	int x;
-
-	*pad = v ? v->pad : 0;
-	if (v)
-		v->pad = 0;
-	x = image_in(im);
-	if (v)
-		v->pad = *pad;
-	return x;
-}
-
-static int64_t last_of(const struct sl_onnx_import *im, int value)
-{
-	const struct sl_shape s = sl_build_shape(im->b, value);
-
-	return s.dim[s.ndim - 1];
-}
-
-/* Input `i` as the next parameter, [n_dims of them], of that many dimensions; NULL after a refusal. */
-static const Onnx__Tensor *param_in(struct sl_onnx_import *im, size_t i, size_t n_dims)
-{
-	const struct sl_onnx_value *v = sl_onnx_in(im, i);
-	const Onnx__Tensor *t = v ? v->constant : NULL;
-	char text[SL_ONNX_DIMS_TEXT];
-
-	if (im->b->err)
-		return NULL;
-	if (!t || !t->name || sl_onnx_find_init(im->onnx, t->name) != t) {
-		sl_onnx_refuse(im, "its input %zu is no initializer; export with do_constant_folding=False", i);
-		return NULL;
-	}
-	if (t->data_type != SL_ONNX_FLOAT) {
-		sl_onnx_refuse(im, "its parameter '%.96s' is of type %d, where float32 is read", t->name, t->data_type);
-		return NULL;
-	}
-	if (t->n_dims != n_dims) {
-		sl_onnx_refuse(im, "its parameter '%.96s' is %s, where %zu dimensions are right", t->name,
-			       sl_onnx_dims_text(t, text), n_dims);
-		return NULL;
-	}
-	for (size_t d = 0; d < n_dims; d++)
-		if (t->dims[d] < 1 || t->dims[d] > (n_dims == 2 && d ? SL_GRAPH_MOST_ELEMENTS : MOST)) {
-			sl_onnx_refuse(im, "its parameter '%.96s' is %s", t->name, sl_onnx_dims_text(t, text));
-			return NULL;
-		}
-	for (int p = 0; p < im->n_param; p++)
-		if (strcmp(im->param[p], t->name) == 0) {
-			sl_onnx_refuse(im,
-				       "its parameter '%.96s' is another node's too; shared parameters are not read",
-				       t->name);
-			return NULL;
-		}
-	im->param[im->n_param++] = t->name;
-	return t;
-}
-
-/* The next node has the parameters that were read since there were `before` of them. */
-static void use_params(struct sl_onnx_import *im, int before)
-{
-	im->b->param_name = im->param + before;
-}
-
-static bool vector_of(struct sl_onnx_import *im, const Onnx__Tensor *t, int64_t count)
-{
-	if (t && t->dims[0] != count)
-		sl_onnx_refuse(im, "its parameter '%.96s' has %lld elements, where %lld are right", t->name,
-			       (long long)t->dims[0], (long long)count);
-	return t && t->dims[0] == count;
-}
-
-/* A constant of one element; false: there is none, or no constant. */
-static bool scalar_in(struct sl_onnx_import *im, size_t i, float *out)
-{
-	const struct sl_onnx_value *v = sl_onnx_in(im, i);
-
-	if (!v || !v->constant || v->constant->data_type != SL_ONNX_FLOAT || sl_onnx_count(v->constant) != 1)
-		return false;
-	sl_onnx_read_f32(v->constant, out);
-	return true;
-}
-
-/* `n` whole numbers of a constant; false: there is none of so many. */
-static bool ints_in(struct sl_onnx_import *im, size_t i, int64_t n, int64_t *out)
-{
-	const struct sl_onnx_value *v = sl_onnx_in(im, i);
-	const Onnx__Tensor *t = v ? v->constant : NULL;
-
-	if (!t || t->data_type != SL_ONNX_INT64 || sl_onnx_count(t) != n)
-		return false;
-	memcpy(out, t->has_raw_data ? (const void *)t->raw_data.data : t->int64_data, (size_t)n * sizeof *out);
-	return true;
-}
-
 /* ---- windows */
 
 struct window {
@@ -205,7 +14,7 @@ struct window {
 
 static void check_auto_pad(struct sl_onnx_import *im)
 {
-	const Onnx__Attribute *a = attr(im, "auto_pad", SL_ONNX_ATTR_STRING);
+	const Onnx__Attribute *a = sl_onnx_attr(im, "auto_pad", SL_ONNX_ATTR_STRING);
 
 	if (a && (a->s.len != 6 || memcmp(a->s.data, "NOTSET", 6) != 0))
 		sl_onnx_refuse(im, "auto_pad %.*s is not read; export with explicit pads",
@@ -217,10 +26,10 @@ static struct window read_window(struct sl_onnx_import *im)
 	struct window w;
 
 	check_auto_pad(im);
-	w.k = same_ints(im, "kernel_shape", 2, 0, "windows are square here");
-	w.stride = same_ints(im, "strides", 2, 1, "strides are the same in both directions here");
-	w.pad = same_ints(im, "pads", 4, 0, "padding is the same on all sides here");
-	w.dilation = same_ints(im, "dilations", 2, 1, "dilation is the same in both directions here");
+	w.k = sl_onnx_same_ints(im, "kernel_shape", 2, 0, "windows are square here");
+	w.stride = sl_onnx_same_ints(im, "strides", 2, 1, "strides are the same in both directions here");
+	w.pad = sl_onnx_same_ints(im, "pads", 4, 0, "padding is the same on all sides here");
+	w.dilation = sl_onnx_same_ints(im, "dilations", 2, 1, "dilation is the same in both directions here");
 	if (!im->b->err && (w.stride < 1 || w.dilation < 1))
 		sl_onnx_refuse(im, "stride %d, dilation %d: both are at least 1", w.stride, w.dilation);
 	return w;
@@ -231,7 +40,7 @@ static void check_ceil(struct sl_onnx_import *im, int in, struct window w)
 {
 	const struct sl_shape s = sl_build_shape(im->b, in);
 
-	if (!im->b->err && attr_int(im, "ceil_mode", 0) &&
+	if (!im->b->err && sl_onnx_attr_int(im, "ceil_mode", 0) &&
 	    ((s.dim[1] + 2 * w.pad - w.k) % w.stride || (s.dim[2] + 2 * w.pad - w.k) % w.stride))
 		sl_onnx_refuse(im,
 			       "ceil_mode adds a window beyond the border of an image of %lldx%lld, which is not read; "
@@ -244,10 +53,10 @@ static void check_ceil(struct sl_onnx_import *im, int in, struct window w)
 static void read_conv(struct sl_onnx_import *im)
 {
 	int border;
-	const int x = padded_in(im, &border), before = im->n_param;
+	const int x = sl_onnx_padded_in(im, &border), before = im->n_param;
 	const struct window w = read_window(im);
-	const int64_t groups = attr_int(im, "group", 1), in_c = im->b->err ? 1 : last_of(im, x);
-	const Onnx__Tensor *weight = param_in(im, 1, 4), *bias;
+	const int64_t groups = sl_onnx_attr_int(im, "group", 1), in_c = im->b->err ? 1 : sl_onnx_last_of(im, x);
+	const Onnx__Tensor *weight = sl_onnx_param_in(im, 1, 4), *bias;
 	char text[SL_ONNX_DIMS_TEXT];
 
 	if (!weight)
@@ -257,16 +66,16 @@ static void read_conv(struct sl_onnx_import *im)
 			       sl_onnx_dims_text(weight, text));
 		return;
 	}
-	if (groups < 1 || groups > MOST || in_c % groups || weight->dims[0] % groups ||
+	if (groups < 1 || groups > SL_ONNX_MOST || in_c % groups || weight->dims[0] % groups ||
 	    weight->dims[1] != in_c / groups) {
 		sl_onnx_refuse(im, "its weight '%.96s' is %s, which does not fit %lld channels in %lld groups",
 			       weight->name, sl_onnx_dims_text(weight, text), (long long)in_c, (long long)groups);
 		return;
 	}
-	bias = im->node->n_input > 2 && im->node->input[2][0] ? param_in(im, 2, 1) : NULL;
-	if (im->b->err || (bias && !vector_of(im, bias, weight->dims[0])))
+	bias = im->node->n_input > 2 && im->node->input[2][0] ? sl_onnx_param_in(im, 2, 1) : NULL;
+	if (im->b->err || (bias && !sl_onnx_vector_of(im, bias, weight->dims[0])))
 		return;
-	use_params(im, before);
+	sl_onnx_use_params(im, before);
 	sl_onnx_out(im,
 		    sl_build_conv_from(im->b, im->name, x,
 				       (struct sl_build_window){.out_c = (int)weight->dims[0],
@@ -295,10 +104,11 @@ static float torch_momentum(float kept)
 
 static void read_batchnorm(struct sl_onnx_import *im)
 {
-	const int x = image_in(im), before = im->n_param;
-	const float eps = attr_float(im, "epsilon", 1e-5f), kept = attr_float(im, "momentum", 0.9f);
+	const int x = sl_onnx_image_in(im), before = im->n_param;
+	const float eps = sl_onnx_attr_float(im, "epsilon", 1e-5f), kept = sl_onnx_attr_float(im, "momentum", 0.9f);
 	/* Before opset 14 a node in training has five outputs. */
-	const bool training = im->onnx->opset >= 14 ? attr_int(im, "training_mode", 0) == 1 : im->node->n_output == 5;
+	const bool training =
+		im->onnx->opset >= 14 ? sl_onnx_attr_int(im, "training_mode", 0) == 1 : im->node->n_output == 5;
 
 	if (!im->b->err && !training)
 		sl_onnx_refuse(im, "it is of a network in evaluation; export model.train() with "
@@ -306,17 +116,17 @@ static void read_batchnorm(struct sl_onnx_import *im)
 	if (!im->b->err && (!(eps >= 1e-30f && eps <= 1) || !(kept >= 0 && kept <= 1)))
 		sl_onnx_refuse(im, "epsilon %g and momentum %g do not lie in 0 … 1", (double)eps, (double)kept);
 	for (size_t i = 1; i <= 4 && !im->b->err; i++)
-		(void)!vector_of(im, param_in(im, i, 1), last_of(im, x));
+		(void)!sl_onnx_vector_of(im, sl_onnx_param_in(im, i, 1), sl_onnx_last_of(im, x));
 	if (im->b->err)
 		return;
-	use_params(im, before);
+	sl_onnx_use_params(im, before);
 	sl_onnx_out(im, sl_build_bn_with(im->b, im->name, x, SL_INIT_ONE, eps, torch_momentum(kept)), false);
 }
 
 static void read_act(struct sl_onnx_import *im, enum sl_act act)
 {
 	bool permuted;
-	const int x = data_in(im, 0, 0, &permuted);
+	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
 
 	if (x >= 0)
 		sl_onnx_out(im, sl_build_act(im->b, im->name, x, act), permuted);
@@ -331,7 +141,7 @@ static void read_clip(struct sl_onnx_import *im)
 {
 	float low, high;
 
-	if (!scalar_in(im, 1, &low) || !scalar_in(im, 2, &high) || low != 0 || high != 6)
+	if (!sl_onnx_scalar_in(im, 1, &low) || !sl_onnx_scalar_in(im, 2, &high) || low != 0 || high != 6)
 		sl_onnx_refuse(im, "its bounds are not constants 0 and 6: of clips ReLU6 is read");
 	read_act(im, SL_ACT_RELU6);
 }
@@ -341,7 +151,7 @@ static void read_dropout(struct sl_onnx_import *im)
 	const struct sl_onnx_value *mode = sl_onnx_in(im, 2);
 	float p = 0.5f;
 	bool permuted;
-	const int x = data_in(im, 0, 0, &permuted);
+	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
 
 	if (im->b->err)
 		return;
@@ -352,17 +162,100 @@ static void read_dropout(struct sl_onnx_import *im)
 				   "training=TrainingMode.TRAINING");
 		return;
 	}
-	if ((im->node->input[1][0] && !scalar_in(im, 1, &p)) || !(p >= 0 && p < 1)) {
+	if ((im->node->input[1][0] && !sl_onnx_scalar_in(im, 1, &p)) || !(p >= 0 && p < 1)) {
 		sl_onnx_refuse(im, "its ratio is no constant in [0, 1)");
 		return;
 	}
 	sl_onnx_out(im, p > 0 ? sl_build_dropout(im->b, im->name, x, p) : x, permuted);
 }
 
+static void read_smooth(struct sl_onnx_import *im, enum sl_op_kind kind)
+{
+	bool permuted;
+	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
+
+	if (x >= 0)
+		sl_onnx_out(im, sl_build_smooth(im->b, im->name, x, kind, false), permuted);
+}
+
+static void read_sigmoid(struct sl_onnx_import *im)
+{
+	read_smooth(im, SL_OP_SIGMOID);
+}
+
+static void read_hard_sigmoid(struct sl_onnx_import *im)
+{
+	const float alpha = sl_onnx_attr_float(im, "alpha", 0.2f), beta = sl_onnx_attr_float(im, "beta", 0.5f);
+
+	if (alpha != (float)(1.0 / 6) || beta != 0.5f)
+		sl_onnx_refuse(im, "alpha %g and beta %g are not 1/6 and 1/2: torch.nn.Hardsigmoid's are read",
+			       (double)alpha, (double)beta);
+	read_smooth(im, SL_OP_HARDSIGMOID);
+}
+
+static void read_hard_swish(struct sl_onnx_import *im)
+{
+	read_smooth(im, SL_OP_HARDSWISH);
+}
+
+static void read_tanh(struct sl_onnx_import *im)
+{
+	read_smooth(im, SL_OP_TANH);
+}
+
+/* x times a constant, if input `i` is one of one element. */
+static bool read_scale(struct sl_onnx_import *im, size_t i)
+{
+	bool permuted;
+	float by;
+	int x;
+
+	if (im->b->err || !sl_onnx_scalar_in(im, i, &by))
+		return false;
+	x = sl_onnx_data_in(im, 1 - i, 0, &permuted);
+	if (!(by >= -1e30f && by <= 1e30f))
+		sl_onnx_refuse(im, "its factor is %g", (double)by);
+	if (!im->b->err)
+		sl_onnx_out(im, sl_build_scale(im->b, im->name, x, by), permuted);
+	return true;
+}
+
+static bool is_plane_of_one(const struct sl_shape *s)
+{
+	return s->ndim == 4 && s->dim[1] == 1 && s->dim[2] == 1;
+}
+
+/* Of one shape, element by element; or an image's channels by numbers of their own (squeeze and excitation). */
+static void read_mul(struct sl_onnx_import *im)
+{
+	bool permuted[2];
+	int x, y;
+	struct sl_shape a, b;
+
+	if (read_scale(im, 1) || read_scale(im, 0))
+		return;
+	x = sl_onnx_data_in(im, 0, 0, &permuted[0]);
+	y = sl_onnx_data_in(im, 1, 0, &permuted[1]);
+	if (im->b->err)
+		return;
+	a = sl_build_shape(im->b, x);
+	b = sl_build_shape(im->b, y);
+	if (permuted[0] || permuted[1])
+		sl_onnx_refuse(im, "it multiplies flattened images, which is not read");
+	else if (sl_shape_equal(&a, &b))
+		sl_onnx_out(im, sl_build_mul(im->b, im->name, x, y), false);
+	else if (a.ndim == 4 && is_plane_of_one(&b) && a.dim[3] == b.dim[3])
+		sl_onnx_out(im, sl_build_pair(im->b, im->name, SL_OP_GATE, x, y), false);
+	else if (b.ndim == 4 && is_plane_of_one(&a) && a.dim[3] == b.dim[3])
+		sl_onnx_out(im, sl_build_pair(im->b, im->name, SL_OP_GATE, y, x), false);
+	else
+		sl_onnx_refuse(im, "it multiplies values whose shapes are neither one nor [C, H, W] and [C, 1, 1]");
+}
+
 static void read_add(struct sl_onnx_import *im)
 {
 	bool permuted[2];
-	const int x = data_in(im, 0, 0, &permuted[0]), y = data_in(im, 1, 0, &permuted[1]);
+	const int x = sl_onnx_data_in(im, 0, 0, &permuted[0]), y = sl_onnx_data_in(im, 1, 0, &permuted[1]);
 	struct sl_shape a, b;
 
 	if (im->b->err)
@@ -399,41 +292,41 @@ static void read_pool(struct sl_onnx_import *im, enum sl_op_kind kind, int x, in
 
 static void read_maxpool(struct sl_onnx_import *im)
 {
-	const int x = image_in(im);
+	const int x = sl_onnx_image_in(im);
 
-	must_be(im, "storage_order", 0, 0);
+	sl_onnx_must_be(im, "storage_order", 0, 0);
 	read_pool(im, SL_OP_MAXPOOL, x, 0);
 }
 
 static void read_avgpool(struct sl_onnx_import *im)
 {
 	int border;
-	const int x = padded_in(im, &border);
+	const int x = sl_onnx_padded_in(im, &border);
 
-	if (same_ints(im, "pads", 4, 0, "padding is the same on all sides here"))
-		must_be(im, "count_include_pad", 0, 1);
+	if (sl_onnx_same_ints(im, "pads", 4, 0, "padding is the same on all sides here"))
+		sl_onnx_must_be(im, "count_include_pad", 0, 1);
 	read_pool(im, SL_OP_AVGPOOL, x, border);
 }
 
 /* Zeros around an image become the padding of whatever reads it. */
 static void read_pad(struct sl_onnx_import *im)
 {
-	const Onnx__Attribute *mode = attr(im, "mode", SL_ONNX_ATTR_STRING);
+	const Onnx__Attribute *mode = sl_onnx_attr(im, "mode", SL_ONNX_ATTR_STRING);
 	struct sl_onnx_value *v = sl_onnx_in(im, 0), same;
-	int64_t pad[8];
+	int64_t pad[SL_ONNX_INTS];
 	float by = 0;
 
 	if (mode && (mode->s.len != 8 || memcmp(mode->s.data, "constant", 8) != 0))
 		sl_onnx_refuse(im, "its mode is not constant: of borders zeros are read");
-	if (im->node->n_input > 2 && im->node->input[2][0] && (!scalar_in(im, 2, &by) || by != 0))
+	if (im->node->n_input > 2 && im->node->input[2][0] && (!sl_onnx_scalar_in(im, 2, &by) || by != 0))
 		sl_onnx_refuse(im, "its value is not 0: of borders zeros are read");
-	if (image_in(im) < 0)
+	if (sl_onnx_image_in(im) < 0)
 		return;
-	if (!ints_in(im, 1, 8, pad)) {
+	if (sl_onnx_ints_in(im, 1, pad) != 8) {
 		sl_onnx_refuse(im, "its pads are no eight constants");
 		return;
 	}
-	if (pad[0] || pad[1] || pad[4] || pad[5] || pad[2] < 0 || pad[2] > MOST || pad[3] != pad[2] ||
+	if (pad[0] || pad[1] || pad[4] || pad[5] || pad[2] < 0 || pad[2] > SL_ONNX_MOST || pad[3] != pad[2] ||
 	    pad[6] != pad[2] || pad[7] != pad[2]) {
 		sl_onnx_refuse(im, "its pads are not the same on all sides of the image");
 		return;
@@ -450,24 +343,17 @@ static int mean_of_plane(struct sl_onnx_import *im, int x)
 
 static void read_global_avgpool(struct sl_onnx_import *im)
 {
-	const int x = image_in(im);
+	const int x = sl_onnx_image_in(im);
 
 	if (x >= 0)
 		sl_onnx_out(im, mean_of_plane(im, x), false);
 }
 
-static bool is_permuted(const struct sl_onnx_import *im, int image)
-{
-	const struct sl_shape s = sl_build_shape(im->b, image);
-
-	return s.dim[1] * s.dim[2] > 1;
-}
-
 static void read_reduce_mean(struct sl_onnx_import *im)
 {
-	const int x = image_in(im);
-	const Onnx__Attribute *axes = attr(im, "axes", SL_ONNX_ATTR_INTS);
-	const bool keep = attr_int(im, "keepdims", 1);
+	const int x = sl_onnx_image_in(im);
+	const Onnx__Attribute *axes = sl_onnx_attr(im, "axes", SL_ONNX_ATTR_INTS);
+	const bool keep = sl_onnx_attr_int(im, "keepdims", 1);
 	unsigned over = 0;
 	int mean;
 
@@ -481,50 +367,32 @@ static void read_reduce_mean(struct sl_onnx_import *im)
 	sl_onnx_out(im, keep ? mean : sl_build_flatten(im->b, im->name, mean), false);
 }
 
-static void read_flatten(struct sl_onnx_import *im)
-{
-	const int64_t axis = attr_int(im, "axis", 1);
-	bool permuted;
-	const int x = data_in(im, 0, 0, &permuted);
-	int ndim;
-
-	if (im->b->err)
-		return;
-	ndim = sl_build_shape(im->b, x).ndim;
-	if (axis != 1 && axis != 1 - ndim)
-		sl_onnx_refuse(im, "axis is %lld, where 1 is read", (long long)axis);
-	else if (ndim == 2)
-		sl_onnx_out(im, x, permuted);
-	else
-		sl_onnx_out(im, sl_build_flatten(im->b, im->name, x), is_permuted(im, x));
-}
-
 static void read_gemm(struct sl_onnx_import *im)
 {
 	const int before = im->n_param;
 	bool permuted = false;
-	const int x = data_in(im, 0, 2, &permuted);
+	const int x = sl_onnx_data_in(im, 0, 2, &permuted);
 	const Onnx__Tensor *weight, *bias;
 	struct sl_model *m = im->b->model;
 	char text[SL_ONNX_DIMS_TEXT];
 	int y;
 
-	must_be(im, "transA", 0, 0);
-	must_be(im, "transB", 0, 1);
-	if (attr_float(im, "alpha", 1) != 1 || attr_float(im, "beta", 1) != 1)
+	sl_onnx_must_be(im, "transA", 0, 0);
+	sl_onnx_must_be(im, "transB", 0, 1);
+	if (sl_onnx_attr_float(im, "alpha", 1) != 1 || sl_onnx_attr_float(im, "beta", 1) != 1)
 		sl_onnx_refuse(im, "alpha and beta are not 1: of products torch.nn.Linear's is read");
-	weight = param_in(im, 1, 2);
+	weight = sl_onnx_param_in(im, 1, 2);
 	if (!weight)
 		return;
-	if (weight->dims[1] != last_of(im, x)) {
+	if (weight->dims[1] != sl_onnx_last_of(im, x)) {
 		sl_onnx_refuse(im, "its weight '%.96s' is %s, which does not fit rows of %lld", weight->name,
-			       sl_onnx_dims_text(weight, text), (long long)last_of(im, x));
+			       sl_onnx_dims_text(weight, text), (long long)sl_onnx_last_of(im, x));
 		return;
 	}
-	bias = im->node->n_input > 2 && im->node->input[2][0] ? param_in(im, 2, 1) : NULL;
-	if (im->b->err || (bias && !vector_of(im, bias, weight->dims[0])))
+	bias = im->node->n_input > 2 && im->node->input[2][0] ? sl_onnx_param_in(im, 2, 1) : NULL;
+	if (im->b->err || (bias && !sl_onnx_vector_of(im, bias, weight->dims[0])))
 		return;
-	use_params(im, before);
+	sl_onnx_use_params(im, before);
 	y = sl_build_linear(im->b, im->name, x, (int)weight->dims[0], bias, (struct sl_init){SL_INIT_ZERO, 0});
 	/* The builder and this reader must agree on the order of the numbers that come in. */
 	if (y >= 0 && permuted != (m->file[im->b->graph->n_param - (bias ? 2 : 1)].layout == SL_LAYOUT_HWC_FROM_CHW))
@@ -534,7 +402,7 @@ static void read_gemm(struct sl_onnx_import *im)
 
 static void read_constant(struct sl_onnx_import *im)
 {
-	const Onnx__Attribute *a = attr(im, "value", SL_ONNX_ATTR_TENSOR);
+	const Onnx__Attribute *a = sl_onnx_attr(im, "value", SL_ONNX_ATTR_TENSOR);
 	struct sl_fail why;
 
 	if (im->b->err)
@@ -564,12 +432,16 @@ static const struct sl_onnx_kind kinds[] = {
 	 read_avgpool},
 	{"BatchNormalization", 5, 5, {"epsilon", "momentum", "training_mode"}, read_batchnorm},
 	{"Clip", 3, 3, {NULL}, read_clip},
+	{"Concat", 1, SL_GRAPH_MOST_NODES, {"axis"}, sl_onnx_read_concat},
 	{"Constant", 0, 0, {"value"}, read_constant},
 	{"Conv", 2, 3, {"auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"}, read_conv},
 	{"Dropout", 3, 3, {NULL}, read_dropout},
-	{"Flatten", 1, 1, {"axis"}, read_flatten},
+	{"Flatten", 1, 1, {"axis"}, sl_onnx_read_flatten},
+	{"Gather", 2, 2, {"axis"}, sl_onnx_read_gather},
 	{"Gemm", 2, 3, {"alpha", "beta", "transA", "transB"}, read_gemm},
 	{"GlobalAveragePool", 1, 1, {NULL}, read_global_avgpool},
+	{"HardSigmoid", 1, 1, {"alpha", "beta"}, read_hard_sigmoid},
+	{"HardSwish", 1, 1, {NULL}, read_hard_swish},
 	{"Identity", 1, 1, {NULL}, read_identity},
 	{"MaxPool",
 	 1,
@@ -577,8 +449,14 @@ static const struct sl_onnx_kind kinds[] = {
 	 {"auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "storage_order", "strides"},
 	 read_maxpool},
 	{"ReduceMean", 1, 1, {"axes", "keepdims"}, read_reduce_mean},
+	{"Mul", 2, 2, {NULL}, read_mul},
 	{"Pad", 2, 3, {"mode"}, read_pad},
 	{"Relu", 1, 1, {NULL}, read_relu},
+	{"Reshape", 2, 2, {"allowzero"}, sl_onnx_read_reshape},
+	{"Shape", 1, 1, {NULL}, sl_onnx_read_shape},
+	{"Sigmoid", 1, 1, {NULL}, read_sigmoid},
+	{"Tanh", 1, 1, {NULL}, read_tanh},
+	{"Unsqueeze", 2, 2, {NULL}, sl_onnx_read_unsqueeze},
 };
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 

@@ -335,7 +335,12 @@ int sl_build_add(struct sl_build *b, const char *name, int x, int y)
 
 int sl_build_mul(struct sl_build *b, const char *name, int x, int y)
 {
-	struct draft d = begin(b, SL_OP_MUL, name, x);
+	return sl_build_pair(b, name, SL_OP_MUL, x, y);
+}
+
+int sl_build_pair(struct sl_build *b, const char *name, enum sl_op_kind kind, int x, int y)
+{
+	struct draft d = begin(b, kind, name, x);
 
 	d.in[d.node.n_in++] = y;
 	return finish(b, &d);

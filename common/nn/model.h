@@ -118,7 +118,8 @@ int sl_build_bn_with(struct sl_build *b, const char *name, int in, enum sl_init_
 int sl_build_act(struct sl_build *b, const char *name, int in, enum sl_act act);
 int sl_build_add(struct sl_build *b, const char *name, int x, int y);
 int sl_build_mul(struct sl_build *b, const char *name, int x, int y);
-/* GELU (`approximate`: with tanh), SILU or TANH */
+int sl_build_pair(struct sl_build *b, const char *name, enum sl_op_kind kind, int x, int y); /* GATE or CONCAT */
+/* GELU (`approximate`: with tanh), SILU, TANH, SIGMOID, HARDSIGMOID or HARDSWISH */
 int sl_build_smooth(struct sl_build *b, const char *name, int in, enum sl_op_kind kind, bool approximate);
 int sl_build_layernorm(struct sl_build *b, const char *name, int in, float eps);
 int sl_build_rmsnorm(struct sl_build *b, const char *name, int in, float eps);

@@ -101,6 +101,28 @@ static enum sl_err infer_pair(struct sl_op *op, struct sl_fail *fail)
 	return SL_OK;
 }
 
+static enum sl_err infer_gate(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_shape *x = &op->in_shape[0], *by = &op->in_shape[1];
+
+	if (op->n_in != 2 || x->ndim != 4 || by->ndim != 4 || by->dim[0] != x->dim[0] || by->dim[1] != 1 ||
+	    by->dim[2] != 1 || by->dim[3] != x->dim[3])
+		return misfit(op, fail, "[N,H,W,C] and [N,1,1,C]");
+	op->out_shape = *x;
+	return SL_OK;
+}
+
+static enum sl_err infer_concat(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_shape *a = &op->in_shape[0], *b = &op->in_shape[1];
+
+	if (op->n_in != 2 || a->ndim != 4 || b->ndim != 4 || a->dim[0] != b->dim[0] || a->dim[1] != b->dim[1] ||
+	    a->dim[2] != b->dim[2])
+		return misfit(op, fail, "two images [N,H,W,C] of one size");
+	op->out_shape = sl_shape4(a->dim[0], a->dim[1], a->dim[2], a->dim[3] + b->dim[3]);
+	return SL_OK;
+}
+
 static enum sl_err infer_linear(struct sl_op *op, struct sl_fail *fail)
 {
 	const int64_t in_f = op->u.linear.in_f, out_f = op->u.linear.out_f;
@@ -161,6 +183,10 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 	case SL_OP_ADD:
 	case SL_OP_MUL:
 		return infer_pair(op, fail);
+	case SL_OP_GATE:
+		return infer_gate(op, fail);
+	case SL_OP_CONCAT:
+		return infer_concat(op, fail);
 	case SL_OP_MAXPOOL:
 	case SL_OP_AVGPOOL:
 		return infer_pool(op, fail);
@@ -171,6 +197,9 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 	case SL_OP_GELU:
 	case SL_OP_SILU:
 	case SL_OP_TANH:
+	case SL_OP_SIGMOID:
+	case SL_OP_HARDSIGMOID:
+	case SL_OP_HARDSWISH:
 		op->out_shape = *in;
 		return SL_OK;
 	case SL_OP_LAYERNORM:

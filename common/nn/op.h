@@ -16,6 +16,10 @@
  * SILU       any → same                               –      (torch.nn.SiLU)
  * TANH       any → same                               –
  * MUL        a, b → a · b, element by element         –
+ * SIGMOID    any → same                               –      (torch.nn.Sigmoid)
+ * HARDSIGMOID, HARDSWISH  any → same                  –      (min(max(x/6 + 1/2, 0), 1), and x times that)
+ * GATE       a [H,W,C], b [1,1,C] → a · b             –      (each channel by a number of its own)
+ * CONCAT     a [H,W,C], b [H,W,D] → [H,W,C+D]         –      (a's channels, then b's)
  * LAYERNORM  [F], [S,F] … → same                      weight [F], bias [F] or none   (torch.nn.LayerNorm(F))
  * RMSNORM    [F], [S,F] … → same                      weight [F]   (x / sqrt(mean of x² + eps) · weight)
  * ATTENTION  tokens q [H·D], k, v [KV·D] → [H·D]     –      (of each row by itself; see struct sl_attention_attr)
@@ -190,7 +194,8 @@ static inline bool sl_op_is_loss(enum sl_op_kind kind)
 static inline bool sl_op_is_elementwise(enum sl_op_kind kind)
 {
 	return kind == SL_OP_DROPOUT || kind == SL_OP_ACT || kind == SL_OP_SCALE || kind == SL_OP_GELU ||
-	       kind == SL_OP_SILU || kind == SL_OP_TANH;
+	       kind == SL_OP_SILU || kind == SL_OP_TANH || kind == SL_OP_SIGMOID || kind == SL_OP_HARDSIGMOID ||
+	       kind == SL_OP_HARDSWISH;
 }
 
 /* Whether its kernels read where rows begin (sl_op_call.dims). */

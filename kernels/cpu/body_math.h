@@ -105,6 +105,17 @@ ALWAYS vf hyperbolic_tangent(vf x)
 	return choose(a < set1(0.625f), p, large);
 }
 
+/* The slopes at ±3 are torch's. NaN stays NaN in y. */
+ALWAYS struct point hard(vf x, bool swish)
+{
+	vf line = x * 0.166666667f + 0.5f, zero = set1(0.0f), one = set1(1.0f), three = set1(3.0f);
+	vf y = choose(x < -three, zero, choose(x > three, one, line));
+
+	if (swish)
+		return (struct point){x * y, choose(x < -three, zero, choose(x > three, one, x * 0.333333333f + 0.5f))};
+	return (struct point){y, choose(magnitude(x) < three, set1(0.166666667f), zero)};
+}
+
 ALWAYS struct point smooth_at(vf x, enum sl_cpu_smooth kind)
 {
 	if (kind == SL_SMOOTH_GELU) {
@@ -119,36 +130,58 @@ ALWAYS struct point smooth_at(vf x, enum sl_cpu_smooth kind)
 	}
 	if (kind == SL_SMOOTH_SILU)
 		return gated(x, x, set1(1.0f));
+	if (kind == SL_SMOOTH_SIGMOID) {
+		vf e = exponential(-x), y = 1.0f / (1.0f + e);
+
+		return (struct point){y, y * (y * e)};
+	}
+	if (kind == SL_SMOOTH_HARDSIGMOID || kind == SL_SMOOTH_HARDSWISH)
+		return hard(x, kind == SL_SMOOTH_HARDSWISH);
 	vf y = hyperbolic_tangent(x);
 
 	return (struct point){y, 1.0f - y * y};
 }
 
 /* Runs `call` with a constant kind, so that each gets its own loop. */
-#define FOR_SMOOTH(kind, call)                               \
-	do {                                                 \
-		switch (kind) {                              \
-		case SL_SMOOTH_GELU: {                       \
-			enum { KIND = SL_SMOOTH_GELU };      \
-			call;                                \
-			break;                               \
-		}                                            \
-		case SL_SMOOTH_GELU_TANH: {                  \
-			enum { KIND = SL_SMOOTH_GELU_TANH }; \
-			call;                                \
-			break;                               \
-		}                                            \
-		case SL_SMOOTH_SILU: {                       \
-			enum { KIND = SL_SMOOTH_SILU };      \
-			call;                                \
-			break;                               \
-		}                                            \
-		case SL_SMOOTH_TANH: {                       \
-			enum { KIND = SL_SMOOTH_TANH };      \
-			call;                                \
-			break;                               \
-		}                                            \
-		}                                            \
+#define FOR_SMOOTH(kind, call)                                 \
+	do {                                                   \
+		switch (kind) {                                \
+		case SL_SMOOTH_GELU: {                         \
+			enum { KIND = SL_SMOOTH_GELU };        \
+			call;                                  \
+			break;                                 \
+		}                                              \
+		case SL_SMOOTH_GELU_TANH: {                    \
+			enum { KIND = SL_SMOOTH_GELU_TANH };   \
+			call;                                  \
+			break;                                 \
+		}                                              \
+		case SL_SMOOTH_SILU: {                         \
+			enum { KIND = SL_SMOOTH_SILU };        \
+			call;                                  \
+			break;                                 \
+		}                                              \
+		case SL_SMOOTH_TANH: {                         \
+			enum { KIND = SL_SMOOTH_TANH };        \
+			call;                                  \
+			break;                                 \
+		}                                              \
+		case SL_SMOOTH_SIGMOID: {                      \
+			enum { KIND = SL_SMOOTH_SIGMOID };     \
+			call;                                  \
+			break;                                 \
+		}                                              \
+		case SL_SMOOTH_HARDSIGMOID: {                  \
+			enum { KIND = SL_SMOOTH_HARDSIGMOID }; \
+			call;                                  \
+			break;                                 \
+		}                                              \
+		case SL_SMOOTH_HARDSWISH: {                    \
+			enum { KIND = SL_SMOOTH_HARDSWISH };   \
+			call;                                  \
+			break;                                 \
+		}                                              \
+		}                                              \
 	} while (0)
 
 ALWAYS void smooth_forward_as(float *y, const float *x, int64_t n, enum sl_cpu_smooth kind)

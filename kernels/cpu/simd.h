@@ -40,7 +40,15 @@ struct sl_prefetch {
 	int per_tile; /* cache lines */
 };
 
-enum sl_cpu_smooth { SL_SMOOTH_GELU, SL_SMOOTH_GELU_TANH, SL_SMOOTH_SILU, SL_SMOOTH_TANH };
+enum sl_cpu_smooth {
+	SL_SMOOTH_GELU,
+	SL_SMOOTH_GELU_TANH,
+	SL_SMOOTH_SILU,
+	SL_SMOOTH_TANH,
+	SL_SMOOTH_SIGMOID,
+	SL_SMOOTH_HARDSIGMOID,
+	SL_SMOOTH_HARDSWISH
+};
 
 enum { SL_DW_LANES = 16 }; /* channels of a strip of a depthwise layer: a cache line */
 

@@ -1,4 +1,5 @@
-/* Smooth activations, element by element in blocks: GELU, SiLU, tanh. And products of two tensors. */
+/* Smooth activations, element by element in blocks: GELU, SiLU, tanh, sigmoid and its hard forms. And products of two
+ * tensors. */
 #include "kernels/cpu/impl.h"
 
 enum { BLOCK = SL_CPU_BLOCK / 8 }; /* exponentials are most of the work: blocks are small */
@@ -21,7 +22,11 @@ static enum sl_cpu_smooth kind_of(const struct sl_op *op)
 {
 	if (op->kind == SL_OP_GELU)
 		return op->u.gelu.tanh ? SL_SMOOTH_GELU_TANH : SL_SMOOTH_GELU;
-	return op->kind == SL_OP_SILU ? SL_SMOOTH_SILU : SL_SMOOTH_TANH;
+	return op->kind == SL_OP_SILU          ? SL_SMOOTH_SILU
+	       : op->kind == SL_OP_SIGMOID     ? SL_SMOOTH_SIGMOID
+	       : op->kind == SL_OP_HARDSIGMOID ? SL_SMOOTH_HARDSIGMOID
+	       : op->kind == SL_OP_HARDSWISH   ? SL_SMOOTH_HARDSWISH
+					       : SL_SMOOTH_TANH;
 }
 
 static void run(const struct sl_op_call *call, sl_pool_fn *fn, struct job *j)
@@ -105,5 +110,8 @@ static enum sl_err mul_backward(const struct sl_op_call *call)
 
 const struct sl_kernel sl_cpu_gelu = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_cpu_silu = {.forward = forward, .backward = backward};
+const struct sl_kernel sl_cpu_sigmoid = {.forward = forward, .backward = backward};
+const struct sl_kernel sl_cpu_hardsigmoid = {.forward = forward, .backward = backward};
+const struct sl_kernel sl_cpu_hardswish = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_cpu_tanh = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_cpu_mul = {.forward = mul_forward, .backward = mul_backward};

@@ -143,11 +143,31 @@ cudaError_t cu_adam(cudaStream_t s, float *weight, const float *grad, float *fir
 		    const struct cu_adam *adam, int64_t n);
 
 /* ---- smooth.cu: activations with exponentials, products ---- */
-enum cu_smooth { CU_SMOOTH_GELU, CU_SMOOTH_GELU_TANH, CU_SMOOTH_SILU, CU_SMOOTH_TANH };
+enum cu_smooth {
+	CU_SMOOTH_GELU,
+	CU_SMOOTH_GELU_TANH,
+	CU_SMOOTH_SILU,
+	CU_SMOOTH_TANH,
+	CU_SMOOTH_SIGMOID,
+	CU_SMOOTH_HARDSIGMOID,
+	CU_SMOOTH_HARDSWISH
+};
 cudaError_t cu_smooth_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, enum cu_smooth kind,
 			      int64_t n);
 cudaError_t cu_smooth_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout, const void *x,
 			       enum cu_smooth kind, int64_t n);
+/* Of `rows` rows of `pixels` pixels of C channels: out = or += a·by, by [rows, C]. */
+cudaError_t cu_gate(cudaStream_t s, enum cu_type type, void *out, bool add, const void *a, const void *by, int64_t rows,
+		    int64_t pixels, int64_t c);
+/* out [rows, C] = or += the sum over pixels of a·b */
+cudaError_t cu_gate_sums(cudaStream_t s, enum cu_type type, void *out, bool add, const void *a, const void *b,
+			 int64_t rows, int64_t pixels, int64_t c);
+/* Of m pixels: out [m, a + b], of x [m, a] and y [m, b]. */
+cudaError_t cu_concat(cudaStream_t s, enum cu_type type, void *out, const void *x, int64_t a, const void *y, int64_t b,
+		      int64_t m);
+/* out [m, c] = or += the channels from `from` on of x [m, all] */
+cudaError_t cu_take(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, int64_t c, int64_t from,
+		    int64_t all, int64_t m);
 cudaError_t cu_mul(cudaStream_t s, enum cu_type type, void *out, bool add, const void *a, const void *b, int64_t n);
 
 /* ---- norm.cu: norms over the last dimension of x [M, F] ---- */

@@ -1,11 +1,15 @@
-/* Smooth activations (GELU, SiLU, tanh), products of two tensors. */
+/* Smooth activations (GELU, SiLU, tanh, sigmoid and its hard forms), products of two tensors. */
 #include "kernels/cuda/cuda.h"
 
 static enum cu_smooth kind_of(const struct sl_op *op)
 {
 	if (op->kind == SL_OP_GELU)
 		return op->u.gelu.tanh ? CU_SMOOTH_GELU_TANH : CU_SMOOTH_GELU;
-	return op->kind == SL_OP_SILU ? CU_SMOOTH_SILU : CU_SMOOTH_TANH;
+	return op->kind == SL_OP_SILU          ? CU_SMOOTH_SILU
+	       : op->kind == SL_OP_SIGMOID     ? CU_SMOOTH_SIGMOID
+	       : op->kind == SL_OP_HARDSIGMOID ? CU_SMOOTH_HARDSIGMOID
+	       : op->kind == SL_OP_HARDSWISH   ? CU_SMOOTH_HARDSWISH
+					       : CU_SMOOTH_TANH;
 }
 
 static enum sl_err forward(const struct sl_op_call *call)
@@ -62,5 +66,8 @@ static enum sl_err mul_backward(const struct sl_op_call *call)
 
 const struct sl_kernel cu_gelu = {.forward = forward, .backward = backward};
 const struct sl_kernel cu_silu = {.forward = forward, .backward = backward};
+const struct sl_kernel cu_sigmoid = {.forward = forward, .backward = backward};
+const struct sl_kernel cu_hardsigmoid = {.forward = forward, .backward = backward};
+const struct sl_kernel cu_hardswish = {.forward = forward, .backward = backward};
 const struct sl_kernel cu_tanh = {.forward = forward, .backward = backward};
 const struct sl_kernel cu_mul_op = {.forward = mul_forward, .backward = mul_backward};

@@ -28,6 +28,18 @@ template <int KIND> __device__ __forceinline__ Point smooth_at(float x)
 		return gated(x, x * (0.0713548163f * x * x + 1.59576912f), 0.214064449f * x * x + 1.59576912f);
 	if (KIND == CU_SMOOTH_SILU)
 		return gated(x, x, 1.f);
+	if (KIND == CU_SMOOTH_SIGMOID) {
+		const float y = 1.f / (1.f + expf(-x)), rest = 1.f / (1.f + expf(x));
+
+		return {y, y * rest};
+	}
+	if (KIND == CU_SMOOTH_HARDSIGMOID || KIND == CU_SMOOTH_HARDSWISH) {
+		const float h = x < -3.f ? 0.f : x > 3.f ? 1.f : x * 0.166666667f + 0.5f;
+
+		if (KIND == CU_SMOOTH_HARDSWISH)
+			return {x * h, x < -3.f ? 0.f : x > 3.f ? 1.f : x * 0.333333333f + 0.5f};
+		return {h, fabsf(x) < 3.f ? 0.166666667f : 0.f};
+	}
 	const float y = tanhf(x);
 
 	return {y, 1.f - y * y};
@@ -81,17 +93,23 @@ template <class T> struct Mul {
 
 } // namespace
 
-#define SWITCH_KIND(kind, CALL)                        \
-	do {                                           \
-		if ((kind) == CU_SMOOTH_GELU) {        \
-			CALL(CU_SMOOTH_GELU);          \
-		} else if ((kind) == CU_SMOOTH_SILU) { \
-			CALL(CU_SMOOTH_SILU);          \
-		} else if ((kind) == CU_SMOOTH_TANH) { \
-			CALL(CU_SMOOTH_TANH);          \
-		} else {                               \
-			CALL(CU_SMOOTH_GELU_TANH);     \
-		}                                      \
+#define SWITCH_KIND(kind, CALL)                               \
+	do {                                                  \
+		if ((kind) == CU_SMOOTH_GELU) {               \
+			CALL(CU_SMOOTH_GELU);                 \
+		} else if ((kind) == CU_SMOOTH_SILU) {        \
+			CALL(CU_SMOOTH_SILU);                 \
+		} else if ((kind) == CU_SMOOTH_TANH) {        \
+			CALL(CU_SMOOTH_TANH);                 \
+		} else if ((kind) == CU_SMOOTH_SIGMOID) {     \
+			CALL(CU_SMOOTH_SIGMOID);              \
+		} else if ((kind) == CU_SMOOTH_HARDSIGMOID) { \
+			CALL(CU_SMOOTH_HARDSIGMOID);          \
+		} else if ((kind) == CU_SMOOTH_HARDSWISH) {   \
+			CALL(CU_SMOOTH_HARDSWISH);            \
+		} else {                                      \
+			CALL(CU_SMOOTH_GELU_TANH);            \
+		}                                             \
 	} while (0)
 
 template <class T>

@@ -3,6 +3,9 @@
  *   gelu, tanh: x·σ(2u), u = √(2/π)·(x + 0.044715·x³), as (1 + tanh u)/2 = σ(2u)
  *   silu(x) = x·σ(x)            σ(x) = 1 / (1 + e^−x)
  *   tanh(x)                     1 − tanh²(x)
+ *   sigmoid: σ(x)               σ(x)·(1 − σ(x))
+ *   hardsigmoid: h(x) = min(max(x/6 + 1/2, 0), 1)       1/6 where |x| < 3, else 0
+ *   hardswish: x·h(x)           0 below −3, 1 above 3, x/3 + 1/2 between them and at 3
  * Hendrycks and Gimpel, "Gaussian error linear units", 2016. */
 #include <math.h>
 
@@ -36,12 +39,33 @@ static struct point gelu_tanh(double x)
 	return gated(x, 2 * root * (x + 0.044715 * x * x * x), 2 * root * (1 + 3 * 0.044715 * x * x));
 }
 
+static struct point logistic(double x)
+{
+	double y = 1 / (1 + exp(-x)), rest = 1 / (1 + exp(x));
+
+	return (struct point){y, y * rest};
+}
+
+/* The slopes at ±3 are torch's. */
+static struct point hard(double x, bool swish)
+{
+	double y = x < -3 ? 0 : x > 3 ? 1 : x / 6 + 0.5;
+
+	if (swish)
+		return (struct point){x * y, x < -3 ? 0 : x > 3 ? 1 : x / 3 + 0.5};
+	return (struct point){y, x > -3 && x < 3 ? 1.0 / 6 : 0};
+}
+
 static struct point at(const struct sl_op *op, double x)
 {
 	double y = tanh(x);
 
 	if (op->kind == SL_OP_GELU)
 		return op->u.gelu.tanh ? gelu_tanh(x) : gelu_erf(x);
+	if (op->kind == SL_OP_SIGMOID)
+		return logistic(x);
+	if (op->kind == SL_OP_HARDSIGMOID || op->kind == SL_OP_HARDSWISH)
+		return hard(x, op->kind == SL_OP_HARDSWISH);
 	return op->kind == SL_OP_SILU ? gated(x, x, 1) : (struct point){y, 1 - y * y};
 }
 
@@ -67,4 +91,7 @@ static enum sl_err backward(const struct sl_op_call *call)
 
 const struct sl_kernel sl_ref_gelu = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_ref_silu = {.forward = forward, .backward = backward};
+const struct sl_kernel sl_ref_sigmoid = {.forward = forward, .backward = backward};
+const struct sl_kernel sl_ref_hardsigmoid = {.forward = forward, .backward = backward};
+const struct sl_kernel sl_ref_hardswish = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_ref_tanh = {.forward = forward, .backward = backward};

@@ -18,7 +18,8 @@ steps=3
 . tests/e2e/lib/compare.sh
 
 two_at_a_time compare 'plain' 'by units|partition=2:-2' 'by name|head_end=down.1|tail_begin=classifier' \
-	'codecs|head_end=stem.0|codec=quant:8|train.chunks=2|insert.tail=linear:20' 'sgd|train.optimizer.kind=sgd|train.chunks=1'
+	'codecs|head_end=stem.0|codec=quant:8|train.chunks=2|insert.tail=linear:20' 'sgd|train.optimizer.kind=sgd|train.chunks=1' \
+	"other kinds|model.onnx=$PWD/tests/golden/onnx_wide.onnx|head_end=excite1|tail_begin=fc"
 
 "$SPLITC" graph "$config" --json >"$tmp/graph.json"
 [ "$(jq '[.head, .middle, .tail | .nodes[] | select(.parameters > 0) | .name] | length' "$tmp/graph.json")" = 11 ] || fail "graph: $(cat "$tmp/graph.json")"
@@ -44,6 +45,10 @@ done
 [ "$(jq .loss "$tmp/a.json")" = "$(jq .loss "$tmp/b.json")" ] && [ "$(jq .samples "$tmp/a.json")" = 20 ] || fail "eval: $(cat "$tmp/a.json" "$tmp/b.json")"
 "$SPLITC" predict "$config" --local --logits --csv --set log.dir="$tmp/local plain" 2>"$tmp/predict.log" >"$tmp/predict.csv" || fail "predict"
 [ "$(wc -l <"$tmp/predict.csv")" = 21 ] || fail "predict: $(cat "$tmp/predict.csv")"
+
+# a printed config says what the file does, and may be read again
+"$SPLITC" train "$config" --print-config >"$tmp/printed.yaml" && grep -q 'image: 16' "$tmp/printed.yaml" || fail "--print-config: $(cat "$tmp/printed.yaml")"
+"$SPLITC" train "$tmp/printed.yaml" --check-config >"$tmp/out" 2>&1 || fail "--print-config, again: $(cat "$tmp/out")"
 
 # refused STATUS SENTENCE [argument]…: one line says so
 refused() {

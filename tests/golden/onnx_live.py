@@ -21,7 +21,11 @@ from make_onnx import ADAMW, export
 
 # name: image, batch, steps, where the head ends
 NETWORKS = {
+    "mobilenet_v2": (64, 4, 3, "features.0"),
+    "mobilenet_v3_small": (64, 4, 3, "features.0"),
+    "regnet_x_400mf": (64, 4, 3, "stem"),
     "resnet18": (64, 4, 5, "maxpool"),
+    "squeezenet1_1": (64, 4, 3, "features.2"),
 }
 SEEDS = 20
 

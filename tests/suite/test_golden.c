@@ -568,6 +568,9 @@ static void onnx(void **state)
 	run_golden("tests/golden/onnx_small", "cpu", "down.1");
 	run_golden("tests/golden/onnx_small", "ref", "stem.0");
 	run_golden("tests/golden/onnx_small_adamw", "cpu", "block");
+	run_golden("tests/golden/onnx_wide", "cpu", "stem");
+	run_golden("tests/golden/onnx_wide", "cpu", "excite1");
+	run_golden("tests/golden/onnx_wide", "ref", "stem.0");
 }
 
 /* Cut at four places; with dropout, whose masks torch is given. */

@@ -229,7 +229,12 @@ const struct op_case op_cases[] = {
 	GELU_TANH(4, 16, 0, 768), PLAIN(SILU, 1, 0, 0, 1), PLAIN(SILU, 3, 7, 0, 33), PLAIN(SILU, 4, 16, 0, 700),
 	PLAIN(TANH, 1, 0, 0, 1), PLAIN(TANH, 5, 0, 0, 37), PLAIN(TANH, 4, 16, 0, 768), PLAIN(MUL, 1, 0, 0, 1),
 	PLAIN(MUL, 3, 7, 0, 33), PLAIN(MUL, 2, 5, 5, 17), PLAIN(MUL, 4, 16, 0, 768), ADD(1, 1, 1, 1), ADD(2, 7, 7, 17),
-	ADD(3, 14, 14, 24), ADD(4, 28, 28, 33), ADD(3, 0, 0, 129),
+	ADD(3, 14, 14, 24), ADD(4, 28, 28, 33), ADD(3, 0, 0, 129), PLAIN(SIGMOID, 1, 0, 0, 1),
+	PLAIN(SIGMOID, 3, 7, 7, 33), PLAIN(SIGMOID, 4, 1, 1, 768), PLAIN(HARDSIGMOID, 1, 0, 0, 1),
+	PLAIN(HARDSIGMOID, 3, 7, 7, 33), PLAIN(HARDSIGMOID, 4, 1, 1, 768), PLAIN(HARDSWISH, 1, 0, 0, 1),
+	PLAIN(HARDSWISH, 3, 7, 7, 33), PLAIN(HARDSWISH, 4, 16, 16, 48), PLAIN(GATE, 1, 1, 1, 1),
+	PLAIN(GATE, 3, 7, 5, 33), PLAIN(GATE, 2, 1, 9, 130), PLAIN(GATE, 4, 28, 28, 24), PLAIN(CONCAT, 1, 1, 1, 1),
+	PLAIN(CONCAT, 3, 7, 5, 33), PLAIN(CONCAT, 2, 9, 1, 64), PLAIN(CONCAT, 4, 28, 28, 24),
 	/* norms over the last dimension */
 	NORM(LAYERNORM, 1, 0, 1, true, DATA_PLAIN), NORM(LAYERNORM, 3, 0, 2, true, DATA_PLAIN),
 	NORM(LAYERNORM, 5, 0, 37, true, DATA_PLAIN), NORM(LAYERNORM, 3, 7, 33, false, DATA_PLAIN),
@@ -465,6 +470,10 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 				  : !c->w ? sl_shape3(rows, c->h, c->c)
 					  : sl_shape4(rows, c->h, c->w, c->c);
 	}
+	if (c->kind == SL_OP_GATE)
+		op->in_shape[1].dim[1] = op->in_shape[1].dim[2] = 1;
+	if (c->kind == SL_OP_CONCAT) /* of other channels than the first */
+		op->in_shape[1].dim[3] = c->c % 4 ? c->c / 2 + 1 : 2 * c->c;
 	op->out = op->n_in;
 	switch (c->kind) {
 	case SL_OP_CONV2D:

@@ -38,6 +38,12 @@ struct op_case {
 
 enum { OP_CASE_TEXT = 128 };
 
+/* Activations of three straight pieces, which meet at ±3. */
+static inline bool op_is_hard(enum sl_op_kind kind)
+{
+	return kind == SL_OP_HARDSIGMOID || kind == SL_OP_HARDSWISH;
+}
+
 extern const struct op_case op_cases[];
 extern const int op_case_count;
 

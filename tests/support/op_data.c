@@ -71,7 +71,7 @@ static float *input(const struct op_case *c, int64_t count, struct sl_rng_key ke
 	case DATA_PLAIN:
 		break;
 	}
-	return spread(count, key, 0, c->kind == SL_OP_ACT ? 4 : 1);
+	return spread(count, key, 0, c->kind == SL_OP_ACT || op_is_hard(c->kind) ? 4 : 1);
 }
 
 void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl_op *op, int64_t rows, uint64_t seed,

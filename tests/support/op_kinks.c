@@ -75,6 +75,9 @@ void op_avoid_kinks(struct op_host *host, const struct op_case *c, const struct 
 		avoid_batchnorm(host, c, params, margin);
 	if (c->kind == SL_OP_MAXPOOL && with_input)
 		avoid_maxpool(host, c, op, margin);
+	for (int64_t i = 0; op_is_hard(c->kind) && with_input && i < host->out_count; i++)
+		if (fabs(fabs((double)host->in[0][i]) - 3) < margin)
+			host->dout[i] = 0;
 	for (int64_t i = 0; c->kind == SL_OP_ACT && with_input && i < host->out_count; i++)
 		if (near_kink(c->u.act, host->in[0][i], margin))
 			host->dout[i] = 0;

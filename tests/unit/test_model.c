@@ -472,7 +472,7 @@ static enum sl_err infer(struct sl_op *op)
 	enum sl_err err;
 
 	strcpy(op->name, "x");
-	op->n_in = op->kind == SL_OP_ATTENTION ? 3 : op->kind == SL_OP_ADD || op->kind == SL_OP_MUL ? 2 : 1;
+	op->n_in = op->kind == SL_OP_ATTENTION ? 3 : sl_op_row(op->kind).n_in == 2 && !sl_op_is_loss(op->kind) ? 2 : 1;
 	fail.text[0] = 0;
 	err = sl_op_infer_shape(op, &fail);
 	assert_int_equal(err != SL_OK, fail.text[0] != 0);
@@ -533,6 +533,11 @@ static void misfits_are_refused(void **state)
 		{.kind = SL_OP_AVGPOOL, .in_shape = {sl_shape2(1, 4)}},
 		{.kind = SL_OP_ADD, .in_shape = {sl_shape4(1, 2, 2, 4), sl_shape4(1, 2, 2, 5)}},
 		{.kind = SL_OP_MUL, .in_shape = {sl_shape2(1, 4), sl_shape2(1, 5)}},
+		{.kind = SL_OP_GATE, .in_shape = {sl_shape4(1, 3, 3, 4), sl_shape4(1, 1, 1, 5)}},
+		{.kind = SL_OP_GATE, .in_shape = {sl_shape4(1, 3, 3, 4), sl_shape4(1, 3, 3, 4)}},
+		{.kind = SL_OP_GATE, .in_shape = {sl_shape2(1, 4), sl_shape2(1, 4)}},
+		{.kind = SL_OP_CONCAT, .in_shape = {sl_shape4(1, 3, 3, 4), sl_shape4(1, 3, 2, 4)}},
+		{.kind = SL_OP_CONCAT, .in_shape = {sl_shape2(1, 4), sl_shape2(1, 4)}},
 		{.kind = SL_OP_LAYERNORM, .in_shape = {sl_shape1(1)}},
 		{.kind = SL_OP_ATTENTION, .in_shape = ATTEND(6, 6, 6), .u.attention = {.heads = 4}},
 		{.kind = SL_OP_ATTENTION, .in_shape = ATTEND(6, 6, 6), .u.attention = {.heads = 3, .kv = 2}},

@@ -1,5 +1,5 @@
 /* Networks of ONNX files: the graph and the units that tests/golden/onnx_small.onnx makes, and every refusal, by
- * changes to that file. What it computes is test_golden's. */
+ * changes to that file and to onnx_wide.onnx. What they compute is test_golden's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,20 +16,25 @@
 #include "common/nn/weights_file.h"
 #include "proto/onnx.pb-c.h"
 
-static const char small[] = "tests/golden/onnx_small.onnx";
+static const char small[] = "tests/golden/onnx_small.onnx", wide[] = "tests/golden/onnx_wide.onnx";
 
-static Onnx__Model *read_model(void)
+static Onnx__Model *read_file(const char *path)
 {
 	uint8_t *data;
 	size_t len;
 	struct sl_fail fail;
 	Onnx__Model *m;
 
-	assert_int_equal(sl_file_read(small, 1 << 20, &data, &len, &fail), SL_OK);
+	assert_int_equal(sl_file_read(path, 1 << 20, &data, &len, &fail), SL_OK);
 	m = onnx__model__unpack(NULL, len, data);
 	assert_non_null(m);
 	free(data);
 	return m;
+}
+
+static Onnx__Model *read_model(void)
+{
+	return read_file(small);
 }
 
 static enum sl_err build(const Onnx__Model *m, const struct sl_model_spec *spec, struct sl_model **out,
@@ -387,11 +392,95 @@ static void shrunk(Onnx__Model *m)
 	attr(node(m, conv1), "dilations")->ints[0] = attr(node(m, conv1), "dilations")->ints[1] = 1 << 19;
 }
 
-static const struct {
+/* ---- changes of the other file */
+
+static void other_alpha(Onnx__Model *m)
+{
+	attr(node(m, "/excite1/act/HardSigmoid"), "alpha")->f = 0.2f;
+}
+
+static void product_of_sizes(Onnx__Model *m)
+{
+	set(&node(m, "/excite2/Mul")->input[0], "/excite1/act/HardSigmoid_output_0");
+}
+
+static void concat_of_width(Onnx__Model *m)
+{
+	attr(node(m, "/Concat"), "axis")->i = 3;
+}
+
+static void concat_of_sizes(Onnx__Model *m)
+{
+	set(&node(m, "/Concat")->input[1], "/excite1/fc1/Conv_output_0");
+}
+
+static void set_number(Onnx__Model *m, const char *name, int64_t to)
+{
+	memcpy(attr(node(m, name), "value")->t->raw_data.data, &to, sizeof to);
+}
+
+static void reshape_to_fewer(Onnx__Model *m)
+{
+	set_number(m, "/Constant_1", 24);
+}
+
+static void reshape_of_channels(Onnx__Model *m)
+{
+	set_number(m, "/Constant", 1);
+}
+
+static void gather_beyond(Onnx__Model *m)
+{
+	set_number(m, "/Constant", 4);
+}
+
+static void unsqueeze_behind(Onnx__Model *m)
+{
+	set_number(m, "Constant_29", 1);
+}
+
+static void factor_without_bounds(Onnx__Model *m)
+{
+	const float many = 1e38f;
+
+	memcpy(attr(node(m, "/Constant_2"), "value")->t->raw_data.data, &many, sizeof many);
+}
+
+static void mixed_concat(Onnx__Model *m)
+{
+	set(&node(m, "/Concat_2")->input[1], "/stem/stem.0/Conv_output_0");
+}
+
+static void scalars_joined(Onnx__Model *m)
+{
+	set(&node(m, "/Concat_2")->input[0], "/Gather_output_0");
+}
+
+static void flattened_product(Onnx__Model *m)
+{
+	set(&node(m, "/Mul")->input[1], "/Reshape_output_0");
+}
+
+static const struct change {
 	void (*change)(Onnx__Model *m);
 	enum sl_err err;
 	const char *says;
-} changes[] = {
+} wide_changes[] = {
+	{other_alpha, SL_ERR_CONFIG, "alpha 0.2 and beta 0.5 are not 1/6 and 1/2"},
+	{product_of_sizes, SL_ERR_CONFIG, "whose shapes are neither one nor [C, H, W] and [C, 1, 1]"},
+	{concat_of_width, SL_ERR_CONFIG, "axis is 3, where 1, of channels, is read"},
+	{concat_of_sizes, SL_ERR_CONFIG, "it joins images of 8x8 and 1x1"},
+	{reshape_to_fewer, SL_ERR_CONFIG, "its shape is not [batch, features] of all features"},
+	{reshape_of_channels, SL_ERR_CONFIG, "its shape is not [batch, features] of all features"},
+	{gather_beyond, SL_ERR_CONFIG, "it picks number 4 of 4"},
+	{unsqueeze_behind, SL_ERR_CONFIG, "it does not make a list of one number of a shape"},
+	{factor_without_bounds, SL_ERR_CONFIG, "its factor is 1e+38"},
+	{mixed_concat, SL_ERR_CONFIG, "it joins what is no part of a shape"},
+	{scalars_joined, SL_ERR_CONFIG, "it joins what is no part of a shape"},
+	{flattened_product, SL_ERR_CONFIG, "it multiplies flattened images, which is not read"},
+};
+
+static const struct change changes[] = {
 	{opset, SL_ERR_CONFIG, "its opset is 18, where 13 to 17 are read; export with torch.onnx.export("},
 	{auto_pad, SL_ERR_CONFIG,
 	 "node '/block/conv1/Conv' (Conv): auto_pad SAME_UPPER is not read; export with explicit pads"},
@@ -445,23 +534,29 @@ static const struct {
 	{shrunk, SL_ERR_CONFIG, "block.conv1 (conv2d): takes an image no smaller than its window"},
 };
 
-static void what_is_not_read_is_refused(void **state)
+static void refuse_all(const char *path, const struct change *change, size_t n)
 {
-	(void)state;
-	for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+	for (size_t i = 0; i < n; i++) {
 		const struct sl_model_spec spec = {.image = 0};
-		Onnx__Model *m = read_model();
+		Onnx__Model *m = read_file(path);
 		struct sl_model *model = NULL;
 		struct sl_fail fail = {0};
 		enum sl_err err;
 
-		changes[i].change(m);
+		change[i].change(m);
 		err = build(m, &spec, &model, &fail);
-		if (!err || !strstr(fail.text, changes[i].says) || err != changes[i].err)
-			fail_msg("change %zu, \"%s\": %s \"%s\"", i, changes[i].says, sl_err_name(err), fail.text);
+		if (!err || !strstr(fail.text, change[i].says) || err != change[i].err)
+			fail_msg("change %zu, \"%s\": %s \"%s\"", i, change[i].says, sl_err_name(err), fail.text);
 		assert_null(strchr(fail.text, '\n'));
 		onnx__model__free_unpacked(m, NULL);
 	}
+}
+
+static void what_is_not_read_is_refused(void **state)
+{
+	(void)state;
+	refuse_all(small, changes, sizeof changes / sizeof changes[0]);
+	refuse_all(wide, wide_changes, sizeof wide_changes / sizeof wide_changes[0]);
 }
 
 /* ---- what is read */
@@ -557,6 +652,34 @@ static void other_forms(void **state)
 	onnx__model__free_unpacked(m, NULL);
 }
 
+/* The batch of a reshape, as a trace without dynamic_axes writes it, and what other forms there are. */
+static void reshapes(void **state)
+{
+	static const int64_t forms[][2] = {{2, -1}, {0, -1}, {0, 48}, {-1, 48}, {2, 48}},
+			     wrong[][2] = {{4, -1}, {-1, -1}};
+	Onnx__Model *m = read_file(wide);
+	Onnx__Tensor *axes = attr(node(m, "Constant_29"), "value")->t;
+	struct sl_model *model;
+	struct sl_fail fail;
+
+	(void)state;
+	m->graph->input[0]->type->tensor_type->shape->dim[0]->has_dim_value = true;
+	m->graph->input[0]->type->tensor_type->shape->dim[0]->dim_value = 2;
+	set(&node(m, "/Reshape")->input[1], "onnx::Unsqueeze_56");
+	axes->dims[0] = 2;
+	axes->raw_data.data = realloc(axes->raw_data.data, axes->raw_data.len = sizeof forms[0]);
+	for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+		memcpy(axes->raw_data.data, forms[i], sizeof forms[i]);
+		model = build_small(m, &(struct sl_model_spec){.image = 0});
+		sl_model_close(model);
+	}
+	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+		memcpy(axes->raw_data.data, wrong[i], sizeof wrong[i]);
+		assert_int_equal(build(m, &(struct sl_model_spec){.image = 0}, &model, &fail), SL_ERR_CONFIG);
+	}
+	onnx__model__free_unpacked(m, NULL);
+}
+
 static void sizes(void **state)
 {
 	Onnx__Model *m = read_model();
@@ -616,6 +739,7 @@ int main(void)
 		cmocka_unit_test(what_is_not_read_is_refused),
 		cmocka_unit_test(names_and_units),
 		cmocka_unit_test(other_forms),
+		cmocka_unit_test(reshapes),
 		cmocka_unit_test(sizes),
 		cmocka_unit_test(truncated),
 	};

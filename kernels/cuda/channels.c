@@ -1,0 +1,73 @@
+/* Ops over the channels of images: gate (each channel by a number of its own), concat. */
+#include "kernels/cuda/cuda.h"
+
+static int64_t pixels_of(const struct sl_shape *s)
+{
+	return s->dim[1] * s->dim[2];
+}
+
+static enum sl_err gate_forward(const struct sl_op_call *call)
+{
+	const struct sl_shape *s = &call->out.shape;
+	struct cuda *cu;
+	enum sl_err err = cu_enter(call->be, &cu);
+
+	return err ? err
+		   : cu_check(cu,
+			      cu_gate(cu->stream, cu_op_type(call->op), call->out.data, false, call->in[0].data,
+				      call->in[1].data, s->dim[0], pixels_of(s), s->dim[3]),
+			      call->op->name);
+}
+
+static enum sl_err gate_backward(const struct sl_op_call *call)
+{
+	const struct sl_shape *s = &call->dout.shape;
+	struct cuda *cu;
+	enum sl_err err = cu_enter(call->be, &cu);
+
+	if (!err && call->din[0].data)
+		err = cu_check(cu,
+			       cu_gate(cu->stream, cu_op_type(call->op), call->din[0].data, call->din_add[0],
+				       call->dout.data, call->in[1].data, s->dim[0], pixels_of(s), s->dim[3]),
+			       call->op->name);
+	if (!err && call->din[1].data)
+		err = cu_check(cu,
+			       cu_gate_sums(cu->stream, cu_op_type(call->op), call->din[1].data, call->din_add[1],
+					    call->dout.data, call->in[0].data, s->dim[0], pixels_of(s), s->dim[3]),
+			       call->op->name);
+	return err;
+}
+
+static enum sl_err concat_forward(const struct sl_op_call *call)
+{
+	const struct sl_shape *s = &call->out.shape;
+	struct cuda *cu;
+	enum sl_err err = cu_enter(call->be, &cu);
+
+	return err ? err
+		   : cu_check(cu,
+			      cu_concat(cu->stream, cu_op_type(call->op), call->out.data, call->in[0].data,
+					call->op->in_shape[0].dim[3], call->in[1].data, call->op->in_shape[1].dim[3],
+					s->dim[0] * pixels_of(s)),
+			      call->op->name);
+}
+
+static enum sl_err concat_backward(const struct sl_op_call *call)
+{
+	const struct sl_shape *s = &call->dout.shape;
+	const int64_t a = call->op->in_shape[0].dim[3];
+	struct cuda *cu;
+	enum sl_err err = cu_enter(call->be, &cu);
+
+	for (int k = 0; k < 2 && !err; k++)
+		if (call->din[k].data)
+			err = cu_check(cu,
+				       cu_take(cu->stream, cu_op_type(call->op), call->din[k].data, call->din_add[k],
+					       call->dout.data, call->op->in_shape[k].dim[3], k ? a : 0, s->dim[3],
+					       s->dim[0] * pixels_of(s)),
+				       call->op->name);
+	return err;
+}
+
+const struct sl_kernel cu_gate_op = {.forward = gate_forward, .backward = gate_backward};
+const struct sl_kernel cu_concat_op = {.forward = concat_forward, .backward = concat_backward};
