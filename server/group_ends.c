@@ -98,11 +98,8 @@ static enum sl_err open_ends(struct sl_group *g, struct sl_middle *m, struct sl_
 	if (!e)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for shared heads and tails");
 	g->ends = e;
-	e->layout = *l;
-	e->layout.count = malloc(((size_t)l->n + 1) * sizeof *l->count);
-	if (!e->layout.count)
+	if (sl_end_layout_copy(&e->layout, l))
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for shared heads and tails");
-	memcpy(e->layout.count, l->count, (size_t)l->n * sizeof *l->count);
 	env = coder_env(m, &e->layout, SL_END_MEAN);
 	err = sl_end_sum_open(&e->sum, &env, fail);
 	e->bound = err ? 0 : sl_end_coder_bound(e->sum.coder);

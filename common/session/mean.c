@@ -5,6 +5,7 @@
 
 #include "common/nn/finite.h"
 #include "common/nn/optimizer.h"
+#include "common/session/mean_rows.h"
 
 const char *sl_end_name(enum sl_end end)
 {
@@ -19,15 +20,26 @@ const char *sl_cross_name(int cross)
 
 /* ---- what changes */
 
-static int count_params(const struct sl_plan_segment *s, int64_t *count)
+/* Of a parameter that is an embedding's table elements of a row; else 0. */
+static int64_t row_of(const struct sl_plan_segment *s, int param)
+{
+	for (int i = 0; i < s->n_op; i++)
+		if (s->op[i].op.kind == SL_OP_EMBEDDING && s->op[i].param[0] == param)
+			return s->op[i].op.u.embedding.features;
+	return 0;
+}
+
+static int count_params(const struct sl_plan_segment *s, int64_t *count, int64_t *row)
 {
 	int n = 0;
 
 	for (int i = 0; i < s->n_param; i++) {
 		if (s->param[i].offset >= s->trainable_count)
 			continue;
-		if (count)
+		if (count) {
 			count[n] = s->param[i].count;
+			row[n] = row_of(s, i);
+		}
 		n++;
 	}
 	return n;
@@ -47,8 +59,8 @@ enum sl_err sl_end_layout_of(struct sl_end_layout *out, const struct sl_plan *pl
 {
 	const struct sl_plan_segment *head = &plan->segment[SL_HEAD], *tail = &plan->segment[SL_TAIL];
 	const struct sl_change_count of_head = sl_exec_change_count(head), of_tail = sl_exec_change_count(tail);
-	const int n = count_params(head, NULL);
-	struct sl_end_layout l = {.n = n + count_params(tail, NULL),
+	const int n = count_params(head, NULL, NULL);
+	struct sl_end_layout l = {.n = n + count_params(tail, NULL, NULL),
 				  .grads = of_head.grad + of_tail.grad,
 				  .stats = of_head.stat + of_tail.stat};
 
@@ -57,12 +69,27 @@ enum sl_err sl_end_layout_of(struct sl_end_layout *out, const struct sl_plan *pl
 				  "nothing in head and tail learns, so there is nothing to share: take private");
 	if (sl_end_layout_settle(&l, &plan->spec, fail))
 		return fail->code;
-	l.count = calloc((size_t)l.n + 1, sizeof *l.count);
+	l.count = calloc(2 * (size_t)l.n + 1, sizeof *l.count);
 	if (!l.count)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the gradients of head and tail");
-	(void)count_params(head, l.count);
-	(void)count_params(tail, l.count + n);
+	l.row = l.count + l.n;
+	(void)count_params(head, l.count, l.row);
+	(void)count_params(tail, l.count + n, l.row + n);
 	*out = l;
+	return SL_OK;
+}
+
+enum sl_err sl_end_layout_copy(struct sl_end_layout *out, const struct sl_end_layout *from)
+{
+	int64_t *count = malloc((2 * (size_t)from->n + 1) * sizeof *count);
+
+	if (!count)
+		return SL_ERR_NOMEM;
+	*out = *from;
+	memcpy(count, from->count, (size_t)from->n * sizeof *count);
+	memcpy(count + from->n, from->row, (size_t)from->n * sizeof *count);
+	out->count = count;
+	out->row = count + from->n;
 	return SL_OK;
 }
 
@@ -117,7 +144,8 @@ struct sl_end_coder {
 	struct sl_backend *be;
 	int n;                   /* vectors */
 	int64_t all;             /* elements of the only one; 0: they are the layout's parameters */
-	struct sl_codec **codec; /* [n] */
+	struct sl_codec **codec; /* [n]; NULL: of a table, whose rows cross */
+	uint64_t rows_bytes;     /* of the last change, all tables' */
 	size_t bound;
 };
 
@@ -131,6 +159,17 @@ static int vectors_of(const struct sl_end_coder_env *env)
 static int64_t elements_of(const struct sl_end_layout *l, bool all, int i)
 {
 	return all ? l->grads : l->count[i];
+}
+
+/* Without a codec a table crosses as the rows that a step has touched. */
+static bool by_rows(const struct sl_end_coder_env *env, int i)
+{
+	return !env->all && env->layout->row[i] && strcmp(env->spec->text, "none") == 0;
+}
+
+static uint64_t table_bound(const struct sl_end_layout *l, int i)
+{
+	return sl_rows_bound(l->count[i] / l->row[i], l->row[i]);
 }
 
 static struct sl_codec_env codec_env(const struct sl_end_coder_env *env, int i)
@@ -159,9 +198,13 @@ enum sl_err sl_end_coder_need(const struct sl_end_coder_env *env, uint64_t *memo
 	sl_need(&host, vectors_of(env), sizeof(struct sl_codec *));
 	for (int i = 0; i < vectors_of(env); i++) {
 		const struct sl_codec_env of = codec_env(env, i);
-		struct sl_codec_need need;
-		enum sl_err err = sl_codec_need(env->spec, &of, SL_CODEC_ALONE, &need, fail);
+		struct sl_codec_need need = {0};
+		enum sl_err err = SL_OK;
 
+		if (by_rows(env, i))
+			need.bound = table_bound(env->layout, i);
+		else
+			err = sl_codec_need(env->spec, &of, SL_CODEC_ALONE, &need, fail);
 		if (err)
 			return err;
 		sl_need(&host, 1, need.memory.host);
@@ -193,8 +236,11 @@ enum sl_err sl_end_coder_open(struct sl_end_coder **out, const struct sl_end_cod
 	for (int i = 0; i < n && !err; i++) {
 		const struct sl_codec_env of = codec_env(env, i);
 
-		err = sl_codec_open(&c->codec[i], env->spec, &of, fail);
-		c->bound += err ? 0 : LENGTH + sl_codec_bound(c->codec[i], 1);
+		if (!by_rows(env, i))
+			err = sl_codec_open(&c->codec[i], env->spec, &of, fail);
+		if (!err)
+			c->bound +=
+				LENGTH + (c->codec[i] ? sl_codec_bound(c->codec[i], 1) : table_bound(env->layout, i));
 	}
 	if (err) {
 		sl_end_coder_close(c);
@@ -221,10 +267,10 @@ size_t sl_end_coder_bound(const struct sl_end_coder *c)
 
 double sl_end_coder_nominal(const struct sl_end_coder *c)
 {
-	double bytes = (double)plain_bytes(c->layout);
+	double bytes = (double)plain_bytes(c->layout) + (double)c->rows_bytes;
 
 	for (int i = 0; i < c->n; i++)
-		bytes += sl_codec_nominal_bytes(c->codec[i], 1);
+		bytes += c->codec[i] ? sl_codec_nominal_bytes(c->codec[i], 1) : 0;
 	return bytes;
 }
 
@@ -241,24 +287,35 @@ static struct sl_codec_call call_of(uint64_t step, int i)
 	return (struct sl_codec_call){.step = step, .chunk = (uint16_t)i, .training = true, .dims = sl_dims_rows(1)};
 }
 
+static enum sl_err encode_vector(struct sl_end_coder *c, uint64_t step, int i, const float *at, struct sl_buf *out)
+{
+	const struct sl_codec_call call = call_of(step, i);
+	const struct sl_tensor x = vector_at(c, i, at);
+	const int64_t row = c->codec[i] ? 0 : c->layout->row[i];
+
+	return row ? sl_rows_write(at, c->layout->count[i] / row, row, out)
+		   : sl_codec_encode(c->codec[i], &call, &x, out);
+}
+
 enum sl_err sl_end_encode(struct sl_end_coder *c, uint64_t step, const float *change, struct sl_buf *out)
 {
 	const float *at = change;
 	enum sl_err err = SL_OK;
 
+	c->rows_bytes = 0;
+
 	for (int i = 0; i < c->n && !err; i++) {
-		const struct sl_codec_call call = call_of(step, i);
-		const struct sl_tensor x = vector_at(c, i, at);
 		const size_t was = out->len;
 		uint32_t bytes = 0;
 
 		err = sl_buf_put(out, &bytes, sizeof bytes);
 		if (!err)
-			err = sl_codec_encode(c->codec[i], &call, &x, out);
+			err = encode_vector(c, step, i, at, out);
 		if (err)
 			break;
 		bytes = (uint32_t)(out->len - was - LENGTH);
 		memcpy(out->data + was, &bytes, sizeof bytes);
+		c->rows_bytes += c->codec[i] ? 0 : bytes;
 		at += elements_of(c->layout, c->all > 0, i);
 	}
 	return err ? err : sl_buf_put(out, change + c->layout->grads, plain_bytes(c->layout));
@@ -279,7 +336,10 @@ static enum sl_err decode_vector(struct sl_end_coder *c, uint64_t step, int i, s
 	if (sl_bytes_take(in, bytes, &payload))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "gradients of head and tail end within parameter %d of %d", i,
 				   c->n);
-	return sl_codec_decode(c->codec[i], &call, payload, &x, fail);
+	if (c->codec[i])
+		return sl_codec_decode(c->codec[i], &call, payload, &x, fail);
+	c->rows_bytes += bytes;
+	return sl_rows_read(at, c->layout->count[i] / c->layout->row[i], c->layout->row[i], payload, fail);
 }
 
 enum sl_err sl_end_decode(struct sl_end_coder *c, uint64_t step, struct sl_bytes in, float *change,
@@ -287,6 +347,7 @@ enum sl_err sl_end_decode(struct sl_end_coder *c, uint64_t step, struct sl_bytes
 {
 	float *at = change;
 
+	c->rows_bytes = 0;
 	for (int i = 0; i < c->n; i++) {
 		enum sl_err err = decode_vector(c, step, i, &in, at, fail);
 
@@ -305,19 +366,22 @@ enum sl_err sl_end_decode(struct sl_end_coder *c, uint64_t step, struct sl_bytes
 void sl_end_coder_commit(struct sl_end_coder *c)
 {
 	for (int i = 0; c && i < c->n; i++)
-		sl_codec_commit(c->codec[i]);
+		if (c->codec[i])
+			sl_codec_commit(c->codec[i]);
 }
 
 void sl_end_coder_rollback(struct sl_end_coder *c)
 {
 	for (int i = 0; c && i < c->n; i++)
-		sl_codec_rollback(c->codec[i]);
+		if (c->codec[i])
+			sl_codec_rollback(c->codec[i]);
 }
 
 void sl_end_coder_forget(struct sl_end_coder *c)
 {
 	for (int i = 0; c && i < c->n; i++)
-		sl_codec_forget(c->codec[i]);
+		if (c->codec[i])
+			sl_codec_forget(c->codec[i]);
 }
 
 size_t sl_end_coder_state_bytes(const struct sl_end_coder *c)
@@ -325,7 +389,7 @@ size_t sl_end_coder_state_bytes(const struct sl_end_coder *c)
 	size_t bytes = 0;
 
 	for (int i = 0; c && i < c->n; i++)
-		bytes += LENGTH + sl_codec_state_bytes(c->codec[i]);
+		bytes += LENGTH + (c->codec[i] ? sl_codec_state_bytes(c->codec[i]) : 0);
 	return bytes;
 }
 
@@ -339,7 +403,7 @@ enum sl_err sl_end_coder_save(const struct sl_end_coder *c, struct sl_buf *out)
 		uint32_t bytes = 0;
 
 		err = sl_buf_put(out, &bytes, sizeof bytes);
-		if (!err)
+		if (!err && c->codec[i])
 			err = sl_codec_save(c->codec[i], out);
 		bytes = (uint32_t)(out->len - was - LENGTH);
 		if (!err)
@@ -362,7 +426,7 @@ enum sl_err sl_end_coder_load(struct sl_end_coder *c, struct sl_bytes in)
 		if (!err)
 			err = sl_bytes_take(&in, bytes, &state);
 		if (!err)
-			err = sl_codec_load(c->codec[i], state);
+			err = c->codec[i] ? sl_codec_load(c->codec[i], state) : state.len ? SL_ERR_DATA : SL_OK;
 	}
 	if (!err && in.len)
 		err = SL_ERR_DATA;

@@ -28,6 +28,7 @@ enum { SL_END_MAX_PARAMS = 2 * 16384 /* a graph's, twice */ };
 struct sl_end_layout {
 	int n;
 	int64_t *count; /* [n] elements of a parameter */
+	int64_t *row;   /* [n], behind count in one allocation: of an embedding's table elements of a row, else 0 */
 	int64_t grads;  /* the sum of them */
 	int64_t stats, floats;
 	bool round;
@@ -39,6 +40,7 @@ enum sl_err sl_end_layout_of(struct sl_end_layout *out, const struct sl_plan *pl
 /* One that was read, by the spec of its plan. LIMIT. */
 enum sl_err sl_end_layout_settle(struct sl_end_layout *layout, const struct sl_plan_spec *spec,
 				 struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_end_layout_copy(struct sl_end_layout *out, const struct sl_end_layout *from) SL_MUST_CHECK; /* NOMEM */
 void sl_end_layout_close(struct sl_end_layout *layout); /* a zeroed one is fine */
 /* As text, for Hello (mean_text.c); and back, of what may be a peer's: PROTOCOL, LIMIT. */
 void sl_end_layout_write(const struct sl_end_layout *layout, void (*put)(void *arg, const char *text, size_t len),
@@ -81,7 +83,8 @@ enum sl_err sl_end_coder_need(const struct sl_end_coder_env *env, uint64_t *memo
 size_t sl_end_coder_bound(const struct sl_end_coder *coder);
 /* As the methods' authors count; of the last change. */
 double sl_end_coder_nominal(const struct sl_end_coder *coder);
-/* Appends a run: for every vector u32 length and a payload (docs/CODECS.md), then the statistics. */
+/* Appends a run: for every vector u32 length and a payload (docs/CODECS.md; of a table that no codec sees mean_rows.h),
+ * then the statistics. */
 enum sl_err sl_end_encode(struct sl_end_coder *coder, uint64_t step, const float *change,
 			  struct sl_buf *out) SL_MUST_CHECK;
 /* PAYLOAD: it is no run of this layout; then *change may have been written. Whether it is finite is not looked at. */

@@ -5,7 +5,9 @@
  *   statistics 64
  *   parameter 432
  *   parameter 16
+ *   table 50265 768
  *
+ * A table is the parameter of an embedding: so many rows of so many elements.
  * There is one spelling: what is read is the very bytes that writing it again gives. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,28 +28,66 @@ void sl_end_layout_write(const struct sl_end_layout *l, void (*put)(void *arg, c
 	put(arg, first_line, sizeof first_line - 1);
 	put(arg, line, (size_t)snprintf(line, sizeof line, "statistics %" PRId64 "\n", l->stats));
 	for (int i = 0; i < l->n; i++)
-		put(arg, line, (size_t)snprintf(line, sizeof line, "parameter %" PRId64 "\n", l->count[i]));
+		put(arg, line,
+		    (size_t)(l->row[i] ? snprintf(line, sizeof line, "table %" PRId64 " %" PRId64 "\n",
+						  l->count[i] / l->row[i], l->row[i])
+				       : snprintf(line, sizeof line, "parameter %" PRId64 "\n", l->count[i])));
 }
 
-/* The number of a line "WORD NUMBER", and *text behind it; -1: it is none. */
-static int64_t take_line(struct sl_bytes *text, const char *word)
+/* A number at *at, of `len` bytes, all of which it is; -1: it is none. */
+static int64_t number_of(const char *at, size_t len)
 {
-	const char *at = (const char *)text->data;
-	const char *end = text->len ? memchr(at, '\n', text->len) : NULL;
-	const size_t len = end ? (size_t)(end - at) : 0, front = strlen(word);
 	int64_t number = 0;
 
-	if (!end || len >= LINE || len < front + 2 || memcmp(at, word, front) != 0 || at[front] != ' ' ||
-	    (at[front + 1] == '0' && len > front + 2))
+	if (!len || (at[0] == '0' && len > 1))
 		return -1;
-	for (size_t i = front + 1; i < len; i++) {
+	for (size_t i = 0; i < len; i++) {
 		if (at[i] < '0' || at[i] > '9' || number > elements_most)
 			return -1;
 		number = 10 * number + (at[i] - '0');
 	}
+	return number;
+}
+
+/* The n numbers of a line "WORD NUMBER", or "WORD NUMBER NUMBER", and *text behind it; false: it is none. */
+static bool take_line(struct sl_bytes *text, const char *word, int64_t *number, int n)
+{
+	const char *at = (const char *)text->data;
+	const char *end = text->len ? memchr(at, '\n', text->len) : NULL;
+	const size_t len = end ? (size_t)(end - at) : 0, front = strlen(word);
+
+	if (!end || len >= LINE || len < front || memcmp(at, word, front) != 0)
+		return false;
+	at += front;
+	for (int i = 0; i < n; i++) {
+		const char *space =
+			at < end && *at == ' ' && i < n - 1 ? memchr(at + 1, ' ', (size_t)(end - at - 1)) : end;
+
+		if (at == end || *at != ' ' || !space)
+			return false;
+		number[i] = number_of(at + 1, (size_t)(space - at - 1));
+		if (number[i] < 0)
+			return false;
+		at = space;
+	}
 	text->data += len + 1;
 	text->len -= len + 1;
-	return number;
+	return true;
+}
+
+/* A parameter's line, or a table's. */
+static bool take_parameter(struct sl_bytes *text, int64_t *count, int64_t *row)
+{
+	int64_t table[2];
+
+	*row = 0;
+	if (take_line(text, "parameter", count, 1))
+		return *count > 0;
+	if (!take_line(text, "table", table, 2) || table[0] < 1 || table[1] < 1 || table[0] > elements_most / table[1])
+		return false;
+	*count = table[0] * table[1];
+	*row = table[1];
+	return true;
 }
 
 static enum sl_err refuse(struct sl_fail *fail, const char *why)
@@ -73,21 +113,22 @@ enum sl_err sl_end_layout_read(struct sl_end_layout *out, struct sl_bytes text, 
 		return refuse(fail, "does not begin with 'ends 1'");
 	text.data += first;
 	text.len -= first;
-	l.stats = take_line(&text, "statistics");
+	if (!take_line(&text, "statistics", &l.stats, 1))
+		l.stats = -1;
 	l.n = count_lines(text);
 	if (l.stats < 0)
 		return refuse(fail, "has no line 'statistics NUMBER'");
 	if (l.n > SL_END_MAX_PARAMS)
 		return sl_fail_set(fail, SL_ERR_LIMIT, "head and tail have %d parameters, where %d are the most", l.n,
 				   SL_END_MAX_PARAMS);
-	l.count = calloc((size_t)l.n + 1, sizeof *l.count);
+	l.count = calloc(2 * (size_t)l.n + 1, sizeof *l.count);
 	if (!l.count)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the head's and tail's parameters");
+	l.row = l.count + l.n;
 	for (int i = 0; i < l.n; i++) {
-		l.count[i] = take_line(&text, "parameter");
-		if (l.count[i] < 1 || l.grads > elements_most) {
+		if (!take_parameter(&text, &l.count[i], &l.row[i]) || l.grads > elements_most) {
 			sl_end_layout_close(&l);
-			return refuse(fail, "has a line that is not 'parameter NUMBER'");
+			return refuse(fail, "has a line that is neither 'parameter NUMBER' nor 'table ROWS FEATURES'");
 		}
 		l.grads += l.count[i];
 	}
@@ -104,5 +145,7 @@ enum sl_err sl_end_layout_read(struct sl_end_layout *out, struct sl_bytes text, 
 
 bool sl_end_layout_same(const struct sl_end_layout *a, const struct sl_end_layout *b)
 {
-	return a->n == b->n && a->stats == b->stats && memcmp(a->count, b->count, (size_t)a->n * sizeof *a->count) == 0;
+	return a->n == b->n && a->stats == b->stats &&
+	       memcmp(a->count, b->count, (size_t)a->n * sizeof *a->count) == 0 &&
+	       memcmp(a->row, b->row, (size_t)a->n * sizeof *a->row) == 0;
 }

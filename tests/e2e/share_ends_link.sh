@@ -37,6 +37,21 @@ client sums-local "$tmp/sgd.yaml" --local "${set[@]}" || fail "chunk_sums in one
 client sums "$tmp/sgd.yaml" --set server="$endpoint" "${set[@]}" || fail "chunk_sums over a link: exit status $?"
 same_run sums sums-local "$(steps_of sums-local)"
 
+# a shared embedding crosses as the rows that were touched, and with all as a whole vector: the same weights, for fewer bytes
+cat >"$tmp/tokens.yaml" <<-YAML
+	model: {name: token_mlp, classes: 2, vocab: 960, tokens: 24, width: 0.25, dropout: 0.2}
+	head_end: up
+	tail_begin: dense
+	data: {kind: made_tokens, dir: ., train_limit: 56, test_limit: 24, partition: iid}
+	train: {batch: 4, chunks: 2, epochs: 1, seed: 3, optimizer: {kind: adamw, lr: 0.01}}
+	threads: 1
+YAML
+group rows "$tmp/tokens.yaml" 2 share.group=rows share.ends=step
+group whole "$tmp/tokens.yaml" 2 share.group=whole share.ends=step share.layers=all
+cmp "$tmp/rows-0/model.safetensors" "$tmp/whole-0/model.safetensors" || fail 'touched rows gave other weights'
+end_bytes() { grep -E '^end_(grad|mean) ' "$tmp/$1-0.log" | awk '{s += $3} END {print int(100 * s)}'; }
+[ $(($(end_bytes rows) * 5)) -lt "$(end_bytes whole)" ] || fail "touched rows took $(end_bytes rows) of $(end_bytes whole)"
+
 # a member is killed, then the server: residuals of members and server come back with the checkpoints
 killed kills "$tmp/adamw.yaml" 40 share.ends=step train.checkpoint_every=5 "${feedback[@]}"
 one_model kills 3

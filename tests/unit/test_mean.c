@@ -11,10 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/codec/frame.h"
 #include "common/session/mean.h"
+#include "common/session/mean_rows.h"
 
-static int64_t counts[] = {300, 7, 65};
-static struct sl_end_layout layout = {.n = 3, .count = counts, .grads = 372, .stats = 4, .floats = 380};
+static int64_t counts[] = {300, 7, 65}, rows[3];
+static struct sl_end_layout layout = {.n = 3, .count = counts, .row = rows, .grads = 372, .stats = 4, .floats = 380};
 
 static struct sl_end_coder *open_coder(const char *spec, bool all, int member)
 {
@@ -99,6 +101,13 @@ static void texts_that_are_no_layouts_are_refused(void **state)
 		"ends 1\nstatistics \n",
 		"ends 1\nstatistics 4\n\n",
 		"ends 1\nstatistics 4\nparameter 0\n",
+		"ends 1\nstatistics 4\nparameter 5 6\n",
+		"ends 1\nstatistics 4\ntable 5\n",
+		"ends 1\nstatistics 4\ntable 5 0\n",
+		"ends 1\nstatistics 4\ntable 5 06\n",
+		"ends 1\nstatistics 4\ntable 5  6\n",
+		"ends 1\nstatistics 4\ntable 5 6 7\n",
+		"ends 1\nstatistics 4\ntable 2147483648 2147483648\n",
 		"ends 1\nstatistics 4\nparameter 07\n",
 		"ends 1\nstatistics 4\nparameter  7\n",
 		"ends 1\nstatistics 4\nparameter 7 \n",
@@ -191,6 +200,99 @@ static void members_have_places_of_their_own(void **state)
 	}
 	assert_memory_not_equal(to[0], to[1], sizeof to[0]);
 	assert_memory_not_equal(to[1], to[2], sizeof to[0]);
+}
+
+/* ---- tables */
+
+enum { WORDS = 50, FEATURES = 6 };
+
+static void touch(float *x, int from, int by)
+{
+	memset(x, 0, WORDS * FEATURES * sizeof *x);
+	for (int row = from; row < WORDS; row += by)
+		for (int i = 0; i < FEATURES; i++)
+			x[row * FEATURES + i] = (float)(row + i) - 7.5f;
+}
+
+/* The mean is of all rows that somebody touched, with the bits of the whole tables' mean. */
+static void tables_cross_as_the_rows_that_were_touched(void **state)
+{
+	struct sl_codec_spec none;
+	struct sl_end_coder_env env = {.layout = &layout, .spec = &none, .member = -1};
+	static float a[380], b[380], mean[2][380];
+	static uint8_t bytes[8192];
+	size_t len[2];
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_codec_parse("none", &none, &fail), SL_OK);
+	fill(a, 1);
+	fill(b, 2);
+	touch(a, 3, 20);
+	touch(b, 4, 13);
+	memcpy(b + 3 * FEATURES, a + 3 * FEATURES, FEATURES * sizeof *b);
+	b[3 * FEATURES] = -a[3 * FEATURES];
+	a[49 * FEATURES] = -0.0f; /* is not nothing */
+	for (int table = 0; table < 2; table++) {
+		struct sl_buf run = {bytes, 0, sizeof bytes};
+		struct sl_end_sum sum;
+
+		rows[0] = table ? FEATURES : 0;
+		assert_int_equal(sl_end_sum_open(&sum, &env, &fail), SL_OK);
+		sl_end_sum_begin(&sum);
+		for (int member = 0; member < 2; member++) {
+			float told[380];
+
+			run.len = 0;
+			assert_int_equal(sl_end_encode(sum.coder, 0, member ? b : a, &run), SL_OK);
+			assert_int_equal(sl_end_decode(sum.coder, 0, (struct sl_bytes){bytes, run.len}, told, &fail),
+					 SL_OK);
+			assert_memory_equal(told, member ? b : a, sizeof told);
+			sl_end_sum_add(&sum, told);
+		}
+		run.len = 0;
+		assert_int_equal(sl_end_sum_encode(&sum, 0.3, 0, &run, &fail), SL_OK);
+		assert_true(run.len <= sl_end_coder_bound(sum.coder));
+		len[table] = run.len;
+		assert_int_equal(sl_end_decode(sum.coder, 0, (struct sl_bytes){bytes, run.len}, mean[table], &fail),
+				 SL_OK);
+		sl_end_sum_close(&sum);
+	}
+	rows[0] = 0;
+	assert_memory_equal(mean[0], mean[1], sizeof mean[0]);
+	/* rows 3, 23 and 43; 3, 4, 17, 30 and 43; the sign of row 49's zero goes in the sum */
+	assert_int_equal(len[0] - len[1], (WORDS - 6) * FEATURES * 4 - 6 * 4 - 4 + SL_FRAME_BYTES);
+}
+
+static void rows_that_are_none_are_refused(void **state)
+{
+	static const struct {
+		uint32_t word[8];
+		size_t bytes;
+		const char *why;
+	} bad[] = {{{0}, 3, "no count"},
+		   {{0, 0}, 8, "another length"},
+		   {{6}, 4, "more rows than"},
+		   {{1, 2}, 8, "another length"},
+		   {{UINT32_MAX, 2, 9}, 12, "more rows than"},
+		   {{1, 5, 9}, 12, "the table has not"},
+		   {{2, 1, 1, 9, 9}, 20, "do not ascend"},
+		   {{2, 3, 1, 9, 9}, 20, "do not ascend"},
+		   {{2, 1, 3, 9}, 16, "another length"},
+		   {{2, 1, 3, 9, 9, 9}, 24, "another length"}};
+	float x[5];
+	struct sl_fail fail;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		uint8_t *copy = malloc(bad[i].bytes); /* that reads beyond it are found */
+
+		memcpy(copy, bad[i].word, bad[i].bytes);
+		assert_int_equal(sl_rows_read(x, 5, 1, (struct sl_bytes){copy, bad[i].bytes}, &fail), SL_ERR_PAYLOAD);
+		if (!strstr(fail.text, bad[i].why))
+			fail_msg("%zu: '%s' does not say '%s'", i, fail.text, bad[i].why);
+		free(copy);
+	}
 }
 
 /* ---- the sum */
@@ -323,6 +425,8 @@ int main(void)
 		cmocka_unit_test(nan_is_found),
 		cmocka_unit_test(members_have_places_of_their_own),
 		cmocka_unit_test(statistics_are_put_one_behind_another),
+		cmocka_unit_test(tables_cross_as_the_rows_that_were_touched),
+		cmocka_unit_test(rows_that_are_none_are_refused),
 		cmocka_unit_test(a_round_is_averaged_by_rows),
 		cmocka_unit_test(feedback_is_saved_and_follows_the_step),
 	};
