@@ -75,9 +75,7 @@ bool sl_act_join(struct drive *d)
 		return true;
 	if (begin > held)
 		sl_log(SL_LOG_INFO, "joined",
-		       "the group did steps %llu to %llu without this member: it goes on with the head and tail that "
-		       "it "
-		       "has",
+		       "the group did steps %llu to %llu without this member, whose head and tail are unchanged",
 		       (unsigned long long)held + 1, (unsigned long long)begin);
 	sl_training_join(d->run, begin);
 	if (sl_remote_follow(d->remote, begin)) {

@@ -1,4 +1,4 @@
-/* Validators of single values; NULL: fine, else `why`. */
+/* Validators of values; NULL: fine, else `why`. */
 #ifndef SL_CONF_CHECK_H
 #define SL_CONF_CHECK_H
 
@@ -28,6 +28,10 @@ const char *sl_conf_check_server_device(const void *value, char why[SL_CONF_WHY]
 /* Lists of them, of a schedule: epochs that rise, and for points two or more, one with an lr above 0. */
 const char *sl_conf_check_epochs(const struct sl_conf_list *milestones, char why[SL_CONF_WHY]);
 const char *sl_conf_check_points(const struct sl_conf_list *points, char why[SL_CONF_WHY]);
+
+/* Of the client's schema (check_client.c): idle and finish of struct sl_conf_schema. */
+bool sl_conf_client_idle(const void *conf, const char *path);
+const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY]);
 
 /* What both sides ask of their link; returns the key to blame. */
 const char *sl_conf_check_link(const struct sl_conf_link *link, char why[SL_CONF_WHY]);

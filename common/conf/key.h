@@ -77,4 +77,7 @@ void sl_conf_value_print(const struct sl_conf_key *key, const void *conf, FILE *
 const char *sl_conf_suggest(const struct sl_conf_schema *schema, const char *section, const char *name,
 			    char out[SL_CONF_WHY]);
 
+/* file.c: a config's text, which free() gives back. CONFIG: longer than SL_CONF_MAX_BYTES; else as sl_file_read. */
+enum sl_err sl_conf_read(const char *path, uint8_t **text, size_t *len, struct sl_fail *fail) SL_MUST_CHECK;
+
 #endif

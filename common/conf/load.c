@@ -531,21 +531,6 @@ enum sl_err sl_conf_parse(const struct sl_conf_schema *schema, void *out, const 
 	return err;
 }
 
-enum sl_err sl_conf_load(const struct sl_conf_schema *schema, void *out, const char *path, const char *const *set,
-			 int n_set, struct sl_fail *fail)
-{
-	struct sl_fail why;
-	uint8_t *text;
-	size_t len;
-	enum sl_err err = sl_file_read(path, SL_CONF_MAX_BYTES, &text, &len, &why);
-
-	if (err) /* too long is a fault of the config, not of a peer */
-		return sl_fail_set(fail, err == SL_ERR_LIMIT ? SL_ERR_CONFIG : err, "%s", why.text);
-	err = sl_conf_parse(schema, out, path, (const char *)text, len, set, n_set, fail);
-	free(text);
-	return err;
-}
-
 /* The current event starts the section of the next row. */
 static enum sl_err load_row(struct loader *l)
 {
@@ -594,13 +579,12 @@ enum sl_err sl_conf_load_list(const struct sl_conf_schema *schema, void *rows, i
 			      struct sl_fail *fail)
 {
 	struct loader l = {.schema = schema, .name = path, .fail = fail, .rows = rows, .most_rows = most};
-	struct sl_fail why;
 	uint8_t *text;
 	size_t len;
-	enum sl_err err = sl_file_read(path, SL_CONF_MAX_BYTES, &text, &len, &why);
+	enum sl_err err = sl_conf_read(path, &text, &len, fail);
 
 	if (err)
-		return sl_fail_set(fail, err == SL_ERR_LIMIT ? SL_ERR_CONFIG : err, "%s", why.text);
+		return err;
 	err = load_yaml(&l, (const char *)text, len, load_rows);
 	free(text);
 	if (!err)
