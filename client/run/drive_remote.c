@@ -127,6 +127,7 @@ static enum sl_err open_link(struct drive *d)
 		.be = &d->setup->be,
 		.weights = &d->setup->weights,
 		.weights_from_seed = d->setup->weights_from_seed,
+		.kept = d->setup->kept,
 		.logits = d->options->predict ? d->options->predict->row : sl_training_outputs(d->run),
 		.chunk_loss_sum = c->train.chunk_loss == SL_CHUNK_LOSS_SUM,
 		.part_bytes = (size_t)c->link.part_bytes,

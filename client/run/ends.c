@@ -81,6 +81,9 @@ enum sl_err sl_ends_set_weights(struct sl_ends *ends, const struct sl_weights *w
 {
 	enum sl_err err = sl_exec_put(ends->head, weights);
 
+	if (ends->kept)
+		sl_kept_forget(ends->kept);
+
 	return err ? err : sl_exec_put(ends->tail, weights);
 }
 
@@ -200,6 +203,31 @@ static enum sl_err take_input(struct sl_ends *ends, int chunk, const struct sl_e
 				  (size_t)n * element);
 }
 
+/* The head's output of a chunk whose samples may be kept; NULL: they may not. */
+static float *keepable(struct sl_ends *ends, int chunk, const struct sl_exec_call *call)
+{
+	if (!ends->kept || !ends->training || !ends->feed.samples)
+		return NULL;
+	return sl_exec_output(ends->head, chunk, sl_exec_out_count(ends->head, &call->dims)).data;
+}
+
+/* Forward of a chunk whose input is not in the head yet. */
+static enum sl_err head_chunk(struct sl_ends *ends, int chunk, const struct sl_exec_call *call)
+{
+	const int32_t *sample = ends->feed.samples ? ends->feed.samples + first_row(ends, chunk) : NULL;
+	float *out = keepable(ends, chunk, call);
+	enum sl_err err;
+
+	if (out && sl_kept_take(ends->kept, sample, call->dims.rows, out))
+		return SL_OK;
+	err = take_input(ends, chunk, call);
+	if (!err)
+		err = sl_exec_forward(ends->head, call, NULL);
+	if (!err && out)
+		sl_kept_put(ends->kept, sample, call->dims.rows, out);
+	return err;
+}
+
 enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
 {
 	struct sl_exec_call call = exec_call(ends, chunk);
@@ -211,9 +239,7 @@ enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
 		if (!err)
 			err = sl_exec_begin(ends->tail);
 	}
-	if (!err)
-		err = take_input(ends, chunk, &call);
-	return err ? err : sl_exec_forward(ends->head, &call, NULL);
+	return err ? err : head_chunk(ends, chunk, &call);
 }
 
 /* What the gradient of a row's loss is divided by. A group's middle sums over all members, so each divides by all rows

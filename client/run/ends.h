@@ -4,6 +4,7 @@
 #define SL_CLIENT_RUN_ENDS_H
 
 #include "client/run/feed.h"
+#include "client/run/kept.h"
 #include "common/nn/exec.h"
 #include "common/nn/weights.h"
 #include "common/session/mean.h"
@@ -15,11 +16,12 @@ enum sl_err sl_exec_take(struct sl_exec *exec, struct sl_weights *weights) SL_MU
 struct sl_ends {
 	const struct sl_plan *plan;
 	struct sl_exec *head, *tail;
-	bool chunk_loss_sum; /* losses of chunks are means of their own rows, and are summed (FACTS: upstream's way) */
-	struct sl_feed feed; /* the batch under way: sl_ends_take */
-	uint32_t *begin;     /* of each chunk, sl_dims_numbers of plan->rows; NULL: there are no tokens */
-	uint32_t *place;     /* of each chunk, the most that can be chosen of its tokens; NULL: none are */
-	bool tied;           /* the gradients of the step under way are one already */
+	bool chunk_loss_sum;  /* losses of chunks are means of their own rows, and are summed (FACTS: upstream's way) */
+	struct sl_feed feed;  /* the batch under way: sl_ends_take */
+	uint32_t *begin;      /* of each chunk, sl_dims_numbers of plan->rows; NULL: there are no tokens */
+	uint32_t *place;      /* of each chunk, the most that can be chosen of its tokens; NULL: none are */
+	struct sl_kept *kept; /* activations of training's samples, borrowed; NULL: none are kept */
+	bool tied;            /* the gradients of the step under way are one already */
 	uint64_t step;
 	bool training;
 	float *logits; /* of an evaluation, [batch_rows, classes], which sl_ends_tail writes; borrowed; NULL: not wanted

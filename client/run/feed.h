@@ -16,6 +16,7 @@ struct sl_feed {
 	/* Of masked rows: where each row's chosen tokens begin in `place` and in the target, [rows + 1]; NULL: they are
 	 * not. */
 	const uint32_t *chosen, *place;
+	const int32_t *samples; /* [rows], which of the set they are; NULL: nobody knows */
 };
 
 /* Labels, or numbers to be predicted. */
@@ -42,6 +43,7 @@ static inline struct sl_feed sl_feed_of(const struct sl_batch *b)
 		.pieces = b->pieces,
 		.chosen = b->chosen,
 		.place = b->place,
+		.samples = b->samples,
 	};
 }
 

@@ -199,6 +199,11 @@ enum sl_err sl_local_set_weights(struct sl_local *l, const struct sl_weights *we
 	return err ? err : sl_exec_put(l->middle, weights);
 }
 
+void sl_local_keep(struct sl_local *l, struct sl_kept *kept)
+{
+	l->ends.kept = kept;
+}
+
 void sl_local_want_logits(struct sl_local *l, float *logits)
 {
 	l->ends.logits = logits;

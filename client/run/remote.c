@@ -277,6 +277,7 @@ enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const s
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "the weights could not be set");
 	r->ends.chunk_loss_sum = conf->chunk_loss_sum;
 	r->ends.logits = conf->logits;
+	r->ends.kept = conf->kept;
 	if (!err)
 		err = open_link(r, fail);
 	if (!err)

@@ -5,6 +5,7 @@
 
 #include "client/persist/client_state.h"
 #include "client/run/feed.h"
+#include "client/run/kept.h"
 #include "client/run/step.h"
 #include "common/session/agree.h"
 #include "common/session/port.h"
@@ -21,6 +22,7 @@ struct sl_remote_conf {
 	bool weights_from_seed;           /* the server can make the middle's itself */
 	bool chunk_loss_sum;              /* as in struct sl_ends */
 	float *logits;                    /* as in struct sl_ends; whole at `done` */
+	struct sl_kept *kept;             /* as in struct sl_ends */
 	size_t part_bytes;
 	uint64_t window_bytes;
 	int heartbeat_ms, timeout_ms, connect_timeout_ms;

@@ -400,6 +400,14 @@ void sl_setup_close(struct sl_setup *s)
 		sl_transform_close(s->transform[split]);
 		sl_set_close(&s->set[split]);
 	}
+	if (s->kept) {
+		int64_t taken, put;
+
+		sl_kept_count(s->kept, &taken, &put);
+		sl_log(SL_LOG_INFO, "head-kept", "the head computed %lld samples, and %lld were kept from before",
+		       (long long)put, (long long)taken);
+		sl_kept_close(s->kept);
+	}
 	sl_weights_close(&s->weights);
 	sl_plan_close(s->plan);
 	*s = (struct sl_setup){0};

@@ -4,6 +4,7 @@
 #define SL_CLIENT_RUN_SETUP_H
 
 #include "client/data/loader.h"
+#include "client/run/kept.h"
 #include "common/base/pool.h"
 #include "common/conf/conf.h"
 #include "common/model/source.h"
@@ -42,6 +43,7 @@ struct sl_setup {
 	bool alone;            /* has a member's part of the data, and is in no group. Set it before sl_setup_plan */
 	struct sl_augment *augment; /* NULL: transforms instead */
 	struct sl_transform *transform[SL_SPLIT_COUNT];
+	struct sl_kept *kept; /* train.keep_head_bytes; NULL: nothing is kept */
 	struct sl_pool *pool;
 	struct sl_backend be;
 	bool be_open;

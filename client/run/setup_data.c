@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/data/subset.h"
+#include "common/base/log.h"
 #include "common/base/rng.h"
 #include "common/model/source.h"
 
@@ -404,6 +405,36 @@ static enum sl_err open_preparation(struct sl_setup *s, struct sl_fail *fail)
 	return err;
 }
 
+/* What a sample's activations depend on besides the sample. */
+static const char *drawn_anew(const struct sl_conf_client *c)
+{
+	return masked(c)                  ? "cannot be where tokens are masked anew in each epoch"
+	       : c->data.pad              ? "needs rows without padding: leave data.pad out"
+	       : c->agreed.share.group[0] ? "cannot be in a group"
+					  : NULL;
+}
+
+static enum sl_err keep_head(struct sl_setup *s, struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = s->conf;
+	const char *why_not = drawn_anew(c);
+	struct sl_fail why;
+	enum sl_err err;
+
+	if (!c->train.keep_head_bytes || !s->plan || s->kept)
+		return SL_OK;
+	if (why_not)
+		return sl_conf_client_fail(c, "train.keep_head_bytes", fail, "%s", why_not);
+	err = sl_kept_open(&s->kept, s->plan, &s->set[SL_SPLIT_TRAIN], c->train.keep_head_bytes, &why);
+	if (err) {
+		(void)!sl_fail_set(fail, err, "%s", why.text);
+		return sl_conf_client_blame(c, "train.keep_head_bytes", err, fail);
+	}
+	sl_log(SL_LOG_INFO, "head-kept", "activations of the head are kept: %lld bytes for %lld samples",
+	       (long long)sl_kept_bytes(s->kept), (long long)s->set[SL_SPLIT_TRAIN].count);
+	return SL_OK;
+}
+
 enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 {
 	enum sl_err err = sl_setup_check_transforms(s->conf, fail);
@@ -412,6 +443,8 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 		err = open_split(s, SL_SPLIT_TRAIN, fail);
 	if (!err)
 		err = open_split(s, SL_SPLIT_TEST, fail);
+	if (!err && train)
+		err = keep_head(s, fail);
 	if (err || strcmp(s->set[SL_SPLIT_TEST].field[SL_FIELD_INPUT].name, "image") != 0)
 		return err;
 	return open_preparation(s, fail);

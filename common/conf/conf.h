@@ -164,8 +164,9 @@ struct sl_conf_client {
 	} data;
 	struct {
 		int epochs;
-		int64_t max_steps; /* 0: no limit */
-		double lr;         /* train.optimizer.lr */
+		int64_t max_steps;       /* 0: no limit */
+		int64_t keep_head_bytes; /* for a frozen head's activations; 0: they are not kept */
+		double lr;               /* train.optimizer.lr */
 		struct {
 			enum sl_conf_schedule kind;
 			enum sl_conf_warmup warmup;
