@@ -464,6 +464,13 @@ static const char *check_head(const struct sl_conf_client *c, char why[SL_CONF_W
 		snprintf(why, SL_CONF_WHY, "a masked language model has the loss of its labels alone");
 		return "train.loss";
 	}
+	if (masked && c->agreed.chunk_sums) {
+		snprintf(
+			why, SL_CONF_WHY,
+			"does not hold for a masked language model, whose table of tokens has a gradient from head and "
+			"tail: leave it at false");
+		return "train.chunk_sums";
+	}
 	if (masked && c->agreed.share.group[0]) {
 		snprintf(why, SL_CONF_WHY, "a group cannot train a masked language model");
 		return "share.group";

@@ -121,6 +121,7 @@ refused 'tokens are chosen in the middle' --set tail_begin=lm_head.decoder
 refused 'tokens are chosen in the middle' --set tail_begin=lm_head.gelu --set model.huggingface="$tmp/untied"
 refused 'train.metrics: belongs to classifiers' --set train.metrics=f1
 refused 'data.mask_rate: belongs to model.head: masked_lm' --set model.head=classifier --set data.mask_rate=0.3 --set tail_begin=classifier
+refused 'train.chunk_sums: does not hold for a masked language model' --set train.chunk_sums=true
 refused 'share.group: a group cannot train a masked language model' --set share.group=a --set share.clients=2
 mkdir "$tmp/unmasked"
 printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' a >"$tmp/unmasked/vocab.txt"

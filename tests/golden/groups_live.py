@@ -29,6 +29,7 @@ MIDDLE = ("layer2", "layer3")
 SGD = "{kind: sgd, lr: 0.001, momentum: 0.9, weight_decay: 0.0005, nesterov: true}"
 SLOW = SGD.replace("0.001", "0.0003")  # where ends are one, three members turn a rounding into more than the tolerance sooner
 ADAMW = "{kind: adamw, lr: 0.0002, beta2: 0.99, weight_decay: 0.01}"
+DAMPED = ADAMW.replace("0.0002", "0.0003, eps: 0.0001")  # a copy's first step is a gradient's sign: near 0 that of a rounding
 
 CONFIG = """
 model: {{name: resnet9, classes: 10, image: 32, width: 0.125, weights: {folder}/group_init.safetensors}}
@@ -61,8 +62,8 @@ CASES = {
     "serial, one head and tail": ("mode: serial, ends: step", SLOW),
     "serial, one head and tail, AdamW": ("mode: serial, ends: step", ADAMW),
     "rounds, averaged heads and tails": ("mode: rounds, round: 5, ends: round", SLOW),
-    "rounds, averaged heads and tails, moments averaged, AdamW": ("mode: rounds, round: 5, moments: average, ends: round", ADAMW),
-    "rounds, averaged heads and tails, moments zeroed, AdamW": ("mode: rounds, round: 5, moments: zero, ends: round", ADAMW),
+    "rounds, averaged heads and tails, moments averaged, AdamW": ("mode: rounds, round: 5, moments: average, ends: round", DAMPED),
+    "rounds, averaged heads and tails, moments zeroed, AdamW": ("mode: rounds, round: 5, moments: zero, ends: round", DAMPED),
 }
 
 
@@ -83,9 +84,9 @@ def in_middle(name):
 
 
 def make_optimizer(kind, params):
-    if kind != ADAMW:
+    if kind not in (ADAMW, DAMPED):
         return torch.optim.SGD(params, lr=1, momentum=0.9, weight_decay=5e-4, nesterov=True)
-    return torch.optim.AdamW(params, lr=1, betas=(0.9, 0.99), weight_decay=0.01)
+    return torch.optim.AdamW(params, lr=1, betas=(0.9, 0.99), eps=1e-4 if kind == DAMPED else 1e-8, weight_decay=0.01)
 
 
 class Member:
