@@ -37,6 +37,16 @@ struct sl_group_seat {
 	uint64_t rows;              /* … in the round under way */
 };
 
+/* Of a member, in a checkpoint's note of who has left. AWAY: it has steps to do, and is not awaited (group_members.c).
+ */
+enum { SL_GROUP_IN = '0', SL_GROUP_FINISHED = '1', SL_GROUP_AWAY = '2' };
+
+/* Its run has no step behind this one, whether or not it has said goodbye. */
+static inline bool sl_group_run_is_over(const struct sl_group_seat *seat)
+{
+	return seat->ends_at && seat->number >= seat->ends_at;
+}
+
 enum { SL_GROUP_MEANS = 64 };
 
 /* What a step has changed in all heads and tails, as members hear it. */

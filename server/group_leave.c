@@ -68,11 +68,11 @@ void sl_group_hear_left(struct sl_group *g)
 		return;
 	for (int k = 0; k < g->n && left[k]; k++) {
 		if (sl_group_varies(g)) {
-			g->seat[k].left = left[k] != '0';
-			g->seat[k].finished = left[k] == '1';
+			g->seat[k].left = left[k] != SL_GROUP_IN;
+			g->seat[k].finished = left[k] == SL_GROUP_FINISHED;
 			continue;
 		}
-		g->seat[k].gone = g->seat[k].left = left[k] == '1';
+		g->seat[k].gone = g->seat[k].left = left[k] == SL_GROUP_FINISHED;
 		g->n_gone += g->seat[k].gone;
 	}
 	memcpy(g->keep.left, left, sizeof g->keep.left);
@@ -107,9 +107,9 @@ void sl_group_note_left(struct sl_group *g)
 	}
 	for (int k = 0; k < g->n; k++) {
 		const struct sl_group_seat *seat = &g->seat[k];
-		const bool over = seat->left || (seat->ends_at && seat->number >= seat->ends_at);
+		const bool over = seat->left || sl_group_run_is_over(seat);
 
-		g->keep.left[k] = over ? '1' : '0';
+		g->keep.left[k] = over ? SL_GROUP_FINISHED : SL_GROUP_IN;
 		any = any || over;
 	}
 	g->keep.left[any ? g->n : 0] = '\0';

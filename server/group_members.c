@@ -12,8 +12,6 @@
 #include "common/link/loop.h"
 #include "server/group_impl.h"
 
-enum { IN = '0', FINISHED = '1', AWAY = '2' }; /* in a checkpoint's note; digits as in groups of all members */
-
 /* ---- the loop's */
 
 int sl_group_least(const struct sl_group *g)
@@ -140,16 +138,17 @@ void sl_group_say_short(struct sl_group *g)
 
 /* ---- the worker's */
 
-/* Whether its run has no more steps, and it need not have said so. */
 static bool is_finished(const struct sl_group_seat *seat)
 {
-	return seat->finished || (seat->ends_at && seat->number >= seat->ends_at);
+	return seat->finished || sl_group_run_is_over(seat);
 }
 
 void sl_group_note_members(struct sl_group *g)
 {
 	for (int k = 0; k < g->n; k++)
-		g->keep.left[k] = is_finished(&g->seat[k]) ? FINISHED : g->seat[k].left ? AWAY : IN;
+		g->keep.left[k] = is_finished(&g->seat[k]) ? SL_GROUP_FINISHED
+				  : g->seat[k].left        ? SL_GROUP_AWAY
+							   : SL_GROUP_IN;
 	g->keep.left[g->n] = '\0';
 }
 
