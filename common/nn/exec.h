@@ -144,6 +144,11 @@ enum sl_err sl_exec_fold_set(struct sl_exec *lender, const float *host) SL_MUST_
 struct sl_change {
 	float *grad, *keep, *add;
 };
+/* keep * old + add, rounded once: chunks of one client and members of a group must agree to the bit. */
+static inline float sl_change_statistic(float keep, float old, float add)
+{
+	return (float)((double)keep * (double)old + (double)add);
+}
 struct sl_change_count {
 	int64_t grad, stat; /* floats of grad; of keep, and of add */
 };

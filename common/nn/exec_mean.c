@@ -40,18 +40,19 @@ static float kept_of(const struct sl_plan_segment *s, int param, int chunks)
 	return 1;
 }
 
-/* A statistic of all chunks from those of single ones, with the rounding of sl_end_sum_add: sum = kept * sum + x. */
+/* A statistic of all chunks from those of single ones, as sl_end_sum_add puts members' together: sum = kept * sum + x.
+ */
 static void join_statistic(float *sum, const float *x, int64_t count, float kept)
 {
 	for (int64_t k = 0; k < count; k++)
-		sum[k] = (float)((double)kept * (double)sum[k] + (double)x[k]);
+		sum[k] = sl_change_statistic(kept, sum[k], x[k]);
 }
 
-/* … and of that and what was there before the step, with the rounding of sl_exec_set_change. */
+/* … and of that and what was there before the step, as sl_exec_set_change does. */
 static void keep_statistic(float *is, const float *was, int64_t count, float kept)
 {
 	for (int64_t k = 0; k < count; k++)
-		is[k] = (float)((double)kept * (double)was[k] + (double)is[k]);
+		is[k] = sl_change_statistic(kept, was[k], is[k]);
 }
 
 /* What a chunk adds to statistics that were 0, in `to`. */
@@ -140,7 +141,7 @@ void sl_exec_set_change(struct sl_exec *e, struct sl_change from)
 			float *is = e->trial + (p->offset - s->trainable_count);
 
 			for (int64_t k = 0; k < p->count; k++)
-				is[k] = (float)((double)from.keep[k] * (double)was[k] + (double)from.add[k]);
+				is[k] = sl_change_statistic(from.keep[k], was[k], from.add[k]);
 			from.keep += p->count;
 			from.add += p->count;
 		}

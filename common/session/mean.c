@@ -484,7 +484,7 @@ void sl_end_sum_add(struct sl_end_sum *s, const float *change)
 		sum[i] += change[i];
 	for (int64_t i = 0; i < l->stats; i++) {
 		keep[i] *= its_keep[i];
-		add[i] = (float)((double)its_keep[i] * (double)add[i] + (double)its_add[i]);
+		add[i] = sl_change_statistic(its_keep[i], add[i], its_add[i]);
 	}
 }
 
