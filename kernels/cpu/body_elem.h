@@ -37,26 +37,25 @@ ALWAYS vf deactivate(vf g, vf z, enum sl_act act)
 	return act == SL_ACT_RELU6 ? where_between(g, z, 0.0f, 6.0f) : where_above(g, z, 0.0f);
 }
 
-/* Runs `call` with a constant activation, so that each gets its own loop. */
-#define FOR_ACT(act, call)                           \
-	do {                                         \
-		switch (act) {                       \
-		case SL_ACT_RELU: {                  \
-			enum { ACT = SL_ACT_RELU };  \
-			call;                        \
-			break;                       \
-		}                                    \
-		case SL_ACT_RELU6: {                 \
-			enum { ACT = SL_ACT_RELU6 }; \
-			call;                        \
-			break;                       \
-		}                                    \
-		default: {                           \
-			enum { ACT = SL_ACT_NONE };  \
-			call;                        \
-			break;                       \
-		}                                    \
-		}                                    \
+/* A case of a switch that runs `call` with `name` as a constant, so that each value gets its own loop. */
+#define WITH_CONSTANT(name, value, call) \
+	{                                \
+		enum { name = value };   \
+		call;                    \
+		break;                   \
+	}
+
+/* Runs `call` with the activation ACT. */
+#define FOR_ACT(act, call)                                     \
+	do {                                                   \
+		switch (act) {                                 \
+		case SL_ACT_RELU:                              \
+			WITH_CONSTANT(ACT, SL_ACT_RELU, call)  \
+		case SL_ACT_RELU6:                             \
+			WITH_CONSTANT(ACT, SL_ACT_RELU6, call) \
+		default:                                       \
+			WITH_CONSTANT(ACT, SL_ACT_NONE, call)  \
+		}                                              \
 	} while (0)
 
 ALWAYS void act_forward_as(float *y, const float *x, int64_t n, enum sl_act act)

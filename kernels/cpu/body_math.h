@@ -142,46 +142,25 @@ ALWAYS struct point smooth_at(vf x, enum sl_cpu_smooth kind)
 	return (struct point){y, 1.0f - y * y};
 }
 
-/* Runs `call` with a constant kind, so that each gets its own loop. */
-#define FOR_SMOOTH(kind, call)                                 \
-	do {                                                   \
-		switch (kind) {                                \
-		case SL_SMOOTH_GELU: {                         \
-			enum { KIND = SL_SMOOTH_GELU };        \
-			call;                                  \
-			break;                                 \
-		}                                              \
-		case SL_SMOOTH_GELU_TANH: {                    \
-			enum { KIND = SL_SMOOTH_GELU_TANH };   \
-			call;                                  \
-			break;                                 \
-		}                                              \
-		case SL_SMOOTH_SILU: {                         \
-			enum { KIND = SL_SMOOTH_SILU };        \
-			call;                                  \
-			break;                                 \
-		}                                              \
-		case SL_SMOOTH_TANH: {                         \
-			enum { KIND = SL_SMOOTH_TANH };        \
-			call;                                  \
-			break;                                 \
-		}                                              \
-		case SL_SMOOTH_SIGMOID: {                      \
-			enum { KIND = SL_SMOOTH_SIGMOID };     \
-			call;                                  \
-			break;                                 \
-		}                                              \
-		case SL_SMOOTH_HARDSIGMOID: {                  \
-			enum { KIND = SL_SMOOTH_HARDSIGMOID }; \
-			call;                                  \
-			break;                                 \
-		}                                              \
-		case SL_SMOOTH_HARDSWISH: {                    \
-			enum { KIND = SL_SMOOTH_HARDSWISH };   \
-			call;                                  \
-			break;                                 \
-		}                                              \
-		}                                              \
+/* Runs `call` with the kind KIND. */
+#define FOR_SMOOTH(kind, call)                                           \
+	do {                                                             \
+		switch (kind) {                                          \
+		case SL_SMOOTH_GELU:                                     \
+			WITH_CONSTANT(KIND, SL_SMOOTH_GELU, call)        \
+		case SL_SMOOTH_GELU_TANH:                                \
+			WITH_CONSTANT(KIND, SL_SMOOTH_GELU_TANH, call)   \
+		case SL_SMOOTH_SILU:                                     \
+			WITH_CONSTANT(KIND, SL_SMOOTH_SILU, call)        \
+		case SL_SMOOTH_TANH:                                     \
+			WITH_CONSTANT(KIND, SL_SMOOTH_TANH, call)        \
+		case SL_SMOOTH_SIGMOID:                                  \
+			WITH_CONSTANT(KIND, SL_SMOOTH_SIGMOID, call)     \
+		case SL_SMOOTH_HARDSIGMOID:                              \
+			WITH_CONSTANT(KIND, SL_SMOOTH_HARDSIGMOID, call) \
+		case SL_SMOOTH_HARDSWISH:                                \
+			WITH_CONSTANT(KIND, SL_SMOOTH_HARDSWISH, call)   \
+		}                                                        \
 	} while (0)
 
 ALWAYS void smooth_forward_as(float *y, const float *x, int64_t n, enum sl_cpu_smooth kind)
