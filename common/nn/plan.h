@@ -62,8 +62,8 @@ struct sl_segment_param {
 };
 
 /* A parameter that the head has and the tail computes with, too: `offset` is that of the head's weight range. Its
- * gradient is the tail's own, at `grad` behind those of its other parameters, and is added to the head's once the
- * step's chunks are done (sl_exec_tie): so the sum does not depend on which part was first. */
+ * gradient is the tail's own, at `grad` behind those of its other parameters. Once the step's chunks are done,
+ * sl_exec_tie adds it to the head's. So the sum does not depend on which part was first. */
 struct sl_tied_param {
 	int graph_param; /* of the tail's graph */
 	int64_t offset, count, grad;

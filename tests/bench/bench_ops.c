@@ -3,10 +3,10 @@
  * and each segment through the executor; medians of `runs`. Without a network: MobileNetV2, cut features.0.1 |
  * classifier. Ops: `chunk` rows, on memory that is not in the cache unless it fits. Segments: all chunks of the batch
  * forward, then all backward; "CPU min": the least CPU time of all threads, forward and backward. Profile: each op of
- * the middle as the executor calls it, by CPU time of the caller alone (so with one thread), its least call times the
- * chunks, beside the time that its floating-point operations would take at PEAK_GFLOPS and its tensors at MEMORY_GBS,
- * whichever is longer. Updates: one step of each optimizer over as many weights as the model has, its least CPU time,
- * and the bytes of an element that it reads and writes. */
+ * the middle as the executor calls it. Its time is the least call's CPU time of the caller alone, so with one thread,
+ * times the chunks. Beside it stands a floor: the time of its floating-point operations at PEAK_GFLOPS or of its
+ * tensors at MEMORY_GBS, whichever is longer. Updates: one step of each optimizer over as many weights as the model
+ * has, its least CPU time, and the bytes of an element that it reads and writes. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
