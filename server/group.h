@@ -11,6 +11,7 @@
  *   group_keep.c  the worker's: checkpoints
  *   group_ends.c  the worker's: heads and tails that are shared
  *   group_ranks.c the worker's: members that other servers have (ranks.h)
+ *   group_back.c  whether all go back for a member
  *   group_leave.c how members leave, and who is done
  *   group_members.c members that come and go (share.clients: 2..8) */
 #ifndef SL_SERVER_GROUP_H

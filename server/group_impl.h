@@ -33,6 +33,8 @@ struct sl_group_seat {
 	struct sl_codecs_state codecs; /* of its last session, where `kept` */
 	bool kept;
 	uint64_t pin[SL_WIRE_KEPT]; /* checkpoints on its disk */
+	uint64_t back_to;           /* the step that all went back to for it, where members come and go … */
+	int backs;                  /* … and how often */
 	struct sl_exec *copy;       /* in rounds: the parameters that it trains, `number` steps on; else NULL */
 	uint64_t rows;              /* … in the round under way */
 };
@@ -182,6 +184,16 @@ static inline bool sl_group_is_new(const struct sl_hello *h)
 {
 	return h->n_held == 1 && h->held[0] == 0;
 }
+/* group_back.c, (worker): whether all can go back for a member. Most of the others keep checkpoints behind `step`
+ * alone; member k begins anew, though it or they have had checkpoints; it holds a step that is stored, and is theirs,
+ * too. */
+bool sl_group_others_are_past(const struct sl_group *group, int k, uint64_t step);
+bool sl_group_lost_files(const struct sl_group *group, int k);
+bool sl_group_can_go_back(const struct sl_group *group, int k);
+/* … and has not made all go back to `newest`, its newest step, time and again: where members come and go. */
+bool sl_group_may_go_back(struct sl_group *group, int k, uint64_t newest);
+/* Without whom all that are here could go on from a checkpoint, the newest of which has been read; -1: nobody. */
+int sl_group_odd_one(const struct sl_group *group);
 /* group_leave.c, the loop's. All members wait to be welcomed, but those that are gone where the others are done, too;
  * and whether their turns make up an epoch. */
 bool sl_group_all_here(struct sl_group *group);

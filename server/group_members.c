@@ -190,8 +190,8 @@ static void come_behind(struct sl_group *g, int k, uint64_t step)
 	forget_codecs(seat);
 }
 
-/* Whether it can go on from what was read. */
-static bool fits(struct sl_group *g, int k)
+/* Whether it can go on from what was read; `anyhow`: by itself, where the others are past all that it holds. */
+static bool fits(struct sl_group *g, int k, bool anyhow)
 {
 	struct sl_group_seat *seat = &g->seat[k];
 	const struct sl_hello *h = sl_group_hello(g, k);
@@ -202,21 +202,31 @@ static bool fits(struct sl_group *g, int k)
 			forget_codecs(seat);
 		return true;
 	}
-	if (sl_group_is_new(h) && (seat->left || seat->pin[0]))
+	anyhow = anyhow && sl_group_others_are_past(g, k, 0);
+	if (sl_group_is_new(h) && (seat->left || seat->pin[0] || anyhow))
 		begin_anew(seat);
-	else if (seat->left && sl_group_newest_of(g, k, &newest))
+	else if ((seat->left || anyhow) && sl_group_newest_of(g, k, &newest))
 		come_behind(g, k, newest);
 	else
 		return false;
 	return true;
 }
 
-static bool all_fit(struct sl_group *g)
+/* `anyhow`: most of them can. */
+static bool all_fit(struct sl_group *g, bool anyhow)
 {
-	for (int k = 0; k < g->n; k++)
-		if (g->part[k].m && !fits(g, k))
+	int n = 0, fitting = 0;
+
+	for (int k = 0; k < g->n; k++) {
+		if (!g->part[k].m)
+			continue;
+		n++;
+		if (fits(g, k, false))
+			fitting++;
+		else if (!anyhow || !fits(g, k, true))
 			return false;
-	return true;
+	}
+	return 2 * fitting >= n;
 }
 
 /* All that begin here begin anew, and the run that the store holds is done. */
@@ -251,14 +261,14 @@ static enum sl_err take_up_first(struct sl_group *g, struct sl_fail *fail)
 	return sl_group_take_up(g, 0, fail);
 }
 
-/* The newest state from which all that are here can go on. */
-static enum sl_err choose_file(struct sl_group *g, uint64_t *step, struct sl_fail *fail)
+/* The newest file from which all that are here can go on; *step 0: none. */
+static enum sl_err find_file(struct sl_group *g, bool anyhow, uint64_t *step, struct sl_fail *fail)
 {
 	*step = UINT64_MAX;
-	while (g->keep.dir[0] && !is_another_run(g) && sl_checkpoint_older(g->keep.dir, g->keep.prefix, step)) {
+	while (g->keep.dir[0] && sl_checkpoint_older(g->keep.dir, g->keep.prefix, step)) {
 		enum sl_err err = sl_group_take_up(g, *step, fail);
 
-		if (!err && all_fit(g))
+		if (!err && all_fit(g, anyhow))
 			return SL_OK;
 		if (err && err != SL_ERR_NOINPUT && err != SL_ERR_DATA && err != SL_ERR_MISMATCH && err != SL_ERR_IO)
 			return err;
@@ -266,7 +276,18 @@ static enum sl_err choose_file(struct sl_group *g, uint64_t *step, struct sl_fai
 			sl_log_limited(SL_LOG_WARN, "checkpoint-refused", "group %s: %s", g->name, fail->text);
 	}
 	*step = 0;
-	return take_up_first(g, fail);
+	return SL_OK;
+}
+
+static enum sl_err choose_file(struct sl_group *g, uint64_t *step, struct sl_fail *fail)
+{
+	const bool another = is_another_run(g);
+	enum sl_err err = SL_OK;
+
+	*step = 0;
+	for (int anyhow = 0; anyhow < 2 && !*step && !err && !another; anyhow++)
+		err = find_file(g, anyhow, step, fail);
+	return err || *step ? err : take_up_first(g, fail);
 }
 
 enum sl_err sl_group_choose_some(struct sl_group *g, struct sl_fail *fail)
@@ -305,13 +326,19 @@ void sl_group_run_come(struct sl_group *g)
 					     g->which);
 	} else if (sl_group_is_new(h) && seat->left) {
 		begin_anew(seat);
-	} else if (sl_group_is_new(h) && seat->pin[0]) {
+	} else if (any && !seat->left && newest >= g->late_at && sl_group_may_go_back(g, g->which, newest)) {
+		g->back = true;
+	} else if (sl_group_is_new(h) && !seat->pin[0]) {
+		sl_log_limited(SL_LOG_WARN, "ends-behind",
+			       "group %s: member %d begins anew: it has kept nothing of the steps up to %" PRIu64
+			       ", so nobody goes back",
+			       g->name, g->which, seat->number);
+		begin_anew(seat);
+	} else if (sl_group_is_new(h)) {
 		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
 				    "group %s waits for member %d, which lost its link, and this client begins anew: "
 				    "--resume goes on with its log.dir; or take another number",
 				    g->name, g->which);
-	} else if (!seat->left && (!any || newest >= g->late_at)) {
-		g->back = true;
 	} else if (any) {
 		come_behind(g, g->which, newest);
 	} else {

@@ -159,8 +159,11 @@ static void settle(struct sl_group *g)
 		}
 		if (g->part[k].rows)
 			sl_port_commit_codecs(seat->m->port);
-		if (g->part[k].m)
-			memcpy(seat->pin, sl_port_session(seat->m->port)->kept, sizeof seat->pin);
+		for (int i = 0; g->part[k].m && i < SL_WIRE_KEPT; i++) {
+			const uint64_t kept = sl_port_session(seat->m->port)->kept[i];
+
+			seat->pin[i] = kept < g->done + g->round ? kept : 0; /* there is no later one */
+		}
 		seat->number = g->done + g->round;
 		seat->made = g->branch;
 	}

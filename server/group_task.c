@@ -109,6 +109,20 @@ static int first_here(const struct sl_group *g)
 	return k;
 }
 
+/* All others can go on from a checkpoint. */
+static int find_odd(const struct sl_group *g, struct sl_fail *fail)
+{
+	const int odd = sl_group_odd_one(g);
+
+	if (odd >= 0)
+		(void)sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
+				 "member %d goes on from step %" PRIu64
+				 ", and group %s from a checkpoint that this member does not hold: all members can "
+				 "begin anew with --fresh",
+				 odd, sl_group_hello(g, odd)->held[0], g->name);
+	return odd;
+}
+
 /* The one that begins anew where others go on, and that had a checkpoint: it lost its files, or is another run. One
  * that was killed before its first checkpoint has none to lose, and all begin anew with it. */
 static int find_stranger(struct sl_group *g, struct sl_fail *fail)
@@ -125,9 +139,11 @@ static int find_stranger(struct sl_group *g, struct sl_fail *fail)
 		else
 			others++;
 	}
-	if (fresh < 0 || !others || !g->keep.dir[0] || !sl_checkpoint_older(g->keep.dir, g->keep.prefix, &step) ||
-	    sl_exec_follow(g->exec, step) || sl_group_read(g, step, &why) || !g->seat[fresh].pin[0])
+	if (!others || !g->keep.dir[0] || !sl_checkpoint_older(g->keep.dir, g->keep.prefix, &step) ||
+	    sl_exec_follow(g->exec, step) || sl_group_read(g, step, &why))
 		return -1;
+	if (fresh < 0 || !sl_group_lost_files(g, fresh))
+		return find_odd(g, fail);
 	(void)sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
 			 "group %s goes on from an earlier run, and member %d begins anew: --resume goes on with its "
 			 "log.dir; or all members begin anew with --fresh",
@@ -317,7 +333,7 @@ static void run_rejoin(struct sl_group *g)
 					     g->which);
 		return;
 	}
-	if (sl_group_is_new(h) && seat->pin[0]) {
+	if (sl_group_lost_files(g, g->which)) {
 		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
 				    "group %s is at step %" PRIu64
 				    ", and member %d begins anew: --resume goes on with its log.dir",
@@ -325,6 +341,13 @@ static void run_rejoin(struct sl_group *g)
 		return;
 	}
 	any = sl_group_newest_of(g, g->which, &newest);
+	if ((!any || newest >= g->late_at) && !sl_group_can_go_back(g, g->which)) {
+		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
+				    "member %d goes on from step %" PRIu64 ", and group %s, at step %" PRIu64
+				    ", has no checkpoint of a step that this member and the others hold",
+				    g->which, any ? newest : h->held[0], g->name, g->done);
+		return;
+	}
 	if (!any || newest >= g->late_at) {
 		g->back = true;
 		sl_group_end_ranks(g, "a member goes on from an earlier step, so all go back");

@@ -10,98 +10,32 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <ftw.h>
 
 #include "common/codec/frame.h"
-#include "server/host_sessions.h"
-#include "tests/support/asked.h"
-#include "tests/support/host_rig.h"
+#include "tests/support/host_member.h"
 
 static const float SMALL = 1e-9f;
 
-enum { ROWS = 2, MEMBERS = 2, STEPS = 3, SPOILED = 1 };
+enum { ROWS = HOST_MEMBER_ROWS, MEMBERS = 2, STEPS = 3, SPOILED = 1 };
 
-/* A member's raw link. Sessions of one test have numbers of their own. */
-struct member {
-	struct host_client c;
-	struct asked asked;
-	int k;
-	bool up;
-	size_t act_bytes, grad_bytes, weight_bytes; /* of head_act, mid_grad and a fetch */
-};
-
-static struct member member[MEMBERS];
-static double member_norm = 1000, lr = 0.05;
-static bool plain; /* a network of linear layers alone, in which gradients are what the member makes of them */
+static struct host_member member[MEMBERS];
 static int tests_run;
 
-/* In the order of a step. */
-enum stage { NOTHING, ACT_HALF, ACT, GRAD_HALF, GRAD, STAGES };
-
-static struct asked agreement(int k)
+static uint8_t session_of(int k)
 {
-	struct asked a = host_rig_agreement_of(10, 32, ROWS);
-	const struct sl_model_spec mlp = {.name = "mlp", .width = 1, .classes = 10, .features = 8};
-	struct sl_agreed *g = &a.agreement.agreed;
-	struct sl_fail fail;
-
-	if (plain)
-		a.split.model = mlp;
-	snprintf(g->share.group, sizeof g->share.group, "g%d", tests_run);
-	g->share.clients = MEMBERS;
-	g->share.member = k;
-	g->share.rows = MEMBERS * ROWS;
-	g->share.straggler_s = 1;
-	g->share.epoch_steps = STEPS;
-	g->share.member_norm = member_norm;
-	g->optimizer.momentum = 0;
-	assert_int_equal(asked_settle(&a, &fail), SL_OK);
-	return a;
-}
-
-static struct sl_frame hello(struct member *m, uint8_t session, uint64_t epoch)
-{
-	struct sl_plan *plan;
-	struct sl_fail fail;
-	int64_t weights;
-	struct sl_frame f;
-
-	m->asked = agreement(m->k);
-	f = host_rig_hello_of(&m->asked, session, epoch, &weights);
-	assert_int_equal(sl_plan_open(&plan, &m->asked.split, &fail), SL_OK);
-	m->act_bytes = (size_t)(sl_plan_cut_most(plan, false) * sl_shape_row(&plan->segment[SL_MIDDLE].in_shape)) *
-		       sizeof(float);
-	m->grad_bytes = (size_t)(sl_plan_cut_most(plan, true) * sl_shape_row(&plan->segment[SL_MIDDLE].out_shape)) *
-			sizeof(float);
-	m->weight_bytes = (size_t)weights * sizeof(float);
-	sl_plan_close(plan);
-	return f;
-}
-
-static void call(int k, uint8_t session, uint64_t epoch)
-{
-	struct member *m = &member[k];
-	struct sl_frame f;
-
-	m->k = k;
-	host_rig_connect_raw(&m->c);
-	m->up = true;
-	f = hello(m, session, epoch);
-	host_rig_say(&m->c, &f);
-}
-
-static void hang_up(int k)
-{
-	if (member[k].up)
-		host_rig_hang_up(&member[k].c);
-	member[k].up = false;
+	return (uint8_t)(tests_run * 8 + k);
 }
 
 static void begin(void)
 {
 	tests_run++;
+	host_group.clients = MEMBERS;
+	host_group.epoch_steps = STEPS;
+	snprintf(host_group.name, sizeof host_group.name, "g%d", tests_run);
 	host_rig_open(8, 0);
 	for (int k = 0; k < MEMBERS; k++)
-		call(k, (uint8_t)(tests_run * 8 + k), 1);
+		host_member_call(&member[k], k, session_of(k), 1);
 	for (int k = 0; k < MEMBERS; k++)
 		host_rig_await(&member[k].c.came[SL_FRAME_WELCOME], 1);
 }
@@ -109,105 +43,33 @@ static void begin(void)
 static void end(void)
 {
 	for (int k = 0; k < MEMBERS; k++)
-		hang_up(k);
+		host_member_hang_up(&member[k]);
 	host_rig_close();
-}
-
-/* Floats [from, from + count) of a tensor that depends on member and step. */
-static void send_part(struct member *m, enum sl_part_what what, uint64_t step, float scale, bool half)
-{
-	const bool act = what == SL_PART_HEAD_ACT;
-	const size_t total = SL_FRAME_BYTES + (act ? m->act_bytes : m->grad_bytes);
-	struct sl_frame f = {.kind = SL_FRAME_PART,
-			     .epoch = 1,
-			     .u.part = {.what = what,
-					.training = true,
-					.step = step,
-					.rows = ROWS,
-					.batch_rows = ROWS,
-					.total = total}};
-	uint8_t *payload = malloc(total);
-	float *x = malloc(total);
-
-	assert_true(payload && x);
-	for (size_t i = 0; i < (total - SL_FRAME_BYTES) / sizeof *x; i++)
-		x[i] = scale * ((float)((i * 7 + (size_t)m->k * 3 + step) % 11) * 0.1f - 0.5f);
-	sl_frame_write(payload, &m->asked.agreement.codec[act ? SL_DIR_HEAD_ACT : SL_DIR_MID_GRAD], false, ROWS);
-	memcpy(payload + SL_FRAME_BYTES, x, total - SL_FRAME_BYTES);
-	for (size_t at = 0; at < total && !(half && at); at += HOST_RIG_PART / 2) {
-		const size_t n = total - at < HOST_RIG_PART / 2 ? total - at : HOST_RIG_PART / 2;
-
-		f.u.part.offset = at;
-		host_rig_say_part(&m->c, &f, (struct sl_bytes){payload + at, half ? n / 2 / 4 * 4 : n});
-	}
-	free(payload);
-	free(x);
-}
-
-static void commit(struct member *m, uint64_t step, bool skip)
-{
-	const struct sl_frame f = {.kind = SL_FRAME_COMMIT,
-				   .epoch = 1,
-				   .u.commit = {.step = step, .chunks = skip ? 0 : 1, .lr = lr, .skip = skip}};
-
-	host_rig_say(&m->c, &f);
-}
-
-/* As far as `until`. */
-static void compute(struct member *m, uint64_t step, enum stage until, float act, float grad)
-{
-	const uint64_t had = m->c.payload_bytes;
-
-	if (until == NOTHING)
-		return;
-	send_part(m, SL_PART_HEAD_ACT, step, act, until == ACT_HALF);
-	if (until == ACT_HALF)
-		return;
-	while (m->c.payload_bytes < had + m->grad_bytes && !m->c.came[SL_FRAME_ABANDON] && !m->c.came[SL_FRAME_REFUSE])
-		host_rig_turn();
-	if (until == ACT || m->c.came[SL_FRAME_ABANDON] || m->c.came[SL_FRAME_REFUSE])
-		return;
-	send_part(m, SL_PART_MID_GRAD, step, grad, until == GRAD_HALF);
-	while (until == GRAD && m->c.payload_bytes < had + m->grad_bytes + m->act_bytes &&
-	       !m->c.came[SL_FRAME_ABANDON] && !m->c.came[SL_FRAME_REFUSE])
-		host_rig_turn();
 }
 
 /* Every honest step is done within the patience that the group has. */
 static void honest_step(uint64_t step)
 {
-	struct member *m = &member[0];
+	struct host_member *m = &member[0];
 
-	compute(m, step, GRAD, 1, SMALL);
-	commit(m, step, false);
+	host_member_compute(m, step, HOST_GRAD, 1, SMALL);
+	host_member_commit(m, step, false);
 	host_rig_await(&m->c.came[SL_FRAME_COMMITTED], (int)step + 1);
 	assert_int_equal(m->c.came[SL_FRAME_ABANDON], 0);
 	assert_int_equal(m->c.came[SL_FRAME_REFUSE], 0);
 }
 
-/* What the middle has come to: a hash of the weights as they are fetched. */
 static uint64_t weights(void)
 {
-	struct member *m = &member[0];
-	const struct sl_frame fetch = {.kind = SL_FRAME_FETCH, .epoch = 1};
-	const int parts = m->c.came[SL_FRAME_PART];
-	const uint64_t had = m->c.payload_bytes;
-	uint64_t hash = 0;
-
-	host_rig_say(&m->c, &fetch);
-	for (int n = parts + 1; m->c.payload_bytes < had + m->weight_bytes; n++) {
-		host_rig_await(&m->c.came[SL_FRAME_PART], n);
-		hash = hash * 31 + m->c.last[SL_FRAME_PART].u.part.xxh3;
-	}
-	return hash;
+	return host_member_weights(&member[0]);
 }
 
 static void both(uint64_t step)
 {
-	compute(&member[0], step, GRAD, 1, SMALL);
-	compute(&member[1], step, GRAD, 1, SMALL);
+	host_member_compute(&member[0], step, HOST_GRAD, 1, SMALL);
+	host_member_compute(&member[1], step, HOST_GRAD, 1, SMALL);
 	for (int k = 0; k < MEMBERS; k++)
-		commit(&member[k], step, false);
+		host_member_commit(&member[k], step, false);
 	for (int k = 0; k < MEMBERS; k++)
 		host_rig_await(&member[k].c.came[SL_FRAME_COMMITTED], (int)step + 1);
 }
@@ -222,7 +84,7 @@ static uint64_t without(void)
 	begin();
 	both(0);
 	for (uint64_t step = SPOILED; step < STEPS; step++) {
-		commit(&member[1], step, true);
+		host_member_commit(&member[1], step, true);
 		honest_step(step);
 	}
 	hash = weights();
@@ -251,7 +113,7 @@ static void nan_is_left_out(void **state)
 	for (int grad = 0; grad < 2; grad++) {
 		begin();
 		both(0);
-		compute(&member[1], SPOILED, GRAD, grad ? 1 : NAN, grad ? NAN : SMALL);
+		host_member_compute(&member[1], SPOILED, HOST_GRAD, grad ? 1 : NAN, grad ? NAN : SMALL);
 		assert_non_null(strstr(abandoned(), "NaN"));
 		goes_on();
 		end();
@@ -265,9 +127,9 @@ static void a_huge_gradient_is_left_out(void **state)
 	for (float scale = 1e6f; scale < 1e38f; scale *= 1e16f) {
 		begin();
 		both(0);
-		compute(&member[1], SPOILED, GRAD, 1, scale);
+		host_member_compute(&member[1], SPOILED, HOST_GRAD, 1, scale);
 		if (!member[1].c.came[SL_FRAME_ABANDON])
-			commit(&member[1], SPOILED, false);
+			host_member_commit(&member[1], SPOILED, false);
 		assert_non_null(abandoned());
 		goes_on();
 		end();
@@ -278,25 +140,25 @@ static void a_huge_gradient_is_left_out(void **state)
  * is such. The learning rate is 0, so that the middle stays what it is. */
 static void an_overflow_is_its_members(void **state)
 {
-	struct member *m = &member[1];
+	struct host_member *m = &member[1];
 	int blamed = 0, applied = 0;
 	float scale = 1;
 
 	(void)state;
-	member_norm = lr = 0;
-	plain = true;
+	host_group.member_norm = host_group.lr = 0;
+	host_group.plain = true;
 	begin();
 	for (uint64_t step = 0; step < 90; step++, scale *= 2) {
 		m->c.came[SL_FRAME_ABANDON] = 0;
-		commit(&member[0], step, true);
-		compute(m, step, GRAD, 1e20f, scale);
+		host_member_commit(&member[0], step, true);
+		host_member_compute(m, step, HOST_GRAD, 1e20f, scale);
 		if (!m->c.came[SL_FRAME_ABANDON])
-			commit(m, step, false);
+			host_member_commit(m, step, false);
 		while (!m->c.came[SL_FRAME_ABANDON] && m->c.came[SL_FRAME_COMMITTED] <= (int)step)
 			host_rig_turn();
 		if (m->c.came[SL_FRAME_ABANDON]) {
 			blamed += strstr(m->c.last[SL_FRAME_ABANDON].u.abandon.text, "of whom this one") != NULL;
-			commit(m, step, true);
+			host_member_commit(m, step, true);
 		} else {
 			applied++;
 		}
@@ -305,9 +167,9 @@ static void an_overflow_is_its_members(void **state)
 	}
 	assert_true(applied > 5 && blamed >= 1);
 	end();
-	member_norm = 1000;
-	lr = 0.05;
-	plain = false;
+	host_group.member_norm = 1000;
+	host_group.lr = 0.05;
+	host_group.plain = false;
 }
 
 static void wrong_rows_end_a_member(void **state)
@@ -339,7 +201,7 @@ static void who_never_commits_is_waited_for_once(void **state)
 	(void)state;
 	begin();
 	both(0);
-	compute(&member[1], SPOILED, GRAD, 1, SMALL);
+	host_member_compute(&member[1], SPOILED, HOST_GRAD, 1, SMALL);
 	goes_on();
 	assert_true(member[1].c.last[SL_FRAME_ABANDON].u.abandon.late);
 	end();
@@ -347,7 +209,7 @@ static void who_never_commits_is_waited_for_once(void **state)
 
 static void a_seat_is_taken_once(void **state)
 {
-	struct member *m = &member[1];
+	struct host_member *m = &member[1];
 	struct host_client *first = malloc(sizeof *first);
 
 	(void)state;
@@ -356,7 +218,7 @@ static void a_seat_is_taken_once(void **state)
 	both(0);
 	*first = m->c; /* the link stays up, and a second one asks for the seat */
 	m->up = false;
-	call(1, (uint8_t)(tests_run * 8 + 5), 1);
+	host_member_call(m, 1, session_of(5), 1);
 	host_rig_await(&m->c.came[SL_FRAME_REFUSE], 1);
 	assert_int_equal(m->c.last[SL_FRAME_REFUSE].u.refuse.code, SL_ERR_BUSY);
 	assert_non_null(strstr(m->c.last[SL_FRAME_REFUSE].u.refuse.text, "another client is member 1"));
@@ -375,15 +237,62 @@ static void a_member_may_leave_at_every_point(void **state)
 
 	(void)state;
 	(void)without();
-	for (int stage = NOTHING; stage < STAGES; stage++)
+	for (int stage = HOST_NOTHING; stage < HOST_STAGES; stage++)
 		for (int polite = 0; polite < 2; polite++) {
 			begin();
 			both(0);
-			compute(&member[1], SPOILED, (enum stage)stage, 1, SMALL);
+			host_member_compute(&member[1], SPOILED, (enum host_stage)stage, 1, SMALL);
 			host_rig_say(&member[1].c, polite ? &bye : &refuse);
 			goes_on();
 			end();
 		}
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+/* It says that it lost all its files, or forges steps, while the other has kept two checkpoints: it is refused, and the
+ * other neither begins at step 0 nor ends. */
+static void nobody_goes_back_to_what_is_not_there(void **state)
+{
+	static const uint64_t held[][2] = {{0, 0}, {1, 0}, {UINT64_MAX, 0}};
+	static const char *const phrase[] = {"begins anew", "goes on from step 1", "goes on from step"};
+	const struct sl_frame gone = {
+		.kind = SL_FRAME_REFUSE, .epoch = 1, .u.refuse = {.code = SL_ERR_UNAVAILABLE, .text = "gone"}};
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		char folder[] = "/tmp/split-members.XXXXXX";
+		struct host_member *m = &member[1];
+		uint64_t step = 0;
+
+		assert_non_null(mkdtemp(folder));
+		host_rig.store = folder;
+		host_group.checkpoints = true;
+		begin();
+		for (; step < 5; step++) {
+			both(step);
+			member[0].kept[0] = step + 1;
+			member[0].kept[1] = step;
+		}
+		host_rig_say(&m->c, &gone);
+		host_member_hang_up(m);
+		host_member_call_with(m, 1, session_of(1), 2, held[i], 1);
+		host_rig_await(&m->c.came[SL_FRAME_REFUSE], 1);
+		assert_int_equal(m->c.last[SL_FRAME_REFUSE].u.refuse.code, SL_ERR_MISMATCH);
+		if (!strstr(m->c.last[SL_FRAME_REFUSE].u.refuse.text, phrase[i]))
+			fail_msg("%s", m->c.last[SL_FRAME_REFUSE].u.refuse.text);
+		honest_step(step);
+		end();
+		host_rig.store = NULL;
+		host_group.checkpoints = false;
+		assert_int_equal(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+	}
 }
 
 int main(void)
@@ -396,7 +305,10 @@ int main(void)
 		cmocka_unit_test(who_never_commits_is_waited_for_once),
 		cmocka_unit_test(a_seat_is_taken_once),
 		cmocka_unit_test(a_member_may_leave_at_every_point),
+		cmocka_unit_test(nobody_goes_back_to_what_is_not_there),
 	};
 
+	host_group.member_norm = 1000;
+	host_group.lr = 0.05;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

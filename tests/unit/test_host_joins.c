@@ -1,0 +1,461 @@
+/* A group whose members come and go (share.clients: 2..16), on a server: eight honest members, and eight seats that
+ * hostile ones ask for. Whatever these do while they join and in their first step, the honest ones train as if nobody
+ * had come, to the same bits; and however often somebody comes and goes, the group gets on. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <ftw.h>
+
+#include "server/host_sessions.h"
+#include "tests/support/host_member.h"
+
+enum { MEMBERS = 16, HONEST = 8, STEPS = 3, SPOILED = 1 };
+
+static const float SMALL = 1e-3f;
+
+static struct host_member member[MEMBERS];
+static int tests_run;
+
+static uint8_t session_of(int k)
+{
+	return (uint8_t)(tests_run * MEMBERS + k);
+}
+
+static void come(int k, uint64_t epoch)
+{
+	host_member_call(&member[k], k, session_of(k), epoch);
+}
+
+static void welcomed(int k)
+{
+	host_rig_await(&member[k].c.came[SL_FRAME_WELCOME], 1);
+}
+
+/* As the transport would end its link, or as one that means to come back does. */
+static void drop(int k, enum sl_err code)
+{
+	const struct sl_frame refuse = {.kind = SL_FRAME_REFUSE,
+					.epoch = member[k].epoch,
+					.u.refuse = {.code = (uint32_t)code, .text = "gone"}};
+
+	host_rig_say(&member[k].c, &refuse);
+}
+
+static void leave(int k)
+{
+	const struct sl_frame bye = {.kind = SL_FRAME_BYE, .epoch = member[k].epoch};
+
+	host_rig_say(&member[k].c, &bye);
+}
+
+static void part(int k, uint64_t step)
+{
+	host_member_compute(&member[k], step, HOST_GRAD, 1, SMALL);
+	host_member_commit(&member[k], step, false);
+}
+
+/* Its steps are done, and it was not ended; committed: how often it has heard so. */
+static void is_done(int k, int committed)
+{
+	host_rig_await(&member[k].c.came[SL_FRAME_COMMITTED], committed);
+	assert_int_equal(member[k].c.came[SL_FRAME_ABANDON] + member[k].c.came[SL_FRAME_REFUSE], 0);
+}
+
+static void honest_step(uint64_t step)
+{
+	for (int k = 0; k < HONEST; k++)
+		part(k, step);
+	for (int k = 0; k < HONEST; k++)
+		is_done(k, (int)step + 1);
+}
+
+static void begin(void)
+{
+	tests_run++;
+	snprintf(host_group.name, sizeof host_group.name, "g%d", tests_run);
+	host_rig_open(2 * MEMBERS, 0);
+	for (int k = 0; k < HONEST; k++)
+		come(k, 1);
+	for (int k = 0; k < HONEST; k++)
+		welcomed(k);
+	honest_step(0);
+}
+
+static void end(void)
+{
+	for (int k = 0; k < MEMBERS; k++)
+		host_member_hang_up(&member[k]);
+	host_rig_close();
+}
+
+/* The weights where nobody else has come. */
+static uint64_t alone(void)
+{
+	static uint64_t hash;
+
+	if (hash)
+		return hash;
+	begin();
+	for (uint64_t step = SPOILED; step < STEPS; step++)
+		honest_step(step);
+	hash = host_member_weights(&member[0]);
+	end();
+	return hash;
+}
+
+static void goes_on(void)
+{
+	for (uint64_t step = SPOILED; step < STEPS; step++)
+		honest_step(step);
+	for (int k = 0; k < HONEST; k++)
+		assert_true(host_member_weights(&member[k]) == alone());
+}
+
+static void refused(int k, enum sl_err code, const char *phrase)
+{
+	const struct sl_refuse *r = &member[k].c.last[SL_FRAME_REFUSE].u.refuse;
+
+	host_rig_await(&member[k].c.came[SL_FRAME_REFUSE], 1);
+	if (r->code != (uint32_t)code || !strstr(r->text, phrase))
+		fail_msg("member %d: %u, '%s', not '%s'", k, r->code, r->text, phrase);
+}
+
+static void abandoned(int k, const char *phrase)
+{
+	const struct sl_abandon *a = &member[k].c.last[SL_FRAME_ABANDON].u.abandon;
+
+	host_rig_await(&member[k].c.came[SL_FRAME_ABANDON], 1);
+	if (!strstr(a->text, phrase))
+		fail_msg("member %d: '%s', not '%s'", k, a->text, phrase);
+}
+
+/* ---- how a join ends */
+
+static void a_join_may_end_at_every_point(void **state)
+{
+	(void)state;
+	(void)alone();
+	begin();
+	host_rig_connect_raw(&member[8].c);
+	member[8].up = true; /* … and says nothing */
+	host_rig_connect_raw(&member[9].c);
+	member[9].up = member[9].c.mute = true;
+	host_rig_say(&member[9].c, &member[0].c.hello); /* another's, which it cannot prove */
+	come(10, 1);
+	come(11, 1);
+	host_rig_await(&member[11].c.came[SL_FRAME_CHALLENGE], 1);
+	drop(11, SL_ERR_UNAVAILABLE);
+	for (int k = 12; k < MEMBERS; k++)
+		come(k, 1);
+	for (int k = 12; k < MEMBERS; k++)
+		welcomed(k);
+	drop(12, SL_ERR_UNAVAILABLE);
+	drop(13, SL_ERR_BUSY); /* as one that means to come back */
+	leave(14);
+	host_member_hang_up(&member[15]);
+	host_member_hang_up(&member[10]);
+	goes_on();
+	end();
+}
+
+static void a_first_step_may_end_at_every_point(void **state)
+{
+	(void)state;
+	(void)alone();
+	for (int polite = 0; polite < 2; polite++) {
+		begin();
+		for (int k = HONEST; k < HONEST + HOST_STAGES; k++)
+			come(k, 1);
+		for (int k = HONEST; k < HONEST + HOST_STAGES; k++) {
+			welcomed(k);
+			host_member_compute(&member[k], SPOILED, (enum host_stage)(k - HONEST), 1, SMALL);
+		}
+		for (int k = HONEST; k < HONEST + HOST_STAGES; k++)
+			if (polite)
+				leave(k);
+			else
+				drop(k, SL_ERR_UNAVAILABLE);
+		goes_on();
+		end();
+	}
+}
+
+/* ---- what newcomers send */
+
+static void send_rows(int k, uint32_t rows)
+{
+	struct sl_frame f = {
+		.kind = SL_FRAME_PART,
+		.epoch = 1,
+		.u.part = {
+			.what = SL_PART_HEAD_ACT, .training = true, .step = SPOILED, .rows = rows, .batch_rows = rows}};
+	uint8_t few[64] = {0};
+
+	f.u.part.total = 16 + member[k].act_bytes;
+	host_rig_say_part(&member[k].c, &f, (struct sl_bytes){few, sizeof few});
+}
+
+static void hostile_newcomers_are_left_out(void **state)
+{
+	struct sl_frame other_lr = {
+		.kind = SL_FRAME_COMMIT, .epoch = 1, .u.commit = {.step = SPOILED, .chunks = 1, .lr = 7}};
+
+	(void)state;
+	(void)alone();
+	begin();
+	for (int k = HONEST; k < MEMBERS; k++)
+		come(k, 1);
+	for (int k = HONEST; k < MEMBERS; k++)
+		welcomed(k);
+	host_member_compute(&member[8], SPOILED, HOST_GRAD, NAN, SMALL);
+	host_member_compute(&member[9], SPOILED, HOST_GRAD, 1, INFINITY);
+	host_member_compute(&member[10], SPOILED, HOST_GRAD, 1, 1e12f);
+	host_member_commit(&member[10], SPOILED, false);
+	send_rows(11, 100 * HOST_MEMBER_ROWS);
+	host_member_send(&member[12], SL_PART_HEAD_ACT, SPOILED + 7, 1, false);
+	host_member_send(&member[13], SL_PART_HEAD_ACT, SPOILED - 1, 1, false);
+	host_member_commit(&member[14], SPOILED, false); /* of a step that it has not begun */
+	host_member_compute(&member[15], SPOILED, HOST_GRAD, 1, SMALL);
+	host_rig_say(&member[15].c, &other_lr);
+	abandoned(8, "NaN");
+	abandoned(9, "Inf");
+	abandoned(10, "share.member_norm");
+	refused(11, SL_ERR_LIMIT, "rows");
+	refused(12, SL_ERR_PROTOCOL, "step 8 begun where 1 is next");
+	refused(13, SL_ERR_PROTOCOL, "step 0 begun where 1 is next");
+	refused(14, SL_ERR_PROTOCOL, "no step is under way");
+	honest_step(SPOILED);
+	refused(15, SL_ERR_MISMATCH, "the learning rate of step 1 is");
+	for (uint64_t step = SPOILED + 1; step < STEPS; step++)
+		honest_step(step);
+	assert_true(host_member_weights(&member[0]) == alone());
+	end();
+}
+
+/* It joins and then does nothing. */
+static void silent_newcomers_are_waited_for_once(void **state)
+{
+	(void)state;
+	(void)alone();
+	begin();
+	for (int k = HONEST; k < HONEST + 3; k++)
+		come(k, 1);
+	for (int k = HONEST; k < HONEST + 3; k++)
+		welcomed(k);
+	host_member_compute(&member[9], SPOILED, HOST_GRAD, 1, SMALL);
+	host_member_compute(&member[10], SPOILED, HOST_ACT, 1, SMALL);
+	goes_on();
+	assert_true(member[9].c.last[SL_FRAME_ABANDON].u.abandon.late);
+	end();
+}
+
+/* ---- what they ask for */
+
+static void call_holding(int k, const uint64_t *held, int n)
+{
+	host_member_call_with(&member[k], k, session_of(k), 1, held, n);
+}
+
+static void forged_hellos_are_refused(void **state)
+{
+	static const uint64_t ahead[] = {SPOILED, SPOILED + 40}, last[] = {UINT64_MAX}, twice[] = {5, 5, 5, 5};
+	const struct host_group was = host_group;
+	struct host_member *m = &member[11];
+
+	(void)state;
+	(void)alone();
+	begin();
+	call_holding(8, ahead, 2);
+	call_holding(9, last, 1);
+	call_holding(10, twice, 4);
+	host_member_call(m, 3, session_of(11), 1); /* a number that somebody has */
+	refused(8, SL_ERR_MISMATCH, "knows it at step 0");
+	refused(9, SL_ERR_MISMATCH, "knows it at step 0");
+	refused(10, SL_ERR_MISMATCH, "knows it at step 0");
+	refused(11, SL_ERR_BUSY, "another client is member 3");
+	host_group.least = 1;
+	call_holding(12, (uint64_t[]){0}, 1);
+	refused(12, SL_ERR_MISMATCH, "the group g");
+	host_group = was;
+	snprintf(host_group.name, sizeof host_group.name, "g%d", tests_run);
+	goes_on();
+	end();
+}
+
+/* ---- again and again */
+
+static uint64_t memory(void)
+{
+	return sl_host_view(host_rig.host).memory_bytes;
+}
+
+/* Each waits until it is in, so that it has been there. */
+static void many_come_and_go(void **state)
+{
+	uint64_t used = 0, epoch = 1;
+
+	(void)state;
+	(void)alone();
+	begin();
+	for (int i = 0; i < 20; i++) {
+		for (int k = HONEST; k < HONEST + 3; k++)
+			come(k, epoch);
+		epoch++;
+		for (int k = HONEST; k < HONEST + 3; k++)
+			welcomed(k);
+		drop(8, SL_ERR_BUSY);
+		leave(9);
+		drop(10, SL_ERR_UNAVAILABLE);
+		for (int k = HONEST; k < HONEST + 3; k++)
+			host_member_hang_up(&member[k]);
+		while (sl_host_view(host_rig.host).closing || (used && memory() > used))
+			host_rig_turn();
+		if (!used)
+			used = memory();
+	}
+	goes_on();
+	end();
+}
+
+/* ---- with a store */
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+static char folder[] = "/tmp/split-joins.XXXXXX";
+
+static void begin_stored(void)
+{
+	memcpy(folder + sizeof folder - 7, "XXXXXX", 6);
+	assert_non_null(mkdtemp(folder));
+	host_rig.store = folder;
+	host_group.checkpoints = true;
+	begin();
+}
+
+static void end_stored(void)
+{
+	end();
+	host_rig.store = NULL;
+	host_group.checkpoints = false;
+	assert_int_equal(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+/* … and then the honest ones have its checkpoint, and that of the step before it. */
+static void kept_step(uint64_t step)
+{
+	honest_step(step);
+	for (int k = 0; k < HONEST; k++) {
+		member[k].kept[0] = step + 1;
+		member[k].kept[1] = step;
+	}
+}
+
+/* Member 8 loses its link, and comes back with these steps. */
+static void comes_back_with(uint64_t epoch, const uint64_t *held, int n)
+{
+	drop(8, SL_ERR_UNAVAILABLE);
+	host_member_hang_up(&member[8]);
+	host_member_call_with(&member[8], 8, session_of(8), epoch, held, n);
+}
+
+/* It has kept nothing while the others have kept two checkpoints: they do not begin at step 0 for it, nor end. */
+static void what_a_newcomer_lost_is_its_own(void **state)
+{
+	static const uint64_t held[][2] = {{0, 0}, {2, 0}, {5, 3}};
+	static const int n[] = {1, 1, 2};
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		uint64_t step = 1;
+
+		begin_stored();
+		kept_step(step++);
+		come(8, 1);
+		welcomed(8);
+		for (; step < 9; step++) {
+			part(8, step);
+			kept_step(step);
+			is_done(8, (int)step - 1);
+		}
+		comes_back_with(2, held[i], n[i]);
+		welcomed(8);
+		assert_true(member[8].c.last[SL_FRAME_WELCOME].u.welcome.begin == step);
+		part(8, step);
+		kept_step(step);
+		is_done(8, 1);
+		end_stored();
+	}
+}
+
+/* … and what it holds is theirs: they go back with it, but not for ever. */
+static void who_always_comes_back_behind_is_left_behind(void **state)
+{
+	uint64_t epoch = 1;
+	int went_back = 0;
+
+	(void)state;
+	begin_stored();
+	honest_step(1);
+	come(8, epoch);
+	welcomed(8);
+	for (uint64_t step = 2; step < 4; step++) {
+		part(8, step);
+		honest_step(step);
+		is_done(8, (int)step - 1);
+	}
+	for (int i = 0; i < 10; i++) {
+		comes_back_with(++epoch, (uint64_t[]){3}, 1);
+		while (!member[8].c.came[SL_FRAME_WELCOME] && !member[0].c.came[SL_FRAME_REFUSE])
+			host_rig_turn();
+		if (member[8].c.came[SL_FRAME_WELCOME])
+			break;
+		went_back++;
+		for (int k = 0; k < HONEST; k++)
+			refused(k, SL_ERR_BUSY, "all members go back");
+		for (int k = 0; k < HONEST; k++) {
+			host_member_hang_up(&member[k]);
+			host_member_call_with(&member[k], k, session_of(k), epoch, (uint64_t[]){3, 0}, 2);
+		}
+		for (int k = 0; k <= HONEST; k++)
+			welcomed(k);
+		assert_true(member[8].c.last[SL_FRAME_WELCOME].u.welcome.begin == 3);
+		for (int k = 0; k <= HONEST; k++)
+			part(k, 3);
+		for (int k = 0; k <= HONEST; k++)
+			is_done(k, 1);
+	}
+	assert_int_equal(went_back, 3);
+	assert_true(member[8].c.last[SL_FRAME_WELCOME].u.welcome.begin == 4);
+	end_stored();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_join_may_end_at_every_point),
+		cmocka_unit_test(a_first_step_may_end_at_every_point),
+		cmocka_unit_test(hostile_newcomers_are_left_out),
+		cmocka_unit_test(silent_newcomers_are_waited_for_once),
+		cmocka_unit_test(forged_hellos_are_refused),
+		cmocka_unit_test(many_come_and_go),
+		cmocka_unit_test(what_a_newcomer_lost_is_its_own),
+		cmocka_unit_test(who_always_comes_back_behind_is_left_behind),
+	};
+
+	host_group = (struct host_group){
+		.clients = MEMBERS, .least = 2, .epoch_steps = 100, .member_norm = 1000, .lr = 0.05, .plain = true};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
