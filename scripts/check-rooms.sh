@@ -38,7 +38,7 @@ BEGIN {
 	home["jpeglib.h"] = home["jerror.h"] = home["webp/"] = home["tiffio.h"] = home["archive"] = "client/data tests"
 	home["png.h"] = "client/data scripts tests"
 	home["yaml.h"] = home["cyaml/"] = "common/conf"
-	home["pthread.h"] = home["threads.h"] = "common/base tests"
+	home["pthread.h"] = home["threads.h"] = "common/base server/mpi tests"
 }
 function room(path,   part, n) {
 	n = split(path, part, "/")

@@ -167,8 +167,8 @@ static enum sl_err open_all(struct serve *s, struct sl_fail *fail)
 		err = sl_loop_on_signals(s->loop, on_signal, s, fail);
 	if (!err)
 		err = sl_host_open(&s->host, s->loop, &s->conf, &s->auth, &s->device, fail);
-	if (!err)
-		sl_host_ranks(s->host, s->ranks);
+	if (!err && sl_host_ranks(s->host, s->ranks))
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what the ranks say");
 	if (!err)
 		err = sl_timer_open(&s->drain, s->loop, on_drain_over, s, fail);
 	if (!err)

@@ -46,6 +46,7 @@ void sl_group_list_close(struct sl_group_list *gs)
 {
 	while (gs && gs->first)
 		remove_group(gs->first);
+	free(gs ? gs->word : NULL);
 	free(gs);
 }
 
@@ -90,6 +91,7 @@ static void welcome(struct sl_group *g, int k)
 							     .need_weights = g->need_weights});
 }
 
+/* All go back, but member k itself, where this rank has it. */
 static void go_back(struct sl_group *g, int k)
 {
 	struct sl_fail why;
@@ -138,7 +140,7 @@ static void chosen(struct sl_group *g)
 		for (int k = 0; k < g->n; k++) {
 			g->member[k].probation = 0;
 			if (!sl_group_varies(g))
-				g->member[k].left = !g->member[k].m && g->seat[k].gone;
+				g->member[k].left = !g->member[k].m && (g->seat[k].gone || g->member[k].left);
 		}
 		for (int k = 0; k < g->n && g->open; k++)
 			if (g->member[k].m && g->member[k].joining &&
@@ -154,7 +156,9 @@ static void rejoined(struct sl_group *g)
 
 	if (!p->m || !p->joining)
 		return;
-	if (g->back)
+	if (g->back && g->groups->ranks)
+		g->back_of = g->which; /* if all ranks say so */
+	else if (g->back)
 		go_back(g, g->which);
 	else if (g->err)
 		end_member(p, &g->fail);
@@ -220,16 +224,32 @@ static void tell_spoiled(struct sl_group *g, int k)
 		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->step});
 }
 
+/* The ranks have met. False: there is no step. */
+static bool met(struct sl_group *g)
+{
+	if (g->what == GROUP_MEET)
+		g->back_of = -1;
+	if (g->void_)
+		return false;
+	if (g->err) {
+		end_all(g, &g->fail);
+		return false;
+	}
+	if (g->came_of == MET_BACK)
+		go_back(g, g->back_with);
+	if (g->came_of == MET_OVER) {
+		g->open = g->staying = false;
+		g->refs--; /* never the last: the job under way has one */
+	}
+	return g->came_of == MET_GO;
+}
+
 static void applied(struct sl_group *g)
 {
 	uint64_t was;
 
-	if (g->void_)
+	if (!met(g))
 		return;
-	if (g->err) {
-		end_all(g, &g->fail);
-		return;
-	}
 	was = g->step;
 	g->step = g->done;
 	g->half_ms = 0;
@@ -272,6 +292,8 @@ static void job_done(struct sl_job *job)
 		stepped(g);
 	else if (g->what == GROUP_APPLY)
 		applied(g);
+	else if (g->what == GROUP_MEET)
+		(void)met(g);
 	else
 		decided(g, g->which);
 	g->busy = false; /* not before: what members hear may end them, and lead here again */
@@ -280,50 +302,6 @@ static void job_done(struct sl_job *job)
 }
 
 /* ---- what is next */
-
-static bool is_ready(const struct sl_group *g, int k)
-{
-	return g->member[k].prepared && g->member[k].number == g->step + g->round - 1;
-}
-
-static bool is_awaited(const struct sl_group *g, int k)
-{
-	return !g->member[k].left && g->member[k].probation == 0;
-}
-
-/* A member that evaluates or takes the weights is not late. */
-static bool is_elsewhere(const struct sl_group_member *p)
-{
-	const enum sl_session_state s = p->m ? sl_port_session(p->m->port)->state : SL_SESSION_CLOSED;
-
-	return p->open && p->m && (s == SL_SESSION_EVAL || s == SL_SESSION_FETCH);
-}
-
-/* Whether the step is done with those who are ready. */
-static bool may_apply(struct sl_group *g)
-{
-	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
-	const uint64_t patience_ms = (uint64_t)g->agreed.share.straggler_s * 1000;
-	const int least = sl_group_least(g);
-	int ready = 0, awaited = 0, members = 0;
-	bool elsewhere = false;
-
-	for (int k = g->first; k < g->end; k++) {
-		members += !g->member[k].left;
-		ready += is_ready(g, k);
-		if (is_ready(g, k) || !is_awaited(g, k))
-			continue;
-		awaited++;
-		elsewhere = elsewhere || is_elsewhere(&g->member[k]);
-	}
-	if (!awaited)
-		return ready >= least;
-	if (2 * ready < members || ready < least || elsewhere || !patience_ms)
-		g->half_ms = 0;
-	else if (!g->half_ms)
-		g->half_ms = now_ms;
-	return g->half_ms && now_ms - g->half_ms >= patience_ms;
-}
 
 /* The learning rate of most of those who are ready, and of the lowest of them where there are two such. Who has another
  * one is not of this group. False: somebody was not. */
@@ -335,8 +313,8 @@ static bool agree_on_lr(struct sl_group *g)
 	for (int k = 0; k < g->n; k++) {
 		int same = 0;
 
-		for (int i = 0; i < g->n && is_ready(g, k); i++)
-			same += is_ready(g, i) &&
+		for (int i = 0; i < g->n && sl_group_is_ready(g, k); i++)
+			same += sl_group_is_ready(g, i) &&
 				sl_port_session(g->member[i].m->port)->lr == sl_port_session(g->member[k].m->port)->lr;
 		if (same > most) {
 			most = same;
@@ -346,7 +324,7 @@ static bool agree_on_lr(struct sl_group *g)
 	for (int k = 0; k < g->n; k++) {
 		double lr;
 
-		if (!is_ready(g, k) || g->member[k].skip)
+		if (!sl_group_is_ready(g, k) || g->member[k].skip)
 			continue;
 		lr = sl_port_session(g->member[k].m->port)->lr;
 		if (lr == g->lr)
@@ -367,7 +345,7 @@ static void begin_apply(struct sl_group *g)
 		return;
 	g->checkpoint = false;
 	for (int k = 0; k < g->n; k++) {
-		const struct sl_session *s = is_ready(g, k) ? sl_port_session(g->member[k].m->port) : NULL;
+		const struct sl_session *s = sl_group_is_ready(g, k) ? sl_port_session(g->member[k].m->port) : NULL;
 
 		g->part[k] =
 			(struct sl_group_part){.m = s ? g->member[k].m : NULL,
@@ -375,6 +353,7 @@ static void begin_apply(struct sl_group *g)
 					       .lost = sl_group_varies(g) && !g->member[k].m && !g->member[k].left};
 		g->checkpoint = g->checkpoint || (s && s->checkpoint);
 	}
+	sl_group_tell(g->groups);
 	post(g, GROUP_APPLY, 0);
 }
 
@@ -404,7 +383,7 @@ static bool step_alone(struct sl_group *g)
 		const struct sl_group_member *p = &g->member[k];
 		const struct sl_session *s;
 
-		if (!p->m || !p->prepared || p->number < g->step || is_ready(g, k))
+		if (!p->m || !p->prepared || p->number < g->step || sl_group_is_ready(g, k))
 			continue;
 		s = sl_port_session(p->m->port);
 		g->part[k] = (struct sl_group_part){.m = p->m, .rows = p->skip ? 0 : s->batch_rows};
@@ -427,8 +406,19 @@ static void choose_if_all_here(struct sl_group *g)
 		end_all(g, &why);
 }
 
+/* A member of this rank has to go back, or one of another that calls. */
+static void meet_if_called(struct sl_group *g)
+{
+	if (g->back_of < 0 && !sl_group_is_called(g))
+		return;
+	sl_group_tell(g->groups);
+	post(g, GROUP_MEET, g->back_of);
+}
+
 static void advance(struct sl_group *g)
 {
+	if (!g->busy && g->open)
+		meet_if_called(g);
 	for (int k = 0; k < g->n && !g->busy && g->open; k++)
 		if (g->member[k].m && g->member[k].joining)
 			post(g, GROUP_REJOIN, k);
@@ -437,12 +427,17 @@ static void advance(struct sl_group *g)
 	sl_group_say_short(g);
 	if (!g->open)
 		choose_if_all_here(g);
-	if (!g->busy && g->open && !look_behind(g) && !step_alone(g) && may_apply(g))
+	if (!g->busy && g->open && !look_behind(g) && !step_alone(g) && sl_group_may_apply(g))
 		begin_apply(g);
+	sl_group_tell(g->groups);
 }
 
 void sl_group_list_tick(struct sl_group_list *gs)
 {
+	if (gs->ranks)
+		(void)gs->ranks->hear(gs->ranks, gs->word, sizeof *gs->word);
+	if (!gs->first)
+		sl_group_tell(gs);
 	for (struct sl_group *g = gs->first, *next; g; g = next) {
 		next = g->next;
 		if ((g->open || sl_group_varies(g)) && !g->busy)
@@ -471,6 +466,8 @@ void sl_group_joining(struct sl_group *g, struct sl_middle *m)
 		sl_fail_set(&why, SL_ERR_PEER_LOST, "replaced by a newer link of the same member");
 		end_member(p, &why);
 	}
+	if (g->back_of == sl_group_seat_of(m))
+		g->back_of = -1;
 	sl_group_hear_in(g);
 	*p = (struct sl_group_member){.m = m,
 				      .joining = true,
@@ -515,14 +512,9 @@ void sl_group_over(struct sl_group *g, struct sl_middle *m)
 		p->left = m->left;
 	else if (m->left || m->away)
 		sl_group_goes(g, sl_group_seat_of(m), m->left ? "its run is done" : "it was stopped");
+	if (g->back_of == sl_group_seat_of(m))
+		g->back_of = -1;
 	advance(g);
-	if (!g->staying)
-		return;
-	for (int k = g->first; k < g->end; k++)
-		if (!g->member[k].left)
-			return;
-	g->staying = false;
-	sl_group_leave(g, NULL);
 }
 
 void sl_group_leave(struct sl_group *g, struct sl_middle *m)
@@ -548,6 +540,6 @@ struct sl_group_status sl_group_status(const struct sl_group *g, const struct sl
 		.here = here + g->n - (g->end - g->first), /* of other ranks' members nothing is known here */
 		.step = g->step,
 		.late = g->member[k].late,
-		.awaited = g->open && g->member[k].m == m && is_awaited(g, k) && !is_ready(g, k),
+		.awaited = g->open && g->member[k].m == m && sl_group_is_awaited(g, k) && !sl_group_is_ready(g, k),
 	};
 }

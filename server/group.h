@@ -4,6 +4,7 @@
  * overlap.
  *
  *   group.c       the loop's part: who is there, who is awaited, which job is next
+ *   group_await.c the loop's: whom a step waits for
  *   group_enter.c who may join, and how a group begins
  *   group_task.c  the worker's: where to go on from, weights, the end of a session
  *   group_step.c  the worker's: the sum of a step
@@ -30,7 +31,7 @@ struct sl_middle;
 enum sl_err sl_group_list_open(struct sl_group_list **out, struct sl_loop *loop, struct sl_worker *worker,
 			       const struct sl_trunk_store *store) SL_MUST_CHECK;
 /* Before the first member: the groups' other members are other ranks'. Borrowed. */
-void sl_group_list_ranks(struct sl_group_list *groups, const struct sl_ranks *ranks);
+enum sl_err sl_group_list_ranks(struct sl_group_list *groups, const struct sl_ranks *ranks) SL_MUST_CHECK;
 void sl_group_list_close(struct sl_group_list *groups); /* NULL is fine; no session of any is left */
 void sl_group_list_tick(struct sl_group_list *groups);
 

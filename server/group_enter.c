@@ -24,6 +24,7 @@ static enum sl_err make(struct sl_group_list *gs, const struct sl_agreed *a, str
 	for (int k = 0; k < g->n && a->share.least; k++)
 		g->member[k].left = g->seat[k].left = true; /* nobody is in yet */
 	g->groups = gs;
+	g->back_of = -1;
 	g->first = sl_ranks_span(gs->ranks, g->n).first;
 	g->end = sl_ranks_span(gs->ranks, g->n).end;
 	g->agreed = *a;
@@ -39,11 +40,6 @@ static enum sl_err make(struct sl_group_list *gs, const struct sl_agreed *a, str
 	gs->first = g;
 	*out = g;
 	return SL_OK;
-}
-
-void sl_group_list_ranks(struct sl_group_list *gs, const struct sl_ranks *ranks)
-{
-	gs->ranks = ranks;
 }
 
 enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const struct sl_agreed *a,

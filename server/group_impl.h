@@ -67,8 +67,29 @@ struct sl_group_ends {
 	struct sl_group_mean mean[SL_GROUP_MEANS], *next;
 };
 
-/* STEP: of one member inside a round. APPLY: of all; in rounds it ends one. */
-enum sl_group_job { GROUP_CHOOSE, GROUP_REJOIN, GROUP_CATCH_UP, GROUP_STEP, GROUP_APPLY };
+/* STEP: of one member inside a round. APPLY: of all; in rounds it ends one. MEET: with other ranks, about going back.
+ */
+enum sl_group_job { GROUP_CHOOSE, GROUP_REJOIN, GROUP_CATCH_UP, GROUP_STEP, GROUP_APPLY, GROUP_MEET };
+
+/* What came of the ranks' meeting before a step. Without ranks: GO. */
+enum sl_group_met {
+	MET_GO,   /* the step is done */
+	MET_NONE, /* it is not, and nothing has changed */
+	MET_BACK, /* all members of all ranks go back */
+	MET_OVER, /* all members of all ranks have left */
+};
+
+/* What a rank's loop tells the others of its group, whenever it changes. */
+struct sl_group_word {
+	uint64_t step;
+	uint32_t met; /* meetings of the ranks since they have chosen where to go on from */
+	int32_t ready, members;
+	uint8_t open;
+	uint8_t elsewhere; /* a member that is awaited evaluates, or takes weights */
+	uint8_t could;     /* this rank waits for nobody of its own */
+	uint8_t calls;     /* it calls for a meeting: a member has to go back */
+};
+_Static_assert(sizeof(struct sl_group_word) <= SL_RANKS_WORD, "a word of the ranks");
 
 /* Of a member in a job. */
 struct sl_group_part {
@@ -88,7 +109,7 @@ struct sl_group {
 	struct sl_agreed agreed; /* its first member's */
 	struct sl_turns turns;   /* by what its members say */
 	int refs;                /* sessions that are not freed, the job under way, `staying` */
-	bool staying;            /* until all members of this rank have said goodbye */
+	bool staying;            /* until all members of all ranks have said goodbye */
 	int n;
 	int first, end;                 /* seats whose members this rank serves, first … end - 1: all without ranks */
 	struct sl_group_member *member; /* [n] */
@@ -106,6 +127,7 @@ struct sl_group {
 	bool busy;
 	enum sl_group_job what;
 	int which;       /* member */
+	int back_of;     /* with other ranks: the member for which all should go back; -1: nobody */
 	uint64_t behind; /* CATCH_UP: the step that it skipped */
 	struct sl_group_part *part;
 	double lr;
@@ -114,7 +136,9 @@ struct sl_group {
 	enum sl_err err;
 	struct sl_fail fail;
 	bool void_, back, need_weights, checkpointed; /* void: somebody has left; back: all have to go back */
-	int stranger;                                 /* the member that begins anew among others; -1: nobody */
+	enum sl_group_met came_of;
+	int back_with; /* the member that all go back with */
+	int stranger;  /* the member that begins anew among others; -1: nobody */
 	/* (worker) */
 	struct sl_plan *plan;
 	struct sl_exec *exec;
@@ -126,7 +150,10 @@ struct sl_group {
 	uint64_t gone_at;
 	uint64_t late_at; /* the newest step that was done without somebody, from 1; 0: none */
 	bool valid, has_weights, torn, stays, said_storeless;
-	float *sum; /* with other ranks: moving_count floats (group_ranks.c); NULL: not yet */
+	/* with other ranks (group_ranks.c) */
+	float *sum; /* moving_count floats; NULL: not yet */
+	uint32_t met;
+	bool others_missed; /* in this step somebody of another rank has no part, and has not left */
 };
 
 struct sl_group_list {
@@ -134,10 +161,18 @@ struct sl_group_list {
 	struct sl_worker *worker;
 	struct sl_trunk_store store;
 	const struct sl_ranks *ranks; /* NULL: this server is the only one */
+	struct sl_group_word *word;   /* [ranks->count] what each has told last */
 	struct sl_group *first;
 };
 
-void sl_group_run(struct sl_job *job);      /* (worker) */
+void sl_group_run(struct sl_job *job); /* (worker) */
+/* group_await.c, the loop's. Whether the step is done with those who are ready. */
+bool sl_group_is_ready(const struct sl_group *group, int k);
+bool sl_group_is_awaited(const struct sl_group *group, int k);
+bool sl_group_may_apply(struct sl_group *group);
+/* Tells the other ranks how it stands, where that has changed; whether one of them calls for a meeting. */
+void sl_group_tell(struct sl_group_list *groups);
+bool sl_group_is_called(const struct sl_group *group);
 void sl_group_free(struct sl_group *group); /* what `enter` made; nothing of it is in use */
 /* (worker) Member k has no part in the step, which is done without it; it hears why. */
 void sl_group_leave_out(struct sl_group *group, int k, const char *why);
@@ -180,6 +215,14 @@ static inline const struct sl_hello *sl_group_hello(const struct sl_group *g, in
 {
 	return &sl_port_session(g->seat[k].m->port)->hello;
 }
+/* The lowest member of this rank that has a session; has_sessions false: it may have none. */
+int sl_group_first_here(const struct sl_group *group);
+static inline bool sl_group_has_sessions(const struct sl_group *g)
+{
+	return g->seat[sl_group_first_here(g)].m != NULL;
+}
+/* Members of this rank have left behind this step: nobody redoes one before it. */
+uint64_t sl_group_left_at(const struct sl_group *group);
 static inline bool sl_group_is_new(const struct sl_hello *h)
 {
 	return h->n_held == 1 && h->held[0] == 0;
@@ -253,18 +296,20 @@ int sl_group_common_steps(struct sl_group *group, uint64_t step[SL_GROUP_STEPS],
  * with the same weights; the branch is rank 0's. */
 enum sl_err sl_group_all_took(struct sl_group *group, uint64_t step, enum sl_err err,
 			      struct sl_fail *fail) SL_MUST_CHECK;
-/* Goes on with the sum of the ranks before, and hands it on: what `add` adds comes between. Then the trunk's sum,
- * *rows, the learning rate and whether there is to be a checkpoint are all ranks'. */
+/* The ranks meet: those in `part` are ready here; `back` ≥ 0: all should go back with that member, which holds no step
+ * behind `newest`. Behind GO the learning rate, and whether there is to be a checkpoint, are all ranks'. MISMATCH. */
+enum sl_err sl_group_meet(struct sl_group *group, int back, uint64_t newest, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_group_run_meet(struct sl_group *group);
+/* Goes on with the sum of the ranks before, and hands it on: what `add` adds comes between. Then the trunk's sum and
+ * *rows are all ranks'. */
 enum sl_err sl_group_fold_ranks(struct sl_group *group, enum sl_err (*add)(struct sl_group *group, uint64_t *rows),
-				uint64_t *rows, struct sl_fail *fail) SL_MUST_CHECK;
+				uint64_t *rows) SL_MUST_CHECK;
 /* The copies of other ranks, for sl_average; NULL without ranks. */
 const struct sl_average_others *sl_group_other_copies(struct sl_group *group, struct sl_average_others *others);
 /* The sum of heads' and tails' changes goes on from that of the ranks before; and with this rank's members in it, it
  * becomes that of all. */
 void sl_group_take_ends(const struct sl_group *group, struct sl_end_sum *sum);
 void sl_group_pass_ends(const struct sl_group *group, struct sl_end_sum *sum);
-/* The learning rate is all ranks', or the step is none: MISMATCH. There is a checkpoint where one rank wants one. */
-enum sl_err sl_group_agree_on_step(struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
 /* Whether all ranks have written their checkpoint. */
 bool sl_group_all_kept(struct sl_group *group, bool kept);
 /* Whether this rank has the largest of what each one has at most, -1 where it has nothing. */

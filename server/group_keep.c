@@ -237,6 +237,8 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 /* Room for what the members' codecs may have kept. */
 static enum sl_err room_for_records(const struct sl_group *g, uint64_t step, struct sl_buf *out)
 {
+	bool away = false;
+
 	out->cap = 0;
 	for (int k = 0; k < g->n; k++) {
 		out->cap += sizeof(struct member_record) + moment_bytes(g);
@@ -244,7 +246,9 @@ static enum sl_err room_for_records(const struct sl_group *g, uint64_t step, str
 			out->cap += sl_codec_state_bytes(sl_port_codecs(g->seat[k].m->port)[dir]);
 	}
 	out->cap += g->ends ? sl_end_coder_state_bytes(g->ends->sum.coder) : 0;
-	if (g->n_gone || sl_group_varies(g)) /* nobody says what theirs take */
+	for (int k = g->first; k < g->end; k++)
+		away = away || !g->seat[k].m;
+	if (away || sl_group_varies(g)) /* nobody says what theirs take */
 		out->cap = (size_t)sl_keep_file_bytes(&g->keep, step);
 	out->data = malloc(out->cap + 1);
 	return out->data ? SL_OK : SL_ERR_NOMEM;

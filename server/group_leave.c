@@ -32,13 +32,14 @@ bool sl_group_all_here(struct sl_group *g)
 		if (p->m && p->joining) {
 			here = true;
 			can = can && can_do_without(g, k);
-		} else if (p->m || !g->seat[k].gone) {
+		} else if (p->m || !(g->seat[k].gone || p->left)) {
 			return false;
 		} else {
-			away = true;
+			away = away || g->seat[k].gone;
 		}
 	}
-	return here && (!away || can); /* whoever begins anew, or comes from elsewhere, waits for all */
+	/* a rank that all have left takes part in what the others do */
+	return (here || g->staying) && (!away || can); /* whoever begins anew, or comes from elsewhere, waits for all */
 }
 
 bool sl_group_turns_fit(struct sl_group *g, struct sl_fail *why)
@@ -153,6 +154,8 @@ static void last_words(struct sl_group *g)
 			return;
 		all_left = all_left && g->seat[k].left;
 	}
+	if (all_left && g->groups->ranks)
+		return; /* others may still train (sl_group_meet) */
 	if (all_left)
 		sl_keep_only(&g->keep, g->stays ? g->on_disk : UINT64_MAX);
 	else if (g->valid && !g->torn && g->done != g->on_disk && g->keep.dir[0] && sl_group_at_border(g))

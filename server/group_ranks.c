@@ -67,7 +67,8 @@ enum sl_err sl_group_may_enter_rank(const struct sl_group_list *gs, const struct
 
 struct offer {
 	int32_t n;
-	uint64_t step[SL_GROUP_STEPS];
+	uint8_t any;                           /* it has no member, and so goes on from wherever the others do */
+	uint64_t step[SL_GROUP_STEPS], least;  /* least: members have left behind it */
 	uint64_t turns[SL_CONF_SHARE_CLIENTS]; /* of its own members */
 };
 
@@ -79,6 +80,8 @@ static void hear_turns(struct sl_group *g, const struct offer *all)
 
 static bool offers(const struct offer *o, uint64_t step)
 {
+	if (step < o->least || o->any)
+		return step >= o->least;
 	for (int i = 0; i < o->n; i++)
 		if (o->step[i] == step)
 			return true;
@@ -88,8 +91,8 @@ static bool offers(const struct offer *o, uint64_t step)
 int sl_group_common_steps(struct sl_group *g, uint64_t step[SL_GROUP_STEPS], int n)
 {
 	const struct sl_ranks *ranks = g->groups->ranks;
-	struct offer own = {.n = n}, *all;
-	int common = 0;
+	struct offer own = {.n = n, .any = !sl_group_has_sessions(g), .least = sl_group_left_at(g)}, *all;
+	int common = 0, first = 0;
 
 	if (!ranks)
 		return n;
@@ -99,13 +102,15 @@ int sl_group_common_steps(struct sl_group *g, uint64_t step[SL_GROUP_STEPS], int
 	if (!all)
 		return 0;
 	hear_turns(g, all);
-	for (int i = 0; i < all[0].n; i++) {
+	while (first < ranks->count - 1 && all[first].any)
+		first++;
+	for (int i = 0; i < all[first].n; i++) {
 		bool have = true;
 
-		for (int r = 1; r < ranks->count; r++)
-			have = have && offers(&all[r], all[0].step[i]);
+		for (int r = 0; r < ranks->count; r++)
+			have = have && offers(&all[r], all[first].step[i]);
 		if (have)
-			step[common++] = all[0].step[i];
+			step[common++] = all[first].step[i];
 	}
 	free(all);
 	return common;
@@ -128,8 +133,9 @@ enum sl_err sl_group_all_took(struct sl_group *g, uint64_t step, enum sl_err err
 		return err;
 	if (err)
 		snprintf(own.why, sizeof own.why, "%s", fail->text);
-	memcpy(own.weights_hash, sl_port_session(g->seat[g->first].m->port)->hello.weights_hash,
-	       sizeof own.weights_hash);
+	if (sl_group_has_sessions(g))
+		memcpy(own.weights_hash, sl_group_hello(g, sl_group_first_here(g))->weights_hash,
+		       sizeof own.weights_hash);
 	memcpy(own.plan_hash, g->plan->middle_hash, sizeof own.plan_hash);
 	own.ends = g->ends ? g->ends->layout.floats : 0;
 	all = gather(g, &own, sizeof own);
@@ -158,47 +164,41 @@ enum sl_err sl_group_all_took(struct sl_group *g, uint64_t step, enum sl_err err
 
 /* ---- the sum of a step */
 
-struct so_far {
-	uint64_t rows;
-	double lr;
-	uint8_t any, checkpoint; /* any: the sum and lr are of somebody */
-};
-
 static size_t sum_bytes(const struct sl_group *g)
 {
 	return (size_t)g->plan->segment[SL_MIDDLE].moving_count * sizeof(float);
 }
 
-/* What the ranks before this one have made of the step. */
-static enum sl_err take_sum(struct sl_group *g, struct so_far *s)
+/* What the ranks before this one have made of the step: without rows there is no sum. */
+static enum sl_err take_sum(struct sl_group *g, uint64_t *rows)
 {
 	const struct sl_ranks *ranks = g->groups->ranks;
 
-	*s = (struct so_far){0};
+	*rows = 0;
 	if (ranks->rank == 0)
 		return SL_OK;
-	ranks->take(ranks, s, sizeof *s);
-	if (!s->any)
+	ranks->take(ranks, rows, sizeof *rows);
+	if (!*rows)
 		return SL_OK;
 	ranks->take(ranks, g->sum, sum_bytes(g));
 	return sl_exec_fold_set(g->exec, g->sum);
 }
 
-static enum sl_err pass_sum(struct sl_group *g, struct so_far *s)
+static enum sl_err pass_sum(struct sl_group *g, uint64_t *rows)
 {
 	const struct sl_ranks *ranks = g->groups->ranks;
 	const bool last = ranks->rank == ranks->count - 1;
-	enum sl_err err = s->any ? sl_exec_fold_get(g->exec, g->sum) : SL_OK;
+	enum sl_err err = *rows ? sl_exec_fold_get(g->exec, g->sum) : SL_OK;
 
 	if (err)
 		return err;
 	if (!last) {
-		ranks->pass(ranks, s, sizeof *s);
-		if (s->any)
+		ranks->pass(ranks, rows, sizeof *rows);
+		if (*rows)
 			ranks->pass(ranks, g->sum, sum_bytes(g));
 	}
-	ranks->spread(ranks, s, sizeof *s);
-	if (!s->any)
+	ranks->spread(ranks, rows, sizeof *rows);
+	if (!*rows)
 		return SL_OK;
 	ranks->spread(ranks, g->sum, sum_bytes(g));
 	return last ? SL_OK : sl_exec_fold_set(g->exec, g->sum);
@@ -306,33 +306,116 @@ void sl_group_pass_ends(const struct sl_group *g, struct sl_end_sum *s)
 		ranks->spread(ranks, sum, bytes);
 }
 
-/* ---- what all ranks decide */
+/* ---- a step's meeting */
 
-struct step_word {
+enum demand { TO_APPLY, TO_GO_BACK, TO_HEAR };
+
+struct meeting_word {
+	uint8_t demand; /* enum demand */
+	uint8_t left;   /* all members of this rank have left */
+	uint8_t missed; /* one that has not left has no part in the step */
+	uint8_t checkpoint, any_lr;
+	int32_t ready, back;
+	uint64_t newest, late_at;
 	double lr;
-	uint8_t checkpoint;
 };
 
-enum sl_err sl_group_agree_on_step(struct sl_group *g, struct sl_fail *fail)
+static struct meeting_word own_word(const struct sl_group *g, int back, uint64_t newest)
 {
-	struct step_word own = {.lr = g->lr, .checkpoint = g->checkpoint}, *all;
+	struct meeting_word w = {.back = back, .newest = newest, .late_at = g->late_at, .left = 1};
+
+	w.demand = g->what == GROUP_APPLY ? TO_APPLY : back >= 0 ? TO_GO_BACK : TO_HEAR;
+	for (int k = g->first; k < g->end && g->what == GROUP_APPLY; k++) {
+		const struct sl_group_part *part = &g->part[k];
+
+		w.ready += part->m != NULL;
+		w.any_lr = w.any_lr || part->rows;
+		w.left = w.left && g->seat[k].left;
+		w.missed = w.missed || (!part->m && !g->seat[k].left);
+	}
+	w.lr = g->lr;
+	w.checkpoint = g->what == GROUP_APPLY && g->checkpoint;
+	return w;
+}
+
+/* What they decide, each for itself from the same words. */
+static void decide(struct sl_group *g, const struct meeting_word *all, int ranks)
+{
+	bool apply = true, left = true, back = false;
+	int ready = 0;
+
+	for (int r = 0; r < ranks; r++) {
+		apply = apply && all[r].demand == TO_APPLY;
+		left = left && all[r].left;
+		ready += all[r].ready;
+		if (all[r].late_at > g->late_at)
+			g->late_at = all[r].late_at;
+	}
+	for (int r = 0; r < ranks && !back; r++) {
+		/* where a step was done without somebody since, the member goes on from what it has */
+		back = all[r].demand == TO_GO_BACK && all[r].newest >= g->late_at;
+		g->back_with = all[r].back;
+	}
+	g->came_of = back ? MET_BACK : !apply ? MET_NONE : ready ? MET_GO : left ? MET_OVER : MET_NONE;
+}
+
+/* A rank without a part takes the others' learning rate. */
+static enum sl_err agree_on_step(struct sl_group *g, const struct meeting_word *all, int ranks, struct sl_fail *fail)
+{
+	int who = -1;
+
+	g->others_missed = false;
+	for (int r = 0; r < ranks; r++) {
+		g->checkpoint = g->checkpoint || all[r].checkpoint;
+		g->others_missed = g->others_missed || all[r].missed;
+		if (!all[r].any_lr)
+			continue;
+		if (who >= 0 && all[r].lr != all[who].lr)
+			return sl_fail_set(fail, SL_ERR_MISMATCH,
+					   "the learning rate of step %" PRIu64
+					   " is %g on rank %d and %g on rank %d: all members need the same "
+					   "train.schedule",
+					   g->done, all[who].lr, who, all[r].lr, r);
+		who = r;
+		g->lr = all[r].lr;
+	}
+	return SL_OK;
+}
+
+enum sl_err sl_group_meet(struct sl_group *g, int back, uint64_t newest, struct sl_fail *fail)
+{
+	const struct sl_ranks *ranks = g->groups->ranks;
+	const struct meeting_word own = own_word(g, back, newest);
+	struct meeting_word *all;
 	enum sl_err err = SL_OK;
 
-	if (!g->groups->ranks)
+	g->came_of = MET_GO;
+	if (!ranks)
 		return SL_OK;
 	all = gather(g, &own, sizeof own);
 	if (!all)
 		return SL_ERR_NOMEM;
-	for (int r = 0; r < g->groups->ranks->count && !err; r++) {
-		if (all[r].lr != all[0].lr)
-			err = sl_fail_set(fail, SL_ERR_MISMATCH,
-					  "the learning rate of step %" PRIu64 " is %g on rank 0 and %g on rank %d: "
-					  "all members need the same train.schedule",
-					  g->done, all[0].lr, all[r].lr, r);
-		g->checkpoint = g->checkpoint || all[r].checkpoint;
-	}
+	g->met++;
+	decide(g, all, ranks->count);
+	if (g->came_of == MET_GO)
+		err = agree_on_step(g, all, ranks->count, fail);
+	else if (g->came_of == MET_OVER)
+		sl_keep_only(&g->keep, g->stays ? g->on_disk : UINT64_MAX);
 	free(all);
 	return err;
+}
+
+void sl_group_run_meet(struct sl_group *g)
+{
+	uint64_t newest = 0;
+
+	g->err = SL_OK;
+	g->void_ = g->which >= 0 && !g->seat[g->which].m;
+	if (g->void_)
+		return;
+	if (g->which >= 0 && !sl_group_newest_of(g, g->which, &newest))
+		newest = UINT64_MAX; /* it has nothing to go on from but what all go back to */
+	g->err = sl_group_meet(g, g->which, newest, &g->fail);
 }
 
 bool sl_group_all_kept(struct sl_group *g, bool kept)
@@ -368,9 +451,9 @@ bool sl_group_largest_here(const struct sl_group *g, double most)
 }
 
 enum sl_err sl_group_fold_ranks(struct sl_group *g, enum sl_err (*add)(struct sl_group *group, uint64_t *rows),
-				uint64_t *rows, struct sl_fail *fail)
+				uint64_t *rows)
 {
-	struct so_far s;
+	uint64_t before, own = 0;
 	enum sl_err err;
 
 	if (!g->groups->ranks)
@@ -379,23 +462,9 @@ enum sl_err sl_group_fold_ranks(struct sl_group *g, enum sl_err (*add)(struct sl
 		g->sum = malloc(sum_bytes(g) + 1);
 	if (!g->sum)
 		return SL_ERR_NOMEM;
-	err = take_sum(g, &s);
+	err = take_sum(g, &before);
 	if (!err)
-		err = add(g, rows);
-	if (!err && *rows && s.any && s.lr != g->lr)
-		err = sl_fail_set(fail, SL_ERR_MISMATCH,
-				  "the learning rate of step %" PRIu64
-				  " is %g on an earlier rank and %g here: all members need the same train.schedule",
-				  g->done, s.lr, g->lr);
-	if (err)
-		return err;
-	s.lr = s.any ? s.lr : g->lr;
-	s.any = s.any || *rows;
-	s.rows += *rows;
-	s.checkpoint = s.checkpoint || g->checkpoint;
-	err = pass_sum(g, &s);
-	*rows = s.rows;
-	g->lr = s.lr;
-	g->checkpoint = s.checkpoint;
-	return err;
+		err = add(g, &own);
+	*rows = before + own;
+	return err ? err : pass_sum(g, rows);
 }

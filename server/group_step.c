@@ -62,12 +62,12 @@ static enum sl_err add_members(struct sl_group *g, uint64_t *rows)
 	return err;
 }
 
-static enum sl_err fold(struct sl_group *g, uint64_t *rows, struct sl_fail *fail)
+static enum sl_err fold(struct sl_group *g, uint64_t *rows)
 {
 	enum sl_err err = sl_exec_fold_begin(g->exec);
 
 	if (!err)
-		err = sl_group_fold_ranks(g, add_members, rows, fail);
+		err = sl_group_fold_ranks(g, add_members, rows);
 	return err || !*rows ? err : sl_exec_fold_end(g->exec, factor(g, *rows));
 }
 
@@ -111,10 +111,9 @@ static enum sl_err fold_finite(struct sl_group *g, uint64_t *rows, struct sl_fai
 		struct sl_fail why = {0};
 		char text[SL_WIRE_TEXT_MAX];
 
-		err = fold(g, rows, fail);
+		err = fold(g, rows);
 		if (err)
-			return fail->text[0] ? err
-					     : sl_fail_set(fail, err, "the members' gradients could not be added");
+			return sl_fail_set(fail, err, "the members' gradients could not be added");
 		err = *rows ? sl_exec_check(g->exec, NULL, 0, &why) : SL_OK;
 		if (!err && *rows)
 			err = sl_group_ends_fold(g, factor(g, *rows), &why);
@@ -145,7 +144,7 @@ static enum sl_err apply(struct sl_group *g, struct sl_fail *fail)
 /* Who took part is a step ahead; the others stay where they are. */
 static void settle(struct sl_group *g)
 {
-	bool all = true;
+	bool all = !g->others_missed;
 
 	if (g->done == g->from && g->keep.dir[0]) /* from here on the steps kept behind it are another past's */
 		sl_keep_leave(&g->keep, g->done);
@@ -182,7 +181,11 @@ void sl_group_run_apply(struct sl_group *g)
 	if (g->void_)
 		return;
 	g->fail.text[0] = '\0';
-	g->err = sl_group_has_rounds(g) ? sl_group_end_round(g, &g->fail) : apply(g, &g->fail);
+	g->err = sl_group_meet(g, -1, 0, &g->fail);
+	if (!g->err && g->came_of != MET_GO)
+		return;
+	if (!g->err)
+		g->err = sl_group_has_rounds(g) ? sl_group_end_round(g, &g->fail) : apply(g, &g->fail);
 	if (!g->err && SL_FAILPOINT_CALL(SL_FP_SERVER_CODECS, 0) != 0)
 		g->err = SL_ERR_DEVICE;
 	if (!g->err)

@@ -99,8 +99,7 @@ static bool all_hold(const struct sl_group *g, uint64_t step)
 	return true;
 }
 
-/* The lowest one that is there. */
-static int first_here(const struct sl_group *g)
+int sl_group_first_here(const struct sl_group *g)
 {
 	int k = g->first;
 
@@ -153,7 +152,7 @@ static int find_stranger(struct sl_group *g, struct sl_fail *fail)
 
 static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 {
-	const int first = first_here(g);
+	const int first = sl_group_first_here(g);
 	const struct sl_hello *h = sl_group_hello(g, first);
 	enum sl_err err;
 
@@ -209,18 +208,34 @@ enum sl_err sl_group_take_up(struct sl_group *g, uint64_t step, struct sl_fail *
 		err = sl_group_read(g, step, fail);
 	else if (!err)
 		err = clear_moments(g);
-	if (!err && !step)
+	if (!err && !step && !sl_group_has_sessions(g))
+		err = sl_fail_set(fail, SL_ERR_NOINPUT, "nobody is here who knows the first weights");
+	else if (!err && !step)
 		err = first_weights(g, fail);
 	return sl_group_all_took(g, step, err, fail);
 }
 
+uint64_t sl_group_left_at(const struct sl_group *g)
+{
+	uint64_t step = 0;
+
+	for (int k = g->first; k < g->end; k++)
+		if (g->seat[k].left && !g->seat[k].m && g->seat[k].number > step)
+			step = g->seat[k].number;
+	return step;
+}
+
 static int steps_held(const struct sl_group *g, uint64_t step[SL_GROUP_STEPS])
 {
-	const struct sl_hello *h = sl_group_hello(g, first_here(g));
+	const struct sl_hello *h;
 	int n = 0;
 
+	if (!sl_group_has_sessions(g))
+		return 0;
+	h = sl_group_hello(g, sl_group_first_here(g));
 	for (uint32_t i = 0; i < h->n_held; i++)
-		if (all_hold(g, h->held[i]) && (!g->n_gone || h->held[i] == g->gone_at))
+		if (all_hold(g, h->held[i]) && (!g->n_gone || h->held[i] == g->gone_at) &&
+		    h->held[i] >= sl_group_left_at(g))
 			step[n++] = h->held[i];
 	return n;
 }
@@ -267,7 +282,7 @@ static void run_choose(struct sl_group *g)
 	g->need_weights = false;
 	g->void_ = sl_group_varies(g) && sl_group_some_lost(g);
 	for (int k = g->first; k < g->end; k++) {
-		g->void_ = g->void_ || (!sl_group_varies(g) && !g->seat[k].m && !g->seat[k].gone);
+		g->void_ = g->void_ || (!sl_group_varies(g) && !g->seat[k].m && !g->seat[k].gone && !g->seat[k].left);
 		all = all && g->seat[k].m;
 	}
 	if (g->void_)
@@ -283,6 +298,7 @@ static void run_choose(struct sl_group *g)
 		g->err = g->stranger >= 0 ? SL_ERR_MISMATCH : choose(g, &g->fail);
 	if (!g->err && sl_group_has_rounds(g) && sl_group_reset_copies(g))
 		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the members' copies could not be set");
+	g->met = 0;
 	g->valid = !g->err;
 	g->torn = g->torn && g->err;
 	g->late_at = 0;
@@ -350,7 +366,6 @@ static void run_rejoin(struct sl_group *g)
 	}
 	if (!any || newest >= g->late_at) {
 		g->back = true;
-		sl_group_end_ranks(g, "a member goes on from an earlier step, so all go back");
 		return;
 	}
 	if (g->ends && !sl_group_ends_reach(g, newest)) {
@@ -396,6 +411,9 @@ void sl_group_run(struct sl_job *job)
 		break;
 	case GROUP_APPLY:
 		sl_group_run_apply(g);
+		break;
+	case GROUP_MEET:
+		sl_group_run_meet(g);
 		break;
 	}
 }

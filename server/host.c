@@ -361,9 +361,9 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 	return SL_OK;
 }
 
-void sl_host_ranks(struct sl_host *h, const struct sl_ranks *ranks)
+enum sl_err sl_host_ranks(struct sl_host *h, const struct sl_ranks *ranks)
 {
-	sl_group_list_ranks(h->groups, ranks);
+	return sl_group_list_ranks(h->groups, ranks);
 }
 
 const char *sl_host_endpoint(const struct sl_host *h)

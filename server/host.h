@@ -14,7 +14,7 @@ struct sl_host;
 enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struct sl_conf_server *conf,
 			 struct sl_server_auth *auth, struct sl_device *device, struct sl_fail *fail) SL_MUST_CHECK;
 /* Before the loop runs: groups have members on other servers, too. Borrowed; NULL: they do not. */
-void sl_host_ranks(struct sl_host *host, const struct sl_ranks *ranks);
+enum sl_err sl_host_ranks(struct sl_host *host, const struct sl_ranks *ranks) SL_MUST_CHECK;
 const char *sl_host_endpoint(const struct sl_host *host);
 /* `fn` is called, once, when a task has run for longer than watchdog_s, or the device has failed for good: what the
  * host holds can then not be freed, and the process should end as it is, with why's status, to be started again. Set

@@ -4,16 +4,20 @@
  *
  * All ranks call the same functions in the same order, so one thread at a time of each rank, the worker's, does. They
  * wait for the others as long as it takes; `alive` is called meanwhile, some times a second. What cannot be sent or
- * received ends the whole job. Addresses are host memory. */
+ * received ends the whole job. Addresses are host memory.
+ *
+ * `tell` and `hear` are apart from these: another thread, the loop's, may call them at any time, and they wait for
+ * nobody. */
 #ifndef SL_SERVER_RANKS_H
 #define SL_SERVER_RANKS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "common/base/err.h"
 
-enum { SL_RANKS_ABI = 1 };
+enum { SL_RANKS_ABI = 2, SL_RANKS_WORD = 64 };
 
 struct sl_ranks {
 	uint32_t abi;
@@ -27,6 +31,11 @@ struct sl_ranks {
 	void (*pass)(const struct sl_ranks *ranks, const void *data, size_t bytes);
 	/* What the last rank has, to all. */
 	void (*spread)(const struct sl_ranks *ranks, void *data, size_t bytes);
+	/* Tells all other ranks one word, `bytes` ≤ SL_RANKS_WORD, the same number on all ranks. It takes the place of
+	 * the last one: a rank may not hear of that any more. */
+	void (*tell)(const struct sl_ranks *ranks, const void *word, size_t bytes);
+	/* `words` is [count][bytes]: the newest word of each rank that has told one since. False: nobody has. */
+	bool (*hear)(const struct sl_ranks *ranks, void *words, size_t bytes);
 	/* Ends all ranks with that exit status; does not return. */
 	void (*abort)(const struct sl_ranks *ranks, int status);
 	/* All ranks end in good order: waits for them. */

@@ -2,13 +2,28 @@
  * leave the core to the kernels of ranks on the same host. */
 #include <limits.h>
 #include <mpi.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "server/ranks.h"
 
 enum { TAG = 1, SHORTEST_NS = 2000, LONGEST_NS = 1000000, ALIVE_EVERY = 20 };
+
+/* To one other rank: the word that is on its way, and whether there is a newer one. */
+struct outgoing {
+	char word[SL_RANKS_WORD];
+	MPI_Request request;
+	bool under_way, outdated;
+};
+
+/* Calls into MPI come from two threads, and only one may be in it at a time. */
+static pthread_mutex_t in_mpi = PTHREAD_MUTEX_INITIALIZER;
+static MPI_Comm words_comm;       /* words are not mixed up with what is summed */
+static struct outgoing *outgoing; /* [count] */
+static char newest[SL_RANKS_WORD];
 
 static void check(int rc, const char *what)
 {
@@ -28,7 +43,9 @@ static void wait_for(const struct sl_ranks *r, MPI_Request *request)
 	int done = 0;
 
 	for (long i = 1;; i++) {
+		pthread_mutex_lock(&in_mpi);
 		check(MPI_Test(request, &done, MPI_STATUS_IGNORE), "waiting for other ranks");
+		pthread_mutex_unlock(&in_mpi);
 		if (done)
 			return;
 		nanosleep(&(struct timespec){0, ns}, NULL);
@@ -47,8 +64,10 @@ static void gather_all(const struct sl_ranks *r, const void *own, void *all, siz
 {
 	MPI_Request request;
 
+	pthread_mutex_lock(&in_mpi);
 	check(MPI_Iallgather(own, count_of(bytes), MPI_BYTE, all, count_of(bytes), MPI_BYTE, MPI_COMM_WORLD, &request),
 	      "MPI_Iallgather");
+	pthread_mutex_unlock(&in_mpi);
 	wait_for(r, &request);
 }
 
@@ -57,9 +76,11 @@ static void take(const struct sl_ranks *r, void *data, size_t bytes)
 	for (size_t at = 0; at < bytes; at += (size_t)count_of(bytes - at)) {
 		MPI_Request request;
 
+		pthread_mutex_lock(&in_mpi);
 		check(MPI_Irecv((char *)data + at, count_of(bytes - at), MPI_BYTE, r->rank - 1, TAG, MPI_COMM_WORLD,
 				&request),
 		      "MPI_Irecv");
+		pthread_mutex_unlock(&in_mpi);
 		wait_for(r, &request);
 	}
 }
@@ -69,9 +90,11 @@ static void pass(const struct sl_ranks *r, const void *data, size_t bytes)
 	for (size_t at = 0; at < bytes; at += (size_t)count_of(bytes - at)) {
 		MPI_Request request;
 
+		pthread_mutex_lock(&in_mpi);
 		check(MPI_Isend((const char *)data + at, count_of(bytes - at), MPI_BYTE, r->rank + 1, TAG,
 				MPI_COMM_WORLD, &request),
 		      "MPI_Isend");
+		pthread_mutex_unlock(&in_mpi);
 		wait_for(r, &request);
 	}
 }
@@ -81,11 +104,65 @@ static void spread(const struct sl_ranks *r, void *data, size_t bytes)
 	for (size_t at = 0; at < bytes; at += (size_t)count_of(bytes - at)) {
 		MPI_Request request;
 
+		pthread_mutex_lock(&in_mpi);
 		check(MPI_Ibcast((char *)data + at, count_of(bytes - at), MPI_BYTE, r->count - 1, MPI_COMM_WORLD,
 				 &request),
 		      "MPI_Ibcast");
+		pthread_mutex_unlock(&in_mpi);
 		wait_for(r, &request);
 	}
+}
+
+/* ---- words */
+
+static void send_words(const struct sl_ranks *r, size_t bytes)
+{
+	for (int to = 0; to < r->count; to++) {
+		struct outgoing *o = &outgoing[to];
+		int sent = 1;
+
+		if (o->under_way)
+			check(MPI_Test(&o->request, &sent, MPI_STATUS_IGNORE), "MPI_Test");
+		o->under_way = !sent;
+		if (o->under_way || !o->outdated || to == r->rank)
+			continue;
+		memcpy(o->word, newest, bytes);
+		check(MPI_Isend(o->word, (int)bytes, MPI_BYTE, to, TAG, words_comm, &o->request), "MPI_Isend");
+		o->under_way = true;
+		o->outdated = false;
+	}
+}
+
+static void tell(const struct sl_ranks *r, const void *word, size_t bytes)
+{
+	memcpy(newest, word, bytes);
+	for (int to = 0; to < r->count; to++)
+		outgoing[to].outdated = true;
+	pthread_mutex_lock(&in_mpi);
+	send_words(r, bytes);
+	pthread_mutex_unlock(&in_mpi);
+}
+
+static bool hear(const struct sl_ranks *r, void *words, size_t bytes)
+{
+	bool any = false;
+
+	pthread_mutex_lock(&in_mpi);
+	send_words(r, bytes);
+	for (;;) {
+		MPI_Status status;
+		int there;
+
+		check(MPI_Iprobe(MPI_ANY_SOURCE, TAG, words_comm, &there, &status), "MPI_Iprobe");
+		if (!there)
+			break;
+		check(MPI_Recv((char *)words + (size_t)status.MPI_SOURCE * bytes, (int)bytes, MPI_BYTE,
+			       status.MPI_SOURCE, TAG, words_comm, MPI_STATUS_IGNORE),
+		      "MPI_Recv");
+		any = true;
+	}
+	pthread_mutex_unlock(&in_mpi);
+	return any;
 }
 
 static void end_all(const struct sl_ranks *r, int status)
@@ -107,6 +184,8 @@ static const struct sl_ranks *begin(void (*alive)(void), char *why, size_t cap)
 					.take = take,
 					.pass = pass,
 					.spread = spread,
+					.tell = tell,
+					.hear = hear,
 					.abort = end_all,
 					.close = close_all};
 	MPI_Comm host;
@@ -124,6 +203,11 @@ static const struct sl_ranks *begin(void (*alive)(void), char *why, size_t cap)
 	ranks.alive = alive;
 	MPI_Comm_rank(MPI_COMM_WORLD, &ranks.rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks.count);
+	outgoing = calloc((size_t)ranks.count, sizeof *outgoing);
+	if (!outgoing || MPI_Comm_dup(MPI_COMM_WORLD, &words_comm) != MPI_SUCCESS) {
+		snprintf(why, cap, "no memory, or no second communicator");
+		return NULL;
+	}
 	if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, ranks.rank, MPI_INFO_NULL, &host) ==
 	    MPI_SUCCESS) {
 		MPI_Comm_rank(host, &ranks.on_host);

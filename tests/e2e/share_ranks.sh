@@ -49,5 +49,48 @@ refused wrong_rank 'this server is rank 0 of 2 and has members 0 to 1; member 3 
 refused too_few 'it has 2 members at least, not 1' --set share.clients=1
 end_job
 
+# rank 0 has member 0 alone. It is stopped for several times share.straggler_s: the other rank goes on without it, and rank 0 with it
+late=(--set train.max_steps=36 --set train.eval_every=0 --set data.partition=iid --set train.checkpoint_every=0 --set share.straggler_s=1
+	--set train.schedule.warmup_epochs=0 --set link.timeout_ms=60000 --set link.heartbeat_ms=20000)
+begin_job 2
+for k in 0 1 2; do # steps take a while, so that the one that comes back finds some left to do
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k = 0 ] || echo client.apply=delay:100@1+) member late $k 3 "${late[@]}"
+done
+wait_for 'member 0 does not train' has_steps late-0 2
+kill -STOP "${pid[0]}"
+left_out() { grep -q 'group-late: group late: .* without member 0' "$tmp/rank.0"; }
+wait_for 'nobody goes on without member 0' left_out
+further=$(($(steps_of late-1) + 3))
+wait_for 'the others wait for member 0 again' has_steps late-1 $further
+kill -CONT "${pid[0]}"
+for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "late, member $k"; done
+for k in 1 2; do ! grep -q '"skipped":true' "$tmp/late-$k/log.jsonl" || fail "member $k of the other rank was left out of a step, too"; done
+absent=$(grep '"skipped":true' "$tmp/late-0/log.jsonl" | sed -E 's/.*"step":([0-9]+),.*/0:\1/' | paste -sd,)
+[ -n "$absent" ] || fail 'the member that stood still was in every step'
+client late "$tmp/client.yaml" --local "${late[@]}" --set share.group=late --set share.clients=3 --absent "$absent" || fail "late in one process: exit status $?"
+for k in 0 1 2; do same_run late-$k late/member-$k 36; done
+end_job
+
+# Member 0 is killed and comes back behind the others: all ranks go back in the same job. It has fewer steps to do. Rank 0 has nobody
+# then, and the members of the other rank end their runs.
+back=(--set train.eval_every=0 --set data.partition=iid --set train.checkpoint_every=5 --set share.straggler_s=0
+	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0 --set link.on_server_lost=wait --set link.retry_ms=20)
+begin_job 2
+for k in 0 1 2; do member back $k 3 "${back[@]}" --set train.max_steps=$([ $k = 0 ] && echo 30 || echo 45); done
+wait_for 'member 0 stands behind its checkpoint' has_steps back-0 12
+kill -9 "${pid[0]}"
+wait "${pid[0]}" 2>/dev/null || true
+member back 0 3 "${back[@]}" --set train.max_steps=30 --resume
+for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "back, member $k"; done
+grep -q 'group-back: group back: member 0' "$tmp/rank.1" || fail 'the other rank does not say that it went back'
+! job_ended || fail 'the job ended as a member came back'
+[ "$(steps_of back-0)" = 30 ] || fail "member 0 has $(steps_of back-0) steps, not 30"
+client back "$tmp/client.yaml" --local "${back[@]}" --set share.group=back --set share.clients=3 --set train.max_steps=45 \
+	--absent "$(seq -s, -f 0:%g 31 45)" || fail "back in one process: exit status $?"
+for k in 1 2; do same_run back-$k back/member-$k 45; done
+few_files() { local r; for r in 0 1; do [ "$(find "$tmp/store/rank-$r" -name 'session-*.safetensors' | wc -l)" -le 1 ] || return 1; done; }
+wait_for 'ranks keep more than the last checkpoint of a run that is over' few_files
+end_job
+
 SPLIT_RANKS=3 SPLIT_KILLS=${SPLIT_KILLS:-3} tests/e2e/share_kills.sh || fail "kills over ranks: exit status $?"
 echo "share_ranks: ok"

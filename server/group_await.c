@@ -1,0 +1,165 @@
+/* Whom a group's step waits for. The loop's. With other ranks each knows what the others have told last, in a word; a
+ * word may be old, so it decides only when a rank begins to wait, and the ranks' meeting what is done (group_ranks.c).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/link/loop.h"
+#include "server/group_impl.h"
+
+bool sl_group_is_ready(const struct sl_group *g, int k)
+{
+	return g->member[k].prepared && g->member[k].number == g->step + g->round - 1;
+}
+
+bool sl_group_is_awaited(const struct sl_group *g, int k)
+{
+	return !g->member[k].left && g->member[k].probation == 0;
+}
+
+/* A member that evaluates or takes the weights is not late. */
+static bool is_elsewhere(const struct sl_group_member *p)
+{
+	const enum sl_session_state s = p->m ? sl_port_session(p->m->port)->state : SL_SESSION_CLOSED;
+
+	return p->open && p->m && (s == SL_SESSION_EVAL || s == SL_SESSION_FETCH);
+}
+
+/* Members of this rank, or of several. */
+struct tally {
+	int ready, awaited, members;
+	bool elsewhere; /* one of the awaited is */
+	bool works;     /* one that is not awaited may be ready soon */
+	bool could;     /* nobody is waited for any more */
+};
+
+static struct tally count_own(const struct sl_group *g)
+{
+	struct tally t = {0};
+
+	for (int k = g->first; k < g->end; k++) {
+		t.members += !g->member[k].left;
+		t.ready += sl_group_is_ready(g, k);
+		if (sl_group_is_ready(g, k))
+			continue;
+		if (sl_group_is_awaited(g, k)) {
+			t.awaited++;
+			t.elsewhere = t.elsewhere || is_elsewhere(&g->member[k]);
+		} else {
+			t.works = t.works || (g->member[k].m && g->member[k].open);
+		}
+	}
+	return t;
+}
+
+/* That rank speaks of the same step. */
+static bool is_of_this_step(const struct sl_group *g, const struct sl_group_word *w)
+{
+	return w->open && w->met == g->met && w->step == g->step;
+}
+
+/* … with what other ranks have told. could: each of them could do the step. */
+static struct tally count_all(const struct sl_group *g, const struct tally *own)
+{
+	const struct sl_ranks *ranks = g->groups->ranks;
+	struct tally t = *own;
+
+	t.could = true;
+	for (int r = 0; ranks && r < ranks->count; r++) {
+		const struct sl_group_word *w = &g->groups->word[r];
+
+		if (r == ranks->rank)
+			continue;
+		t.members += w->members;
+		t.could = t.could && is_of_this_step(g, w) && w->could;
+		if (!is_of_this_step(g, w))
+			continue;
+		t.ready += w->ready;
+		t.elsewhere = t.elsewhere || w->elsewhere;
+	}
+	return t;
+}
+
+/* Half of all members have waited for the others for as long as they may. */
+static bool patience_is_over(struct sl_group *g, const struct tally *all)
+{
+	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
+	const uint64_t patience_ms = (uint64_t)g->agreed.share.straggler_s * 1000;
+
+	if (2 * all->ready < all->members || all->ready < sl_group_least(g) || all->elsewhere || !patience_ms)
+		g->half_ms = 0;
+	else if (!g->half_ms)
+		g->half_ms = now_ms;
+	return g->half_ms && now_ms - g->half_ms >= patience_ms;
+}
+
+static bool could_apply(struct sl_group *g, const struct tally *own, const struct tally *all)
+{
+	return g->open && (!own->awaited || patience_is_over(g, all));
+}
+
+bool sl_group_may_apply(struct sl_group *g)
+{
+	const struct tally own = count_own(g), all = count_all(g, &own);
+
+	if (!could_apply(g, &own, &all))
+		return false;
+	if (!g->groups->ranks)
+		return own.awaited || own.ready >= sl_group_least(g);
+	/* From here on the worker waits for the other ranks, and members of this one can do nothing. So where somebody
+	 * may still be ready, or nobody is, the others come first; but nobody comes back to a rank that all have left.
+	 */
+	if (!own.members || (own.ready && !own.works))
+		return true;
+	return all.could && all.ready > 0;
+}
+
+/* ---- words */
+
+enum sl_err sl_group_list_ranks(struct sl_group_list *gs, const struct sl_ranks *ranks)
+{
+	gs->ranks = ranks;
+	if (ranks)
+		gs->word = calloc((size_t)ranks->count, sizeof *gs->word);
+	return ranks && !gs->word ? SL_ERR_NOMEM : SL_OK;
+}
+
+void sl_group_tell(struct sl_group_list *gs)
+{
+	struct sl_group *g = gs->first;
+	struct sl_group_word *said, word;
+
+	if (!gs->ranks || (g && g->busy && (g->what == GROUP_APPLY || g->what == GROUP_MEET)))
+		return;                /* what it said as it began to wait for the others holds */
+	memset(&word, 0, sizeof word); /* what lies between its fields, too: words are compared */
+	if (g) {
+		const struct tally own = count_own(g), all = count_all(g, &own);
+
+		word.step = g->step;
+		word.met = g->met;
+		word.ready = own.ready;
+		word.members = own.members;
+		word.open = g->open;
+		word.elsewhere = own.elsewhere;
+		word.could = could_apply(g, &own, &all);
+		word.calls = g->back_of >= 0;
+	}
+	said = &gs->word[gs->ranks->rank];
+	if (memcmp(said, &word, sizeof word) == 0)
+		return;
+	*said = word;
+	gs->ranks->tell(gs->ranks, &word, sizeof word);
+}
+
+bool sl_group_is_called(const struct sl_group *g)
+{
+	const struct sl_ranks *ranks = g->groups->ranks;
+
+	for (int r = 0; ranks && r < ranks->count; r++) {
+		const struct sl_group_word *w = &g->groups->word[r];
+
+		if (r != ranks->rank && w->open && w->calls && w->met == g->met)
+			return true;
+	}
+	return false;
+}
