@@ -79,7 +79,10 @@ def check_folder(folder):
             wrong(path, f"{o['kind']} {o['metadata']['name']} selects no pod")
     for generator in kustomization.get("configMapGenerator", []):
         for name in generator["files"]:
-            check_config(folder / name)
+            if not (folder / name).exists():
+                wrong(folder, f"no {name}")
+            elif name.endswith(".yaml"):
+                check_config(folder / name)
     return len(objects)
 
 
