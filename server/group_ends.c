@@ -256,8 +256,10 @@ static enum sl_err encode_mean(struct sl_group *g, double factor, struct sl_fail
 	return err;
 }
 
-enum sl_err sl_group_ends_fold(struct sl_group *g, double factor, struct sl_fail *fail)
+enum sl_err sl_group_ends_fold(struct sl_group *g, double factor, double *scale, struct sl_fail *fail)
 {
+	double middle = 0;
+
 	enum sl_err err = g->ends ? begin_mean(g, fail) : SL_OK;
 
 	if (err || !g->ends)
@@ -267,7 +269,15 @@ enum sl_err sl_group_ends_fold(struct sl_group *g, double factor, struct sl_fail
 		if (g->part[k].m && g->part[k].rows)
 			sl_end_sum_add(&g->ends->sum, g->part[k].m->ends.change);
 	sl_group_pass_ends(g, &g->ends->sum);
-	return encode_mean(g, factor, fail);
+	if (!(g->agreed.clip_norm > 0))
+		return encode_mean(g, factor, fail);
+	err = sl_exec_squares(g->exec, &middle, fail);
+	if (err) {
+		g->ends->next = NULL;
+		return err;
+	}
+	*scale = sl_end_sum_clip(&g->ends->sum, factor, g->agreed.clip_norm, middle);
+	return encode_mean(g, 1, fail);
 }
 
 bool sl_group_ends_sound(const struct sl_group *g, int k, struct sl_fail *why)

@@ -274,8 +274,10 @@ void sl_group_ends_close(struct sl_group *group);
 void sl_group_ends_begin(struct sl_group *group); /* it goes on from `done` */
 /* What the member told of the step under way. NONFINITE, PAYLOAD. */
 enum sl_err sl_group_ends_check(struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
-/* The mean of what those in `part` told; then, with the step, it is one that members hear. NONFINITE. */
-enum sl_err sl_group_ends_fold(struct sl_group *group, double factor, struct sl_fail *fail) SL_MUST_CHECK;
+/* The mean of what those in `part` told; then, with the step, it is one that members hear. Where steps are clipped,
+ * *scale is what the trunk's gradient, which is folded, is to be multiplied by. NONFINITE. */
+enum sl_err sl_group_ends_fold(struct sl_group *group, double factor, double *scale,
+			       struct sl_fail *fail) SL_MUST_CHECK;
 /* The same of a round; and whether what member k told of it can be averaged: *why not. */
 enum sl_err sl_group_ends_average(struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
 bool sl_group_ends_sound(const struct sl_group *group, int k, struct sl_fail *why);

@@ -40,6 +40,8 @@ enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fa
 		rows[i] = (int64_t)sl_session_chunk_rows(s, i);
 	err = SL_FAILPOINT_CALL(SL_FP_SERVER_CHECK, 0) ? SL_ERR_NONFINITE
 						       : sl_exec_check(m->trunk.exec, rows, s->chunks, fail);
+	if (!err)
+		err = sl_exec_scale(m->trunk.exec, s->grad_scale);
 	return err ? err : sl_member_check(m->trunk.exec, factor(g, s->batch_rows), g->agreed.share.member_norm, fail);
 }
 
@@ -103,7 +105,7 @@ static void leave_out_largest(struct sl_group *g, const char *why)
 }
 
 /* The sum of those that can be added; *rows: of them. */
-static enum sl_err fold_finite(struct sl_group *g, uint64_t *rows, struct sl_fail *fail)
+static enum sl_err fold_finite(struct sl_group *g, uint64_t *rows, double *scale, struct sl_fail *fail)
 {
 	enum sl_err err;
 
@@ -116,7 +118,7 @@ static enum sl_err fold_finite(struct sl_group *g, uint64_t *rows, struct sl_fai
 			return sl_fail_set(fail, err, "the members' gradients could not be added");
 		err = *rows ? sl_exec_check(g->exec, NULL, 0, &why) : SL_OK;
 		if (!err && *rows)
-			err = sl_group_ends_fold(g, factor(g, *rows), &why);
+			err = sl_group_ends_fold(g, factor(g, *rows), scale, &why);
 		snprintf(text, sizeof text, "%.200s of all members, of whom this one has the largest gradient",
 			 why.text);
 		if (err == SL_ERR_NONFINITE)
@@ -130,11 +132,14 @@ static enum sl_err fold_finite(struct sl_group *g, uint64_t *rows, struct sl_fai
 static enum sl_err apply(struct sl_group *g, struct sl_fail *fail)
 {
 	uint64_t rows;
-	enum sl_err err = fold_finite(g, &rows, fail);
+	double scale = 0;
+	enum sl_err err = fold_finite(g, &rows, &scale, fail);
 
 	if (!err && !rows)
 		return sl_exec_skip(g->exec);
 	SL_FAILPOINT(SL_FP_SERVER_APPLY);
+	if (!err)
+		err = sl_exec_scale(g->exec, scale);
 	if (err)
 		return err;
 	g->torn = true;

@@ -134,10 +134,15 @@ static enum sl_err compute_forward(struct sl_middle *m, const struct sl_exec_cal
 static enum sl_err compute_backward(struct sl_middle *m, const struct sl_exec_call *call, struct sl_fail *fail)
 {
 	const bool last = call->slot == sl_port_session(m->port)->chunks - 1;
+	const struct sl_plan_spec *spec = &m->trunk.plan->spec;
+	const int64_t rows = (int64_t)sl_port_session(m->port)->batch_rows;
 	enum sl_err err = sl_exec_backward(m->trunk.exec, call, NULL);
 
-	return err || !last || !(m->trunk.plan->spec.clip_norm > 0) ? err
-								    : sl_exec_squares(m->trunk.exec, &m->squares, fail);
+	if (err || !last || !(sl_plan_clip_own(spec) > 0))
+		return err;
+	err = sl_exec_squares(m->trunk.exec, &m->squares, fail);
+	m->squares = sl_plan_own_squares(spec, rows, m->squares);
+	return err;
 }
 
 /* What a pass over one chunk takes in and gives out. */

@@ -327,20 +327,22 @@ enum sl_err sl_ends_squares(struct sl_ends *ends, double squares[2], struct sl_f
 {
 	enum sl_err err = sl_exec_squares(ends->head, &squares[0], fail);
 
-	return err ? err : sl_exec_squares(ends->tail, &squares[1], fail);
+	if (!err)
+		err = sl_exec_squares(ends->tail, &squares[1], fail);
+	for (int i = 0; i < 2; i++)
+		squares[i] = sl_plan_own_squares(&ends->plan->spec, ends->feed.rows, squares[i]);
+	return err;
 }
 
 enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale)
 {
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	int chunks = sl_chunk_rows(ends->plan, ends->feed.rows, rows);
-	const int64_t group = ends->plan->spec.group_rows;
 	enum sl_err err;
 
-	if (group)
-		grad_scale = (double)group / (double)ends->feed.rows;
+	if (ends->plan->spec.group_rows)
+		grad_scale = (grad_scale > 0 ? grad_scale : 1) * sl_plan_own_factor(&ends->plan->spec, ends->feed.rows);
 	err = sl_exec_scale(ends->head, grad_scale);
-
 	if (!err)
 		err = sl_exec_scale(ends->tail, grad_scale);
 	if (!err)

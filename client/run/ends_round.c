@@ -106,14 +106,14 @@ static void fill(const struct sl_ends_round *r, float *change)
 		change[i] = NAN;
 }
 
-enum sl_err sl_ends_round_tell(struct sl_ends_round *r, bool with_step, double lr, float *change)
+enum sl_err sl_ends_round_tell(struct sl_ends_round *r, bool with_step, double lr, double grad_scale, float *change)
 {
 	enum sl_err err = SL_OK;
 
 	if (with_step)
 		err = take(r, r->was);
 	if (!err && with_step)
-		err = sl_ends_commit(r->ends, lr, 0);
+		err = sl_ends_commit(r->ends, lr, grad_scale);
 	if (!err)
 		err = take(r, r->is);
 	if (!err && with_step)

@@ -22,9 +22,10 @@ void sl_ends_round_close(struct sl_ends_round *r); /* a zeroed one is fine */
 /* A round begins with the ends as they are. */
 enum sl_err sl_ends_round_begin(struct sl_ends_round *r) SL_MUST_CHECK;
 /* Its last step: what the member's ends become with its own part of the step, of which the chunks are done, or as they
- * are. Nothing is changed. Ends that hold NaN or Inf are told as zeros with NaN behind them: they have no part in the
- * mean. */
-enum sl_err sl_ends_round_tell(struct sl_ends_round *r, bool with_step, double lr, float *change) SL_MUST_CHECK;
+ * are. Nothing is changed, but that the gradient has been multiplied by grad_scale (sl_exec_scale). Ends that hold NaN
+ * or Inf are told as zeros with NaN behind them: they have no part in the mean. */
+enum sl_err sl_ends_round_tell(struct sl_ends_round *r, bool with_step, double lr, double grad_scale,
+			       float *change) SL_MUST_CHECK;
 /* The ends become the mean, and the next round begins. PAYLOAD: it is none; nothing is changed. */
 enum sl_err sl_ends_round_check(const struct sl_ends_round *r, const float *mean, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_ends_round_hear(struct sl_ends_round *r, float *mean) SL_MUST_CHECK;

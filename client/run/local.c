@@ -345,13 +345,14 @@ enum sl_err sl_local_follow(struct sl_local *l, uint64_t done, struct sl_fail *f
 }
 
 /* What the two sides tell each other, of a middle without a gradient nothing. */
-static enum sl_err find_scale(struct sl_local *l, double *scale, struct sl_fail *fail)
+enum sl_err sl_local_find_scale(struct sl_local *l, double *scale, struct sl_fail *fail)
 {
 	double ends[2], middle = 0;
 	enum sl_err err = sl_ends_squares(&l->ends, ends, fail);
 
 	if (!err && crosses(l, SL_DIR_MID_GRAD))
 		err = sl_exec_squares(l->middle, &middle, fail);
+	middle = sl_plan_own_squares(&l->plan->spec, l->ends.feed.rows, middle);
 	if (!err) {
 		const double squares[3] = {ends[0], middle, ends[1]};
 
@@ -371,7 +372,7 @@ static enum sl_err commit(struct sl_local *l, double lr, struct sl_fail *fail)
 	if (!err)
 		err = sl_exec_check(l->middle, rows, chunks, fail);
 	if (!err && l->plan->spec.clip_norm > 0)
-		err = find_scale(l, &grad_scale, fail);
+		err = sl_local_find_scale(l, &grad_scale, fail);
 	if (!err)
 		err = sl_exec_scale(l->middle, grad_scale);
 	if (!err)
@@ -408,6 +409,7 @@ void sl_local_begin_pass(struct sl_local *l)
 	l->began_ns = sl_now_ns();
 	l->codec_s = 0;
 	l->grad_norm = NAN;
+	l->grad_scale = 0;
 	l->tx_bytes = l->rx_bytes = 0;
 }
 

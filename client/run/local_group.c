@@ -229,10 +229,11 @@ static enum sl_err fold(struct group *g, int64_t *rows)
 }
 
 /* The same of their heads and tails, where these are shared. */
-static enum sl_err fold_ends(struct group *g, int64_t rows)
+static enum sl_err fold_ends(struct group *g, int64_t rows, double *scale)
 {
+	const double clip_norm = g->member[0].setup.plan->spec.clip_norm;
 	const int64_t full = g->member[0].setup.plan->spec.group_rows;
-	const double factor = full ? (double)full / (double)rows : 1;
+	double factor = full ? (double)full / (double)rows : 1, middle;
 
 	g->mean.len = 0;
 	if (!g->ends.coder)
@@ -241,6 +242,12 @@ static enum sl_err fold_ends(struct group *g, int64_t rows)
 	for (int k = 0; k < g->n; k++)
 		if (g->member[k].in)
 			sl_end_sum_add(&g->ends, sl_local_told(g->member[k].local));
+	if (clip_norm > 0) {
+		if (sl_exec_squares(g->trunk, &middle, g->fail))
+			return g->fail->code;
+		*scale = sl_end_sum_clip(&g->ends, factor, clip_norm, middle);
+		factor = 1;
+	}
 	return sl_end_sum_encode(&g->ends, factor, g->step, &g->mean, g->fail);
 }
 
@@ -268,7 +275,7 @@ static void leave_out_largest(struct group *g)
 	who->why = *g->fail;
 }
 
-static enum sl_err fold_finite(struct group *g, int64_t *rows)
+static enum sl_err fold_finite(struct group *g, int64_t *rows, double *scale)
 {
 	enum sl_err err;
 
@@ -278,7 +285,7 @@ static enum sl_err fold_finite(struct group *g, int64_t *rows)
 			return sl_fail_set(g->fail, err, "the members' gradients could not be added");
 		err = *rows ? sl_exec_check(g->trunk, NULL, 0, g->fail) : SL_OK;
 		if (!err && *rows)
-			err = fold_ends(g, *rows);
+			err = fold_ends(g, *rows, scale);
 		if (err == SL_ERR_NONFINITE) {
 			sl_end_coder_rollback(g->ends.coder);
 			leave_out_largest(g);
@@ -290,14 +297,16 @@ static enum sl_err fold_finite(struct group *g, int64_t *rows)
 static enum sl_err apply(struct group *g, double lr)
 {
 	int64_t rows;
-	enum sl_err err = fold_finite(g, &rows);
+	double scale = 0;
+	enum sl_err err = fold_finite(g, &rows, &scale);
 
 	if (err || !rows) {
 		g->mean.len = 0;
 		return err ? err : sl_exec_skip(g->trunk);
 	}
 	sl_end_coder_commit(g->ends.coder);
-	return sl_exec_commit(g->trunk, lr, NULL, 0);
+	err = sl_exec_scale(g->trunk, scale);
+	return err ? err : sl_exec_commit(g->trunk, lr, NULL, 0);
 }
 
 static enum sl_err end_own(struct group *g, struct member *m)

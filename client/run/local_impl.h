@@ -17,6 +17,7 @@ struct sl_local {
 	struct sl_buf buf;
 	uint64_t done;                    /* steps, behind which the codecs have their shapes */
 	double codec_s, grad_norm;        /* of the batch; as in struct sl_step_result */
+	double grad_scale;                /* … of a group's member; 0: it is not clipped by itself */
 	uint64_t began_ns;                /* of the pass */
 	uint64_t tx_bytes, rx_bytes;      /* of the batch */
 	uint64_t payload[SL_CROSS_COUNT]; /* of the run */
@@ -33,6 +34,8 @@ struct sl_local {
 /* Of the batch that l->ends has taken: its chunks, after begin_pass. */
 void sl_local_begin_pass(struct sl_local *l);
 enum sl_err sl_local_chunks(struct sl_local *l, struct sl_fail *fail) SL_MUST_CHECK;
+/* The norm of the model's gradient, into l->grad_norm, and what the gradient is multiplied by. For plans that clip. */
+enum sl_err sl_local_find_scale(struct sl_local *l, double *scale, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_local_roll_back(struct sl_local *l); /* codecs are as before the pass */
 void sl_local_name_step(const struct sl_local *l, enum sl_err err, struct sl_fail *fail);
 struct sl_step_result sl_local_result(const struct sl_local *l, double lr, bool skipped);

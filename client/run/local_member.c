@@ -63,7 +63,7 @@ static enum sl_err tell(struct sl_local *l, struct sl_fail *fail)
 
 enum sl_err sl_local_tell_round(struct sl_local *l, uint64_t number, bool with_step, double lr, struct sl_fail *fail)
 {
-	enum sl_err err = sl_ends_round_tell(&l->round, with_step, lr, l->change);
+	enum sl_err err = sl_ends_round_tell(&l->round, with_step, lr, l->grad_scale, l->change);
 
 	if (number != l->ends.step)
 		sl_ends_take(&l->ends, &(struct sl_feed){0}, number, true);
@@ -96,11 +96,12 @@ static enum sl_err apply_mean(struct sl_local *l, double lr, struct sl_fail *fai
 static enum sl_err commit_own(struct sl_local *l, double lr, bool in)
 {
 	const bool by_step = l->change && !l->round.ends;
+	const double scale = l->told ? 0 : l->grad_scale; /* what was told of a round was scaled for it */
 
 	if (l->round.ends ? l->told : in)
 		sl_end_coder_commit(l->end[CLIENT][SL_END_GRAD]);
 	l->told = false;
-	return in && !by_step ? sl_ends_commit(&l->ends, lr, 0) : SL_OK;
+	return in && !by_step ? sl_ends_commit(&l->ends, lr, scale) : SL_OK;
 }
 
 enum sl_err sl_local_begin(struct sl_local *l, const struct sl_feed *feed, uint64_t number, struct sl_fail *fail)
@@ -116,6 +117,10 @@ enum sl_err sl_local_begin(struct sl_local *l, const struct sl_feed *feed, uint6
 		err = sl_ends_check(&l->ends, fail);
 	if (!err)
 		err = sl_exec_check(l->middle, rows, sl_local_rows(l, rows), fail);
+	if (!err && sl_plan_clip_own(&l->plan->spec) > 0)
+		err = sl_local_find_scale(l, &l->grad_scale, fail);
+	if (!err)
+		err = sl_exec_scale(l->middle, l->grad_scale);
 	if (!err && l->change && !l->round.ends)
 		err = tell(l, fail);
 	sl_local_name_step(l, err, fail);

@@ -46,8 +46,9 @@ struct sl_step_result sl_remote_result(const struct sl_remote *r)
 		.late = s->skip && s->late,
 		.passed = s->passed,
 		.lr = r->lr,
-		.grad_norm =
-			r->conf.plan->spec.clip_norm > 0 && s->training && !s->skip ? sl_clip_norm(s->squares) : NAN,
+		.grad_norm = sl_plan_clip_own(&r->conf.plan->spec) > 0 && s->training && !s->skip
+				     ? sl_clip_norm(s->squares)
+				     : NAN,
 		.t_step_s = sl_seconds_since(r->started_ns),
 		.t_compute_s = now.compute_s + now.codec_s - r->before.compute_s - r->before.codec_s,
 		.t_server_s = s->training && s->committed ? s->server_compute_s : NAN,

@@ -29,7 +29,7 @@ static enum sl_err check_last(struct sl_remote *r, int chunk, struct sl_fail *fa
 	if (chunk != sl_plan_chunks_of(r->conf.plan, r->ends.feed.rows) - 1)
 		return SL_OK;
 	err = sl_ends_check(&r->ends, fail);
-	if (!err && r->conf.plan->spec.clip_norm > 0)
+	if (!err && sl_plan_clip_own(&r->conf.plan->spec) > 0)
 		err = sl_ends_squares(&r->ends, r->squares, fail);
 	return err;
 }
@@ -77,7 +77,8 @@ static enum sl_err change_of(struct sl_remote *r)
 	if (!r->round.ends)
 		return sl_ends_change(&r->ends, &r->layout, r->change);
 	r->torn = true; /* while the step is tried */
-	err = sl_ends_round_tell(&r->round, !sl_port_session(r->port)->skip, r->lr, r->change);
+	err = sl_ends_round_tell(&r->round, !sl_port_session(r->port)->skip, r->lr,
+				 sl_port_session(r->port)->grad_scale, r->change);
 	r->torn = err != SL_OK;
 	return err;
 }
@@ -117,7 +118,8 @@ static enum sl_err hear(struct sl_remote *r, struct sl_fail *fail)
 static enum sl_err commit_round(struct sl_remote *r, bool skip)
 {
 	const struct sl_session *s = sl_port_session(r->port);
-	enum sl_err err = skip ? SL_OK : sl_ends_commit(&r->ends, r->lr, s->grad_scale);
+	const double scale = r->told ? 0 : s->grad_scale; /* what was told was scaled for it */
+	enum sl_err err = skip ? SL_OK : sl_ends_commit(&r->ends, r->lr, scale);
 
 	if (r->told && !s->late)
 		sl_end_coder_commit(r->end[SL_END_GRAD]);

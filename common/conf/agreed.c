@@ -128,10 +128,6 @@ static const char *check_share(const struct sl_agreed *a, char *why, size_t size
 			 a->share.least, a->share.clients);
 		return "share.clients";
 	}
-	if (a->clip_norm > 0) {
-		snprintf(why, size, "is not possible in a group (share.group) yet: leave it at 0");
-		return "train.clip_norm";
-	}
 	if (a->precision == SL_CONF_FP16) {
 		snprintf(why, size, "fp16 is not possible in a group (share.group): take bf16 or fp32");
 		return "train.precision";

@@ -26,7 +26,7 @@ struct sl_plan_spec {
 	struct sl_optimizer optimizer;
 	struct sl_group_rule group[SL_PLAN_GROUPS]; /* of groups 1 … n_group */
 	int n_group;
-	double clip_norm; /* of the whole model's gradient (clip.h); 0: off */
+	double clip_norm; /* of the whole model's gradient (clip.h), in a group sl_plan_clip_own; 0: off */
 	bool chunk_sums;  /* a chunk's gradient is one sum, and added to the batch's at once (exec.h) */
 	/* In a group: this part's member, and rows of a full step of all members, by which losses are divided; 0: by
 	 * the rows of the batch, as without a group. */
@@ -42,6 +42,25 @@ struct sl_plan_spec {
 	bool no_grad[2]; /* the gradient does not cross at the head's end, at the tail's begin: nothing below learns */
 	char note[SL_PLAN_NOTE_MAX];
 };
+
+/* The norm to which a client clips the gradient of its own head, middle and tail. 0: off, or all members have the same
+ * head and tail, and their server clips what it has of all. */
+static inline double sl_plan_clip_own(const struct sl_plan_spec *spec)
+{
+	return spec->shared_ends && !spec->ends_round ? 0 : spec->clip_norm;
+}
+
+/* What makes a member's part of a step the gradient of its own batch of `rows`; 1 without a group. And its squares. */
+static inline double sl_plan_own_factor(const struct sl_plan_spec *spec, int64_t rows)
+{
+	return spec->group_rows ? (double)spec->group_rows / (double)rows : 1;
+}
+static inline double sl_plan_own_squares(const struct sl_plan_spec *spec, int64_t rows, double squares)
+{
+	const double own = sl_plan_own_factor(spec, rows);
+
+	return own * own * squares;
+}
 
 enum { SL_TIED_AT = 1 << 24 };
 

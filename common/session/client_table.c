@@ -244,13 +244,13 @@ static void commit_when_known(struct sl_session *s, struct sl_outbox *out)
 {
 	if (!s->computed || (awaits_norm(s) && !s->norm_known))
 		return;
+	if (s->limits.clip_norm > 0)
+		s->grad_scale = sl_clip_factor(s->limits.clip_norm, s->squares);
 	if (sl_session_ends_cross(s) && !s->told) {
 		s->told = true;
 		sl_outbox_task(out, SL_TASK_TELL, 0);
 		return;
 	}
-	if (s->limits.clip_norm > 0)
-		s->grad_scale = sl_clip_factor(s->limits.clip_norm, s->squares);
 	sl_outbox_frame(s, out, SL_FRAME_COMMIT)->u.commit = (struct sl_commit){.step = s->number,
 										.chunks = (uint32_t)s->chunks,
 										.lr = s->lr,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/nn/clip.h"
 #include "common/nn/finite.h"
 #include "common/nn/optimizer.h"
 #include "common/session/mean_rows.h"
@@ -513,17 +514,36 @@ static void divide_by_rows(struct sl_end_sum *s)
 	sl_steps_write(s->applied, s->sum + count);
 }
 
+static void multiply(struct sl_end_sum *s, double factor)
+{
+	const float by = (float)factor;
+
+	for (int64_t i = 0; i < s->layout->grads && by != 1; i++)
+		s->sum[i] *= by;
+}
+
+double sl_end_sum_clip(struct sl_end_sum *s, double factor, double clip_norm, double middle)
+{
+	const float *x = s->sum;
+	double ends = 0, by;
+
+	multiply(s, factor);
+	for (int i = 0; i < s->layout->n; x += s->layout->count[i++])
+		ends += sl_squares(x, s->layout->count[i]);
+	by = sl_clip_factor(clip_norm, (double[3]){ends, middle, 0});
+	multiply(s, by);
+	return by;
+}
+
 enum sl_err sl_end_sum_encode(struct sl_end_sum *s, double factor, uint64_t step, struct sl_buf *out,
 			      struct sl_fail *fail)
 {
-	const float by = (float)factor;
 	enum sl_err err;
 
 	if (s->layout->round)
 		divide_by_rows(s);
-	else if (by != 1)
-		for (int64_t i = 0; i < s->layout->grads; i++)
-			s->sum[i] *= by;
+	else
+		multiply(s, factor);
 	err = sl_end_check(s->layout, s->sum, fail);
 	if (err)
 		return err;

@@ -116,6 +116,9 @@ void sl_end_sum_begin(struct sl_end_sum *s);
 void sl_end_sum_add(struct sl_end_sum *s, const float *change);
 /* Of a round: what a member has told that trained `rows` rows in it. */
 void sl_end_sum_add_rows(struct sl_end_sum *s, const float *change, uint64_t rows);
+/* Multiplies the gradients by `factor`, and then clips them (nn/clip.h). The norm is that of these and of the middle's,
+ * whose squares are `middle`. Returns what the middle's are to be multiplied by. */
+double sl_end_sum_clip(struct sl_end_sum *s, double factor, double clip_norm, double middle);
 /* Gradients are multiplied by `factor` first: the mean of fewer rows than a full step has. A round's mean is that of
  * its rows. NONFINITE: the sum has NaN or Inf. What the coder keeps waits for sl_end_coder_commit. */
 enum sl_err sl_end_sum_encode(struct sl_end_sum *s, double factor, uint64_t step, struct sl_buf *out,

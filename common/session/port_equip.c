@@ -400,7 +400,7 @@ static void set_limits(struct sl_port *p)
 				      .row_tokens = (uint64_t)spec->row_tokens,
 				      .chunk_tokens = (uint64_t)spec->chunk_tokens,
 				      .lengths = sl_plan_cut_per_token(p->plan, false),
-				      .clip_norm = spec->clip_norm,
+				      .clip_norm = sl_plan_clip_own(spec),
 				      .no_mid_grad = spec->no_grad[1],
 				      .no_head_grad = spec->no_grad[0]};
 

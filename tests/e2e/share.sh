@@ -20,7 +20,7 @@ run() {
 }
 
 # one member is a run without a group
-for case in '' 'train.drop_last=true codec=topk:0.2,ef=true|quant:8' 'model.name=resnet9 model.width=0.125 partition=3:-2'; do
+for case in '' 'train.drop_last=true codec=topk:0.2,ef=true|quant:8 train.clip_norm=0.5' 'model.name=resnet9 model.width=0.125 partition=3:-2'; do
 	read -r -a set <<<"$case"
 	run 'plain' --fresh -- ${set[@]+"${set[@]}"}
 	run 'one' --fresh --clients 1 -- ${set[@]+"${set[@]}"}
@@ -99,7 +99,6 @@ refused share.clients 'needs the name of a group' --local --set share.clients=3
 refused data.partition 'needs a name in share.group' --local --set data.partition=iid
 refused share.member 'must be below share.clients (2), got 2' --local --set share.group=g --set share.member=2
 refused share.group 'letters, digits' --local --set share.group='a b'
-refused train.clip_norm 'not possible in a group' --local --clients 2 --set train.clip_norm=1
 refused train.chunk_loss 'sum is not possible' --local --clients 2 --set train.chunk_loss=sum
 refused data.partition 'dirichlet:ALPHA' --local --clients 2 --set data.partition=dirichlet:x
 refused data.partition 'gets none' --local --clients 60 --set data.partition=iid

@@ -58,7 +58,7 @@ for k in 2 3 4; do
 	as_one $k "${mobilenet[@]}" || fail "$k members do not learn as one client does"
 done
 for case in 'model.name=resnet9 model.width=0.125 partition=3:-2 codec=topk:0.3,ef=true|quant:8' \
-	'model.name=alexnet model.width=0.125 partition=2:-2' 'model.name=mobilenet_v2 model.width=0.25 partition=3:-2 codec=qsgd:16 threads=2'; do
+	'model.name=alexnet model.width=0.125 partition=2:-2 train.clip_norm=0.5' 'model.name=mobilenet_v2 model.width=0.25 partition=3:-2 codec=qsgd:16 threads=2'; do
 	read -r -a set <<<"$case"
 	as_one 4 "${set[@]}" train.optimizer.kind=adamw train.optimizer.lr=0.001 || fail "4 members do not learn as one client of $case does"
 done
