@@ -23,7 +23,8 @@ static const char *const usage[] = {
 	"While the run goes on, the weights are those after the step under way: export asks the run's process over "
 	"its control socket, and that process fetches the middle from the server. After a crash or a kill, they are "
 	"those of the newest checkpoint that client and server both have: export calls the server as --resume does, "
-	"and the run stays as it is. After a run that ended or was paused, they are those in "
+	"and the run stays as it is; a group's member has to go on first. After a run that ended or was paused, they "
+	"are those in "
 	"log.dir/model.safetensors.",
 	"Adapters of lora are added to the weights that they belong to, unless --adapter asks for PEFT's files alone.",
 	"A state_dict holds no strides. With form: imagenet it computes the same in torchvision's mobilenet_v2. With "
@@ -111,12 +112,25 @@ static bool unfinished(const struct sl_conf_client *conf, uint64_t *step)
 	       sl_model_file_steps(conf, SL_MODEL_FILE) != (int64_t)*step;
 }
 
+/* A member that calls its group takes part in it: the others would go back to its step, or wait for more steps. */
+static enum sl_err refuse_member(const struct sl_conf_client *conf, uint64_t newest, struct sl_fail *fail)
+{
+	return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
+			   "the run in '%.150s', member %d of group %s, was not ended at step %" PRIu64
+			   ": go on with it (splitc train --resume), and export while it trains or once it has "
+			   "ended; or --weights FILE",
+			   conf->log.dir, conf->agreed.share.member, conf->agreed.share.group, newest);
+}
+
 static enum sl_err read_pair(const struct sl_conf_client *conf, struct sl_setup *setup, uint64_t newest,
 			     struct sl_fail *fail)
 {
 	uint64_t step = 0;
 	struct sl_fail why;
 	enum sl_err err;
+
+	if (conf->agreed.share.group[0])
+		return refuse_member(conf, newest, fail);
 
 	setup->reads = SL_READS_ALL; /* the run's own plan */
 	err = sl_setup_plan(setup, conf, fail);

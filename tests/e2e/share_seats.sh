@@ -33,6 +33,9 @@ for k in 0 1 2; do begin m$k $k 100000; done
 comes_to m2 6
 kill -9 "${pid[2]}"
 wait "${pid[2]}" 2>/dev/null || true
+rc=0
+"$SPLITC" export "$tmp/client.yaml" "$tmp/none.safetensors" "${set[@]}" --set server="$endpoint" --set share.member=2 --set log.dir="$tmp/m2" >"$tmp/export.log" 2>&1 || rc=$?
+[ $rc = 69 ] && grep -q 'member 2 of group g, was not ended at step .*--resume' "$tmp/export.log" || fail "export of a member that was killed: $rc, $(cat "$tmp/export.log")"
 says one 'group-leaves: group g: member 2 leaves .* (its link was lost, and share.straggler_s is over): 2 are in'
 comes_to m0 $(($(last_step m2) + 4))
 begin m2 2 100000 --resume
