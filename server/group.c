@@ -46,6 +46,8 @@ void sl_group_list_close(struct sl_group_list *gs)
 {
 	while (gs && gs->first)
 		remove_group(gs->first);
+	if (gs)
+		sl_group_close_intro(gs);
 	free(gs ? gs->word : NULL);
 	free(gs);
 }
@@ -121,6 +123,14 @@ static void stay(struct sl_group *g)
 		return;
 	g->staying = true;
 	g->refs++;
+}
+
+void sl_group_attend(struct sl_group *g)
+{
+	stay(g);
+	for (int k = g->first; k < g->end; k++)
+		g->member[k].left = true;
+	advance(g);
 }
 
 static void chosen(struct sl_group *g)
@@ -436,6 +446,7 @@ void sl_group_list_tick(struct sl_group_list *gs)
 {
 	if (gs->ranks)
 		(void)gs->ranks->hear(gs->ranks, gs->word, sizeof *gs->word);
+	sl_group_hear_intro(gs);
 	if (!gs->first)
 		sl_group_tell(gs);
 	for (struct sl_group *g = gs->first, *next; g; g = next) {

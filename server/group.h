@@ -13,6 +13,7 @@
  *   group_ends.c  the worker's: heads and tails that are shared
  *   group_ranks.c the worker's: members that other servers have (ranks.h)
  *   group_back.c  whether all go back for a member
+ *   group_intro.c groups of other ranks, where all members of this one are done
  *   group_leave.c how members leave, and who is done
  *   group_members.c members that come and go (share.clients: 2..8) */
 #ifndef SL_SERVER_GROUP_H
@@ -31,7 +32,8 @@ struct sl_middle;
 enum sl_err sl_group_list_open(struct sl_group_list **out, struct sl_loop *loop, struct sl_worker *worker,
 			       const struct sl_trunk_store *store) SL_MUST_CHECK;
 /* Before the first member: the groups' other members are other ranks'. Borrowed. */
-enum sl_err sl_group_list_ranks(struct sl_group_list *groups, const struct sl_ranks *ranks) SL_MUST_CHECK;
+enum sl_err sl_group_list_ranks(struct sl_group_list *groups, const struct sl_ranks *ranks,
+				struct sl_backend *be) SL_MUST_CHECK;
 void sl_group_list_close(struct sl_group_list *groups); /* NULL is fine; no session of any is left */
 void sl_group_list_tick(struct sl_group_list *groups);
 

@@ -5,8 +5,8 @@
 #include "common/link/proof.h"
 #include "server/group_impl.h"
 
-static enum sl_err make(struct sl_group_list *gs, const struct sl_agreed *a, struct sl_group **out,
-			struct sl_fail *fail)
+enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, struct sl_group **out,
+			  struct sl_fail *fail)
 {
 	struct sl_group *g = calloc(1, sizeof *g);
 
@@ -60,7 +60,9 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 	if (a->share.mode != SL_SHARE_SYNC && (a->share.epoch_steps < 1 || a->share.turns < 1))
 		return sl_fail_at(fail, "share.mode", SL_ERR_PROTOCOL, "a member has %lld of an epoch's %lld turns",
 				  (long long)a->share.turns, (long long)a->share.epoch_steps);
-	err = g ? sl_agreed_joins(&g->agreed, a, fail) : make(gs, a, &g, fail);
+	if (!g && gs->ranks && !sl_group_is_new(&s->hello))
+		sl_group_introduce(gs, sl_port_asked(m->port));
+	err = g ? sl_agreed_joins(&g->agreed, a, fail) : sl_group_make(gs, a, &g, fail);
 	if (err)
 		return err;
 	p = &g->member[a->share.member];

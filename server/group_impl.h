@@ -148,6 +148,7 @@ struct sl_group {
 	uint64_t done, on_disk, from, made;
 	int n_gone; /* seats of members that are gone; their step */
 	uint64_t gone_at;
+	bool some_gone;   /* there are some on other ranks, or on this one */
 	uint64_t late_at; /* the newest step that was done without somebody, from 1; 0: none */
 	bool valid, has_weights, torn, stays, said_storeless;
 	/* with other ranks (group_ranks.c) */
@@ -161,11 +162,25 @@ struct sl_group_list {
 	struct sl_worker *worker;
 	struct sl_trunk_store store;
 	const struct sl_ranks *ranks; /* NULL: this server is the only one */
+	struct sl_backend *be;        /* … and this rank's */
+	struct sl_group_intro *intro; /* of a group that other ranks have (group_intro.c) */
 	struct sl_group_word *word;   /* [ranks->count] what each has told last */
 	struct sl_group *first;
 };
 
 void sl_group_run(struct sl_job *job); /* (worker) */
+/* A group that nobody is in yet, in the list. NOMEM. `attend`: it stays, without any member here, and takes part in
+ * what other ranks do. */
+enum sl_err sl_group_make(struct sl_group_list *groups, const struct sl_agreed *agreed, struct sl_group **out,
+			  struct sl_fail *fail) SL_MUST_CHECK;
+void sl_group_attend(struct sl_group *group);
+/* An executor with a trunk's parameters, and no more. */
+enum sl_err sl_group_open_bare(struct sl_exec **out, const struct sl_plan *plan, struct sl_backend *be,
+			       struct sl_fail *fail) SL_MUST_CHECK;
+/* group_intro.c, the loop's: tells other ranks of a group by the Hello of its first member; hears of theirs. */
+void sl_group_introduce(struct sl_group_list *groups, struct sl_bytes text);
+void sl_group_hear_intro(struct sl_group_list *groups);
+void sl_group_close_intro(struct sl_group_list *groups);
 /* group_await.c, the loop's. Whether the step is done with those who are ready. */
 bool sl_group_is_ready(const struct sl_group *group, int k);
 bool sl_group_is_awaited(const struct sl_group *group, int k);

@@ -17,7 +17,8 @@ static bool can_do_without(const struct sl_group *g, int k)
 {
 	const struct sl_hello *h = &sl_port_session(g->member[k].m->port)->hello;
 
-	return sl_hello_holds(h, g->gone_at) && (!g->seat[k].gone || sl_hello_is_done(h));
+	/* with other ranks the newest file of one may be of no use: sl_group_common_steps finds out */
+	return (g->groups->ranks || sl_hello_holds(h, g->gone_at)) && (!g->seat[k].gone || sl_hello_is_done(h));
 }
 
 bool sl_group_all_here(struct sl_group *g)
@@ -47,7 +48,7 @@ bool sl_group_turns_fit(struct sl_group *g, struct sl_fail *why)
 	char list[200] = "";
 	int at = 0;
 
-	if (g->n_gone || sl_turns_fit(&g->turns))
+	if (g->n_gone || g->some_gone || sl_turns_fit(&g->turns))
 		return true;
 	for (int k = 0; k < g->n && at < (int)sizeof list - 24; k++)
 		at += snprintf(list + at, sizeof list - (size_t)at, "%s%" PRIu64, k ? ", " : "", g->turns.count[k]);
@@ -64,10 +65,9 @@ void sl_group_hear_left(struct sl_group *g)
 {
 	char left[SL_KEEP_LEFT];
 
-	/* with other ranks each has its own members' files */
-	if (g->groups->ranks || !sl_keep_who_left(&g->keep, &g->gone_at, left))
+	if (!sl_keep_who_left(&g->keep, &g->gone_at, left))
 		return;
-	for (int k = 0; k < g->n && left[k]; k++) {
+	for (int k = g->first; k < g->end && k < (int)strlen(left); k++) { /* other ranks know of theirs */
 		if (sl_group_varies(g)) {
 			g->seat[k].left = left[k] != SL_GROUP_IN;
 			g->seat[k].finished = left[k] == SL_GROUP_FINISHED;

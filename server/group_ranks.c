@@ -67,8 +67,8 @@ enum sl_err sl_group_may_enter_rank(const struct sl_group_list *gs, const struct
 
 struct offer {
 	int32_t n;
-	uint8_t any;                           /* it has no member, and so goes on from wherever the others do */
-	uint64_t step[SL_GROUP_STEPS], least;  /* least: members have left behind it */
+	uint8_t gone; /* a member of this rank is done, and not here */
+	uint64_t step[SL_GROUP_STEPS];
 	uint64_t turns[SL_CONF_SHARE_CLIENTS]; /* of its own members */
 };
 
@@ -80,8 +80,6 @@ static void hear_turns(struct sl_group *g, const struct offer *all)
 
 static bool offers(const struct offer *o, uint64_t step)
 {
-	if (step < o->least || o->any)
-		return step >= o->least;
 	for (int i = 0; i < o->n; i++)
 		if (o->step[i] == step)
 			return true;
@@ -91,8 +89,8 @@ static bool offers(const struct offer *o, uint64_t step)
 int sl_group_common_steps(struct sl_group *g, uint64_t step[SL_GROUP_STEPS], int n)
 {
 	const struct sl_ranks *ranks = g->groups->ranks;
-	struct offer own = {.n = n, .any = !sl_group_has_sessions(g), .least = sl_group_left_at(g)}, *all;
-	int common = 0, first = 0;
+	struct offer own = {.n = n, .gone = g->n_gone || !sl_group_has_sessions(g)}, *all;
+	int common = 0;
 
 	if (!ranks)
 		return n;
@@ -102,15 +100,16 @@ int sl_group_common_steps(struct sl_group *g, uint64_t step[SL_GROUP_STEPS], int
 	if (!all)
 		return 0;
 	hear_turns(g, all);
-	while (first < ranks->count - 1 && all[first].any)
-		first++;
-	for (int i = 0; i < all[first].n; i++) {
+	g->some_gone = false;
+	for (int r = 0; r < ranks->count; r++)
+		g->some_gone = g->some_gone || all[r].gone;
+	for (int i = 0; i < all[0].n; i++) {
 		bool have = true;
 
-		for (int r = 0; r < ranks->count; r++)
-			have = have && offers(&all[r], all[first].step[i]);
+		for (int r = 1; r < ranks->count; r++)
+			have = have && offers(&all[r], all[0].step[i]);
 		if (have)
-			step[common++] = all[first].step[i];
+			step[common++] = all[0].step[i];
 	}
 	free(all);
 	return common;

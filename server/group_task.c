@@ -25,9 +25,8 @@ void sl_group_free_trunk(struct sl_group *g)
 
 /* ---- the trunk's memory */
 
-/* An executor with a trunk's parameters, and no more. */
-static enum sl_err open_bare(struct sl_exec **out, const struct sl_plan *plan, struct sl_backend *be,
-			     struct sl_fail *fail)
+enum sl_err sl_group_open_bare(struct sl_exec **out, const struct sl_plan *plan, struct sl_backend *be,
+			       struct sl_fail *fail)
 {
 	enum sl_err err = sl_exec_prepare(out, plan, SL_MIDDLE, be, fail);
 
@@ -45,7 +44,7 @@ static enum sl_err open_bare(struct sl_exec **out, const struct sl_plan *plan, s
 static enum sl_err open_trunk(struct sl_group *g, const struct sl_middle_env *env, struct sl_plan *plan,
 			      struct sl_fail *fail)
 {
-	enum sl_err err = open_bare(&g->exec, plan, env->be, fail);
+	enum sl_err err = sl_group_open_bare(&g->exec, plan, env->be, fail);
 
 	if (err) {
 		sl_plan_close(plan);
@@ -75,7 +74,7 @@ enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_pla
 			"and train.groups must be the same for all members",
 			g->name);
 	if (!err && sl_group_has_rounds(g) && !seat->copy)
-		err = open_bare(&seat->copy, g->plan, m->env.be, fail);
+		err = sl_group_open_bare(&seat->copy, g->plan, m->env.be, fail);
 	if (!err)
 		err = sl_exec_borrow(m->trunk.exec, seat->copy ? seat->copy : g->exec, fail);
 	if (!err)
@@ -225,17 +224,45 @@ uint64_t sl_group_left_at(const struct sl_group *g)
 	return step;
 }
 
+/* Those that are not here have nothing to do behind that step. */
+static bool can_do_without(const struct sl_group *g, uint64_t step)
+{
+	char left[SL_KEEP_LEFT] = "";
+
+	if (step < sl_group_left_at(g) || (g->n_gone && !g->groups->ranks && step != g->gone_at))
+		return false;
+	if (!g->n_gone || !g->groups->ranks)
+		return true;
+	if (!sl_keep_who_left_at(&g->keep, step, left))
+		return false;
+	for (int k = g->first; k < g->end; k++)
+		if (!g->seat[k].m && g->seat[k].gone && left[k] != SL_GROUP_FINISHED)
+			return false;
+	return true;
+}
+
+/* What this server has, where no member is here. */
+static int steps_stored(const struct sl_group *g, uint64_t step[SL_GROUP_STEPS])
+{
+	uint64_t file = UINT64_MAX;
+	int n = 0;
+
+	while (n < SL_GROUP_STEPS && g->keep.dir[0] && sl_checkpoint_older(g->keep.dir, g->keep.prefix, &file))
+		if (can_do_without(g, file))
+			step[n++] = file;
+	return n;
+}
+
 static int steps_held(const struct sl_group *g, uint64_t step[SL_GROUP_STEPS])
 {
 	const struct sl_hello *h;
 	int n = 0;
 
 	if (!sl_group_has_sessions(g))
-		return 0;
+		return steps_stored(g, step);
 	h = sl_group_hello(g, sl_group_first_here(g));
 	for (uint32_t i = 0; i < h->n_held; i++)
-		if (all_hold(g, h->held[i]) && (!g->n_gone || h->held[i] == g->gone_at) &&
-		    h->held[i] >= sl_group_left_at(g))
+		if (all_hold(g, h->held[i]) && can_do_without(g, h->held[i]))
 			step[n++] = h->held[i];
 	return n;
 }
@@ -267,8 +294,9 @@ static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 			sl_log_limited(SL_LOG_WARN, "checkpoint-refused", "group %s: %s", g->name, fail->text);
 		snprintf(tried + strlen(tried), sizeof tried - strlen(tried), " %" PRIu64, step);
 	}
+	/* members of other ranks that are done may come again */
 	return sl_fail_set(
-		fail, SL_ERR_MISMATCH,
+		fail, g->some_gone ? SL_ERR_BUSY : SL_ERR_MISMATCH,
 		"no common step for group %s to go on from: all members hold%s, and this server holds none of "
 		"them",
 		g->name, tried[0] ? tried : " none");

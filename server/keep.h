@@ -42,6 +42,8 @@ enum sl_err sl_keep_read_group(struct sl_keep *k, uint64_t step, struct sl_exec 
 			       struct sl_fail *fail) SL_MUST_CHECK;
 /* What the newest file says of members that have left, and its step. False: there is none, or it says nothing. */
 bool sl_keep_who_left(const struct sl_keep *k, uint64_t *step, char left[SL_KEEP_LEFT]);
+/* The same of the file of `step`. */
+bool sl_keep_who_left_at(const struct sl_keep *k, uint64_t step, char left[SL_KEEP_LEFT]);
 int64_t sl_keep_file_bytes(const struct sl_keep *k, uint64_t step); /* 0: no file */
 /* As sl_checkpoint_leave: what the session left behind when it went back to `step`. */
 void sl_keep_leave(const struct sl_keep *k, uint64_t step);

@@ -6,8 +6,8 @@
  * wait for the others as long as it takes; `alive` is called meanwhile, some times a second. What cannot be sent or
  * received ends the whole job. Addresses are host memory.
  *
- * `tell` and `hear` are apart from these: another thread, the loop's, may call them at any time, and they wait for
- * nobody. */
+ * `tell`, `hear`, `send` and `receive` are apart from these: another thread, the loop's, may call them at any time, and
+ * they wait for nobody. */
 #ifndef SL_SERVER_RANKS_H
 #define SL_SERVER_RANKS_H
 
@@ -17,7 +17,7 @@
 
 #include "common/base/err.h"
 
-enum { SL_RANKS_ABI = 2, SL_RANKS_WORD = 64 };
+enum { SL_RANKS_ABI = 3, SL_RANKS_WORD = 64 };
 
 struct sl_ranks {
 	uint32_t abi;
@@ -36,6 +36,9 @@ struct sl_ranks {
 	void (*tell)(const struct sl_ranks *ranks, const void *word, size_t bytes);
 	/* `words` is [count][bytes]: the newest word of each rank that has told one since. False: nobody has. */
 	bool (*hear)(const struct sl_ranks *ranks, void *words, size_t bytes);
+	/* To all other ranks, any number of bytes; copied. And of these the next that has come: free *data. */
+	void (*send)(const struct sl_ranks *ranks, const void *data, size_t bytes);
+	bool (*receive)(const struct sl_ranks *ranks, void **data, size_t *bytes);
 	/* Ends all ranks with that exit status; does not return. */
 	void (*abort)(const struct sl_ranks *ranks, int status);
 	/* All ranks end in good order: waits for them. */

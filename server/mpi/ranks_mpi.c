@@ -10,7 +10,7 @@
 
 #include "server/ranks.h"
 
-enum { TAG = 1, SHORTEST_NS = 2000, LONGEST_NS = 1000000, ALIVE_EVERY = 20 };
+enum { TAG = 1, LETTER_TAG, SHORTEST_NS = 2000, LONGEST_NS = 1000000, ALIVE_EVERY = 20 };
 
 /* To one other rank: the word that is on its way, and whether there is a newer one. */
 struct outgoing {
@@ -23,6 +23,14 @@ struct outgoing {
 static pthread_mutex_t in_mpi = PTHREAD_MUTEX_INITIALIZER;
 static MPI_Comm words_comm;       /* words are not mixed up with what is summed */
 static struct outgoing *outgoing; /* [count] */
+
+/* To all other ranks. */
+struct letter {
+	struct letter *next;
+	void *data;
+	MPI_Request request[]; /* [count] */
+};
+static struct letter *letters; /* that are not all sent */
 static char newest[SL_RANKS_WORD];
 
 static void check(int rc, const char *what)
@@ -133,6 +141,67 @@ static void send_words(const struct sl_ranks *r, size_t bytes)
 	}
 }
 
+/* What has gone to all need not be kept. */
+static void forget_letters(const struct sl_ranks *r)
+{
+	for (struct letter **at = &letters; *at;) {
+		struct letter *l = *at;
+		int sent;
+
+		check(MPI_Testall(r->count, l->request, &sent, MPI_STATUSES_IGNORE), "MPI_Testall");
+		if (!sent) {
+			at = &l->next;
+			continue;
+		}
+		*at = l->next;
+		free(l->data);
+		free(l);
+	}
+}
+
+static void send_letter(const struct sl_ranks *r, const void *data, size_t bytes)
+{
+	struct letter *l = calloc(1, sizeof *l + (size_t)r->count * sizeof *l->request);
+
+	if (l)
+		l->data = malloc(bytes + 1);
+	if (!l || !l->data || bytes > INT_MAX) {
+		fprintf(stderr, "ERROR ranks: no memory for what other ranks are told\n");
+		MPI_Abort(MPI_COMM_WORLD, 75);
+		return;
+	}
+	memcpy(l->data, data, bytes);
+	pthread_mutex_lock(&in_mpi);
+	for (int to = 0; to < r->count; to++) {
+		l->request[to] = MPI_REQUEST_NULL;
+		if (to != r->rank)
+			check(MPI_Isend(l->data, (int)bytes, MPI_BYTE, to, LETTER_TAG, words_comm, &l->request[to]),
+			      "MPI_Isend");
+	}
+	l->next = letters;
+	letters = l;
+	pthread_mutex_unlock(&in_mpi);
+}
+
+static bool receive_letter(const struct sl_ranks *r, void **data, size_t *bytes)
+{
+	MPI_Status status;
+	int there, count = 0;
+
+	pthread_mutex_lock(&in_mpi);
+	forget_letters(r);
+	check(MPI_Iprobe(MPI_ANY_SOURCE, LETTER_TAG, words_comm, &there, &status), "MPI_Iprobe");
+	if (there)
+		check(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count");
+	*data = there ? malloc((size_t)count + 1) : NULL;
+	*bytes = (size_t)count;
+	if (*data)
+		check(MPI_Recv(*data, count, MPI_BYTE, status.MPI_SOURCE, LETTER_TAG, words_comm, MPI_STATUS_IGNORE),
+		      "MPI_Recv");
+	pthread_mutex_unlock(&in_mpi);
+	return *data != NULL;
+}
+
 static void tell(const struct sl_ranks *r, const void *word, size_t bytes)
 {
 	memcpy(newest, word, bytes);
@@ -186,6 +255,8 @@ static const struct sl_ranks *begin(void (*alive)(void), char *why, size_t cap)
 					.spread = spread,
 					.tell = tell,
 					.hear = hear,
+					.send = send_letter,
+					.receive = receive_letter,
 					.abort = end_all,
 					.close = close_all};
 	MPI_Comm host;

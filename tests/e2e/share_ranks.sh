@@ -72,18 +72,27 @@ for k in 0 1 2; do same_run late-$k late/member-$k 36; done
 end_job
 
 # Member 0 is killed and comes back behind the others: all ranks go back in the same job. It has fewer steps to do. Rank 0 has nobody
-# then, and the members of the other rank end their runs.
+# then, and the members of the other rank train on. The job dies, begins again, and they end their runs.
 back=(--set train.eval_every=0 --set data.partition=iid --set train.checkpoint_every=5 --set share.straggler_s=0
 	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0 --set link.on_server_lost=wait --set link.retry_ms=20)
 begin_job 2
-for k in 0 1 2; do member back $k 3 "${back[@]}" --set train.max_steps=$([ $k = 0 ] && echo 30 || echo 45); done
+for k in 0 1 2; do
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k = 0 ] || echo client.apply=delay:100@36+) \
+		member back $k 3 "${back[@]}" --set train.max_steps=$([ $k = 0 ] && echo 30 || echo 45)
+done
 wait_for 'member 0 stands behind its checkpoint' has_steps back-0 12
 kill -9 "${pid[0]}"
 wait "${pid[0]}" 2>/dev/null || true
 member back 0 3 "${back[@]}" --set train.max_steps=30 --resume
-for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "back, member $k"; done
+ends_with "${pid[0]}" 0 $patience 'back, member 0'
 grep -q 'group-back: group back: member 0' "$tmp/rank.1" || fail 'the other rank does not say that it went back'
 ! job_ended || fail 'the job ended as a member came back'
+wait_for 'rank 1 does not train on without rank 0' has_steps back-1 37
+kill_ranks
+wait_for 'the job does not end' job_ended
+mend_job
+for k in 1 2; do ends_with "${pid[k]}" 0 $patience "back, member $k"; done
+grep -q 'all members of this rank are done, and other ranks train on' "$tmp/rank.0" || fail 'rank 0 does not say that it has no members'
 [ "$(steps_of back-0)" = 30 ] || fail "member 0 has $(steps_of back-0) steps, not 30"
 client back "$tmp/client.yaml" --local "${back[@]}" --set share.group=back --set share.clients=3 --set train.max_steps=45 \
 	--absent "$(seq -s, -f 0:%g 31 45)" || fail "back in one process: exit status $?"
