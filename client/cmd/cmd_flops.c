@@ -5,6 +5,7 @@
 #include "client/cmd/command.h"
 #include "client/run/setup.h"
 #include "common/base/wrap.h"
+#include "common/nn/narrow.h"
 
 static const char *const usage[] = {
 	"splitc flops [CONFIG] [--set KEY=VALUE]… [--json]",
@@ -13,7 +14,8 @@ static const char *const usage[] = {
 	"convolution counts as one that reads a whole window per output, which is more than it computes. The "
 	"compress rate is that of the inserts: elements of both activations with inserts, divided by those without. "
 	"Of networks of tokens it also says what a token costs, without padding: attention takes a product with each "
-	"token of the row. The batch's figures are of rows as long as model.tokens.",
+	"token of the row. The batch's figures are of rows as long as model.tokens, or where data.pad is max as "
+	"data.max_length.",
 	"Where an insert decays, MACs are those of the first step; the final rate and all widths follow.",
 	NULL,
 };
@@ -28,14 +30,20 @@ static int64_t parameters(const struct sl_plan_segment *s)
 	return n;
 }
 
-/* Of the inserts: by elements, as seeds 002 and 003 have it; of the pass that follows `done` steps. */
+/* Of the inserts: by elements, as seeds 002 and 003 have it; of the pass that follows `done` steps. Rows of tokens are
+ * as long as any. */
 static double compress_rate(const struct sl_plan *plan, uint64_t done)
 {
-	struct sl_shape head = sl_plan_cut_shape_after(plan, false, 1, done);
-	struct sl_shape tail = sl_plan_cut_shape_after(plan, true, 1, done);
+	double crosses = 0, plain = 0;
 
-	return (double)(sl_shape_count(&head) + sl_shape_count(&tail)) /
-	       (double)(sl_plan_plain_count(plan, false) + sl_plan_plain_count(plan, true));
+	for (int mid = 0; mid < 2; mid++) {
+		const struct sl_shape shape = sl_plan_cut_shape_after(plan, mid, 1, done);
+		const int64_t tokens = plan->spec.row_tokens;
+
+		crosses += (double)sl_shape_count(&shape) * (double)(sl_plan_cut_per_token(plan, mid) ? tokens : 1);
+		plain += (double)sl_plan_plain_count(plan, mid) * (double)(plan->plain_per_token[mid] ? tokens : 1);
+	}
+	return crosses / plain;
 }
 
 /* Of a batch; of tokens, where every row is as long as any. */
@@ -52,21 +60,20 @@ static bool decays(const struct sl_plan *plan)
 }
 
 /* Multiply-accumulates of a segment once every decaying insert has fallen to its last width. */
-static int64_t last_macs(const struct sl_plan_segment *s)
+static int64_t last_macs(const struct sl_plan *plan, const struct sl_plan_segment *s)
 {
 	int64_t macs = s->macs;
 
-	for (int i = 0; i < s->n_op; i++)
-		for (int out = 0; out < 2 && s->op[i].narrows; out++) {
-			const struct sl_field *field = out ? &s->graph.out[0] : &s->graph.in[0];
-			const struct sl_op *op = &s->op[i].op;
-			const struct sl_decay *d = &field->decay;
+	for (int i = 0; i < s->n_op; i++) {
+		const struct sl_segment_op *so = &s->op[i];
+		const int64_t of_row = s->graph.value[so->op.out].lead == SL_PER_TOKEN ? plan->spec.row_tokens : 1;
+		struct sl_op last;
 
-			/* both ops of a pair are linear in the width that crosses */
-			if (d->full && (out ? op->out : op->in[0]) == field->value)
-				macs -= sl_op_macs(op, 1) / sl_decay_width(d, 0) *
-					(sl_decay_width(d, 0) - sl_decay_width(d, UINT64_MAX));
-		}
+		if (!so->narrows)
+			continue;
+		last = sl_narrowed(so, sl_narrow_decay(s, so), sl_narrow_decay(s, so)->times);
+		macs -= (sl_op_macs(&so->op, 1) - sl_op_macs(&last, 1)) * of_row;
+	}
 	return macs;
 }
 
@@ -79,13 +86,20 @@ static void print_decay(const struct sl_plan *plan)
 	for (int cut = 0; cut < 2; cut++) {
 		const struct sl_decay *d = &plan->decay[cut];
 		int width[SL_DECAY_MAX_TIMES + 1], n = sl_decay_widths(d, width), at;
-		char text[64 + 12 * (SL_DECAY_MAX_TIMES + 1)];
+		int tokens[SL_DECAY_MAX_TIMES + 1];
+		char text[64 + 24 * (SL_DECAY_MAX_TIMES + 1)];
 
 		if (!d->full)
 			continue;
-		at = snprintf(text, sizeof text, "features that cross, every %" PRId64 " steps:", d->every);
-		for (int i = sl_decay_falls(d, 0); i < n; i++)
+		sl_decay_tokens(d, tokens);
+		at = snprintf(text, sizeof text,
+			      "features%s that cross, every %" PRId64 " steps:", d->tokens ? " × tokens of a row" : "",
+			      d->every);
+		for (int i = sl_decay_falls(d, 0); i < n; i++) {
 			at += snprintf(text + at, sizeof text - (size_t)at, " %d", width[i]);
+			if (d->tokens)
+				at += snprintf(text + at, sizeof text - (size_t)at, "×%d", tokens[i]);
+		}
 		sl_print_wrapped(stdout, text, printf("%s  ", key[cut]), SL_WRAP_WIDTH);
 	}
 }
@@ -194,8 +208,8 @@ static int print_json(const struct sl_plan *plan)
 
 		json_object_set_new(root, sl_segment_name((enum sl_segment)i),
 				    json_pack("{s:I, s:I, s:I}", "macs", (json_int_t)(s->macs * plan->spec.batch),
-					      "macs_end", (json_int_t)(last_macs(s) * plan->spec.batch), "parameters",
-					      (json_int_t)parameters(s)));
+					      "macs_end", (json_int_t)(last_macs(plan, s) * plan->spec.batch),
+					      "parameters", (json_int_t)parameters(s)));
 	}
 	json_object_set_new(root, "head_act_elements", json_integer(sl_shape_count(&head)));
 	json_object_set_new(root, "mid_act_elements", json_integer(sl_shape_count(&tail)));

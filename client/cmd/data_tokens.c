@@ -212,7 +212,7 @@ static void take_features(struct look *l, const struct sl_conf_client *conf)
 	if (sl_setup_plan(&setup, conf, &why) == SL_OK)
 		for (int mid = 0; mid < 2; mid++) {
 			l->features[mid] = sl_plan_plain_count(setup.plan, mid);
-			l->per_token[mid] = sl_plan_cut_per_token(setup.plan, mid);
+			l->per_token[mid] = setup.plan->plain_per_token[mid];
 		}
 	sl_setup_close(&setup);
 }
@@ -302,7 +302,8 @@ enum sl_err sl_data_tokens(struct sl_conf_client *conf, bool json, struct sl_fai
 	struct look l = {.setup.conf = conf, .setup.takes.vocab = INT_MAX};
 	enum sl_err err;
 
-	conf->data.pad = SL_CONF_PAD_NONE; /* it counts what padding would add */
+	conf->data.pad = SL_CONF_PAD_NONE;                  /* it counts what padding would add, */
+	conf->insert.head[0] = conf->insert.tail[0] = '\0'; /* … and what crosses without inserts */
 	l.most = conf->data.max_length ? conf->data.max_length : conf->model.tokens;
 	err = open_data(&l, conf, fail);
 	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++)

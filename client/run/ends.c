@@ -313,10 +313,17 @@ static void say_widths(const struct sl_plan *plan, uint64_t done)
 	static const char *const cut[2] = {"head", "tail"};
 
 	for (int mid = 0; mid < 2; mid++) {
-		int before = sl_decay_width(&plan->decay[mid], done - 1);
-		int now = sl_decay_width(&plan->decay[mid], done);
+		const struct sl_decay *d = &plan->decay[mid];
+		int before = sl_decay_width(d, done - 1), now = sl_decay_width(d, done);
 
-		if (now != before)
+		if (sl_decay_same(d, done - 1, done))
+			continue;
+		if (d->tokens)
+			sl_log(SL_LOG_INFO, "insert-narrowed",
+			       "insert.%s: from step %" PRIu64 " on %d features of %d tokens a row cross, not %d of %d",
+			       cut[mid], done + 1, now, sl_decay_row_tokens(d, done), before,
+			       sl_decay_row_tokens(d, done - 1));
+		else
 			sl_log(SL_LOG_INFO, "insert-narrowed",
 			       "insert.%s: from step %" PRIu64 " on %d features cross, not %d", cut[mid], done + 1, now,
 			       before);

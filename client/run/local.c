@@ -68,7 +68,7 @@ static enum sl_err follow_codecs(struct sl_local *l, uint64_t done, struct sl_fa
 		const struct sl_decay *decay = &l->plan->decay[i % 2];
 		struct sl_codec **codec = l->codec[i / 2];
 
-		if (sl_decay_width(decay, was) == sl_decay_width(decay, done))
+		if (sl_decay_same(decay, was, done))
 			continue;
 		for (int k = 1; k >= 0; k--) {
 			sl_codec_close(codec[pair[i % 2][k]]);
@@ -258,7 +258,7 @@ enum sl_err sl_local_get_gradients(struct sl_local *l, enum sl_segment which, fl
 /* What a payload would begin with: both sides have them here. */
 static size_t lengths_bytes(const struct sl_local *l, enum sl_dir dir, const struct sl_dims *dims)
 {
-	return dir == SL_DIR_HEAD_ACT && sl_plan_cut_per_token(l->plan, false) ? sl_lengths_bytes(dims->rows) : 0;
+	return dir == SL_DIR_HEAD_ACT && sl_plan_lengths_cross(l->plan) ? sl_lengths_bytes(dims->rows) : 0;
 }
 
 /* What the link would do to a tensor: encoded by the one side, decoded by the other. */

@@ -205,6 +205,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 		err = sl_setup_tokens(s, &row_tokens, &chunk_tokens, fail);
 	if (err)
 		return err;
+	spec.whole_rows = conf->data.pad == SL_CONF_PAD_MAX ? row_tokens : 0;
 	s->agreement.agreed = conf->agreed;
 	settle_share(s);
 	s->agreement.agreed.row_tokens = row_tokens;

@@ -273,7 +273,7 @@ enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, st
 		return sl_conf_client_fail(c, "data.kind", fail, "the network takes tokens, and %s has none",
 					   sl_sources[c->data.kind]->name);
 	if (s->reads == SL_READS_NONE) {
-		*row = c->model.tokens;
+		*row = c->data.pad == SL_CONF_PAD_MAX ? row_most(c) : c->model.tokens;
 		*chunk = rows * *row;
 		return SL_OK;
 	}

@@ -25,7 +25,7 @@ static uint64_t raw_bytes(const struct sl_setup *setup, const struct sl_training
 	bool mid = dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD;
 	uint64_t elements = (uint64_t)sl_plan_plain_count(setup->plan, mid);
 
-	if (sl_plan_cut_per_token(setup->plan, mid))
+	if (setup->plan->plain_per_token[mid])
 		return (t->linked_train_tokens + (grad ? 0 : t->linked_eval_tokens)) * elements * sizeof(float);
 	return (t->linked_train_samples + (grad ? 0 : t->linked_eval_samples)) * elements * sizeof(float);
 }

@@ -29,6 +29,7 @@ static const struct sl_arg decay_args[] = {
 	{.key = "times", .type = SL_ARG_INT, .required = true, .least = 1, .most = SL_DECAY_MAX_TIMES},
 	{.key = "l1", .type = SL_ARG_REAL, .from_least = true, .most = MAX_L1},
 	{.key = "from", .type = SL_ARG_INT, .most = (double)MAX_STEPS * SL_DECAY_MAX_TIMES},
+	{.key = "rate2", .type = SL_ARG_REAL, .from_least = true, .most = 1},
 	{0},
 };
 
@@ -37,8 +38,8 @@ static const struct sl_args kinds[] = {
 			    NULL},
 	[SL_INSERT_LINEAR] = {"", "linear", "linear:F with F of 1 and more", linear_args, NULL},
 	[SL_INSERT_DECAY] = {"", "decaylinear",
-			     "decaylinear:rate=R,every=S,times=T[,l1=L][,from=A] with R above 0 and at most 1, S 1 to "
-			     "1000000000, T 1 to 64",
+			     "decaylinear:rate=R,every=S,times=T[,l1=L][,from=A][,rate2=Q] with R and Q above 0 and at "
+			     "most 1, S 1 to 1000000000, T 1 to 64",
 			     decay_args, NULL},
 };
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
@@ -53,7 +54,8 @@ static void set_item(struct sl_insert_item *it, enum sl_insert_kind kind, const 
 				       .every = (int64_t)value[1],
 				       .times = (int)value[2],
 				       .l1 = value[3],
-				       .from = (int64_t)value[4]};
+				       .from = (int64_t)value[4],
+				       .rate2 = value[5]};
 		if (d->from > d->every * d->times)
 			d->from = d->every * d->times;
 		return;
@@ -140,7 +142,7 @@ static enum sl_err parse(const char *text, bool tail, struct sl_insert *out, str
 static void write_item(const struct sl_insert_item *it, char *out, size_t cap)
 {
 	const struct sl_decay *d = &it->decay;
-	const double decay[] = {d->rate, (double)d->every, d->times, d->l1, (double)d->from};
+	const double decay[] = {d->rate, (double)d->every, d->times, d->l1, (double)d->from, d->rate2};
 	const double sizes[] = {it->c, it->k, it->stride, it->pad};
 
 	sl_args_write(&kinds[it->kind], it->kind == SL_INSERT_DECAY ? decay : sizes, out, cap);
@@ -221,6 +223,44 @@ static int add_convt(struct sl_build *b, const char *name, int value, const stru
 	return sl_build_convt(b, name, value, w, to[1], to[2], keeping_variance(in_c * reach * reach));
 }
 
+static const char *of_part(char out[SL_NAME_MAX], const char *name, const char *part)
+{
+	snprintf(out, SL_NAME_MAX, "%.64s.%s", name, part);
+	return out;
+}
+
+/* A layer over the features of tokens [F], and behind a transpose to rows [F,S] one over the S tokens. */
+static int add_pairs(struct sl_insert *insert, struct sl_insert_item *it, struct sl_build *b, const char *name,
+		     int value)
+{
+	char second[SL_NAME_MAX];
+
+	if (b->graph->value[value].lead != SL_PER_TOKEN) {
+		sl_build_refuse(b,
+				"rate2 lowers the number of a row's tokens, and here one number per feature of a row "
+				"crosses, not its tokens: leave rate2 out, or cut where tokens cross");
+		return -1;
+	}
+	if (!insert->row_tokens) {
+		sl_build_refuse(b, "rate2 needs rows that all have the same number of tokens: set data.pad to max");
+		return -1;
+	}
+	it->decay.tokens = (int)insert->row_tokens;
+	insert->most = b->graph->most;
+	value = sl_build_identity(b, name, value, it->decay.full, false);
+	value = sl_build_transpose(b, of_part(second, name, "transpose"), value, it->decay.tokens, 0);
+	return sl_build_identity(b, of_part(second, name, "tokens"), value, it->decay.tokens, false);
+}
+
+static int restore_tokens(const struct sl_insert *insert, const struct sl_insert_item *it, struct sl_build *b,
+			  const char *name, int value)
+{
+	char second[SL_NAME_MAX];
+
+	value = sl_build_identity(b, of_part(second, name, "tokens"), value, it->decay.tokens, true);
+	return sl_build_transpose(b, of_part(second, name, "transpose"), value, 0, insert->most);
+}
+
 int sl_insert_build(struct sl_insert *insert, struct sl_build *b, int value)
 {
 	for (int i = 0; i < insert->n && b->err == SL_OK; i++) {
@@ -232,7 +272,9 @@ int sl_insert_build(struct sl_insert *insert, struct sl_build *b, int value)
 		it->before = sl_build_shape(b, value);
 		last = (int)it->before.dim[it->before.ndim - 1];
 		it->decay.full = it->kind == SL_INSERT_DECAY ? last : 0;
-		if (it->kind != SL_INSERT_CONV)
+		if (it->kind == SL_INSERT_DECAY && it->decay.rate2 > 0)
+			value = add_pairs(insert, it, b, name, value);
+		else if (it->kind != SL_INSERT_CONV)
 			value = sl_build_identity(b, name, value, it->decay.full ? last : it->c, false);
 		else if (it->before.ndim == 4)
 			value = add_conv(b, name, value, it->c, it);
@@ -250,6 +292,8 @@ int sl_insert_restore(const struct sl_insert *insert, struct sl_build *b, int va
 		char name[SL_NAME_MAX];
 
 		snprintf(name, sizeof name, "%s.restore.%d", insert->key, i);
+		if (it->decay.tokens)
+			value = restore_tokens(insert, it, b, name, value);
 		if (it->kind != SL_INSERT_CONV)
 			value = sl_build_identity(b, name, value, last, it->kind == SL_INSERT_DECAY);
 		else if (it->k == 1 && it->stride == 1)

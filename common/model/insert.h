@@ -6,17 +6,22 @@
  *                              plain one where K = S = 1
  *   linear:F                   over the last dimension to F features, without bias; both start as (slices of) the
  *                              identity, so that the first F features cross unchanged and the others come back as 0
- *   decaylinear:rate=R,every=S,times=T[,l1=L][,from=A]
+ *   decaylinear:rate=R,every=S,times=T[,l1=L][,from=A][,rate2=Q]
  *                              a linear layer to as many features as there are, and one back, which begin as the
  *                              identity and narrow: after every S steps the width w becomes ⌊w·R⌋, T times; rows of
  *                              the first matrix and columns of the second that are to go at the next fall have
  *                              L·sign(w) added to their gradient, once a step. A steps count as done before the
- *                              first. The last of its side
+ *                              first. The last of its side. With rate2 there is a second pair, over the tokens of
+ *                              a row: at the same steps their number n becomes ⌊n·Q⌋. Rows are then padded to one
+ *                              length, and what crosses is [features, tokens] of each row
  *   none                       the same as the empty text
  *   bottleneck:58, :83, :153   alone: two convolutions a side, by which so many times fewer elements cross at 224²
  *                              (MobileNetV2 cut behind its first batch norm and before the classifier). insert.head
  *                              conv:32,k=4,s=4+conv:4, conv:32,k=8,s=8+conv:16, conv:32,k=8,s=8+conv:8; insert.tail
  *                              conv:400+conv:100, conv:300+conv:50, conv:300+conv:30
+ *
+ * The second pair's matrices are insert.head.0.tokens and insert.head.restore.0.tokens. They lie inside: the features
+ * narrow first, and are restored last.
  *
  * Of a decaying pair only the live part takes part in a step; the rest is 0, moments included (decay.h, exec.h). The
  * second matrix is stored transposed, [features that cross, features], so that the live part is the front of both.
@@ -36,13 +41,16 @@ struct sl_insert_item {
 	enum sl_insert_kind kind;
 	int c; /* channels or features that cross */
 	int k, stride, pad;
-	struct sl_decay decay;  /* DECAY; `full` is set as it is built */
+	struct sl_decay decay;  /* DECAY; `full` and, with rate2, `tokens` are set as it is built */
 	struct sl_shape before; /* of one row, of what comes in; set as it is built */
 };
 
 /* The layers of one cut. n 0: none. */
 struct sl_insert {
 	const char *key; /* "insert.head" or "insert.tail": names, and failures */
+	/* Of every row, where rows are all padded to one length; else 0. The caller sets it before it builds. */
+	int64_t row_tokens;
+	int most; /* of the graph that it is built into (graph.h), for a transpose back */
 	int n;
 	struct sl_insert_item item[SL_INSERT_MAX_ITEMS];
 };

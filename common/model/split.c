@@ -287,6 +287,7 @@ static enum sl_err split_all(struct sl_parts *s, const struct sl_split_spec *spe
 	if (!err)
 		err = sl_insert_parse(&insert[1], "insert.tail", spec->insert_tail, fail);
 	s->loss = spec->loss;
+	insert[0].row_tokens = insert[1].row_tokens = spec->whole_rows;
 	if (!err)
 		err = spec->loss == SL_LOSS_LABELS ? sl_split_model(s->part, s->model, &s->cut, insert, fail)
 						   : sl_split_restore(s->part, s->model, &s->cut,
@@ -329,6 +330,8 @@ enum sl_err sl_plan_open_parts(struct sl_plan **out, struct sl_parts *parts, con
 	plan->model = parts->model;
 	plan->cut = parts->cut;
 	parts->model = NULL;
+	plan->plain_per_token[0] = plan->model->graph.value[plan->cut.head_value].lead == SL_PER_TOKEN;
+	plan->plain_per_token[1] = plan->model->graph.value[plan->cut.tail_value].lead == SL_PER_TOKEN;
 	plan->plain[0] = plan->model->graph.value[plan->cut.head_value].shape;
 	plan->plain[1] =
 		plan->model->graph

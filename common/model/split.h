@@ -17,6 +17,7 @@ struct sl_split_spec {
 	struct sl_model_spec model;
 	struct sl_cut_spec cut;
 	char insert_head[SL_INSERT_TEXT], insert_tail[SL_INSERT_TEXT];
+	int64_t whole_rows; /* tokens of every row, where all are padded to one length; else 0 */
 	enum sl_split_loss loss;
 	const struct sl_conf_list *freeze; /* globs over names of parameters, which then do not learn; NULL: none */
 	const struct sl_conf_list *groups; /* as sl_conf_group_read reads them; NULL: none. Rules are the plan's */

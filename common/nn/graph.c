@@ -119,6 +119,8 @@ enum sl_err sl_graph_add_input(struct sl_graph *g, const char *name, enum sl_dty
 	if (err)
 		return err;
 	memcpy(field.name, name, strlen(name));
+	if (lead == SL_PER_TOKEN && !g->n_in)
+		g->most = most;
 	g->in[g->n_in++] = field;
 	return SL_OK;
 }
@@ -142,6 +144,11 @@ enum sl_err sl_graph_add_param(struct sl_graph *g, const struct sl_param *param,
 	return SL_OK;
 }
 
+static int most_of(const struct sl_graph *g)
+{
+	return g->most ? g->most : 1;
+}
+
 enum sl_err sl_graph_add_output(struct sl_graph *g, const char *name, int value, const struct sl_decay *decay,
 				struct sl_fail *fail)
 {
@@ -155,7 +162,7 @@ enum sl_err sl_graph_add_output(struct sl_graph *g, const char *name, int value,
 	if (err)
 		return err;
 	if (g->value[value].lead == SL_PER_TOKEN)
-		field.most = g->in[0].most;
+		field.most = most_of(g);
 	memcpy(field.name, name, strlen(name));
 	g->out[g->n_out++] = field;
 	return SL_OK;
@@ -183,7 +190,7 @@ struct sl_op sl_graph_op(const struct sl_graph *g, int index)
 	}
 	for (int i = 0; i < node->n_param; i++)
 		op.param[op.n_param++] = g->link[node->param + i];
-	op.most = g->value[g->link[node->in]].lead == SL_PER_TOKEN ? g->in[0].most : 1;
+	op.most = g->value[g->link[node->in]].lead == SL_PER_TOKEN ? most_of(g) : 1;
 	op.out_shape = node->out < g->n_value ? g->value[node->out].shape : (struct sl_shape){0};
 	return op;
 }
@@ -297,7 +304,27 @@ static bool positions_fit(const struct sl_graph *g, const struct sl_node *node)
 {
 	const struct sl_embedding_attr *a = &node->u.embedding;
 
-	return !a->position || g->in[0].most <= a->rows - a->first;
+	return !a->position || most_of(g) <= a->rows - a->first;
+}
+
+/* `most` of what a transpose makes of rows. */
+static int most_behind(const struct sl_graph *g, const struct sl_node *node, int in)
+{
+	const int64_t tokens = g->value[in].shape.dim[2];
+
+	return node->u.transpose.most > tokens ? node->u.transpose.most : (int)tokens;
+}
+
+/* Whether a transpose takes what is per token or per row, as its attributes say. */
+static bool turns(const struct sl_graph *g, const struct sl_node *node, enum sl_lead lead, struct sl_fail *fail)
+{
+	const bool to_rows = node->u.transpose.tokens > 0;
+
+	if (lead == (to_rows ? SL_PER_TOKEN : SL_PER_ROW) && (!to_rows || node->u.transpose.tokens <= g->most))
+		return true;
+	(void)!sl_fail_set(fail, SL_ERR_CONFIG,
+			   "%s (transpose): takes tokens, of as many in each row as it says, or rows", node->name);
+	return false;
 }
 
 static enum sl_err infer(struct sl_graph *g, const struct sl_node *node, const int *in, const int *param,
@@ -308,13 +335,15 @@ static enum sl_err infer(struct sl_graph *g, const struct sl_node *node, const i
 	enum sl_err err;
 
 	memcpy(op.name, node->name, sizeof op.name);
+	if (node->kind == SL_OP_TRANSPOSE && !turns(g, node, lead, fail))
+		return SL_ERR_CONFIG;
 	if (sl_op_reads_rows(node->kind) && lead != SL_PER_TOKEN)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s takes what is per token", node->name,
 				   sl_op_kind_name(node->kind));
 	if (node->kind == SL_OP_EMBEDDING && !positions_fit(g, node))
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "%s: places %d to %d of a row are looked up in a table of %d rows", node->name,
-				   node->u.embedding.first, node->u.embedding.first + g->in[0].most - 1,
+				   node->u.embedding.first, node->u.embedding.first + most_of(g) - 1,
 				   node->u.embedding.rows);
 	for (int i = 0; i < node->n_in; i++)
 		if (!is_answer(node->kind, i))
@@ -327,7 +356,9 @@ static enum sl_err infer(struct sl_graph *g, const struct sl_node *node, const i
 					.lead = sl_op_is_loss(node->kind)    ? SL_ONCE
 						: node->kind == SL_OP_SELECT ? SL_PER_ROW
 						: node->kind == SL_OP_GATHER ? SL_PER_CHOSEN
-									     : lead,
+						: node->kind == SL_OP_TRANSPOSE
+							? (lead == SL_PER_ROW ? SL_PER_TOKEN : SL_PER_ROW)
+							: lead,
 					.shape = op.out_shape,
 					.maker = g->n_node};
 	return err;
@@ -357,6 +388,15 @@ enum sl_err sl_graph_add_node(struct sl_graph *g, const struct sl_node *from, co
 		err = add_value(g, node.name, &made, fail);
 	if (err)
 		return err;
+	if (node.kind == SL_OP_TRANSPOSE && made.lead == SL_PER_TOKEN) {
+		const int most = most_behind(g, &node, in[0]);
+
+		if (g->most && g->most != most)
+			return sl_fail_set(fail, SL_ERR_CONFIG,
+					   "%s (transpose): rows have up to %d tokens, elsewhere up to %d", node.name,
+					   most, g->most);
+		g->most = most;
+	}
 	node.out = g->n_value - 1;
 	node.in = g->n_link;
 	node.param = g->n_link + node.n_in;

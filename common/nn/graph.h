@@ -79,7 +79,8 @@ struct sl_field {
 	int most; /* tokens of a row at most; 1 where the value is per row */
 	/* What crosses here narrows (decay.h): the value's last dimension is `full`, and the node that touches it is a
 	 * layer over that dimension alone, without bias, with a square matrix: linear, conv2d or convt2d. full 0: no.
-	 */
+	 * With a second pair the value is rows [full, tokens]. The node that touches it is a linear layer over the
+	 * tokens, and behind a transpose there is one over the features. */
 	struct sl_decay decay;
 };
 
@@ -90,6 +91,7 @@ struct sl_graph {
 	struct sl_field *in, *out;
 	int *link;
 	int n_value, n_param, n_node, n_in, n_out, n_link;
+	int most; /* tokens of a row at most, by which random numbers are counted; 0: nothing is per token */
 	int cap_value, cap_param, cap_node, cap_in, cap_out, cap_link; /* that memory is there for */
 	int64_t elements[2];                                           /* of all values, of all parameters so far */
 };
@@ -119,6 +121,12 @@ enum sl_err sl_graph_add_output(struct sl_graph *g, const char *name, int value,
 /* What can be said of the whole only: unique names of parameters, each used, first uses in order; every node but makers
  * of outputs has a reader; what decays fits. CONFIG names the node or parameter. */
 enum sl_err sl_graph_check(const struct sl_graph *g, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* The nodes beside a field that decays, from the field on: one, or with a second pair SL_NARROW_CHAIN of them: the
+ * layer over the tokens, the transpose, the layer over the features. Returns how many; 0: there is none that can
+ * narrow. */
+enum { SL_NARROW_TOKENS, SL_NARROW_TRANSPOSE, SL_NARROW_FEATURES, SL_NARROW_CHAIN };
+int sl_graph_narrowing(const struct sl_graph *g, const struct sl_field *field, bool out, int node[SL_NARROW_CHAIN]);
 
 /* The planned op of a node (op.h) for one row, as kernels will see it: values and parameters by the graph's numbers.
  * Inputs that only say what is right (the labels of xent) are no inputs of the op. */

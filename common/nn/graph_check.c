@@ -96,11 +96,59 @@ static bool can_narrow(const struct sl_graph *g, const struct sl_node *node, boo
 	       t->in_c == full && t->out_c == full;
 }
 
+/* The node behind this one on the way from a cut to the rest: the only reader of what it makes, or, on the way out, the
+ * maker of what it reads, where only it does. -1: there is none. */
+static int next_from_cut(const struct sl_graph *g, int at, bool out)
+{
+	const struct sl_node *node = &g->node[at];
+	const int value = out ? g->link[node->in] : node->out;
+	int reader = -1;
+
+	for (int i = 0; i < g->n_out; i++)
+		if (g->out[i].value == value)
+			return -1;
+	if (node->n_in != 1 || count_readers(g, value, &reader) != 1)
+		return -1;
+	return out ? g->value[value].maker : reader;
+}
+
+int sl_graph_narrowing(const struct sl_graph *g, const struct sl_field *field, bool out, int node[SL_NARROW_CHAIN])
+{
+	const struct sl_decay *d = &field->decay;
+	int at = g->value[field->value].maker;
+
+	if (count_readers(g, field->value, &at) != !out || at < 0 ||
+	    !can_narrow(g, &g->node[at], out, d->tokens ? d->tokens : d->full))
+		return 0;
+	node[0] = at;
+	if (!d->tokens)
+		return 1;
+	for (int i = SL_NARROW_TRANSPOSE; i < SL_NARROW_CHAIN; i++) {
+		node[i] = next_from_cut(g, node[i - 1], out);
+		if (node[i] < 0)
+			return 0;
+	}
+	return g->node[node[SL_NARROW_TOKENS]].kind == SL_OP_LINEAR &&
+			       g->node[node[SL_NARROW_TRANSPOSE]].kind == SL_OP_TRANSPOSE &&
+			       g->node[node[SL_NARROW_FEATURES]].kind == SL_OP_LINEAR &&
+			       can_narrow(g, &g->node[node[SL_NARROW_FEATURES]], out, d->full)
+		       ? SL_NARROW_CHAIN
+		       : 0;
+}
+
+static bool widths_fit(const struct sl_decay *d, const struct sl_shape *s)
+{
+	const int last = s->ndim - 1;
+
+	if (!d->tokens)
+		return d->full == s->dim[last];
+	return s->ndim == 3 && d->full == s->dim[1] && d->tokens == s->dim[2] && d->rate2 > 0 && d->rate2 <= 1;
+}
+
 static enum sl_err check_decay(const struct sl_graph *g, const struct sl_field *field, bool out, struct sl_fail *fail)
 {
 	const struct sl_decay *d = &field->decay;
-	const struct sl_graph_value *value = &g->value[field->value];
-	int at = value->maker, readers = count_readers(g, field->value, &at);
+	int node[SL_NARROW_CHAIN];
 
 	if (!d->full)
 		return SL_OK;
@@ -108,8 +156,7 @@ static enum sl_err check_decay(const struct sl_graph *g, const struct sl_field *
 	    d->times > SL_DECAY_MAX_TIMES || !(d->l1 >= 0 && d->l1 <= SL_DECAY_MAX_L1) || d->from < 0 ||
 	    d->from > d->every * d->times)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: no width decays like that", field->name);
-	if (d->full != value->shape.dim[value->shape.ndim - 1] || readers != !out || at < 0 ||
-	    !can_narrow(g, &g->node[at], out, d->full))
+	if (!widths_fit(d, &g->value[field->value].shape) || !sl_graph_narrowing(g, field, out, node))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s decays, but no layer beside it can narrow", field->name);
 	return SL_OK;
 }

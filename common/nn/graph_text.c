@@ -87,6 +87,8 @@ static void say_decay(const struct writer *w, const struct sl_decay *d)
 	say(w, ",%" PRId64 ",%d", d->every, d->times);
 	say_wide(w, ",", d->l1);
 	say(w, ",%" PRId64, d->from);
+	if (d->tokens)
+		say_wide(w, ",", d->rate2);
 }
 
 static void say_in(const struct writer *w, const struct sl_graph *g, const struct sl_field *f)
@@ -251,13 +253,17 @@ static bool take_decay(const char *at, const struct sl_shape *shape, struct sl_d
 {
 	int64_t times = 0;
 
-	d->full = (int)shape->dim[shape->ndim - 1];
+	*d = (struct sl_decay){.full = (int)shape->dim[shape->ndim - 1]};
 	if (!take_real(&at, true, &d->rate) || !take_char(&at, ',') || !take_int(&at, SL_DECAY_MAX_EVERY, &d->every) ||
 	    !take_char(&at, ',') || !take_int(&at, SL_DECAY_MAX_TIMES, &times) || !take_char(&at, ',') ||
 	    !take_real(&at, true, &d->l1) || !take_char(&at, ',') || !take_int(&at, INT64_MAX / 16, &d->from))
 		return false;
 	d->times = (int)times;
-	return !*at;
+	if (!*at)
+		return true;
+	d->tokens = d->full;
+	d->full = shape->ndim == 3 ? (int)shape->dim[1] : 0;
+	return d->full && take_char(&at, ',') && take_real(&at, true, &d->rate2) && !*at;
 }
 
 static enum sl_err read_in(struct reader *r)
@@ -279,7 +285,7 @@ static enum sl_err read_in(struct reader *r)
 			if (!take_int(&word, UINT16_MAX, &most) || *word)
 				return misspelled(r, "most=TOKENS");
 		} else if (strncmp(word, "decay=", 6) != 0 || !take_decay(word + 6, &shape, &decay)) {
-			return misspelled(r, "most= or decay=RATE,EVERY,TIMES,L1,FROM");
+			return misspelled(r, "most= or decay=RATE,EVERY,TIMES,L1,FROM[,RATE2]");
 		}
 	}
 	return sl_graph_add_input(&r->g, name, dtype[0] == 'i' ? SL_I32 : SL_F32, lead, shape, (int)most, &decay,
@@ -445,7 +451,7 @@ static enum sl_err read_out(struct reader *r)
 		return misspelled(r, "NAME %VALUE");
 	if (word && (value >= r->g.n_value || strncmp(word, "decay=", 6) != 0 ||
 		     !take_decay(word + 6, &r->g.value[value].shape, &decay) || r->rest))
-		return misspelled(r, "decay=RATE,EVERY,TIMES,L1,FROM");
+		return misspelled(r, "decay=RATE,EVERY,TIMES,L1,FROM[,RATE2]");
 	return sl_graph_add_output(&r->g, name, (int)value, &decay, r->fail);
 }
 

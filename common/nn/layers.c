@@ -272,6 +272,15 @@ int sl_build_identity(struct sl_build *b, const char *name, int in, int out_f, b
 	return sl_draft_finish(b, &d);
 }
 
+int sl_build_transpose(struct sl_build *b, const char *name, int in, int tokens, int most)
+{
+	struct sl_draft d = sl_draft_begin(b, SL_OP_TRANSPOSE, name, in);
+
+	d.node.u.transpose.tokens = tokens;
+	d.node.u.transpose.most = most;
+	return sl_draft_finish(b, &d);
+}
+
 int sl_build_gelu(struct sl_build *b, const char *name, int in)
 {
 	struct sl_draft d = sl_draft_begin(b, SL_OP_GELU, name, in);

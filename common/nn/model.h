@@ -150,6 +150,8 @@ int sl_build_mse(struct sl_build *b, const char *name, int in, int target);
 /* A linear layer over the last dimension to `out_f` features without bias, which starts as the identity: a 1×1
  * convolution where `in` is an image; `transposed`: its weight is [in, out] (for images, a transposed convolution). */
 int sl_build_identity(struct sl_build *b, const char *name, int in, int out_f, bool transposed);
+/* Tokens [F] to rows [F,S]; 0: rows [F,S] to tokens [F], which are `most` of a row at most (op.h). */
+int sl_build_transpose(struct sl_build *b, const char *name, int in, int tokens, int most);
 
 /* What was asked for, the model cannot be: CONFIG with this sentence, unless there was a failure before. */
 void sl_build_refuse(struct sl_build *b, const char *fmt, ...) SL_PRINTF(2, 3);

@@ -10,17 +10,20 @@
 struct sl_narrow {
 	int at; /* index in the segment */
 	const struct sl_decay *decay;
-	int n, width[SL_DECAY_MAX_TIMES + 1];
-	struct sl_op *op; /* [n] */
-	void **state;     /* [n] */
-	int64_t offset;   /* of the matrix in the weight range: [full, full], the live rows first */
-	float *piece;     /* of a pull, in host memory; NULL where there is none */
+	int n;
+	int width[SL_DECAY_MAX_TIMES + 1]; /* of the matrix: its live rows */
+	struct sl_op *op;                  /* [n] */
+	void **state;                      /* [n] */
+	int64_t full, offset; /* of the matrix in the weight range: [full, full], the live rows first; full 0: none */
+	float *piece;         /* of a pull, in host memory; NULL where there is none */
 };
 
-enum { SL_NARROW_MOST = 2 }; /* of a segment */
+enum { SL_NARROW_MOST = 2 * SL_NARROW_CHAIN }; /* of a segment */
 
-/* The op with `width` features on the side that crosses: of its output, or its input. */
-struct sl_op sl_narrowed(const struct sl_op *op, bool out, int width);
+/* The planned op `so` as it is after so many falls. */
+struct sl_op sl_narrowed(const struct sl_segment_op *so, const struct sl_decay *decay, int falls);
+/* The schedule that an op which narrows follows. */
+const struct sl_decay *sl_narrow_decay(const struct sl_plan_segment *segment, const struct sl_segment_op *so);
 
 /* Finds them, *n, and makes their ops; states are the executor's business. Close all in any case. */
 enum sl_err sl_narrow_open(struct sl_narrow narrow[SL_NARROW_MOST], int *n, const struct sl_plan_segment *segment,

@@ -164,6 +164,23 @@ static enum sl_err infer_attention(struct sl_op *op, struct sl_fail *fail)
 	return SL_OK;
 }
 
+static enum sl_err infer_transpose(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_transpose_attr *a = &op->u.transpose;
+	const struct sl_shape *in = &op->in_shape[0];
+
+	if (a->tokens) {
+		if (in->ndim != 2 || a->most)
+			return misfit(op, fail, "tokens [F], and no other most than theirs");
+		op->out_shape = sl_shape3(in->dim[0], in->dim[1], a->tokens);
+		return SL_OK;
+	}
+	if (in->ndim != 3 || in->dim[2] > UINT16_MAX || (a->most && a->most < in->dim[2]))
+		return misfit(op, fail, "rows [F,S] with S tokens at most");
+	op->out_shape = sl_shape2(in->dim[0], in->dim[1]);
+	return SL_OK;
+}
+
 enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 {
 	const struct sl_shape *in = &op->in_shape[0];
@@ -222,6 +239,8 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 			return misfit(op, fail, "tokens [F]");
 		op->out_shape = *in;
 		return SL_OK;
+	case SL_OP_TRANSPOSE:
+		return infer_transpose(op, fail);
 	case SL_OP_EMBEDDING:
 		if (in->ndim != 1)
 			return misfit(op, fail, "ids []");

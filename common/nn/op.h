@@ -26,6 +26,8 @@
  * FLATTEN    [H,W,C] → [H·W·C]                        –      (NHWC order; equals torch's where H·W = 1)
  * SELECT     tokens [F] → rows [F]                    –      (the first token of every row)
  * GATHER     tokens [F] → chosen tokens [F]           –      (those that sl_dims.place says)
+ * TRANSPOSE  tokens [F] → rows [F,S], and rows [F,S] → tokens [F]   –   (every row has S tokens; see struct
+ *            sl_transpose_attr)
  * EMBEDDING  tokens' ids → [F]                        weight [V,F]   (row `id`; see struct sl_embedding_attr)
  * XENT       logits [K] + labels → mean loss          –      (softmax cross-entropy, torch.nn.CrossEntropyLoss)
  * MSE        x [K] + targets [K] → mean loss          –      (Σ (x − target)² / K of a row, torch.nn.MSELoss;
@@ -130,6 +132,12 @@ struct sl_gather_attr {
 	float share;
 };
 
+/* Between what is per token and what is per row, of rows that have all the same number of tokens. */
+struct sl_transpose_attr {
+	int tokens; /* of a row, of tokens [F]; 0: the input is rows [F,S] */
+	int most;   /* of rows [F,S]: `most` of the ops behind (struct sl_op), at least S; 0: S */
+};
+
 /* What ops of each kind are told besides their inputs. */
 union sl_op_attr {
 	struct sl_conv_attr conv;
@@ -146,6 +154,7 @@ union sl_op_attr {
 	struct sl_norm_attr norm; /* LAYERNORM, RMSNORM */
 	struct sl_embedding_attr embedding;
 	struct sl_gather_attr gather;
+	struct sl_transpose_attr transpose;
 };
 
 /* A planned op, as kernels see it; the plan makes one of each node of a graph (graph.h). Values and parameters are

@@ -6,9 +6,7 @@
 
 #include "common/nn/narrow.h"
 
-enum { PARAM_ALIGN = 16 };                             /* floats of a cache line */
-static const int64_t most_draws = INT64_C(1) << 34;    /* of a chunk: four to a 32-bit counter (base/rng.h) */
-static const int64_t most_elements = INT64_C(1) << 50; /* of a batch: sums of bytes cannot overflow */
+enum { PARAM_ALIGN = 16 }; /* floats of a cache line */
 
 static int64_t param_room(int64_t count)
 {
@@ -43,8 +41,12 @@ struct sl_shape sl_plan_cut_shape_after(const struct sl_plan *plan, bool mid, in
 {
 	struct sl_shape shape = sl_plan_cut_shape(plan, mid, rows);
 
-	if (plan->decay[mid].full)
+	if (plan->decay[mid].tokens) {
+		shape.dim[1] = sl_decay_width(&plan->decay[mid], done);
+		shape.dim[2] = sl_decay_row_tokens(&plan->decay[mid], done);
+	} else if (plan->decay[mid].full) {
 		shape.dim[shape.ndim - 1] = sl_decay_width(&plan->decay[mid], done);
+	}
 	return shape;
 }
 
@@ -53,6 +55,11 @@ int64_t sl_plan_fetch_count(const struct sl_plan_segment *s)
 	if (s->moving_count)
 		return s->moving_count;
 	return s->weight_count < PARAM_ALIGN ? s->weight_count : PARAM_ALIGN;
+}
+
+bool sl_plan_lengths_cross(const struct sl_plan *plan)
+{
+	return sl_plan_cut_per_token(plan, false) || plan->segment[SL_MIDDLE].graph.most;
 }
 
 bool sl_plan_cut_per_token(const struct sl_plan *plan, bool mid)
@@ -150,25 +157,51 @@ static void set_rows(const struct sl_plan *plan, const struct sl_graph *g, struc
 	op->out_shape.dim[0] = most_of(plan, g, g->value[op->out].lead);
 }
 
-/* A node beside a field that decays is as wide as its schedule begins. */
-static void narrow(struct sl_segment_op *so, const struct sl_field *field, bool out)
+/* The nodes beside a field that decays. */
+struct chain {
+	const struct sl_field *field;
+	int n, node[SL_NARROW_CHAIN];
+};
+
+static struct chain chain_of(const struct sl_graph *g, bool out)
 {
-	if (!field->decay.full || (out ? so->op.out : so->op.in[0]) != field->value)
-		return;
-	so->narrows = true;
-	so->op = sl_narrowed(&so->op, out, sl_decay_width(&field->decay, 0));
+	struct chain c = {.field = out ? &g->out[0] : &g->in[0]};
+
+	if (c.field->decay.full)
+		c.n = sl_graph_narrowing(g, c.field, out, c.node);
+	return c;
+}
+
+/* They are as wide as its schedule begins. */
+static void narrow(struct sl_segment_op *so, const struct chain *c, int at, bool out)
+{
+	static const enum sl_narrowing how[SL_NARROW_CHAIN] = {
+		[SL_NARROW_TOKENS] = SL_NARROWS_TOKENS,
+		[SL_NARROW_TRANSPOSE] = SL_NARROWS_TRANSPOSE,
+		[SL_NARROW_FEATURES] = SL_NARROWS_FEATURES,
+	};
+	const struct sl_decay *d = &c->field->decay;
+
+	for (int i = 0; i < c->n; i++) {
+		if (c->node[i] != at)
+			continue;
+		so->narrows = c->n == 1 ? SL_NARROWS_FEATURES : how[i];
+		so->narrows_out = out;
+		so->op = sl_narrowed(so, d, sl_decay_falls(d, 0));
+	}
 }
 
 static void plan_ops(const struct sl_plan *plan, struct sl_plan_segment *s)
 {
 	const struct sl_graph *g = &s->graph;
+	const struct chain in = chain_of(g, false), out = chain_of(g, true);
 
 	for (int i = 0; i < g->n_node; i++) {
 		struct sl_segment_op *to = &s->op[s->n_op++];
 
 		to->op = sl_graph_op(g, i);
-		narrow(to, &g->in[0], false);
-		narrow(to, &g->out[0], true);
+		narrow(to, &in, i, false);
+		narrow(to, &out, i, true);
 		s->macs += sl_op_macs(&to->op, 1) * most_of_row(plan, g, g->value[to->op.out].lead);
 		if (fuses_act(g, i)) {
 			to->op.u.bn.act = g->node[i + 1].u.act;
@@ -303,141 +336,6 @@ bool sl_plan_is_tied(const struct sl_plan *plan, int64_t offset)
 	return false;
 }
 
-/* What is computed per chosen token. */
-static bool node_per_chosen(enum sl_op_kind kind)
-{
-	return kind == SL_OP_LINEAR || kind == SL_OP_ACT || kind == SL_OP_GELU || kind == SL_OP_SILU ||
-	       kind == SL_OP_TANH || kind == SL_OP_ADD || kind == SL_OP_MUL || kind == SL_OP_SCALE ||
-	       sl_op_is_norm(kind) || kind == SL_OP_XENT;
-}
-
-/* Tokens are chosen by whoever has the labels. */
-static enum sl_err check_chosen(const struct sl_graph *g, enum sl_segment which, struct sl_fail *fail)
-{
-	for (int i = 0; i < g->n_value; i++)
-		if (g->value[i].lead == SL_PER_CHOSEN && which != SL_TAIL)
-			return sl_fail_at(fail, "tail_begin", SL_ERR_CONFIG,
-					  "tokens are chosen in the %s: the tail has to begin at the head of the "
-					  "network, where that happens, or before it",
-					  sl_segment_name(which));
-	for (int i = 0; i < g->n_node; i++) {
-		const enum sl_lead lead = g->value[g->link[g->node[i].in]].lead;
-
-		if (lead == SL_PER_CHOSEN && !node_per_chosen(g->node[i].kind))
-			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s of chosen tokens is not supported",
-					   g->node[i].name, sl_op_kind_name(g->node[i].kind));
-	}
-	return SL_OK;
-}
-
-/* What is computed per token is what looks at one token at a time, and no more. */
-static bool node_per_token(enum sl_op_kind kind)
-{
-	return kind == SL_OP_LINEAR || kind == SL_OP_ACT || kind == SL_OP_GELU || kind == SL_OP_SILU ||
-	       kind == SL_OP_TANH || kind == SL_OP_ADD || kind == SL_OP_MUL || kind == SL_OP_SCALE ||
-	       sl_op_is_norm(kind) || sl_op_reads_rows(kind) || kind == SL_OP_DROPOUT;
-}
-
-/* Dropout on probabilities counts its random numbers by op.h: 2^34 of them are there. */
-static bool can_draw(const struct sl_op *op, const struct sl_plan_spec *spec)
-{
-	const int64_t rows = (spec->batch + spec->chunks - 1) / spec->chunks, most = (op->most + 3) / 4 * 4;
-
-	return op->kind != SL_OP_ATTENTION || op->u.attention.p == 0.0f ||
-	       rows <= most_draws / (most * most) / op->u.attention.heads;
-}
-
-/* Numbers that a dropout draws by: a token's do not depend on how long other rows are. */
-static int64_t draws(const struct sl_graph *g, int node, const struct sl_plan_spec *spec)
-{
-	const struct sl_op op = sl_graph_op(g, node);
-	const int64_t rows = (spec->batch + spec->chunks - 1) / spec->chunks;
-
-	return op.most * sl_shape_row(&op.out_shape) > most_draws / rows ? INT64_MAX
-									 : rows * op.most * sl_shape_row(&op.out_shape);
-}
-
-static enum sl_err check_tokens(const struct sl_graph *g, enum sl_segment which, const struct sl_plan_spec *spec,
-				struct sl_fail *fail)
-{
-	for (int i = 0; i < g->n_value; i++)
-		if (g->value[i].lead == SL_PER_TOKEN && !spec->chunk_tokens)
-			return sl_fail_set(fail, SL_ERR_CONFIG, "the %s computes per token, which is not supported",
-					   sl_segment_name(which));
-	for (int i = 0; i < g->n_in; i++)
-		if (g->value[g->in[i].value].lead == SL_PER_TOKEN && spec->row_tokens > g->in[i].most)
-			return sl_fail_set(fail, SL_ERR_CONFIG,
-					   "%s: rows have up to %" PRId64 " tokens, and %d at most", g->in[i].name,
-					   spec->row_tokens, g->in[i].most);
-	for (int i = 0; i < g->n_node; i++)
-		if (g->node[i].kind == SL_OP_DROPOUT && draws(g, i, spec) > most_draws)
-			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: a chunk has more elements than can be drawn for",
-					   g->node[i].name);
-	for (int i = 0; i < g->n_node; i++)
-		if (g->value[g->link[g->node[i].in]].lead == SL_PER_TOKEN && !node_per_token(g->node[i].kind))
-			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s of tokens is not supported", g->node[i].name,
-					   sl_op_kind_name(g->node[i].kind));
-	for (int i = 0; i < g->n_node; i++) {
-		const struct sl_op op = sl_graph_op(g, i);
-
-		if (!can_draw(&op, spec))
-			return sl_fail_set(fail, SL_ERR_CONFIG,
-					   "%s: too many random numbers for the dropout of %d heads over %d tokens; "
-					   "more chunks need fewer each",
-					   op.name, op.u.attention.heads, op.most);
-	}
-	return SL_OK;
-}
-
-/* What executor and session can do with a part today: one tensor comes in, per row, besides the tail's labels; one
- * goes out, or the loss. */
-static enum sl_err check_part(const struct sl_graph *g, enum sl_segment which, const struct sl_plan_spec *spec,
-			      struct sl_fail *fail)
-{
-	const int64_t batch = spec->batch > spec->chunk_tokens ? spec->batch : spec->chunk_tokens;
-	const bool tail = which == SL_TAIL;
-	enum sl_err err = sl_graph_check(g, fail);
-
-	if (err)
-		return err;
-	if (g->elements[0] > most_elements / batch)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "the %s is too large for a batch of %" PRId64,
-				   sl_segment_name(which), batch);
-	if (g->n_in != 1 + tail || g->n_out != 1)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "the %s has %d inputs and %d outputs, where %d and 1 are right",
-				   sl_segment_name(which), g->n_in, g->n_out, 1 + tail);
-	if (g->value[g->in[0].value].dtype != SL_F32 && which != SL_HEAD)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: what comes in must be f32", g->in[0].name);
-	err = check_tokens(g, which, spec, fail);
-	if (!err)
-		err = check_chosen(g, which, fail);
-	if (err)
-		return err;
-	if (which == SL_MIDDLE && !g->n_param)
-		return sl_fail_at(
-			fail, "partition", SL_ERR_CONFIG,
-			"the middle has no parameters: a server has nothing to train there; take another cut");
-	for (int i = 0; i < g->n_node; i++)
-		if (sl_op_is_loss(g->node[i].kind) != (tail && i == g->n_node - 1))
-			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: the loss is the tail's last node, and there alone",
-					   g->node[i].name);
-	for (int i = 0; i < g->n_param; i++) {
-		const struct sl_param *p = &g->param[i];
-
-		if (p->role == SL_TIED && !tail)
-			return sl_fail_set(fail, SL_ERR_CONFIG,
-					   "%s: two layers have this parameter, and the cut parts them: the client "
-					   "keeps both where the tail begins at the second one or before it",
-					   p->name);
-		if (p->init.kind == SL_INIT_FILE)
-			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: weights from a file are not supported", p->name);
-		if (p->group > spec->n_group || (p->group && p->role != SL_LEARNS))
-			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: it is of group %d, where %d can be", p->name,
-					   p->group, p->role == SL_LEARNS ? spec->n_group : 0);
-	}
-	return SL_OK;
-}
-
 static enum sl_err plan_params(struct sl_plan_segment *s)
 {
 	int *place = malloc(((size_t)s->graph.n_param + 1) * sizeof *place);
@@ -470,7 +368,7 @@ static void free_segment(struct sl_plan_segment *s)
 enum sl_err sl_plan_add(struct sl_plan *plan, enum sl_segment which, struct sl_graph *graph, struct sl_fail *fail)
 {
 	struct sl_plan_segment *s = &plan->segment[which];
-	enum sl_err err = check_part(graph, which, &plan->spec, fail);
+	enum sl_err err = sl_plan_check_part(graph, which, &plan->spec, fail);
 
 	if (err)
 		return err;
@@ -503,6 +401,8 @@ enum sl_err sl_plan_add(struct sl_plan *plan, enum sl_segment which, struct sl_g
 	s->out_value = s->graph.out[0].value;
 	s->in_shape = s->op[0].op.in_shape[0];
 	s->out_shape = s->op[s->n_op - 1].op.out_shape;
+	for (int i = 0; i < s->graph.n_node; i++)
+		plan->whole_rows = plan->whole_rows || s->graph.node[i].kind == SL_OP_TRANSPOSE;
 	if (which == SL_MIDDLE) {
 		plan->decay[0] = s->graph.in[0].decay;
 		plan->decay[1] = s->graph.out[0].decay;

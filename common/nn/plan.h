@@ -64,13 +64,20 @@ static inline double sl_plan_own_squares(const struct sl_plan_spec *spec, int64_
 
 enum { SL_TIED_AT = 1 << 24 };
 
+/* What of an op narrows: the features that it makes or takes; a row's tokens, of which every feature has so many; or,
+ * between the two, the features of a transpose. */
+enum sl_narrowing { SL_NARROWS_NOT, SL_NARROWS_FEATURES, SL_NARROWS_TOKENS, SL_NARROWS_TRANSPOSE };
+
 struct sl_segment_op {
 	struct sl_op op; /* a copy, shapes with the most rows or tokens of a chunk; numbers are the graph's */
 	bool din_want[SL_OP_MAX_IN]; /* backward: somebody needs this input's gradient */
 	bool din_add[SL_OP_MAX_IN];  /* … and a later consumer of the same value has already written it */
 	int param[SL_OP_MAX_PARAM];  /* index into the segment's parameters; SL_TIED_AT + index into the tied ones */
 	bool backward;               /* it learns, or its inputs' gradients are wanted; else it has no backward */
-	bool narrows;                /* a decaying insert's: shapes are those of its schedule's beginning */
+	/* A decaying insert's: shapes are those of its schedule's beginning. _out: the schedule is that of what goes
+	 * out; else of what comes in. */
+	enum sl_narrowing narrows;
+	bool narrows_out;
 };
 
 /* A parameter's place in the segment's weight range, in floats; the same offset serves its gradient and moments. */
@@ -120,6 +127,7 @@ struct sl_plan {
 	struct sl_plan_spec spec;
 	int64_t rows;             /* of a full chunk: ceil(batch / chunks) */
 	struct sl_decay decay[2]; /* of what crosses at the head's end and at the tail's begin */
+	bool whole_rows;          /* every row has spec.row_tokens tokens: a part transposes them */
 	struct sl_plan_segment segment[SL_SEGMENT_COUNT];
 	uint8_t hash[SL_PLAN_HASH_BYTES];        /* of the spec and every part that is planned */
 	uint8_t middle_hash[SL_PLAN_HASH_BYTES]; /* of the spec and the middle: what client and server compare */
@@ -130,6 +138,7 @@ struct sl_plan {
 	struct sl_model *model;
 	struct sl_cut cut;
 	struct sl_shape plain[2];
+	bool plain_per_token[2]; /* … and whether these are of a token */
 };
 
 /* Plans one part from its graph, which is taken over where this succeeds, and left to the caller otherwise. A graph
@@ -141,6 +150,9 @@ enum sl_err sl_plan_begin(struct sl_plan **out, const struct sl_plan_spec *spec,
 enum sl_err sl_plan_add(struct sl_plan *plan, enum sl_segment which, struct sl_graph *graph,
 			struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_plan_seal(struct sl_plan *plan, struct sl_fail *fail) SL_MUST_CHECK;
+/* Whether `graph` can be that part: sl_plan_add asks. CONFIG with a sentence. */
+enum sl_err sl_plan_check_part(const struct sl_graph *graph, enum sl_segment which, const struct sl_plan_spec *spec,
+			       struct sl_fail *fail) SL_MUST_CHECK;
 void sl_plan_close(struct sl_plan *plan); /* NULL is fine */
 
 /* How `batch_rows` ≤ spec.batch rows fall into chunks: full ones, then a ragged last one. */
@@ -157,6 +169,8 @@ struct sl_shape sl_plan_cut_shape_after(const struct sl_plan *plan, bool mid, in
 /* Floats at the front of the weight range that a Fetch carries: all that a step can change. Where it can change
  * nothing, the first cache line, because a run is never empty. */
 int64_t sl_plan_fetch_count(const struct sl_plan_segment *segment);
+/* Whether the lengths of rows travel with head_act: the middle computes per token. */
+bool sl_plan_lengths_cross(const struct sl_plan *plan);
 /* Whether what crosses there is per token; dimension 0 of it in a chunk, and at most. */
 bool sl_plan_cut_per_token(const struct sl_plan *plan, bool mid);
 int64_t sl_plan_cut_count(const struct sl_plan *plan, bool mid, const struct sl_dims *dims);
@@ -166,7 +180,7 @@ int64_t sl_plan_chosen_of(double share, int64_t tokens);
 int64_t sl_plan_chosen_most(const struct sl_plan *plan, const struct sl_graph *graph);
 /* Whether the tail computes with the head's parameter at this offset. */
 bool sl_plan_is_tied(const struct sl_plan *plan, int64_t offset);
-/* Elements per row of the tensor that would cross without inserts. */
+/* Elements per row, or token, of the tensor that would cross without inserts. */
 int64_t sl_plan_plain_count(const struct sl_plan *plan, bool mid);
 
 #endif

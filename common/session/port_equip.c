@@ -276,7 +276,7 @@ enum sl_err sl_port_follow(struct sl_port *p, uint64_t done, struct sl_fail *fai
 	memcpy(on_host, p->host_codec, sizeof on_host);
 	p->done = done;
 	for (int mid = 0; mid < 2 && !err; mid++) {
-		if (sl_decay_width(&p->plan->decay[mid], was) == sl_decay_width(&p->plan->decay[mid], done))
+		if (sl_decay_same(&p->plan->decay[mid], was, done))
 			continue;
 		spent[act[mid]] = p->codec[act[mid]];
 		spent[grad[mid]] = p->codec[grad[mid]];
@@ -399,7 +399,8 @@ static void set_limits(struct sl_port *p)
 				      .rows = (uint64_t)p->plan->rows,
 				      .row_tokens = (uint64_t)spec->row_tokens,
 				      .chunk_tokens = (uint64_t)spec->chunk_tokens,
-				      .lengths = sl_plan_cut_per_token(p->plan, false),
+				      .lengths = sl_plan_lengths_cross(p->plan),
+				      .whole_rows = p->plan->whole_rows,
 				      .clip_norm = sl_plan_clip_own(spec),
 				      .no_mid_grad = spec->no_grad[1],
 				      .no_head_grad = spec->no_grad[0]};

@@ -84,15 +84,14 @@ static enum sl_err add_narrower(const struct coders *c, bool mid, struct sl_memo
 
 size_t sl_port_lengths(const struct sl_plan *plan, int what, int64_t rows)
 {
-	return what == SL_PART_HEAD_ACT && sl_plan_cut_per_token(plan, false) ? sl_lengths_bytes(rows) : 0;
+	return what == SL_PART_HEAD_ACT && sl_plan_lengths_cross(plan) ? sl_lengths_bytes(rows) : 0;
 }
 
 size_t sl_port_begin_bytes(const struct sl_plan *plan)
 {
-	return sl_plan_cut_per_token(plan, false)
-		       ? (size_t)sl_plan_chunks_of(plan, plan->spec.batch) *
-				 sl_dims_numbers(plan->rows, plan->spec.padded) * sizeof(uint32_t)
-		       : 0;
+	return sl_plan_lengths_cross(plan) ? (size_t)sl_plan_chunks_of(plan, plan->spec.batch) *
+						     sl_dims_numbers(plan->rows, plan->spec.padded) * sizeof(uint32_t)
+					   : 0;
 }
 
 /* A plain payload's first part is shorter than a whole one, behind what must not straddle two. */

@@ -94,6 +94,8 @@ bool sl_session_tokens_fit(const struct sl_session *s, int chunk, uint64_t token
 
 	if (!s->limits.chunk_tokens)
 		return tokens == 0;
+	if (s->limits.whole_rows)
+		return tokens == longest;
 	return tokens >= rows && tokens <= s->limits.chunk_tokens && tokens <= longest;
 }
 

@@ -184,6 +184,7 @@ struct sl_session_limits {
 	double clip_norm;    /* 0: gradients are not clipped */
 	bool no_mid_grad, no_head_grad;    /* these do not cross: nothing below learns; the former implies the latter */
 	uint64_t row_tokens, chunk_tokens; /* most tokens of a row and of a chunk; 0: there are none */
+	bool whole_rows;                   /* every row has row_tokens */
 	bool lengths;                      /* head_act begins with lengths, which run_bytes leaves out */
 };
 

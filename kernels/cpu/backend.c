@@ -187,6 +187,7 @@ static const struct sl_backend_ops ops = {
 			[SL_OP_MUL] = &sl_cpu_mul,
 			[SL_OP_LAYERNORM] = &sl_cpu_layernorm,
 			[SL_OP_RMSNORM] = &sl_cpu_rmsnorm,
+			[SL_OP_TRANSPOSE] = &sl_cpu_transpose,
 			[SL_OP_EMBEDDING] = &sl_cpu_embedding,
 		},
 	.codec_loops = sl_cpu_codec_loops,

@@ -1,5 +1,5 @@
-/* Ops of tokens: select, the first token of every row; gather, chosen tokens; embedding, a row of a table for every
- * token. */
+/* Ops of tokens: select, the first token of every row; gather, chosen tokens; transpose, a row's tokens by features;
+ * embedding, a row of a table for every token. */
 #include <string.h>
 
 #include "kernels/cpu/impl.h"
@@ -97,6 +97,69 @@ static enum sl_err gather_backward(const struct sl_op_call *call)
 }
 
 const struct sl_kernel sl_cpu_gather = {.forward = gather_forward, .backward = gather_backward};
+
+/* Of n matrices [rows,columns] each transpose: a task is a strip of a matrix's columns, which become rows. */
+struct turn_job {
+	float *to;
+	const float *from;
+	bool add;
+	int64_t rows, columns, strips;
+};
+
+enum { TURN_COLUMNS = 64, TURN_ROWS = 16 };
+
+/* TURN_ROWS rows at a time: their lines stay in the first cache, and a line of what comes out is written whole. */
+static void turn_strip(void *arg, int64_t task, int worker)
+{
+	const struct turn_job *j = arg;
+	const int64_t at = task / j->strips * j->rows * j->columns, first = task % j->strips * TURN_COLUMNS;
+	const int64_t stop = sl_cpu_min(first + TURN_COLUMNS, j->columns);
+	const float *from = j->from + at;
+	float *to = j->to + at;
+
+	(void)worker;
+	for (int64_t row = 0; row < j->rows; row += TURN_ROWS) {
+		const int64_t n = sl_cpu_min(TURN_ROWS, j->rows - row);
+
+		for (int64_t c = first; c < stop; c++) {
+			float *out = to + c * j->rows + row;
+			const float *in = from + row * j->columns + c;
+
+			for (int64_t r = 0; r < n; r++)
+				out[r] = j->add ? out[r] + in[r * j->columns] : in[r * j->columns];
+		}
+	}
+}
+
+/* `row`: the shape [N,F,S]; `to_tokens`: from that to [N·S,F], else the other way. */
+static void turn(const struct sl_op_call *call, struct turn_job *j, const struct sl_shape *row, bool to_tokens)
+{
+	j->rows = row->dim[to_tokens ? 1 : 2];
+	j->columns = row->dim[to_tokens ? 2 : 1];
+	j->strips = sl_cpu_blocks(j->columns, TURN_COLUMNS);
+	sl_pool_run(call->be->pool, row->dim[0] * j->strips, turn_strip, j);
+}
+
+static enum sl_err transpose_forward(const struct sl_op_call *call)
+{
+	const bool to_rows = call->op->u.transpose.tokens > 0;
+	struct turn_job j = {.to = call->out.data, .from = call->in[0].data};
+
+	turn(call, &j, to_rows ? &call->out.shape : &call->in[0].shape, !to_rows);
+	return SL_OK;
+}
+
+static enum sl_err transpose_backward(const struct sl_op_call *call)
+{
+	const bool to_rows = call->op->u.transpose.tokens > 0;
+	struct turn_job j = {.to = call->din[0].data, .from = call->dout.data, .add = call->din_add[0]};
+
+	if (j.to != NULL)
+		turn(call, &j, to_rows ? &call->dout.shape : &call->din[0].shape, to_rows);
+	return SL_OK;
+}
+
+const struct sl_kernel sl_cpu_transpose = {.forward = transpose_forward, .backward = transpose_backward};
 
 /* The row of the table for token `t` of a row that begins at `first`; ids are in range (exec.h). *marks counts those in
  * the row so far: it is 0 before the first token, and tokens come in order. */

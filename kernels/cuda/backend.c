@@ -523,7 +523,8 @@ const struct sl_backend_ops cu_backend_ops = {
 		   [SL_OP_ATTENTION] = &cu_attention_op,
 		   [SL_OP_SELECT] = &cu_select_op,
 		   [SL_OP_EMBEDDING] = &cu_embedding,
-		   [SL_OP_GATHER] = &cu_gather_op},
+		   [SL_OP_GATHER] = &cu_gather_op,
+		   [SL_OP_TRANSPOSE] = &cu_transpose_op},
 	.failed = cu_failed,
 	.close = cu_close,
 };

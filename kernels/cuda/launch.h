@@ -230,6 +230,9 @@ struct cu_chosen {
 	const uint32_t *place; /* [n] of the tokens, ascending */
 };
 /* out [n, f] = the chosen tokens of x [tokens, f]; dx: dout there, else 0 */
+/* Of n matrices x [rows, columns] each transpose: out [columns, rows] = or += */
+cudaError_t cu_transpose(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, int64_t n, int64_t rows,
+			 int64_t columns);
 cudaError_t cu_gather_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, const struct cu_chosen *c);
 cudaError_t cu_gather_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dout,
 			       const struct cu_chosen *c);

@@ -36,6 +36,39 @@ static enum sl_err select_backward(const struct sl_op_call *call)
 
 const struct sl_kernel cu_select_op = {.forward = select_forward, .backward = select_backward};
 
+/* `row`: the shape [N,F,S]; `to_tokens`: from that to [N·S,F], else the other way. */
+static enum sl_err turn(const struct sl_op_call *call, const struct sl_tensor *to, bool add,
+			const struct sl_tensor *from, const struct sl_shape *row, bool to_tokens)
+{
+	struct cuda *cu;
+	enum sl_err err = cu_enter(call->be, &cu);
+
+	return err ? err
+		   : cu_check(cu,
+			      cu_transpose(cu->stream, cu_op_type(call->op), to->data, add, from->data, row->dim[0],
+					   row->dim[to_tokens ? 1 : 2], row->dim[to_tokens ? 2 : 1]),
+			      call->op->name);
+}
+
+static enum sl_err transpose_forward(const struct sl_op_call *call)
+{
+	const bool to_rows = call->op->u.transpose.tokens > 0;
+
+	return turn(call, &call->out, false, &call->in[0], to_rows ? &call->out.shape : &call->in[0].shape, !to_rows);
+}
+
+static enum sl_err transpose_backward(const struct sl_op_call *call)
+{
+	const bool to_rows = call->op->u.transpose.tokens > 0;
+
+	if (!call->din[0].data)
+		return SL_OK;
+	return turn(call, &call->din[0], call->din_add[0], &call->dout,
+		    to_rows ? &call->dout.shape : &call->din[0].shape, to_rows);
+}
+
+const struct sl_kernel cu_transpose_op = {.forward = transpose_forward, .backward = transpose_backward};
+
 static struct cu_chosen chosen_of(const struct sl_op_call *call, const struct sl_shape *row)
 {
 	return (struct cu_chosen){call->dims.chosen, call->dims.tokens, sl_shape_row(row), call->dims.place};

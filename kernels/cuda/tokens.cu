@@ -34,6 +34,36 @@ template <class T> __global__ void gather_kernel(T *__restrict__ out, const T *_
 		out[i] = x[(int64_t)c.place[i / c.f] * c.f + i % c.f];
 }
 
+// A tile goes through shared memory, so that both sides are read and written along their rows. A column more than the
+// tile keeps its transpose's reads in different banks.
+constexpr int tile = 32, tile_rows = threads_per_block / tile;
+
+template <class T>
+__global__ void transpose_kernel(T *__restrict__ out, bool add, const T *__restrict__ x, int64_t rows, int64_t columns,
+				 int64_t tiles)
+{
+	__shared__ float held[tile][tile + 1];
+	const int64_t down = (rows + tile - 1) / tile, across = (columns + tile - 1) / tile;
+	const int lane = (int)threadIdx.x % tile, first = (int)threadIdx.x / tile;
+
+	for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
+		const int64_t at = t / (down * across) * rows * columns;
+		const int64_t row = t / across % down * tile, column = t % across * tile;
+
+		for (int i = first; i < tile; i += tile_rows)
+			if (row + i < rows && column + lane < columns)
+				held[i][lane] = value(x[at + (row + i) * columns + column + lane]);
+		__syncthreads();
+		for (int i = first; i < tile; i += tile_rows)
+			if (column + i < columns && row + lane < rows) {
+				T *to = &out[at + (column + i) * rows + row + lane];
+
+				*to = rounded<T>(add ? value(*to) + held[lane][i] : held[lane][i]);
+			}
+		__syncthreads();
+	}
+}
+
 // Which of the chosen tokens this one is; -1: none.
 __device__ int64_t among(const cu_chosen &c, int64_t token)
 {
@@ -133,6 +163,19 @@ cudaError_t cu_select_backward(cudaStream_t s, enum cu_type type, void *dx, bool
 {
 #define CALL(T) \
 	CU_RUN(backward_kernel<T>, blocks_of(r->tokens * r->f), threads_per_block, s, (T *)dx, add, (const T *)dout, *r)
+	CU_SWITCH_TYPE(type, CALL);
+#undef CALL
+	return cudaGetLastError();
+}
+
+cudaError_t cu_transpose(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, int64_t n, int64_t rows,
+			 int64_t columns)
+{
+	const int64_t tiles = n * ((rows + tile - 1) / tile) * ((columns + tile - 1) / tile);
+
+#define CALL(T)                                                                                               \
+	CU_RUN(transpose_kernel<T>, blocks_of(tiles *threads_per_block), threads_per_block, s, (T *)out, add, \
+	       (const T *)x, rows, columns, tiles)
 	CU_SWITCH_TYPE(type, CALL);
 #undef CALL
 	return cudaGetLastError();

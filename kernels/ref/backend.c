@@ -90,6 +90,7 @@ static const struct sl_backend_ops ref_ops = {
 			[SL_OP_MUL] = &sl_ref_mul,
 			[SL_OP_LAYERNORM] = &sl_ref_layernorm,
 			[SL_OP_RMSNORM] = &sl_ref_rmsnorm,
+			[SL_OP_TRANSPOSE] = &sl_ref_transpose,
 			[SL_OP_EMBEDDING] = &sl_ref_embedding,
 		},
 	.close = ref_close,

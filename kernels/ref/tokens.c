@@ -1,5 +1,5 @@
-/* Ops of tokens: select, the first token of every row; gather, chosen tokens; embedding, a row of a table for every
- * token. */
+/* Ops of tokens: select, the first token of every row; gather, chosen tokens; transpose, a row's tokens by features;
+ * embedding, a row of a table for every token. */
 #include <string.h>
 
 #include "kernels/ref/kernels.h"
@@ -64,6 +64,39 @@ static enum sl_err gather_backward(const struct sl_op_call *call)
 }
 
 const struct sl_kernel sl_ref_gather = {.forward = gather_forward, .backward = gather_backward};
+
+/* Of every row [F,S] to [S,F], or the other way. */
+static void transpose(float *to, const float *from, bool add, int64_t n, int64_t rows, int64_t columns)
+{
+	for (int64_t i = 0; i < n; i++)
+		for (int64_t r = 0; r < rows; r++)
+			for (int64_t c = 0; c < columns; c++)
+				sl_ref_store(&to[(i * columns + c) * rows + r], add,
+					     from[(i * rows + r) * columns + c]);
+}
+
+static enum sl_err transpose_forward(const struct sl_op_call *call)
+{
+	const bool to_rows = call->op->u.transpose.tokens > 0;
+	const struct sl_shape *row = to_rows ? &call->out.shape : &call->in[0].shape;
+
+	transpose(call->out.data, call->in[0].data, false, row->dim[0], row->dim[to_rows ? 2 : 1],
+		  row->dim[to_rows ? 1 : 2]);
+	return SL_OK;
+}
+
+static enum sl_err transpose_backward(const struct sl_op_call *call)
+{
+	const bool to_rows = call->op->u.transpose.tokens > 0;
+	const struct sl_shape *row = to_rows ? &call->dout.shape : &call->din[0].shape;
+
+	if (call->din[0].data)
+		transpose(call->din[0].data, call->dout.data, call->din_add[0], row->dim[0], row->dim[to_rows ? 1 : 2],
+			  row->dim[to_rows ? 2 : 1]);
+	return SL_OK;
+}
+
+const struct sl_kernel sl_ref_transpose = {.forward = transpose_forward, .backward = transpose_backward};
 
 /* The row of the table for each token; ids are in range (exec.h). */
 static int64_t looked_up(const struct sl_op_call *call, int64_t token, int64_t row)

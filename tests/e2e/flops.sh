@@ -56,6 +56,18 @@ printf 'model: {huggingface: %s, classes: 2, tokens: 128}\ndata: {kind: made_tok
 "$SPLITC" flops "$tmp/base.yaml" >"$tmp/flops" || fail 'flops of roberta-base'
 is 'a token' 84973056
 fits "$tmp/flops"
+# Seed 002's rows of two pairs: nominal rates of 0.9^9 · 0.95^9 and so on, where each fall rounds down. Of all that crosses, the classifier's
+# vector of each row (1/129) too.
+two_pairs() { # EVERY RATE2 TIMES RATE
+	"$SPLITC" flops "$tmp/base.yaml" --set head_end=encoder.layer.0.attention.output --set tail_begin=classifier --set data.pad=max \
+		--set insert.head="decaylinear:rate=0.9,every=$1,times=$3,l1=1e-4,rate2=$2" >"$tmp/flops" || fail "flops of two pairs, $*"
+	is 'falls to' "$4"
+}
+two_pairs 300 0.95 9 0.2333
+grep -A 2 '^insert.head' "$tmp/flops" | xargs | grep -qx 'insert.head features × tokens of a row that cross, every 300 steps: 768×128 691×121 621×114 558×108 502×102 451×96 405×91 364×86 327×81 294×76' ||
+	fail "$(cat "$tmp/flops")"
+two_pairs 500 0.96 9 0.2600
+two_pairs 500 0.96 8 0.3015
 figures=$("$SPLITC" flops "$tmp/base.yaml" --json | jq -c '[.tokens.macs, .tokens.macs_per_pair, .tokens.row_macs, .tokens.row_tokens,
 	.tokens.padded_row_macs * 32 == .head.macs + .middle.macs + .tail.macs]')
 [ "$figures" = '[84973056,18432,591360,128,true]' ] || fail "tokens: $figures"

@@ -44,6 +44,11 @@ cases+=('quant at the first token|codec=quant:8' 'insert|insert.head=linear:8|in
 # padded rows: attention's rows are cut where their padding begins, on the server as on the client
 for cut in 0 1 2 3; do cases+=("padded $((cut + 1))|data.pad=longest|${one_to_four[cut]}"); done
 for codec in quant:8 sortquant:6+2 lowrank:3 topk:0.2; do cases+=("max $codec|data.pad=max|codec=$codec|tail_begin=encoder.layer.2"); done
+# A second pair along the tokens, at both cuts where tokens cross; both pairs narrow behind every step.
+pairs='decaylinear:rate=0.8,every=1,times=2,l1=0.01,rate2=0.7'
+for codec in none quant:8 lowrank:2; do
+	cases+=("pairs $codec|data.pad=max|insert.head=$pairs|insert.tail=$pairs|codec=$codec|tail_begin=encoder.layer.2")
+done
 two_at_a_time compare_both "${cases[@]}"
 [ "$(learned 'local cut 3 4')" != "$(learned 'local quant at the first token')" ] || fail 'the codec made no difference'
 
@@ -76,18 +81,29 @@ for pad in longest max; do
 		fail "padded ($pad) $(losses "dry $pad" | tail -n 1), packed $(losses 'dry none' | tail -n 1)"
 done
 
+# With both pairs [features, tokens] of each row cross: 24x24, 19x16 and 15x11 in the three steps, behind 16 bytes for each of 10 chunks.
+[ "$(figure 'one pairs none' head_grad.payload_bytes)" = $((4 * (16 * 24 * 24 + 16 * 19 * 16 + 8 * 15 * 11) + 10 * 16)) ] ||
+	fail "pairs: head_grad has $(figure 'one pairs none' head_grad.payload_bytes) bytes"
+[ "$(bytes_of 'one pairs none' head_grad)" = $((40 * 24 * features * 4)) ] || fail 'pairs: not all of the tensor counts as fp32'
+
 # A device reads where padding begins, too; the longest row of a chunk has none.
 if simulated_device; then
 	start_server device "store=$tmp/three" device=cuda:0
-	client 'gpu' "$config" --set server="$endpoint" --set data.pad=longest --set head_end=embeddings || fail "gpu: exit status $?"
-	client 'gpu local' "$config" --local --set data.pad=longest --set head_end=embeddings || fail "gpu local: exit status $?"
-	paste <(losses gpu) <(losses 'gpu local') | awk '{d = $1 - $2} d * d > 1e-9 {bad = 1} END {exit bad || NR != 3}' ||
-		fail "on a device $(losses gpu | tail -n 1), on a CPU $(losses 'gpu local' | tail -n 1)"
+	for form in 'data.pad=longest' "data.pad=max insert.head=$pairs"; do
+		pad=${form%% *}
+		gpu=(--set head_end=encoder.layer.1 --set train.batch=8 --set train.chunks=2 --set data.train_limit=16 --set data.test_limit=8)
+		for item in $form; do gpu+=(--set "$item"); done
+		client "gpu $pad" "$config" --set server="$endpoint" "${gpu[@]}" || fail "gpu $pad: exit status $?"
+		client "gpu local $pad" "$config" --local "${gpu[@]}" || fail "gpu local $pad: exit status $?"
+		paste <(losses "gpu $pad") <(losses "gpu local $pad") | awk '{d = $1 - $2} d * d > 1e-9 {bad = 1} END {exit bad || NR != 2}' ||
+			fail "$pad: on a device $(losses "gpu $pad" | tail -n 1), on a CPU $(losses "gpu local $pad" | tail -n 1)"
+	done
 fi
 
 # A run that is killed between two steps goes on to the same end.
-set=(--set server="$two" --set train.checkpoint_every=1 --set codec.head_act='quant:4,ef=true')
-client 'local killed' "$config" --local --set codec.head_act='quant:4,ef=true' || fail "local killed: exit status $?"
+falls=(--set codec.head_act='quant:4,ef=true' --set data.pad=max --set insert.head="$pairs")
+set=(--set server="$two" --set train.checkpoint_every=1 "${falls[@]}")
+client 'local killed' "$config" --local "${falls[@]}" || fail "local killed: exit status $?"
 start_slow_client 2 20000 killed "$config" "${set[@]}"
 wait_for 'the run does not get to its second step' has_steps killed 2
 kill -9 "$client_pid"
@@ -118,6 +134,9 @@ broken() { # JQ
 	mkdir "$tmp/broken"
 	jq "$1" "$tmp/toy/config.json" >"$tmp/broken/config.json"
 }
+refused 78 'insert.head: rate2 needs rows that all have the same number of tokens: set data.pad to max' --set insert.head="$pairs"
+refused 78 'set data.pad to max' --set insert.head="$pairs" --set data.pad=longest
+refused 78 'insert.tail: rate2 lowers the number of a row' --set insert.tail="$pairs" --set data.pad=max
 refused 78 'model.tokens: rows have up to 25 tokens' --set model.tokens=25
 refused 66 'model.huggingface: ' --set model.huggingface="$tmp/nowhere"
 broken 'del(.hidden_size)'

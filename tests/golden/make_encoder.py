@@ -10,6 +10,9 @@ lora, "RANK ALPHA" of adapters beside query and value, where they and the head a
 masked language models: place [C] I32, counted from the batch's first token, are the tokens to be guessed, chosen [N] I32 says how many
 of them each row has, and labels and logits are theirs.
 
+Runs with `head_end` and `tail_begin` in their metadata are cut there, with the inserts that insert.head and insert.tail spell:
+decaying pairs along features and tokens. Their rows are padded. Padding sees itself alone, but what pairs make of a row depends on it.
+
 Runs with dropout use an encoder that is spelled out here, since torch's draws its own masks. It equals torch's where there is
 no dropout, which is checked. Masks are a function of seed, step, operation and element, and so are written here anew.
 """
@@ -46,13 +49,14 @@ MASKED = {
 class Encoder:
     """Parameters under their names, and what they compute."""
 
-    def __init__(self, config, classes, most, generator, lora=None, places=None):
+    def __init__(self, config, classes, most, generator, lora=None, places=None, pairs=None):
         self.family, self.config = config["model_type"], config
         # DistilBERT has keys of its own
         either = lambda one, other: config[one] if one in config else config[other]
         self.names = OF_DISTILBERT if self.family == "distilbert" else OF_BERT
         self.most, self.classes, self.training, self.lora = most, classes, True, lora
         self.places = places  # of a masked language model: those of each row
+        self.pairs, self.done = pairs, 0  # the schedule of decaying pairs at both cuts; steps that are done
         self.eps = config.get("layer_norm_eps", 1e-12)
         self.p = np.float32(either("hidden_dropout_prob", "dropout")), np.float32(either("attention_probs_dropout_prob", "attention_dropout"))
         f = self.f = either("hidden_size", "dim")
@@ -102,6 +106,11 @@ class Encoder:
         else:
             dense("bert.pooler.dense" if self.family == "bert" else "pre_classifier", f, f)
             dense("classifier", f, classes)
+        for cut in ("head", "tail") if pairs else ():
+            for part in ("", "restore."):
+                for suffix, n in (("", f), (".tokens", most)):
+                    name = f"insert.{cut}.{part}0{suffix}.weight"
+                    self.param[name] = torch.eye(n) + torch.randn((n, n), generator=generator) * 0.05
         self.torch_encoder = torch.nn.TransformerEncoder(
             torch.nn.TransformerEncoderLayer(f, self.heads, wide, 0.0, "gelu", self.eps, True), self.n_layers)
 
@@ -166,11 +175,43 @@ class Encoder:
         kept = torch.from_numpy(uniform(self.seed, step, operation, elements) >= p)
         return torch.where(kept, x / (1 - float(p)), torch.zeros((), dtype=x.dtype))
 
+    def live(self, name, more=0):
+        """Rows of an insert's matrix that take part after the steps that are done and so many falls more."""
+        n = len(self.param[name])
+        for _ in range(min(self.pairs["times"], self.done // self.pairs["every"] + more)):
+            n = max(1, int(n * self.pairs["rate2" if ".tokens" in name else "rate"]))
+        return n
+
+    def through(self, x, cut):
+        """Tokens [S, F] through both pairs of a cut: features outside, tokens inside."""
+        if not self.pairs:
+            return x
+        front = lambda name: self.param[name][: self.live(name)]
+        one, two, back_two, back = (front(f"insert.{cut}.{name}.weight") for name in ("0", "0.tokens", "restore.0.tokens", "restore.0"))
+        return ((x @ one.T).T @ two.T @ back_two).T @ back
+
+    def pull(self):
+        """What goes at the next fall is pulled towards 0, by a gradient of its own."""
+        for name, p in self.param.items():
+            if self.pairs and name.startswith("insert."):
+                goes = slice(self.live(name, 1), self.live(name))
+                p.grad[goes] += self.pairs["l1"] * torch.sign(p.detach()[goes])
+
+    def drop_fallen(self, optimizer):
+        for name, p in self.param.items():
+            if self.pairs and name.startswith("insert."):
+                live = self.live(name)
+                for t in (p.data, optimizer.state[p]["exp_avg"], optimizer.state[p]["exp_avg_sq"]):
+                    t[live:] = 0
+
     def by_hand(self, rows, step):
         f, heads = self.f, self.heads
         wide = (self.most + 3) // 4 * 4
         first = []
         for r, ids in enumerate(rows):
+            real = len(ids)
+            if self.pairs:
+                ids = functional.pad(ids, (0, self.most - real), value=self.config["pad_token_id"])
             n = len(ids)
             element = ((r * self.most + np.arange(n))[:, None] * f + np.arange(f))
             pair = ((r * heads + np.arange(heads))[:, None, None] * wide + np.arange(n)[:, None]) * wide + np.arange(n)
@@ -178,12 +219,15 @@ class Encoder:
             for i in range(self.n_layers):
                 k = BEFORE_LAYERS + PER_LAYER * i
                 q, key, v = (self.linear(x, self.at(i, name)).reshape(n, heads, -1).transpose(0, 1) for name in ("query", "key", "value"))
-                weights = torch.softmax(q @ key.transpose(1, 2) / (f / heads) ** 0.5, -1)
+                apart = torch.tensor([[(a < real) != (b < real) for b in range(n)] for a in range(n)])
+                weights = torch.softmax((q @ key.transpose(1, 2) / (f / heads) ** 0.5).masked_fill(apart, -torch.inf), -1)
                 y = (self.dropped(weights, pair, k + 3, step, self.p[1]) @ v).transpose(0, 1).reshape(n, f)
                 y = self.dropped(self.linear(y, self.at(i, "out")), element, k + 5, step, self.p[0])
                 x = self.normed(y + x, self.at(i, "out_norm"))
+                x = self.through(x, "head") if i == 0 else x
                 y = self.linear(functional.gelu(self.linear(x, self.at(i, "up"))), self.at(i, "down"))
                 x = self.normed(self.dropped(y, element, k + 11, step, self.p[0]) + x, self.at(i, "norm"))
+                x = self.through(x, "tail") if i == 0 else x
             first.append(x[list(self.places[r])] if self.places else x[:1])
         return torch.cat(first)
 
@@ -237,11 +281,14 @@ def train(model, rows, labels, lrs, by_hand, rules):
         logits = model.logits(rows, step, by_hand)
         loss = functional.cross_entropy(logits, targets)
         loss.backward()
+        model.pull()
         losses.append(loss.item())
         correct.append(int((logits.argmax(1) == targets).sum()))
         if step == 0:
             grad = {name: p.grad.numpy().astype(np.float32) for name, p in model.named_parameters() if p.requires_grad}
         optimizer.step()
+        model.done = step + 1
+        model.drop_fallen(optimizer)
     run = {"lr": np.array(lrs, np.float64), "loss": np.array(losses, np.float64), "correct": np.array(correct, np.int64),
            "logits.first": first, "logits.eval": evaluated()}
     return grad, run, state_of(model)
@@ -251,7 +298,7 @@ def state_of(model):
     return {name: p.detach().numpy().astype(np.float32) for name, p in model.named_parameters()}
 
 
-def make(prefix, config, classes, lengths, most, steps, lr, seed, by_hand=False, lora=None, masked=0.0):
+def make(prefix, config, classes, lengths, most, steps, lr, seed, by_hand=False, lora=None, masked=0.0, pairs=None):
     generator = np.random.default_rng(seed)
     rows = [torch.from_numpy(generator.integers(0, config["vocab_size"], n)) for n in lengths]
     places = [np.sort(generator.choice(n, max(1, int(masked * n + 0.5)), replace=False)) for n in lengths] if masked else None
@@ -261,14 +308,16 @@ def make(prefix, config, classes, lengths, most, steps, lr, seed, by_hand=False,
                  groups="*.bias *LayerNorm* weight_decay=0")
     if lora:
         rules["freeze"] = "roberta.*[!AB].weight,roberta.*.bias"
-    model = Encoder(config, classes, most, torch.Generator().manual_seed(seed), lora, places)
+    model = Encoder(config, classes, most, torch.Generator().manual_seed(seed), lora, places, pairs)
     model.seed = seed
     init = state_of(model)
     model.to(torch.float64).training = False
+    model.pairs = None  # torch's encoder has none
     assert torch.allclose(model.logits(rows, 0, True), model.logits(rows, 0, False), rtol=1e-9, atol=1e-12)
-    model.training = True
+    model.training, model.pairs = True, pairs
     truth = train(model, rows, labels, lrs, by_hand, rules)
     model.param = {name: torch.from_numpy(np.array(t)) for name, t in init.items()}
+    model.done = 0
     report = golden.compare(*train(model.to(torch.float32), rows, labels, lrs, by_hand, rules), *truth)
     grad, run, after = truth
     run["tokens"] = np.concatenate([row.numpy() for row in rows]).astype(np.int32)
@@ -281,6 +330,10 @@ def make(prefix, config, classes, lengths, most, steps, lr, seed, by_hand=False,
         metadata["masked"] = masked
     if lora:
         metadata["lora"] = f"{lora[0]} {lora[1]}"
+    if pairs:
+        text = "decaylinear:" + ",".join(f"{key}={value}" for key, value in pairs.items())
+        metadata.update({"insert.head": text, "insert.tail": text, "head_end": "encoder.layer.0.attention.output",
+                         "tail_begin": "encoder.layer.1"})
     for part, tensors in (("init", init), ("grad", grad), ("after", after)):
         golden.write_safetensors(f"{prefix}_{part}.safetensors", tensors)
     golden.write_safetensors(prefix + "_run.safetensors", run, metadata)
@@ -309,6 +362,8 @@ RUNS = {
     "roberta": dict(config=roberta(60, 24, 40, 2, 3, 22), classes=3, lengths=[7, 1, 16, 3, 12, 2], most=18, steps=5, lr=0.001, seed=1),
     "roberta_dropout": dict(config=roberta(40, 20, 36, 2, 2, 16, 0.2), classes=2, lengths=[5, 13, 1, 8], most=13, steps=5, lr=0.001, seed=2, by_hand=True),
     "roberta_lora": dict(config=roberta(30, 16, 20, 2, 2, 12), classes=2, lengths=[9, 4, 1], most=9, steps=5, lr=0.01, seed=3, lora=(3, 8)),
+    "roberta_pairs": dict(config=roberta(40, 20, 28, 2, 2, 15), classes=3, lengths=[5, 13, 1, 8], most=13, steps=5, lr=0.001, seed=11, by_hand=True,
+                          pairs=dict(rate=0.8, every=2, times=2, l1=0.01, rate2=0.7)),
     # few ids, so that separators stand in most rows, twice in some
     "bert": dict(config=bert("bert", 9, 20, 30, 2, 4, 16), classes=3, lengths=[16, 1, 9, 4], most=16, steps=5, lr=0.0003, seed=4),
     "electra": dict(config=bert("electra", 9, 16, 20, 2, 2, 12, embedding_size=10), classes=2, lengths=[7, 12, 2], most=12, steps=5, lr=0.001, seed=5),

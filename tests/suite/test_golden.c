@@ -255,6 +255,20 @@ static void read_first_weights(struct golden *g)
 				    (size_t)sl_shape_count(&m->graph.param[i].shape) * sizeof(float));
 }
 
+/* Where a run says that itself, with inserts. */
+static void read_cut(struct golden *g, struct sl_split_spec *spec, bool padded)
+{
+	const char *head_end = sl_st_metadata(g->run, "head_end");
+
+	if (!head_end)
+		return;
+	snprintf(spec->cut.head_end, sizeof spec->cut.head_end, "%s", head_end);
+	snprintf(spec->cut.tail_begin, sizeof spec->cut.tail_begin, "%s", sl_st_metadata(g->run, "tail_begin"));
+	snprintf(spec->insert_head, sizeof spec->insert_head, "%s", sl_st_metadata(g->run, "insert.head"));
+	snprintf(spec->insert_tail, sizeof spec->insert_tail, "%s", sl_st_metadata(g->run, "insert.tail"));
+	spec->whole_rows = padded ? g->longest : 0;
+}
+
 /* How a run is cut, whether its rows are padded, and how many chunks it has; 0: one. */
 struct form {
 	const char *head_end, *tail_begin;
@@ -313,6 +327,7 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 	agreed->optimizer.nesterov = sl_st_metadata(g->run, "nesterov") != NULL;
 	snprintf(spec->cut.head_end, sizeof spec->cut.head_end, "%s", form->head_end);
 	snprintf(spec->cut.tail_begin, sizeof spec->cut.tail_begin, "%s", form->tail_begin ? form->tail_begin : "");
+	read_cut(g, spec, form->padded);
 	agreed->batch = (int)g->rows;
 	agreed->chunks = form->chunks ? form->chunks : 1;
 	agreed->optimizer.momentum = meta(g, "momentum");
@@ -492,7 +507,7 @@ static void run_form(const char *prefix, const char *backend, const struct form 
 	if (g.begin)
 		compare_logits(&g, "logits.eval", g.steps);
 	printf("  %s, %s, head_end %s%s: worst deviation %.1e of a tensor's largest value\n", prefix, backend,
-	       form->head_end, form->padded ? ", padded" : "", g.worst);
+	       g.asked.split.cut.head_end, form->padded ? ", padded" : "", g.worst);
 	golden_close(&g);
 }
 
@@ -591,6 +606,15 @@ static void encoders(void **state)
 	run_form("tests/golden/bert", "ref", &(struct form){"embeddings", "classifier", true, 1});
 }
 
+/* Decaying pairs along features and tokens at both cuts, over two falls. */
+static void pairs(void **state)
+{
+	(void)state;
+	run_form("tests/golden/roberta_pairs", "cpu", &(struct form){"", NULL, true, 1});
+	run_form("tests/golden/roberta_pairs", "cpu", &(struct form){"", NULL, true, 2});
+	run_form("tests/golden/roberta_pairs", "ref", &(struct form){"", NULL, true, 3});
+}
+
 /* Masked language models: the decoder is the embedding's table, or has its own (bert_masked). Chunks give the mean over
  * all chosen tokens, as one chunk does. */
 static void masked(void **state)
@@ -627,6 +651,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(resnet9),
 		cmocka_unit_test(networks),
 		cmocka_unit_test(encoders),
+		cmocka_unit_test(pairs),
 		cmocka_unit_test(onnx),
 		cmocka_unit_test(masked),
 		cmocka_unit_test(live),

@@ -148,6 +148,15 @@
 	{                                                       \
 		.kind = SL_OP_GATHER, .n = n_, .h = s_, .c = f_ \
 	}
+/* Of rows of s tokens; or of rows [s, f] to f tokens. */
+#define TRANSPOSE(n_, s_, f_)                                                                      \
+	{                                                                                          \
+		.kind = SL_OP_TRANSPOSE, .n = n_, .h = s_, .c = f_, .u.transpose = {.tokens = s_ } \
+	}
+#define TRANSPOSE_BACK(n_, f_, s_)                                 \
+	{                                                          \
+		.kind = SL_OP_TRANSPOSE, .n = n_, .h = f_, .c = s_ \
+	}
 #define FLATTEN(n_, h_, w_, c_)                                           \
 	{                                                                 \
 		.kind = SL_OP_FLATTEN, .n = n_, .h = h_, .w = w_, .c = c_ \
@@ -275,7 +284,9 @@ const struct op_case op_cases[] = {
 	EMBEDDING(64, 200, 48, false, 0), EMBEDDING(1, 3, 1, true, 2), EMBEDDING(10, 5, 17, true, 2),
 	EMBEDDING(100, 4, 48, true, 0), SEGMENTS(1, 1, 3, 0), SEGMENTS(20, 2, 17, 1), SEGMENTS(100, 3, 48, 2),
 	SELECT(1, 1, 1), SELECT(1, 9, 7), SELECT(5, 2, 33), SELECT(70, 11, 48), GATHER(1, 1, 1), GATHER(1, 9, 7),
-	GATHER(5, 2, 33), GATHER(70, 11, 48),
+	GATHER(5, 2, 33), GATHER(70, 11, 48), TRANSPOSE(1, 1, 1), TRANSPOSE(3, 17, 5), TRANSPOSE(2, 33, 70),
+	TRANSPOSE(5, 64, 128), TRANSPOSE_BACK(1, 1, 1), TRANSPOSE_BACK(3, 5, 17), TRANSPOSE_BACK(2, 130, 31),
+	TRANSPOSE_BACK(5, 96, 32),
 	/* cross-entropy */
 	XENT(1, 1, DATA_PLAIN), XENT(1, 10, DATA_PLAIN), XENT(5, 2, DATA_PLAIN), XENT(33, 10, DATA_TIES),
 	XENT(7, 100, DATA_LARGE), XENT(4, 1000, DATA_PLAIN), XENT(128, 17, DATA_TIES), XENT(257, 10, DATA_PLAIN),
@@ -529,6 +540,11 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 	if (c->kind == SL_OP_SELECT || c->kind == SL_OP_GATHER) {
 		/* all tokens of a chunk, as the rig counts rows */
 		op->out_shape = sl_shape2(rows, c->c);
+		return SL_OK;
+	}
+	if (c->kind == SL_OP_TRANSPOSE) {
+		op->u.transpose = c->u.transpose;
+		op->out_shape = sl_shape3(rows, c->c, c->h);
 		return SL_OK;
 	}
 	if (c->kind == SL_OP_ATTENTION)

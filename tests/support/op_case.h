@@ -33,6 +33,7 @@ struct op_case {
 		struct sl_norm_attr norm;
 		struct sl_attention_attr attention;
 		struct sl_embedding_attr embedding;
+		struct sl_transpose_attr transpose;
 	} u;
 };
 

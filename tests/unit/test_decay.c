@@ -30,16 +30,18 @@ static void the_seeds_widths(void **state)
 	static const int ones[] = {3, 1, 1, 1};
 
 	(void)state;
-	assert_widths(&(struct sl_decay){768, 9, 300, 0, 0.9, 0}, nine, 0.387);
-	assert_widths(&(struct sl_decay){768, 5, 500, 0, 0.83, 0}, five, 0.394);
-	assert_widths(&(struct sl_decay){3, 3, 1, 0, 0.5, 0}, ones, 1.0 / 3);
+	assert_widths(&(struct sl_decay){.full = 768, .times = 9, .every = 300, .rate = 0.9}, nine, 0.387);
+	assert_widths(&(struct sl_decay){.full = 768, .times = 5, .every = 500, .rate = 0.83}, five, 0.394);
+	assert_widths(&(struct sl_decay){.full = 3, .times = 3, .every = 1, .rate = 0.5}, ones, 1.0 / 3);
 }
 
 static void when_it_falls(void **state)
 {
-	const struct sl_decay d = {100, 3, 10, 0, 0.5, 0}, late = {100, 3, 10, 15, 0.5, 0}, none = {0};
+	const struct sl_decay none = {0}, d = {.full = 100, .times = 3, .every = 10, .rate = 0.5};
+	struct sl_decay late = d;
 
 	(void)state;
+	late.from = 15;
 	assert_int_equal(sl_decay_width(&d, 0), 100);
 	assert_int_equal(sl_decay_width(&d, 9), 100);
 	assert_int_equal(sl_decay_width(&d, 10), 50);
