@@ -28,7 +28,6 @@ enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fa
 {
 	const struct sl_session *s = sl_port_session(m->port);
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
-
 	enum sl_err err;
 
 	SL_FAILPOINT(s->skip ? SL_FP_SERVER_SKIP : SL_FP_NONE);
@@ -38,11 +37,14 @@ enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fa
 		return SL_OK;
 	for (int i = 0; i < s->chunks; i++)
 		rows[i] = (int64_t)sl_session_chunk_rows(s, i);
-	err = SL_FAILPOINT_CALL(SL_FP_SERVER_CHECK, 0) ? SL_ERR_NONFINITE
-						       : sl_exec_check(m->trunk.exec, rows, s->chunks, fail);
+	if (SL_FAILPOINT_CALL(SL_FP_SERVER_CHECK, 0))
+		return SL_ERR_NONFINITE;
+	err = g->agreed.clip_norm > 0 ? sl_exec_check(m->trunk.exec, rows, s->chunks, fail) : SL_OK;
 	if (!err)
 		err = sl_exec_scale(m->trunk.exec, s->grad_scale);
-	return err ? err : sl_member_check(m->trunk.exec, factor(g, s->batch_rows), g->agreed.share.member_norm, fail);
+	return err ? err
+		   : sl_member_check(m->trunk.exec, rows, s->chunks, factor(g, s->batch_rows),
+				     g->agreed.share.member_norm, fail);
 }
 
 /* The members' gradients by their numbers, whoever was first. *rows: of those that take part. */

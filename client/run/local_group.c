@@ -192,6 +192,7 @@ static enum sl_err compute(struct group *g, int k)
 	struct member *m = &g->member[k];
 	const double full = (double)m->setup.plan->spec.group_rows;
 	enum sl_err err = take_batch(m, SL_SPLIT_TRAIN, g->fail);
+	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	struct sl_feed feed;
 
 	if (err)
@@ -200,8 +201,9 @@ static enum sl_err compute(struct group *g, int k)
 	m->absent = sl_absent_look(g->options->absent, k, g->step) == SL_LATE;
 	err = sl_local_begin(m->local, &feed, g->step, &m->why);
 	if (!err)
-		err = sl_member_check(sl_local_middle(m->local), full > 0 ? full / (double)feed.rows : 1,
-				      m->conf.agreed.share.member_norm, &m->why);
+		err = sl_member_check(sl_local_middle(m->local), rows, sl_local_rows(m->local, rows),
+				      full > 0 ? full / (double)feed.rows : 1, m->conf.agreed.share.member_norm,
+				      &m->why);
 	m->in = !err && !m->absent;
 	if (err && err != SL_ERR_NONFINITE)
 		*g->fail = m->why;

@@ -180,7 +180,7 @@ enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 		err = take_part(e, fail);
 	if (!err && s->precision == SL_PRECISION_FP16)
 		err = take(e, &e->scale, 2 * sizeof *e->scale, fail);
-	if (!err && e->plan->spec.clip_norm > 0 && !e->be->host_memory)
+	if (!err && (e->plan->spec.clip_norm > 0 || e->bare) && !e->be->host_memory)
 		err = take(e, &e->clip, sizeof *e->clip, fail);
 	if (!err && e->scale && sl_exec_set_loss_scale(e, sl_loss_scale_first()))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the loss scale could not be set");
@@ -305,7 +305,7 @@ void sl_exec_close(struct sl_exec *e)
 		e->weight_low = NULL;
 		memset(e->moment, 0, sizeof e->moment);
 	}
-	free(e->fold);
+	sl_exec_own_gradient(e);
 	sl_exec_table_close(e);
 	void *const area[] = {e->weight,     e->grad,    e->moment[0], e->moment[1],  e->slot_area,
 			      e->saved_area, e->scratch, e->workspace, e->weight_low, e->scale,

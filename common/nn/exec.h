@@ -126,11 +126,14 @@ enum sl_err sl_exec_squares(struct sl_exec *exec, double *squares, struct sl_fai
 enum sl_err sl_exec_scale(struct sl_exec *exec, double factor) SL_MUST_CHECK;
 /* Applies the step: running statistics in chunk order, then the plan's optimizer. `rows` [chunks]. */
 enum sl_err sl_exec_commit(struct sl_exec *exec, double lr, const int64_t *rows, int chunks) SL_MUST_CHECK;
-/* NONFINITE, where the norm of a borrower's gradient, times `factor`, is above `most`; 0: nothing is. */
-enum sl_err sl_member_check(struct sl_exec *exec, double factor, double most, struct sl_fail *fail) SL_MUST_CHECK;
+/* sl_exec_check of a borrower; NONFINITE also where the norm of its gradient, times `factor`, is above `most`; 0:
+ * nothing is. */
+enum sl_err sl_member_check(struct sl_exec *exec, const int64_t *rows, int chunks, double factor, double most,
+			    struct sl_fail *fail) SL_MUST_CHECK;
 /* A step of several borrowers, by the lender: begin; add each one's gradient and running statistics, in an order that
  * the caller keeps to; end, which multiplies the sum. Then sl_exec_check and sl_exec_commit without rows. Of one
- * borrower and a factor of 1 it is that one's gradient, bit for bit. */
+ * borrower and a factor of 1 it is that one's gradient, bit for bit. Gradients are read later than they are added:
+ * borrowers stay open, and compute nothing, until the commit. */
 enum sl_err sl_exec_fold_begin(struct sl_exec *lender) SL_MUST_CHECK;
 enum sl_err sl_exec_fold_add(struct sl_exec *lender, struct sl_exec *part, const int64_t *rows,
 			     int chunks) SL_MUST_CHECK;

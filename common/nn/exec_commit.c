@@ -91,8 +91,9 @@ enum sl_err sl_exec_check(struct sl_exec *e, const int64_t *rows, int chunks, st
 	struct sl_range r = {0};
 	enum sl_err err = SL_OK;
 
-	while (!err && sl_exec_range(e, &r))
+	while (!err && !e->finite && sl_exec_range(e, &r))
 		err = check_range(e, e->grad + r.from, r.from, r.count, "the gradient", fail);
+	e->finite = !err;
 	return err ? err : check_statistics(e, rows, chunks, fail);
 }
 
@@ -127,9 +128,11 @@ enum sl_err sl_exec_squares(struct sl_exec *e, double *squares, struct sl_fail *
 	free(room);
 	if (!err && !isfinite(sum))
 		err = check_range(e, e->grad, 0, s->trainable_count, "the gradient", fail);
-	if (!err)
-		*squares = sum / (scale * scale);
-	return err;
+	if (err)
+		return err;
+	e->finite = isfinite(sum); /* squares of floats are far from the end of a double's range */
+	*squares = sum / (scale * scale);
+	return SL_OK;
 }
 
 enum sl_err sl_exec_scale(struct sl_exec *e, double factor)
@@ -140,6 +143,7 @@ enum sl_err sl_exec_scale(struct sl_exec *e, double factor)
 
 	if (factor == 0 || by == 1)
 		return SL_OK;
+	e->finite = e->finite && fabsf(by) <= 1;
 	if (e->be->host_memory) {
 		for (struct sl_range r = {0}; sl_exec_range(e, &r);)
 			for (int64_t i = r.from; i < r.from + r.count; i++)
@@ -207,11 +211,13 @@ enum sl_err sl_exec_commit(struct sl_exec *e, double lr, const int64_t *rows, in
 		err = sl_exec_lower(e);
 	if (err)
 		return err;
+	sl_exec_own_gradient(e);
 	e->applied++;
 	return sl_exec_set_loss_scale(e, sl_loss_scale_applied(e->loss_scale));
 }
 
 enum sl_err sl_exec_skip(struct sl_exec *e)
 {
+	sl_exec_own_gradient(e);
 	return sl_exec_set_loss_scale(e, sl_loss_scale_skipped(e->loss_scale));
 }

@@ -1,6 +1,6 @@
 /* What an executor is made of, for the files that implement it. exec.c opens it and moves weights. exec_pass.c
- * computes, and exec_commit.c applies a step. exec_share.c lets several compute with the same parameters.
- * exec_tables.c postpones updates of an embedding's rows. */
+ * computes, and exec_commit.c applies a step. exec_share.c lets several compute with the same parameters,
+ * exec_fold.c adds up their gradients. exec_tables.c postpones updates of an embedding's rows. */
 #ifndef SL_NN_EXEC_IMPL_H
 #define SL_NN_EXEC_IMPL_H
 
@@ -9,7 +9,7 @@
 #include "common/nn/loss_scale.h"
 #include "common/nn/narrow.h"
 
-enum { SL_POSTPONED_MOST = 4096 };
+enum { SL_POSTPONED_MOST = 4096, SL_FOLD_WAITING = 16 };
 
 /* The table of an embedding whose rows wait with steps that have not read them (exec_tables.c). rows 0: there is none,
  * and every row is updated at once. Rows of `grad` that are not in `touched` are 0. */
@@ -57,8 +57,12 @@ struct sl_exec {
 	const struct sl_exec *lender;
 	struct sl_exec *owner; /* of tied parameters: the head's */
 	bool bare;             /* no slots: it computes nothing (sl_exec_bare) */
-	float *fold; /* host memory, [trainable_count]: a sum under way where kernels' memory is not the host's */
-	int folded;  /* parts in it */
+	/* Of a lender's sum under way (exec_fold.c), in host memory. */
+	const struct sl_exec *waiting[SL_FOLD_WAITING]; /* [n_waiting] whose gradients are not in it yet */
+	int n_waiting;
+	bool folded; /* something is in `grad` */
+	float *own;  /* its own gradient, while `grad` is that of its only borrower; NULL: `grad` is its own */
+	bool finite; /* `grad` is known to have neither NaN nor Inf */
 	struct sl_table table;
 	unsigned char *slot_area, *scratch, *saved_area, *workspace; /* device */
 };
@@ -90,6 +94,14 @@ static inline bool sl_exec_mixed(const struct sl_exec *e)
 
 /* After every change of weights: the copy in 16 bits, where there is one, follows. */
 enum sl_err sl_exec_lower(struct sl_exec *exec) SL_MUST_CHECK;
+
+/* A lender's `grad` is its own again. */
+static inline void sl_exec_own_gradient(struct sl_exec *e)
+{
+	if (e->own)
+		e->grad = e->own;
+	e->own = NULL;
+}
 
 /* Within the device. */
 enum sl_err sl_exec_copy(struct sl_exec *exec, float *to, const float *from, int64_t count) SL_MUST_CHECK;

@@ -146,6 +146,7 @@ void sl_exec_set_change(struct sl_exec *e, struct sl_change from)
 			from.add += p->count;
 		}
 	}
+	e->finite = false;
 	e->tried = true; /* sl_exec_commit takes these statistics */
 }
 

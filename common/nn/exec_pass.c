@@ -225,7 +225,7 @@ enum sl_err sl_exec_begin(struct sl_exec *e)
 	struct sl_range r = {0};
 	enum sl_err err = SL_OK;
 
-	e->tried = false;
+	e->tried = e->finite = false;
 	while (!err && sl_exec_range(e, &r))
 		err = e->be->ops->zero(e->be, e->grad + r.from, (size_t)r.count * sizeof(float));
 	sl_exec_table_begin(e);
@@ -496,6 +496,7 @@ enum sl_err sl_exec_backward(struct sl_exec *e, const struct sl_exec_call *call,
 {
 	enum sl_err err;
 
+	e->finite = false;
 	if (!e->part || call->slot == 0)
 		return backward_pass(e, call, loss);
 	err = clear_part(e);

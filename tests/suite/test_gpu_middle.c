@@ -499,14 +499,65 @@ static void test_chunks_are_summed_apart(void **state)
 	sl_plan_close(plan);
 }
 
+/* As the host adds them up, to the bit. */
+static void test_members_are_summed_in_order(void **state)
+{
+	enum { MEMBERS = CHUNKS };
+	const float factor = 4.0f / 3;
+	struct sl_plan *plan;
+	struct sl_exec *trunk, *member[MEMBERS];
+	struct sl_fail fail;
+	float *sum = NULL, *told;
+	int64_t count;
+
+	(void)state;
+	NEEDS_GPU();
+	plan = plan_of(&(struct training){.width = 0.25, .tail_begin = "features.4"});
+	if (sl_exec_prepare(&trunk, plan, SL_MIDDLE, &gpu, &fail) || sl_exec_bare(trunk, &fail) ||
+	    sl_exec_allocate(trunk, &fail))
+		fail_msg("%s", fail.text);
+	load_weights(trunk, plan);
+	count = sl_exec_segment(trunk)->trainable_count;
+	assert_int_equal(sl_exec_fold_begin(trunk), SL_OK);
+	for (int k = 0; k < MEMBERS; k++) {
+		float *one;
+
+		if (sl_exec_prepare(&member[k], plan, SL_MIDDLE, &gpu, &fail) ||
+		    sl_exec_borrow(member[k], trunk, &fail) || sl_exec_allocate(member[k], &fail))
+			fail_msg("%s", fail.text);
+		one = gradients_of(member[k], plan, k, k + 1);
+		assert_int_equal(sl_exec_fold_add(trunk, member[k], NULL, 0), SL_OK);
+		for (int64_t i = 0; i < count && sum; i++)
+			sum[i] += one[i];
+		if (sum)
+			free(one);
+		else
+			sum = one;
+	}
+	assert_int_equal(sl_exec_fold_end(trunk, (double)factor), SL_OK);
+	for (int64_t i = 0; i < count; i++)
+		sum[i] *= factor;
+	told = calloc((size_t)count, sizeof *told);
+	assert_non_null(told);
+	assert_int_equal(sl_exec_get_gradients(trunk, told), SL_OK);
+	assert_memory_equal(told, sum, (size_t)count * sizeof *sum);
+	free(told);
+	free(sum);
+	for (int k = 0; k < MEMBERS; k++)
+		sl_exec_close(member[k]);
+	sl_exec_close(trunk);
+	sl_plan_close(plan);
+}
+
 /* An argument chooses tests by name: '*graphs*'. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_middle_against_ref),        cmocka_unit_test(test_precisions_first_blocks),
-		cmocka_unit_test(test_precisions_middle),         cmocka_unit_test(test_fp16_repeats),
-		cmocka_unit_test(test_fp16_overflow_is_found),    cmocka_unit_test(test_same_bits_twice),
-		cmocka_unit_test(test_graphs_give_the_same_bits), cmocka_unit_test(test_chunks_are_summed_apart),
+		cmocka_unit_test(test_middle_against_ref),          cmocka_unit_test(test_precisions_first_blocks),
+		cmocka_unit_test(test_precisions_middle),           cmocka_unit_test(test_fp16_repeats),
+		cmocka_unit_test(test_fp16_overflow_is_found),      cmocka_unit_test(test_same_bits_twice),
+		cmocka_unit_test(test_graphs_give_the_same_bits),   cmocka_unit_test(test_chunks_are_summed_apart),
+		cmocka_unit_test(test_members_are_summed_in_order),
 	};
 
 	if (argc > 1)

@@ -1,0 +1,270 @@
+/* The sum of a group's gradients is that of plain loops, bit for bit, for any number of members and threads; and a
+ * gradient that is not finite is found, whatever was found before. */
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/pool.h"
+#include "common/nn/exec.h"
+#include "kernels/cpu/cpu.h"
+
+/* More floats than a block, and no whole number of them; more members than are added in one go. */
+enum { SIDE = 150, COUNT = SIDE * SIDE, MOST = 37 };
+
+static struct sl_pool *pool;
+static struct sl_backend be;
+static struct sl_plan *plan;
+static struct sl_exec *trunk, *member[MOST];
+static float *own[MOST]; /* the members' gradients */
+
+static void open_plan(void)
+{
+	const struct sl_optimizer sgd = {.kind = SL_OPTIMIZER_SGD};
+	const struct sl_plan_spec spec = {.batch = 1, .chunks = 1, .optimizer = sgd};
+	const struct sl_param p = {.name = "weight", .shape = sl_shape2(SIDE, SIDE), .init = {SL_INIT_NORMAL, 0.1f}};
+	struct sl_node n = sl_node_of(SL_OP_LINEAR);
+	struct sl_graph g = {0};
+	const int in = 0, param = 0;
+	struct sl_fail fail;
+	int out;
+
+	strcpy(n.name, "linear");
+	n.n_in = n.n_param = 1;
+	if (sl_graph_add_input(&g, "head_act", SL_F32, SL_PER_ROW, sl_shape2(1, SIDE), 1, NULL, &fail) ||
+	    sl_graph_add_param(&g, &p, &fail) || sl_graph_add_node(&g, &n, &in, &param, &out, &fail) ||
+	    sl_graph_add_output(&g, "mid_act", out, NULL, &fail) ||
+	    sl_plan_open_part(&plan, &spec, SL_MIDDLE, &g, &fail))
+		fail_msg("%s", fail.text);
+	assert_true(plan->segment[SL_MIDDLE].trainable_count >= COUNT);
+}
+
+static void open_all(int threads)
+{
+	const int64_t weights = (open_plan(), plan->segment[SL_MIDDLE].weight_count);
+	float *w = calloc((size_t)weights, sizeof *w);
+	struct sl_fail fail;
+
+	assert_int_equal(sl_pool_open(&pool, threads, &fail), SL_OK);
+	assert_int_equal(sl_cpu_backend_open(&be, pool, &fail), SL_OK);
+	assert_int_equal(sl_exec_prepare(&trunk, plan, SL_MIDDLE, &be, &fail), SL_OK);
+	assert_int_equal(sl_exec_bare(trunk, &fail), SL_OK);
+	assert_int_equal(sl_exec_allocate(trunk, &fail), SL_OK);
+	assert_int_equal(sl_exec_set_weights(trunk, w), SL_OK);
+	for (int k = 0; k < MOST; k++) {
+		assert_int_equal(sl_exec_prepare(&member[k], plan, SL_MIDDLE, &be, &fail), SL_OK);
+		assert_int_equal(sl_exec_borrow(member[k], trunk, &fail), SL_OK);
+		assert_int_equal(sl_exec_allocate(member[k], &fail), SL_OK);
+		own[k] = calloc((size_t)weights, sizeof *own[k]);
+	}
+	free(w);
+}
+
+static void close_all(void)
+{
+	for (int k = 0; k < MOST; k++) {
+		sl_exec_close(member[k]);
+		free(own[k]);
+	}
+	sl_exec_close(trunk);
+	sl_plan_close(plan);
+	be.ops->close(&be);
+	sl_pool_close(pool);
+}
+
+static uint32_t number;
+
+/* Of any sign, over many powers of two: another order of additions has other bits. */
+static float any(void)
+{
+	number = number * 1664525u + 1013904223u;
+	return ldexpf((float)(int32_t)number / 2147483648.0f, (int)(number >> 7 & 15) - 8);
+}
+
+/* A step of member k; what its gradient of the first weight is multiplied by. */
+static void pass(int k, float first)
+{
+	const struct sl_exec_call call = {.dims = sl_dims_rows(1), .training = true};
+	float *in, *dout;
+
+	assert_int_equal(sl_exec_begin(member[k]), SL_OK);
+	in = sl_exec_input(member[k], 0, 1).data;
+	for (int i = 0; i < SIDE; i++)
+		in[i] = any();
+	in[0] *= first;
+	assert_int_equal(sl_exec_forward(member[k], &call, NULL), SL_OK);
+	dout = sl_exec_dout(member[k], 0, 1).data;
+	for (int i = 0; i < SIDE; i++)
+		dout[i] = any();
+	assert_int_equal(sl_exec_backward(member[k], &call, NULL), SL_OK);
+	assert_int_equal(sl_exec_get_gradients(member[k], own[k]), SL_OK);
+}
+
+static void add(int from, int to)
+{
+	const int64_t rows = 1;
+
+	for (int k = from; k < to; k++)
+		assert_int_equal(sl_exec_fold_add(trunk, member[k], &rows, 1), SL_OK);
+}
+
+static void expect_sum(int n, float by)
+{
+	const size_t count = (size_t)plan->segment[SL_MIDDLE].trainable_count;
+	float *want = malloc(count * sizeof *want), *got = malloc(count * sizeof *got);
+
+	memcpy(want, own[0], count * sizeof *want);
+	for (int k = 1; k < n; k++)
+		for (size_t i = 0; i < count; i++)
+			want[i] += own[k][i];
+	for (size_t i = 0; i < count; i++)
+		want[i] *= by;
+	assert_int_equal(sl_exec_get_gradients(trunk, got), SL_OK);
+	assert_memory_equal(got, want, count * sizeof *want);
+	free(want);
+	free(got);
+}
+
+static void sum_is_that_of_loops(void **state)
+{
+	static const float factor[] = {1, 4.0f / 3};
+
+	(void)state;
+	for (int threads = 1; threads <= 3; threads += 2) {
+		open_all(threads);
+		for (int k = 0; k < MOST; k++)
+			pass(k, 1);
+		for (int n = 1; n <= MOST; n++)
+			for (size_t f = 0; f < sizeof factor / sizeof factor[0]; f++) {
+				struct sl_fail fail;
+
+				assert_int_equal(sl_exec_fold_begin(trunk), SL_OK);
+				add(0, n);
+				assert_int_equal(sl_exec_fold_end(trunk, (double)factor[f]), SL_OK);
+				assert_int_equal(sl_exec_check(trunk, NULL, 0, &fail), SL_OK);
+				expect_sum(n, factor[f]);
+			}
+		close_all();
+	}
+}
+
+/* As it goes from one server to the next. */
+static void sum_goes_on(void **state)
+{
+	float *so_far;
+
+	(void)state;
+	open_all(1);
+	so_far = calloc((size_t)plan->segment[SL_MIDDLE].weight_count, sizeof *so_far);
+	for (int k = 0; k < MOST; k++)
+		pass(k, 1);
+	for (int n = 1; n < 9; n++) {
+		assert_int_equal(sl_exec_fold_begin(trunk), SL_OK);
+		add(0, n);
+		assert_int_equal(sl_exec_fold_get(trunk, so_far), SL_OK);
+		assert_int_equal(sl_exec_fold_begin(trunk), SL_OK);
+		assert_int_equal(sl_exec_fold_set(trunk, so_far), SL_OK);
+		add(n, 9);
+		assert_int_equal(sl_exec_fold_end(trunk, 2), SL_OK);
+		expect_sum(9, 2);
+	}
+	assert_int_equal(sl_exec_fold_set(trunk, so_far), SL_OK);
+	assert_int_equal(sl_exec_fold_end(trunk, 3), SL_OK);
+	expect_sum(8, 3);
+	free(so_far);
+	close_all();
+}
+
+/* The only member's gradient is not copied; the next step's sum is none of its business. */
+static void only_member_keeps_its_gradient(void **state)
+{
+	struct sl_fail fail;
+	float *w, *after;
+
+	(void)state;
+	open_all(1);
+	for (int k = 0; k < 3; k++)
+		pass(k, 1);
+	assert_int_equal(sl_exec_fold_begin(trunk), SL_OK);
+	add(0, 1);
+	assert_int_equal(sl_exec_fold_end(trunk, 1), SL_OK);
+	assert_int_equal(sl_exec_check(trunk, NULL, 0, &fail), SL_OK);
+	assert_int_equal(sl_exec_commit(trunk, 1, NULL, 0), SL_OK);
+	w = calloc((size_t)plan->segment[SL_MIDDLE].weight_count, sizeof *w);
+	after = calloc((size_t)plan->segment[SL_MIDDLE].weight_count, sizeof *after);
+	assert_int_equal(sl_exec_get_weights(trunk, w), SL_OK);
+	for (int i = 0; i < COUNT; i++)
+		assert_true(w[i] == -own[0][i]);
+	assert_int_equal(sl_exec_fold_begin(trunk), SL_OK);
+	add(0, 3);
+	assert_int_equal(sl_exec_fold_end(trunk, 1), SL_OK);
+	expect_sum(3, 1);
+	assert_int_equal(sl_exec_get_gradients(member[0], after), SL_OK);
+	assert_memory_equal(after, own[0], COUNT * sizeof *after);
+	free(w);
+	free(after);
+	close_all();
+}
+
+static void what_is_not_finite_is_found(void **state)
+{
+	const int64_t rows = 1;
+	struct sl_fail fail;
+
+	(void)state;
+	open_all(1);
+	for (int n = 1; n <= 3; n++) {
+		/* twice: what was found of a step says nothing of the next one */
+		for (int k = 0; k < n; k++) {
+			pass(k, 1);
+			assert_int_equal(sl_member_check(member[k], &rows, 1, 1, 1e9, &fail), SL_OK);
+			pass(k, k ? 1 : INFINITY);
+		}
+		assert_int_equal(sl_exec_check(member[0], &rows, 1, &fail), SL_ERR_NONFINITE);
+		assert_int_equal(sl_member_check(member[0], &rows, 1, 1, 1e9, &fail), SL_ERR_NONFINITE);
+		assert_non_null(strstr(fail.text, "weight"));
+		assert_int_equal(sl_exec_fold_begin(trunk), SL_OK);
+		add(0, n);
+		assert_int_equal(sl_exec_fold_end(trunk, 1), SL_OK);
+		assert_int_equal(sl_exec_check(trunk, NULL, 0, &fail), SL_ERR_NONFINITE);
+		assert_non_null(strstr(fail.text, "weight"));
+	}
+	close_all();
+}
+
+/* Each is finite, and so is the sum; the factor is too much. */
+static void a_factor_can_be_too_much(void **state)
+{
+	struct sl_fail fail;
+
+	(void)state;
+	open_all(1);
+	pass(0, 1);
+	pass(1, 1);
+	assert_int_equal(sl_exec_fold_begin(trunk), SL_OK);
+	add(0, 2);
+	assert_int_equal(sl_exec_fold_end(trunk, (double)FLT_MAX), SL_OK);
+	assert_int_equal(sl_exec_check(trunk, NULL, 0, &fail), SL_ERR_NONFINITE);
+	assert_int_equal(sl_exec_fold_begin(trunk), SL_OK);
+	add(0, 2);
+	assert_int_equal(sl_exec_fold_end(trunk, 1), SL_OK);
+	assert_int_equal(sl_exec_check(trunk, NULL, 0, &fail), SL_OK);
+	close_all();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sum_is_that_of_loops),           cmocka_unit_test(sum_goes_on),
+		cmocka_unit_test(only_member_keeps_its_gradient), cmocka_unit_test(what_is_not_finite_is_found),
+		cmocka_unit_test(a_factor_can_be_too_much),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
