@@ -32,7 +32,7 @@ void sl_group_free(struct sl_group *g)
 	free(g);
 }
 
-static void remove_group(struct sl_group *g)
+void sl_group_drop(struct sl_group *g)
 {
 	struct sl_group **at = &g->groups->first;
 
@@ -45,7 +45,7 @@ static void remove_group(struct sl_group *g)
 void sl_group_list_close(struct sl_group_list *gs)
 {
 	while (gs && gs->first)
-		remove_group(gs->first);
+		sl_group_drop(gs->first);
 	if (gs)
 		sl_group_close_intro(gs);
 	free(gs ? gs->word : NULL);
@@ -533,7 +533,7 @@ void sl_group_leave(struct sl_group *g, struct sl_middle *m)
 	if (m)
 		m->group = NULL;
 	if (--g->refs == 0)
-		remove_group(g);
+		sl_group_drop(g);
 }
 
 struct sl_group_status sl_group_status(const struct sl_group *g, const struct sl_middle *m)

@@ -32,8 +32,8 @@ struct sl_middle;
 enum sl_err sl_group_list_open(struct sl_group_list **out, struct sl_loop *loop, struct sl_worker *worker,
 			       const struct sl_trunk_store *store) SL_MUST_CHECK;
 /* Before the first member: the groups' other members are other ranks'. Borrowed. */
-enum sl_err sl_group_list_ranks(struct sl_group_list *groups, const struct sl_ranks *ranks,
-				struct sl_backend *be) SL_MUST_CHECK;
+enum sl_err sl_group_list_ranks(struct sl_group_list *groups, const struct sl_ranks *ranks, struct sl_backend *be,
+				struct sl_backend *host_be) SL_MUST_CHECK;
 void sl_group_list_close(struct sl_group_list *groups); /* NULL is fine; no session of any is left */
 void sl_group_list_tick(struct sl_group_list *groups);
 

@@ -116,10 +116,12 @@ bool sl_group_may_apply(struct sl_group *g)
 
 /* ---- words */
 
-enum sl_err sl_group_list_ranks(struct sl_group_list *gs, const struct sl_ranks *ranks, struct sl_backend *be)
+enum sl_err sl_group_list_ranks(struct sl_group_list *gs, const struct sl_ranks *ranks, struct sl_backend *be,
+				struct sl_backend *host_be)
 {
 	gs->ranks = ranks;
 	gs->be = be;
+	gs->host_be = host_be;
 	if (ranks)
 		gs->word = calloc((size_t)ranks->count, sizeof *gs->word);
 	return ranks && !gs->word ? SL_ERR_NOMEM : SL_OK;

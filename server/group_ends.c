@@ -14,15 +14,14 @@ static struct sl_backend *host_of(const struct sl_middle_env *env)
 	return env->host_be ? env->host_be : env->be;
 }
 
-static struct sl_end_coder_env coder_env(const struct sl_middle *m, const struct sl_end_layout *layout, enum sl_end end)
+static struct sl_end_coder_env coder_env(const struct sl_agreement *a, struct sl_backend *host,
+					 const struct sl_end_layout *layout, enum sl_end end)
 {
-	const struct sl_agreement *a = &m->agreement;
-
 	return (struct sl_end_coder_env){
 		.layout = layout,
 		.spec = &a->end_codec[end],
 		.all = a->agreed.share.layers == SL_LAYERS_ALL,
-		.be = host_of(&m->env),
+		.be = host,
 		.seed = (uint64_t)a->agreed.seed,
 		.member = end == SL_END_MEAN ? -1 : a->agreed.share.member,
 	};
@@ -46,7 +45,8 @@ enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struc
 	if (!err)
 		err = sl_end_layout_settle(&m->ends.layout, &m->trunk.plan->spec, fail);
 	for (int end = 0; end < SL_END_COUNT && !err; end++) {
-		const struct sl_end_coder_env env = coder_env(m, &m->ends.layout, (enum sl_end)end);
+		const struct sl_end_coder_env env =
+			coder_env(&m->agreement, host_of(&m->env), &m->ends.layout, (enum sl_end)end);
 		uint64_t memory, bound;
 
 		err = sl_end_coder_need(&env, &memory, &bound, fail);
@@ -67,7 +67,7 @@ enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struc
 enum sl_err sl_member_ends_open(struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_end_layout *l = &m->ends.layout;
-	const struct sl_end_coder_env env = coder_env(m, l, SL_END_GRAD);
+	const struct sl_end_coder_env env = coder_env(&m->agreement, host_of(&m->env), l, SL_END_GRAD);
 	enum sl_err err = sl_end_coder_open(&m->ends.coder, &env, fail);
 
 	if (err)
@@ -88,10 +88,10 @@ void sl_member_ends_close(struct sl_middle *m)
 
 /* ---- the group's */
 
-static enum sl_err open_ends(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
+enum sl_err sl_group_ends_open(struct sl_group *g, const struct sl_agreement *a, const struct sl_end_layout *l,
+			       struct sl_backend *host, struct sl_fail *fail)
 {
 	struct sl_group_ends *e = calloc(1, sizeof *e);
-	const struct sl_end_layout *l = &m->ends.layout;
 	struct sl_end_coder_env env;
 	enum sl_err err;
 
@@ -100,7 +100,7 @@ static enum sl_err open_ends(struct sl_group *g, struct sl_middle *m, struct sl_
 	g->ends = e;
 	if (sl_end_layout_copy(&e->layout, l))
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for shared heads and tails");
-	env = coder_env(m, &e->layout, SL_END_MEAN);
+	env = coder_env(a, host, &e->layout, SL_END_MEAN);
 	err = sl_end_sum_open(&e->sum, &env, fail);
 	e->bound = err ? 0 : sl_end_coder_bound(e->sum.coder);
 	return err;
@@ -127,7 +127,7 @@ enum sl_err sl_group_ends_lend(struct sl_group *g, struct sl_middle *m, struct s
 	if (!m->ends.layout.floats)
 		return SL_OK;
 	if (!g->ends)
-		err = open_ends(g, m, fail);
+		err = sl_group_ends_open(g, &m->agreement, &m->ends.layout, host_of(&m->env), fail);
 	if (err) {
 		sl_group_ends_close(g);
 		return err;

@@ -161,10 +161,10 @@ struct sl_group_list {
 	struct sl_loop *loop;
 	struct sl_worker *worker;
 	struct sl_trunk_store store;
-	const struct sl_ranks *ranks; /* NULL: this server is the only one */
-	struct sl_backend *be;        /* … and this rank's */
-	struct sl_group_intro *intro; /* of a group that other ranks have (group_intro.c) */
-	struct sl_group_word *word;   /* [ranks->count] what each has told last */
+	const struct sl_ranks *ranks;    /* NULL: this server is the only one */
+	struct sl_backend *be, *host_be; /* … and this rank's; the CPU's */
+	struct sl_group_intro *intro;    /* of a group that other ranks have (group_intro.c) */
+	struct sl_group_word *word;      /* [ranks->count] what each has told last */
 	struct sl_group *first;
 };
 
@@ -174,6 +174,7 @@ void sl_group_run(struct sl_job *job); /* (worker) */
 enum sl_err sl_group_make(struct sl_group_list *groups, const struct sl_agreed *agreed, struct sl_group **out,
 			  struct sl_fail *fail) SL_MUST_CHECK;
 void sl_group_attend(struct sl_group *group);
+void sl_group_drop(struct sl_group *group); /* out of the list, and freed */
 /* An executor with a trunk's parameters, and no more. */
 enum sl_err sl_group_open_bare(struct sl_exec **out, const struct sl_plan *plan, struct sl_backend *be,
 			       struct sl_fail *fail) SL_MUST_CHECK;
@@ -285,6 +286,9 @@ enum sl_err sl_group_end_round(struct sl_group *group, struct sl_fail *fail) SL_
 int64_t sl_group_own_moments(const struct sl_group *group);
 /* group_ends.c, (worker); all of them do nothing where heads and tails are not shared. A member's session borrows. */
 enum sl_err sl_group_ends_lend(struct sl_group *group, struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_group_ends_open(struct sl_group *group, const struct sl_agreement *agreement,
+			       const struct sl_end_layout *layout, struct sl_backend *host,
+			       struct sl_fail *fail) SL_MUST_CHECK;
 void sl_group_ends_close(struct sl_group *group);
 void sl_group_ends_begin(struct sl_group *group); /* it goes on from `done` */
 /* What the member told of the step under way. NONFINITE, PAYLOAD. */

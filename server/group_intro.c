@@ -20,6 +20,7 @@ struct sl_group_intro {
 	struct sl_agreement agreement;
 	struct sl_plan *plan; /* NULL: this rank does not take part without its members */
 	struct sl_exec *exec;
+	struct sl_end_layout ends;
 };
 
 void sl_group_introduce(struct sl_group_list *gs, struct sl_bytes text)
@@ -32,6 +33,7 @@ static void close_intro(struct sl_group_intro *in)
 {
 	if (!in)
 		return;
+	sl_end_layout_close(&in->ends);
 	sl_exec_close(in->exec);
 	sl_plan_close(in->plan);
 	free(in->text);
@@ -74,9 +76,15 @@ static enum sl_err look(struct sl_group_intro *in, struct sl_fail *fail)
 
 	if (err)
 		return err;
+	if (plan->spec.shared_ends) {
+		err = sl_agreement_ends(&in->ends, text, fail);
+		if (!err)
+			err = sl_end_layout_settle(&in->ends, &plan->spec, fail);
+	}
 	sl_plan_close(plan); /* its member's */
-	err = sl_agreement_trunk(&in->agreement, &in->plan, text, fail);
-	if (!err && (in->plan->spec.shared_ends || in->agreement.agreed.share.least || !all_done(in))) {
+	if (!err)
+		err = sl_agreement_trunk(&in->agreement, &in->plan, text, fail);
+	if (!err && (in->agreement.agreed.share.least || !all_done(in))) {
 		sl_plan_close(in->plan);
 		in->plan = NULL;
 	}
@@ -105,6 +113,11 @@ static void take_part(struct sl_group_list *gs, struct sl_group_intro *in)
 
 	if (sl_group_make(gs, &in->agreement.agreed, &g, &fail))
 		return; /* the other ranks wait */
+	if (in->plan->spec.shared_ends && sl_group_ends_open(g, &in->agreement, &in->ends, gs->host_be, &fail)) {
+		sl_log(SL_LOG_WARN, "ranks", "group %s: %s", g->name, fail.text);
+		sl_group_drop(g);
+		return;
+	}
 	g->plan = in->plan;
 	g->exec = in->exec;
 	in->plan = NULL;

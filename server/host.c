@@ -363,7 +363,7 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 
 enum sl_err sl_host_ranks(struct sl_host *h, const struct sl_ranks *ranks)
 {
-	return sl_group_list_ranks(h->groups, ranks, h->env.be);
+	return sl_group_list_ranks(h->groups, ranks, h->env.be, h->env.host_be ? h->env.host_be : h->env.be);
 }
 
 const char *sl_host_endpoint(const struct sl_host *h)

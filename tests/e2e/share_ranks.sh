@@ -74,6 +74,7 @@ end_job
 # Member 0 is killed and comes back behind the others: all ranks go back in the same job. It has fewer steps to do. Rank 0 has nobody
 # then, and the members of the other rank train on. The job dies, begins again, and they end their runs.
 back=(--set train.eval_every=0 --set data.partition=iid --set train.checkpoint_every=5 --set share.straggler_s=0
+	--set share.ends=step --set codec.end_mean=quant:8
 	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0 --set link.on_server_lost=wait --set link.retry_ms=20)
 begin_job 2
 for k in 0 1 2; do
