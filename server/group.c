@@ -430,7 +430,7 @@ static void advance(struct sl_group *g)
 	if (!g->busy && g->open)
 		meet_if_called(g);
 	for (int k = 0; k < g->n && !g->busy && g->open; k++)
-		if (g->member[k].m && g->member[k].joining)
+		if (g->member[k].m && g->member[k].joining && !sl_group_comes_later(g, k))
 			post(g, GROUP_REJOIN, k);
 	if (g->busy)
 		return;

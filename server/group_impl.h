@@ -32,6 +32,7 @@ struct sl_group_seat {
 	uint64_t made; /* the branch on which its state before `number` was made; 0: the first weights */
 	struct sl_codecs_state codecs; /* of its last session, where `kept` */
 	bool kept;
+	bool fresh; /* its session's codecs have not been given what is kept: theirs is not to be kept */
 	uint64_t pin[SL_WIRE_KEPT]; /* checkpoints on its disk */
 	uint64_t back_to;           /* the step that all went back to for it, where members come and go … */
 	int backs;                  /* … and how often */
@@ -212,6 +213,8 @@ void sl_group_hear_in(struct sl_group *group);
 bool sl_group_enough_here(struct sl_group *group);
 int sl_group_begun(struct sl_group *group);
 uint64_t sl_group_comes_in(struct sl_group *group, int k);
+/* A newcomer waits for the round that is under way. */
+bool sl_group_comes_later(const struct sl_group *group, int k);
 /* Its link is over, or it is out of reach: it is not in any more. Says so where it was. */
 void sl_group_goes(struct sl_group *group, int k, const char *why);
 void sl_group_say_short(struct sl_group *group);
@@ -264,7 +267,7 @@ bool sl_group_gone_is_back(struct sl_group *group, int k);
 enum sl_err sl_group_done_is_back(struct sl_group *group, int k) SL_MUST_CHECK;
 void sl_group_note_left(struct sl_group *group);
 bool sl_group_at_border(const struct sl_group *group);
-/* group_keep.c, (worker). The codecs of a seat's session, into the seat. */
+/* group_keep.c, (worker). The codecs of a seat's session, into the seat, unless they are fresh. */
 enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat) SL_MUST_CHECK;
 /* Writes what was applied to the store; false, and logged: it is not there. */
 bool sl_group_keep(struct sl_group *group);

@@ -37,6 +37,8 @@ enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat)
 	struct sl_codec *const *codec = sl_port_codecs(seat->m->port);
 	enum sl_err err = SL_OK;
 
+	if (seat->fresh)
+		return SL_OK;
 	if (!seat->codecs.dir[0].data)
 		err = sl_codecs_state_open(&seat->codecs, codec);
 	if (!err)
@@ -215,6 +217,7 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 		if (moment_bytes(g) > in->len - at - bytes)
 			return sl_fail_set(fail, SL_ERR_DATA, "its members are cut off");
 		seat->kept = false;
+		seat->fresh = seat->fresh && !seat->m;
 		if (bytes && seat->m)
 			err = give_codecs(seat, &r, in->data + at, fail);
 		else if (bytes && !seat->m && set_aside(seat, &r, in->data + at))

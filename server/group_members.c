@@ -86,6 +86,26 @@ uint64_t sl_group_comes_in(struct sl_group *g, int k)
 	return begin;
 }
 
+/* Where members are inside a round, its end would wait for a newcomer's whole round. If they are too few to end it,
+ * they wait for the newcomer anyhow. */
+bool sl_group_comes_later(const struct sl_group *g, int k)
+{
+	bool inside = false;
+	int in = 0;
+
+	if (!sl_group_varies(g) || !sl_group_has_rounds(g) || !g->member[k].left)
+		return false;
+	for (int i = 0; i < g->n; i++) {
+		const struct sl_group_member *p = &g->member[i];
+
+		if (!p->m || p->left || p->joining)
+			continue;
+		in++;
+		inside = inside || p->number > g->step;
+	}
+	return inside && in >= sl_group_least(g);
+}
+
 void sl_group_goes(struct sl_group *g, int k, const char *why)
 {
 	struct sl_group_member *p = &g->member[k];
@@ -347,8 +367,12 @@ void sl_group_run_come(struct sl_group *g)
 				    ", and the group knows it at step %" PRIu64,
 				    g->which, g->name, h->held[0], seat->number);
 	}
-	if (!g->err && !g->back)
-		seat->left = seat->finished = false;
+	if (g->err || g->back)
+		return;
+	seat->left = seat->finished = false;
+	/* in rounds: whoever is not inside the one under way begins it with the trunk */
+	if (seat->number <= g->done && sl_group_reset_copy(g, g->which, true))
+		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the copy of member %d could not be set", g->which);
 }
 
 static bool is_unfinished(const struct sl_group *g)
@@ -361,7 +385,7 @@ static bool is_unfinished(const struct sl_group *g)
 
 void sl_group_last_of(struct sl_group *g, int k, bool finished, bool away)
 {
-	const bool writes = g->valid && !g->torn && g->keep.dir[0];
+	const bool writes = g->valid && !g->torn && g->keep.dir[0] && sl_group_at_border(g);
 	bool anybody = false;
 
 	g->seat[k].left = g->seat[k].left || finished || away;

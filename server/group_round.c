@@ -81,7 +81,7 @@ void sl_group_run_step(struct sl_group *g)
 	}
 	if (g->part[g->which].rows)
 		sl_port_commit_codecs(seat->m->port);
-	seat->number++;
+	seat->number = sl_port_session(seat->m->port)->number + 1; /* a newcomer's state was of an earlier step */
 	seat->made = g->branch;
 	g->torn = false;
 	SL_FAILPOINT(SL_FP_SERVER_APPLIED);

@@ -82,6 +82,7 @@ enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_pla
 	if (err)
 		return err;
 	seat->m = m;
+	seat->fresh = true;
 	if (!sl_group_varies(g)) /* else it is in once it is welcomed */
 		seat->left = false;
 	seat->ends_at = sl_port_session(m->port)->hello.run_steps;
@@ -165,7 +166,7 @@ static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 		struct sl_group_seat *seat = &g->seat[k];
 
 		seat->number = seat->made = 0;
-		seat->kept = false;
+		seat->kept = seat->fresh = false;
 		memset(seat->pin, 0, sizeof seat->pin);
 		for (int dir = 0; dir < SL_DIR_COUNT && seat->m; dir++)
 			sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
@@ -430,6 +431,7 @@ void sl_group_run(struct sl_job *job)
 			sl_group_run_come(g);
 		else
 			run_rejoin(g);
+		g->seat[g->which].fresh = g->err || g->back;
 		break;
 	case GROUP_CATCH_UP:
 		sl_group_run_catch_up(g);
@@ -468,8 +470,8 @@ enum sl_err sl_group_gather(struct sl_group *g, struct sl_middle *m, bool *check
 {
 	const struct sl_group_seat *seat = &g->seat[sl_group_seat_of(m)];
 	enum sl_err err = sl_exec_get_weights(seat->copy ? seat->copy : g->exec, sl_port_weights(m->port));
-	const bool here =
-		(seat->number == g->done || sl_group_varies(g)) && (g->done == g->on_disk || sl_group_at_border(g));
+	const bool here = (seat->number == g->done || (sl_group_varies(g) && seat->number < g->done)) &&
+			  (g->done == g->on_disk || sl_group_at_border(g));
 
 	*checkpointed = !err && here && g->keep.dir[0] && (g->done == g->on_disk || sl_group_keep(g));
 	g->stays = g->stays || (*checkpointed && g->done == g->from);

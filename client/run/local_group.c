@@ -455,6 +455,11 @@ static enum sl_err join(struct group *g, struct member *m)
 	uint64_t at;
 	enum sl_err err;
 
+	if (m->copy && g->step % sl_setup_round(&m->setup))
+		return sl_fail_set(g->fail, SL_ERR_USAGE,
+				   "--absent: member %d comes back in step %" PRIu64 ", inside a round of %" PRIu64
+				   " steps: it can where a round begins",
+				   m->conf.agreed.share.member, g->step + 1, sl_setup_round(&m->setup));
 	sl_training_join(m->run, g->step);
 	sl_training_position(m->run, &at, &in_eval);
 	err = sl_loader_seek(m->loader[SL_SPLIT_TRAIN], at / batches, (int64_t)(at % batches));
@@ -463,6 +468,8 @@ static enum sl_err join(struct group *g, struct member *m)
 	if (err)
 		return sl_fail_set(g->fail, err, "the data loader: %s", sl_err_text(err));
 	m->own = sl_training_next(m->run) == SL_WANT_STEP;
+	if (m->copy && g->step && sl_copy_reset(m->copy, g->trunk, true))
+		return sl_fail_set(g->fail, SL_ERR_DEVICE, "the copy of a member could not be set");
 	return sl_local_follow(m->local, g->step, g->fail);
 }
 
@@ -541,15 +548,32 @@ static enum sl_err finish(struct group *g, bool nonfinite)
 	return err;
 }
 
+/* Who may be away for some steps; in rounds a member comes back where one begins. */
+static enum sl_err check_ranges(const struct sl_setup *setup, const char *absent, struct sl_fail *fail)
+{
+	const struct sl_agreed *a = &setup->conf->agreed;
+
+	if (!sl_absent_has_ranges(absent))
+		return SL_OK;
+	if (a->share.mode == SL_SHARE_SERIAL || a->share.ends != SL_ENDS_PRIVATE)
+		return sl_fail_set(
+			fail, SL_ERR_USAGE,
+			"--absent takes MEMBER:FROM-TO in share.mode: sync and rounds, with share.ends: private alone");
+	if (sl_agreed_keeps_moments(a))
+		return sl_fail_set(fail, SL_ERR_USAGE,
+				   "--absent takes MEMBER:FROM-TO in share.mode: rounds with share.moments: average or "
+				   "zero");
+	return SL_OK;
+}
+
 enum sl_err sl_drive_local_group(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_fail *fail)
 {
 	struct group g = {.setup = setup, .options = options, .n = setup->conf->agreed.share.clients, .fail = fail};
 	enum sl_err err = SL_OK;
 
-	if (sl_absent_has_ranges(options->absent) &&
-	    (setup->conf->agreed.share.mode != SL_SHARE_SYNC || setup->conf->agreed.share.ends != SL_ENDS_PRIVATE))
-		return sl_fail_set(fail, SL_ERR_USAGE,
-				   "--absent takes MEMBER:FROM-TO in share.mode: sync with share.ends: private alone");
+	err = check_ranges(setup, options->absent, fail);
+	if (err)
+		return err;
 	g.member = calloc((size_t)g.n, sizeof *g.member);
 	if (!g.member)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %d members", g.n);

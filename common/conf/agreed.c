@@ -61,6 +61,12 @@ bool sl_agreed_shares_ends(const struct sl_agreed *a)
 	return a->share.group[0] && a->share.ends != SL_ENDS_PRIVATE;
 }
 
+bool sl_agreed_keeps_moments(const struct sl_agreed *a)
+{
+	return a->share.group[0] && a->share.mode == SL_SHARE_ROUNDS && a->share.moments == SL_SHARE_KEEP &&
+	       (a->optimizer.kind != SL_CONF_SGD || a->optimizer.momentum > 0);
+}
+
 /* Keys that one mode alone has. */
 const char *sl_agreed_other_mode(const struct sl_agreed *a, const char *path)
 {
@@ -116,9 +122,11 @@ static const char *check_share(const struct sl_agreed *a, char *why, size_t size
 			 sl_agreed_ends[a->share.mode == SL_SHARE_ROUNDS ? SL_ENDS_ROUND : SL_ENDS_STEP]);
 		return "share.ends";
 	}
-	if (a->share.least && a->share.mode != SL_SHARE_SYNC) {
-		snprintf(why, size, "%d..%d is possible in share.mode: sync alone: take one number", a->share.least,
-			 a->share.clients);
+	if (a->share.least && a->share.mode == SL_SHARE_SERIAL) {
+		snprintf(why, size,
+			 "%d..%d does not go with share.mode: serial, where an epoch has all members' turns: take one "
+			 "number",
+			 a->share.least, a->share.clients);
 		return "share.clients";
 	}
 	if (a->share.least && a->share.ends != SL_ENDS_PRIVATE) {
@@ -127,6 +135,14 @@ static const char *check_share(const struct sl_agreed *a, char *why, size_t size
 			 "and tail",
 			 a->share.least, a->share.clients);
 		return "share.clients";
+	}
+	if (a->share.least && sl_agreed_keeps_moments(a)) {
+		snprintf(
+			why, size,
+			"keep does not go with share.clients: %d..%d, since a newcomer has no moments: take average or "
+			"zero",
+			a->share.least, a->share.clients);
+		return "share.moments";
 	}
 	if (a->precision == SL_CONF_FP16) {
 		snprintf(why, size, "fp16 is not possible in a group (share.group): take bf16 or fp32");

@@ -158,7 +158,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 	X(SL_CHOICE, "share.mode", share.mode, PLAIN, sl_agreed_modes, "sync", \
 		"how a group trains: sync adds the gradients of all members in each step; serial lets members take turns, and each step is one member's batch; rounds lets each member train a copy of the middle, and averages the copies after every round") \
 	X(SL_SPAN, "share.clients", share.clients, PLAIN, 1, SL_CONF_SHARE_CLIENTS, "2", "members", \
-		"clients of the group; 2..8: sync goes on while 2 members are there, and up to 8 may come and go") \
+		"clients of the group; 2..8: it goes on while 2 members are there, and up to 8 may come and go") \
 	X(SL_INT, "share.member", share.member, PLAIN, 0, SL_CONF_SHARE_CLIENTS - 1, "0", NULL, \
 		"number of this client in its group, from 0; each member has another one") \
 	X(SL_INT64, "share.rows", share.rows, PLAIN, 0, 0x1p30, "0", "samples; 0: share.clients times train.batch", \
@@ -203,6 +203,8 @@ const char *sl_agreed_other_mode(const struct sl_agreed *a, const char *path);
 bool sl_agreed_is_share(const char *path); /* a key that only a group has */
 bool sl_agreed_is_end_codec(const char *path);
 bool sl_agreed_shares_ends(const struct sl_agreed *a);
+/* In rounds each member keeps moments of its own. */
+bool sl_agreed_keeps_moments(const struct sl_agreed *agreed);
 /* What the bounds of single keys do not say: the key to blame, and in *why a sentence that says what would be right;
  * NULL: nothing. */
 const char *sl_agreed_check(const struct sl_agreed *a, char *why, size_t size);

@@ -106,7 +106,7 @@ refused train.batch 'make no batch' --local --clients 4 --set data.partition=bat
 for wrong in 0..3 5..2 2.. 2..300 2...3 -1..4; do
 	refused share.clients 'a whole number from 1 to 256 (members), or two of them such as 2..8' --local --set share.group=g --set share.clients=$wrong
 done
-refused share.clients '2..8 is possible in share.mode: sync alone' --local --set share.group=g --set share.clients=2..8 --set share.mode=serial
+refused share.clients '2..8 does not go with share.mode: serial' --local --set share.group=g --set share.clients=2..8 --set share.mode=serial
 refused share.clients '2..8 is possible with share.ends: private alone' --local --set share.group=g --set share.clients=2..8 --set share.ends=step
 for clients in 2..8:2..8 3..3:3 4:4; do
 	"$SPLITC" train "$config" --set share.group=g --set share.clients="${clients%:*}" --print-config | grep -qx " *clients: ${clients#*:}" ||
@@ -121,7 +121,11 @@ refused data.partition 'a member alone has no part' --local --clients 2 --alone 
 refused absent 'MEMBER:STEP' --local --clients 2 --absent 1
 refused absent 'MEMBER:STEP' --local --clients 2 --absent 1:4-3
 refused absent 'leaves nobody in step 2' --local --clients 2 --absent 0:2-3,1:2-2
-refused absent 'in share.mode: sync' --local --clients 2 --absent 1:2-3 --set share.mode=serial
+refused absent 'in share.mode: sync and rounds' --local --clients 2 --absent 1:2-3 --set share.mode=serial
+refused absent 'share.moments: average or zero' --local --clients 2 --absent 1:2-3 --set share.mode=rounds
+refused absent 'comes back in step 4, inside a round of 2 steps' --local --clients 2 --absent 1:2-3 --set share.mode=rounds \
+	--set share.moments=zero --set share.round=2
+refused share.moments 'take average or zero' --local --set share.group=g --set share.clients=2..8 --set share.mode=rounds
 client again "$config" --local --clients 2 --set "${calm[0]}" --set data.partition=iid || fail "again: $?"
 refused member-0 'holds a trained model' --local --clients 2 --set log.dir="$tmp/again"
 echo "share: ok"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Members that come and go (share.clients: 2..4): two begin, a third one joins, one is stopped and comes back, while the server and a
 # member are killed. What all learn equals the group in one process that is told who was there when. Below the least number the
-# group waits, and says for whom.
+# group waits, and says for whom. In modes sync and rounds.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -15,9 +15,10 @@ set=(--set train.epochs=1000 --set train.eval_every=0 --set data.partition=iid -
 	--set train.checkpoint_every=4 --set train.schedule.warmup_epochs=0 --set codec='topk:0.5,ef=true' --set link.retry_ms=50
 	--set link.on_server_lost=wait)
 
+mode=()
 # begin GROUP MEMBER STEPS [argument]…: steps take a while
 begin() {
-	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:60@1+ start_client "$1-$2" "$tmp/client.yaml" "${set[@]}" \
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:60@1+ start_client "$1-$2" "$tmp/client.yaml" "${set[@]}" ${mode[@]+"${mode[@]}"} \
 		--set server="$endpoint" --set share.group="$1" --set share.member="$2" --set train.max_steps="$3" "${@:4}"
 	pid[$2]=$client_pid
 }
@@ -56,52 +57,62 @@ absent() {
 equals() {
 	local list
 	list=$(absent "$@")
-	client "$1-oracle" "$tmp/client.yaml" --local "${set[@]}" --set share.group="$1" --set train.max_steps="$2" --absent "$list" ||
+	echo "$1: --absent $list"
+	client "$1-oracle" "$tmp/client.yaml" --local "${set[@]}" ${mode[@]+"${mode[@]}"} --set share.group="$1" --set train.max_steps="$2" --absent "$list" ||
 		fail "the oracle, --absent $list: exit status $?"
 	for k in "${@:3}"; do same_run "$1-$k" "$1-oracle/member-$k" "$(steps_of "$1-oracle/member-$k")"; done
-	echo "$1: --absent $list"
 }
 
-# they come and go
-begin free 0 40
-begin free 2 40
-is_in free 2 6
-begin free 1 40
-is_in free 1 12
-stop free 2
-grep -q 'INFO paused' "$tmp/free-2.log" || fail 'the member that was stopped does not say that it can come back'
-is_in free 0 $(($(last_step free-2) + 6))
-begin free 2 40 --resume
-for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "member $k"; done
-for what in 'group-joins: group free: member 1 joins' 'group-leaves: group free: member 2 leaves .* (it was stopped): 2 are in' \
-	'group-joins: group free: member 2 joins'; do
-	grep -q "$what" "$tmp/one.log" || fail "the server does not say $what"
-done
-[ "$(last_step free-2)" = 40 ] && [ "$(steps_of free-2)" -lt 40 ] || fail 'the member that was stopped missed nothing'
-grep -q 'INFO joined' "$tmp/free-1.log" || fail 'the newcomer does not say that it joined'
-! grep -q group-short "$tmp/one.log" || fail 'the group had too few members'
-equals free 40 0 1 2
+# come_and_go GROUP SERVER: its log
+come_and_go() {
+	begin $1 0 40
+	begin $1 2 40
+	is_in $1 2 6
+	begin $1 1 40
+	is_in $1 1 12
+	stop $1 2
+	grep -q 'INFO paused' "$tmp/$1-2.log" || fail 'the member that was stopped does not say that it can come back'
+	is_in $1 0 $(($(last_step $1-2) + 6))
+	begin $1 2 40 --resume
+	for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "member $k"; done
+	for what in "group-joins: group $1: member 1 joins" "group-leaves: group $1: member 2 leaves .* (it was stopped): 2 are in" \
+		"group-joins: group $1: member 2 joins"; do
+		grep -q "$what" "$tmp/$2.log" || fail "the server does not say $what"
+	done
+	[ "$(last_step $1-2)" = 40 ] && [ "$(steps_of $1-2)" -lt 40 ] || fail 'the member that was stopped missed nothing'
+	grep -q 'INFO joined' "$tmp/$1-1.log" || fail 'the newcomer does not say that it joined'
+	! grep -q "group-short: group $1" "$tmp/$2.log" || fail 'the group had too few members'
+	equals $1 40 0 1 2
+}
 
-# … while the server and a member are killed, and too few are left
-begin torn 3 46
-begin torn 1 46
-is_in torn 1 5
-begin torn 0 46
-is_in torn 0 12
-kill -9 "$server_pid"
-wait "$server_pid" 2>/dev/null || true
-serve two
-is_in torn 0 18
-stop torn 3
-kill -9 "${pid[1]}"
-wait "${pid[1]}" 2>/dev/null || true
-wait_for 'the group does not say that it waits' grep -q 'group-short: group torn waits .*: 1 members are there, and share.clients needs 2; not there: 1 (lost its link), 3 (has left)' "$tmp/two.log"
-begin torn 1 46 --resume
-is_in torn 1 $(($(last_step torn-3) + 4))
-kill -9 "$server_pid"
-wait "$server_pid" 2>/dev/null || true
-serve three
-begin torn 3 46 --resume
-for k in 0 1 3; do ends_with "${pid[k]}" 0 $patience "member $k, after kills"; done
-equals torn 46 0 1 3
+# killed GROUP SERVER SERVER: … while the server and a member are killed, and too few are left
+killed() {
+	begin $1 3 48
+	begin $1 1 48
+	is_in $1 1 5
+	begin $1 0 48
+	is_in $1 0 12
+	kill -9 "$server_pid"
+	wait "$server_pid" 2>/dev/null || true
+	serve $2
+	is_in $1 0 18
+	stop $1 3
+	kill -9 "${pid[1]}"
+	wait "${pid[1]}" 2>/dev/null || true
+	wait_for 'the group does not say that it waits' grep -q "group-short: group $1 waits .*: 1 members are there, and share.clients needs 2; not there: 1 (lost its link), 3 (has left)" "$tmp/$2.log"
+	begin $1 1 48 --resume
+	is_in $1 1 $(($(last_step $1-3) + 4))
+	kill -9 "$server_pid"
+	wait "$server_pid" 2>/dev/null || true
+	serve $3
+	begin $1 3 48 --resume
+	for k in 0 1 3; do ends_with "${pid[k]}" 0 $patience "member $k, after kills"; done
+	equals $1 48 0 1 3
+}
+
+come_and_go free one
+killed torn two three
+mode=(--set share.mode=rounds --set share.round=4 --set share.moments=average)
+come_and_go apart three
+killed broken four five
 echo "share_join: ok"
