@@ -20,6 +20,7 @@ static const struct sl_arg conv_args[] = {
 
 static const struct sl_arg linear_args[] = {
 	{.key = "f", .type = SL_ARG_INT, .positional = true, .required = true, .least = 1, .most = MAX_SIZE},
+	{.key = "tokens", .type = SL_ARG_INT, .most = UINT16_MAX},
 	{0},
 };
 
@@ -36,7 +37,8 @@ static const struct sl_arg decay_args[] = {
 static const struct sl_args kinds[] = {
 	[SL_INSERT_CONV] = {"", "conv", "conv:C[,k=K][,s=S][,p=P] with sizes of 1 and more, and P below K", conv_args,
 			    NULL},
-	[SL_INSERT_LINEAR] = {"", "linear", "linear:F with F of 1 and more", linear_args, NULL},
+	[SL_INSERT_LINEAR] = {"", "linear", "linear:F[,tokens=N] with F of 1 and more, N up to 65535", linear_args,
+			      NULL},
 	[SL_INSERT_DECAY] = {"", "decaylinear",
 			     "decaylinear:rate=R,every=S,times=T[,l1=L][,from=A][,rate2=Q] with R and Q above 0 and at "
 			     "most 1, S 1 to 1000000000, T 1 to 64",
@@ -61,6 +63,8 @@ static void set_item(struct sl_insert_item *it, enum sl_insert_kind kind, const 
 		return;
 	}
 	it->c = (int)value[0];
+	if (kind == SL_INSERT_LINEAR)
+		it->tokens = (int)value[1];
 	if (kind == SL_INSERT_CONV) {
 		it->k = (int)value[1];
 		it->stride = (int)value[2];
@@ -127,8 +131,9 @@ static enum sl_err parse(const char *text, bool tail, struct sl_insert *out, str
 		if (out->n == SL_INSERT_MAX_ITEMS)
 			return sl_fail_set(fail, SL_ERR_CONFIG, "at most %d layers joined with '+', got \"%.100s\"",
 					   SL_INSERT_MAX_ITEMS, text);
-		if (out->n && out->item[out->n - 1].kind == SL_INSERT_DECAY)
-			return sl_fail_set(fail, SL_ERR_CONFIG, "decaylinear must be the last of \"%.100s\"", text);
+		if (out->n && (out->item[out->n - 1].kind == SL_INSERT_DECAY || out->item[out->n - 1].tokens))
+			return sl_fail_set(fail, SL_ERR_CONFIG, "%s must be the last of \"%.100s\"",
+					   out->item[out->n - 1].tokens ? "linear with tokens" : "decaylinear", text);
 		err = read_item(at, len, &out->item[out->n], fail);
 		if (err)
 			return err;
@@ -143,9 +148,13 @@ static void write_item(const struct sl_insert_item *it, char *out, size_t cap)
 {
 	const struct sl_decay *d = &it->decay;
 	const double decay[] = {d->rate, (double)d->every, d->times, d->l1, (double)d->from, d->rate2};
-	const double sizes[] = {it->c, it->k, it->stride, it->pad};
+	const double sizes[] = {it->c, it->k, it->stride, it->pad}, linear[] = {it->c, it->tokens};
 
-	sl_args_write(&kinds[it->kind], it->kind == SL_INSERT_DECAY ? decay : sizes, out, cap);
+	sl_args_write(&kinds[it->kind],
+		      it->kind == SL_INSERT_DECAY    ? decay
+		      : it->kind == SL_INSERT_LINEAR ? linear
+						     : sizes,
+		      out, cap);
 }
 
 static enum sl_err write_items(const struct sl_insert *items, char *out, struct sl_fail *fail)
@@ -229,27 +238,36 @@ static const char *of_part(char out[SL_NAME_MAX], const char *name, const char *
 	return out;
 }
 
+static bool has_second_pair(const struct sl_insert_item *it)
+{
+	return it->tokens > 0 || it->decay.rate2 > 0;
+}
+
 /* A layer over the features of tokens [F], and behind a transpose to rows [F,S] one over the S tokens. */
 static int add_pairs(struct sl_insert *insert, struct sl_insert_item *it, struct sl_build *b, const char *name,
-		     int value)
+		     int features, int value)
 {
+	const char *key = it->tokens ? "tokens" : "rate2";
 	char second[SL_NAME_MAX];
 
 	if (b->graph->value[value].lead != SL_PER_TOKEN) {
 		sl_build_refuse(b,
-				"rate2 lowers the number of a row's tokens, and here one number per feature of a row "
-				"crosses, not its tokens: leave rate2 out, or cut where tokens cross");
+				"%s lowers the number of a row's tokens, and here no tokens cross: leave it out, or "
+				"cut where tokens cross",
+				key);
 		return -1;
 	}
 	if (!insert->row_tokens) {
-		sl_build_refuse(b, "rate2 needs rows that all have the same number of tokens: set data.pad to max");
+		sl_build_refuse(b, "%s needs rows that all have the same number of tokens: set data.pad to max", key);
 		return -1;
 	}
-	it->decay.tokens = (int)insert->row_tokens;
+	it->row_tokens = (int)insert->row_tokens;
+	it->decay.tokens = it->kind == SL_INSERT_DECAY ? it->row_tokens : 0;
 	insert->most = b->graph->most;
-	value = sl_build_identity(b, name, value, it->decay.full, false);
-	value = sl_build_transpose(b, of_part(second, name, "transpose"), value, it->decay.tokens, 0);
-	return sl_build_identity(b, of_part(second, name, "tokens"), value, it->decay.tokens, false);
+	value = sl_build_identity(b, name, value, features, false);
+	value = sl_build_transpose(b, of_part(second, name, "transpose"), value, it->row_tokens, 0);
+	return sl_build_identity(b, of_part(second, name, "tokens"), value, it->tokens ? it->tokens : it->row_tokens,
+				 false);
 }
 
 static int restore_tokens(const struct sl_insert *insert, const struct sl_insert_item *it, struct sl_build *b,
@@ -257,7 +275,8 @@ static int restore_tokens(const struct sl_insert *insert, const struct sl_insert
 {
 	char second[SL_NAME_MAX];
 
-	value = sl_build_identity(b, of_part(second, name, "tokens"), value, it->decay.tokens, true);
+	value = sl_build_identity(b, of_part(second, name, "tokens"), value, it->row_tokens,
+				  it->kind == SL_INSERT_DECAY);
 	return sl_build_transpose(b, of_part(second, name, "transpose"), value, 0, insert->most);
 }
 
@@ -272,8 +291,8 @@ int sl_insert_build(struct sl_insert *insert, struct sl_build *b, int value)
 		it->before = sl_build_shape(b, value);
 		last = (int)it->before.dim[it->before.ndim - 1];
 		it->decay.full = it->kind == SL_INSERT_DECAY ? last : 0;
-		if (it->kind == SL_INSERT_DECAY && it->decay.rate2 > 0)
-			value = add_pairs(insert, it, b, name, value);
+		if (has_second_pair(it))
+			value = add_pairs(insert, it, b, name, it->decay.full ? last : it->c, value);
 		else if (it->kind != SL_INSERT_CONV)
 			value = sl_build_identity(b, name, value, it->decay.full ? last : it->c, false);
 		else if (it->before.ndim == 4)
@@ -292,7 +311,7 @@ int sl_insert_restore(const struct sl_insert *insert, struct sl_build *b, int va
 		char name[SL_NAME_MAX];
 
 		snprintf(name, sizeof name, "%s.restore.%d", insert->key, i);
-		if (it->decay.tokens)
+		if (has_second_pair(it))
 			value = restore_tokens(insert, it, b, name, value);
 		if (it->kind != SL_INSERT_CONV)
 			value = sl_build_identity(b, name, value, last, it->kind == SL_INSERT_DECAY);

@@ -6,6 +6,8 @@
  *                              plain one where K = S = 1
  *   linear:F                   over the last dimension to F features, without bias; both start as (slices of) the
  *                              identity, so that the first F features cross unchanged and the others come back as 0
+ *   linear:F,tokens=N          a second pair, too, from the tokens of a row to N and back. As with rate2 below, what
+ *                              crosses is [F, N] of each row. The last of its side
  *   decaylinear:rate=R,every=S,times=T[,l1=L][,from=A][,rate2=Q]
  *                              a linear layer to as many features as there are, and one back, which begin as the
  *                              identity and narrow: after every S steps the width w becomes ⌊w·R⌋, T times; rows of
@@ -41,6 +43,8 @@ struct sl_insert_item {
 	enum sl_insert_kind kind;
 	int c; /* channels or features that cross */
 	int k, stride, pad;
+	int tokens;             /* LINEAR: of a row that cross; 0: tokens as they are */
+	int row_tokens;         /* with a second pair: of a row, set as it is built */
 	struct sl_decay decay;  /* DECAY; `full` and, with rate2, `tokens` are set as it is built */
 	struct sl_shape before; /* of one row, of what comes in; set as it is built */
 };

@@ -49,6 +49,7 @@ pairs='decaylinear:rate=0.8,every=1,times=2,l1=0.01,rate2=0.7'
 for codec in none quant:8 lowrank:2; do
 	cases+=("pairs $codec|data.pad=max|insert.head=$pairs|insert.tail=$pairs|codec=$codec|tail_begin=encoder.layer.2")
 done
+cases+=("fixed pairs|data.pad=max|insert.head=linear:12,tokens=9|tail_begin=encoder.layer.2|codec=sortquant:6+2")
 two_at_a_time compare_both "${cases[@]}"
 [ "$(learned 'local cut 3 4')" != "$(learned 'local quant at the first token')" ] || fail 'the codec made no difference'
 

@@ -46,6 +46,10 @@ static void texts(void **state)
 	spelt("conv:4+decaylinear:rate=0.83,every=500,times=5,l1=1e-4,from=1000",
 	      "conv:4+decaylinear:rate=0.83,every=500,times=5,l1=0.0001,from=1000");
 	spelt("decaylinear:rate=0.9,every=300,times=9,from=9999", "decaylinear:rate=0.9,every=300,times=9,from=2700");
+	spelt("conv:4+linear:8,tokens=20", "conv:4+linear:8,tokens=20");
+	spelt("linear:8,tokens=0", "linear:8");
+	refused("linear:8,tokens=65536");
+	refused("linear:8,tokens=4+linear:2");
 	spelt("decaylinear:rate2=0.95,rate=0.9,every=300,times=9,l1=1e-4",
 	      "decaylinear:rate=0.9,every=300,times=9,l1=0.0001,rate2=0.95");
 	refused("decaylinear:rate=0.9,every=300,times=9,rate2=1.5");

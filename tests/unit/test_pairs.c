@@ -1,6 +1,6 @@
-/* Decaying pairs along features and tokens (insert.h, decaylinear with rate2): the schedule, the graphs that they make,
- * that they begin as the identity, and what is refused. What they compute later is compared with PyTorch's by
- * test_golden. */
+/* Pairs along features and tokens (insert.h: decaylinear with rate2, linear with tokens): the schedule, the graphs that
+ * they make, that they begin as the identity, and what is refused. What they compute later is compared with PyTorch's
+ * by test_golden. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -154,6 +154,23 @@ static void a_middle_comes_back(void **state)
 	sl_plan_close(whole);
 }
 
+/* A pair of fixed widths narrows nothing later. */
+static void fixed_pairs(void **state)
+{
+	struct sl_plan *plan;
+	struct sl_shape s;
+	struct asked a;
+
+	(void)state;
+	ask(&a, "linear:16,tokens=6", "");
+	plan = plan_of(&a);
+	s = sl_plan_cut_shape_after(plan, false, 3, UINT64_MAX);
+	assert_true(sl_shape_equal(&s, &(struct sl_shape){3, {3, 16, 6}}));
+	assert_int_equal(narrowing_ops(&plan->segment[SL_MIDDLE]), 0);
+	assert_true(plan->whole_rows && sl_plan_lengths_cross(plan));
+	sl_plan_close(plan);
+}
+
 /* ---- what is computed */
 
 static double loss_of(struct sl_backend *be, const char *head, const char *tail, float logits[ROWS * CLASSES])
@@ -210,6 +227,10 @@ static void they_begin_as_the_identity(void **state)
 	/* the last tokens of a row go first: of padding nothing is missed */
 	assert_true(loss_of(&be, "decaylinear:rate=1,every=1,times=1,from=1,rate2=0.9", "", fallen) == loss);
 	assert_true(loss_of(&be, "decaylinear:rate=1,every=1,times=1,from=1,rate2=0.5", "", fallen) != loss);
+	/* … nor of a fixed pair that leaves nothing out */
+	assert_true(loss_of(&be, "linear:24,tokens=11", "linear:24,tokens=9", paired) == loss);
+	assert_memory_equal(plain, paired, sizeof plain);
+	assert_true(loss_of(&be, "linear:20,tokens=5", "", fallen) != loss);
 	be.ops->close(&be);
 	sl_pool_close(pool);
 }
@@ -237,11 +258,11 @@ static void rows_of_other_forms(void **state)
 	plan_refuses(&a, "insert.head", "set data.pad to max");
 	ask(&a, "", PAIRS);
 	snprintf(a.split.cut.tail_begin, sizeof a.split.cut.tail_begin, "classifier");
-	plan_refuses(&a, "insert.tail", "leave rate2 out");
+	plan_refuses(&a, "insert.tail", "rate2 lowers the number of a row's tokens, and here no tokens cross");
 	ask(&a, PAIRS, "");
 	a.split.model = (struct sl_model_spec){.name = "mobilenet_v2", .width = 0.25, .classes = 10, .image = 32};
 	a.split.cut = (struct sl_cut_spec){.partition = "1:-1"};
-	plan_refuses(&a, "insert.head", "leave rate2 out");
+	plan_refuses(&a, "insert.head", "here no tokens cross: leave it out");
 	ask(&a, PAIRS, "");
 	a.agreement.agreed.padded = false; /* as a peer might say */
 	plan_refuses(&a, "", "takes rows that are all padded to 11 tokens");
@@ -253,6 +274,11 @@ static void rows_of_other_forms(void **state)
 	plan_refuses(&a, "", "takes rows that are all padded to 11 tokens");
 	ask(&a, "decaylinear:rate=0.7,every=2,times=3,rate2=1.1", "");
 	plan_refuses(&a, "insert.head", "rate2");
+	ask(&a, "linear:16,tokens=6", "");
+	a.split.whole_rows = 0;
+	plan_refuses(&a, "insert.head", "tokens needs rows that all have the same number of tokens");
+	ask(&a, "linear:16,tokens=6+linear:8", "");
+	plan_refuses(&a, "insert.head", "linear with tokens must be the last");
 }
 
 static void text_refused(const char *text, const char *says)
@@ -334,11 +360,9 @@ static int remove_folder(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_seeds_rows),
-		cmocka_unit_test(a_middle_comes_back),
-		cmocka_unit_test(they_begin_as_the_identity),
-		cmocka_unit_test(rows_of_other_forms),
-		cmocka_unit_test(texts_of_peers),
+		cmocka_unit_test(the_seeds_rows),      cmocka_unit_test(a_middle_comes_back),
+		cmocka_unit_test(fixed_pairs),         cmocka_unit_test(they_begin_as_the_identity),
+		cmocka_unit_test(rows_of_other_forms), cmocka_unit_test(texts_of_peers),
 		cmocka_unit_test(tokens_of_peers),
 	};
 
