@@ -173,7 +173,8 @@ static enum sl_err open_lowrank(void **state, const struct sl_stage_env *env, st
 	int64_t m, c;
 
 	sides(&env->most, &m, &c);
-	if ((ragged ? s->ndim != 2 : s->ndim < 3) || env->arg[RANK] > (double)(m < c ? m : c))
+	/* of rows of different lengths, those shorter than the rank go whole */
+	if ((ragged ? s->ndim != 2 : s->ndim < 3) || env->arg[RANK] > (double)(m < c && !ragged ? m : c))
 		return sl_fail_set(
 			fail, SL_ERR_CONFIG,
 			"codec: lowrank:%g needs samples of at least that many positions and channels, not %s",

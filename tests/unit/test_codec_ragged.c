@@ -677,6 +677,30 @@ static void calls_of_other_lengths_are_refused(void **state)
 	sl_codec_close(codec);
 }
 
+/* Rows that are all shorter than the rank go whole. */
+static void ranks_above_the_longest_row(void **state)
+{
+	static const char text[] = "lowrank:12,warm=true";
+	struct chunk c = chunk_of((const int[]){10, 3, 1}, 3, 16);
+	struct sl_codec *codec = open_for(text, &c, 10, NULL, SL_DIR_HEAD_ACT, NULL);
+	struct sl_codec_call call = call_of(&c, 0);
+	float x[14 * 16], y[14 * 16];
+	uint8_t *bytes;
+	size_t len;
+
+	(void)state;
+	codec_fill(x, 14 * 16, RANDOM);
+	for (int step = 0; step < 2; step++) {
+		bytes = encoded(text, codec, &call, x, shape_of(&c), &len);
+		assert_in_range(len, SL_FRAME_BYTES + sizeof x, SL_FRAME_BYTES + sizeof x + 8);
+		decoded(text, codec, &call, bytes, len, shape_of(&c), y);
+		assert_memory_equal(x, y, sizeof x);
+		sl_codec_commit(codec);
+		free(bytes);
+	}
+	sl_codec_close(codec);
+}
+
 static void environments_have_bounds(void **state)
 {
 	static const struct {
@@ -687,7 +711,7 @@ static void environments_have_bounds(void **state)
 		{25, 6, 9, "lowrank:5", SL_OK},
 		{25, 6, 9, "lowrank:6", SL_ERR_CONFIG}, /* features */
 		{25, 6, 4, "lowrank:4", SL_ERR_LIMIT},  /* 6 rows of 4 are 24 */
-		{24, 6, 4, "lowrank:5", SL_ERR_CONFIG}, /* the longest row */
+		{24, 6, 4, "lowrank:5", SL_OK},         /* more than the longest row */
 		{25, 26, 9, "none", SL_ERR_LIMIT},
 		{25, 0, 9, "none", SL_ERR_LIMIT},
 		{25, 6, 65536, "none", SL_ERR_LIMIT},
@@ -769,6 +793,7 @@ int main(void)
 		cmocka_unit_test(warm_factors_are_those_of_rows),
 		cmocka_unit_test(what_is_counted_is_what_is_sent),
 		cmocka_unit_test(calls_of_other_lengths_are_refused),
+		cmocka_unit_test(ranks_above_the_longest_row),
 		cmocka_unit_test(environments_have_bounds),
 		cmocka_unit_test(what_is_not_finite_is_refused),
 		cmocka_unit_test(a_tensor_without_positions_is_not_ragged),
