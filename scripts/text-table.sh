@@ -5,7 +5,8 @@
 # of random weights, in one process; payloads are counted as they would cross. Packed rows are the first 320 samples, in 10 batches.
 # Cuts 1 and 2 send four tensors of tokens. Cuts 3 and 4 send two, and two of one vector for each row; `lowrank` takes only tensors of
 # tokens, so those vectors cross as they are. The padded form is 128 tokens for every row in all four tensors (data.pad: max), as
-# other programs send it; its rate is against fp32, beside the nominal one that those report. BUILD: folder of the binaries.
+# other programs send it; its rate is against fp32, beside the nominal one that those report, and its words are of 32 bits, for each
+# token. BUILD: folder of the binaries.
 set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build/release}
@@ -46,8 +47,8 @@ rate() { # of the padded form, as the seeds' tables have it
 	lowrank:128) echo 1.17 ;; lowrank:32) echo 0.291 ;; lowrank:16) echo 0.146 ;; lowrank:12) echo 0.109 ;; *) echo – ;;
 	esac
 }
-echo '| codec | CoLA, cuts 1, 2 | CoLA, cuts 3, 4 | RTE, cuts 1, 2 | RTE, cuts 3, 4 | padded | rate | nominal |'
-echo '|---|---|---|---|---|---|---|---|'
+echo '| codec | CoLA, cuts 1, 2 | CoLA, cuts 3, 4 | RTE, cuts 1, 2 | RTE, cuts 3, 4 | padded | rate | nominal | words |'
+echo '|---|---|---|---|---|---|---|---|---|'
 for codec in "$@"; do
 	rows=(--set codec="$codec") cells=()
 	[[ $codec != lowrank* ]] || rows+=(--set codec.mid_act=none --set codec.mid_grad=none)
@@ -61,6 +62,6 @@ for codec in "$@"; do
 		split(list, x, " ")
 		printf "| `%s` ", codec
 		for (i = 1; i <= 5; i++) printf "| %.1f ", x[i] / 1e3
-		printf "| %.4f | %s |\n", x[5] / (4 * 32 * 128 * 768 * 4), rate
+		printf "| %.4f | %s | %.0f |\n", x[5] / (4 * 32 * 128 * 768 * 4), rate, x[5] / (4 * 32 * 128 * 4)
 	}'
 done
