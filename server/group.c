@@ -304,6 +304,8 @@ static void job_done(struct sl_job *job)
 		applied(g);
 	else if (g->what == GROUP_MEET)
 		(void)met(g);
+	else if (g->what == GROUP_LET_GO)
+		sl_group_gone(g);
 	else
 		decided(g, g->which);
 	g->busy = false; /* not before: what members hear may end them, and lead here again */
@@ -437,8 +439,12 @@ static void advance(struct sl_group *g)
 	sl_group_say_short(g);
 	if (!g->open)
 		choose_if_all_here(g);
-	if (!g->busy && g->open && !look_behind(g) && !step_alone(g) && sl_group_may_apply(g))
-		begin_apply(g);
+	if (!g->busy && g->open && !look_behind(g) && !step_alone(g)) {
+		if (sl_group_give(g))
+			post(g, GROUP_LET_GO, 0);
+		else if (sl_group_may_apply(g))
+			begin_apply(g);
+	}
 	sl_group_tell(g->groups);
 }
 
@@ -484,6 +490,7 @@ void sl_group_joining(struct sl_group *g, struct sl_middle *m)
 				      .joining = true,
 				      .left = sl_group_varies(g) && p->left,
 				      .number = p->number,
+				      .ends_at = sl_port_session(m->port)->hello.run_steps,
 				      .late = p->late,
 				      .lapses = p->lapses,
 				      .probation = p->probation};
@@ -510,6 +517,12 @@ void sl_group_prepared(struct sl_group *g, struct sl_middle *m)
 	advance(g);
 }
 
+void sl_group_asked(struct sl_group *g, struct sl_middle *m)
+{
+	if (sl_group_hear_ask(g, m))
+		advance(g);
+}
+
 void sl_group_over(struct sl_group *g, struct sl_middle *m)
 {
 	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
@@ -517,7 +530,7 @@ void sl_group_over(struct sl_group *g, struct sl_middle *m)
 	if (p->m != m)
 		return;
 	p->m = NULL;
-	p->joining = p->open = p->prepared = false;
+	p->joining = p->open = p->prepared = p->asks = false;
 	p->finished = m->left;
 	if (!sl_group_varies(g))
 		p->left = m->left;
@@ -551,6 +564,7 @@ struct sl_group_status sl_group_status(const struct sl_group *g, const struct sl
 		.here = here + g->n - (g->end - g->first), /* of other ranks' members nothing is known here */
 		.step = g->step,
 		.late = g->member[k].late,
-		.awaited = g->open && g->member[k].m == m && sl_group_is_awaited(g, k) && !sl_group_is_ready(g, k),
+		.awaited = g->open && g->member[k].m == m && sl_group_is_awaited(g, k) && !sl_group_is_ready(g, k) &&
+			   !g->member[k].safe,
 	};
 }

@@ -45,10 +45,11 @@ enum sl_err sl_group_enter(struct sl_group_list *groups, struct sl_middle *m, co
 uint64_t sl_group_key(const struct sl_group *group);
 const char *sl_group_name_of(const struct sl_group *group);
 const uint8_t *sl_group_file_name(const struct sl_group *group); /* [16] */
-/* The session's news: open, and waits to be welcomed; its part is done; over; freed, and the last one frees the group.
- */
+/* The session's news: open, and waits to be welcomed; its part is done; it fetches weights; over; freed, and the last
+ * one frees the group. */
 void sl_group_joining(struct sl_group *group, struct sl_middle *m);
 void sl_group_prepared(struct sl_group *group, struct sl_middle *m);
+void sl_group_asked(struct sl_group *group, struct sl_middle *m);
 void sl_group_over(struct sl_group *group, struct sl_middle *m);
 void sl_group_leave(struct sl_group *group, struct sl_middle *m);
 

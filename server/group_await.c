@@ -17,8 +17,7 @@ bool sl_group_is_awaited(const struct sl_group *g, int k)
 	return !g->member[k].left && g->member[k].probation == 0;
 }
 
-/* A member that evaluates or takes the weights is not late. */
-static bool is_elsewhere(const struct sl_group_member *p)
+bool sl_group_is_elsewhere(const struct sl_group_member *p)
 {
 	const enum sl_session_state s = p->m ? sl_port_session(p->m->port)->state : SL_SESSION_CLOSED;
 
@@ -44,7 +43,7 @@ static struct tally count_own(const struct sl_group *g)
 			continue;
 		if (sl_group_is_awaited(g, k)) {
 			t.awaited++;
-			t.elsewhere = t.elsewhere || is_elsewhere(&g->member[k]);
+			t.elsewhere = t.elsewhere || sl_group_is_elsewhere(&g->member[k]);
 		} else {
 			t.works = t.works || (g->member[k].m && g->member[k].open);
 		}

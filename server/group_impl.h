@@ -19,6 +19,10 @@ struct sl_group_member {
 	int late;            /* steps that were done without it */
 	int lapses,
 		probation; /* how often it was waited for in vain; steps to be in time for before it is awaited again */
+	/* group_done.c */
+	uint64_t ends_at; /* steps of its run in all, as its last Hello said; 0: unknown */
+	bool asks;        /* it fetches weights, and has no answer yet */
+	bool safe;        /* it fetches those of its last step: the state behind that is on its disk */
 };
 
 /* … and the worker: what outlives its links. */
@@ -26,7 +30,8 @@ struct sl_group_seat {
 	bool gone;           /* its run was over on an earlier server, by the newest checkpoint */
 	struct sl_middle *m; /* its session, from sl_group_lend to sl_group_last */
 	bool left;
-	uint64_t ends_at; /* steps of its run in all, as its last Hello said; 0: unknown */
+	uint64_t ends_at; /* as of a member */
+	bool let_go;      /* its run is over, and nobody can need it any more (group_done.c) */
 	bool finished;    /* … because its run is done; where members come and go */
 	uint64_t number;
 	uint64_t made; /* the branch on which its state before `number` was made; 0: the first weights */
@@ -69,8 +74,8 @@ struct sl_group_ends {
 };
 
 /* STEP: of one member inside a round. APPLY: of all; in rounds it ends one. MEET: with other ranks, about going back.
- */
-enum sl_group_job { GROUP_CHOOSE, GROUP_REJOIN, GROUP_CATCH_UP, GROUP_STEP, GROUP_APPLY, GROUP_MEET };
+ * LET_GO: those in `part` may leave. */
+enum sl_group_job { GROUP_CHOOSE, GROUP_REJOIN, GROUP_CATCH_UP, GROUP_STEP, GROUP_APPLY, GROUP_MEET, GROUP_LET_GO };
 
 /* What came of the ranks' meeting before a step. Without ranks: GO. */
 enum sl_group_met {
@@ -119,6 +124,7 @@ struct sl_group {
 	uint64_t round;                 /* steps from one border to the next; 1 but in rounds */
 	uint64_t branch;
 	uint64_t half_ms; /* since when half of the members are done; 0: they are not */
+	uint64_t end_ms;  /* the same of members whose run is over */
 	bool heard;       /* who is in, by the newest checkpoint */
 	bool said_short;  /* that there are too few members to go on */
 	uint64_t late;
@@ -260,13 +266,23 @@ int sl_group_odd_one(const struct sl_group *group);
  * and whether their turns make up an epoch. */
 bool sl_group_all_here(struct sl_group *group);
 bool sl_group_turns_fit(struct sl_group *group, struct sl_fail *why);
+/* group.c, the loop's: steps wait for the member; it evaluates or takes the weights, and is not late. */
+bool sl_group_is_elsewhere(const struct sl_group_member *member);
 /* (worker) Who is gone, by the newest checkpoint. One that was gone has come back: for a longer run, and nobody counts
  * as gone any more; or for what is behind its last step. And what the next checkpoint says of all of them. */
 void sl_group_hear_left(struct sl_group *group);
 bool sl_group_gone_is_back(struct sl_group *group, int k);
 enum sl_err sl_group_done_is_back(struct sl_group *group, int k) SL_MUST_CHECK;
 void sl_group_note_left(struct sl_group *group);
+void sl_group_keep_left(struct sl_group *group); /* in the file of the last step, where that does not say it yet */
 bool sl_group_at_border(const struct sl_group *group);
+/* group_done.c, the loop's: those who wait for their last weights and may leave, into `part`; false: there is nobody.
+ * Behind LET_GO: they get theirs. (worker) LET_GO. */
+bool sl_group_give(struct sl_group *group);
+void sl_group_gone(struct sl_group *group);
+/* It fetches weights. False: it gets them at once. */
+bool sl_group_hear_ask(struct sl_group *group, struct sl_middle *m);
+void sl_group_run_let_go(struct sl_group *group);
 /* group_keep.c, (worker). The codecs of a seat's session, into the seat, unless they are fresh. */
 enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat) SL_MUST_CHECK;
 /* Writes what was applied to the store; false, and logged: it is not there. */

@@ -1,8 +1,7 @@
 /* How members leave a group, and what it knows of those that are done. A run is over for each member by itself: others
- * may still evaluate, or take the weights, while the server is killed. So every checkpoint says whose run has no step
- * behind it, and a group that goes on from there does not wait for them. The checkpoint of a member's last step is on
- * the disk before it hears that the step is done: so this holds whenever the server dies, and whether or not it has
- * heard a goodbye. */
+ * may still take the weights while the server is killed, or have a longer run. So every checkpoint says who may leave
+ * (group_done.c), and a group that goes on from there does not wait for them. It is on the disk before such a member
+ * hears its last weights: so this holds whenever the server dies, and whether or not it has heard a goodbye. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -98,6 +97,18 @@ enum sl_err sl_group_done_is_back(struct sl_group *g, int k)
 	return sl_group_has_rounds(g) ? sl_group_reset_copy(g, k, true) : SL_OK;
 }
 
+/* Its run is over, and that of nobody else ends at the same step or before, and is not: nobody waits for it. */
+static bool others_run_on(const struct sl_group *g, const struct sl_group_seat *seat)
+{
+	for (int k = 0; k < g->n; k++) {
+		const struct sl_group_seat *other = &g->seat[k];
+
+		if (other != seat && !other->left && other->ends_at <= seat->ends_at)
+			return false;
+	}
+	return sl_group_run_is_over(seat);
+}
+
 void sl_group_note_left(struct sl_group *g)
 {
 	bool any = false;
@@ -108,7 +119,7 @@ void sl_group_note_left(struct sl_group *g)
 	}
 	for (int k = 0; k < g->n; k++) {
 		const struct sl_group_seat *seat = &g->seat[k];
-		const bool over = seat->left || sl_group_run_is_over(seat);
+		const bool over = seat->left || seat->let_go || others_run_on(g, seat);
 
 		g->keep.left[k] = over ? SL_GROUP_FINISHED : SL_GROUP_IN;
 		any = any || over;
@@ -116,22 +127,17 @@ void sl_group_note_left(struct sl_group *g)
 	g->keep.left[any ? g->n : 0] = '\0';
 }
 
-/* In the file of the last step, once more, where that does not say it yet: a member was left out of its last step, and
- * had none to keep. Where somebody is not done yet, or all have left, there is no need. */
-static void keep_left(struct sl_group *g)
+/* Where somebody is not done yet there is no need: a later file will say it. */
+void sl_group_keep_left(struct sl_group *g)
 {
 	char before[SL_KEEP_LEFT];
-	bool all = true;
 
-	for (int k = 0; k < g->n; k++) {
-		if (!g->seat[k].left && g->seat[k].number != g->done)
+	for (int k = 0; k < g->n; k++)
+		if (!g->seat[k].left && !g->seat[k].let_go && g->seat[k].number != g->done)
 			return;
-		all = all && g->seat[k].left;
-	}
 	memcpy(before, g->keep.left, sizeof before);
 	sl_group_note_left(g);
-	if (!all && g->valid && !g->torn && g->keep.dir[0] && g->done == g->on_disk &&
-	    strcmp(before, g->keep.left) != 0)
+	if (g->valid && !g->torn && g->keep.dir[0] && g->done == g->on_disk && strcmp(before, g->keep.left) != 0)
 		sl_group_keep(g);
 }
 
@@ -179,8 +185,6 @@ void sl_group_last(struct sl_group *g, struct sl_middle *m)
 	seat->left = m->left;
 	if (m->left)
 		g->late_at = g->done; /* it does not come back to redo steps with others */
-	if (m->left && !g->n_gone && !g->groups->ranks)
-		keep_left(g);
 	last_words(g);
 	SL_FAILPOINT(m->left ? SL_FP_NONE : SL_FP_SERVER_LASTED);
 }

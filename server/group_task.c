@@ -84,7 +84,7 @@ enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_pla
 	seat->m = m;
 	seat->fresh = true;
 	if (!sl_group_varies(g)) /* else it is in once it is welcomed */
-		seat->left = false;
+		seat->left = seat->let_go = false;
 	seat->ends_at = sl_port_session(m->port)->hello.run_steps;
 	return SL_OK;
 }
@@ -444,6 +444,9 @@ void sl_group_run(struct sl_job *job)
 		break;
 	case GROUP_MEET:
 		sl_group_run_meet(g);
+		break;
+	case GROUP_LET_GO:
+		sl_group_run_let_go(g);
 		break;
 	}
 }

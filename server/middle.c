@@ -199,6 +199,9 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 	case SL_ACTION_PREPARED:
 		sl_group_prepared(m->group, m);
 		break;
+	case SL_ACTION_ASKED:
+		sl_group_asked(m->group, m);
+		break;
 	case SL_ACTION_READY:
 		m->welcomed = true;
 		log_open(m, h);

@@ -229,20 +229,38 @@ static void request(struct drive *d, struct sl_loader *from)
 		loader_fails(d, err);
 }
 
+/* A member that fetches the weights of its last step says that its state is on its disk. False: the disk hangs. */
+static bool holds_end(struct drive *d)
+{
+	const struct sl_training_state s = sl_training_state(d->run);
+
+	if (d->options->eval_only || !d->setup->conf->agreed.share.group[0] || s.step < s.total_steps)
+		return true;
+	if (sl_recover_keep_done(d->recover, d->remote, d->run))
+		return true;
+	sl_drive_hung(d, sl_recover_busy_ms(d->recover));
+	return false;
+}
+
 void sl_drive_next(struct drive *d)
 {
 	enum sl_want want = d->why ? SL_WANT_FINISH : sl_training_next(d->run);
+
+	const bool copies = !d->why && sl_publish_wants(d->publish);
 
 	if (sl_publish_busy(d->publish)) { /* no checkpoint may name best weights that are not on the disk yet */
 		d->state = DRIVE_WRITE;
 	} else if (want == SL_WANT_FINISH && d->options->eval_only) {
 		sl_act_close_link(d);
 		d->state = DRIVE_QUIT;
-	} else if (!d->why && sl_publish_wants(d->publish)) {
+	} else if ((copies || want == SL_WANT_FINISH) && !holds_end(d)) {
+		return;
+	} else if (copies) {
 		d->state = DRIVE_COPY;
 		sl_act_fetch(d);
 	} else if (want == SL_WANT_FINISH) {
 		d->state = DRIVE_FETCH;
+		d->waits_ms = sl_loop_now_ms(d->loop);
 		sl_act_fetch(d);
 	} else if (want == SL_WANT_PASS) {
 		d->state = DRIVE_PASS;

@@ -111,6 +111,7 @@ struct drive {
 	struct sl_training_link link; /* figures of the links that are closed */
 	enum sl_err err;
 	struct sl_fail *fail;
+	uint64_t waits_ms; /* since when it waits for the weights of its last step, and for its group; 0: it does not */
 };
 
 /* Carries out the rule of d->state and this event. Without one the event means nothing. An action may cause another

@@ -10,7 +10,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 
-enum { WATCH_MS = 250 };
+enum { WATCH_MS = 250, SAY_WAITS_MS = 5000 };
 
 void sl_drive_fault(struct drive *d, enum sl_err err)
 {
@@ -210,6 +210,18 @@ static void on_retry(void *arg)
 	sl_drive_event(arg, EV_RETRY);
 }
 
+static void say_waits(struct drive *d)
+{
+	const char *group = d->setup->conf->agreed.share.group;
+
+	if (d->state != DRIVE_FETCH || !d->waits_ms || sl_loop_now_ms(d->loop) - d->waits_ms < SAY_WAITS_MS)
+		return;
+	d->waits_ms = 0;
+	if (group[0] && !d->why)
+		sl_log(SL_LOG_INFO, "group-waits",
+		       "this member is done, and waits until all members of group %s have come to the end", group);
+}
+
 /* Is there a task that hangs? */
 static void on_watch(void *arg)
 {
@@ -218,6 +230,7 @@ static void on_watch(void *arg)
 				    sl_publish_busy_ms(d->publish)};
 	uint64_t bound_ms = (uint64_t)d->setup->conf->watchdog_s * 1000, longest = 0;
 
+	say_waits(d);
 	if (sl_drive_is_open(d))
 		sl_report_watch(&d->link, d->remote);
 	for (size_t i = 0; i < sizeof busy_ms / sizeof busy_ms[0]; i++)

@@ -447,6 +447,20 @@ enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote,
 	return SL_OK;
 }
 
+bool sl_recover_keep_done(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run)
+{
+	struct sl_fail fail;
+
+	if (!r->dir[0] || !r->setup->conf->train.checkpoint_every)
+		return true;
+	if (!sl_recover_settle(r))
+		return false;
+	if (sl_archive_newest(r->archive) != sl_training_state(run).step &&
+	    sl_remote_kept_there(remote, sl_training_state(run).step) && sl_recover_keep_last(r, remote, run, &fail))
+		sl_log(SL_LOG_WARN, "checkpoint-missed", "%s", fail.text);
+	return true;
+}
+
 void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run, enum sl_err why)
 {
 	struct sl_step_result result;

@@ -66,6 +66,9 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 /* At a pause: waits for the file. IO: it is not there, and what is left is an older one. */
 enum sl_err sl_recover_keep_last(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run,
 				 struct sl_fail *fail) SL_MUST_CHECK;
+/* Behind the last step: its checkpoint is written, where the server has its side and it is not there yet. False: the
+ * disk does not answer. */
+bool sl_recover_keep_done(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run);
 /* The link is lost (`why`), and the run ends with it: writes a checkpoint, as a server that lives does. Not while the
  * answer to COMMIT is missing: the server may be a step ahead, and could then not go on from that checkpoint. */
 void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run, enum sl_err why);

@@ -13,7 +13,7 @@
  * SPLIT_FAILPOINTS_COUNT=FILE: when the process ends in order, how often each was passed, a line each.
  *
  * The map is the only list of them: `splitc --failpoints` prints it, tests/e2e/failpoints.sh goes through that list.
- *   id, name, sides    c: client, s: server, b: both pass it
+ *   id, name, sides    c: client, s: server, b: both pass it, g: the server of a group does
  *   before             set in the process before the one that passes it ("": none): the side dies there and comes back
  *   beside             set in the process that passes it ("": nothing): what leads there
  *   what               the moment
@@ -96,6 +96,7 @@
 	X(SERVER_ANSWER, "server.answer", "s", "", "", "before COMMITTED is sent")                               \
 	X(SERVER_ANSWERED, "server.answered", "s", "", "", "COMMITTED is sent")                                  \
 	X(SERVER_GATHER, "server.gather", "s", "", "", "FETCH has come")                                         \
+	X(SERVER_LET_GO, "server.let_go", "g", "", "", "members may leave, which they have not heard")           \
 	X(SERVER_LEFT, "server.left", "s", "", "", "the client said goodbye, its checkpoints go")                \
 	X(SERVER_LAST, "server.last", "s", "", "server.answered=term@5", "SIGTERM: before the last checkpoint")  \
 	X(SERVER_LASTED, "server.lasted", "s", "", "server.answered=term@5", "SIGTERM: behind the last checkpoint")

@@ -98,7 +98,19 @@ static void gather(struct sl_session *s, struct sl_outbox *out)
 {
 	s->fetch_asked = false;
 	s->state = SL_SESSION_FETCH;
+	if (s->limits.shared)
+		sl_outbox_add(out, SL_ACTION_ASKED);
+	else
+		sl_outbox_task(out, SL_TASK_GATHER, 0);
+}
+
+static enum sl_err on_give(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	(void)s;
+	(void)ev;
+	(void)now_ms;
 	sl_outbox_task(out, SL_TASK_GATHER, 0);
+	return SL_OK;
 }
 
 /* The client found NaN or Inf before anything of its step came here. */
@@ -582,5 +594,5 @@ const struct sl_session_rule sl_server_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT
 				[SL_EV_TASK_DONE] = {abandon_task}, [SL_EV_NONFINITE] = {sl_on_task_ignored},
 				[SL_EV_COMMIT] = {on_skip}, [SL_EV_FETCH] = {on_quiet_fetch}},
 	[SL_SESSION_EVAL] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {eval_task}},
-	[SL_SESSION_FETCH] = {ALIVE, [SL_EV_TASK_DONE] = {fetch_task}},
+	[SL_SESSION_FETCH] = {ALIVE, [SL_EV_TASK_DONE] = {fetch_task}, [SL_EV_GIVE] = {on_give}},
 };

@@ -94,6 +94,7 @@ enum sl_event_kind {
 	SL_EV_JOINED,
 	SL_EV_DECIDED, /* server, after PREPARED: the group's step is done, as TASK_DONE(COMMIT) says it elsewhere */
 	SL_EV_LATE,    /* server: the group has done the steps before `next_step` without this member */
+	SL_EV_GIVE,    /* server, after ASKED: the group lets the member have its weights */
 	SL_EV_TICK,
 	SL_EV_COUNT
 };
@@ -136,6 +137,7 @@ enum sl_action_kind {
 	SL_ACTION_ABANDONED, /* client: all of that has happened; text in the outbox. SKIP, FETCH or the end come next
 			      */
 	SL_ACTION_PREPARED,  /* server: the member's part of the step is done, and waits for its group: DECIDED */
+	SL_ACTION_ASKED,     /* server: the member fetches weights, and waits for its group: GIVE */
 	SL_ACTION_STEPPED,
 	SL_ACTION_EVALUATED,
 	SL_ACTION_FETCHED,

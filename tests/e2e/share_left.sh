@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The server of a group is killed when some members are done and others are not. Those that are done do not come back, and the others
-# finish without them, with the weights that they would have had: wherever the kill falls. In a first run of each mode the server dies
-# as it hears the first goodbye, before anything of it is on the disk; in a second one when two members have ended.
+# The end of a group's run, in each mode. A member is killed before the checkpoint of its last step is on its disk: the others, which are
+# done, wait for it, and do those steps with it once more; in two of the modes the server is killed meanwhile, too. Then the server is
+# killed when it has noted that all may leave, and nobody has heard so; a member is killed while it waits for the server. The others end
+# without it, and so does it without them. All have the weights of the same group in one process.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -12,32 +13,57 @@ use_adamw "$tmp/client.yaml"
 epochs=(--set train.epochs=2 --set train.schedule.kind=constant --set train.schedule.warmup_epochs=0)
 # last_step NAME: the number of the last step of all members
 last_step() { grep -ho '^{"type":"step","step":[0-9]*' "$tmp/$1"/member-*/log.jsonl | grep -o '[0-9]*$' | sort -n | tail -n 1; }
-# last_alone MODE [failpoint]: member $slow stands still behind the last step, until the server was killed and is back
-last_alone() {
-	local mode=$1 point=${2:-} name=$1${2:+-unheard} k
-	SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=$point start_server "$name-server" "listen=$endpoint" "store=$tmp/store-$name"
+serve() { SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=${2:-} start_server "$1" "listen=$endpoint" "store=$tmp/store-$name"; }
+# member K [argument]…: it trains, or goes on
+member() {
+	local k=$1
+	shift
+	start_client "$name-$k" "$tmp/client.yaml" "${set[@]}" "${epochs[@]}" --set server="$endpoint" --set share.member="$k" "$@"
+	pid[k]=$client_pid
+}
+begin() {
 	for k in 0 1 2; do
-		SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k != "$slow" ] || echo "client.logged=delay:1500@$last") \
-			start_client "$name-$k" "$tmp/client.yaml" "${set[@]}" "${epochs[@]}" --set server="$endpoint" --set share.member=$k
-		pid[k]=$client_pid
+		SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k != "$slow" ] || echo "$1") member $k
 	done
-	at_point "$name-$slow" client.logged
-	kill -STOP "${pid[slow]}"
-	if [ -n "$point" ]; then
-		ends_with "$server_pid" 137 $patience "$name: the server that dies of the first goodbye"
-	else
-		for k in "${others[@]}"; do ends_with "${pid[k]}" 0 $patience "$name, member $k"; done
-		kill -9 "$server_pid"
-		wait "$server_pid" 2>/dev/null || true
-	fi
-	! grep -q '"type":"summary"' "$tmp/$name-$slow/log.jsonl" || fail "$name: member $slow was done before the server was killed"
-	start_server "$name-again" "listen=$endpoint" "store=$tmp/store-$name"
-	kill -CONT "${pid[slow]}"
-	ends_with "${pid[slow]}" 0 $patience "$name: the member that was not done"
-	[ -z "$point" ] || for k in "${others[@]}"; do ends_with "${pid[k]}" 0 $patience "$name, member $k"; done
+}
+end() { # MEMBER…
+	for k in "$@"; do ends_with "${pid[k]}" 0 $patience "$name, member $k"; done
+}
+alike() {
 	for k in 0 1 2; do same_run "$name-$k" "$mode/member-$k" "$(steps_of "$mode/member-$k")"; done
 	kill "$server_pid"
 	ends_with "$server_pid" 0 $patience "$name: the server"
+}
+# dies_at_end [kill-server]: member $slow has no checkpoint of its last step
+dies_at_end() {
+	name=$mode-dies
+	serve "$name-server"
+	begin "client.logged=kill@$last"
+	ends_with "${pid[slow]}" 137 $patience "$name: the member that is killed"
+	wait_for "$name: the others are not done" grep -q "group-done.* 2 of 3" "$tmp/$name-server.log"
+	for k in "${others[@]}"; do kill -0 "${pid[k]}" || fail "$name: member $k has left, which is needed once more"; done
+	if [ $# = 1 ]; then
+		kill -9 "$server_pid"
+		wait "$server_pid" 2>/dev/null || true
+		serve "$name-again"
+	fi
+	member "$slow" --resume
+	end 0 1 2
+	alike
+}
+# unheard: all may leave, and the server dies before anybody hears so
+unheard() {
+	name=$mode-unheard
+	serve "$name-server" server.let_go=kill
+	begin ''
+	ends_with "$server_pid" 137 $patience "$name: the server that dies"
+	kill -9 "${pid[slow]}"
+	wait "${pid[slow]}" 2>/dev/null || true
+	serve "$name-again"
+	end "${others[@]}"
+	member "$slow" --resume
+	end "$slow"
+	alike
 }
 for mode in sync serial rounds; do
 	set=(--set share.mode=$mode --set share.group=$mode --set share.clients=3 --set share.straggler_s=0 --set data.partition=iid
@@ -48,7 +74,7 @@ for mode in sync serial rounds; do
 	others=($(printf '%s\n' 0 1 2 | grep -v "$slow"))
 	last=$(steps_of $mode/member-$slow)
 	endpoint=tcp://127.0.0.1:$(free_port)
-	last_alone $mode
-	last_alone $mode server.left=kill
+	if [ $mode = sync ]; then dies_at_end; else dies_at_end kill-server; fi
+	unheard
 done
 echo "share_left: ok"

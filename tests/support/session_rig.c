@@ -171,6 +171,9 @@ static void act(struct rig *rig, enum rig_who who, const struct sl_action *a, co
 	case SL_ACTION_PREPARED:
 		side->prepared++;
 		break;
+	case SL_ACTION_ASKED: /* nobody else has to come to an end */
+		assert_int_equal(rig_event(rig, who, &(struct sl_event){.kind = SL_EV_GIVE}), SL_OK);
+		break;
 	case SL_ACTION_READY:
 		side->credit = side->s.peer_window_bytes;
 		side->ready++;

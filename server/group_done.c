@@ -1,0 +1,120 @@
+/* The end of a group's run. A member that is done does not come back. If another one is killed before its own last
+ * checkpoint is on its disk, the steps since cannot be done again without the first. So whoever fetches the weights of
+ * its last step says that its state is on its disk, and hears the weights once that holds for all members whose run
+ * ends there. Members that are not awaited, or not in time for share.straggler_s, are not waited for here either. Who
+ * may leave is in the server's checkpoint before anybody hears it: a server that is killed then does not wait for those
+ * that have left. */
+#include <inttypes.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/link/loop.h"
+#include "server/group_impl.h"
+
+/* ---- the loop's */
+
+static bool is_at_end(const struct sl_group_member *p)
+{
+	return p->ends_at && p->number >= p->ends_at;
+}
+
+/* Whether member i can still come to redo steps that member k has a part in. */
+static bool may_need(const struct sl_group *g, int i, int k)
+{
+	const struct sl_group_member *p = &g->member[i];
+
+	return i != k && !p->safe && sl_group_is_awaited(g, i) && (!p->ends_at || p->ends_at <= g->member[k].ends_at);
+}
+
+/* Those that have been waited for as long as share.straggler_s says; as a step waits for its members. */
+static bool is_over_patience(struct sl_group *g)
+{
+	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
+	const uint64_t patience_ms = (uint64_t)g->agreed.share.straggler_s * 1000;
+	int safe = 0, members = 0;
+	bool elsewhere = false;
+
+	for (int k = g->first; k < g->end; k++) {
+		const struct sl_group_member *p = &g->member[k];
+
+		members += !p->left;
+		safe += p->safe && !p->left;
+		elsewhere = elsewhere || (!p->safe && sl_group_is_elsewhere(p));
+	}
+	if (2 * safe < members || elsewhere || !patience_ms)
+		g->end_ms = 0;
+	else if (!g->end_ms)
+		g->end_ms = now_ms;
+	return g->end_ms && now_ms - g->end_ms >= patience_ms;
+}
+
+static bool may_leave(const struct sl_group *g, int k)
+{
+	for (int i = g->first; i < g->end; i++)
+		if (may_need(g, i, k))
+			return false;
+	return true;
+}
+
+static void give(struct sl_group *g, int k)
+{
+	g->member[k].asks = false;
+	sl_port_event(g->member[k].m->port, &(struct sl_event){.kind = SL_EV_GIVE});
+}
+
+bool sl_group_give(struct sl_group *g)
+{
+	const bool tired = is_over_patience(g);
+	bool any = false;
+
+	for (int k = g->first; k < g->end; k++) {
+		const struct sl_group_member *p = &g->member[k];
+
+		g->part[k] = (struct sl_group_part){.m = p->asks && (tired || may_leave(g, k)) ? p->m : NULL};
+		any = any || g->part[k].m;
+	}
+	return any;
+}
+
+void sl_group_gone(struct sl_group *g)
+{
+	for (int k = g->first; k < g->end; k++)
+		if (g->part[k].m && g->part[k].m == g->member[k].m && g->member[k].asks)
+			give(g, k);
+}
+
+static void say_done(const struct sl_group *g, int who)
+{
+	int safe = 0;
+
+	for (int k = g->first; k < g->end; k++)
+		safe += g->member[k].safe;
+	sl_log_limited(SL_LOG_INFO, "group-done", "group %s: member %d is done behind step %" PRIu64 ", %d of %d",
+		       g->name, who, g->member[who].number, safe, g->end - g->first);
+}
+
+bool sl_group_hear_ask(struct sl_group *g, struct sl_middle *m)
+{
+	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
+
+	if (p->m == m && !sl_group_varies(g) && is_at_end(p)) {
+		p->asks = p->safe = true;
+		say_done(g, sl_group_seat_of(m));
+		return true;
+	}
+	sl_port_event(m->port, &(struct sl_event){.kind = SL_EV_GIVE});
+	return false;
+}
+
+/* ---- the worker's */
+
+void sl_group_run_let_go(struct sl_group *g)
+{
+	for (int k = g->first; k < g->end; k++)
+		if (g->part[k].m && g->part[k].m == g->seat[k].m)
+			g->seat[k].let_go = true;
+	g->late_at = g->done; /* they do not come back to redo steps with others */
+	if (!g->groups->ranks)
+		sl_group_keep_left(g);
+	SL_FAILPOINT(SL_FP_SERVER_LET_GO);
+}
