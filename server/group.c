@@ -90,6 +90,7 @@ static void welcome(struct sl_group *g, int k)
 							     .first_step = begin,
 							     .made = seat->made,
 							     .branch = g->branch,
+							     .common = g->what == GROUP_CHOOSE && g->common,
 							     .need_weights = g->need_weights});
 }
 

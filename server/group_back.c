@@ -28,7 +28,7 @@ bool sl_group_others_are_past(const struct sl_group *g, int k, uint64_t step)
 
 bool sl_group_lost_files(const struct sl_group *g, int k)
 {
-	return sl_group_is_new(sl_group_hello(g, k)) && (g->seat[k].pin[0] || sl_group_others_are_past(g, k, 0));
+	return sl_group_is_new(sl_group_hello(g, k)) && (g->seat[k].has_files || sl_group_others_are_past(g, k, 0));
 }
 
 static bool is_stored(const struct sl_group *g, uint64_t step)

@@ -38,7 +38,8 @@ struct sl_group_seat {
 	struct sl_codecs_state codecs; /* of its last session, where `kept` */
 	bool kept;
 	bool fresh; /* its session's codecs have not been given what is kept: theirs is not to be kept */
-	uint64_t pin[SL_WIRE_KEPT]; /* checkpoints on its disk */
+	uint64_t pin[SL_WIRE_KEPT]; /* checkpoints on its disk, or being written */
+	bool has_files;             /* one of them is there for sure: whoever begins anew has lost it */
 	uint64_t back_to;           /* the step that all went back to for it, where members come and go … */
 	int backs;                  /* … and how often */
 	struct sl_exec *copy;       /* in rounds: the parameters that it trains, `number` steps on; else NULL */
@@ -143,6 +144,7 @@ struct sl_group {
 	enum sl_err err;
 	struct sl_fail fail;
 	bool void_, back, need_weights, checkpointed; /* void: somebody has left; back: all have to go back */
+	bool common;                                  /* all go on from the newest step that they hold */
 	enum sl_group_met came_of;
 	int back_with; /* the member that all go back with */
 	int stranger;  /* the member that begins anew among others; -1: nobody */

@@ -9,7 +9,7 @@
 
 /* Of each member, one behind the other: the step that it does next, what made its state, the last one's codecs. */
 struct member_record {
-	uint64_t number, made, pin[SL_WIRE_KEPT], bytes[SL_DIR_COUNT];
+	uint64_t number, made, pin[SL_WIRE_KEPT], has_files, bytes[SL_DIR_COUNT];
 	uint64_t applied; /* in rounds, where members keep moments: by the optimizer of its copy, whose moments are last
 			   */
 };
@@ -89,7 +89,7 @@ static enum sl_err write_records(const struct sl_group *g, struct sl_buf *out)
 
 	for (int k = 0; k < g->n && !err; k++) {
 		const struct sl_group_seat *seat = &g->seat[k];
-		struct member_record r = {.number = seat->number, .made = seat->made};
+		struct member_record r = {.number = seat->number, .made = seat->made, .has_files = seat->has_files};
 
 		memcpy(r.pin, seat->pin, sizeof r.pin);
 		for (int dir = 0; dir < SL_DIR_COUNT && seat->kept; dir++)
@@ -231,6 +231,7 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 		seat->number = r.number;
 		seat->made = r.made;
 		memcpy(seat->pin, r.pin, sizeof seat->pin);
+		seat->has_files = r.has_files != 0;
 	}
 	if (g->ends && sl_end_coder_load(g->ends->sum.coder, (struct sl_bytes){in->data + at, in->len - at}))
 		return sl_fail_set(fail, SL_ERR_DATA, "it has no state of shared heads and tails");

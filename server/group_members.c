@@ -192,6 +192,7 @@ static void begin_anew(struct sl_group_seat *seat)
 	seat->number = seat->made = 0;
 	seat->kept = false;
 	memset(seat->pin, 0, sizeof seat->pin);
+	seat->has_files = false;
 	forget_codecs(seat);
 }
 
@@ -223,7 +224,7 @@ static bool fits(struct sl_group *g, int k, bool anyhow)
 		return true;
 	}
 	anyhow = anyhow && sl_group_others_are_past(g, k, 0);
-	if (sl_group_is_new(h) && (seat->left || seat->pin[0] || anyhow))
+	if (sl_group_is_new(h) && (seat->left || seat->has_files || anyhow))
 		begin_anew(seat);
 	else if ((seat->left || anyhow) && sl_group_newest_of(g, k, &newest))
 		come_behind(g, k, newest);
@@ -348,7 +349,7 @@ void sl_group_run_come(struct sl_group *g)
 		begin_anew(seat);
 	} else if (any && !seat->left && newest >= g->late_at && sl_group_may_go_back(g, g->which, newest)) {
 		g->back = true;
-	} else if (sl_group_is_new(h) && !seat->pin[0]) {
+	} else if (sl_group_is_new(h) && !seat->has_files) {
 		sl_log_limited(SL_LOG_WARN, "ends-behind",
 			       "group %s: member %d begins anew: it has kept nothing of the steps up to %" PRIu64
 			       ", so nobody goes back",

@@ -148,6 +148,16 @@ static enum sl_err apply(struct sl_group *g, struct sl_fail *fail)
 	return sl_exec_commit(g->exec, g->lr, NULL, 0);
 }
 
+/* Its checkpoints, none of which can be of step `next` or later. */
+static void hear_kept(struct sl_group_seat *seat, uint64_t next)
+{
+	const struct sl_session *s = sl_port_session(seat->m->port);
+
+	for (int i = 0; i < SL_WIRE_KEPT; i++)
+		seat->pin[i] = s->kept[i] < next ? s->kept[i] : 0; /* there is no later one */
+	seat->has_files = seat->pin[s->writing ? 1 : 0] != 0;
+}
+
 /* Who took part is a step ahead; the others stay where they are. */
 static void settle(struct sl_group *g)
 {
@@ -165,11 +175,8 @@ static void settle(struct sl_group *g)
 		}
 		if (g->part[k].rows)
 			sl_port_commit_codecs(seat->m->port);
-		for (int i = 0; g->part[k].m && i < SL_WIRE_KEPT; i++) {
-			const uint64_t kept = sl_port_session(seat->m->port)->kept[i];
-
-			seat->pin[i] = kept < g->done + g->round ? kept : 0; /* there is no later one */
-		}
+		if (g->part[k].m)
+			hear_kept(seat, g->done + g->round);
 		seat->number = g->done + g->round;
 		seat->made = g->branch;
 	}

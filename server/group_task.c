@@ -168,6 +168,7 @@ static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 		seat->number = seat->made = 0;
 		seat->kept = seat->fresh = false;
 		memset(seat->pin, 0, sizeof seat->pin);
+		seat->has_files = false;
 		for (int dir = 0; dir < SL_DIR_COUNT && seat->m; dir++)
 			sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
 	}
@@ -284,6 +285,7 @@ static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 		if (!err) {
 			SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
 			g->done = g->from = g->on_disk = step;
+			g->common = i == 0;
 			g->has_weights = g->has_weights || step;
 			return SL_OK;
 		}
@@ -308,7 +310,7 @@ static void run_choose(struct sl_group *g)
 	bool all = true;
 
 	g->stranger = -1;
-	g->need_weights = false;
+	g->need_weights = g->common = false;
 	g->void_ = sl_group_varies(g) && sl_group_some_lost(g);
 	for (int k = g->first; k < g->end; k++) {
 		g->void_ = g->void_ || (!sl_group_varies(g) && !g->seat[k].m && !g->seat[k].gone && !g->seat[k].left);

@@ -18,6 +18,7 @@ struct sl_archive {
 	uint64_t file[SL_LAST_RUN_STEPS]; /* that are known to be good, newest first */
 	int n_file;
 	uint64_t back_to; /* files of later steps are of what the run went back behind; UINT64_MAX: of nothing */
+	bool back_sure;   /* … even where that is step 0 */
 	struct sl_checkpoint_state status;
 	/* writing */
 	struct sl_worker *disk;
@@ -55,13 +56,14 @@ static void add_file(struct sl_archive *a, uint64_t step)
 	a->n_file = before ? 2 : 1;
 }
 
-void sl_archive_go_back(struct sl_archive *a, uint64_t step)
+void sl_archive_go_back(struct sl_archive *a, uint64_t step, bool sure)
 {
 	while (a->n_file && a->file[0] > step)
 		memmove(a->file, a->file + 1, (size_t)--a->n_file * sizeof a->file[0]);
 	a->back_to = step;
+	a->back_sure = sure;
 	a->leaving = false;
-	if (!step)
+	if (!step && !sure)
 		return;
 	sl_checkpoint_leave(a->dir, SL_CHECKPOINT_CLIENT, step);
 	name_newest(a);
@@ -101,7 +103,7 @@ static void write_done(struct sl_job *job)
 	add_file(a, a->state.step);
 	sl_checkpoint_good(&a->status, a->state.step);
 	/* not leaving: the run went back while this was written */
-	sl_archive_go_back(a, a->leaving ? UINT64_MAX : a->back_to);
+	sl_archive_go_back(a, a->leaving ? UINT64_MAX : a->back_to, a->back_sure);
 }
 
 static void wake(void *arg)
@@ -169,7 +171,7 @@ uint64_t sl_archive_newest(const struct sl_archive *a)
 	return a->n_file ? a->file[0] : 0;
 }
 
-void sl_archive_kept(const struct sl_archive *a, uint64_t step[SL_CHECKPOINT_KEPT])
+bool sl_archive_kept(const struct sl_archive *a, uint64_t step[SL_CHECKPOINT_KEPT])
 {
 	int n = 0;
 
@@ -178,6 +180,7 @@ void sl_archive_kept(const struct sl_archive *a, uint64_t step[SL_CHECKPOINT_KEP
 		step[n++] = a->state.step;
 	for (int i = 0; n < SL_CHECKPOINT_KEPT; i++)
 		step[n++] = i < a->n_file ? a->file[i] : 0;
+	return a->busy;
 }
 
 bool sl_archive_refuse(struct sl_archive *a, uint64_t step)

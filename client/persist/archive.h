@@ -26,13 +26,14 @@ void sl_archive_found(struct sl_archive *a, const uint64_t *step, int n);
 /* Their steps, newest first; returns how many. */
 int sl_archive_files(const struct sl_archive *a, uint64_t step[SL_LAST_RUN_STEPS]);
 uint64_t sl_archive_newest(const struct sl_archive *a); /* 0: there is none, or it is of the beginning */
-/* As sl_archive_files, with the one that is being written in front; the rest is 0. */
-void sl_archive_kept(const struct sl_archive *a, uint64_t step[SL_CHECKPOINT_KEPT]);
+/* As sl_archive_files, with the one that is being written in front; the rest is 0. True: it is being written. */
+bool sl_archive_kept(const struct sl_archive *a, uint64_t step[SL_CHECKPOINT_KEPT]);
 /* The run cannot go on from the file of `step`. False: that file was not among the good ones. */
 bool sl_archive_refuse(struct sl_archive *a, uint64_t step);
 /* The run goes on from `step`: files of later steps are no longer part of its history, and are removed. Where it goes
- * back to step 0, that may be a mistake, such as a wrong server: then the files stay until another one is written. */
-void sl_archive_go_back(struct sl_archive *a, uint64_t step);
+ * back to step 0, that may be a mistake, such as a wrong server: unless it is `sure`, the files stay then until another
+ * one is written. */
+void sl_archive_go_back(struct sl_archive *a, uint64_t step, bool sure);
 
 bool sl_archive_busy(const struct sl_archive *a); /* a file is being written */
 /* The state that the next file is written from. The caller fills it, step included, while no file is being written. */

@@ -208,7 +208,10 @@ void sl_last_run_finish(const char *dir, uint64_t step, bool keep)
 {
 	struct sl_fail fail;
 
-	/* under another name before the others go, so that a power cut leaves something to go on from */
+	/* The older one first: a process that is killed in here must not leave it as what the run goes on from, since
+	 * others may have gone. Then under another name, so that a power cut leaves something to go on from. */
+	if (keep)
+		sl_checkpoint_only(dir, SL_CHECKPOINT_CLIENT, step);
 	if (keep && sl_checkpoint_rename(dir, SL_CHECKPOINT_CLIENT, SL_CHECKPOINT_DONE, step, &fail) != SL_OK) {
 		sl_log(SL_LOG_WARN, "last-state", "%s: the run cannot be made longer by --resume", fail.text);
 		keep = false;

@@ -96,9 +96,9 @@ static void begin_step(struct drive *d, const struct sl_batch *b)
 {
 	const struct sl_feed feed = sl_feed_of(b);
 	uint64_t kept[SL_CHECKPOINT_KEPT];
+	const bool writing = sl_recover_kept(d->recover, kept);
 
-	sl_recover_kept(d->recover, kept);
-	sl_remote_kept(d->remote, kept);
+	sl_remote_kept(d->remote, kept, writing);
 	SL_FAILPOINT(SL_FP_CLIENT_BEGIN);
 	d->due = sl_recover_due(d->recover, d->run);
 	sl_remote_step(d->remote, &feed, sl_training_number(d->run), sl_training_lr(d->run), d->due);
@@ -114,9 +114,9 @@ static void begin_eval(struct drive *d, const struct sl_batch *b)
 static void begin_pass(struct drive *d)
 {
 	uint64_t kept[SL_CHECKPOINT_KEPT];
+	const bool writing = sl_recover_kept(d->recover, kept);
 
-	sl_recover_kept(d->recover, kept);
-	sl_remote_kept(d->remote, kept);
+	sl_remote_kept(d->remote, kept, writing);
 	d->from = d->loader[SL_SPLIT_TRAIN];
 	d->due = sl_recover_due(d->recover, d->run);
 	sl_remote_pass(d->remote, sl_training_number(d->run), sl_training_lr(d->run), d->due);

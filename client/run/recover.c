@@ -304,7 +304,7 @@ static enum sl_err read_file(struct sl_recover *r, struct sl_remote *remote, str
 }
 
 /* A run that loses steps is to know why. */
-static void warn_back(const struct sl_recover *r, uint64_t next_step)
+static void warn_back(const struct sl_recover *r, uint64_t next_step, bool common)
 {
 	uint64_t held = sl_archive_newest(r->archive);
 
@@ -315,7 +315,9 @@ static void warn_back(const struct sl_recover *r, uint64_t next_step)
 		       "this side could go on from step %" PRIu64 ", the server from step %" PRIu64
 		       ": the steps between them are run again%s",
 		       held, next_step,
-		       next_step ? "" : "; a server keeps checkpoints only if its config names a `store`");
+		       common      ? ", since another member of the group holds no later one"
+		       : next_step ? ""
+				   : "; a server keeps checkpoints only if its config names a `store`");
 }
 
 enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run,
@@ -338,11 +340,11 @@ enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, s
 		*how = SL_RESTORED_SAME;
 	} else {
 		*how = SL_RESTORED_BACK;
-		warn_back(r, next_step);
+		warn_back(r, next_step, sl_remote_session(remote)->common);
 		err = next_step ? read_file(r, remote, run, next_step, fail)
 				: sl_training_restore(run, NULL, fail); /* the link began with the first weights */
 		if (!err)
-			sl_archive_go_back(r->archive, next_step);
+			sl_archive_go_back(r->archive, next_step, sl_remote_session(remote)->common);
 		return err;
 	}
 	return give(remote, held, fail);
@@ -350,9 +352,9 @@ enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, s
 
 _Static_assert((int)SL_CHECKPOINT_KEPT == (int)SL_WIRE_KEPT, "COMMIT names every checkpoint that is kept");
 
-void sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEPT])
+bool sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEPT])
 {
-	sl_archive_kept(r->archive, kept);
+	return sl_archive_kept(r->archive, kept);
 }
 
 bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run)

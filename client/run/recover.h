@@ -58,7 +58,7 @@ enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, s
 bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err);
 
 /* Steps whose checkpoints are on the disk, or on their way to it, newest first; 0: none. */
-void sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEPT]);
+bool sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEPT]);
 /* Whether the step that is about to begin ends with a checkpoint. */
 bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run);
 /* After such a step: writes the checkpoint, if the server has written its side. */

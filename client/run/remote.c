@@ -347,9 +347,10 @@ void sl_remote_skip(struct sl_remote *r)
 	sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_SKIP});
 }
 
-void sl_remote_kept(struct sl_remote *r, const uint64_t kept[SL_WIRE_KEPT])
+void sl_remote_kept(struct sl_remote *r, const uint64_t kept[SL_WIRE_KEPT], bool writing)
 {
 	memcpy(sl_port_session(r->port)->kept, kept, sizeof sl_port_session(r->port)->kept);
+	sl_port_session(r->port)->writing = writing;
 }
 
 bool sl_remote_kept_there(const struct sl_remote *r, uint64_t step)

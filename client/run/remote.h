@@ -64,7 +64,7 @@ void sl_remote_fetch(struct sl_remote *remote);
 void sl_remote_skip(struct sl_remote *remote);
 /* From the next COMMIT on: steps of which the caller has checkpoints, newest first; 0: none. The server keeps its side
  * of them, whatever else it writes. */
-void sl_remote_kept(struct sl_remote *remote, const uint64_t kept[SL_WIRE_KEPT]);
+void sl_remote_kept(struct sl_remote *remote, const uint64_t kept[SL_WIRE_KEPT], bool writing);
 /* Whether the server has said that its side of the state behind so many steps is on its disk. */
 bool sl_remote_kept_there(const struct sl_remote *remote, uint64_t step);
 bool sl_remote_checkpointed(const struct sl_remote *remote); /* at the last `done` */

@@ -263,6 +263,7 @@ static enum sl_err welcome_put(Split__Welcome *out, const struct sl_welcome *in)
 	out->made = in->made;
 	out->branch = in->branch;
 	out->begin = in->begin;
+	out->common = out->has_common = in->common;
 	out->need_weights = in->need_weights;
 	put_text(&out->software, in->software, sizeof in->software, &err);
 	put_text(&out->device, in->device, sizeof in->device, &err);
@@ -279,6 +280,7 @@ static void welcome_get(struct reader *r, struct sl_welcome *out, const Split__W
 	out->made = in->made;
 	out->branch = in->branch;
 	out->begin = in->begin;
+	out->common = in->has_common && in->common;
 	out->need_weights = in->need_weights;
 	get_text(r, out->software, sizeof out->software, &in->software, "software");
 	get_text(r, out->device, sizeof out->device, &in->device, "device");
@@ -384,6 +386,7 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 		out->commit.kept_1 = frame->u.commit.kept[1];
 		out->commit.grad_scale = frame->u.commit.grad_scale;
 		out->commit.has_grad_scale = frame->u.commit.grad_scale != 0;
+		out->commit.writing = out->commit.has_writing = frame->u.commit.writing;
 		return SL_OK;
 	case SL_FRAME_COMMITTED:
 		split__committed__init(&out->committed);
@@ -499,6 +502,7 @@ static void body_get(struct reader *r, struct sl_frame *out, const Split__Frame 
 		out->u.commit.kept[1] = in->commit->kept_1;
 		out->u.commit.grad_scale =
 			in->commit->has_grad_scale ? get_finite(r, in->commit->grad_scale, "grad_scale") : 0;
+		out->u.commit.writing = in->commit->has_writing && in->commit->writing;
 		break;
 	case SL_FRAME_COMMITTED:
 		out->u.committed.step = in->committed->step;

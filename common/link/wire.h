@@ -109,6 +109,7 @@ struct sl_welcome {
 	/* The step that comes next. Above next_step: a group did those between without this member, whose state before
 	 * next_step they left alone. */
 	uint64_t begin;
+	bool common; /* of a group: next_step is the newest that all members hold, and the server has lost nothing */
 };
 
 struct sl_challenge {
@@ -143,6 +144,7 @@ struct sl_commit {
 	bool skip;                   /* nothing is to be applied: the step was abandoned, and counts as done */
 	uint64_t kept[SL_WIRE_KEPT]; /* steps that the client has on its own disk, newest first; 0: none */
 	double grad_scale;           /* of a run that clips: what the gradient is multiplied by; else 0 */
+	bool writing;                /* kept[0] is still being written */
 };
 
 struct sl_wire_norm {

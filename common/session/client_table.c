@@ -89,6 +89,7 @@ static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, u
 	s->next_step = w->begin;
 	s->made = w->made;
 	s->branch = w->branch;
+	s->common = w->common;
 	s->state = SL_SESSION_READY;
 	if (w->need_weights)
 		sl_outbox_post(out, SL_PART_WEIGHTS, 0);
@@ -103,7 +104,8 @@ static void commit_skip(struct sl_session *s, struct sl_outbox *out)
 										.lr = s->lr,
 										.checkpoint = s->checkpoint,
 										.skip = true,
-										.kept = {s->kept[0], s->kept[1]}};
+										.kept = {s->kept[0], s->kept[1]},
+										.writing = s->writing};
 	s->skip = true;
 	s->state = SL_SESSION_COMMIT;
 	if (sl_session_skip_tells(s))
@@ -256,6 +258,7 @@ static void commit_when_known(struct sl_session *s, struct sl_outbox *out)
 										.lr = s->lr,
 										.checkpoint = s->checkpoint,
 										.kept = {s->kept[0], s->kept[1]},
+										.writing = s->writing,
 										.grad_scale = s->grad_scale};
 	s->state = SL_SESSION_COMMIT;
 }

@@ -50,6 +50,7 @@ static void welcome(struct sl_session *s, const struct sl_event *ev, uint64_t no
 	w->begin = s->next_step = ev->first_step > ev->next_step ? ev->first_step : ev->next_step;
 	w->made = ev->made;
 	w->branch = ev->branch;
+	w->common = ev->common;
 	snprintf(w->software, sizeof w->software, "splits %s", SL_VERSION);
 	snprintf(w->device, sizeof w->device, "%.*s", (int)sizeof w->device - 1, s->device ? s->device : "");
 	w->need_weights = ev->need_weights;
@@ -221,6 +222,7 @@ static enum sl_err ask_skip(struct sl_session *s, const struct sl_commit *c, uin
 	s->lr = c->lr;
 	s->checkpoint = c->checkpoint;
 	memcpy(s->kept, c->kept, sizeof s->kept);
+	s->writing = c->writing;
 	return SL_OK;
 }
 
@@ -471,6 +473,7 @@ static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, ui
 	s->grad_scale = c->grad_scale;
 	s->checkpoint = c->checkpoint;
 	memcpy(s->kept, c->kept, sizeof s->kept);
+	s->writing = c->writing;
 	if (is_whole(s))
 		begin_commit(s, out);
 	else

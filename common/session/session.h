@@ -122,6 +122,7 @@ struct sl_event {
 	uint64_t first_step; /* JOINED: the step that comes next, where it is a later one */
 	uint64_t made;       /* TASK_DONE(OPEN): as in struct sl_welcome */
 	uint64_t branch;     /* JOINED: the same */
+	bool common;         /* JOINED: the same */
 };
 
 enum sl_action_kind {
@@ -258,6 +259,8 @@ struct sl_session {
 	double rtt_ms;                             /* of the last heartbeat; 0: not known */
 	const char *device;                        /* server: how it calls itself in Welcome; borrowed, or NULL */
 	struct sl_session_counts counts;
+	bool writing; /* kept[0] is still being written */
+	bool common;  /* client: as in struct sl_welcome */
 };
 
 /* The client's: everything in hello is set. patience_ms is hello's timeout_ms until the caller changes it; so are

@@ -44,9 +44,15 @@ else
 	strike() { kill_ranks $((RANDOM % 2 ? 1 : ranks)); }
 fi
 alive() { kill -0 "${pid[$1]}" 2>/dev/null; }
-# begin K: member K, which goes on where it can; one that was killed before its first checkpoint begins anew
+# begin K: member K, which goes on where it can; one that was killed before its first checkpoint begins anew, and one that was done has
+# nothing to go on with
 begin() {
 	local k=$1 how=--fresh
+	if grep -q '"type":"summary"' "$tmp/member-$k/log.jsonl" 2>/dev/null && ! compgen -G "$tmp/member-$k/checkpoint-*" >/dev/null; then
+		true &
+		pid[k]=$!
+		return
+	fi
 	! compgen -G "$tmp/member-$k/checkpoint-*.safetensors" >/dev/null || how=--resume
 	start_client "member-$k" "$tmp/client.yaml" $how --set server="$(where "$k")" --set share.member=$k "${set[@]}"
 	pid[k]=$client_pid

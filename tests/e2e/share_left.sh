@@ -2,7 +2,8 @@
 # The end of a group's run, in each mode. A member is killed before the checkpoint of its last step is on its disk: the others, which are
 # done, wait for it, and do those steps with it once more; in two of the modes the server is killed meanwhile, too. Then the server is
 # killed when it has noted that all may leave, and nobody has heard so; a member is killed while it waits for the server. The others end
-# without it, and so does it without them. All have the weights of the same group in one process.
+# without it, and so does it without them. All have the weights of the same group in one process. In one mode a member is killed while
+# its first checkpoint is being written, and another one soon after all have begun anew.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -21,9 +22,13 @@ member() {
 	start_client "$name-$k" "$tmp/client.yaml" "${set[@]}" "${epochs[@]}" --set server="$endpoint" --set share.member="$k" "$@"
 	pid[k]=$client_pid
 }
-begin() {
+begin() { # FAILPOINTS of member $slow, and of another one
+	local k fp
 	for k in 0 1 2; do
-		SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k != "$slow" ] || echo "$1") member $k
+		fp=
+		[ $k != "$slow" ] || fp=$1
+		[ $k != "${others[0]}" ] || fp=${2:-}
+		SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$fp member $k
 	done
 }
 end() { # MEMBER…
@@ -65,6 +70,20 @@ unheard() {
 	end "$slow"
 	alike
 }
+# anew: a member that was killed before its first checkpoint begins anew, and so do all. The checkpoints of the others are of another
+# past then: one that is killed before it has written a new one begins anew as well.
+anew() {
+	name=$mode-anew
+	serve "$name-server"
+	begin client.keep=kill client.begin=kill@5 # three steps begin at most before the first one is back
+	ends_with "${pid[slow]}" 137 $patience "$name: the member whose checkpoint is not written"
+	member "$slow" --fresh
+	ends_with "${pid[others[0]]}" 137 $patience "$name: the member that is killed behind the beginning"
+	! compgen -G "$tmp/$name-${others[0]}/checkpoint-*" >/dev/null || fail "$name: there is a checkpoint of another past"
+	member "${others[0]}" --fresh
+	end 0 1 2
+	alike
+}
 for mode in sync serial rounds; do
 	set=(--set share.mode=$mode --set share.group=$mode --set share.clients=3 --set share.straggler_s=0 --set data.partition=iid
 		--set train.checkpoint_every=2 --set link.on_server_lost=wait --set link.retry_ms=20 --set codec='topk:0.3,ef=true|quant:8')
@@ -76,5 +95,6 @@ for mode in sync serial rounds; do
 	endpoint=tcp://127.0.0.1:$(free_port)
 	if [ $mode = sync ]; then dies_at_end; else dies_at_end kill-server; fi
 	unheard
+	[ $mode != sync ] || anew
 done
 echo "share_left: ok"

@@ -537,15 +537,17 @@ static void a_norm_is_of_the_step_under_way(void **state)
 static void a_commit_must_be_of_the_whole_step(void **state)
 {
 	(void)state;
-	try_commit((struct sl_commit){0, 1, 0.1, false, false, {0}, 0}, false, SL_OK);
-	try_commit((struct sl_commit){0, 1, 0, false, false, {0}, 0}, false, SL_OK);
-	try_commit((struct sl_commit){0, 1, 0.1, false, false, {0}, 0}, true, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){0, 1, 0.1, false, true, {0}, 0}, false, SL_ERR_PROTOCOL); /* was not abandoned */
-	try_commit((struct sl_commit){1, 1, 0.1, false, false, {0}, 0}, false, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){0, 2, 0.1, false, false, {0}, 0}, false, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){0, 1, -0.1, false, false, {0}, 0}, false, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){0, 1, 1e6, false, false, {0}, 0}, false, SL_ERR_PROTOCOL);
-	try_commit((struct sl_commit){0, 1, (double)__builtin_nanf(""), false, false, {0}, 0}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 1, 0.1, false, false, {0}, 0, false}, false, SL_OK);
+	try_commit((struct sl_commit){0, 1, 0, false, false, {0}, 0, false}, false, SL_OK);
+	try_commit((struct sl_commit){0, 1, 0.1, false, false, {0}, 0, false}, true, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 1, 0.1, false, true, {0}, 0, false}, false,
+		   SL_ERR_PROTOCOL); /* was not abandoned */
+	try_commit((struct sl_commit){1, 1, 0.1, false, false, {0}, 0, false}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 2, 0.1, false, false, {0}, 0, false}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 1, -0.1, false, false, {0}, 0, false}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 1, 1e6, false, false, {0}, 0, false}, false, SL_ERR_PROTOCOL);
+	try_commit((struct sl_commit){0, 1, (double)__builtin_nanf(""), false, false, {0}, 0, false}, false,
+		   SL_ERR_PROTOCOL);
 }
 
 /* Where head_grad does not cross, COMMIT may overtake mid_grad: the server applies the step behind its backward. */

@@ -364,8 +364,8 @@ static void expect_refused(const struct sl_frame *f, const char *word)
 		fail_msg("\"%s\" does not name %s", fail.text, word);
 }
 
-/* It is left out where it is 0, so that a peer that knows no clipping reads the rest. */
-static void a_clipped_commit_has_a_field_more(void **state)
+/* What is left out where it is 0 or false. */
+static void a_commit_may_have_more_fields(void **state)
 {
 	struct sl_frame f = sample(SL_FRAME_COMMIT), got;
 	uint8_t header[SL_WIRE_HEADER_MAX];
@@ -374,10 +374,11 @@ static void a_clipped_commit_has_a_field_more(void **state)
 
 	(void)state;
 	f.u.commit.grad_scale = 0.125;
+	f.u.commit.writing = true;
 	len = encode(&f, header);
-	assert_int_equal(len, plain + 9);
+	assert_int_equal(len, plain + 9 + 2);
 	assert_int_equal(decode(header, len, f.payload, &got, &fail), SL_OK);
-	assert_true(got.u.commit.grad_scale == 0.125);
+	assert_true(got.u.commit.grad_scale == 0.125 && got.u.commit.writing);
 }
 
 static void values_out_of_range_are_refused_by_name(void **state)
@@ -604,7 +605,7 @@ int main(void)
 		cmocka_unit_test(four_kilobytes_of_unknown_fields_cost_no_heap),
 		cmocka_unit_test(other_spellings_of_the_same_frame_are_refused),
 		cmocka_unit_test(sizes_of_headers_are_bounded),
-		cmocka_unit_test(a_clipped_commit_has_a_field_more),
+		cmocka_unit_test(a_commit_may_have_more_fields),
 		cmocka_unit_test(values_out_of_range_are_refused_by_name),
 		cmocka_unit_test(parts_stay_inside_their_run),
 		cmocka_unit_test(a_hello_has_a_payload_with_its_proof),
