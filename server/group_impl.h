@@ -149,6 +149,8 @@ struct sl_group {
 	int back_with; /* the member that all go back with */
 	int stranger;  /* the member that begins anew among others; -1: nobody */
 	/* (worker) */
+	_Atomic uint64_t *memory_used; /* the server's; NULL: nothing of it is this group's */
+	uint64_t memory_bytes;         /* of it: the trunk and, in rounds, the copies, which outlive links */
 	struct sl_plan *plan;
 	struct sl_exec *exec;
 	struct sl_keep keep;

@@ -19,6 +19,8 @@ void sl_group_free_trunk(struct sl_group *g)
 	free(g->seat);
 	sl_group_ends_close(g);
 	free(g->sum);
+	if (g->memory_used)
+		atomic_fetch_sub(g->memory_used, g->memory_bytes);
 	sl_exec_close(g->exec);
 	sl_plan_close(g->plan);
 }
@@ -41,10 +43,40 @@ enum sl_err sl_group_open_bare(struct sl_exec **out, const struct sl_plan *plan,
 	return err;
 }
 
+/* One that counts among what the server may take. On a device the sum of a step is made on the host. */
+static enum sl_err open_counted(struct sl_group *g, struct sl_exec **out, const struct sl_plan *plan,
+				const struct sl_middle_env *env, struct sl_fail *fail)
+{
+	const size_t sum = (size_t)plan->segment[SL_MIDDLE].trainable_count * sizeof(float);
+	char what[SL_CONF_SHARE_TEXT + 40];
+	struct sl_exec *sizes;
+	uint64_t bytes;
+	enum sl_err err = sl_exec_prepare(&sizes, plan, SL_MIDDLE, env->be, fail);
+
+	if (!err)
+		err = sl_exec_bare(sizes, fail);
+	bytes = err ? 0 : sl_exec_memory(sizes).total + (env->be->host_memory ? 0 : sum);
+	sl_exec_close(sizes);
+	snprintf(what, sizeof what, out == &g->exec ? "the middle of group %s" : "a copy of group %s's middle",
+		 g->name);
+	if (!err)
+		err = sl_memory_reserve(env->memory_used, env->memory_bytes, bytes, what, fail);
+	if (err)
+		return err;
+	err = sl_group_open_bare(out, plan, env->be, fail);
+	if (err) {
+		atomic_fetch_sub(env->memory_used, bytes);
+		return err;
+	}
+	g->memory_used = env->memory_used;
+	g->memory_bytes += bytes;
+	return SL_OK;
+}
+
 static enum sl_err open_trunk(struct sl_group *g, const struct sl_middle_env *env, struct sl_plan *plan,
 			      struct sl_fail *fail)
 {
-	enum sl_err err = sl_group_open_bare(&g->exec, plan, env->be, fail);
+	enum sl_err err = open_counted(g, &g->exec, plan, env, fail);
 
 	if (err) {
 		sl_plan_close(plan);
@@ -74,7 +106,7 @@ enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_pla
 			"and train.groups must be the same for all members",
 			g->name);
 	if (!err && sl_group_has_rounds(g) && !seat->copy)
-		err = sl_group_open_bare(&seat->copy, g->plan, m->env.be, fail);
+		err = open_counted(g, &seat->copy, g->plan, &m->env, fail);
 	if (!err)
 		err = sl_exec_borrow(m->trunk.exec, seat->copy ? seat->copy : g->exec, fail);
 	if (!err)

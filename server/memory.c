@@ -14,9 +14,9 @@ enum { NEED_TEXT = 240, NAME = 16 };
 #define COME_BACK "come back when others have ended, or "
 #define RAISE     ", or raise limits.memory_bytes on the server"
 
-enum sl_err sl_session_memory(struct sl_session_memory *out, const struct sl_exec *exec, struct sl_backend *be,
-			      struct sl_backend *host_be, const struct sl_codec_spec codec[SL_DIR_COUNT],
-			      struct sl_fail *fail)
+enum sl_err sl_session_memory(struct sl_session_memory *out, const struct sl_exec *exec, bool borrows,
+			      struct sl_backend *be, struct sl_backend *host_be,
+			      const struct sl_codec_spec codec[SL_DIR_COUNT], struct sl_fail *fail)
 {
 	const struct sl_exec_memory e = sl_exec_memory(exec);
 	struct sl_session_memory m = {0};
@@ -25,7 +25,7 @@ enum sl_err sl_session_memory(struct sl_session_memory *out, const struct sl_exe
 
 	if (err)
 		return err;
-	sl_need(be->host_memory ? &m.weights.host : &m.weights.device, 1, e.weights);
+	sl_need(be->host_memory ? &m.weights.host : &m.weights.device, 1, e.weights - (borrows ? e.lent : 0));
 	sl_need(be->host_memory ? &m.activations.host : &m.activations.device, 1, e.slots);
 	sl_need(be->host_memory ? &m.activations.host : &m.activations.device, 1, e.scratch);
 	sl_memory_add(&m.weights, port.weights);
@@ -43,6 +43,22 @@ struct sl_memory sl_session_memory_sum(const struct sl_session_memory *m)
 	sl_memory_add(&sum, m->codecs);
 	sl_memory_add(&sum, m->payloads);
 	return sum;
+}
+
+enum sl_err sl_memory_reserve(_Atomic uint64_t *used, uint64_t limit, uint64_t bytes, const char *what,
+			      struct sl_fail *fail)
+{
+	const uint64_t taken = atomic_load(used), left = taken > limit ? 0 : limit - taken;
+	char one[SL_BYTES_TEXT], two[SL_BYTES_TEXT];
+
+	if (limit && bytes > left)
+		return sl_fail_set(fail, bytes > limit ? SL_ERR_LIMIT : SL_ERR_BUSY,
+				   "%s needs %" PRIu64 " bytes (%s); %" PRIu64 " of %" PRIu64 " are free (%s): %stake "
+				   "another cut" RAISE,
+				   what, bytes, sl_bytes_text(bytes, one), left, limit, sl_bytes_text(left, two),
+				   bytes > limit ? "" : COME_BACK);
+	atomic_fetch_add(used, bytes);
+	return SL_OK;
 }
 
 /* "1234 bytes on cpu (1.2 kB: weights 1200, activations 20, codecs 10, payloads 4)" */

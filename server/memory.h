@@ -2,6 +2,8 @@
 #ifndef SL_SERVER_MEMORY_H
 #define SL_SERVER_MEMORY_H
 
+#include <stdatomic.h>
+
 #include "common/base/memory.h"
 #include "common/nn/exec.h"
 #include "common/session/port.h"
@@ -12,9 +14,12 @@ struct sl_session_memory {
 	struct sl_memory weights, activations, codecs, payloads;
 };
 
-/* Nothing is allocated. Errors of sl_port_memory. */
-enum sl_err sl_session_memory(struct sl_session_memory *out, const struct sl_exec *exec, struct sl_backend *be,
-			      struct sl_backend *host_be, const struct sl_codec_spec codec[SL_DIR_COUNT],
+/* Nothing is allocated. borrows: the parameters are not the session's own. Errors of sl_port_memory. */
+enum sl_err sl_session_memory(struct sl_session_memory *out, const struct sl_exec *exec, bool borrows,
+			      struct sl_backend *be, struct sl_backend *host_be,
+			      const struct sl_codec_spec codec[SL_DIR_COUNT], struct sl_fail *fail) SL_MUST_CHECK;
+/* Of what is no session's: takes `bytes` of the limit, 0: none. LIMIT, BUSY as below; `what` has them. */
+enum sl_err sl_memory_reserve(_Atomic uint64_t *used, uint64_t limit, uint64_t bytes, const char *what,
 			      struct sl_fail *fail) SL_MUST_CHECK;
 struct sl_memory sl_session_memory_sum(const struct sl_session_memory *memory);
 /* Where host and device together pass `limit` bytes (0: none) of which other sessions have taken `used`, of which

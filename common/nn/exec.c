@@ -328,6 +328,7 @@ struct sl_exec_memory sl_exec_memory(const struct sl_exec *e)
 	const size_t own = (size_t)s->weight_count * sizeof(float) + (size_t)s->moments * trainable_bytes(e) +
 			   statistics_bytes(e) + low_bytes(e);
 	struct sl_exec_memory m = {
+		.lent = e->lender ? 0 : own,
 		.weights = gradient_bytes(e) + part_bytes(e) + chunk_trial_bytes(e) + (e->lender ? 0 : own),
 		.slots = slots * (e->layout.slot_bytes + e->layout.saved_bytes) + begin_bytes(e),
 		.scratch = e->bare ? 0 : e->layout.scratch_bytes + e->layout.workspace_bytes,

@@ -20,6 +20,7 @@ struct sl_exec;
 /* Bytes on the device that the segment takes with `slots` chunks in flight. */
 struct sl_exec_memory {
 	size_t weights, slots, scratch, total;
+	size_t lent; /* of weights: what one that borrows its parameters (below) does not take */
 };
 
 /* In two steps where memory must be asked for first: after _prepare, sl_exec_memory and _close are all that may be

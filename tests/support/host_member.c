@@ -32,6 +32,14 @@ static struct asked agreement(int k)
 	g->share.epoch_steps = host_group.epoch_steps;
 	g->share.member_norm = host_group.member_norm;
 	g->optimizer.momentum = 0;
+	if (host_group.rounds) {
+		g->share.mode = SL_SHARE_ROUNDS;
+		g->share.rows = 0;
+		g->share.round = 1;
+		g->share.turns = host_group.epoch_steps;
+		g->share.moments = SL_SHARE_AVERAGE;
+		g->optimizer.kind = SL_CONF_ADAMW;
+	}
 	assert_int_equal(asked_settle(&a, &fail), SL_OK);
 	return a;
 }

@@ -13,6 +13,7 @@ extern struct host_group {
 	int clients, least; /* least 0: all of them */
 	int64_t epoch_steps;
 	double member_norm, lr;
+	bool rounds;      /* of one step, with averaged moments; else mode sync */
 	bool checkpoints; /* each step asks for one */
 	bool plain;       /* a network of linear layers alone, in which gradients are what the member makes of them */
 } host_group;
