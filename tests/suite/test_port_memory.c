@@ -123,6 +123,33 @@ static struct sl_plan *decaying_plan(void)
 	return plan;
 }
 
+/* Pairs along features and tokens: rows cross, and the lengths of their tokens with them. Only what codecs hold falls.
+ */
+static struct sl_plan *paired_plan(void)
+{
+	struct sl_split_spec spec = {.model = {.name = "token_mlp",
+					       .width = 1,
+					       .classes = SMALL_CLASSES,
+					       .features = 24,
+					       .vocab = 40,
+					       .tokens = 16},
+				     .cut = {.partition = "1:-1"},
+				     .insert_head = "decaylinear:rate=0.7,every=3,times=4,rate2=0.6",
+				     .whole_rows = 11,
+				     .plan.batch = SMALL_BATCH,
+				     .plan.chunks = CHUNKS,
+				     .plan.row_tokens = 11,
+				     .plan.chunk_tokens = (int64_t)(SMALL_BATCH + CHUNKS - 1) / CHUNKS * 11,
+				     .plan.padded = true};
+	struct sl_plan *plan;
+	struct sl_fail fail;
+
+	if (sl_plan_open(&plan, &spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_true(plan->whole_rows && sl_plan_lengths_cross(plan));
+	return plan;
+}
+
 /* Where one gradient, or none, crosses. */
 static struct sl_plan *ungraded_plan(bool mid)
 {
@@ -141,10 +168,11 @@ static struct sl_plan *ungraded_plan(bool mid)
 
 static void compare_plans(struct sl_backend *be)
 {
-	struct sl_plan *plan = small_plan_open("1:-1", CHUNKS), *decaying = decaying_plan();
+	struct sl_plan *plan = small_plan_open("1:-1", CHUNKS), *decaying = decaying_plan(), *paired = paired_plan();
 
 	compare(plan, be);
 	compare(decaying, be);
+	compare(paired, be);
 	for (int mid = 0; mid < 2; mid++) {
 		struct sl_plan *ungraded = ungraded_plan(mid);
 
@@ -153,6 +181,7 @@ static void compare_plans(struct sl_backend *be)
 	}
 	sl_plan_close(plan);
 	sl_plan_close(decaying);
+	sl_plan_close(paired);
 }
 
 static void on_the_cpu(void **state)
