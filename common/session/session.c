@@ -104,6 +104,10 @@ static enum sl_err check_tokens(struct sl_session *s, const struct sl_part *p, s
 {
 	const int chunk = (int)p->chunk;
 
+	if (!s->tokens[chunk] && s->limits.whole_rows && !sl_session_tokens_fit(s, chunk, p->tokens))
+		return sl_fail_set(&out->fail, SL_ERR_LIMIT,
+				   "chunk %d of %" PRIu64 " rows with %u tokens, where each row has %" PRIu64, chunk,
+				   sl_session_chunk_rows(s, chunk), p->tokens, s->limits.row_tokens);
 	if (!s->tokens[chunk] && !sl_session_tokens_fit(s, chunk, p->tokens))
 		return sl_fail_set(&out->fail, SL_ERR_LIMIT,
 				   "chunk %d of %" PRIu64 " rows with %u tokens, where rows have up to %" PRIu64

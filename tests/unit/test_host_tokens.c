@@ -17,7 +17,12 @@
 
 enum { ROWS = 3, LONGEST = 9, CHUNK = 12, F = 16, LENGTHS = 16 };
 
-static struct asked asked_of(const char *codec, bool padded)
+/* How rows come, as both sides have agreed: packed; padded to one length; all padded to EACH tokens, which an insert of
+ * two pairs makes rows [F, LESS] of. */
+enum form { PACKED, PADDED, PAIRED };
+enum { EACH = 4, LESS = 3 };
+
+static struct asked asked_of(const char *codec, enum form form)
 {
 	struct asked a = {.agreement.agreed = sl_agreed_default(),
 			  .split = {.model = {.name = "token_mlp",
@@ -31,9 +36,13 @@ static struct asked asked_of(const char *codec, bool padded)
 
 	a.agreement.agreed.batch = ROWS;
 	a.agreement.agreed.chunks = 1;
-	a.agreement.agreed.row_tokens = LONGEST;
+	a.agreement.agreed.row_tokens = form == PAIRED ? EACH : LONGEST;
 	a.agreement.agreed.chunk_tokens = CHUNK;
-	a.agreement.agreed.padded = padded;
+	a.agreement.agreed.padded = form != PACKED;
+	if (form == PAIRED) {
+		a.split.whole_rows = EACH;
+		snprintf(a.split.insert_head, sizeof a.split.insert_head, "linear:%d,tokens=%d", F, LESS);
+	}
 	strcpy(a.agreement.agreed.codec[SL_DIR_HEAD_ACT], codec);
 	if (asked_settle(&a, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
@@ -48,55 +57,64 @@ struct wrong {
 	int cut;     /* bytes that the payload lacks */
 	enum sl_err code;
 	const char *why;
-	bool padded; /* rows, as both sides have agreed */
+	enum form form;
 };
 
 static const struct wrong wrong[] = {
-	{{4, 1, 3}, 8, 0, 0, SL_OK, NULL, false},
-	{{9, 2, 1}, 12, 0, 0, SL_OK, NULL, false},
-	{{4, 0, 4}, 8, 0, 0, SL_ERR_PAYLOAD, "row 1 has 0 tokens, expected 1 to 9", false},
-	{{10, 1, 1}, 12, 0, 0, SL_ERR_PAYLOAD, "row 0 has 10 tokens", false},
-	{{65535, 1, 1}, 3, 0, 0, SL_ERR_PAYLOAD, "row 0 has 65535 tokens", false},
-	{{4, 1, 4}, 8, 0, 0, SL_ERR_PAYLOAD, "rows have 9 tokens together, expected 8", false},
-	{{1, 1, 1}, 12, 0, 0, SL_ERR_PAYLOAD, "rows have 3 tokens together, expected 12", false},
-	{{4, 1, 3}, 8, 1, 0, SL_ERR_PAYLOAD, "bytes are set behind the lengths", false},
-	{{4, 1, 3}, 8, 0, 4, SL_ERR_PAYLOAD, "", false},
-	{{4, 1, 3}, 8, 0, SL_FRAME_BYTES + 8 * F * 4, SL_ERR_PAYLOAD, "", false},
-	{{4, 1, 3}, 8, 0, SL_FRAME_BYTES + 8 * F * 4 + 1, SL_ERR_PAYLOAD, "shorter than the lengths of 3 rows", false},
-	{{1, 1, 1}, 2, 0, 0, SL_ERR_LIMIT, "3 rows with 2 tokens", false},
+	{{4, 1, 3}, 8, 0, 0, SL_OK, NULL, PACKED},
+	{{9, 2, 1}, 12, 0, 0, SL_OK, NULL, PACKED},
+	{{4, 0, 4}, 8, 0, 0, SL_ERR_PAYLOAD, "row 1 has 0 tokens, expected 1 to 9", PACKED},
+	{{10, 1, 1}, 12, 0, 0, SL_ERR_PAYLOAD, "row 0 has 10 tokens", PACKED},
+	{{65535, 1, 1}, 3, 0, 0, SL_ERR_PAYLOAD, "row 0 has 65535 tokens", PACKED},
+	{{4, 1, 4}, 8, 0, 0, SL_ERR_PAYLOAD, "rows have 9 tokens together, expected 8", PACKED},
+	{{1, 1, 1}, 12, 0, 0, SL_ERR_PAYLOAD, "rows have 3 tokens together, expected 12", PACKED},
+	{{4, 1, 3}, 8, 1, 0, SL_ERR_PAYLOAD, "bytes are set behind the lengths", PACKED},
+	{{4, 1, 3}, 8, 0, 4, SL_ERR_PAYLOAD, "", PACKED},
+	{{4, 1, 3}, 8, 0, SL_FRAME_BYTES + 8 * F * 4, SL_ERR_PAYLOAD, "", PACKED},
+	{{4, 1, 3}, 8, 0, SL_FRAME_BYTES + 8 * F * 4 + 1, SL_ERR_PAYLOAD, "shorter than the lengths of 3 rows", PACKED},
+	{{1, 1, 1}, 2, 0, 0, SL_ERR_LIMIT, "3 rows with 2 tokens", PACKED},
 	{{9, 3, 1},
 	 13,
 	 0,
 	 0,
 	 SL_ERR_LIMIT,
 	 "3 rows with 13 tokens, where rows have up to 9 and a chunk up to 12",
-	 false},
-	{{1, 1, 1}, 0, 0, 0, SL_ERR_LIMIT, "3 rows with 0 tokens", false},
-	{{4, 1, 3}, 12, 0, 0, SL_OK, NULL, true},
-	{{4, 4, 4}, 12, 0, 0, SL_OK, NULL, true},
-	{{5, 1, 3}, 12, 0, 0, SL_ERR_PAYLOAD, "row 0 has 5 tokens, expected 1 to 4", true},
-	{{4, 0, 3}, 12, 0, 0, SL_ERR_PAYLOAD, "row 1 has 0 tokens, expected 1 to 4", true},
-	{{4, 1, 3}, 11, 0, 0, SL_ERR_PAYLOAD, "3 rows are padded to 11 tokens together", true},
-	{{4, 1, 3}, 12, 1, 0, SL_ERR_PAYLOAD, "bytes are set behind the lengths", true},
+	 PACKED},
+	{{1, 1, 1}, 0, 0, 0, SL_ERR_LIMIT, "3 rows with 0 tokens", PACKED},
+	{{4, 1, 3}, 12, 0, 0, SL_OK, NULL, PADDED},
+	{{4, 4, 4}, 12, 0, 0, SL_OK, NULL, PADDED},
+	{{5, 1, 3}, 12, 0, 0, SL_ERR_PAYLOAD, "row 0 has 5 tokens, expected 1 to 4", PADDED},
+	{{4, 0, 3}, 12, 0, 0, SL_ERR_PAYLOAD, "row 1 has 0 tokens, expected 1 to 4", PADDED},
+	{{4, 1, 3}, 11, 0, 0, SL_ERR_PAYLOAD, "3 rows are padded to 11 tokens together", PADDED},
+	{{4, 1, 3}, 12, 1, 0, SL_ERR_PAYLOAD, "bytes are set behind the lengths", PADDED},
+	{{4, 1, 3}, 12, 0, 0, SL_OK, NULL, PAIRED},
+	{{4, 1, 3}, 9, 0, 0, SL_ERR_LIMIT, "3 rows with 9 tokens, where each row has 4", PAIRED},
+	{{4, 1, 3}, 11, 0, 0, SL_ERR_LIMIT, "3 rows with 11 tokens, where each row has 4", PAIRED},
+	{{5, 1, 3}, 12, 0, 0, SL_ERR_PAYLOAD, "row 0 has 5 tokens, expected 1 to 4", PAIRED},
+	{{4, 1, 3}, 12, 0, 4, SL_ERR_PAYLOAD, "", PAIRED},
+	{{4, 1, 3}, 12, 1, 0, SL_ERR_PAYLOAD, "bytes are set behind the lengths", PAIRED},
 };
 
 static uint64_t payload_of(const struct wrong *w, const struct asked *a, uint8_t *out)
 {
+	const bool paired = w->form == PAIRED;
+
 	memset(out, 0, LENGTHS);
 	for (int i = 0; i < ROWS; i++) {
 		out[2 * i] = (uint8_t)w->length[i];
 		out[2 * i + 1] = (uint8_t)(w->length[i] >> 8);
 	}
 	out[LENGTHS - 1] = (uint8_t)w->padding;
-	sl_frame_write(out + LENGTHS, &a->agreement.codec[SL_DIR_HEAD_ACT], false, w->tokens);
+	sl_frame_write(out + LENGTHS, &a->agreement.codec[SL_DIR_HEAD_ACT], false, paired ? ROWS : w->tokens);
 	memset(out + LENGTHS + SL_FRAME_BYTES, 0, (size_t)(CHUNK + 1) * F * sizeof(float));
-	return LENGTHS + SL_FRAME_BYTES + (uint64_t)w->tokens * F * sizeof(float) - (uint64_t)w->cut;
+	return LENGTHS + SL_FRAME_BYTES + (uint64_t)(paired ? ROWS * LESS : w->tokens) * F * sizeof(float) -
+	       (uint64_t)w->cut;
 }
 
 static void try(const struct wrong *w)
 {
 	static uint8_t payload[LENGTHS + SL_FRAME_BYTES + (CHUNK + 1) * F * sizeof(float)];
-	const struct asked a = asked_of("none", w->padded);
+	const struct asked a = asked_of("none", w->form);
 	struct sl_frame hello = host_rig_hello_of(&a, 1, 1, NULL);
 	const uint64_t len = payload_of(w, &a, payload);
 	struct sl_frame part = {.kind = SL_FRAME_PART,
