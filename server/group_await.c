@@ -51,10 +51,17 @@ static struct tally count_own(const struct sl_group *g)
 	return t;
 }
 
+const struct sl_group_word *sl_group_word_of(const struct sl_group *g, int r)
+{
+	const struct sl_group_word *w = &g->groups->word[r];
+
+	return w->open && w->branch == g->branch ? w : NULL;
+}
+
 /* That rank speaks of the same step. */
 static bool is_of_this_step(const struct sl_group *g, const struct sl_group_word *w)
 {
-	return w->open && w->met == g->met && w->step == g->step;
+	return w->open && w->branch == g->branch && w->met == g->met && w->step == g->step;
 }
 
 /* … with what other ranks have told. could: each of them could do the step. */
@@ -94,7 +101,7 @@ static bool patience_is_over(struct sl_group *g, const struct tally *all)
 
 static bool could_apply(struct sl_group *g, const struct tally *own, const struct tally *all)
 {
-	return g->open && (!own->awaited || patience_is_over(g, all));
+	return !own->awaited || patience_is_over(g, all);
 }
 
 bool sl_group_may_apply(struct sl_group *g)
@@ -126,27 +133,42 @@ enum sl_err sl_group_list_ranks(struct sl_group_list *gs, const struct sl_ranks 
 	return ranks && !gs->word ? SL_ERR_NOMEM : SL_OK;
 }
 
+static void tell_step(struct sl_group *g, struct sl_group_word *word)
+{
+	const struct tally own = count_own(g);
+	struct tally all;
+
+	word->members = own.members;
+	if (!g->open)
+		return; /* the worker may choose where to go on from */
+	all = count_all(g, &own);
+	word->open = true;
+	word->step = g->step;
+	word->branch = g->branch;
+	word->met = g->met;
+	word->ready = own.ready;
+	word->elsewhere = own.elsewhere;
+	word->could = could_apply(g, &own, &all);
+	word->calls = g->back_of >= 0;
+}
+
 void sl_group_tell(struct sl_group_list *gs)
 {
 	struct sl_group *g = gs->first;
 	struct sl_group_word *said, word;
 
-	if (!gs->ranks || (g && g->busy && (g->what == GROUP_APPLY || g->what == GROUP_MEET)))
-		return;                /* what it said as it began to wait for the others holds */
-	memset(&word, 0, sizeof word); /* what lies between its fields, too: words are compared */
-	if (g) {
-		const struct tally own = count_own(g), all = count_all(g, &own);
-
-		word.step = g->step;
-		word.met = g->met;
-		word.ready = own.ready;
-		word.members = own.members;
-		word.open = g->open;
-		word.elsewhere = own.elsewhere;
-		word.could = could_apply(g, &own, &all);
-		word.calls = g->back_of >= 0;
-	}
+	if (!gs->ranks)
+		return;
 	said = &gs->word[gs->ranks->rank];
+	memcpy(&word, said, sizeof word); /* what lies between its fields, too: words are compared */
+	/* what it said of the step as it began to wait for the others holds until they have met */
+	if (!g || !g->busy || (g->what != GROUP_APPLY && g->what != GROUP_MEET)) {
+		memset(&word, 0, sizeof word);
+		if (g)
+			tell_step(g, &word);
+	}
+	if (g)
+		sl_group_tell_done(g, &word);
 	if (memcmp(said, &word, sizeof word) == 0)
 		return;
 	*said = word;

@@ -26,20 +26,50 @@ static bool may_need(const struct sl_group *g, int i, int k)
 	return i != k && !p->safe && sl_group_is_awaited(g, i) && (!p->ends_at || p->ends_at <= g->member[k].ends_at);
 }
 
+void sl_group_tell_done(const struct sl_group *g, struct sl_group_word *word)
+{
+	word->unsafe_end = UINT64_MAX;
+	word->safe = 0;
+	word->end_elsewhere = false;
+	for (int k = g->first; k < g->end; k++) {
+		const struct sl_group_member *p = &g->member[k];
+
+		word->safe += p->safe && !p->left;
+		word->end_elsewhere = word->end_elsewhere || (!p->safe && sl_group_is_elsewhere(p));
+		if (!p->safe && sl_group_is_awaited(g, k) && p->ends_at < word->unsafe_end)
+			word->unsafe_end = p->ends_at;
+	}
+}
+
+static int count_members(const struct sl_group *g)
+{
+	int n = 0;
+
+	for (int k = g->first; k < g->end; k++)
+		n += !g->member[k].left;
+	return n;
+}
+
 /* Those that have been waited for as long as share.straggler_s says; as a step waits for its members. */
 static bool is_over_patience(struct sl_group *g)
 {
 	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
 	const uint64_t patience_ms = (uint64_t)g->agreed.share.straggler_s * 1000;
-	int safe = 0, members = 0;
-	bool elsewhere = false;
+	const struct sl_ranks *ranks = g->groups->ranks;
+	struct sl_group_word own = {0};
+	int safe, members;
+	bool elsewhere;
 
-	for (int k = g->first; k < g->end; k++) {
-		const struct sl_group_member *p = &g->member[k];
+	sl_group_tell_done(g, &own);
+	safe = own.safe;
+	members = count_members(g);
+	elsewhere = own.end_elsewhere;
+	for (int r = 0; ranks && r < ranks->count; r++) {
+		const struct sl_group_word *w = r == ranks->rank ? NULL : sl_group_word_of(g, r);
 
-		members += !p->left;
-		safe += p->safe && !p->left;
-		elsewhere = elsewhere || (!p->safe && sl_group_is_elsewhere(p));
+		safe += w ? w->safe : 0;
+		members += w ? w->members : 0;
+		elsewhere = elsewhere || (w && w->end_elsewhere);
 	}
 	if (2 * safe < members || elsewhere || !patience_ms)
 		g->end_ms = 0;
@@ -50,9 +80,17 @@ static bool is_over_patience(struct sl_group *g)
 
 static bool may_leave(const struct sl_group *g, int k)
 {
+	const struct sl_ranks *ranks = g->groups->ranks;
+
 	for (int i = g->first; i < g->end; i++)
 		if (may_need(g, i, k))
 			return false;
+	for (int r = 0; ranks && r < ranks->count; r++) {
+		const struct sl_group_word *w = sl_group_word_of(g, r);
+
+		if (r != ranks->rank && (!w || w->unsafe_end <= g->member[k].ends_at))
+			return false;
+	}
 	return true;
 }
 
@@ -114,7 +152,6 @@ void sl_group_run_let_go(struct sl_group *g)
 		if (g->part[k].m && g->part[k].m == g->seat[k].m)
 			g->seat[k].let_go = true;
 	g->late_at = g->done; /* they do not come back to redo steps with others */
-	if (!g->groups->ranks)
-		sl_group_keep_left(g);
+	sl_group_keep_left(g);
 	SL_FAILPOINT(SL_FP_SERVER_LET_GO);
 }

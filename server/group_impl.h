@@ -88,13 +88,16 @@ enum sl_group_met {
 
 /* What a rank's loop tells the others of its group, whenever it changes. */
 struct sl_group_word {
-	uint64_t step;
-	uint32_t met; /* meetings of the ranks since they have chosen where to go on from */
+	uint64_t step, branch;
+	uint64_t unsafe_end; /* the lowest end of a run whose member may have to redo steps; UINT64_MAX: of none */
+	int32_t safe;        /* members that have done their runs, and need nobody (group_done.c) */
+	uint32_t met;        /* meetings of the ranks since they have chosen where to go on from */
 	int32_t ready, members;
 	uint8_t open;
-	uint8_t elsewhere; /* a member that is awaited evaluates, or takes weights */
-	uint8_t could;     /* this rank waits for nobody of its own */
-	uint8_t calls;     /* it calls for a meeting: a member has to go back */
+	uint8_t elsewhere;     /* a member that is awaited evaluates, or takes weights */
+	uint8_t could;         /* this rank waits for nobody of its own */
+	uint8_t calls;         /* it calls for a meeting: a member has to go back */
+	uint8_t end_elsewhere; /* as `elsewhere`, of members that are not safe */
 };
 _Static_assert(sizeof(struct sl_group_word) <= SL_RANKS_WORD, "a word of the ranks");
 
@@ -200,6 +203,10 @@ bool sl_group_may_apply(struct sl_group *group);
 /* Tells the other ranks how it stands, where that has changed; whether one of them calls for a meeting. */
 void sl_group_tell(struct sl_group_list *groups);
 bool sl_group_is_called(const struct sl_group *group);
+/* What rank `r` has told last, where it trains with this one; else NULL. */
+const struct sl_group_word *sl_group_word_of(const struct sl_group *group, int r);
+/* group_done.c: its own part of the word. */
+void sl_group_tell_done(const struct sl_group *group, struct sl_group_word *word);
 void sl_group_free(struct sl_group *group); /* what `enter` made; nothing of it is in use */
 /* (worker) Member k has no part in the step, which is done without it; it hears why. */
 void sl_group_leave_out(struct sl_group *group, int k, const char *why);

@@ -73,9 +73,9 @@ end_job
 
 # Member 0 is killed and comes back behind the others: all ranks go back in the same job. It has fewer steps to do. Rank 0 has nobody
 # then, and the members of the other rank train on. The job dies, begins again, and they end their runs.
-back=(--set train.eval_every=0 --set data.partition=iid --set train.checkpoint_every=5 --set share.straggler_s=0
-	--set share.ends=step --set codec.end_mean=quant:8
+set_back=(--set train.eval_every=0 --set data.partition=iid --set train.checkpoint_every=5 --set share.straggler_s=0
 	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0 --set link.on_server_lost=wait --set link.retry_ms=20)
+back=("${set_back[@]}" --set share.ends=step --set codec.end_mean=quant:8)
 begin_job 2
 for k in 0 1 2; do
 	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k = 0 ] || echo client.apply=delay:100@36+) \
@@ -100,6 +100,23 @@ client back "$tmp/client.yaml" --local "${back[@]}" --set share.group=back --set
 for k in 1 2; do same_run back-$k back/member-$k 45; done
 few_files() { local r; for r in 0 1; do [ "$(find "$tmp/store/rank-$r" -name 'session-*.safetensors' | wc -l)" -le 1 ] || return 1; done; }
 wait_for 'ranks keep more than the last checkpoint of a run that is over' few_files
+end_job
+
+# a member is killed before the checkpoint of its last step is there: that of the other rank, which is done, waits and does the steps once
+# more
+end=("${set_back[@]}" --set train.max_steps=23)
+begin_job 2
+for k in 0 1; do
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k = 0 ] || echo client.logged=kill@23) member end $k 2 "${end[@]}"
+done
+ends_with "${pid[1]}" 137 $patience 'the member that dies behind its last step'
+is_done() { grep -q 'group-done: group end: member 0 is done' "$tmp/rank.0"; }
+wait_for 'member 0 does not ask for its weights' is_done
+member end 1 2 "${end[@]}" --resume
+for k in 0 1; do ends_with "${pid[k]}" 0 $patience "end, member $k"; done
+grep -q 'group-back: group end: member 1' "$tmp/rank.0" || fail 'the rank whose member was done did not go back'
+client end "$tmp/client.yaml" --local "${end[@]}" --set share.group=end --set share.clients=2 || fail "end in one process: exit status $?"
+for k in 0 1; do same_run end-$k end/member-$k 23; done
 end_job
 
 SPLIT_RANKS=3 SPLIT_KILLS=${SPLIT_KILLS:-3} tests/e2e/share_kills.sh || fail "kills over ranks: exit status $?"
