@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""usage: bench_groups.py [--members 1,4,100] [--steps N] [--image-steps N] [--json]
+"""usage: bench_groups.py [--members 1,4,100] [--steps N] [--image-steps N] [--chunk-steps N] [--rounds N] [--only PART,…] [--json]
 What a group costs its server: real daemons on loopback, with data made here.
 
 members  `mlp`, whose middle computes next to nothing, so that the time is the group's. For each number of members:
@@ -7,6 +7,8 @@ members  `mlp`, whose middle computes next to nothing, so that the time is the g
          the server's peak of memory, what it promised to each member.
 rows     MobileNetV2 at 32x32, bound by the middle: rows per second of 4 members of 16 rows beside one client of 64 rows in
          4 chunks. The server has one core and the clients the other. Medians of 3 with least and most, in turn.
+chunks   What `train.chunk_sums` costs: the same network in one process, 64 and 16 rows in 4 chunks, with and without. CPU time of a
+         step, medians with least and most, a step of each in turn. Needs `make build-bench`.
 BUILD is the folder of the programs, build/release. Prints Markdown, or JSON.
 """
 import argparse
@@ -150,6 +152,39 @@ def rows_per_s(folder, members, steps):
     return 64 / statistics.mean(step_times(folder, 0)[3:])
 
 
+class Steps:
+    """A client's steps in one process, one at a time (bench_train)."""
+
+    def __init__(self, folder, rows, sums):
+        config = f"{folder}/steps-{rows}-{sums}.yaml"
+        with open(config, "w") as f:
+            f.write(IMAGES.format(server="tcp://127.0.0.1:5570", data=folder, steps=1000000, batch=rows, chunks=4))
+        self.child = subprocess.Popen([f"{BUILD}/tests/bench/bench_train", config, "--set", f"train.chunk_sums={sums}"],
+                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=ENV)
+
+    def cpu_ms(self):
+        self.child.stdin.write("cpu\n")
+        self.child.stdin.flush()
+        return float(self.child.stdout.readline().split()[0])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.child.stdin.close()
+        self.child.wait()
+
+
+def chunk_sums(folder, steps):
+    """By rows of a batch: CPU ms of a step without and with chunk_sums, in turn."""
+    result = {}
+    for rows in (64, 16):
+        with Steps(folder, rows, "false") as usual, Steps(folder, rows, "true") as apart:
+            pairs = [(usual.cpu_ms(), apart.cpu_ms()) for _ in range(steps + 2)]
+            result[rows] = pairs[2:]
+    return result
+
+
 def make_images(folder):
     draw = random.Random(2)
     for name, count in (("data_batch_1.bin", 4096), ("test_batch.bin", 64)):
@@ -158,35 +193,54 @@ def make_images(folder):
                 f.write(bytes([i % 10]) + draw.randbytes(3072))
 
 
+def spread(values, digits):
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def markdown(result):
+    out = ""
+    if "members" in result:
+        out += "| members | server's CPU, ms by member and step | step, ms | server's peak, MB | promised to a member, kB |\n|---|---|---|---|---|\n"
+    for m in result.get("members", []):
+        out += (f"| {m['members'] or 'no group'} | {m['cpu_ms']:.2f} | {m['step_ms']:.1f} | {m['peak_bytes'] / 1e6:.0f} | "
+                f"{m['promised_bytes'] / 1e3:.0f} |\n")
+    if "rows" in result:
+        one, four = result["rows"]["one"], result["rows"]["four"]
+        out += (f"\nRows per second, one client {statistics.median(one):.1f}, four members {statistics.median(four):.1f} in sum: "
+                f"{spread([b / a for a, b in zip(one, four)], 2)} ×\n")
+    if "chunks" in result:
+        out += "\n| rows in 4 chunks | a step, CPU ms | with chunk_sums | ratio |\n|---|---|---|---|\n"
+    for rows, pairs in result.get("chunks", {}).items():
+        out += (f"| {rows} | {spread([a for a, _ in pairs], 1)} | {spread([b for _, b in pairs], 1)} | "
+                f"{spread([b / a for a, b in pairs], 3)} |\n")
+    return out
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--members", default="0,1,4,16,100")
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--image-steps", type=int, default=30)
+    parser.add_argument("--chunk-steps", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="members,rows,chunks")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    result = {"members": [], "rows": {}}
+    parts = args.only.split(",")
+    result = {}
     with tempfile.TemporaryDirectory() as folder:
-        make_table(folder)
-        for members in [int(m) for m in args.members.split(",")]:
-            result["members"].append(cost_of_members(folder, members, args.steps or (2000 if members < 10 else 300)))
+        if "members" in parts:
+            make_table(folder)
+            result["members"] = [cost_of_members(folder, members, args.steps or (2000 if members < 10 else 300))
+                                 for members in map(int, args.members.split(","))]
     with tempfile.TemporaryDirectory() as folder:
         make_images(folder)
-        rows = {0: [], 4: []}
-        for _ in range(3):
-            for members in rows:
-                rows[members].append(rows_per_s(folder, members, args.image_steps))
-        result["rows"] = {"one": rows[0], "four": rows[4]}
-    if args.json:
-        print(json.dumps(result))
-        return
-    print("| members | server's CPU, ms by member and step | step, ms | server's peak, MB | promised to a member, kB |\n|---|---|---|---|---|")
-    for m in result["members"]:
-        name = m["members"] or "no group"
-        print(f"| {name} | {m['cpu_ms']:.2f} | {m['step_ms']:.1f} | {m['peak_bytes'] / 1e6:.0f} | {m['promised_bytes'] / 1e3:.0f} |")
-    median, ratio = statistics.median, [b / a for a, b in zip(rows[0], rows[4])]
-    print(f"\nRows per second, one client {median(rows[0]):.1f}, four members {median(rows[4]):.1f} in sum: "
-          f"{median(ratio):.2f} × ({min(ratio):.2f} to {max(ratio):.2f})")
+        if "rows" in parts:
+            pairs = [(rows_per_s(folder, 0, args.image_steps), rows_per_s(folder, 4, args.image_steps)) for _ in range(args.rounds)]
+            result["rows"] = {"one": [one for one, _ in pairs], "four": [four for _, four in pairs]}
+        if "chunks" in parts:
+            result["chunks"] = chunk_sums(folder, args.chunk_steps)
+    print(json.dumps(result) if args.json else markdown(result), end="\n" if args.json else "")
 
 
 main()
