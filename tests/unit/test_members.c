@@ -58,11 +58,11 @@ static void open_members(struct members *g, struct local_run *one)
 
 static void close_members(struct members *g)
 {
-	for (int k = 0; k < MEMBERS; k++) {
+	for (int k = 0; k < MEMBERS; k++)
 		sl_local_close(g->local[k]);
-		sl_plan_close(g->plan[k]);
-	}
 	sl_exec_close(g->trunk);
+	for (int k = 0; k < MEMBERS; k++)
+		sl_plan_close(g->plan[k]);
 	sl_weights_close(&g->weights);
 }
 
