@@ -8,7 +8,10 @@ test accuracy, bytes that cross the link, rows trained, steps of the optimizer, 
 Every run is trained on as many rows, and a step of the optimizer sees BATCH rows: in `sync` all members together, else one client.
 In `rounds` each member takes its steps on a copy, and the copies are averaged after each epoch. A member with a head and tail of its
 own is tested with these on the whole test set. The table has the mean of the members, and the least and the most.
-OUT gets a folder for each run, group-accuracy.json and group-accuracy.md. Runs that are there are not run again.
+With several seeds it has the mean over these, and its standard error: from how far the seeds' means lie apart. A seed decides the
+initial weights, the order of samples, their augmentation and the partition.
+OUT gets a folder for each run, group-accuracy.json and group-accuracy.md. Runs that are there are not run again. The seeds are run one
+behind the other, and the two files are written anew behind each of them.
 BUILD is the folder of splitc, build/release. The defaults take about half an hour of one core's time.
 """
 import argparse
@@ -16,6 +19,7 @@ import concurrent.futures
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -37,7 +41,6 @@ data:
   test_limit: {test}
 train:
   chunks: 1
-  seed: {seed}
   eval_every: 0
   optimizer: {{kind: sgd, lr: {lr}, momentum: 0.9, weight_decay: 0.0005, nesterov: true}}
   schedule: {{kind: cosine}}
@@ -58,7 +61,8 @@ def arguments():
     parser.add_argument("--width", type=float, default=0.25, help="of the network; 1 is the published one")
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--codec", default="quant:8")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="the first one")
+    parser.add_argument("--seeds", type=int, default=1, help="how many: SEED, SEED + 1, …")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, a thread each")
     parser.add_argument("--json", action="store_true")
     a = parser.parse_args()
@@ -73,13 +77,13 @@ class Run:
     """One call of splitc. `limit`: it is ended by steps, all of whose batches are full; else by epochs."""
 
     def __init__(self, way, partition, options=(), sets=(), batch=0, limit=0, folders=("",)):
-        self.way, self.partition = way, partition
+        self.way, self.partition, self.seed = way, partition, 0
         self.name = f"{way} {partition}".strip().replace(",", "").replace(" ", "-").replace(":", "-")
         self.options, self.sets, self.batch, self.limit, self.folders = options, sets, batch, limit, folders
 
 
-def runs_of(a):
-    """Every run of the table. One client with all data has no partition."""
+def runs_of(a, seed):
+    """Every run of the table with one seed. One client with all data has no partition."""
     steps = a.train * a.epochs // a.batch
     members = [f"member-{k}" for k in range(a.clients)]
     out = [Run("one", "", batch=a.batch, limit=steps)]
@@ -94,11 +98,14 @@ def runs_of(a):
                 Run("rounds", partition, group, (part, "share.mode=rounds"), a.batch, 0, members),
                 Run("rounds, shared ends", partition, group, (part, "share.mode=rounds", "share.ends=round"), a.batch, 0, members)]
         out += [Run(f"alone {k}", partition, (*group, "--alone", str(k)), (part,), a.batch, steps) for k in range(a.clients)]
+    for run in out:
+        run.seed = seed
+        run.name += f"-seed-{seed}" if seed != a.seed else ""
     return out
 
 
 def command(a, run, folder):
-    sets = [f"log.dir={folder}", f"control={folder}.sock", f"train.batch={run.batch}", *run.sets]
+    sets = [f"log.dir={folder}", f"control={folder}.sock", f"train.seed={run.seed}", f"train.batch={run.batch}", *run.sets]
     if run.limit:
         sets += [f"train.max_steps={run.limit}", "train.epochs=1000000", "train.drop_last=true"]
     else:
@@ -120,7 +127,7 @@ def run_one(a, run):
         child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         sys.exit(f"{run.name}: exit status {child.returncode}: " + "".join(open(f"{a.out}/{run.name}.log").readlines()[-5:]))
-    result = {"way": run.way, "partition": run.partition, "wall_s": time.monotonic() - began, "cpu_s": used.ru_utime + used.ru_stime,
+    result = {"way": run.way, "partition": run.partition, "seed": run.seed, "wall_s": time.monotonic() - began, "cpu_s": used.ru_utime + used.ru_stime,
               "members": [member(a, f"{folder}/{sub}") for sub in run.folders]}
     with open(record, "w") as f:
         json.dump(result, f)
@@ -140,14 +147,21 @@ def member(a, folder):
 
 # ---- the table
 
+def accuracies(records):
+    return [100 * m["accuracy"] for r in records for m in r["members"]]
+
+
 def row(way, partition, records):
     """Accuracies of all members of all records; of the rest, the mean of the records' sums. Steps are the middle's."""
     members = [m for r in records for m in r["members"]]
-    accuracy = [100 * m["accuracy"] for m in members]
+    accuracy = accuracies(records)
+    by_seed = [statistics.mean(accuracies([r for r in records if r["seed"] == seed])) for seed in sorted({r["seed"] for r in records})]
     mean = lambda key: sum(m[key] for m in members) / len(records)
-    return {"way": way, "partition": partition, "accuracy": sum(accuracy) / len(accuracy), "least": min(accuracy), "most": max(accuracy),
-            "up_bytes": mean("up_bytes"), "down_bytes": mean("down_bytes"), "rows": mean("rows"),
-            "steps": (sum if way.startswith("serial") else max)(m["steps"] for m in members), "wall_s": sum(r["wall_s"] for r in records) / len(records),
+    steps = [(sum if way.startswith("serial") else max)(m["steps"] for m in r["members"]) for r in records]
+    return {"way": way, "partition": partition, "accuracy": statistics.mean(by_seed), "by_seed": by_seed,
+            "error": statistics.stdev(by_seed) / len(by_seed) ** 0.5 if len(by_seed) > 1 else None,
+            "least": min(accuracy), "most": max(accuracy), "up_bytes": mean("up_bytes"), "down_bytes": mean("down_bytes"), "rows": mean("rows"),
+            "steps": round(statistics.mean(steps)), "wall_s": sum(r["wall_s"] for r in records) / len(records),
             "cpu_s": sum(r["cpu_s"] for r in records) / len(records)}
 
 
@@ -167,9 +181,31 @@ def markdown(rows):
              "|---|---|---|---|---|---|---|---|---|---|"]
     for r in rows:
         spread = "" if r["least"] == r["most"] else f"{r['least']:.1f} to {r['most']:.1f}"
-        lines.append(f"| {r['partition'] or 'all'} | {r['way']} | {r['accuracy']:.1f} | {spread} | {r['up_bytes'] / 1e6:.0f} | "
+        error = "" if r["error"] is None else f" ± {r['error']:.1f}"
+        lines.append(f"| {r['partition'] or 'all'} | {r['way']} | {r['accuracy']:.1f}{error} | {spread} | {r['up_bytes'] / 1e6:.0f} | "
                      f"{r['down_bytes'] / 1e6:.0f} | {r['rows']:.0f} | {r['steps']} | {r['wall_s']:.0f} | {r['cpu_s']:.0f} |")
     return "\n".join(lines) + "\n"
+
+
+def write(a, records):
+    """The table of whole seeds, to both files."""
+    rows = table(a, records)
+    with open(f"{a.out}/group-accuracy.md", "w") as f:
+        f.write(markdown(rows))
+    with open(f"{a.out}/group-accuracy.json", "w") as f:
+        json.dump({"options": vars(a), "rows": rows}, f, indent=1)
+    return rows
+
+
+def run_seed(a, seed, began):
+    todo, records = runs_of(a, seed), []
+    with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
+        for future in concurrent.futures.as_completed([pool.submit(run_one, a, run) for run in todo]):
+            records.append(future.result())
+            r = records[-1]
+            print(f"seed {seed}, {len(records)} of {len(todo)}, {time.monotonic() - began:.0f} s: {r['way']} {r['partition'] or 'all data'}: "
+                  f"{statistics.mean(accuracies([r])):.1f} % in {r['wall_s']:.0f} s", file=sys.stderr, flush=True)
+    return records
 
 
 def main():
@@ -178,22 +214,11 @@ def main():
     os.makedirs(a.out, exist_ok=True)
     with open(f"{a.out}/config.yaml", "w") as f:
         f.write(CONFIG.format(**vars(a)))
-    todo = runs_of(a)
-    records, began = [], time.monotonic()
-    with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
-        for future in concurrent.futures.as_completed([pool.submit(run_one, a, run) for run in todo]):
-            records.append(future.result())
-            r = records[-1]
-            accuracy = 100 * sum(m["accuracy"] for m in r["members"]) / len(r["members"])
-            print(f"{len(records)} of {len(todo)}, {time.monotonic() - began:.0f} s: {r['way']} {r['partition'] or 'all data'}: "
-                  f"{accuracy:.1f} % in {r['wall_s']:.0f} s", file=sys.stderr, flush=True)
-    rows = table(a, records)
-    text = markdown(rows)
-    with open(f"{a.out}/group-accuracy.md", "w") as f:
-        f.write(text)
-    with open(f"{a.out}/group-accuracy.json", "w") as f:
-        json.dump({"options": vars(a), "rows": rows}, f, indent=1)
-    print(json.dumps({"options": vars(a), "rows": rows}) if a.json else text, end="\n" if a.json else "")
+    records, rows, began = [], [], time.monotonic()
+    for seed in range(a.seed, a.seed + a.seeds):
+        records += run_seed(a, seed, began)
+        rows = write(a, records)
+    print(json.dumps({"options": vars(a), "rows": rows}) if a.json else markdown(rows), end="\n" if a.json else "")
 
 
 main()
