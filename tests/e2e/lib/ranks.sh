@@ -11,6 +11,7 @@ start_job() {
 		"$tmp/empty.yaml" --set listen=tcp://127.0.0.1:"$port" --set store="$tmp/store" --set threads=1 --set device=cpu \
 		--set control="$tmp/job.sock" >"$tmp/job.txt" 2>&1 &
 	job=$!
+	bare_since=$SECONDS
 	started+=("$job")
 }
 job_ended() { ! kill -0 "$job" 2>/dev/null; }
@@ -30,10 +31,22 @@ begin_job() {
 }
 end_job() {
 	kill "$job" 2>/dev/null || true
+	bare_since=$SECONDS
+	while ! job_ended && [ $((SECONDS - bare_since)) -lt $hang_s ]; do sleep 0.1; done
+	kill -9 "$job" 2>/dev/null || true
 	wait "$job" 2>/dev/null || true
+}
+# mpirun hangs now and then where a rank dies while MPI begins in it, and does not end on SIGTERM then. Whoever has had no process for
+# so long is taken for hanging.
+hang_s=20
+# job_hangs: mpirun is there, and none of its ranks
+job_hangs() {
+	if ps --ppid "$job" -o stat= | grep -qv '^Z'; then bare_since=$SECONDS; fi
+	[ $((SECONDS - bare_since)) -ge $hang_s ]
 }
 # mend_job: as a service manager does, it starts a job again that has ended
 mend_job() {
+	! job_hangs || kill -9 "$job" 2>/dev/null || true
 	job_ended || return 0
 	wait "$job" 2>/dev/null || true
 	start_job
