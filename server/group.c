@@ -532,7 +532,7 @@ void sl_group_over(struct sl_group *g, struct sl_middle *m)
 		return;
 	p->m = NULL;
 	p->joining = p->open = p->prepared = p->asks = false;
-	p->finished = m->left;
+	p->finished = m->left && sl_group_is_at_end(p);
 	if (!sl_group_varies(g))
 		p->left = m->left;
 	else if (m->left || m->away)

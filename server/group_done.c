@@ -13,7 +13,7 @@
 
 /* ---- the loop's */
 
-static bool is_at_end(const struct sl_group_member *p)
+bool sl_group_is_at_end(const struct sl_group_member *p)
 {
 	return p->ends_at && p->number >= p->ends_at;
 }
@@ -135,7 +135,7 @@ bool sl_group_hear_ask(struct sl_group *g, struct sl_middle *m)
 {
 	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
 
-	if (p->m == m && !sl_group_varies(g) && is_at_end(p)) {
+	if (p->m == m && !sl_group_varies(g) && sl_group_is_at_end(p)) {
 		p->asks = p->safe = true;
 		say_done(g, sl_group_seat_of(m));
 		return true;

@@ -287,7 +287,9 @@ enum sl_err sl_group_done_is_back(struct sl_group *group, int k) SL_MUST_CHECK;
 void sl_group_note_left(struct sl_group *group);
 void sl_group_keep_left(struct sl_group *group); /* in the file of the last step, where that does not say it yet */
 bool sl_group_at_border(const struct sl_group *group);
-/* group_done.c, the loop's: those who wait for their last weights and may leave, into `part`; false: there is nobody.
+/* group_done.c, the loop's: its run has no step behind this one. */
+bool sl_group_is_at_end(const struct sl_group_member *member);
+/* Those who wait for their last weights and may leave, into `part`; false: there is nobody.
  * Behind LET_GO: they get theirs. (worker) LET_GO. */
 bool sl_group_give(struct sl_group *group);
 void sl_group_gone(struct sl_group *group);

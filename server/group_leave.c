@@ -179,7 +179,8 @@ void sl_group_last(struct sl_group *g, struct sl_middle *m)
 		seat->kept = false;
 	seat->m = NULL;
 	if (sl_group_varies(g)) {
-		sl_group_last_of(g, sl_group_seat_of(m), m->left, m->away);
+		/* a goodbye before the last step of the run is no end of it */
+		sl_group_last_of(g, sl_group_seat_of(m), m->left && sl_group_run_is_over(seat), m->left || m->away);
 		return;
 	}
 	seat->left = m->left;

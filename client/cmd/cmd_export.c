@@ -214,8 +214,8 @@ static void say(const char *path, const struct sl_setup *setup)
 		       model->name);
 	if (inserted)
 		sl_log(SL_LOG_WARN, "inserts",
-		       "%d of the tensors (insert.*) belong to layers that torchvision's %s does not have", inserted,
-		       model->name);
+		       "%d of the tensors (insert.*) belong to layers that %s has only here, not where it comes from",
+		       inserted, model->name);
 }
 
 int splitc_export(int argc, char **argv)
