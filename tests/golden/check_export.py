@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Loads an exported safetensors file into torchvision's mobilenet_v2, strictly, and compares eval logits.
 
-usage: check_export.py EXPORT [RUN] [--width W] [--readme README.md] [--tolerance T]
+usage: check_export.py EXPORT [RUN] [--width W] [--readme PAGE] [--tolerance T]
 EXPORT  what `splitc export` wrote
 RUN     a safetensors file with input [N,H,W,3] and logits.eval [N,K], as golden.py describes; without it, loading is all
-README  loads it as the page's Python does, of form: cifar
+PAGE    loads it as the page's Python does, of form: cifar
 Exit status 0: it loads, and the logits are equal up to the tolerance, relative to the largest of them.
 """
 import argparse

@@ -55,7 +55,7 @@ YAML
 "$BUILD/splitc" export "$dir/export.yaml" "$dir/export.safetensors" --weights "$dir/mobilenet_v2_full_after.safetensors"
 "$python" tests/golden/check_export.py "$dir/export.safetensors" "$dir/mobilenet_v2_full_run.safetensors"
 
-# The CIFAR form by README.md's Python: golden weights, whose logits torch computed in that form.
+# The CIFAR form by the Python of docs/howto-pytorch.md: golden weights, whose logits torch computed in that form.
 sed 's/classes: 1000, image: 224, form: imagenet/classes: 10, image: 32, form: cifar, width: 0.1/' "$dir/export.yaml" >"$dir/cifar.yaml"
 "$BUILD/splitc" export "$dir/cifar.yaml" "$dir/cifar.safetensors" --weights tests/golden/mobilenet_v2_cifar_after.safetensors
-"$python" tests/golden/check_export.py "$dir/cifar.safetensors" tests/golden/mobilenet_v2_cifar_run.safetensors --width 0.1 --readme README.md
+"$python" tests/golden/check_export.py "$dir/cifar.safetensors" tests/golden/mobilenet_v2_cifar_run.safetensors --width 0.1 --readme docs/howto-pytorch.md
