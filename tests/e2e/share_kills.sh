@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Members and the server of a group are killed at random moments, one after another, and come back: the group ends with the losses and
 # weights of the same group in one process, byte for byte. With AdamW and codecs that keep state. SPLIT_KILLS says how many kills there
-# are at least (6), SPLIT_SEED which, SPLIT_STEPS how long the run is. SPLIT_RANKS: so many servers are the ranks of an MPI job, of which
-# one or all are killed, and whatever ends the job, it is started again. SPLIT_SET: more settings (KEY=VALUE …), as of another mode.
+# are (6), unless all members are done before; SPLIT_SEED which; SPLIT_STEPS how long the run is. SPLIT_RANKS: so many servers are the
+# ranks of an MPI job, of which one or all are killed, and whatever ends the job, it is started again. SPLIT_SET: more settings
+# (KEY=VALUE …), as of another mode.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -65,13 +66,15 @@ goes_on() {
 touch -d yesterday "$tmp/struck"
 serve
 for k in 0 1 2; do begin $k; done
+any_alive() { alive 0 || alive 1 || alive 2; }
 died=0
-for ((n = 1; n <= kills; n++)); do
+while [ $died -lt $kills ]; do
 	wait_for 'the group does not go on' goes_on
 	for ((i = RANDOM % 20; i > 0; i--)); do
 		sleep 0.1
 		mend
 	done
+	any_alive || break
 	victim=$((RANDOM % 4))
 	if [ $victim = 3 ]; then
 		strike
@@ -84,7 +87,6 @@ for ((n = 1; n <= kills; n++)); do
 	touch "$tmp/struck"
 	died=$((died + 1))
 done
-any_alive() { alive 0 || alive 1 || alive 2; }
 until=$((SECONDS + patience))
 while any_alive && [ $SECONDS -lt $until ]; do
 	sleep 0.1
