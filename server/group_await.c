@@ -24,6 +24,27 @@ bool sl_group_is_elsewhere(const struct sl_group_member *p)
 	return p->open && p->m && (s == SL_SESSION_EVAL || s == SL_SESSION_FETCH);
 }
 
+int sl_group_count_in(const struct sl_group *g)
+{
+	int n = 0;
+
+	for (int k = g->first; k < g->end; k++)
+		n += !g->member[k].left;
+	return n;
+}
+
+bool sl_group_waited(const struct sl_group *g, bool waits, uint64_t *since_ms)
+{
+	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
+	const uint64_t patience_ms = (uint64_t)g->agreed.share.straggler_s * 1000;
+
+	if (!waits || !patience_ms)
+		*since_ms = 0;
+	else if (!*since_ms)
+		*since_ms = now_ms;
+	return *since_ms && now_ms - *since_ms >= patience_ms;
+}
+
 /* Members of this rank, or of several. */
 struct tally {
 	int ready, awaited, members;
@@ -34,10 +55,9 @@ struct tally {
 
 static struct tally count_own(const struct sl_group *g)
 {
-	struct tally t = {0};
+	struct tally t = {.members = sl_group_count_in(g)};
 
 	for (int k = g->first; k < g->end; k++) {
-		t.members += !g->member[k].left;
 		t.ready += sl_group_is_ready(g, k);
 		if (sl_group_is_ready(g, k))
 			continue;
@@ -89,14 +109,9 @@ static struct tally count_all(const struct sl_group *g, const struct tally *own)
 /* Half of all members have waited for the others for as long as they may. */
 static bool patience_is_over(struct sl_group *g, const struct tally *all)
 {
-	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
-	const uint64_t patience_ms = (uint64_t)g->agreed.share.straggler_s * 1000;
+	const bool waits = 2 * all->ready >= all->members && all->ready >= sl_group_least(g) && !all->elsewhere;
 
-	if (2 * all->ready < all->members || all->ready < sl_group_least(g) || all->elsewhere || !patience_ms)
-		g->half_ms = 0;
-	else if (!g->half_ms)
-		g->half_ms = now_ms;
-	return g->half_ms && now_ms - g->half_ms >= patience_ms;
+	return sl_group_waited(g, waits, &g->half_ms);
 }
 
 static bool could_apply(struct sl_group *g, const struct tally *own, const struct tally *all)

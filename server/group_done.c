@@ -1,14 +1,13 @@
 /* The end of a group's run. A member that is done does not come back. If another one is killed before its own last
  * checkpoint is on its disk, the steps since cannot be done again without the first. So whoever fetches the weights of
- * its last step says that its state is on its disk, and hears the weights once that holds for all members whose run
- * ends there. Members that are not awaited, or not in time for share.straggler_s, are not waited for here either. Who
+ * its last step says that its state is on its disk. It hears the weights once all members have said so whose run ends
+ * there. Members that are not awaited, or not in time for share.straggler_s, are not waited for here either. Who
  * may leave is in the server's checkpoint before anybody hears it: a server that is killed then does not wait for those
  * that have left. */
 #include <inttypes.h>
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
-#include "common/link/loop.h"
 #include "server/group_impl.h"
 
 /* ---- the loop's */
@@ -16,14 +15,6 @@
 bool sl_group_is_at_end(const struct sl_group_member *p)
 {
 	return p->ends_at && p->number >= p->ends_at;
-}
-
-/* Whether member i can still come to redo steps that member k has a part in. */
-static bool may_need(const struct sl_group *g, int i, int k)
-{
-	const struct sl_group_member *p = &g->member[i];
-
-	return i != k && !p->safe && sl_group_is_awaited(g, i) && (!p->ends_at || p->ends_at <= g->member[k].ends_at);
 }
 
 void sl_group_tell_done(const struct sl_group *g, struct sl_group_word *word)
@@ -41,57 +32,25 @@ void sl_group_tell_done(const struct sl_group *g, struct sl_group_word *word)
 	}
 }
 
-static int count_members(const struct sl_group *g)
-{
-	int n = 0;
-
-	for (int k = g->first; k < g->end; k++)
-		n += !g->member[k].left;
-	return n;
-}
-
-/* Those that have been waited for as long as share.straggler_s says; as a step waits for its members. */
-static bool is_over_patience(struct sl_group *g)
-{
-	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
-	const uint64_t patience_ms = (uint64_t)g->agreed.share.straggler_s * 1000;
-	const struct sl_ranks *ranks = g->groups->ranks;
-	struct sl_group_word own = {0};
-	int safe, members;
-	bool elsewhere;
-
-	sl_group_tell_done(g, &own);
-	safe = own.safe;
-	members = count_members(g);
-	elsewhere = own.end_elsewhere;
-	for (int r = 0; ranks && r < ranks->count; r++) {
-		const struct sl_group_word *w = r == ranks->rank ? NULL : sl_group_word_of(g, r);
-
-		safe += w ? w->safe : 0;
-		members += w ? w->members : 0;
-		elsewhere = elsewhere || (w && w->end_elsewhere);
-	}
-	if (2 * safe < members || elsewhere || !patience_ms)
-		g->end_ms = 0;
-	else if (!g->end_ms)
-		g->end_ms = now_ms;
-	return g->end_ms && now_ms - g->end_ms >= patience_ms;
-}
-
-static bool may_leave(const struct sl_group *g, int k)
+/* What all ranks tell of it. */
+static struct sl_group_word hear_done(const struct sl_group *g)
 {
 	const struct sl_ranks *ranks = g->groups->ranks;
+	struct sl_group_word all = {.members = sl_group_count_in(g)};
 
-	for (int i = g->first; i < g->end; i++)
-		if (may_need(g, i, k))
-			return false;
+	sl_group_tell_done(g, &all);
 	for (int r = 0; ranks && r < ranks->count; r++) {
 		const struct sl_group_word *w = sl_group_word_of(g, r);
 
-		if (r != ranks->rank && (!w || w->unsafe_end <= g->member[k].ends_at))
-			return false;
+		if (r == ranks->rank)
+			continue;
+		if (!w || w->unsafe_end < all.unsafe_end) /* nothing is known: nobody may leave */
+			all.unsafe_end = w ? w->unsafe_end : 0;
+		all.safe += w ? w->safe : 0;
+		all.members += w ? w->members : 0;
+		all.end_elsewhere = all.end_elsewhere || (w && w->end_elsewhere);
 	}
-	return true;
+	return all;
 }
 
 static void give(struct sl_group *g, int k)
@@ -102,13 +61,15 @@ static void give(struct sl_group *g, int k)
 
 bool sl_group_give(struct sl_group *g)
 {
-	const bool tired = is_over_patience(g);
+	const struct sl_group_word all = hear_done(g);
+	/* as a step waits for its members */
+	const bool tired = sl_group_waited(g, 2 * all.safe >= all.members && !all.end_elsewhere, &g->end_ms);
 	bool any = false;
 
 	for (int k = g->first; k < g->end; k++) {
 		const struct sl_group_member *p = &g->member[k];
 
-		g->part[k] = (struct sl_group_part){.m = p->asks && (tired || may_leave(g, k)) ? p->m : NULL};
+		g->part[k].m = p->asks && (tired || p->ends_at < all.unsafe_end) ? p->m : NULL;
 		any = any || g->part[k].m;
 	}
 	return any;

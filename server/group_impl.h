@@ -200,6 +200,10 @@ void sl_group_close_intro(struct sl_group_list *groups);
 bool sl_group_is_ready(const struct sl_group *group, int k);
 bool sl_group_is_awaited(const struct sl_group *group, int k);
 bool sl_group_may_apply(struct sl_group *group);
+/* Members of this rank that have not left; whether one has waited for others for share.straggler_s. *since_ms: since
+ * when it `waits`, 0: it does not. */
+int sl_group_count_in(const struct sl_group *group);
+bool sl_group_waited(const struct sl_group *group, bool waits, uint64_t *since_ms);
 /* Tells the other ranks how it stands, where that has changed; whether one of them calls for a meeting. */
 void sl_group_tell(struct sl_group_list *groups);
 bool sl_group_is_called(const struct sl_group *group);

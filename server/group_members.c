@@ -9,7 +9,6 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
-#include "common/link/loop.h"
 #include "server/group_impl.h"
 
 /* ---- the loop's */
@@ -26,20 +25,9 @@ void sl_group_hear_in(struct sl_group *g)
 	g->heard = true;
 }
 
-static int count_in(const struct sl_group *g)
-{
-	int n = 0;
-
-	for (int k = 0; k < g->n; k++)
-		n += !g->member[k].left;
-	return n;
-}
-
 bool sl_group_enough_here(struct sl_group *g)
 {
-	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
-	const uint64_t patience_ms = (uint64_t)g->agreed.share.straggler_s * 1000;
-	bool awaited = false, done = true;
+	bool awaited = false, done = true, waited;
 	int here = 0, least;
 
 	for (int k = 0; k < g->n; k++) {
@@ -53,11 +41,8 @@ bool sl_group_enough_here(struct sl_group *g)
 		awaited = awaited || (!p->m && !p->left);
 	}
 	least = done ? 1 : sl_group_least(g); /* one that is done has no step to do */
-	if (here < least || !awaited)
-		g->half_ms = 0;
-	else if (!g->half_ms)
-		g->half_ms = now_ms;
-	return here >= least && (!awaited || (patience_ms && now_ms - g->half_ms >= patience_ms));
+	waited = sl_group_waited(g, here >= least && awaited, &g->half_ms);
+	return here >= least && (!awaited || waited);
 }
 
 int sl_group_begun(struct sl_group *g)
@@ -82,7 +67,7 @@ uint64_t sl_group_comes_in(struct sl_group *g, int k)
 		return begin;
 	p->left = false;
 	sl_log_limited(SL_LOG_INFO, "group-joins", "group %s: member %d joins behind step %" PRIu64 ": %d are in",
-		       g->name, k, begin, count_in(g));
+		       g->name, k, begin, sl_group_count_in(g));
 	return begin;
 }
 
@@ -116,7 +101,7 @@ void sl_group_goes(struct sl_group *g, int k, const char *why)
 	p->probation = 0;
 	sl_log_limited(SL_LOG_INFO, "group-leaves",
 		       "group %s: member %d leaves behind step %" PRIu64 " (%s): %d are in", g->name, k, g->step, why,
-		       count_in(g));
+		       sl_group_count_in(g));
 }
 
 /* Who is not there, of those that ever were. */
