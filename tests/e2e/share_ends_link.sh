@@ -6,12 +6,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 . tests/e2e/lib/groups.sh
-make_data 84 24
-start_server one threads=2
-write_config "$tmp/sgd.yaml"
-sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/lr: 0.05/lr: 0.002/' "$tmp/sgd.yaml"
-cp "$tmp/sgd.yaml" "$tmp/adamw.yaml"
-use_adamw "$tmp/adamw.yaml"
+begin_groups 0.002
 feedback=(codec.end_grad='topk:0.1,ef=true|quant:8' codec.end_mean='topk:0.3,ef=true')
 
 # one_model NAME CLIENTS: all members wrote the same weights

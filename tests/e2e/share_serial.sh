@@ -5,12 +5,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 . tests/e2e/lib/groups.sh
-make_data 84 24
-start_server one threads=2
-write_config "$tmp/sgd.yaml" train.batch=8
-sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/lr: 0.05/lr: 0.01/' "$tmp/sgd.yaml"
-cp "$tmp/sgd.yaml" "$tmp/adamw.yaml"
-use_adamw "$tmp/adamw.yaml"
+begin_groups 0.01
 
 group two "$tmp/sgd.yaml" 2 share.mode=serial data.partition=iid train.epochs=2
 group three "$tmp/adamw.yaml" 3 share.mode=serial data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8' train.epochs=2

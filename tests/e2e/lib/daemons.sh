@@ -120,7 +120,7 @@ wait_for() {
 # ask PROGRAM SOCKET FILE: its status as JSON. A process that a busy machine keeps waiting does not answer within 2 s.
 ask() { wait_for "${1##*/} does not answer at $2" "$1" status --control "$2" --json >"$3"; }
 
-# write_config FILE [key=value]…: a small client config; a key is written as in --set
+# write_config FILE: a small client config
 write_config() {
 	local file=$1
 	cat >"$file" <<-YAML

@@ -1,5 +1,15 @@
 # Sourced behind daemons.sh by scripts that compare a group over links with the same group in one process. $endpoint is a server's.
 
+# begin_groups LR: 84 images to train on, a server, and two configs of small batches: $tmp/sgd.yaml with that learning rate, $tmp/adamw.yaml
+begin_groups() {
+	make_data 84 24
+	start_server one threads=2
+	write_config "$tmp/sgd.yaml"
+	sed -i "s/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/lr: 0.05/lr: $1/" "$tmp/sgd.yaml"
+	cp "$tmp/sgd.yaml" "$tmp/adamw.yaml"
+	use_adamw "$tmp/adamw.yaml"
+}
+
 # group NAME CONFIG CLIENTS [key=value]…: in one process, then over links: every loss of every member, and all weights, byte for byte
 group() {
 	local name=$1 config=$2 n=$3 set=() pair k pids=()
