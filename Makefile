@@ -97,7 +97,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE cuda-resources help all fail deps test test-all test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms man install uninstall clean demo demo-text bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: FORCE cuda-resources help all fail deps test test-all test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man install uninstall clean demo demo-text bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) $(MPI_MODULE) ## build/<variant>/splitc and splits
 
@@ -588,6 +588,9 @@ format-check: ## fail where clang-format would change a source
 
 rooms: ## fail where a source includes what its room may not
 	@scripts/check-rooms.sh
+
+house: ## the structure of the sources in figures: code by room, circles of files, flags, exports, comments
+	@scripts/house.py
 
 $(B)/man/%.1: $(B)/% scripts/man.sh common/base/err.h
 	@mkdir -p $(@D)

@@ -2,6 +2,7 @@
  * is of the loop's thread.
  *
  *   drive_table.c   the specification: state × event → actions → next state
+ *   drive_event.c   carries a rule out
  *   drive_remote.c  events: what the link, the loader, timers and signals report, as events of the table
  *   drive_act.c     actions of a run that goes on
  *   drive_stop.c    actions of a run that ends */
@@ -119,6 +120,8 @@ struct drive {
 void sl_drive_event(struct drive *d, enum drive_event ev);
 /* EV_FAULT with this error, whose text is in d->fail. */
 void sl_drive_fault(struct drive *d, enum sl_err err);
+/* EV_LEAVE with this error, whose text is in d->fail. */
+void sl_drive_leave(struct drive *d, enum sl_err err);
 /* EV_LEAVE: a task has run for so long. */
 void sl_drive_hung(struct drive *d, uint64_t busy_ms);
 

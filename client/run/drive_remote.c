@@ -12,25 +12,6 @@
 
 enum { WATCH_MS = 250, SAY_WAITS_MS = 5000 };
 
-void sl_drive_fault(struct drive *d, enum sl_err err)
-{
-	d->err = err;
-	sl_drive_event(d, EV_FAULT);
-}
-
-static void leave(struct drive *d, enum sl_err err)
-{
-	d->err = err;
-	sl_drive_event(d, EV_LEAVE);
-}
-
-void sl_drive_hung(struct drive *d, uint64_t busy_ms)
-{
-	leave(d, sl_fail_set(d->fail, SL_ERR_DEVICE, "a task has run for %llu s (watchdog_s is %d)%s",
-			     (unsigned long long)busy_ms / 1000, d->setup->conf->watchdog_s,
-			     sl_recover_outlook(d->recover)));
-}
-
 /* ---- the link ---- */
 
 static void on_ready(void *arg, uint64_t next_step)
@@ -247,8 +228,8 @@ static void on_drain_over(void *arg)
 	uint64_t hangs_ms = (uint64_t)(drain_s ? drain_s : 1) * 1000;
 
 	if (d->remote && sl_remote_busy_ms(d->remote) >= hangs_ms)
-		leave(d, sl_fail_set(d->fail, SL_ERR_BUSY, "a task did not end within %d s (drain_s)%s", drain_s,
-				     sl_recover_outlook(d->recover)));
+		sl_drive_leave(d, sl_fail_set(d->fail, SL_ERR_BUSY, "a task did not end within %d s (drain_s)%s",
+					      drain_s, sl_recover_outlook(d->recover)));
 	else
 		sl_drive_event(d, EV_DRAIN);
 }
@@ -258,8 +239,8 @@ static void on_signal(void *arg, int signum)
 	struct drive *d = arg;
 
 	if (d->signum) {
-		leave(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d%s", signum,
-				     sl_recover_outlook(d->recover)));
+		sl_drive_leave(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "interrupted by signal %d%s", signum,
+					      sl_recover_outlook(d->recover)));
 		return;
 	}
 	d->signum = signum;

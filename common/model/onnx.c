@@ -1,85 +1,15 @@
 /* From an ONNX graph to one of ours: which nodes count, what each name stands for, and what stands around the kinds
  * that onnx_nodes.c reads. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/model/onnx_impl.h"
+#include "common/model/onnx_nodes.h"
 #include "common/nn/weights_file.h"
 
 static const char key[] = "model.onnx";
 
-void sl_onnx_refuse(struct sl_onnx_import *im, const char *fmt, ...)
-{
-	const Onnx__Node *n = im->node;
-	char text[SL_FAIL_TEXT];
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(text, sizeof text, fmt, args);
-	va_end(args);
-	sl_build_refuse(im->b, "node '%.96s' (%.40s): %s", n->name && n->name[0] ? n->name : im->name, n->op_type,
-			text);
-}
-
 /* ---- names and what they stand for */
-
-static int by_name(const void *a, const void *b)
-{
-	const struct sl_onnx_value *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
-
-static struct sl_onnx_value *find(struct sl_onnx_import *im, const char *name)
-{
-	const struct sl_onnx_value wanted = {.name = name};
-
-	return bsearch(&wanted, im->value, (size_t)im->n_value, sizeof *im->value, by_name);
-}
-
-struct sl_onnx_value *sl_onnx_in(struct sl_onnx_import *im, size_t i)
-{
-	struct sl_onnx_value *v;
-
-	if (im->b->err || i >= im->node->n_input || !im->node->input[i][0])
-		return NULL;
-	v = find(im, im->node->input[i]);
-	if (v && v->known)
-		return v;
-	sl_onnx_refuse(im,
-		       v ? "reads '%.96s', which is an output that is not read, or made later"
-			 : "reads '%.96s', which nothing makes",
-		       im->node->input[i]);
-	return NULL;
-}
-
-static void make(struct sl_onnx_import *im, struct sl_onnx_value made)
-{
-	struct sl_onnx_value *v = find(im, im->node->output[0]);
-
-	if (im->b->err || !v)
-		return;
-	made.name = v->name;
-	made.known = true;
-	*v = made;
-}
-
-void sl_onnx_out(struct sl_onnx_import *im, int value, bool permuted)
-{
-	make(im, (struct sl_onnx_value){.value = value, .permuted = permuted});
-}
-
-void sl_onnx_out_constant(struct sl_onnx_import *im, const Onnx__Tensor *t)
-{
-	make(im, (struct sl_onnx_value){.value = -1, .constant = t});
-}
-
-void sl_onnx_out_same(struct sl_onnx_import *im, const struct sl_onnx_value *as)
-{
-	make(im, *as);
-}
 
 static void add_value(struct sl_onnx_import *im, const char *name, int value, const Onnx__Tensor *constant, bool known)
 {
@@ -121,7 +51,7 @@ static enum sl_err list_values(struct sl_onnx_import *im, struct sl_fail *fail)
 			if (g->node[i]->output[o][0])
 				add_value(im, g->node[i]->output[o], -1, NULL, false);
 	}
-	qsort(im->value, (size_t)im->n_value, sizeof *im->value, by_name);
+	qsort(im->value, (size_t)im->n_value, sizeof *im->value, sl_onnx_by_name);
 	for (int i = 1; i < im->n_value; i++)
 		if (strcmp(im->value[i - 1].name, im->value[i].name) == 0)
 			return sl_fail_set(fail, SL_ERR_DATA, "two values are called '%.96s'", im->value[i].name);
@@ -133,7 +63,7 @@ static void find_live(struct sl_onnx_import *im, bool *live)
 {
 	const Onnx__Graph *g = im->onnx->graph;
 	bool *needed = calloc((size_t)im->n_value, sizeof *needed);
-	struct sl_onnx_value *v = find(im, im->onnx->out->name);
+	struct sl_onnx_value *v = sl_onnx_find(im, im->onnx->out->name);
 
 	if (!needed) {
 		sl_build_refuse(im->b, "no memory for a network");
@@ -145,9 +75,9 @@ static void find_live(struct sl_onnx_import *im, bool *live)
 		const Onnx__Node *n = g->node[i];
 
 		for (size_t o = 0; o < n->n_output && !live[i]; o++)
-			live[i] = n->output[o][0] && (v = find(im, n->output[o])) && needed[v - im->value];
+			live[i] = n->output[o][0] && (v = sl_onnx_find(im, n->output[o])) && needed[v - im->value];
 		for (size_t j = 0; j < n->n_input && live[i]; j++)
-			if (n->input[j][0] && (v = find(im, n->input[j])))
+			if (n->input[j][0] && (v = sl_onnx_find(im, n->input[j])))
 				needed[v - im->value] = true;
 	}
 	free(needed);
@@ -250,7 +180,7 @@ static void read_nodes(struct sl_onnx_import *im, const bool *live)
 
 static void read_output(struct sl_onnx_import *im)
 {
-	const struct sl_onnx_value *v = find(im, im->onnx->out->name);
+	const struct sl_onnx_value *v = sl_onnx_find(im, im->onnx->out->name);
 
 	if (im->b->err)
 		return;

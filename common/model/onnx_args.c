@@ -1,8 +1,79 @@
-/* Attributes and inputs of a node, as its reader wants them; what is not so is refused. */
+/* What a node's reader works with: its inputs, its output and its attributes. A node that does not fit is refused. */
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/model/onnx_impl.h"
+
+void sl_onnx_refuse(struct sl_onnx_import *im, const char *fmt, ...)
+{
+	const Onnx__Node *n = im->node;
+	char text[SL_FAIL_TEXT];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof text, fmt, args);
+	va_end(args);
+	sl_build_refuse(im->b, "node '%.96s' (%.40s): %s", n->name && n->name[0] ? n->name : im->name, n->op_type,
+			text);
+}
+
+int sl_onnx_by_name(const void *a, const void *b)
+{
+	const struct sl_onnx_value *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+struct sl_onnx_value *sl_onnx_find(struct sl_onnx_import *im, const char *name)
+{
+	const struct sl_onnx_value wanted = {.name = name};
+
+	return bsearch(&wanted, im->value, (size_t)im->n_value, sizeof *im->value, sl_onnx_by_name);
+}
+
+struct sl_onnx_value *sl_onnx_in(struct sl_onnx_import *im, size_t i)
+{
+	struct sl_onnx_value *v;
+
+	if (im->b->err || i >= im->node->n_input || !im->node->input[i][0])
+		return NULL;
+	v = sl_onnx_find(im, im->node->input[i]);
+	if (v && v->known)
+		return v;
+	sl_onnx_refuse(im,
+		       v ? "reads '%.96s', which is an output that is not read, or made later"
+			 : "reads '%.96s', which nothing makes",
+		       im->node->input[i]);
+	return NULL;
+}
+
+static void make(struct sl_onnx_import *im, struct sl_onnx_value made)
+{
+	struct sl_onnx_value *v = sl_onnx_find(im, im->node->output[0]);
+
+	if (im->b->err || !v)
+		return;
+	made.name = v->name;
+	made.known = true;
+	*v = made;
+}
+
+void sl_onnx_out(struct sl_onnx_import *im, int value, bool permuted)
+{
+	make(im, (struct sl_onnx_value){.value = value, .permuted = permuted});
+}
+
+void sl_onnx_out_constant(struct sl_onnx_import *im, const Onnx__Tensor *t)
+{
+	make(im, (struct sl_onnx_value){.value = -1, .constant = t});
+}
+
+void sl_onnx_out_same(struct sl_onnx_import *im, const struct sl_onnx_value *as)
+{
+	make(im, *as);
+}
 
 /* ---- attributes */
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/model/onnx_impl.h"
+#include "common/model/onnx_file.h"
 
 enum { FIRST_OPSET = 13, LAST_OPSET = 17, MOST_DIMS = 8, MOST_CLASSES = 100000, MOST_BYTES = 0x7fffffff };
 /* What may be allocated for a file: some bytes for each of its own. */

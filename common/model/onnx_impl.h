@@ -1,49 +1,10 @@
-/* What the files onnx*.c share. */
+/* How nodes of an ONNX file become a graph: what the readers of nodes share. */
 #ifndef SL_MODEL_ONNX_IMPL_H
 #define SL_MODEL_ONNX_IMPL_H
 
-#include "common/model/onnx.h"
-#include "proto/onnx.pb-c.h"
+#include "common/model/onnx_file.h"
 
-/* Of Tensor.data_type and Value.type. */
-enum sl_onnx_type { SL_ONNX_FLOAT = 1, SL_ONNX_INT32 = 6, SL_ONNX_INT64 = 7, SL_ONNX_BOOL = 9 };
-/* Of Attribute.type. */
-enum sl_onnx_attr {
-	SL_ONNX_ATTR_FLOAT = 1,
-	SL_ONNX_ATTR_INT = 2,
-	SL_ONNX_ATTR_STRING = 3,
-	SL_ONNX_ATTR_TENSOR = 4,
-	SL_ONNX_ATTR_FLOATS = 6,
-	SL_ONNX_ATTR_INTS = 7
-};
-
-struct sl_onnx {
-	char name[SL_NAME_MAX]; /* the file's, without folders */
-	Onnx__Model *model;
-	const Onnx__Graph *graph;
-	const Onnx__Value *in, *out;
-	const Onnx__Tensor **init; /* by name */
-	int n_init;
-	int opset;
-};
-
-const Onnx__Tensor *sl_onnx_find_init(const struct sl_onnx *onnx, const char *name); /* NULL: none */
-/* Elements of a tensor whose dims were checked. */
-int64_t sl_onnx_count(const Onnx__Tensor *t);
-/* "[64, 3, 7, 7]" */
-enum { SL_ONNX_DIMS_TEXT = 128 };
-const char *sl_onnx_dims_text(const Onnx__Tensor *t, char out[SL_ONNX_DIMS_TEXT]);
-/* Floats of a FLOAT tensor, whose data were checked. */
-void sl_onnx_read_f32(const Onnx__Tensor *t, float *out);
-/* Whether dims, type and data fit each other. */
-enum sl_err sl_onnx_check_tensor(const Onnx__Tensor *t, const char *name, struct sl_fail *fail) SL_MUST_CHECK;
-/* Dimension `i` of input or output; 0: any. */
-int64_t sl_onnx_dim(const Onnx__Value *v, size_t i);
-size_t sl_onnx_n_dim(const Onnx__Value *v);
-enum sl_err sl_onnx_read_sizes(struct sl_onnx_sizes *out, const struct sl_onnx *onnx,
-			       struct sl_fail *fail) SL_MUST_CHECK;
-
-/* ---- from nodes to a graph (onnx.c), kind by kind (onnx_nodes.c) */
+/* ---- from nodes to a graph (onnx.c) */
 
 enum { SL_ONNX_INTS = 8, SL_ONNX_MOST = 1 << 20 }; /* numbers of a shape; of a window, and of channels */
 #define SL_ONNX_BATCH INT64_MIN
@@ -75,15 +36,13 @@ struct sl_onnx_import {
 	char name[SL_NAME_MAX]; /* what it is to be called */
 };
 
-struct sl_onnx_kind {
-	const char *word;
-	int least_in, most_in;
-	const char *attr[8]; /* that are read; others are refused */
-	void (*read)(struct sl_onnx_import *im);
-};
-const struct sl_onnx_kind *sl_onnx_find_kind(const char *word); /* NULL: there is none */
-void sl_onnx_kinds(char *out, size_t cap);                      /* "Add, …" */
+/* ---- values, attributes and inputs of the node that is being read (onnx_args.c). What does not fit is refused;
+ * nothing is read after a refusal. */
 
+/* Order of im->value. */
+int sl_onnx_by_name(const void *a, const void *b);
+/* What a name stands for; NULL: the file has no such name. */
+struct sl_onnx_value *sl_onnx_find(struct sl_onnx_import *im, const char *name);
 /* CONFIG: "node 'Conv_3' (Conv): " and the sentence. */
 void sl_onnx_refuse(struct sl_onnx_import *im, const char *fmt, ...) SL_PRINTF(2, 3);
 /* What input `i` of the node is; NULL: it is left out, or there was a failure. */
@@ -92,10 +51,6 @@ struct sl_onnx_value *sl_onnx_in(struct sl_onnx_import *im, size_t i);
 void sl_onnx_out(struct sl_onnx_import *im, int value, bool permuted);
 void sl_onnx_out_constant(struct sl_onnx_import *im, const Onnx__Tensor *t);
 void sl_onnx_out_same(struct sl_onnx_import *im, const struct sl_onnx_value *as);
-
-/* ---- attributes and inputs of the node that is being read (onnx_args.c). What is not so is refused; nothing is read
- * after a refusal. */
-
 /* NULL: it has none of that name. */
 const Onnx__Attribute *sl_onnx_attr(struct sl_onnx_import *im, const char *name, int type);
 int64_t sl_onnx_attr_int(struct sl_onnx_import *im, const char *name, int64_t standard);
@@ -119,22 +74,5 @@ bool sl_onnx_vector_of(struct sl_onnx_import *im, const Onnx__Tensor *t, int64_t
 bool sl_onnx_scalar_in(struct sl_onnx_import *im, size_t i, float *out);
 /* Whole numbers of a constant, or of a part of a shape; -1: there are none, or too many. */
 int sl_onnx_ints_in(struct sl_onnx_import *im, size_t i, int64_t out[SL_ONNX_INTS]);
-
-/* ---- readers of kinds that change shapes (onnx_shapes.c) */
-void sl_onnx_read_shape(struct sl_onnx_import *im);
-void sl_onnx_read_gather(struct sl_onnx_import *im);
-void sl_onnx_read_unsqueeze(struct sl_onnx_import *im);
-void sl_onnx_read_concat(struct sl_onnx_import *im);
-void sl_onnx_read_flatten(struct sl_onnx_import *im);
-void sl_onnx_read_reshape(struct sl_onnx_import *im);
-
-/* ---- names (onnx_names.c) */
-
-/* What module a node belongs to, from the name that PyTorch gives it: "/layer1/layer1.0/relu_1/Relu" is of
- * "layer1.0.relu_1", and "Relu" is *last. False: the name is of another form, or too long. */
-bool sl_onnx_scope(const char *name, char out[SL_NAME_MAX], const char **last);
-/* Units of a network whose nodes are there, but for the loss: wherever one value crosses, a unit begins at a
- * convolution, a linear layer, or a batch norm that stands in front of one. */
-void sl_onnx_units(struct sl_build *b);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/model/onnx_impl.h"
+#include "common/model/onnx_nodes.h"
 
 bool sl_onnx_scope(const char *name, char out[SL_NAME_MAX], const char **last)
 {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/model/onnx_impl.h"
+#include "common/model/onnx_nodes.h"
 
 /* ---- windows */
 

@@ -2,7 +2,7 @@
  * the batch is not known: SL_ONNX_BATCH stands for it. */
 #include <string.h>
 
-#include "common/model/onnx_impl.h"
+#include "common/model/onnx_nodes.h"
 
 static void out_ints(struct sl_onnx_import *im, const int64_t *ints, int n, bool scalar)
 {

@@ -1,6 +1,5 @@
 #include "common/model/source.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +9,7 @@
 #include "common/model/sources.h"
 
 /* Generous, and small enough that no product of a source can overflow. */
-enum { MAX_CLASSES = 1 << 20, ROUND_TO = 8 };
+enum { MAX_CLASSES = 1 << 20 };
 _Static_assert((int)SL_MODEL_MIN_IMAGE == (int)SL_CONF_MIN_IMAGE && (int)SL_MODEL_MAX_IMAGE == (int)SL_CONF_MAX_IMAGE,
 	       "what a config may ask for, a model has");
 static const double min_width = 0.01, max_width = 16.0;
@@ -60,13 +59,6 @@ bool sl_model_takes_rows(const char *name)
 	const struct source *source = find(name);
 
 	return source && source->rows;
-}
-
-int sl_source_channels(int c, double width)
-{
-	const int rounded = (int)lround(c * width / ROUND_TO) * ROUND_TO;
-
-	return rounded < ROUND_TO ? ROUND_TO : rounded;
 }
 
 static enum sl_err unknown_model(const char *name, struct sl_fail *fail)

@@ -2,10 +2,17 @@
 #ifndef SL_MODEL_SOURCES_H
 #define SL_MODEL_SOURCES_H
 
+#include <math.h>
+
 #include "common/model/source.h"
 
 /* `c` channels at this width: the nearest multiple of 8, and at least 8. */
-int sl_source_channels(int c, double width);
+static inline int sl_source_channels(int c, double width)
+{
+	const int rounded = (int)lround(c * width / 8) * 8;
+
+	return rounded < 8 ? 8 : rounded;
+}
 
 void sl_source_mobilenet_v2(struct sl_build *b, const struct sl_model_spec *spec);
 void sl_source_mobilenet_v2_pool4(struct sl_build *b, const struct sl_model_spec *spec);

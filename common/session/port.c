@@ -343,26 +343,6 @@ static void act(struct sl_port *p, const struct sl_event *ev)
 	}
 }
 
-uint32_t *sl_port_begin(const struct sl_port *p, int chunk)
-{
-	return p->begin + (size_t)chunk * sl_dims_numbers(p->plan->rows, p->plan->spec.padded);
-}
-
-uint32_t *sl_port_pieces(const struct sl_port *p, int chunk)
-{
-	return p->begin && p->plan->spec.padded ? sl_dims_pieces(sl_port_begin(p, chunk), p->plan->rows) : NULL;
-}
-
-struct sl_dims sl_port_dims(const struct sl_port *p, int chunk)
-{
-	const int64_t rows = (int64_t)sl_session_chunk_rows(&p->session, chunk);
-
-	return (struct sl_dims){.rows = rows,
-				.tokens = p->session.tokens[chunk] ? p->session.tokens[chunk] : rows,
-				.begin = p->begin ? sl_port_begin(p, chunk) : NULL,
-				.pieces = sl_port_pieces(p, chunk)};
-}
-
 /* A client's pass begins: none of its tasks is under way. */
 static void note_begin(struct sl_port *p, const struct sl_event *ev)
 {

@@ -148,6 +148,11 @@ size_t sl_port_begin_bytes(const struct sl_plan *plan);
 size_t sl_port_lengths(const struct sl_plan *plan, int what, int64_t rows);
 uint32_t *sl_port_begin(const struct sl_port *port, int chunk);
 uint32_t *sl_port_pieces(const struct sl_port *port, int chunk); /* NULL: rows are not padded */
+/* Whether each chunk has a task of its own of this kind. */
+static inline bool sl_port_per_chunk(enum sl_task task)
+{
+	return task >= SL_TASK_HEAD_FWD && task <= SL_TASK_HEAD_BWD;
+}
 static inline bool sl_port_receives(enum sl_session_role role, int what)
 {
 	return (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD || what == SL_PART_END_MEAN) ==

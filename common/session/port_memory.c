@@ -154,3 +154,34 @@ enum sl_err sl_port_memory(const struct sl_plan *plan, struct sl_backend *be, st
 	*out = m;
 	return SL_OK;
 }
+
+size_t sl_port_jobs_bytes(int slots)
+{
+	size_t bytes = 0;
+
+	for (int task = 0; task < SL_TASK_COUNT; task++)
+		bytes += sl_port_per_chunk((enum sl_task)task) ? (size_t)slots * sizeof(struct task_job) : 0;
+	return bytes;
+}
+
+/* ---- where the tokens of a chunk's rows begin */
+
+uint32_t *sl_port_begin(const struct sl_port *p, int chunk)
+{
+	return p->begin + (size_t)chunk * sl_dims_numbers(p->plan->rows, p->plan->spec.padded);
+}
+
+uint32_t *sl_port_pieces(const struct sl_port *p, int chunk)
+{
+	return p->begin && p->plan->spec.padded ? sl_dims_pieces(sl_port_begin(p, chunk), p->plan->rows) : NULL;
+}
+
+struct sl_dims sl_port_dims(const struct sl_port *p, int chunk)
+{
+	const int64_t rows = (int64_t)sl_session_chunk_rows(&p->session, chunk);
+
+	return (struct sl_dims){.rows = rows,
+				.tokens = p->session.tokens[chunk] ? p->session.tokens[chunk] : rows,
+				.begin = p->begin ? sl_port_begin(p, chunk) : NULL,
+				.pieces = sl_port_pieces(p, chunk)};
+}

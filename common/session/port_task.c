@@ -20,11 +20,6 @@ static int abandon_priority(enum sl_session_role role)
 	return task_priority[role == SL_SESSION_SERVER ? SL_TASK_MID_FWD : SL_TASK_HEAD_BWD];
 }
 
-static bool per_chunk(enum sl_task task)
-{
-	return task >= SL_TASK_HEAD_FWD && task <= SL_TASK_HEAD_BWD;
-}
-
 /* Codecs forget a pass that was abandoned; tasks of it that still wait have nothing to do. */
 static enum sl_err run_task(struct task_job *t)
 {
@@ -35,7 +30,7 @@ static enum sl_err run_task(struct task_job *t)
 			sl_codec_rollback(p->codec[dir]);
 		return SL_OK;
 	}
-	if (per_chunk(t->task) && atomic_load(&p->abandoning))
+	if (sl_port_per_chunk(t->task) && atomic_load(&p->abandoning))
 		return SL_OK;
 	return p->events.run(p->arg, t->task, t->chunk, &t->fail);
 }
@@ -122,7 +117,7 @@ bool sl_port_waits(struct sl_port *p, struct sl_job *job)
 static bool begin(struct task_job *t)
 {
 	struct sl_port *p = t->port;
-	bool chunk = per_chunk(t->task);
+	bool chunk = sl_port_per_chunk(t->task);
 
 	if (!chunk && p->held && hold(t, TASK_BEGINS))
 		return true;
@@ -138,7 +133,7 @@ static void end(struct task_job *t)
 {
 	struct sl_port *p = t->port;
 	struct sl_fail fail;
-	enum sl_err err = per_chunk(t->task) ? sl_port_collect(p, t->chunk, &fail) : SL_OK;
+	enum sl_err err = sl_port_per_chunk(t->task) ? sl_port_collect(p, t->chunk, &fail) : SL_OK;
 
 	if (err && !t->err) {
 		t->err = err;
@@ -170,7 +165,7 @@ int sl_port_is_task(const struct sl_job *job, void *port)
 
 int sl_port_is_chunk(const struct sl_job *job, void *port)
 {
-	return sl_port_is_task(job, port) && per_chunk(((const struct task_job *)job)->task);
+	return sl_port_is_task(job, port) && sl_port_per_chunk(((const struct task_job *)job)->task);
 }
 
 static void task_failed(struct task_job *t)
@@ -207,19 +202,10 @@ static void job_done(struct sl_job *job)
 	sl_port_event(p, &ev);
 }
 
-size_t sl_port_jobs_bytes(int slots)
-{
-	size_t bytes = 0;
-
-	for (int task = 0; task < SL_TASK_COUNT; task++)
-		bytes += per_chunk((enum sl_task)task) ? (size_t)slots * sizeof(struct task_job) : 0;
-	return bytes;
-}
-
 enum sl_err sl_port_open_jobs(struct sl_port *p, bool chunks, int count)
 {
 	for (int task = 0; task < SL_TASK_COUNT; task++) {
-		if (per_chunk((enum sl_task)task) != chunks)
+		if (sl_port_per_chunk((enum sl_task)task) != chunks)
 			continue;
 		p->job[task] = calloc((size_t)count, sizeof *p->job[task]);
 		if (!p->job[task])
