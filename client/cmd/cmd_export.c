@@ -6,11 +6,11 @@
 #include "client/cmd/ask_model.h"
 #include "client/cmd/command.h"
 #include "client/cmd/fetch_pair.h"
+#include "client/model/adapter_file.h"
+#include "client/model/weights_file.h"
 #include "client/persist/model_file.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
-#include "common/nn/adapter_file.h"
-#include "common/nn/weights_file.h"
 #include "common/session/checkpoint.h"
 
 enum { TRIES = 3 };

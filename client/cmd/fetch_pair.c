@@ -6,12 +6,12 @@
 #include <time.h>
 
 #include "client/persist/epoch.h"
+#include "client/persist/jsonl.h"
 #include "client/persist/last_run.h"
 #include "client/run/auth.h"
 #include "client/run/drive.h"
 #include "client/run/remote.h"
 #include "common/link/loop.h"
-#include "common/telemetry/jsonl.h"
 
 struct fetch {
 	struct sl_setup *setup;

@@ -6,6 +6,7 @@
 
 #include "client/cmd/command.h"
 #include "client/cmd/preset.h"
+#include "client/model/weights_file.h"
 #include "client/persist/journal.h"
 #include "client/persist/last_run.h"
 #include "client/persist/model_file.h"
@@ -14,7 +15,6 @@
 #include "client/run/phase.h"
 #include "client/run/training.h"
 #include "common/base/log.h"
-#include "common/nn/weights_file.h"
 #include "common/session/checkpoint.h"
 
 int sl_command_failed(const struct sl_fail *fail)

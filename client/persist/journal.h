@@ -3,9 +3,9 @@
 #ifndef SL_CLIENT_PERSIST_JOURNAL_H
 #define SL_CLIENT_PERSIST_JOURNAL_H
 
+#include "client/persist/events.h"
+#include "client/persist/jsonl.h"
 #include "common/conf/conf.h"
-#include "common/telemetry/events.h"
-#include "common/telemetry/jsonl.h"
 
 /* A zeroed one writes nothing. */
 struct sl_journal {

@@ -6,12 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/model/weights_file.h"
 #include "client/persist/client_state.h"
 #include "client/persist/journal.h"
 #include "client/persist/model_file.h"
 #include "client/persist/run_secret.h"
 #include "common/base/log.h"
-#include "common/nn/weights_file.h"
 
 enum { REFUSED_MOST = 4 };
 

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "client/model/weights_file.h"
 #include "common/base/version.h"
-#include "common/nn/weights_file.h"
 
 enum sl_err sl_model_file_path(char path[PATH_MAX], const struct sl_conf_client *conf, const char *name,
 			       struct sl_fail *fail)

@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/model/adapter_file.h"
+#include "client/model/onnx.h"
+#include "client/model/roles.h"
+#include "client/model/split.h"
+#include "client/model/weights_file.h"
+#include "client/model/weights_part.h"
 #include "common/base/log.h"
 #include "common/conf/key.h"
-#include "common/model/onnx.h"
-#include "common/model/roles.h"
-#include "common/model/split.h"
-#include "common/nn/adapter_file.h"
-#include "common/nn/weights_file.h"
-#include "common/nn/weights_part.h"
 #include "kernels/cpu/cpu.h"
 
 static void put(char *to, size_t cap, const char *text)

@@ -4,10 +4,10 @@
 #define SL_CLIENT_RUN_SETUP_H
 
 #include "client/data/loader.h"
+#include "client/model/source.h"
 #include "client/run/kept.h"
 #include "common/base/pool.h"
 #include "common/conf/conf.h"
-#include "common/model/source.h"
 #include "common/nn/backend.h"
 #include "common/nn/weights.h"
 #include "common/session/agree.h"

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "client/data/subset.h"
+#include "client/model/source.h"
 #include "common/base/log.h"
 #include "common/base/rng.h"
-#include "common/model/source.h"
 
 enum { CHANNELS = 3 }; /* that a network of images takes */
 

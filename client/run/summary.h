@@ -2,9 +2,9 @@
 #ifndef SL_CLIENT_RUN_SUMMARY_H
 #define SL_CLIENT_RUN_SUMMARY_H
 
+#include "client/persist/jsonl.h"
 #include "client/run/metric.h"
 #include "client/run/training.h"
-#include "common/telemetry/jsonl.h"
 
 struct sl_training_totals {
 	const char *mode; /* "local", "remote" */

@@ -3,9 +3,9 @@
 #ifndef SL_CLIENT_RUN_TRAINING_H
 #define SL_CLIENT_RUN_TRAINING_H
 
+#include "client/run/schedule.h"
 #include "client/run/setup.h"
 #include "client/run/step.h"
-#include "common/nn/schedule.h"
 #include "common/session/checkpoint.h"
 #include "common/telemetry/rate.h"
 

@@ -136,7 +136,7 @@ struct sl_conf_client {
 	char head_end[SL_CONF_TEXT];   /* "": partition's first number */
 	char tail_begin[SL_CONF_TEXT]; /* "": partition's second number */
 	struct {
-		char head[SL_CONF_CODEC_TEXT], tail[SL_CONF_CODEC_TEXT]; /* specs of common/model/insert.h; "": none */
+		char head[SL_CONF_CODEC_TEXT], tail[SL_CONF_CODEC_TEXT]; /* specs of client/model/insert.h; "": none */
 	} insert;
 	struct {
 		enum sl_conf_data_kind kind;

@@ -3,7 +3,7 @@
  * parameters, its MACs, and a hash. Pure; immutable once opened; may be shared between threads.
  *
  * The server plans the middle from its graph alone: sl_plan_open_part. The client plans all three parts of a network
- * (common/model/split.h). */
+ * (client/model/split.h). */
 #ifndef SL_NN_PLAN_H
 #define SL_NN_PLAN_H
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/model/split.h"
 #include "common/base/clock.h"
-#include "common/model/split.h"
 #include "common/nn/exec.h"
 #include "kernels/module.h"
 

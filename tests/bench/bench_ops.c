@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/model/split.h"
 #include "common/base/clock.h"
 #include "common/base/pool.h"
-#include "common/model/split.h"
 #include "common/nn/exec.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/bench/op_times.h"

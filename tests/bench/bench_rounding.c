@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/model/weights_file.h"
 #include "client/run/local.h"
 #include "common/base/pool.h"
-#include "common/nn/weights_file.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/asked.h"
 

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/model/split.h"
 #include "common/base/pool.h"
-#include "common/model/split.h"
 #include "common/nn/exec.h"
 #include "common/nn/weights.h"
 #include "kernels/cpu/cpu.h"

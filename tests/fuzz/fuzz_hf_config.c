@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/model/huggingface.h"
+#include "client/model/huggingface.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

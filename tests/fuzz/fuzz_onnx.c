@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/model/onnx.h"
+#include "client/model/onnx.h"
 #include "common/nn/cut.h"
 #include "proto/onnx.pb-c.h"
 

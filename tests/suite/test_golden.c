@@ -14,10 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/model/onnx.h"
+#include "client/model/weights_file.h"
 #include "client/run/local.h"
 #include "common/base/pool.h"
-#include "common/model/onnx.h"
-#include "common/nn/weights_file.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/ref/ref.h"
 #include "tests/support/asked.h"

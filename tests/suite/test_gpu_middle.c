@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
+#include "client/model/split.h"
 #include "common/base/rng.h"
-#include "common/model/split.h"
 #include "common/nn/exec.h"
 #include "kernels/module.h"
 #include "kernels/ref/ref.h"

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "common/model/split.h"
+#include "client/model/split.h"
 #include "common/nn/exec.h"
 #include "common/nn/weights.h"
 #include "kernels/cpu/cpu.h"

@@ -2,7 +2,7 @@
 #ifndef TEST_ASKED_H
 #define TEST_ASKED_H
 
-#include "common/model/split.h"
+#include "client/model/split.h"
 #include "common/session/agree.h"
 
 struct asked {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "common/base/crc32c.h"
+#include "client/persist/crc32c.h"
 
 enum { EVENT_VALUES = 16, EVENT_TEXT = 48 };
 

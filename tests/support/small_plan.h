@@ -2,7 +2,7 @@
 #ifndef SL_TESTS_SMALL_PLAN_H
 #define SL_TESTS_SMALL_PLAN_H
 
-#include "common/model/split.h"
+#include "client/model/split.h"
 
 enum { SMALL_BATCH = 8, SMALL_IMAGE = 32, SMALL_CLASSES = 10 };
 

@@ -12,10 +12,10 @@
 
 #include <cmocka.h>
 
+#include "client/model/split.h"
 #include "client/run/setup.h"
 #include "common/base/pool.h"
 #include "common/base/rng.h"
-#include "common/model/split.h"
 #include "common/nn/exec.h"
 #include "kernels/cpu/cpu.h"
 #include "server/cost.h"

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "common/model/source.h"
+#include "client/model/source.h"
 #include "common/nn/cut.h"
 
 static int open_model(void **state)

@@ -17,8 +17,8 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "client/persist/events.h"
 #include "common/base/buf.h"
-#include "common/telemetry/events.h"
 #include "tests/support/events.h"
 
 enum { MOST = 64 };

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "common/model/split.h"
+#include "client/model/split.h"
 #include "common/nn/graph_text.h"
 
 static void put(void *arg, const char *text, size_t len)

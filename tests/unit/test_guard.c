@@ -14,14 +14,14 @@
 #include <cmocka.h>
 
 #include "client/persist/epoch.h"
+#include "client/persist/events.h"
+#include "client/persist/jsonl.h"
 #include "common/base/folder.h"
 #include "common/base/guard.h"
 #include "common/base/newfile.h"
 #include "common/link/gate.h"
 #include "common/link/key.h"
 #include "common/nn/safetensors.h"
-#include "common/telemetry/events.h"
-#include "common/telemetry/jsonl.h"
 #include "server/store.h"
 
 enum { OTHER = 54321 }; /* a user that nobody is */

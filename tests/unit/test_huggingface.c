@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "common/model/huggingface.h"
+#include "client/model/huggingface.h"
+#include "client/model/weights_file.h"
 #include "common/nn/cut.h"
-#include "common/nn/weights_file.h"
 
 static const char base[] =
 	"{\"model_type\": \"roberta\", \"architectures\": [\"RobertaForMaskedLM\"], \"vocab_size\": 50265, "

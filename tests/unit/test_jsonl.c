@@ -12,8 +12,8 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "client/persist/jsonl.h"
 #include "common/base/buf.h"
-#include "common/telemetry/jsonl.h"
 
 static char path[4096];
 

@@ -7,8 +7,8 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "client/model/source.h"
 #include "common/conf/conf.h"
-#include "common/model/source.h"
 
 static const struct sl_model_spec imagenet = {
 	.name = "mobilenet_v2", .width = 1.0, .classes = 1000, .image = 224, .dropout = 0.2};

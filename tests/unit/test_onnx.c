@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "common/model/onnx.h"
+#include "client/model/onnx.h"
+#include "client/model/weights_file.h"
 #include "common/nn/cut.h"
-#include "common/nn/weights_file.h"
 #include "proto/onnx.pb-c.h"
 
 static const char small[] = "tests/golden/onnx_small.onnx", wide[] = "tests/golden/onnx_wide.onnx";

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "common/model/split.h"
+#include "client/model/split.h"
 
 static const struct sl_split_spec base = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0, 0, 0, 0},
 					  .cut = {.partition = "1:-1"},

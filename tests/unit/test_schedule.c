@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "common/nn/schedule.h"
+#include "client/run/schedule.h"
 
 static struct sl_schedule make(enum sl_schedule_kind kind, double lr, double end_lr, double power, double epochs,
 			       double warmup, int64_t per_epoch)

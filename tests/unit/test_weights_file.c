@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "common/model/source.h"
-#include "common/nn/weights_file.h"
+#include "client/model/source.h"
+#include "client/model/weights_file.h"
 
 enum { MAX_PARAM = 300 };
 

@@ -1,0 +1,44 @@
+/* config.json of a Hugging Face folder: what it says of the network. The reader trusts nothing: bounds on every number,
+ * and only forms that are built here. Keys that say nothing of the network's shape are passed over. */
+#ifndef SL_CLIENT_MODEL_HF_CONFIG_H
+#define SL_CLIENT_MODEL_HF_CONFIG_H
+
+#include "common/base/buf.h"
+#include "common/base/err.h"
+#include "common/nn/op.h"
+
+enum { SL_HF_FILE_MOST = 1 << 20, SL_HF_MAX_LAYERS = 256, SL_HF_MAX_FEATURES = 65536 };
+
+enum sl_hf_family { SL_HF_ROBERTA, SL_HF_BERT, SL_HF_DISTILBERT, SL_HF_ELECTRA, SL_HF_FAMILY_COUNT };
+
+/* A key that a config may leave out has transformers' default for the family. */
+struct sl_hf_config {
+	enum sl_hf_family family;
+	int vocab;
+	int features; /* of a token */
+	int embedded; /* of its embedding; others become `features` by a linear layer */
+	int wide;     /* of the feed-forward part */
+	int layers, heads;
+	int positions; /* rows of the table of positions */
+	int first;     /* of them, that of a row's first token */
+	int types;     /* rows of the table of token types; 0: there is none */
+	int mark;      /* types count on behind each token of this id; `vocab`: there is none */
+	double eps;    /* of layer norms */
+	double dropout, attention_dropout, head_dropout;
+	double range;                   /* standard deviation of fresh weights */
+	enum sl_op_kind act;            /* GELU, SILU, TANH or ACT (then relu) */
+	bool act_tanh;                  /* of GELU: its approximation */
+	bool untied;                    /* the decoder of a masked language model has a weight of its own */
+	char architecture[SL_NAME_MAX]; /* the first of `architectures`; "": none */
+};
+
+const char *sl_hf_family_name(enum sl_hf_family family); /* model_type: "roberta" */
+
+/* `name` stands for the file in errors. DATA: no JSON object, a key that is missing or of another type; CONFIG: out of
+ * bounds, or a network that is not built here. */
+enum sl_err sl_hf_config_parse(struct sl_hf_config *out, const char *name, struct sl_bytes text,
+			       struct sl_fail *fail) SL_MUST_CHECK;
+/* `dir`/config.json, and for `mark` the tokenizer's files beside it. NOINPUT: it cannot be read. */
+enum sl_err sl_hf_config_read(struct sl_hf_config *out, const char *dir, struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

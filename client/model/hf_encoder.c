@@ -1,0 +1,263 @@
+/* Encoders as transformers has them, by config.json: the names of its modules, its order of operations, its initial
+ * weights. Layers are post-norm: LN(x + dropout(dense(attention(x)))), then LN(x + dropout(down(act(up(x))))).
+ *
+ * The classifier reads a row's first token alone: it is selected at the end of the last layer's unit, so that a cut
+ * behind it carries one vector a row. */
+#include <stdio.h>
+#include <string.h>
+
+#include "client/model/huggingface.h"
+
+struct encoder {
+	struct sl_build *b;
+	const struct sl_hf_config *c;
+	char at[SL_NAME_MAX]; /* of the layer that is built: "roberta.encoder.layer.0" */
+	int words;            /* the parameter that is the table of words */
+	struct sl_init init;
+};
+
+/* A module's path: that of the layer, or of the network, and what comes behind. Names are short enough by far. */
+static const char *path(const struct encoder *e, const char *name, char out[SL_NAME_MAX])
+{
+	snprintf(out, SL_NAME_MAX, "%.50s%s%.40s", e->at, e->at[0] ? "." : "", name);
+	return out;
+}
+
+static int dense(const struct encoder *e, const char *name, int in, int out_f)
+{
+	char to[SL_NAME_MAX];
+
+	return sl_build_linear(e->b, path(e, name, to), in, out_f, true, e->init);
+}
+
+static int dropped(const struct encoder *e, const char *name, int in, double p)
+{
+	char to[SL_NAME_MAX];
+
+	return p > 0 ? sl_build_dropout(e->b, path(e, name, to), in, (float)p) : in;
+}
+
+static int added(const struct encoder *e, const char *name, int x, int y)
+{
+	char to[SL_NAME_MAX];
+
+	return sl_build_add(e->b, path(e, name, to), x, y);
+}
+
+static int normed(const struct encoder *e, const char *name, int in)
+{
+	char to[SL_NAME_MAX];
+
+	return sl_build_layernorm(e->b, path(e, name, to), in, (float)e->c->eps);
+}
+
+static int activated(const struct encoder *e, const char *name, int in)
+{
+	char to[SL_NAME_MAX];
+
+	if (e->c->act == SL_OP_ACT)
+		return sl_build_act(e->b, path(e, name, to), in, SL_ACT_RELU);
+	return sl_build_smooth(e->b, path(e, name, to), in, e->c->act, e->c->act_tanh);
+}
+
+static int looked_up(const struct encoder *e, const char *name, int rows, struct sl_embedding_attr attr)
+{
+	char to[SL_NAME_MAX];
+
+	attr.rows = rows;
+	attr.features = e->c->embedded;
+	return sl_build_lookup(e->b, path(e, name, to), SL_BUILD_INPUT, attr, e->init);
+}
+
+/* Sums are taken in transformers' order: word, type, position. */
+static int embeddings(struct encoder *e)
+{
+	const struct sl_hf_config *c = e->c;
+	int x;
+
+	sl_build_unit(e->b, "embeddings");
+	snprintf(e->at, sizeof e->at, "%s.embeddings", sl_hf_family_name(c->family));
+	e->words = e->b->model->graph.n_param;
+	x = looked_up(e, "word_embeddings", c->vocab, (struct sl_embedding_attr){0});
+	if (c->types)
+		x = added(e, "add_type", x,
+			  looked_up(e, "token_type_embeddings", c->types,
+				    (struct sl_embedding_attr){.segment = true, .mark = c->mark > 0 ? c->mark : 0}));
+	x = added(e, "add_position", x,
+		  looked_up(e, "position_embeddings", c->positions,
+			    (struct sl_embedding_attr){.position = true, .first = c->first}));
+	x = dropped(e, "dropout", normed(e, "LayerNorm", x), c->dropout);
+	if (c->embedded == c->features)
+		return x;
+	snprintf(e->at, sizeof e->at, "%s", sl_hf_family_name(c->family));
+	return dense(e, "embeddings_project", x, c->features);
+}
+
+/* Paths in a layer. */
+static const struct names {
+	const char *layers; /* … and that of all layers */
+	const char *query, *key, *value, *attention;
+	const char *out, *out_dropout, *out_add, *out_norm; /* out_dropout NULL: there is none */
+	const char *up, *act, *down, *dropout, *add, *norm;
+} bert = {.layers = "encoder.layer",
+	  .query = "attention.self.query",
+	  .key = "attention.self.key",
+	  .value = "attention.self.value",
+	  .attention = "attention.self",
+	  .out = "attention.output.dense",
+	  .out_dropout = "attention.output.dropout",
+	  .out_add = "attention.output.add",
+	  .out_norm = "attention.output.LayerNorm",
+	  .up = "intermediate.dense",
+	  .act = "intermediate.act",
+	  .down = "output.dense",
+	  .dropout = "output.dropout",
+	  .add = "output.add",
+	  .norm = "output.LayerNorm"},
+  distilbert = {.layers = "transformer.layer",
+		.query = "attention.q_lin",
+		.key = "attention.k_lin",
+		.value = "attention.v_lin",
+		.attention = "attention",
+		.out = "attention.out_lin",
+		.out_add = "sa_add",
+		.out_norm = "sa_layer_norm",
+		.up = "ffn.lin1",
+		.act = "ffn.activation",
+		.down = "ffn.lin2",
+		.dropout = "ffn.dropout",
+		.add = "output_add",
+		.norm = "output_layer_norm"};
+
+static int layer(struct encoder *e, const struct names *n, int x)
+{
+	const struct sl_hf_config *c = e->c;
+	const struct sl_attention_attr attr = {.heads = c->heads, .p = (float)c->attention_dropout};
+	char to[SL_NAME_MAX];
+	int q, k, v, y;
+
+	q = dense(e, n->query, x, c->features);
+	k = dense(e, n->key, x, c->features);
+	v = dense(e, n->value, x, c->features);
+	y = sl_build_attention(e->b, path(e, n->attention, to), q, k, v, attr);
+	y = dense(e, n->out, y, c->features);
+	if (n->out_dropout)
+		y = dropped(e, n->out_dropout, y, c->dropout);
+	x = normed(e, n->out_norm, added(e, n->out_add, y, x));
+	y = activated(e, n->act, dense(e, n->up, x, c->wide));
+	y = dropped(e, n->dropout, dense(e, n->down, y, c->features), c->dropout);
+	return normed(e, n->norm, added(e, n->add, y, x));
+}
+
+static int layers(struct encoder *e, int x)
+{
+	const struct names *names = e->c->family == SL_HF_DISTILBERT ? &distilbert : &bert;
+	char unit[SL_NAME_MAX];
+
+	for (int i = 0; i < e->c->layers; i++) {
+		snprintf(unit, sizeof unit, "%s.%d", names->layers, i);
+		snprintf(e->at, sizeof e->at, "%s.%.60s", sl_hf_family_name(e->c->family), unit);
+		sl_build_unit(e->b, unit);
+		x = layer(e, names, x);
+	}
+	e->at[0] = 0;
+	return x;
+}
+
+static int first_token(struct encoder *e, int x)
+{
+	char name[SL_NAME_MAX];
+
+	snprintf(name, sizeof name, "%s.first_token", sl_hf_family_name(e->c->family));
+	return sl_build_select(e->b, name, x);
+}
+
+/* Of RoBERTa and ELECTRA: dropout, dense, tanh or GELU, dropout, out_proj. */
+static int two_layers(struct encoder *e, int x, int classes)
+{
+	const bool gelu = e->c->family == SL_HF_ELECTRA;
+
+	sl_build_unit(e->b, "classifier");
+	sl_build_new_head(e->b);
+	x = dropped(e, "classifier.dropout_in", x, e->c->head_dropout);
+	x = dense(e, "classifier.dense", x, e->c->features);
+	x = sl_build_smooth(e->b, gelu ? "classifier.gelu" : "classifier.tanh", x, gelu ? SL_OP_GELU : SL_OP_TANH,
+			    false);
+	x = dropped(e, "classifier.dropout", x, e->c->head_dropout);
+	return dense(e, "classifier.out_proj", x, classes);
+}
+
+/* Of BERT: a pooler, which is trained before, dropout, classifier. */
+static int pooled(struct encoder *e, int x, int classes)
+{
+	sl_build_unit(e->b, "pooler");
+	x = dense(e, "bert.pooler.dense", x, e->c->features);
+	x = sl_build_smooth(e->b, "bert.pooler.tanh", x, SL_OP_TANH, false);
+	sl_build_unit(e->b, "classifier");
+	sl_build_new_head(e->b);
+	x = dropped(e, "classifier.dropout", x, e->c->head_dropout);
+	return dense(e, "classifier", x, classes);
+}
+
+/* Of DistilBERT: dense, ReLU, dropout, classifier. */
+static int rectified(struct encoder *e, int x, int classes)
+{
+	sl_build_unit(e->b, "pre_classifier");
+	sl_build_new_head(e->b);
+	x = dense(e, "pre_classifier", x, e->c->features);
+	x = sl_build_act(e->b, "pre_classifier.relu", x, SL_ACT_RELU);
+	sl_build_unit(e->b, "classifier");
+	x = dropped(e, "classifier.dropout", x, e->c->head_dropout);
+	return dense(e, "classifier", x, classes);
+}
+
+void sl_hf_encoder(struct sl_build *b, const struct sl_hf_config *config, int classes)
+{
+	struct encoder e = {.b = b, .c = config, .init = sl_init_normal(config->range)};
+	int x = first_token(&e, layers(&e, embeddings(&e)));
+
+	x = config->family == SL_HF_BERT         ? pooled(&e, x, classes)
+	    : config->family == SL_HF_DISTILBERT ? rectified(&e, x, classes)
+						 : two_layers(&e, x, classes);
+	sl_build_loss(b, "loss", x);
+}
+
+/* ---- masked language models: dense, activation, norm, and a logit for each word of the vocabulary */
+
+static const struct masked_names {
+	const char *unit, *dense, *act, *norm, *decoder, *bias;
+} masked[SL_HF_FAMILY_COUNT] = {
+	[SL_HF_ROBERTA] = {"lm_head", "lm_head.dense", "lm_head.gelu", "lm_head.layer_norm", "lm_head.decoder",
+			   "lm_head.bias"},
+	[SL_HF_BERT] = {"cls.predictions", "cls.predictions.transform.dense", "cls.predictions.transform.act",
+			"cls.predictions.transform.LayerNorm", "cls.predictions.decoder", "cls.predictions.bias"},
+	[SL_HF_DISTILBERT] = {"vocab_transform", "vocab_transform", "vocab_transform.act", "vocab_layer_norm",
+			      "vocab_projector", "vocab_projector.bias"},
+	[SL_HF_ELECTRA] = {"generator_predictions", "generator_predictions.dense", "generator_predictions.gelu",
+			   "generator_predictions.LayerNorm", "generator_lm_head", "generator_lm_head.bias"},
+};
+
+/* RoBERTa and ELECTRA have GELU there, whatever the layers have. */
+static int masked_act(const struct encoder *e, const char *name, int in)
+{
+	const bool gelu = e->c->family == SL_HF_ROBERTA || e->c->family == SL_HF_ELECTRA;
+
+	return gelu ? sl_build_smooth(e->b, name, in, SL_OP_GELU, false) : activated(e, name, in);
+}
+
+void sl_hf_masked(struct sl_build *b, const struct sl_hf_config *config, float share)
+{
+	const struct masked_names *n = &masked[config->family];
+	struct encoder e = {.b = b, .c = config, .init = sl_init_normal(config->range)};
+	int x = layers(&e, embeddings(&e));
+	char name[SL_NAME_MAX];
+
+	sl_build_unit(b, n->unit);
+	sl_build_new_head(b);
+	snprintf(name, sizeof name, "%s.chosen_tokens", sl_hf_family_name(config->family));
+	x = sl_build_gather(b, name, x, share);
+	x = dense(&e, n->dense, x, config->embedded);
+	x = normed(&e, n->norm, masked_act(&e, n->act, x));
+	x = sl_build_decoder(b, n->decoder, x, config->untied ? -1 : e.words, n->bias, e.init);
+	sl_build_loss(b, "loss", x);
+}

@@ -1,0 +1,90 @@
+#include "client/model/huggingface.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char key[] = "model.huggingface";
+
+/* What pretrained files hold beside the encoder, as globs. */
+static const char *const ignored[SL_HF_FAMILY_COUNT][8] = {
+	[SL_HF_ROBERTA] = {"lm_head.*", "roberta.pooler.*", "roberta.embeddings.position_ids", NULL},
+	[SL_HF_BERT] = {"cls.*", "bert.embeddings.position_ids", NULL},
+	[SL_HF_DISTILBERT] = {"vocab_transform.*", "vocab_layer_norm.*", "vocab_projector.*",
+			      "distilbert.embeddings.position_ids", NULL},
+	[SL_HF_ELECTRA] = {"discriminator_predictions.*", "generator_predictions.*", "generator_lm_head.*",
+			   "electra.embeddings.position_ids", NULL},
+};
+
+/* The same of a masked language model. Its decoder's weight, where it is the embedding's, may be there twice, and so
+ * may its bias. */
+static const char *const ignored_masked[SL_HF_FAMILY_COUNT][8] = {
+	[SL_HF_ROBERTA] = {"lm_head.decoder.*", "roberta.pooler.*", "roberta.embeddings.position_ids", NULL},
+	[SL_HF_BERT] = {"cls.predictions.decoder.*", "cls.seq_relationship.*", "bert.pooler.*",
+			"bert.embeddings.position_ids", NULL},
+	[SL_HF_DISTILBERT] = {"vocab_projector.weight", "distilbert.embeddings.position_ids", NULL},
+	[SL_HF_ELECTRA] = {"generator_lm_head.weight", "discriminator_predictions.*", "electra.embeddings.position_ids",
+			   NULL},
+};
+
+static enum sl_err read_config(struct sl_hf_config *c, const struct sl_model_spec *spec, struct sl_fail *fail)
+{
+	struct sl_fail why;
+	enum sl_err err = sl_hf_config_read(c, spec->huggingface, &why);
+
+	return err ? sl_fail_at(fail, key, err, "%s", why.text) : SL_OK;
+}
+
+enum sl_err sl_model_takes(struct sl_model_takes *out, const struct sl_model_spec *spec, struct sl_fail *fail)
+{
+	struct sl_hf_config c;
+	enum sl_err err;
+
+	*out = (struct sl_model_takes){.vocab = spec->vocab};
+	if (!spec->huggingface)
+		return SL_OK;
+	err = read_config(&c, spec, fail);
+	if (!err)
+		*out = (struct sl_model_takes){c.vocab, c.types > 1 && c.mark < c.vocab, c.mark};
+	return err;
+}
+
+static enum sl_err check_tokens(const struct sl_hf_config *c, const struct sl_model_spec *spec, struct sl_fail *fail)
+{
+	const int most = c->positions - c->first;
+
+	if (spec->tokens < 1 || spec->tokens > most)
+		return sl_fail_at(fail, "model.tokens", SL_ERR_CONFIG,
+				  "rows have up to %d tokens, but %.200s/config.json has positions for %d",
+				  spec->tokens, spec->huggingface, most);
+	return SL_OK;
+}
+
+enum sl_err sl_hf_open(struct sl_model **out, const struct sl_model_spec *spec, struct sl_fail *fail)
+{
+	struct sl_hf_config c;
+	struct sl_build b;
+	enum sl_err err = read_config(&c, spec, fail);
+
+	if (!err)
+		err = check_tokens(&c, spec, fail);
+	if (!err)
+		err = spec->masked > 0
+			      ? sl_build_open_masked(&b, sl_hf_family_name(c.family), spec->tokens, c.vocab, fail)
+			      : sl_build_open_tokens(&b, sl_hf_family_name(c.family), spec->tokens, c.vocab,
+						     spec->classes, fail);
+	if (err)
+		return err;
+	snprintf(b.model->prefix, sizeof b.model->prefix, "%s.", sl_hf_family_name(c.family));
+	b.model->ignored = spec->masked > 0 ? ignored_masked[c.family] : ignored[c.family];
+	b.lora = spec->lora;
+	snprintf(b.model->note, sizeof b.model->note,
+		 "%s, %d layers of %d, %d heads, %d classes, rows of up to %d tokens below %d, dropout %g",
+		 sl_hf_family_name(c.family), c.layers, c.features, c.heads, b.model->classes, spec->tokens, c.vocab,
+		 c.dropout);
+	if (spec->masked > 0)
+		sl_hf_masked(&b, &c, (float)spec->masked);
+	else
+		sl_hf_encoder(&b, &c, spec->classes);
+	sl_lora_check(&b);
+	return sl_build_finish(&b, out);
+}

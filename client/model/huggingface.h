@@ -1,0 +1,15 @@
+/* Networks of Hugging Face folders: what config.json describes, with transformers' names. */
+#ifndef SL_CLIENT_MODEL_HUGGINGFACE_H
+#define SL_CLIENT_MODEL_HUGGINGFACE_H
+
+#include "client/model/hf_config.h"
+#include "client/model/source.h"
+
+/* spec->huggingface names the folder; classes and tokens are the spec's. Errors name keys of the config. */
+enum sl_err sl_hf_open(struct sl_model **out, const struct sl_model_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+/* Adds all units to a builder of tokens. */
+void sl_hf_encoder(struct sl_build *b, const struct sl_hf_config *config, int classes);
+/* … to one of masked tokens: with the head of a masked language model. */
+void sl_hf_masked(struct sl_build *b, const struct sl_hf_config *config, float share);
+
+#endif

@@ -1,0 +1,317 @@
+/* From an ONNX graph to one of ours: which nodes count, what each name stands for, and what stands around the kinds
+ * that onnx_nodes.c reads. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/model/onnx_nodes.h"
+#include "client/model/weights_file.h"
+
+static const char key[] = "model.onnx";
+
+/* ---- names and what they stand for */
+
+static void add_value(struct sl_onnx_import *im, const char *name, int value, const Onnx__Tensor *constant, bool known)
+{
+	im->value[im->n_value++] =
+		(struct sl_onnx_value){.name = name, .value = value, .constant = constant, .known = known};
+}
+
+static enum sl_err check_node(const Onnx__Node *n, size_t i, struct sl_fail *fail)
+{
+	if (!n->op_type || !n->op_type[0] || !n->n_output)
+		return sl_fail_set(fail, SL_ERR_DATA, "node %zu has no kind, or no output", i);
+	for (size_t a = 0; a < n->n_attribute; a++)
+		if (!n->attribute[a]->name)
+			return sl_fail_set(fail, SL_ERR_DATA, "node %zu has an attribute without a name", i);
+	return SL_OK;
+}
+
+/* Every name that there is: of the input, of initializers, of what nodes make. */
+static enum sl_err list_values(struct sl_onnx_import *im, struct sl_fail *fail)
+{
+	const Onnx__Graph *g = im->onnx->graph;
+	size_t n = (size_t)im->onnx->n_init + 1;
+
+	for (size_t i = 0; i < g->n_node; i++)
+		n += g->node[i]->n_output;
+	im->value = n < INT32_MAX ? calloc(n, sizeof *im->value) : NULL;
+	im->param = calloc((size_t)im->onnx->n_init + 1, sizeof *im->param);
+	if (!im->value || !im->param)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a network");
+	add_value(im, im->onnx->in->name, SL_BUILD_INPUT, NULL, true);
+	for (int i = 0; i < im->onnx->n_init; i++)
+		add_value(im, im->onnx->init[i]->name, -1, im->onnx->init[i], true);
+	for (size_t i = 0; i < g->n_node; i++) {
+		enum sl_err err = check_node(g->node[i], i, fail);
+
+		if (err)
+			return err;
+		for (size_t o = 0; o < g->node[i]->n_output; o++)
+			if (g->node[i]->output[o][0])
+				add_value(im, g->node[i]->output[o], -1, NULL, false);
+	}
+	qsort(im->value, (size_t)im->n_value, sizeof *im->value, sl_onnx_by_name);
+	for (int i = 1; i < im->n_value; i++)
+		if (strcmp(im->value[i - 1].name, im->value[i].name) == 0)
+			return sl_fail_set(fail, SL_ERR_DATA, "two values are called '%.96s'", im->value[i].name);
+	return SL_OK;
+}
+
+/* live[i]: the output needs node i. Nodes stand in computing order. */
+static void find_live(struct sl_onnx_import *im, bool *live)
+{
+	const Onnx__Graph *g = im->onnx->graph;
+	bool *needed = calloc((size_t)im->n_value, sizeof *needed);
+	struct sl_onnx_value *v = sl_onnx_find(im, im->onnx->out->name);
+
+	if (!needed) {
+		sl_build_refuse(im->b, "no memory for a network");
+		return;
+	}
+	if (v)
+		needed[v - im->value] = true;
+	for (size_t i = g->n_node; i-- > 0;) {
+		const Onnx__Node *n = g->node[i];
+
+		for (size_t o = 0; o < n->n_output && !live[i]; o++)
+			live[i] = n->output[o][0] && (v = sl_onnx_find(im, n->output[o])) && needed[v - im->value];
+		for (size_t j = 0; j < n->n_input && live[i]; j++)
+			if (n->input[j][0] && (v = sl_onnx_find(im, n->input[j])))
+				needed[v - im->value] = true;
+	}
+	free(needed);
+}
+
+/* ---- nodes */
+
+/* Whether other nodes lie in its module, or below it. */
+static bool is_shared(const struct sl_onnx_import *im, const char *name, const char *last)
+{
+	const Onnx__Graph *g = im->onnx->graph;
+
+	for (size_t i = 0; i < g->n_node; i++)
+		if (g->node[i] != im->node && g->node[i]->name && strcmp(g->node[i]->op_type, "Constant") != 0 &&
+		    strncmp(g->node[i]->name, name, (size_t)(last - name)) == 0)
+			return true;
+	return false;
+}
+
+/* What its first parameter is called, without the last word; else its module in PyTorch; else its own name. */
+static void name_node(struct sl_onnx_import *im, size_t index)
+{
+	const Onnx__Node *n = im->node;
+	const char *last;
+
+	for (size_t i = 1; i < n->n_input; i++) {
+		const char *dot = strrchr(n->input[i], '.');
+
+		if (dot && dot > n->input[i] && dot - n->input[i] < SL_NAME_MAX &&
+		    sl_onnx_find_init(im->onnx, n->input[i])) {
+			snprintf(im->name, sizeof im->name, "%.*s", (int)(dot - n->input[i]), n->input[i]);
+			return;
+		}
+	}
+	if (n->name && sl_onnx_scope(n->name, im->name, &last)) {
+		const size_t used = strlen(im->name);
+
+		if (!used || is_shared(im, n->name, last))
+			snprintf(im->name + used, sizeof im->name - used, "%s%s", used ? "." : "", last);
+		return;
+	}
+	if (n->name && n->name[0] && strlen(n->name) < SL_NAME_MAX)
+		snprintf(im->name, sizeof im->name, "%s", n->name);
+	else
+		snprintf(im->name, sizeof im->name, "%.60s_%zu", n->op_type, index);
+}
+
+static bool reads_attr(const struct sl_onnx_kind *kind, const char *name)
+{
+	for (int i = 0; i < (int)(sizeof kind->attr / sizeof kind->attr[0]) && kind->attr[i]; i++)
+		if (strcmp(kind->attr[i], name) == 0)
+			return true;
+	return false;
+}
+
+static void read_node(struct sl_onnx_import *im)
+{
+	const Onnx__Node *n = im->node;
+	const bool standard = !n->domain || !n->domain[0] || strcmp(n->domain, "ai.onnx") == 0;
+	const struct sl_onnx_kind *kind = standard ? sl_onnx_find_kind(n->op_type) : NULL;
+
+	char known[384];
+
+	if (!kind) {
+		sl_onnx_kinds(known, sizeof known);
+		sl_onnx_refuse(im, "this kind is not read; these are: %s", known);
+		return;
+	}
+	if (n->n_input < (size_t)kind->least_in || n->n_input > (size_t)kind->most_in)
+		sl_onnx_refuse(im, "it has %zu inputs, where %d to %d are right", n->n_input, kind->least_in,
+			       kind->most_in);
+	for (size_t i = 0; i < n->n_attribute; i++) {
+		const char *name = n->attribute[i]->name;
+
+		if (!reads_attr(kind, name))
+			sl_onnx_refuse(im, "its attribute %.60s is not read", name);
+		for (size_t j = 0; j < i && !im->b->err; j++)
+			if (strcmp(name, n->attribute[j]->name) == 0)
+				sl_onnx_refuse(im, "its attribute %.60s is there twice", name);
+	}
+	if (!im->b->err)
+		kind->read(im);
+	im->b->param_name = NULL;
+}
+
+static void read_nodes(struct sl_onnx_import *im, const bool *live)
+{
+	const Onnx__Graph *g = im->onnx->graph;
+
+	for (size_t i = 0; i < g->n_node && !im->b->err; i++) {
+		if (!live[i])
+			continue;
+		im->node = g->node[i];
+		name_node(im, i);
+		for (char *c = im->name; *c; c++) /* what names in a graph have */
+			*c = *c > ' ' && *c < 0x7f ? *c : '_';
+		read_node(im);
+	}
+}
+
+static void read_output(struct sl_onnx_import *im)
+{
+	const struct sl_onnx_value *v = sl_onnx_find(im, im->onnx->out->name);
+
+	if (im->b->err)
+		return;
+	if (!v || !v->known || v->value <= SL_BUILD_LABEL) {
+		sl_build_refuse(im->b, "no node makes its output '%.96s'", im->onnx->out->name);
+		return;
+	}
+	if (sl_build_shape(im->b, v->value).ndim != 2 || v->permuted) {
+		sl_build_refuse(im->b, "its output '%.96s' is not [batch, classes], as a linear layer makes it",
+				im->onnx->out->name);
+		return;
+	}
+	sl_onnx_units(im->b);
+	sl_build_loss(im->b, "loss", v->value);
+}
+
+static void import(struct sl_build *b, const struct sl_onnx *onnx)
+{
+	struct sl_onnx_import im = {.onnx = onnx, .b = b};
+	bool *live = calloc(onnx->graph->n_node + 1, sizeof *live);
+
+	b->err = live ? list_values(&im, b->fail) : sl_fail_set(b->fail, SL_ERR_NOMEM, "no memory for a network");
+	if (!b->err) {
+		find_live(&im, live);
+		read_nodes(&im, live);
+		read_output(&im);
+	}
+	free(live);
+	free(im.value);
+	free(im.param);
+}
+
+/* ---- the whole */
+
+/* The file's, or where it has none the config's. */
+static enum sl_err settle_sizes(struct sl_onnx_sizes *s, const struct sl_onnx *onnx, const struct sl_model_spec *spec,
+				struct sl_fail *fail)
+{
+	const int height = spec->image, width = sl_model_image_w(spec);
+	enum sl_err err = sl_onnx_read_sizes(s, onnx, fail);
+
+	if (err)
+		return err;
+	if (spec->classes && spec->classes != s->classes)
+		return sl_fail_at(fail, "model.classes", SL_ERR_CONFIG, "%s has %d outputs, not %d; leave this key out",
+				  onnx->name, s->classes, spec->classes);
+	if (height && ((s->height && s->height != height) || (s->width && s->width != width)))
+		return sl_fail_at(fail, "model.image", SL_ERR_CONFIG,
+				  "%s takes images of %dx%d, not %dx%d; for several sizes export it with dynamic_axes",
+				  onnx->name, s->height, s->width, height, width);
+	s->height = s->height ? s->height : height;
+	s->width = s->width ? s->width : width;
+	if (s->height < SL_MODEL_MIN_IMAGE || s->width < SL_MODEL_MIN_IMAGE)
+		return sl_fail_at(fail, "model.image", SL_ERR_CONFIG,
+				  "%s does not say how large its images are: give this key", onnx->name);
+	return SL_OK;
+}
+
+enum sl_err sl_onnx_build(struct sl_model **out, const struct sl_onnx *onnx, const struct sl_model_spec *spec,
+			  struct sl_fail *fail)
+{
+	struct sl_onnx_sizes s;
+	struct sl_build b;
+	enum sl_err err = settle_sizes(&s, onnx, spec, fail);
+
+	if (!err)
+		err = sl_build_open(&b, onnx->name, sl_shape4(1, s.height, s.width, 3), s.classes, fail);
+	if (err)
+		return err;
+	snprintf(b.model->note, sizeof b.model->note, "%s, %d classes, images of %dx%d", onnx->name, s.classes,
+		 s.height, s.width);
+	import(&b, onnx);
+	return sl_build_finish(&b, out);
+}
+
+enum sl_err sl_onnx_open_model(struct sl_model **out, const struct sl_model_spec *spec, struct sl_fail *fail)
+{
+	struct sl_fail why = {0};
+	struct sl_onnx *onnx;
+	enum sl_err err = sl_onnx_open(&onnx, spec->onnx, &why);
+
+	if (err)
+		return sl_fail_at(fail, key, err, "%s", why.text);
+	err = sl_onnx_build(out, onnx, spec, &why);
+	sl_onnx_close(onnx);
+	if (!err)
+		return SL_OK;
+	return why.key[0] ? sl_fail_at(fail, why.key, err, "%s", sl_fail_sentence(&why))
+			  : sl_fail_at(fail, key, err, "%s: %s", spec->onnx, why.text);
+}
+
+/* ---- weights */
+
+static enum sl_err read_weight(const struct sl_onnx *onnx, const char *name, const struct sl_file_param *p, float *out,
+			       struct sl_fail *fail)
+{
+	const Onnx__Tensor *t = sl_onnx_find_init(onnx, name);
+	char theirs[SL_ONNX_DIMS_TEXT], ours[SL_SHAPE_TEXT];
+	bool same = t && t->data_type == SL_ONNX_FLOAT && (int)t->n_dims == p->shape.ndim;
+	float *file_order;
+
+	for (int i = 0; same && i < p->shape.ndim; i++)
+		same = t->dims[i] == p->shape.dim[i];
+	if (!same)
+		return sl_fail_set(fail, SL_ERR_DATA, "tensor \"%s\" is %s in the file and %s in the model", name,
+				   t ? sl_onnx_dims_text(t, theirs) : "not", sl_shape_text(&p->shape, ours));
+	if (!out)
+		return SL_OK;
+	if (p->layout == SL_LAYOUT_SAME) {
+		sl_onnx_read_f32(t, out);
+		return SL_OK;
+	}
+	file_order = malloc((size_t)sl_onnx_count(t) * sizeof *file_order);
+	if (!file_order)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to read \"%s\"", name);
+	sl_onnx_read_f32(t, file_order);
+	sl_param_from_file_order(p, file_order, out);
+	free(file_order);
+	return SL_OK;
+}
+
+enum sl_err sl_onnx_weights(const struct sl_model *model, const char *path, float *const *param, struct sl_fail *fail)
+{
+	struct sl_fail why = {0};
+	struct sl_onnx *onnx;
+	enum sl_err err = sl_onnx_open(&onnx, path, fail);
+
+	if (err)
+		return err;
+	for (int i = 0; i < model->n_plain && !err; i++)
+		err = read_weight(onnx, model->graph.param[i].name, &model->file[i], param ? param[i] : NULL, &why);
+	sl_onnx_close(onnx);
+	return err ? sl_fail_set(fail, err, "%s: %s", path, why.text) : SL_OK;
+}

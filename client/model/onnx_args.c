@@ -1,0 +1,271 @@
+/* What a node's reader works with: its inputs, its output and its attributes. A node that does not fit is refused. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/model/onnx_impl.h"
+
+void sl_onnx_refuse(struct sl_onnx_import *im, const char *fmt, ...)
+{
+	const Onnx__Node *n = im->node;
+	char text[SL_FAIL_TEXT];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof text, fmt, args);
+	va_end(args);
+	sl_build_refuse(im->b, "node '%.96s' (%.40s): %s", n->name && n->name[0] ? n->name : im->name, n->op_type,
+			text);
+}
+
+int sl_onnx_by_name(const void *a, const void *b)
+{
+	const struct sl_onnx_value *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+struct sl_onnx_value *sl_onnx_find(struct sl_onnx_import *im, const char *name)
+{
+	const struct sl_onnx_value wanted = {.name = name};
+
+	return bsearch(&wanted, im->value, (size_t)im->n_value, sizeof *im->value, sl_onnx_by_name);
+}
+
+struct sl_onnx_value *sl_onnx_in(struct sl_onnx_import *im, size_t i)
+{
+	struct sl_onnx_value *v;
+
+	if (im->b->err || i >= im->node->n_input || !im->node->input[i][0])
+		return NULL;
+	v = sl_onnx_find(im, im->node->input[i]);
+	if (v && v->known)
+		return v;
+	sl_onnx_refuse(im,
+		       v ? "reads '%.96s', which is an output that is not read, or made later"
+			 : "reads '%.96s', which nothing makes",
+		       im->node->input[i]);
+	return NULL;
+}
+
+static void make(struct sl_onnx_import *im, struct sl_onnx_value made)
+{
+	struct sl_onnx_value *v = sl_onnx_find(im, im->node->output[0]);
+
+	if (im->b->err || !v)
+		return;
+	made.name = v->name;
+	made.known = true;
+	*v = made;
+}
+
+void sl_onnx_out(struct sl_onnx_import *im, int value, bool permuted)
+{
+	make(im, (struct sl_onnx_value){.value = value, .permuted = permuted});
+}
+
+void sl_onnx_out_constant(struct sl_onnx_import *im, const Onnx__Tensor *t)
+{
+	make(im, (struct sl_onnx_value){.value = -1, .constant = t});
+}
+
+void sl_onnx_out_same(struct sl_onnx_import *im, const struct sl_onnx_value *as)
+{
+	make(im, *as);
+}
+
+/* ---- attributes */
+
+const Onnx__Attribute *sl_onnx_attr(struct sl_onnx_import *im, const char *name, int type)
+{
+	const Onnx__Node *n = im->node;
+
+	for (size_t i = 0; i < n->n_attribute; i++) {
+		if (strcmp(n->attribute[i]->name, name) != 0)
+			continue;
+		if (n->attribute[i]->type == type)
+			return n->attribute[i];
+		sl_onnx_refuse(im, "its attribute %s is not of the right type", name);
+	}
+	return NULL;
+}
+
+int64_t sl_onnx_attr_int(struct sl_onnx_import *im, const char *name, int64_t standard)
+{
+	const Onnx__Attribute *a = sl_onnx_attr(im, name, SL_ONNX_ATTR_INT);
+
+	return a ? a->i : standard;
+}
+
+float sl_onnx_attr_float(struct sl_onnx_import *im, const char *name, float standard)
+{
+	const Onnx__Attribute *a = sl_onnx_attr(im, name, SL_ONNX_ATTR_FLOAT);
+
+	return a ? a->f : standard;
+}
+
+/* An attribute that has one value alone. */
+void sl_onnx_must_be(struct sl_onnx_import *im, const char *name, int64_t standard, int64_t right)
+{
+	const int64_t is = sl_onnx_attr_int(im, name, standard);
+
+	if (is != right)
+		sl_onnx_refuse(im, "%s is %lld, where %lld is read", name, (long long)is, (long long)right);
+}
+
+/* `n` numbers that are all the same: that number. */
+int sl_onnx_same_ints(struct sl_onnx_import *im, const char *name, size_t n, int standard, const char *why)
+{
+	const Onnx__Attribute *a = sl_onnx_attr(im, name, SL_ONNX_ATTR_INTS);
+
+	if (!a)
+		return standard;
+	if (a->n_ints != n) {
+		sl_onnx_refuse(im, "%s has %zu numbers, where an image's have %zu", name, a->n_ints, n);
+		return standard;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (a->ints[i] != a->ints[0] || a->ints[i] < 0 || a->ints[i] > SL_ONNX_MOST) {
+			sl_onnx_refuse(im, "%s: %lld and %lld; %s", name, (long long)a->ints[0], (long long)a->ints[i],
+				       why);
+			return standard;
+		}
+	return (int)a->ints[0];
+}
+
+/* ---- inputs */
+
+/* Input `i`, which a node computes: the graph's value; -1 after a refusal. ndim 0: any. */
+int sl_onnx_data_in(struct sl_onnx_import *im, size_t i, int ndim, bool *permuted)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, i);
+
+	*permuted = false;
+	if (!im->b->err && v && v->pad)
+		sl_onnx_refuse(im, "its input %zu has a border of zeros, which convolutions and means alone read", i);
+	if (im->b->err)
+		return -1;
+	if (!v || v->value < 0) {
+		sl_onnx_refuse(im, "its input %zu is %s, where a computed value is read", i,
+			       v ? "constant" : "not there");
+		return -1;
+	}
+	if (ndim && sl_build_shape(im->b, v->value).ndim != ndim) {
+		sl_onnx_refuse(im, "it takes %s",
+			       ndim == 4 ? "images, [batch, channels, height, width]" : "rows, [batch, features]");
+		return -1;
+	}
+	*permuted = v->permuted;
+	return v->value;
+}
+
+int sl_onnx_image_in(struct sl_onnx_import *im)
+{
+	bool permuted;
+
+	return sl_onnx_data_in(im, 0, 4, &permuted);
+}
+
+/* The same, and the border of zeros that it is to have. */
+int sl_onnx_padded_in(struct sl_onnx_import *im, int *pad)
+{
+	struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	int x;
+
+	*pad = v ? v->pad : 0;
+	if (v)
+		v->pad = 0;
+	x = sl_onnx_image_in(im);
+	if (v)
+		v->pad = *pad;
+	return x;
+}
+
+int64_t sl_onnx_last_of(const struct sl_onnx_import *im, int value)
+{
+	const struct sl_shape s = sl_build_shape(im->b, value);
+
+	return s.dim[s.ndim - 1];
+}
+
+/* Input `i` as the next parameter, [n_dims of them], of that many dimensions; NULL after a refusal. */
+const Onnx__Tensor *sl_onnx_param_in(struct sl_onnx_import *im, size_t i, size_t n_dims)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, i);
+	const Onnx__Tensor *t = v ? v->constant : NULL;
+	char text[SL_ONNX_DIMS_TEXT];
+
+	if (im->b->err)
+		return NULL;
+	if (!t || !t->name || sl_onnx_find_init(im->onnx, t->name) != t) {
+		sl_onnx_refuse(im, "its input %zu is no initializer; export with do_constant_folding=False", i);
+		return NULL;
+	}
+	if (t->data_type != SL_ONNX_FLOAT) {
+		sl_onnx_refuse(im, "its parameter '%.96s' is of type %d, where float32 is read", t->name, t->data_type);
+		return NULL;
+	}
+	if (t->n_dims != n_dims) {
+		sl_onnx_refuse(im, "its parameter '%.96s' is %s, where %zu dimensions are right", t->name,
+			       sl_onnx_dims_text(t, text), n_dims);
+		return NULL;
+	}
+	for (size_t d = 0; d < n_dims; d++)
+		if (t->dims[d] < 1 || t->dims[d] > (n_dims == 2 && d ? SL_GRAPH_MOST_ELEMENTS : SL_ONNX_MOST)) {
+			sl_onnx_refuse(im, "its parameter '%.96s' is %s", t->name, sl_onnx_dims_text(t, text));
+			return NULL;
+		}
+	for (int p = 0; p < im->n_param; p++)
+		if (strcmp(im->param[p], t->name) == 0) {
+			sl_onnx_refuse(im,
+				       "its parameter '%.96s' is another node's too; shared parameters are not read",
+				       t->name);
+			return NULL;
+		}
+	im->param[im->n_param++] = t->name;
+	return t;
+}
+
+/* The next node has the parameters that were read since there were `before` of them. */
+void sl_onnx_use_params(struct sl_onnx_import *im, int before)
+{
+	im->b->param_name = im->param + before;
+}
+
+bool sl_onnx_vector_of(struct sl_onnx_import *im, const Onnx__Tensor *t, int64_t count)
+{
+	if (t && t->dims[0] != count)
+		sl_onnx_refuse(im, "its parameter '%.96s' has %lld elements, where %lld are right", t->name,
+			       (long long)t->dims[0], (long long)count);
+	return t && t->dims[0] == count;
+}
+
+/* A constant of one element; false: there is none, or no constant. */
+bool sl_onnx_scalar_in(struct sl_onnx_import *im, size_t i, float *out)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, i);
+
+	if (!v || !v->constant || v->constant->data_type != SL_ONNX_FLOAT || sl_onnx_count(v->constant) != 1)
+		return false;
+	sl_onnx_read_f32(v->constant, out);
+	return true;
+}
+
+/* Whole numbers of a constant, or of a part of a shape; -1: there are none, or too many. */
+int sl_onnx_ints_in(struct sl_onnx_import *im, size_t i, int64_t out[SL_ONNX_INTS])
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, i);
+	const Onnx__Tensor *t = v ? v->constant : NULL;
+
+	if (v && v->n_ints) {
+		memcpy(out, v->ints, (size_t)v->n_ints * sizeof *out);
+		return v->n_ints;
+	}
+	if (!t || t->data_type != SL_ONNX_INT64 || sl_onnx_count(t) > SL_ONNX_INTS)
+		return -1;
+	if (sl_onnx_count(t))
+		memcpy(out, t->has_raw_data ? (const void *)t->raw_data.data : t->int64_data,
+		       (size_t)sl_onnx_count(t) * sizeof *out);
+	return (int)sl_onnx_count(t);
+}

@@ -1,0 +1,78 @@
+/* How nodes of an ONNX file become a graph: what the readers of nodes share. */
+#ifndef SL_CLIENT_MODEL_ONNX_IMPL_H
+#define SL_CLIENT_MODEL_ONNX_IMPL_H
+
+#include "client/model/onnx_file.h"
+
+/* ---- from nodes to a graph (onnx.c) */
+
+enum { SL_ONNX_INTS = 8, SL_ONNX_MOST = 1 << 20 }; /* numbers of a shape; of a window, and of channels */
+#define SL_ONNX_BATCH INT64_MIN
+
+/* What a name stands for. Values of four dimensions are [N,C,H,W] in the file and [N,H,W,C] here. */
+struct sl_onnx_value {
+	const char *name;
+	int value;                    /* of the graph; -1: it is constant, or no node of ours */
+	const Onnx__Tensor *constant; /* an initializer, or a constant's tensor; NULL: none */
+	/* A flattened image of several pixels: its numbers lie in another order than the file's. */
+	bool permuted;
+	/* What is known of a part of a shape: numbers, or SL_ONNX_BATCH; 0: it is none. A scalar is one without dims.
+	 */
+	int n_ints;
+	bool scalar;
+	int64_t ints[SL_ONNX_INTS];
+	int pad;    /* zeros around an image that its reader is to add; the graph's value has none */
+	bool known; /* its maker has been read */
+};
+
+struct sl_onnx_import {
+	const struct sl_onnx *onnx;
+	struct sl_build *b;
+	struct sl_onnx_value *value; /* by name */
+	int n_value;
+	const char **param; /* initializers that are parameters by now, in order of the graph's */
+	int n_param;
+	const Onnx__Node *node; /* that is being read */
+	char name[SL_NAME_MAX]; /* what it is to be called */
+};
+
+/* ---- values, attributes and inputs of the node that is being read (onnx_args.c). What does not fit is refused;
+ * nothing is read after a refusal. */
+
+/* Order of im->value. */
+int sl_onnx_by_name(const void *a, const void *b);
+/* What a name stands for; NULL: the file has no such name. */
+struct sl_onnx_value *sl_onnx_find(struct sl_onnx_import *im, const char *name);
+/* CONFIG: "node 'Conv_3' (Conv): " and the sentence. */
+void sl_onnx_refuse(struct sl_onnx_import *im, const char *fmt, ...) SL_PRINTF(2, 3);
+/* What input `i` of the node is; NULL: it is left out, or there was a failure. */
+struct sl_onnx_value *sl_onnx_in(struct sl_onnx_import *im, size_t i);
+/* Output 0 of the node is that value. */
+void sl_onnx_out(struct sl_onnx_import *im, int value, bool permuted);
+void sl_onnx_out_constant(struct sl_onnx_import *im, const Onnx__Tensor *t);
+void sl_onnx_out_same(struct sl_onnx_import *im, const struct sl_onnx_value *as);
+/* NULL: it has none of that name. */
+const Onnx__Attribute *sl_onnx_attr(struct sl_onnx_import *im, const char *name, int type);
+int64_t sl_onnx_attr_int(struct sl_onnx_import *im, const char *name, int64_t standard);
+float sl_onnx_attr_float(struct sl_onnx_import *im, const char *name, float standard);
+/* An attribute that has one value alone. */
+void sl_onnx_must_be(struct sl_onnx_import *im, const char *name, int64_t standard, int64_t right);
+/* `n` numbers that are all the same: that number. */
+int sl_onnx_same_ints(struct sl_onnx_import *im, const char *name, size_t n, int standard, const char *why);
+/* Input `i`, which a node computes: the graph's value; -1 after a refusal. ndim 0: any. */
+int sl_onnx_data_in(struct sl_onnx_import *im, size_t i, int ndim, bool *permuted);
+int sl_onnx_image_in(struct sl_onnx_import *im);
+/* The same, and the border of zeros that it is to have. */
+int sl_onnx_padded_in(struct sl_onnx_import *im, int *pad);
+int64_t sl_onnx_last_of(const struct sl_onnx_import *im, int value);
+/* Input `i` as the next parameter, of that many dimensions; NULL after a refusal. */
+const Onnx__Tensor *sl_onnx_param_in(struct sl_onnx_import *im, size_t i, size_t n_dims);
+/* The next node has the parameters that were read since there were `before` of them. */
+void sl_onnx_use_params(struct sl_onnx_import *im, int before);
+bool sl_onnx_vector_of(struct sl_onnx_import *im, const Onnx__Tensor *t, int64_t count);
+/* A constant of one element; false: there is none, or no constant. */
+bool sl_onnx_scalar_in(struct sl_onnx_import *im, size_t i, float *out);
+/* Whole numbers of a constant, or of a part of a shape; -1: there are none, or too many. */
+int sl_onnx_ints_in(struct sl_onnx_import *im, size_t i, int64_t out[SL_ONNX_INTS]);
+
+#endif

@@ -1,0 +1,114 @@
+/* Names and units of networks from ONNX files. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/model/onnx_nodes.h"
+
+bool sl_onnx_scope(const char *name, char out[SL_NAME_MAX], const char **last)
+{
+	const char *part = name, *end, *before = NULL;
+	size_t used = 0, before_len = 0;
+
+	if (*part != '/')
+		return false;
+	for (part++; (end = strchr(part, '/')); part = end + 1) {
+		const size_t len = (size_t)(end - part);
+		/* A module that a list holds has the list's name in front of its own: /layer1/layer1.0 */
+		const bool longer =
+			before && len > before_len && part[before_len] == '.' && strncmp(part, before, before_len) == 0;
+		const char *from = longer ? part + before_len : part;
+		const size_t more = len - (size_t)(from - part);
+
+		if (!len || used + more + 2 > SL_NAME_MAX)
+			return false;
+		if (used && !longer)
+			out[used++] = '.';
+		memcpy(out + used, from, more);
+		used += more;
+		before = part;
+		before_len = len;
+	}
+	*last = part;
+	if (used + strlen(part) + 2 > SL_NAME_MAX || !*part)
+		return false;
+	out[used] = 0;
+	return true;
+}
+
+/* crossing[i]: how many values cross the boundary before node i; the network's input makes it more than one. */
+static int *count_crossing(const struct sl_graph *g)
+{
+	int *change = calloc((size_t)g->n_node + 2, sizeof *change), *last = calloc((size_t)g->n_value, sizeof *last);
+	int now = 0;
+
+	for (int i = 0; change && last && i < g->n_node; i++)
+		for (int j = 0; j < g->node[i].n_in; j++)
+			last[g->link[g->node[i].in + j]] = i;
+	for (int v = 0; change && last && v < g->n_value; v++) {
+		const int maker = g->value[v].maker;
+
+		if (maker < 0 && v != SL_BUILD_INPUT)
+			continue;
+		change[maker + 1] += maker < 0 ? 2 : 1;
+		/* the output has no reader yet */
+		change[(last[v] > maker ? last[v] : maker) + 1] -= maker < 0 ? 2 : 1;
+	}
+	free(last);
+	for (int i = 0; change && i < g->n_node; i++)
+		change[i] = now += change[i];
+	return change;
+}
+
+static bool begins_unit(const struct sl_graph *g, const int *crossing, int i)
+{
+	const struct sl_node *n = &g->node[i];
+
+	return crossing[i] == 1 && n->n_param && !(n->kind == SL_OP_BATCHNORM && g->node[i - 1].kind == SL_OP_CONV2D);
+}
+
+/* How much of the name is common to both, in whole words. */
+static size_t common(const char *name, size_t len, const char *other)
+{
+	size_t same = 0, words = 0;
+
+	for (; same < len && name[same] == other[same]; same++)
+		words = name[same] == '.' ? same : words;
+	return same == len && (other[same] == '.' || !other[same]) ? len : words;
+}
+
+/* The words that names of layers with parameters have in common, if no node elsewhere begins with them; else the first
+ * node's name. */
+static void name_unit(const struct sl_graph *g, int first, int end, char out[SL_NAME_MAX])
+{
+	const char *name = NULL;
+	size_t len = 0;
+
+	for (int i = first; i < end; i++) {
+		if (!g->node[i].n_param)
+			continue;
+		len = name ? common(name, len, g->node[i].name) : strlen(g->node[i].name);
+		name = name ? name : g->node[i].name;
+	}
+	for (int i = 0; i < g->n_node && len; i++)
+		if ((i < first || i >= end) && common(name, len, g->node[i].name) == len)
+			len = 0;
+	snprintf(out, SL_NAME_MAX, "%.*s", len ? (int)len : SL_NAME_MAX - 1, len ? name : g->node[first].name);
+}
+
+void sl_onnx_units(struct sl_build *b)
+{
+	const struct sl_graph *g = b->graph;
+	int *crossing = b->err ? NULL : count_crossing(g);
+	char name[SL_NAME_MAX];
+
+	if (!b->err && !crossing)
+		sl_build_refuse(b, "no memory for a network");
+	for (int first = 0, end; !b->err && first < g->n_node; first = end) {
+		for (end = first + 1; end < g->n_node && !begins_unit(g, crossing, end);)
+			end++;
+		name_unit(g, first, end, name);
+		sl_build_unit_at(b, name, first);
+	}
+	free(crossing);
+}

@@ -1,0 +1,33 @@
+/* The kinds of nodes that are read (onnx_nodes.c), and how units get their names (onnx_names.c). */
+#ifndef SL_CLIENT_MODEL_ONNX_NODES_H
+#define SL_CLIENT_MODEL_ONNX_NODES_H
+
+#include "client/model/onnx_impl.h"
+
+struct sl_onnx_kind {
+	const char *word;
+	int least_in, most_in;
+	const char *attr[8]; /* that are read; others are refused */
+	void (*read)(struct sl_onnx_import *im);
+};
+const struct sl_onnx_kind *sl_onnx_find_kind(const char *word); /* NULL: there is none */
+void sl_onnx_kinds(char *out, size_t cap);                      /* "Add, …" */
+
+/* ---- readers of kinds that change shapes (onnx_shapes.c) */
+void sl_onnx_read_shape(struct sl_onnx_import *im);
+void sl_onnx_read_gather(struct sl_onnx_import *im);
+void sl_onnx_read_unsqueeze(struct sl_onnx_import *im);
+void sl_onnx_read_concat(struct sl_onnx_import *im);
+void sl_onnx_read_flatten(struct sl_onnx_import *im);
+void sl_onnx_read_reshape(struct sl_onnx_import *im);
+
+/* ---- names (onnx_names.c) */
+
+/* What module a node belongs to, from the name that PyTorch gives it: "/layer1/layer1.0/relu_1/Relu" is of
+ * "layer1.0.relu_1", and "Relu" is *last. False: the name is of another form, or too long. */
+bool sl_onnx_scope(const char *name, char out[SL_NAME_MAX], const char **last);
+/* Units of a network whose nodes are there, but for the loss: wherever one value crosses, a unit begins at a
+ * convolution, a linear layer, or a batch norm that stands in front of one. */
+void sl_onnx_units(struct sl_build *b);
+
+#endif

@@ -1,0 +1,169 @@
+#include "client/model/source.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "client/model/huggingface.h"
+#include "client/model/onnx.h"
+#include "client/model/sources.h"
+#include "common/conf/conf.h"
+
+/* Generous, and small enough that no product of a source can overflow. */
+enum { MAX_CLASSES = 1 << 20 };
+_Static_assert((int)SL_MODEL_MIN_IMAGE == (int)SL_CONF_MIN_IMAGE && (int)SL_MODEL_MAX_IMAGE == (int)SL_CONF_MAX_IMAGE,
+	       "what a config may ask for, a model has");
+static const double min_width = 0.01, max_width = 16.0;
+
+static const struct source {
+	const char *name;
+	void (*build)(struct sl_build *b, const struct sl_model_spec *spec);
+	bool tokens, rows; /* its input; neither: images */
+} sources[] = {
+	/* clang-format off */
+	{"mobilenet_v2", sl_source_mobilenet_v2, false, false},
+	{"mobilenet_v2_pool4", sl_source_mobilenet_v2_pool4, false, false},
+	{"mobilenet_v2_relu", sl_source_mobilenet_v2_relu, false, false},
+	{"resnet9", sl_source_resnet9, false, false},
+	{"resnet18", sl_source_resnet18, false, false},
+	{"resnet34", sl_source_resnet34, false, false},
+	{"resnet50", sl_source_resnet50, false, false},
+	{"resnext50_32x4d", sl_source_resnext50, false, false},
+	{"alexnet", sl_source_alexnet, false, false},
+	{"alexnet1", sl_source_alexnet1, false, false},
+	{"vgg16", sl_source_vgg16, false, false},
+	{"token_mlp", sl_source_token_mlp, true, false},
+	{"mlp", sl_source_mlp, false, true},
+	{SL_CONF_HUGGINGFACE, NULL, true, false}, /* huggingface.h */
+	{SL_CONF_ONNX, NULL, false, false},       /* onnx.h */
+	/* clang-format on */
+};
+enum { N_SOURCES = sizeof(sources) / sizeof(sources[0]) };
+
+static const struct source *find(const char *name)
+{
+	for (int i = 0; i < N_SOURCES; i++)
+		if (strcmp(name, sources[i].name) == 0)
+			return &sources[i];
+	return NULL;
+}
+
+bool sl_model_takes_tokens(const char *name)
+{
+	const struct source *source = find(name);
+
+	return source && source->tokens;
+}
+
+bool sl_model_takes_rows(const char *name)
+{
+	const struct source *source = find(name);
+
+	return source && source->rows;
+}
+
+static enum sl_err unknown_model(const char *name, struct sl_fail *fail)
+{
+	char known[256] = "";
+	size_t used = 0;
+
+	for (int i = 0; i < N_SOURCES && used < sizeof(known); i++)
+		used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "", sources[i].name);
+	return sl_fail_at(fail, "model.name", SL_ERR_CONFIG, "unknown model \"%s\"; known: %s", name, known);
+}
+
+/* The comparisons are written so that NaN fails them. */
+static enum sl_err check_spec(const struct sl_model_spec *s, bool tokens, bool rows, struct sl_fail *fail)
+{
+	if (!s->huggingface && !(s->width >= min_width && s->width <= max_width))
+		return sl_fail_at(fail, "model.width", SL_ERR_CONFIG, "width is %g; it must lie in %g … %g", s->width,
+				  min_width, max_width);
+	if (!(s->masked >= 0 && s->masked <= 0.9) || (s->masked > 0 && !s->huggingface))
+		return sl_fail_at(fail, "model.head", SL_ERR_CONFIG, "a share of %g masked tokens is not possible",
+				  s->masked);
+	if (!(s->masked > 0) && (s->classes < (tokens ? 1 : 2) || s->classes > MAX_CLASSES))
+		return sl_fail_at(fail, "model.classes", SL_ERR_CONFIG, "classes is %d; it must lie in %d … %d",
+				  s->classes, tokens ? 1 : 2, MAX_CLASSES);
+	if (!(s->dropout >= 0.0 && s->dropout < 1.0))
+		return sl_fail_at(fail, "model.dropout", SL_ERR_CONFIG, "dropout is %g; it must lie in [0, 1)",
+				  s->dropout);
+	if (tokens && !s->huggingface && (s->vocab < 1 || s->vocab > SL_MODEL_MAX_VOCAB))
+		return sl_fail_at(fail, "model.vocab", SL_ERR_CONFIG, "vocab is %d; it must lie in 1 … %d", s->vocab,
+				  SL_MODEL_MAX_VOCAB);
+	if (tokens && (s->tokens < 1 || s->tokens > SL_MODEL_MAX_TOKENS))
+		return sl_fail_at(fail, "model.tokens", SL_ERR_CONFIG, "tokens is %d; it must lie in 1 … %d", s->tokens,
+				  SL_MODEL_MAX_TOKENS);
+	if (rows && (s->features < 1 || s->features > SL_MODEL_MAX_FEATURES))
+		return sl_fail_at(fail, "model.features", SL_ERR_CONFIG, "features is %d; it must lie in 1 … %d",
+				  s->features, SL_MODEL_MAX_FEATURES);
+	if (tokens || rows)
+		return SL_OK;
+	if (s->image < SL_MODEL_MIN_IMAGE || s->image > SL_MODEL_MAX_IMAGE ||
+	    sl_model_image_w(s) < SL_MODEL_MIN_IMAGE || sl_model_image_w(s) > SL_MODEL_MAX_IMAGE)
+		return sl_fail_at(fail, "model.image", SL_ERR_CONFIG,
+				  "image is %dx%d; height and width must lie in %d … %d", s->image, sl_model_image_w(s),
+				  SL_MODEL_MIN_IMAGE, SL_MODEL_MAX_IMAGE);
+	return SL_OK;
+}
+
+static enum sl_err open_images(struct sl_build *b, const struct sl_model_spec *spec, struct sl_fail *fail)
+{
+	char width[16] = "";
+	enum sl_err err =
+		sl_build_open(b, spec->name, sl_shape4(1, spec->image, sl_model_image_w(spec), 3), spec->classes, fail);
+
+	if (err)
+		return err;
+	if (sl_model_image_w(spec) != spec->image)
+		snprintf(width, sizeof(width), "x%d", sl_model_image_w(spec));
+	snprintf(b->model->note, sizeof(b->model->note), "%s, %d classes, images of %d%s, width %g, dropout %g",
+		 spec->name, spec->classes, spec->image, width, spec->width, spec->dropout);
+	return SL_OK;
+}
+
+static enum sl_err open_tokens(struct sl_build *b, const struct sl_model_spec *spec, struct sl_fail *fail)
+{
+	enum sl_err err = sl_build_open_tokens(b, spec->name, spec->tokens, spec->vocab, spec->classes, fail);
+
+	if (!err)
+		snprintf(b->model->note, sizeof(b->model->note),
+			 "%s, %d classes, rows of up to %d tokens below %d, width %g, dropout %g", spec->name,
+			 spec->classes, spec->tokens, spec->vocab, spec->width, spec->dropout);
+	return err;
+}
+
+static enum sl_err open_rows(struct sl_build *b, const struct sl_model_spec *spec, struct sl_fail *fail)
+{
+	enum sl_err err = sl_build_open_rows(b, spec->name, spec->features, spec->classes, fail);
+
+	if (!err)
+		snprintf(b->model->note, sizeof(b->model->note), "%s, %d classes, rows of %d, width %g, dropout %g",
+			 spec->name, spec->classes, spec->features, spec->width, spec->dropout);
+	return err;
+}
+
+enum sl_err sl_model_open(struct sl_model **out, const struct sl_model_spec *spec, struct sl_fail *fail)
+{
+	const struct source *entry = find(spec->name);
+	struct sl_build b;
+	enum sl_err err;
+
+	if (!entry)
+		return unknown_model(spec->name, fail);
+	if (strcmp(entry->name, SL_CONF_ONNX) == 0)
+		return spec->onnx ? sl_onnx_open_model(out, spec, fail)
+				  : sl_fail_at(fail, "model.onnx", SL_ERR_CONFIG, "needs a file");
+	err = check_spec(spec, entry->tokens, entry->rows, fail);
+	if (!err && !entry->build == !spec->huggingface)
+		err = sl_fail_at(fail, "model.huggingface", SL_ERR_CONFIG, "%s a folder",
+				 entry->build ? "this network has no" : "needs");
+	if (!err && !entry->build)
+		return sl_hf_open(out, spec, fail);
+	if (!err)
+		err = entry->tokens ? open_tokens(&b, spec, fail)
+		      : entry->rows ? open_rows(&b, spec, fail)
+				    : open_images(&b, spec, fail);
+	if (err)
+		return err;
+	entry->build(&b, spec);
+	return sl_build_finish(&b, out);
+}

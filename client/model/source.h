@@ -1,0 +1,59 @@
+/* Networks by their names in a config. */
+#ifndef SL_CLIENT_MODEL_SOURCE_H
+#define SL_CLIENT_MODEL_SOURCE_H
+
+#include "client/model/lora.h"
+
+enum { SL_MODEL_MIN_IMAGE = 8, SL_MODEL_MAX_IMAGE = 4096 }; /* a side of the input, in pixels */
+
+/* What a config says of the model: everything that defines shapes. */
+struct sl_model_spec {
+	char name[SL_NAME_MAX]; /* "mobilenet_v2", or another of source.c */
+	double width;           /* multiplier of the channels, 1.0 */
+	int classes;            /* 1, of networks of tokens: a number is predicted */
+	int image;              /* height of the input */
+	/* The usual CIFAR form at 32²: stride 1 instead of 2 in the stem (features.0.0) and in the first strided stage
+	 * (features.2.conv.1.0). The total stride is then 8, not 32, and 32² ends at 4². Names, channels and ReLU6 stay
+	 * torchvision's. Of ResNet-18 to -50: a stem of stride 1 without a pool. Other networks have one form. */
+	bool cifar_stem;
+	double dropout; /* of the classifier, 0.2; ResNets have none */
+	int image_w;    /* width of the input; 0: its height */
+	/* Of networks of tokens (token_mlp, whose width is of 64 features): tokens are 0 … vocab - 1, and a row has up
+	 * to `tokens` of them. They have no image. */
+	int vocab, tokens;
+	int features; /* of mlp: numbers of a row; it has no image */
+	/* Of "huggingface": the folder, borrowed, of which vocab, width and dropout are not read. Others: NULL. */
+	const char *huggingface;
+	/* … a masked language model, not a classifier: the share of tokens that are chosen; 0: a classifier. `classes`
+	 * is not read. */
+	double masked;
+	const struct sl_lora *lora; /* borrowed; NULL: none */
+	bool init_bn0;              /* of ResNets: the last batch norm's weight of each residual block starts at 0 */
+	/* Of "onnx": the file, borrowed; of the rest image, image_w and classes are read (onnx.h). Others: NULL. */
+	const char *onnx;
+};
+
+enum { SL_MODEL_MAX_VOCAB = 1 << 22, SL_MODEL_MAX_TOKENS = 65535, SL_MODEL_MAX_FEATURES = 65536 };
+
+/* What a network of tokens takes, without building it; 0 of another. */
+struct sl_model_takes {
+	int vocab;  /* tokens are below it */
+	bool types; /* their types are counted by where `mark` stands */
+	int32_t mark;
+};
+enum sl_err sl_model_takes(struct sl_model_takes *out, const struct sl_model_spec *spec,
+			   struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Whether the network of that name takes tokens; false where there is none. */
+bool sl_model_takes_tokens(const char *name);
+bool sl_model_takes_rows(const char *name); /* … rows of numbers; the same */
+
+static inline int sl_model_image_w(const struct sl_model_spec *spec)
+{
+	return spec->image_w ? spec->image_w : spec->image;
+}
+
+/* Builds the model named; CONFIG with the list of known names otherwise. Free with sl_model_close. */
+enum sl_err sl_model_open(struct sl_model **out, const struct sl_model_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,362 @@
+#include "client/model/split.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/model/roles.h"
+
+/* Copies nodes of the model into a part. value[], param[]: the part's numbers of the model's values and parameters; -1:
+ * it has none. */
+struct copier {
+	const struct sl_model *model;
+	struct sl_graph *to;
+	int *value, *param;
+	int first; /* node of the part */
+};
+
+static enum sl_err copier_open(struct copier *c, const struct sl_model *model, struct sl_graph *to,
+			       struct sl_fail *fail)
+{
+	const struct sl_graph *from = &model->graph;
+
+	*c = (struct copier){.model = model,
+			     .to = to,
+			     .value = malloc((size_t)from->n_value * sizeof *c->value),
+			     .param = malloc(((size_t)from->n_param + 1) * sizeof *c->param)};
+	if (!c->value || !c->param)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to cut the model");
+	for (int i = 0; i < from->n_value; i++)
+		c->value[i] = -1;
+	for (int i = 0; i < from->n_param; i++)
+		c->param[i] = -1;
+	return SL_OK;
+}
+
+static void copier_close(struct copier *c)
+{
+	free(c->value);
+	free(c->param);
+}
+
+/* Whether a node in front of this one has the parameter, which is then another part's. */
+static bool is_used_before(const struct sl_graph *g, int param, int node)
+{
+	for (int i = 0; i < node; i++)
+		for (int k = 0; k < g->node[i].n_param; k++)
+			if (g->link[g->node[i].param + k] == param)
+				return true;
+	return false;
+}
+
+static enum sl_err copy_node(struct copier *c, const struct sl_node *node, struct sl_fail *fail)
+{
+	const struct sl_graph *from = &c->model->graph;
+	int in[SL_OP_MAX_IN], param[SL_OP_MAX_PARAM];
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < node->n_in; i++)
+		in[i] = c->value[from->link[node->in + i]];
+	for (int i = 0; i < node->n_param && !err; i++) {
+		int at = from->link[node->param + i];
+
+		if (c->param[at] < 0) {
+			struct sl_param copy = from->param[at];
+
+			c->param[at] = c->to->n_param;
+			if (is_used_before(from, at, c->first))
+				copy.role = SL_TIED;
+			err = sl_graph_add_param(c->to, &copy, fail);
+		}
+		param[i] = c->param[at];
+	}
+	return err ? err : sl_graph_add_node(c->to, node, in, param, &c->value[node->out], fail);
+}
+
+static enum sl_err copy_nodes(struct copier *c, int first, int end, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	c->first = first;
+	for (int i = first; i < end && !err; i++)
+		err = copy_node(c, &c->model->graph.node[i], fail);
+	return err;
+}
+
+/* What a part takes: the model's input, or what crosses from the part before, restored; the tail takes the labels
+ * or numbers, too. */
+static enum sl_err add_inputs(struct copier *c, enum sl_segment which, const struct sl_cut *cut,
+			      const struct sl_insert insert[2], const struct sl_graph *before, struct sl_build *b)
+{
+	const struct sl_graph *model = &c->model->graph;
+	const char *const name[SL_SEGMENT_COUNT] = {model->in[0].name, "head_act", "mid_act"};
+	const struct sl_field *from = which == SL_HEAD ? &model->in[0] : &before->out[0];
+	const struct sl_graph_value *value =
+		which == SL_HEAD ? &model->value[from->value] : &before->value[from->value];
+	enum sl_err err = sl_graph_add_input(c->to, name[which], value->dtype, value->lead, value->shape, from->most,
+					     which == SL_HEAD ? NULL : &from->decay, b->fail);
+
+	if (!err && which == SL_TAIL) {
+		const struct sl_field *right = &model->in[1];
+
+		value = &model->value[right->value];
+		c->value[SL_BUILD_LABEL] = 1;
+		err = sl_graph_add_input(c->to, right->name, value->dtype, value->lead, value->shape, 1, NULL, b->fail);
+	}
+	if (err)
+		return err;
+	if (which == SL_HEAD)
+		c->value[SL_BUILD_INPUT] = 0;
+	else
+		c->value[which == SL_MIDDLE ? cut->head_value : cut->tail_value] =
+			sl_insert_restore(&insert[which == SL_TAIL], b, 0);
+	return b->err;
+}
+
+static enum sl_err add_output(struct copier *c, enum sl_segment which, const struct sl_cut *cut,
+			      struct sl_insert insert[2], struct sl_build *b)
+{
+	const struct sl_field *loss = &c->model->graph.out[0];
+	const bool mid = which == SL_MIDDLE;
+	struct sl_decay decay;
+	int value;
+
+	if (which == SL_TAIL)
+		return sl_graph_add_output(c->to, loss->name, c->value[loss->value], NULL, b->fail);
+	value = sl_insert_build(&insert[mid], b, c->value[mid ? cut->tail_value : cut->head_value]);
+	decay = sl_insert_decay(&insert[mid]);
+	return b->err ? b->err : sl_graph_add_output(c->to, mid ? "mid_act" : "head_act", value, &decay, b->fail);
+}
+
+static enum sl_err split_part(struct sl_graph *part, enum sl_segment which, struct sl_model *model,
+			      const struct sl_cut *cut, struct sl_insert insert[2], struct sl_fail *fail)
+{
+	struct sl_fail why = {0};
+	struct sl_build b = {.graph = &part[which], .model = model, .insert = true, .fail = &why};
+	struct copier c;
+	enum sl_err err = copier_open(&c, model, &part[which], &why);
+	int first, end, blame = which == SL_TAIL; /* the insert that is being built */
+
+	sl_cut_nodes(cut, model, which, &first, &end);
+	if (!err)
+		err = add_inputs(&c, which, cut, insert, which ? &part[which - 1] : NULL, &b);
+	if (!err) {
+		blame = which == SL_MIDDLE;
+		err = copy_nodes(&c, first, end, &why);
+	}
+	if (!err)
+		err = add_output(&c, which, cut, insert, &b);
+	copier_close(&c);
+	if (!err)
+		return SL_OK;
+	return b.err ? sl_fail_at(fail, insert[blame].key, err, "%s", why.text)
+		     : sl_fail_set(fail, err, "%s", why.text);
+}
+
+enum sl_err sl_split_model(struct sl_graph part[SL_SEGMENT_COUNT], struct sl_model *model, const struct sl_cut *cut,
+			   struct sl_insert insert[2], struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
+		part[i] = (struct sl_graph){0};
+	for (int i = 0; i < SL_SEGMENT_COUNT && !err; i++)
+		err = split_part(part, (enum sl_segment)i, model, cut, insert, fail);
+	return err;
+}
+
+/* ---- a loss of what an insert restores */
+
+static int difference(struct sl_build *b, int x, struct sl_insert *insert)
+{
+	const int y = sl_insert_restore(insert, b, sl_insert_build(insert, b, x));
+
+	return sl_build_add(b, "restored.error", y, sl_build_scale(b, "restored.minus", x, -1));
+}
+
+static enum sl_err restoring_middle(struct sl_graph part[SL_SEGMENT_COUNT], struct copier *c, const struct sl_cut *cut,
+				    struct sl_insert *insert, bool tail, struct sl_build *b)
+{
+	const struct sl_insert none[2] = {0};
+	enum sl_err err = add_inputs(c, SL_MIDDLE, cut, none, &part[SL_HEAD], b);
+	int first, end, error;
+
+	sl_cut_nodes(cut, c->model, SL_MIDDLE, &first, &end);
+	if (!err && tail)
+		err = copy_nodes(c, first, end, b->fail);
+	if (err)
+		return err;
+	error = difference(b, c->value[tail ? cut->tail_value : cut->head_value], insert);
+	return b->err ? b->err : sl_graph_add_output(c->to, "mid_act", error, NULL, b->fail);
+}
+
+/* The targets are zeros, so nobody has to give them (exec.h). */
+static enum sl_err restoring_tail(struct sl_graph *to, const struct sl_graph *middle, struct sl_build *b)
+{
+	const struct sl_graph_value *error = &middle->value[middle->out[0].value];
+	const struct sl_shape flat = sl_shape2(1, sl_shape_row(&error->shape));
+	int value = 0;
+	enum sl_err err = sl_graph_add_input(to, "mid_act", error->dtype, error->lead, error->shape,
+					     middle->out[0].most, NULL, b->fail);
+
+	if (!err)
+		err = sl_graph_add_input(to, "label", SL_F32, error->lead, flat, middle->out[0].most, NULL, b->fail);
+	if (err)
+		return err;
+	if (error->shape.ndim > 2)
+		value = sl_build_flatten(b, "restored.flatten", value);
+	sl_build_mse(b, "restored.loss", value, 1);
+	return b->err;
+}
+
+static void freeze_all_but_inserts(struct sl_graph *part)
+{
+	for (int i = 0; i < part->n_param; i++)
+		if (part->param[i].role == SL_LEARNS && strncmp(part->param[i].name, "insert.", 7) != 0)
+			part->param[i].role = SL_FROZEN;
+}
+
+static enum sl_err check_restorable(const struct sl_insert *insert, struct sl_fail *fail)
+{
+	if (!insert->n)
+		return sl_fail_at(fail, "train.loss", SL_ERR_CONFIG, "there is no %s that could learn", insert->key);
+	for (int i = 0; i < insert->n; i++)
+		if (insert->item[i].kind == SL_INSERT_DECAY)
+			return sl_fail_at(fail, insert->key, SL_ERR_CONFIG,
+					  "decaylinear begins as the identity: there is nothing to restore better");
+	return SL_OK;
+}
+
+enum sl_err sl_split_restore(struct sl_graph part[SL_SEGMENT_COUNT], struct sl_model *model, const struct sl_cut *cut,
+			     struct sl_insert *insert, bool tail, struct sl_fail *fail)
+{
+	struct sl_insert none[2] = {{.key = "insert.head"}, {.key = "insert.tail"}};
+	struct sl_fail why = {0};
+	struct sl_build b = {.graph = &part[SL_MIDDLE], .model = model, .insert = true, .fail = &why};
+	struct copier c = {0};
+	enum sl_err err = check_restorable(insert, fail);
+
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
+		part[i] = (struct sl_graph){0};
+	if (!err)
+		err = split_part(part, SL_HEAD, model, cut, none, fail);
+	if (err)
+		return err;
+	err = copier_open(&c, model, &part[SL_MIDDLE], &why);
+	if (!err)
+		err = restoring_middle(part, &c, cut, insert, tail, &b);
+	copier_close(&c);
+	b.graph = &part[SL_TAIL];
+	if (!err)
+		err = restoring_tail(&part[SL_TAIL], &part[SL_MIDDLE], &b);
+	if (err)
+		return b.err ? sl_fail_at(fail, insert->key, err, "%s", why.text)
+			     : sl_fail_set(fail, err, "%s", why.text);
+	freeze_all_but_inserts(&part[SL_HEAD]);
+	freeze_all_but_inserts(&part[SL_MIDDLE]);
+	return SL_OK;
+}
+
+/* ---- all of it */
+
+static const char *given(const char *text)
+{
+	return text[0] ? text : NULL;
+}
+
+/* Of the loss, where it has labels. */
+static void smooth_labels(struct sl_graph *g, double smoothing)
+{
+	for (int i = 0; i < g->n_node; i++)
+		if (g->node[i].kind == SL_OP_XENT)
+			g->node[i].u.xent.smoothing = (float)smoothing;
+}
+
+static enum sl_err split_all(struct sl_parts *s, const struct sl_split_spec *spec, struct sl_fail *fail)
+{
+	const struct sl_cut_spec *c = &spec->cut;
+	struct sl_insert insert[2];
+	enum sl_err err = sl_model_open(&s->model, &spec->model, fail);
+
+	if (!err)
+		smooth_labels(&s->model->graph, spec->label_smoothing);
+	if (!err)
+		err = sl_cut_find(&s->cut, s->model, given(c->partition), given(c->head_end), given(c->tail_begin),
+				  fail);
+	if (!err)
+		err = sl_insert_parse(&insert[0], "insert.head", spec->insert_head, fail);
+	if (!err)
+		err = sl_insert_parse(&insert[1], "insert.tail", spec->insert_tail, fail);
+	s->loss = spec->loss;
+	insert[0].row_tokens = insert[1].row_tokens = spec->whole_rows;
+	if (!err)
+		err = spec->loss == SL_LOSS_LABELS ? sl_split_model(s->part, s->model, &s->cut, insert, fail)
+						   : sl_split_restore(s->part, s->model, &s->cut,
+								      &insert[spec->loss == SL_LOSS_RESTORE_TAIL],
+								      spec->loss == SL_LOSS_RESTORE_TAIL, fail);
+	if (!err && spec->freeze && spec->freeze->n)
+		err = sl_roles_freeze(s->part, spec->freeze, fail);
+	if (!err && spec->groups)
+		err = sl_roles_group(s->part, spec->groups, fail);
+	return err;
+}
+
+enum sl_err sl_parts_open(struct sl_parts *parts, const struct sl_split_spec *spec, struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	*parts = (struct sl_parts){0};
+	err = split_all(parts, spec, fail);
+	if (err)
+		sl_parts_close(parts);
+	return err;
+}
+
+void sl_parts_close(struct sl_parts *parts)
+{
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
+		sl_graph_close(&parts->part[i]);
+	sl_model_close(parts->model);
+	*parts = (struct sl_parts){0};
+}
+
+enum sl_err sl_plan_open_parts(struct sl_plan **out, struct sl_parts *parts, const struct sl_plan_spec *spec,
+			       struct sl_fail *fail)
+{
+	struct sl_plan *plan;
+	enum sl_err err = sl_plan_begin(&plan, spec, fail);
+
+	if (err)
+		return err;
+	plan->model = parts->model;
+	plan->cut = parts->cut;
+	parts->model = NULL;
+	plan->plain_per_token[0] = plan->model->graph.value[plan->cut.head_value].lead == SL_PER_TOKEN;
+	plan->plain_per_token[1] = plan->model->graph.value[plan->cut.tail_value].lead == SL_PER_TOKEN;
+	plan->plain[0] = plan->model->graph.value[plan->cut.head_value].shape;
+	plan->plain[1] =
+		plan->model->graph
+			.value[parts->loss == SL_LOSS_RESTORE_HEAD ? plan->cut.head_value : plan->cut.tail_value]
+			.shape;
+	for (int i = 0; i < SL_SEGMENT_COUNT && !err; i++)
+		err = sl_plan_add(plan, (enum sl_segment)i, &parts->part[i], fail);
+	if (!err)
+		err = sl_plan_seal(plan, fail);
+	if (err) {
+		sl_plan_close(plan);
+		return err;
+	}
+	*out = plan;
+	return SL_OK;
+}
+
+enum sl_err sl_plan_open(struct sl_plan **out, const struct sl_split_spec *spec, struct sl_fail *fail)
+{
+	struct sl_parts parts;
+	enum sl_err err = sl_parts_open(&parts, spec, fail);
+
+	if (err)
+		return err;
+	err = sl_plan_open_parts(out, &parts, &spec->plan, fail);
+	sl_parts_close(&parts);
+	return err;
+}

@@ -1,0 +1,58 @@
+/* A network cut in three: a graph for each part, and the client's plan of all of them. */
+#ifndef SL_CLIENT_MODEL_SPLIT_H
+#define SL_CLIENT_MODEL_SPLIT_H
+
+#include "client/model/insert.h"
+#include "client/model/source.h"
+#include "common/conf/conf.h"
+#include "common/nn/plan.h"
+
+/* LABELS: the network's own loss. RESTORE_…: the mean squared difference between the activation at that cut and what
+ * the insert there makes of it. Only that insert learns, and it lies in the middle, on both sides of its narrow place;
+ * the other insert is left out, and the tail is but the loss. */
+enum sl_split_loss { SL_LOSS_LABELS, SL_LOSS_RESTORE_HEAD, SL_LOSS_RESTORE_TAIL };
+
+/* What a config says of the network and of where it is cut (cut.h, insert.h; "": none), and what a plan needs. */
+struct sl_split_spec {
+	struct sl_model_spec model;
+	struct sl_cut_spec cut;
+	char insert_head[SL_INSERT_TEXT], insert_tail[SL_INSERT_TEXT];
+	int64_t whole_rows; /* tokens of every row, where all are padded to one length; else 0 */
+	enum sl_split_loss loss;
+	const struct sl_conf_list *freeze; /* globs over names of parameters, which then do not learn; NULL: none */
+	const struct sl_conf_list *groups; /* as sl_conf_group_read reads them; NULL: none. Rules are the plan's */
+	double label_smoothing;            /* 0 … 1, of the loss (op.h) */
+	struct sl_plan_spec plan;
+};
+
+/* The graphs of head, middle and tail, with inserts on both sides of either cut. Fields are called "image" or "tokens",
+ * "label", "head_act", "mid_act", "loss". Each has its own numbers of values and parameters; streams are the whole
+ * model's. Appends the inserts' parameters to the model's. CONFIG: an insert does not fit. Close all three in any case.
+ */
+enum sl_err sl_split_model(struct sl_graph part[SL_SEGMENT_COUNT], struct sl_model *model, const struct sl_cut *cut,
+			   struct sl_insert insert[2], struct sl_fail *fail) SL_MUST_CHECK;
+
+/* The parts of SL_LOSS_RESTORE_HEAD, or of …_TAIL. CONFIG also where that insert is none, or decays. */
+enum sl_err sl_split_restore(struct sl_graph part[SL_SEGMENT_COUNT], struct sl_model *model, const struct sl_cut *cut,
+			     struct sl_insert *insert, bool tail, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* A network in three parts, with what each parameter is to do: before it is known what a plan needs. */
+struct sl_parts {
+	struct sl_model *model;
+	struct sl_cut cut;
+	enum sl_split_loss loss;
+	struct sl_graph part[SL_SEGMENT_COUNT];
+};
+
+/* Builds the model, cuts it, and applies label_smoothing, freeze and groups; spec->plan is not looked at. Errors name
+ * keys. */
+enum sl_err sl_parts_open(struct sl_parts *parts, const struct sl_split_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_parts_close(struct sl_parts *parts); /* idempotent; a zeroed one is fine */
+
+/* Plans the three parts, and takes over what *parts has. */
+enum sl_err sl_plan_open_parts(struct sl_plan **out, struct sl_parts *parts, const struct sl_plan_spec *spec,
+			       struct sl_fail *fail) SL_MUST_CHECK;
+/* All of it, with spec->plan as it is. */
+enum sl_err sl_plan_open(struct sl_plan **out, const struct sl_split_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+
+#endif

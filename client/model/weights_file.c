@@ -1,0 +1,376 @@
+#include "client/model/weights_file.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/base/log.h"
+
+static const char tracked[] = ".num_batches_tracked";
+static const char running_mean[] = ".running_mean";
+
+/* [blocks, rows, cols] → [blocks, cols, rows] */
+static void transpose(const float *src, float *dst, int64_t blocks, int64_t rows, int64_t cols)
+{
+	for (int64_t b = 0; b < blocks; b++, src += rows * cols, dst += rows * cols)
+		for (int64_t r = 0; r < rows; r++)
+			for (int64_t c = 0; c < cols; c++)
+				dst[c * rows + r] = src[r * cols + c];
+}
+
+/* File order as [blocks, rows, cols] such that memory order is its transpose. */
+static void file_matrix(const struct sl_file_param *p, int64_t *blocks, int64_t *rows, int64_t *cols)
+{
+	const int64_t *d = p->shape.dim;
+
+	switch (p->layout) {
+	case SL_LAYOUT_OHWI_FROM_OIHW:
+		*blocks = d[0];
+		*rows = d[1];
+		*cols = d[2] * d[3];
+		return;
+	case SL_LAYOUT_HWC_FROM_C1HW:
+		*blocks = 1;
+		*rows = d[0];
+		*cols = d[2] * d[3];
+		return;
+	case SL_LAYOUT_HWC_FROM_CHW:
+		*blocks = d[0];
+		*rows = p->channels;
+		*cols = d[1] / p->channels;
+		return;
+	default:
+		*blocks = *rows = 1;
+		*cols = sl_shape_count(&p->shape);
+	}
+}
+
+void sl_param_from_file_order(const struct sl_file_param *p, const float *file, float *memory)
+{
+	int64_t blocks, rows, cols;
+
+	file_matrix(p, &blocks, &rows, &cols);
+	transpose(file, memory, blocks, rows, cols);
+}
+
+void sl_param_to_file_order(const struct sl_file_param *p, const float *memory, float *file)
+{
+	int64_t blocks, rows, cols;
+
+	file_matrix(p, &blocks, &rows, &cols);
+	transpose(memory, file, blocks, cols, rows);
+}
+
+static bool same_shape(const struct sl_st_tensor *t, const struct sl_file_param *p)
+{
+	if (t->ndim != p->shape.ndim)
+		return false;
+	for (int i = 0; i < t->ndim; i++)
+		if (t->dim[i] != p->shape.dim[i])
+			return false;
+	return true;
+}
+
+enum sl_err sl_weights_check_tensor(const struct sl_st_tensor *t, const char *name, const struct sl_file_param *p,
+				    struct sl_fail *fail)
+{
+	char theirs[SL_ST_SHAPE_TEXT], ours[SL_SHAPE_TEXT];
+
+	if (!t)
+		return sl_fail_set(fail, SL_ERR_DATA, "tensor \"%s\" is missing; the model has it as %s", name,
+				   sl_shape_text(&p->shape, ours));
+	if (!same_shape(t, p))
+		return sl_fail_set(fail, SL_ERR_DATA, "tensor \"%s\" is %s in the file and %s in the model", name,
+				   sl_st_shape_text(t, theirs), sl_shape_text(&p->shape, ours));
+	if (!sl_st_is_float(t))
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "tensor \"%s\" is of type %.16s, which is none of F32, F16, BF16, F64", name,
+				   t->dtype);
+	return SL_OK;
+}
+
+enum sl_err sl_weights_read_tensor(const struct sl_st_file *file, const struct sl_st_tensor *t,
+				   const struct sl_file_param *p, float *out, struct sl_fail *fail)
+{
+	float *file_order;
+	enum sl_err err;
+
+	if (p->layout == SL_LAYOUT_SAME)
+		return sl_st_read_f32(file, t, out, fail);
+	file_order = malloc((size_t)t->count * sizeof(*file_order));
+	if (!file_order)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to read \"%s\"", t->name);
+	err = sl_st_read_f32(file, t, file_order, fail);
+	if (err == SL_OK)
+		sl_param_from_file_order(p, file_order, out);
+	free(file_order);
+	return err;
+}
+
+enum sl_err sl_weights_read_param(const struct sl_st_file *file, const char *name, const struct sl_file_param *p,
+				  float *out, struct sl_fail *fail)
+{
+	const struct sl_st_tensor *t = sl_st_find(file, name);
+	enum sl_err err = sl_weights_check_tensor(t, name, p, fail);
+
+	return err ? err : sl_weights_read_tensor(file, t, p, out, fail);
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+	size_t len = strlen(name), more = strlen(end);
+
+	return len >= more && !strcmp(name + len - more, end);
+}
+
+static bool in_last_unit(const struct sl_model *m, const char *name)
+{
+	const char *unit = m->unit[m->n_unit - 1].name;
+	size_t len = strlen(unit);
+
+	return !strncmp(name, unit, len) && name[len] == '.';
+}
+
+/* The tensor of a parameter, which a file may call without the model's prefix, and whose LayerNorm an old one may
+ * call gamma and beta. NULL: there is none. */
+static const struct sl_st_tensor *find_tensor(const struct sl_model *m, const struct sl_st_file *file, const char *name)
+{
+	static const char *const old[][2] = {{".LayerNorm.weight", ".LayerNorm.gamma"},
+					     {".LayerNorm.bias", ".LayerNorm.beta"}};
+	const struct sl_st_tensor *t = sl_st_find(file, name);
+	const size_t len = strlen(m->prefix);
+	char other[SL_NAME_MAX + 8];
+
+	if (t || !len)
+		return t;
+	if (strncmp(name, m->prefix, len) == 0 && (t = sl_st_find(file, name + len)))
+		return t;
+	for (int i = 0; i < 2; i++) {
+		if (!ends_with(name, old[i][0]))
+			continue;
+		snprintf(other, sizeof other, "%.*s%s", (int)(strlen(name) - strlen(old[i][0])), name, old[i][1]);
+		t = sl_st_find(file, other);
+		return t || strncmp(name, m->prefix, len) != 0 ? t : sl_st_find(file, other + len);
+	}
+	return NULL;
+}
+
+/* With or without the model's prefix. */
+static bool is_ignored(const struct sl_model *m, const char *name)
+{
+	const size_t len = strlen(m->prefix);
+
+	for (const char *const *glob = m->ignored; glob && *glob; glob++)
+		if (fnmatch(*glob, name, 0) == 0 ||
+		    (len && strncmp(*glob, m->prefix, len) == 0 && fnmatch(*glob + len, name, 0) == 0))
+			return true;
+	return false;
+}
+
+/* What is read of a file. */
+struct reading {
+	const struct sl_model *m;
+	const struct sl_st_file *file;
+	bool partial;
+	bool new_head;                    /* no parameter of the head is there */
+	const struct sl_st_tensor **from; /* [n_param], NULL: none */
+	const char *ignored;              /* the first of them; "": none */
+	int n_ignored;
+};
+
+static int by_place(const void *a, const void *b)
+{
+	const struct sl_st_tensor *const *x = a, *const *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* Every tensor of the file is a parameter's, or one of those that are passed over. */
+static enum sl_err check_extra(struct reading *r, struct sl_fail *fail)
+{
+	const int n = r->m->graph.n_param;
+	const struct sl_st_tensor **known = malloc(((size_t)n + 1) * sizeof *known);
+	const char *first = NULL;
+	int extra = 0;
+
+	if (!known)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the weights");
+	memcpy(known, r->from, (size_t)n * sizeof *known);
+	qsort(known, (size_t)n, sizeof *known, by_place);
+	for (int i = 0; i < sl_st_count(r->file); i++) {
+		const struct sl_st_tensor *t = sl_st_at(r->file, i);
+
+		if (ends_with(t->name, tracked) || (r->partial && in_last_unit(r->m, t->name)) ||
+		    bsearch(&t, known, (size_t)n, sizeof *known, by_place))
+			continue;
+		if (is_ignored(r->m, t->name)) {
+			r->ignored = r->n_ignored++ ? r->ignored : t->name;
+			continue;
+		}
+		if (!first)
+			first = t->name;
+		extra++;
+	}
+	free(known);
+	if (extra)
+		return sl_fail_set(fail, SL_ERR_DATA, "%d tensor%s of the file %s not of %s, \"%.96s\" first", extra,
+				   extra > 1 ? "s" : "", extra > 1 ? "are" : "is", r->m->name, first);
+	return SL_OK;
+}
+
+/* Whether the file is to give parameter i. */
+static bool is_wanted(const struct reading *r, int i)
+{
+	const struct sl_file_param *p = &r->m->file[i];
+	const struct sl_st_tensor *t = r->from[i];
+
+	return !(p->optional && !t) && !(p->head && r->new_head) &&
+	       !(r->partial && in_last_unit(r->m, r->m->graph.param[i].name) && (!t || !same_shape(t, p)));
+}
+
+/* Finds every parameter, and checks all that can be checked before anything is read. */
+static enum sl_err find_all(struct reading *r, unsigned how, struct sl_fail *fail)
+{
+	const struct sl_model *m = r->m;
+	bool head = false;
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < m->graph.n_param; i++) {
+		r->from[i] = find_tensor(m, r->file, m->graph.param[i].name);
+		head = head || (m->file[i].head && r->from[i]);
+	}
+	r->new_head = (how & SL_WEIGHTS_NEW_HEAD) && !head;
+	for (int i = 0; i < m->graph.n_param && !err; i++)
+		if (is_wanted(r, i))
+			err = sl_weights_check_tensor(r->from[i], m->graph.param[i].name, &m->file[i], fail);
+	return err ? err : check_extra(r, fail);
+}
+
+enum sl_err sl_weights_load_file(const struct sl_model *model, const struct sl_st_file *file, unsigned how,
+				 float *const *param, bool *loaded, struct sl_fail *fail)
+{
+	struct reading r = {.m = model, .file = file, .partial = how & SL_WEIGHTS_PARTIAL};
+	enum sl_err err;
+
+	r.from = calloc((size_t)model->graph.n_param + 1, sizeof *r.from);
+	if (!r.from)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the weights");
+	err = find_all(&r, how, fail);
+	if (!err && r.n_ignored && param)
+		sl_log(SL_LOG_INFO, "weights-ignored",
+		       "%d tensor%s of the weights %s not of this network and %s left out, %.96s first", r.n_ignored,
+		       r.n_ignored > 1 ? "s" : "", r.n_ignored > 1 ? "are" : "is", r.n_ignored > 1 ? "are" : "is",
+		       r.ignored);
+	for (int i = 0; i < model->graph.n_param && err == SL_OK; i++) {
+		const bool wanted = is_wanted(&r, i);
+
+		if (wanted && param && param[i])
+			err = sl_weights_read_tensor(file, r.from[i], &model->file[i], param[i], fail);
+		if (err == SL_OK && loaded)
+			loaded[i] = wanted;
+	}
+	free(r.from);
+	return err;
+}
+
+enum sl_err sl_weights_load(const struct sl_model *model, const char *path, unsigned how, float *const *param,
+			    bool *loaded, struct sl_fail *fail)
+{
+	struct sl_st_file *file = NULL;
+	struct sl_fail inner = {0};
+	struct stat st;
+	const bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+	enum sl_err err = folder ? sl_st_open_folder(&file, path, fail) : sl_st_open(&file, path, fail);
+
+	if (err != SL_OK)
+		return err;
+	err = sl_weights_load_file(model, file, how, param, loaded, &inner);
+	sl_st_close(file);
+	return err == SL_OK ? SL_OK : sl_fail_set(fail, err, "%s: %s", path, inner.text);
+}
+
+/* A list of items under construction: parameters, and one counter beside every running_mean. */
+struct state_dict {
+	struct sl_st_item *item;
+	char (*name)[SL_NAME_MAX + sizeof(tracked)]; /* of the counters */
+	float *file_order;                           /* all parameters whose layout differs, one after another */
+	int n;
+};
+
+static void add_param(struct state_dict *d, const char *name, const struct sl_file_param *p, const float *memory,
+		      float **scratch)
+{
+	struct sl_st_item *item = &d->item[d->n++];
+
+	*item = (struct sl_st_item){.name = name, .dtype = "F32", .ndim = p->shape.ndim, .data = memory};
+	for (int i = 0; i < p->shape.ndim; i++)
+		item->dim[i] = p->shape.dim[i];
+	if (p->layout == SL_LAYOUT_SAME)
+		return;
+	sl_param_to_file_order(p, memory, *scratch);
+	item->data = *scratch;
+	*scratch += sl_shape_count(&p->shape);
+}
+
+static void add_counter(struct state_dict *d, const char *of, const int64_t *count)
+{
+	char *name = d->name[d->n];
+
+	snprintf(name, sizeof(d->name[0]), "%.*s%s", (int)(strlen(of) - strlen(running_mean)), of, tracked);
+	d->item[d->n++] = (struct sl_st_item){.name = name, .dtype = "I64", .data = count};
+}
+
+enum sl_err sl_weights_save(const struct sl_model *model, const char *path, const float *const *param,
+			    int64_t batches_tracked, const struct sl_st_note *notes, int n_notes, struct sl_fail *fail)
+{
+	struct state_dict d = {0};
+	size_t floats = 0;
+	float *scratch;
+	enum sl_err err;
+
+	for (int i = 0; i < model->graph.n_param; i++)
+		if (model->file[i].layout != SL_LAYOUT_SAME)
+			floats += (size_t)sl_shape_count(&model->file[i].shape);
+	d.item = calloc(2 * (size_t)model->graph.n_param + 1, sizeof(*d.item));
+	d.name = calloc(2 * (size_t)model->graph.n_param + 1, sizeof(*d.name));
+	d.file_order = scratch = malloc((floats + 1) * sizeof(*d.file_order));
+	if (!d.item || !d.name || !d.file_order) {
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory to write %s", path);
+		goto fail;
+	}
+	for (int i = 0; i < model->graph.n_param; i++) {
+		if (!param[i])
+			continue;
+		add_param(&d, model->graph.param[i].name, &model->file[i], param[i], &scratch);
+		if (ends_with(model->graph.param[i].name, running_mean))
+			add_counter(&d, model->graph.param[i].name, &batches_tracked);
+	}
+	err = sl_st_write(path, d.item, d.n, notes, n_notes, SL_FP_MODEL_OPEN, fail);
+fail:
+	free(d.item);
+	free(d.name);
+	free(d.file_order);
+	return err;
+}
+
+int64_t sl_weights_steps(const char *path)
+{
+	int64_t steps = INT64_MAX;
+	struct sl_st_file *file;
+	struct sl_fail fail;
+	const char *text;
+	char *end;
+
+	if (sl_st_open(&file, path, &fail) != SL_OK)
+		return steps;
+	text = sl_st_metadata(file, SL_WEIGHTS_STEPS);
+	if (text && *text >= '0' && *text <= '9') {
+		steps = strtoll(text, &end, 10);
+		if (*end)
+			steps = INT64_MAX;
+	}
+	sl_st_close(file);
+	return steps;
+}

@@ -1,0 +1,248 @@
+#include "client/persist/jsonl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/folder.h"
+#include "common/base/guard.h"
+#include "common/telemetry/json.h"
+
+struct sl_jsonl {
+	int fd;
+};
+
+static enum sl_err folder_of(char dir[PATH_MAX], const char *path, struct sl_fail *fail)
+{
+	const char *slash = strrchr(path, '/');
+	int len = !slash || slash == path ? 1 : (int)(slash - path);
+
+	if (snprintf(dir, PATH_MAX, "%.*s", len, slash ? path : ".") >= PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: path too long", path);
+	return SL_OK;
+}
+
+/* The lock is the file's as long as it is open; where there are no locks the log is written all the same. */
+static enum sl_err lock(int fd, const char *path, struct sl_fail *fail)
+{
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+		return SL_OK;
+	return sl_fail_set(fail, SL_ERR_BUSY, "%s: another run is writing it; give this one a log.dir of its own",
+			   path);
+}
+
+enum sl_err sl_jsonl_check(const char *path, struct sl_fail *fail)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC | O_APPEND | O_NONBLOCK | O_NOFOLLOW);
+	char dir[PATH_MAX];
+	enum sl_err err;
+
+	if (fd < 0 && errno != ENOENT && errno != ENXIO) /* a pipe that nobody reads yet */
+		return sl_guard_open_failed(path, fail);
+	if (fd < 0) {
+		err = folder_of(dir, path, fail);
+		return err ? err : sl_folder_try(dir, fail);
+	}
+	err = sl_guard_written(fd, path, fail);
+	if (!err)
+		err = lock(fd, path, fail);
+	close(fd);
+	return err;
+}
+
+enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fail *fail)
+{
+	char dir[PATH_MAX];
+	enum sl_err err = folder_of(dir, path, fail);
+	struct sl_jsonl *log;
+
+	if (!err)
+		err = sl_folder_make(dir, 0700, fail);
+	if (err)
+		return err;
+	log = malloc(sizeof *log);
+	if (!log)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory", path);
+	log->fd = SL_FAILPOINT_CALL(SL_FP_LOG_OPEN,
+				    open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | O_NOFOLLOW, 0600));
+	if (log->fd < 0)
+		err = sl_guard_open_failed(path, fail);
+	else
+		err = sl_guard_written(log->fd, path, fail);
+	if (!err)
+		err = lock(log->fd, path, fail);
+	if (err) {
+		if (log->fd >= 0)
+			close(log->fd);
+		free(log);
+		return err;
+	}
+	(void)!sl_folder_sync_of(path); /* a log without checkpoints, too; /dev is nobody's to sync */
+	*out = log;
+	return SL_OK;
+}
+
+enum sl_err sl_jsonl_empty(struct sl_jsonl *log)
+{
+	return ftruncate(log->fd, 0) == 0 || errno == EINVAL /* a pipe, a device */ ? SL_OK : SL_ERR_IO;
+}
+
+/* A pipe or a device: need not be. */
+static bool cannot_sync(void)
+{
+	return errno == EINVAL || errno == EROFS;
+}
+
+static json_t *whole(uint64_t n)
+{
+	return json_integer((json_int_t)n);
+}
+
+/* Takes over `object`, which may be NULL (no memory, text that is not UTF-8). */
+static enum sl_err put(struct sl_jsonl *log, json_t *object)
+{
+	char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+	enum sl_err err = SL_OK;
+	size_t len, done = 0;
+	uint64_t begin;
+
+	json_decref(object);
+	if (!text)
+		return SL_ERR_NOMEM;
+	len = strlen(text);
+	text[len++] = '\n'; /* over the NUL */
+	if (sl_jsonl_tell(log, &begin) != SL_OK)
+		begin = UINT64_MAX; /* a pipe */
+	while (done < len && !err) {
+		ssize_t n = SL_FAILPOINT_WRITE(SL_FP_LOG_WRITE, log->fd, text + done, len - done);
+
+		if (n > 0)
+			done += (size_t)n;
+		else if (n == 0 || errno != EINTR)
+			err = SL_ERR_IO;
+	}
+	/* half a line would spoil the next one, too */
+	if (err && done && begin < UINT64_MAX && ftruncate(log->fd, (off_t)begin) != 0)
+		err = SL_ERR_IO;
+	free(text);
+	return err;
+}
+
+enum sl_err sl_jsonl_step(struct sl_jsonl *log, const struct sl_jsonl_step *s)
+{
+	json_t *line;
+
+	if (!log)
+		return SL_OK;
+	line = json_pack("{ss so so so so so so so so so so}", "type", "step", "step", whole(s->step), "loss",
+			 sl_json_real(s->loss), "acc", sl_json_real(s->acc), "lr", sl_json_real(s->lr), "wire_tx_bytes",
+			 whole(s->wire_tx_bytes), "wire_rx_bytes", whole(s->wire_rx_bytes), "t_step_s",
+			 sl_json_real(s->t_step_s), "t_compute_s", sl_json_real(s->t_compute_s), "t_wait_s",
+			 sl_json_real(s->t_wait_s), "t_data_s", sl_json_real(s->t_data_s));
+	if (isfinite(s->grad_norm))
+		json_object_set_new(line, "grad_norm", sl_json_real(s->grad_norm));
+	if (s->skipped)
+		json_object_set_new(line, "skipped", json_true());
+	return put(log, line);
+}
+
+static json_t *scores(const struct sl_jsonl_score *score)
+{
+	json_t *all = json_object();
+
+	for (int i = 0; i < SL_JSONL_SCORES && score[i].name; i++)
+		json_object_set_new(all, score[i].name, sl_json_real(score[i].value));
+	return all;
+}
+
+enum sl_err sl_jsonl_epoch(struct sl_jsonl *log, const struct sl_jsonl_epoch *e)
+{
+	if (!log)
+		return SL_OK;
+	return put(log, json_pack("{ss so so so so so so so so so so so so so}", "type", "epoch", "epoch",
+				  whole(e->epoch), "steps", whole(e->steps), "train_loss", sl_json_real(e->train_loss),
+				  "train_acc", sl_json_real(e->train_acc), "test_loss", sl_json_real(e->test_loss),
+				  "test_acc", sl_json_real(e->test_acc), "lr", sl_json_real(e->lr), "wire_tx_bytes",
+				  whole(e->wire_tx_bytes), "wire_rx_bytes", whole(e->wire_rx_bytes), "t_train_s",
+				  sl_json_real(e->t_train_s), "t_eval_s", sl_json_real(e->t_eval_s), "samples_per_s",
+				  sl_json_real(e->samples_per_s), "test_metrics", scores(e->score)));
+}
+
+static json_t *directions(const struct sl_jsonl_direction *d)
+{
+	json_t *all = json_object();
+
+	for (int i = 0; i < SL_JSONL_DIRECTIONS; i++)
+		if (d[i].name)
+			json_object_set_new(all, d[i].name,
+					    json_pack("{ss* so so so so}", "codec", d[i].codec, "wire_bytes",
+						      whole(d[i].wire_bytes), "payload_bytes",
+						      whole(d[i].payload_bytes), "raw_bytes", whole(d[i].raw_bytes),
+						      "nominal_bytes", sl_json_real(d[i].nominal_bytes)));
+	return all;
+}
+
+enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary *s)
+{
+	if (!log)
+		return SL_OK;
+	return put(log,
+		   json_pack("{ss ss* so so so so so so so so so so so so so so so so so so}", "type", "summary",
+			     "outcome", s->outcome, "epochs", whole(s->epochs), "steps", whole(s->steps), "skipped",
+			     whole(s->skipped), "samples", whole(s->samples), "test_loss", sl_json_real(s->test_loss),
+			     "test_acc", sl_json_real(s->test_acc), "best_test_acc", sl_json_real(s->best_test_acc),
+			     "best_step", s->best_step ? whole(s->best_step) : json_null(), "t_total_s",
+			     sl_json_real(s->t_total_s), "t_per_batch_s", sl_json_real(s->t_per_batch_s),
+			     "t_compute_per_batch_s", sl_json_real(s->t_compute_per_batch_s), "avg_mb_s",
+			     sl_json_real(s->avg_mb_s), "peak_client_mb_s", sl_json_real(s->peak_client_mb_s),
+			     "peak_server_mb_s", sl_json_real(s->peak_server_mb_s), "wire_tx_bytes",
+			     whole(s->wire_tx_bytes), "wire_rx_bytes", whole(s->wire_rx_bytes), "direction",
+			     directions(s->direction), "test_metrics", scores(s->score)));
+}
+
+enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset)
+{
+	off_t end = log ? lseek(log->fd, 0, SEEK_END) : 0;
+
+	if (end < 0)
+		return SL_ERR_IO;
+	*offset = (uint64_t)end;
+	return SL_OK;
+}
+
+enum sl_err sl_jsonl_cut(struct sl_jsonl *log, uint64_t offset)
+{
+	uint64_t end;
+	enum sl_err err = sl_jsonl_tell(log, &end);
+
+	if (!log || err)
+		return err;
+	return offset <= end && SL_FAILPOINT_CALL(SL_FP_LOG_CUT, ftruncate(log->fd, (off_t)offset)) == 0 ? SL_OK
+													 : SL_ERR_IO;
+}
+
+enum sl_err sl_jsonl_sync(struct sl_jsonl *log)
+{
+	return !log || SL_FAILPOINT_CALL(SL_FP_LOG_SYNC, fdatasync(log->fd)) == 0 || cannot_sync() ? SL_OK : SL_ERR_IO;
+}
+
+enum sl_err sl_jsonl_close(struct sl_jsonl *log)
+{
+	int fd, synced;
+
+	if (!log)
+		return SL_OK;
+	fd = log->fd;
+	free(log);
+	synced = SL_FAILPOINT_CALL(SL_FP_LOG_CLOSE, fsync(fd)) == 0 || cannot_sync();
+	return close(fd) == 0 && synced ? SL_OK : SL_ERR_IO;
+}

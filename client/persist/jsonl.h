@@ -1,0 +1,85 @@
+/* log.jsonl: one JSON object per line, "type" first: many "step", one "epoch" each, one "summary". Numbers carry 17
+ * digits, so a loss read back is the same double; what is not known is null. Times in seconds, sizes in bytes.
+ * One thread per log. */
+#ifndef SL_CLIENT_PERSIST_JSONL_H
+#define SL_CLIENT_PERSIST_JSONL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/err.h"
+
+/* The four tensors that cross, in the order of their numbers on the wire. */
+enum { SL_JSONL_DIRECTIONS = 6, SL_JSONL_SCORES = 6 };
+
+/* A metric of an evaluation; name NULL: there is none. */
+struct sl_jsonl_score {
+	const char *name;
+	double value;
+};
+
+struct sl_jsonl_step {
+	uint64_t step; /* from 1, over the whole run */
+	bool skipped;  /* NaN or Inf: nothing was applied, and loss and acc are NaN */
+	double loss;   /* mean over the batch */
+	double acc;    /* share of the batch whose largest logit is its label, 0 … 1 */
+	double lr;
+	double grad_norm;                      /* before clipping; NaN: left out */
+	uint64_t wire_tx_bytes, wire_rx_bytes; /* of this step, headers included */
+	double t_step_s, t_compute_s, t_wait_s, t_data_s;
+};
+
+/* NaN: not evaluated. */
+struct sl_jsonl_epoch {
+	uint64_t epoch, steps; /* from 1; steps so far */
+	double train_loss, train_acc, test_loss, test_acc, lr;
+	uint64_t wire_tx_bytes, wire_rx_bytes; /* of the epoch's training */
+	double t_train_s, t_eval_s, samples_per_s;
+	struct sl_jsonl_score score[SL_JSONL_SCORES]; /* of the evaluation */
+};
+
+/* `wire` counts headers and padding; `payload` what the codec wrote; `raw` the tensor as fp32; `nominal` what a paper
+ * would count. */
+struct sl_jsonl_direction {
+	const char *name, *codec;
+	uint64_t wire_bytes, payload_bytes, raw_bytes;
+	double nominal_bytes;
+};
+
+/* The seeds' definitions: average = bytes sent / compute time; peak client = max over sends of bytes / send time; peak
+ * server = max over receives of bytes / receive time. MB = 1e6 bytes. */
+struct sl_jsonl_summary {
+	uint64_t epochs, steps, samples, skipped; /* skipped: of the steps */
+	double test_loss, test_acc, best_test_acc;
+	struct sl_jsonl_score score[SL_JSONL_SCORES]; /* of the last evaluation, where this process made it */
+	uint64_t best_step;                           /* whose weights were kept; 0: none */
+	double t_total_s, t_per_batch_s, t_compute_per_batch_s;
+	double avg_mb_s, peak_client_mb_s, peak_server_mb_s;
+	uint64_t wire_tx_bytes, wire_rx_bytes;
+	struct sl_jsonl_direction direction[SL_JSONL_DIRECTIONS]; /* name NULL: left out */
+	const char *outcome;                                      /* "finished", "interrupted", "server lost" … */
+};
+
+struct sl_jsonl;
+
+/* Creates `path`'s folders and the file, or goes on with it. CANTCREATE; BUSY: another process has it open. */
+enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
+/* Whether sl_jsonl_open would, and why not; nothing is made or written. */
+enum sl_err sl_jsonl_check(const char *path, struct sl_fail *fail) SL_MUST_CHECK;
+/* Whatever an earlier run wrote goes. IO. */
+enum sl_err sl_jsonl_empty(struct sl_jsonl *log) SL_MUST_CHECK;
+/* Each writes its line whole before it returns. IO: not written (disk full); nothing of the line is left in a
+ * file, and the log may be used on. `log` NULL: OK, nothing done, for runs without a log. */
+enum sl_err sl_jsonl_step(struct sl_jsonl *log, const struct sl_jsonl_step *step) SL_MUST_CHECK;
+enum sl_err sl_jsonl_epoch(struct sl_jsonl *log, const struct sl_jsonl_epoch *epoch) SL_MUST_CHECK;
+enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary *summary) SL_MUST_CHECK;
+/* Where the log ends, in bytes (0: no log); and back there, dropping what was written since: steps that are run again
+ * are logged again. IO: neither was possible. */
+enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset) SL_MUST_CHECK;
+enum sl_err sl_jsonl_cut(struct sl_jsonl *log, uint64_t offset) SL_MUST_CHECK;
+/* What was written is on the disk, or IO. From another thread, too, while the log is open. */
+enum sl_err sl_jsonl_sync(struct sl_jsonl *log) SL_MUST_CHECK;
+/* fsync and close; IO where the data may not be on the disk. NULL is fine. */
+enum sl_err sl_jsonl_close(struct sl_jsonl *log) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,67 @@
+/* Learning rate as a pure function of the step: nothing to checkpoint but the step's number.
+ *
+ * With T = total_steps, W = warmup_steps, and step counted from 0:
+ *   step < W     lr · (step + 1) / W                               linear warm-up, so that no step is taken at 0
+ *                lr · step / W                                     from_zero: the first step changes nothing, as in
+ *                                                                  get_linear_schedule_with_warmup of transformers
+ * and then, with p = min(1, (step - W) / (T - W)), 0 ≤ p ≤ 1:
+ *   CONSTANT     lr
+ *   COSINE       end_lr + (lr - end_lr) · (1 + cos(π·p)) / 2       Loshchilov and Hutter, SGDR, eq. 5 with one period
+ *   POLYNOMIAL   end_lr + (lr - end_lr) · (1 - p)^power            as fairseq's polynomial_decay
+ *   STEP         lr · gamma^n, n drops up to here: after every so many epochs, as torch's StepLR, or at the points'
+ *                epochs, as its MultiStepLR. Both count from step 0, warm-up included.
+ *   POINTS       at epoch step / steps_per_epoch the line between the two points around it, as numpy's interp; before
+ *                the first and behind the last point their lr. It has no warm-up.
+ * by_epoch: all steps of an epoch have the lr that the formulas give with epochs in the place of steps, the first epoch
+ * being 0: torch's schedulers when step() is called after each epoch.
+ * So the first step after the warm-up runs at lr, and a step at or past T at end_lr. STEP and POINTS do not depend on
+ * T: a longer run takes the same steps. */
+#ifndef SL_CLIENT_RUN_SCHEDULE_H
+#define SL_CLIENT_RUN_SCHEDULE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/err.h"
+
+enum { SL_SCHEDULE_MAX_POINTS = 32 };
+
+enum sl_schedule_kind {
+	SL_SCHEDULE_CONSTANT,
+	SL_SCHEDULE_COSINE,
+	SL_SCHEDULE_POLYNOMIAL,
+	SL_SCHEDULE_STEP,
+	SL_SCHEDULE_POINTS,
+	SL_SCHEDULE_COUNT
+};
+
+struct sl_schedule_point {
+	double epoch, lr; /* lr: of POINTS */
+};
+
+struct sl_schedule {
+	enum sl_schedule_kind kind;
+	double lr;                                              /* the peak; unused by POINTS */
+	double end_lr;                                          /* of COSINE and POLYNOMIAL; 0 unless said otherwise */
+	double power;                                           /* of POLYNOMIAL; 1: linear */
+	double gamma;                                           /* of STEP */
+	double every_epochs;                                    /* of STEP; 0: at the points' epochs instead */
+	struct sl_schedule_point point[SL_SCHEDULE_MAX_POINTS]; /* of STEP and POINTS, in order of their epochs */
+	int n_point;
+	bool from_zero; /* the warm-up */
+	bool by_epoch;
+	/* set by sl_schedule_set_epochs */
+	int64_t warmup_steps;
+	int64_t total_steps; /* warm-up included */
+	int64_t steps_per_epoch;
+};
+
+/* Sets the step counts from epochs (fractions allowed, rounded to the nearest step). CONFIG where a value lies outside
+ * what the formulas allow: lr > 0, 0 ≤ end_lr ≤ lr, power > 0, 0 < gamma ≤ 1, every_epochs ≥ 0, 0 ≤ warm-up < epochs,
+ * steps_per_epoch ≥ 1. The points' epochs rise from 0 or above. Their lr are ≥ 0, and one of them is above 0. */
+enum sl_err sl_schedule_set_epochs(struct sl_schedule *s, double epochs, double warmup_epochs, int64_t steps_per_epoch,
+				   struct sl_fail *fail) SL_MUST_CHECK;
+
+double sl_schedule_lr(const struct sl_schedule *s, int64_t step);
+
+#endif
