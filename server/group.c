@@ -29,6 +29,7 @@ void sl_group_free(struct sl_group *g)
 	sl_group_free_trunk(g);
 	free(g->member);
 	free(g->part);
+	free(g->fold.part);
 	free(g);
 }
 
@@ -223,7 +224,7 @@ static void note_late(struct sl_group *g, int k)
 static void tell_spoiled(struct sl_group *g, int k)
 {
 	struct sl_group_member *p = &g->member[k];
-	const struct sl_fail why = g->part[k].why;
+	const struct sl_fail why = g->fold.part[k].why;
 	const struct sl_event found = {.kind = SL_EV_NONFINITE, .task = SL_TASK_PREPARE, .why = &why};
 
 	sl_log_limited(SL_LOG_WARN, "group-spoiled", "group %s: step %" PRIu64 " was done without member %d: %s",
@@ -267,7 +268,7 @@ static void applied(struct sl_group *g)
 	for (int k = g->first; k < g->end; k++) {
 		struct sl_group_member *p = &g->member[k];
 
-		if (g->part[k].spoiled) {
+		if (g->fold.part[k].left_out) {
 			tell_spoiled(g, k);
 		} else if (g->seat[k].number == g->step) {
 			p->probation -= p->probation > 0;

@@ -219,11 +219,12 @@ static struct sl_group_mean *take_place(struct sl_group *g)
 	return oldest;
 }
 
-/* What the mean of this step, or round, goes into. */
-static enum sl_err begin_mean(struct sl_group *g, struct sl_fail *fail)
+enum sl_err sl_group_ends_next(struct sl_group *g, struct sl_fail *fail)
 {
 	struct sl_group_ends *e = g->ends;
 
+	if (!e)
+		return SL_OK;
 	e->next = take_place(g);
 	e->next->whole = false;
 	if (!e->next->run.data) {
@@ -234,71 +235,8 @@ static enum sl_err begin_mean(struct sl_group *g, struct sl_fail *fail)
 		}
 	}
 	e->next->run.len = 0;
-	sl_end_sum_begin(&e->sum);
-	return SL_OK;
-}
-
-/* The last step of those that are under way. */
-static uint64_t step_of(const struct sl_group *g)
-{
-	return g->done + g->round - 1;
-}
-
-static enum sl_err encode_mean(struct sl_group *g, double factor, struct sl_fail *fail)
-{
-	struct sl_group_ends *e = g->ends;
-	enum sl_err err = sl_end_sum_encode(&e->sum, factor, step_of(g), &e->next->run, fail);
-
-	if (err) {
-		sl_end_coder_rollback(e->sum.coder);
-		e->next = NULL;
-	}
-	return err;
-}
-
-enum sl_err sl_group_ends_fold(struct sl_group *g, double factor, double *scale, struct sl_fail *fail)
-{
-	double middle = 0;
-
-	enum sl_err err = g->ends ? begin_mean(g, fail) : SL_OK;
-
-	if (err || !g->ends)
-		return err;
-	sl_group_take_ends(g, &g->ends->sum);
-	for (int k = 0; k < g->n; k++)
-		if (g->part[k].m && g->part[k].rows)
-			sl_end_sum_add(&g->ends->sum, g->part[k].m->ends.change);
-	sl_group_pass_ends(g, &g->ends->sum);
-	if (!(g->agreed.clip_norm > 0))
-		return encode_mean(g, factor, fail);
-	err = sl_exec_squares(g->exec, &middle, fail);
-	if (err) {
-		g->ends->next = NULL;
-		return err;
-	}
-	*scale = sl_end_sum_clip(&g->ends->sum, factor, g->agreed.clip_norm, middle);
-	return encode_mean(g, 1, fail);
-}
-
-bool sl_group_ends_sound(const struct sl_group *g, int k, struct sl_fail *why)
-{
-	return !g->ends || sl_end_check(&g->ends->layout, g->part[k].m->ends.change, why) == SL_OK;
-}
-
-enum sl_err sl_group_ends_average(struct sl_group *g, struct sl_fail *fail)
-{
-	enum sl_err err = g->ends ? begin_mean(g, fail) : SL_OK;
-
-	if (err || !g->ends)
-		return err;
-	sl_group_take_ends(g, &g->ends->sum);
-	for (int k = 0; k < g->n; k++)
-		if (g->part[k].m)
-			sl_end_sum_add_rows(&g->ends->sum, g->part[k].m->ends.change, g->seat[k].rows);
-	sl_group_pass_ends(g, &g->ends->sum);
-	if (g->ends->sum.rows)
-		return encode_mean(g, 1, fail);
-	g->ends->next = NULL;
+	g->fold.ends = &e->sum;
+	g->fold.mean = &e->next->run;
 	return SL_OK;
 }
 
@@ -306,12 +244,10 @@ void sl_group_ends_settle(struct sl_group *g)
 {
 	struct sl_group_ends *e = g->ends;
 
-	if (!e || !e->next)
+	if (!e || !e->next->run.len)
 		return;
-	sl_end_coder_commit(e->sum.coder);
-	e->next->step = step_of(g);
+	e->next->step = sl_group_last_step(g);
 	e->next->whole = true;
-	e->next = NULL;
 }
 
 bool sl_group_ends_reach(const struct sl_group *g, uint64_t step)

@@ -15,8 +15,10 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 		g->member = calloc((size_t)g->n, sizeof *g->member);
 		g->seat = calloc((size_t)g->n, sizeof *g->seat);
 		g->part = calloc((size_t)g->n, sizeof *g->part);
+		g->fold.part = calloc((size_t)g->n, sizeof *g->fold.part);
+		g->fold.n = g->n;
 	}
-	if (!g || !g->member || !g->seat || !g->part) {
+	if (!g || !g->member || !g->seat || !g->part || !g->fold.part) {
 		if (g)
 			sl_group_free(g);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a group");

@@ -2,7 +2,7 @@
 #ifndef SL_SERVER_GROUP_IMPL_H
 #define SL_SERVER_GROUP_IMPL_H
 
-#include "common/nn/average.h"
+#include "common/session/fold.h"
 #include "common/session/turns.h"
 #include "server/group.h"
 #include "server/middle_task.h"
@@ -42,8 +42,6 @@ struct sl_group_seat {
 	bool has_files;             /* one of them is there for sure: whoever begins anew has lost it */
 	uint64_t back_to;           /* the step that all went back to for it, where members come and go … */
 	int backs;                  /* … and how often */
-	struct sl_exec *copy;       /* in rounds: the parameters that it trains, `number` steps on; else NULL */
-	uint64_t rows;              /* … in the round under way */
 };
 
 /* Of a member, in a checkpoint's note of who has left. AWAY: it has steps to do, and is not awaited (group_members.c).
@@ -106,8 +104,6 @@ struct sl_group_part {
 	struct sl_middle *m; /* whose part is added; NULL: it is left out */
 	uint64_t rows;       /* of its batch */
 	bool lost;           /* it has no link, where members come and go: it leaves */
-	bool spoiled;        /* it would make the whole step NaN or Inf, and is left out: `why` */
-	struct sl_fail why;
 };
 
 struct sl_group {
@@ -159,6 +155,7 @@ struct sl_group {
 	struct sl_keep keep;
 	struct sl_group_ends *ends; /* NULL: members have heads and tails of their own */
 	struct sl_group_seat *seat; /* [n] */
+	struct sl_fold fold;        /* of all seats; in rounds a part's copy is `number` steps on */
 	uint64_t done, on_disk, from, made;
 	int n_gone; /* seats of members that are gone; their step */
 	uint64_t gone_at;
@@ -166,7 +163,6 @@ struct sl_group {
 	uint64_t late_at; /* the newest step that was done without somebody, from 1; 0: none */
 	bool valid, has_weights, torn, stays, said_storeless;
 	/* with other ranks (group_ranks.c) */
-	float *sum; /* moving_count floats; NULL: not yet */
 	uint32_t met;
 	bool others_missed; /* in this step somebody of another rank has no part, and has not left */
 };
@@ -212,11 +208,14 @@ const struct sl_group_word *sl_group_word_of(const struct sl_group *group, int r
 /* group_done.c: its own part of the word. */
 void sl_group_tell_done(const struct sl_group *group, struct sl_group_word *word);
 void sl_group_free(struct sl_group *group); /* what `enter` made; nothing of it is in use */
-/* (worker) Member k has no part in the step, which is done without it; it hears why. */
-void sl_group_leave_out(struct sl_group *group, int k, const char *why);
 static inline bool sl_group_has_rounds(const struct sl_group *g)
 {
 	return g->agreed.share.mode == SL_SHARE_ROUNDS;
+}
+/* The last step of those that are under way. */
+static inline uint64_t sl_group_last_step(const struct sl_group *g)
+{
+	return g->done + g->round - 1;
 }
 static inline int sl_group_seat_of(const struct sl_middle *m)
 {
@@ -306,9 +305,9 @@ enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat) SL_MUST_CHECK;
 bool sl_group_keep(struct sl_group *group);
 /* As sl_keep_read, for the trunk, the seats and their sessions' codecs. */
 enum sl_err sl_group_read(struct sl_group *group, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
-/* group_step.c: rows of each chunk of member k's part; how many chunks there are. */
-int sl_group_rows_of(const struct sl_group *group, int k, int64_t rows[SL_PLAN_MAX_CHUNKS]);
-/* (worker) The step of those in `part`; and of member `which`, which skipped one that the group had done without it. */
+/* group_step.c, (worker): what `part` says of member k, for the fold. The step of those in `part`; and of member
+ * `which`, which skipped one that the group had done without it. */
+void sl_group_hand_over(struct sl_group *group, int k);
 void sl_group_run_apply(struct sl_group *group);
 void sl_group_run_catch_up(struct sl_group *group);
 /* group_round.c, (worker), in rounds. All copies, or one, are the trunk's again. */
@@ -329,13 +328,8 @@ void sl_group_ends_close(struct sl_group *group);
 void sl_group_ends_begin(struct sl_group *group); /* it goes on from `done` */
 /* What the member told of the step under way. NONFINITE, PAYLOAD. */
 enum sl_err sl_group_ends_check(struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
-/* The mean of what those in `part` told; then, with the step, it is one that members hear. Where steps are clipped,
- * *scale is what the trunk's gradient, which is folded, is to be multiplied by. NONFINITE. */
-enum sl_err sl_group_ends_fold(struct sl_group *group, double factor, double *scale,
-			       struct sl_fail *fail) SL_MUST_CHECK;
-/* The same of a round; and whether what member k told of it can be averaged: *why not. */
-enum sl_err sl_group_ends_average(struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
-bool sl_group_ends_sound(const struct sl_group *group, int k, struct sl_fail *why);
+/* Room for the mean that the fold makes; then, with the step, it is one that members hear. */
+enum sl_err sl_group_ends_next(struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_group_ends_settle(struct sl_group *group);
 /* Whether a member at this step can go on from there; whether the step has a mean. */
 bool sl_group_ends_reach(const struct sl_group *group, uint64_t step);
@@ -357,20 +351,10 @@ enum sl_err sl_group_all_took(struct sl_group *group, uint64_t step, enum sl_err
  * behind `newest`. Behind GO the learning rate, and whether there is to be a checkpoint, are all ranks'. MISMATCH. */
 enum sl_err sl_group_meet(struct sl_group *group, int back, uint64_t newest, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_group_run_meet(struct sl_group *group);
-/* Goes on with the sum of the ranks before, and hands it on: what `add` adds comes between. Then the trunk's sum and
- * *rows are all ranks'. */
-enum sl_err sl_group_fold_ranks(struct sl_group *group, enum sl_err (*add)(struct sl_group *group, uint64_t *rows),
-				uint64_t *rows) SL_MUST_CHECK;
-/* The copies of other ranks, for sl_average; NULL without ranks. */
-const struct sl_average_others *sl_group_other_copies(struct sl_group *group, struct sl_average_others *others);
-/* The sum of heads' and tails' changes goes on from that of the ranks before; and with this rank's members in it, it
- * becomes that of all. */
-void sl_group_take_ends(const struct sl_group *group, struct sl_end_sum *sum);
-void sl_group_pass_ends(const struct sl_group *group, struct sl_end_sum *sum);
+/* For the fold; NULL without ranks. */
+const struct sl_others *sl_group_others(struct sl_group *group, struct sl_others *others);
 /* Whether all ranks have written their checkpoint. */
 bool sl_group_all_kept(struct sl_group *group, bool kept);
-/* Whether this rank has the largest of what each one has at most, -1 where it has nothing. */
-bool sl_group_largest_here(const struct sl_group *group, double most);
 /* Ends all ranks where `why` cannot be one rank's alone. Does not return where there are ranks. */
 void sl_group_end_ranks(const struct sl_group *group, const char *why);
 

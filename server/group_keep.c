@@ -89,17 +89,18 @@ static enum sl_err write_records(const struct sl_group *g, struct sl_buf *out)
 
 	for (int k = 0; k < g->n && !err; k++) {
 		const struct sl_group_seat *seat = &g->seat[k];
+		struct sl_exec *copy = g->fold.part[k].copy;
 		struct member_record r = {.number = seat->number, .made = seat->made, .has_files = seat->has_files};
 
 		memcpy(r.pin, seat->pin, sizeof r.pin);
 		for (int dir = 0; dir < SL_DIR_COUNT && seat->kept; dir++)
 			r.bytes[dir] = seat->codecs.dir[dir].len;
-		r.applied = moment_bytes(g) && seat->copy ? sl_exec_applied(seat->copy) : 0;
+		r.applied = moment_bytes(g) && copy ? sl_exec_applied(copy) : 0;
 		err = sl_buf_put(out, &r, sizeof r);
 		for (int dir = 0; dir < SL_DIR_COUNT && seat->kept && !err; dir++)
 			err = sl_buf_put(out, seat->codecs.dir[dir].data, seat->codecs.dir[dir].len);
 		if (!err && moment_bytes(g))
-			err = write_moments(g, seat->copy, out);
+			err = write_moments(g, copy, out);
 	}
 	return err || !g->ends ? err : sl_end_coder_save(g->ends->sum.coder, out);
 }
@@ -222,8 +223,8 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 			err = give_codecs(seat, &r, in->data + at, fail);
 		else if (bytes && !seat->m && set_aside(seat, &r, in->data + at))
 			err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a member's codecs");
-		if (!err && moment_bytes(g) && seat->copy &&
-		    read_moments(g, seat->copy, r.applied, in->data + at + bytes))
+		if (!err && moment_bytes(g) && g->fold.part[k].copy &&
+		    read_moments(g, g->fold.part[k].copy, r.applied, in->data + at + bytes))
 			err = sl_fail_set(fail, SL_ERR_DEVICE, "a member's moments could not be set");
 		if (err)
 			return err;

@@ -21,8 +21,9 @@ void sl_group_end_ranks(const struct sl_group *g, const char *why)
 }
 
 /* What all ranks say, rank by rank: free it. NULL, and all ranks end: no memory. */
-static void *gather(const struct sl_group *g, const void *own, size_t bytes)
+static void *gather(void *arg, const void *own, size_t bytes)
 {
+	const struct sl_group *g = arg;
 	const struct sl_ranks *ranks = g->groups->ranks;
 	void *all = calloc((size_t)ranks->count, bytes);
 
@@ -161,148 +162,37 @@ enum sl_err sl_group_all_took(struct sl_group *g, uint64_t step, enum sl_err err
 	return err;
 }
 
-/* ---- the sum of a step */
+/* ---- the sum of a step, and the average of a round */
 
-static size_t sum_bytes(const struct sl_group *g)
-{
-	return (size_t)g->plan->segment[SL_MIDDLE].moving_count * sizeof(float);
-}
-
-/* What the ranks before this one have made of the step: without rows there is no sum. */
-static enum sl_err take_sum(struct sl_group *g, uint64_t *rows)
-{
-	const struct sl_ranks *ranks = g->groups->ranks;
-
-	*rows = 0;
-	if (ranks->rank == 0)
-		return SL_OK;
-	ranks->take(ranks, rows, sizeof *rows);
-	if (!*rows)
-		return SL_OK;
-	ranks->take(ranks, g->sum, sum_bytes(g));
-	return sl_exec_fold_set(g->exec, g->sum);
-}
-
-static enum sl_err pass_sum(struct sl_group *g, uint64_t *rows)
-{
-	const struct sl_ranks *ranks = g->groups->ranks;
-	const bool last = ranks->rank == ranks->count - 1;
-	enum sl_err err = *rows ? sl_exec_fold_get(g->exec, g->sum) : SL_OK;
-
-	if (err)
-		return err;
-	if (!last) {
-		ranks->pass(ranks, rows, sizeof *rows);
-		if (*rows)
-			ranks->pass(ranks, g->sum, sum_bytes(g));
-	}
-	ranks->spread(ranks, rows, sizeof *rows);
-	if (!*rows)
-		return SL_OK;
-	ranks->spread(ranks, g->sum, sum_bytes(g));
-	return last ? SL_OK : sl_exec_fold_set(g->exec, g->sum);
-}
-
-/* ---- the average of a round */
-
-struct united {
-	uint64_t rows, applied;
-};
-
-static enum sl_err unite(void *arg, uint64_t *rows, uint64_t *applied)
-{
-	const struct sl_group *g = arg;
-	struct united own = {*rows, *applied}, *all = gather(g, &own, sizeof own);
-
-	if (!all)
-		return SL_ERR_NOMEM;
-	*rows = 0;
-	for (int r = 0; r < g->groups->ranks->count; r++) {
-		*rows += all[r].rows;
-		*applied = all[r].applied > *applied ? all[r].applied : *applied;
-	}
-	free(all);
-	return SL_OK;
-}
-
-static enum sl_err take_copies(void *arg, double *sum, int64_t count)
+static void take(void *arg, void *data, size_t bytes)
 {
 	const struct sl_ranks *ranks = ((const struct sl_group *)arg)->groups->ranks;
 
-	if (ranks->rank > 0)
-		ranks->take(ranks, sum, (size_t)count * sizeof *sum);
-	return SL_OK;
+	ranks->take(ranks, data, bytes);
 }
 
-static enum sl_err total_copies(void *arg, double *sum, int64_t count)
+static void pass(void *arg, const void *data, size_t bytes)
 {
 	const struct sl_ranks *ranks = ((const struct sl_group *)arg)->groups->ranks;
 
-	if (ranks->rank < ranks->count - 1)
-		ranks->pass(ranks, sum, (size_t)count * sizeof *sum);
-	ranks->spread(ranks, sum, (size_t)count * sizeof *sum);
-	return SL_OK;
+	ranks->pass(ranks, data, bytes);
 }
 
-const struct sl_average_others *sl_group_other_copies(struct sl_group *g, struct sl_average_others *others)
+static void spread(void *arg, void *data, size_t bytes)
 {
-	if (!g->groups->ranks)
-		return NULL;
-	*others = (struct sl_average_others){g, unite, take_copies, total_copies};
-	return others;
+	const struct sl_ranks *ranks = ((const struct sl_group *)arg)->groups->ranks;
+
+	ranks->spread(ranks, data, bytes);
 }
 
-/* ---- heads and tails */
-
-struct ends_so_far {
-	int32_t n;
-	uint64_t rows, applied;
-};
-
-/* Of a round, what its members' changes sum to in double. */
-static void *ends_sum(const struct sl_end_sum *s, size_t *bytes)
-{
-	*bytes = (size_t)s->layout->floats * (s->layout->round ? sizeof *s->total : sizeof *s->sum);
-	return s->layout->round ? (void *)s->total : (void *)s->sum;
-}
-
-void sl_group_take_ends(const struct sl_group *g, struct sl_end_sum *s)
+const struct sl_others *sl_group_others(struct sl_group *g, struct sl_others *others)
 {
 	const struct sl_ranks *ranks = g->groups->ranks;
-	struct ends_so_far head;
-	size_t bytes;
-	void *sum = ends_sum(s, &bytes);
-
-	if (!ranks || ranks->rank == 0)
-		return;
-	ranks->take(ranks, &head, sizeof head);
-	s->n = head.n;
-	s->rows = head.rows;
-	s->applied = head.applied;
-	if (s->n)
-		ranks->take(ranks, sum, bytes);
-}
-
-void sl_group_pass_ends(const struct sl_group *g, struct sl_end_sum *s)
-{
-	const struct sl_ranks *ranks = g->groups->ranks;
-	struct ends_so_far head = {s->n, s->rows, s->applied};
-	size_t bytes;
-	void *sum = ends_sum(s, &bytes);
 
 	if (!ranks)
-		return;
-	if (ranks->rank < ranks->count - 1) {
-		ranks->pass(ranks, &head, sizeof head);
-		if (s->n)
-			ranks->pass(ranks, sum, bytes);
-	}
-	ranks->spread(ranks, &head, sizeof head);
-	s->n = head.n;
-	s->rows = head.rows;
-	s->applied = head.applied;
-	if (s->n)
-		ranks->spread(ranks, sum, bytes);
+		return NULL;
+	*others = (struct sl_others){g, ranks->rank, ranks->count, take, pass, spread, gather};
+	return others;
 }
 
 /* ---- a step's meeting */
@@ -429,41 +319,4 @@ bool sl_group_all_kept(struct sl_group *g, bool kept)
 		kept = kept && all[r];
 	free(all);
 	return kept;
-}
-
-bool sl_group_largest_here(const struct sl_group *g, double most)
-{
-	const struct sl_ranks *ranks = g->groups->ranks;
-	double *all;
-	int who = 0;
-
-	if (!ranks)
-		return true;
-	all = gather(g, &most, sizeof most);
-	if (!all)
-		return false;
-	for (int r = 1; r < ranks->count; r++)
-		if (all[r] > all[who])
-			who = r;
-	free(all);
-	return who == ranks->rank;
-}
-
-enum sl_err sl_group_fold_ranks(struct sl_group *g, enum sl_err (*add)(struct sl_group *group, uint64_t *rows),
-				uint64_t *rows)
-{
-	uint64_t before, own = 0;
-	enum sl_err err;
-
-	if (!g->groups->ranks)
-		return add(g, rows);
-	if (!g->sum)
-		g->sum = malloc(sum_bytes(g) + 1);
-	if (!g->sum)
-		return SL_ERR_NOMEM;
-	err = take_sum(g, &before);
-	if (!err)
-		err = add(g, &own);
-	*rows = before + own;
-	return err ? err : pass_sum(g, rows);
 }

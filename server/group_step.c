@@ -1,28 +1,8 @@
-/* A step of a group, on the worker: the sum of its members' gradients, who is left out of it, and what follows. */
+/* A step of a group, on the worker: whether a member's part can be added, the fold of all, and what follows. */
 #include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "common/base/failpoint.h"
-#include "common/nn/clip.h"
 #include "server/group_impl.h"
-
-int sl_group_rows_of(const struct sl_group *g, int k, int64_t rows[SL_PLAN_MAX_CHUNKS])
-{
-	const struct sl_plan *plan = g->seat[k].m->trunk.plan;
-	const int chunks = sl_plan_chunks_of(plan, (int64_t)g->part[k].rows);
-
-	for (int i = 0; i < chunks; i++)
-		rows[i] = sl_plan_chunk_rows(plan, (int64_t)g->part[k].rows, i);
-	return chunks;
-}
-
-/* Losses of members are divided by the rows of a full step; in a mode where a step is one member's, by its own. */
-static double factor(const struct sl_group *g, uint64_t rows)
-{
-	return g->agreed.share.mode == SL_SHARE_SYNC ? (double)g->agreed.share.rows / (double)rows : 1;
-}
 
 enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
 {
@@ -43,109 +23,51 @@ enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fa
 	if (!err)
 		err = sl_exec_scale(m->trunk.exec, s->grad_scale);
 	return err ? err
-		   : sl_member_check(m->trunk.exec, rows, s->chunks, factor(g, s->batch_rows),
+		   : sl_member_check(m->trunk.exec, rows, s->chunks,
+				     sl_plan_own_factor(&g->plan->spec, (int64_t)s->batch_rows),
 				     g->agreed.share.member_norm, fail);
 }
 
-/* The members' gradients by their numbers, whoever was first. *rows: of those that take part. */
-static enum sl_err add_members(struct sl_group *g, uint64_t *rows)
+void sl_group_hand_over(struct sl_group *g, int k)
 {
-	enum sl_err err = SL_OK;
+	const struct sl_group_part *part = &g->part[k];
+	struct sl_fold_part *p = &g->fold.part[k];
 
-	*rows = 0;
-	for (int k = g->first; k < g->end && !err; k++) {
-		int64_t of_chunk[SL_PLAN_MAX_CHUNKS];
-		int chunks;
-
-		if (!g->part[k].m || !g->part[k].rows)
-			continue;
-		*rows += g->part[k].rows;
-		chunks = sl_group_rows_of(g, k, of_chunk);
-		err = sl_exec_fold_add(g->exec, g->seat[k].m->trunk.exec, of_chunk, chunks);
-	}
-	return err;
-}
-
-static enum sl_err fold(struct sl_group *g, uint64_t *rows)
-{
-	enum sl_err err = sl_exec_fold_begin(g->exec);
-
-	if (!err)
-		err = sl_group_fold_ranks(g, add_members, rows);
-	return err || !*rows ? err : sl_exec_fold_end(g->exec, factor(g, *rows));
-}
-
-void sl_group_leave_out(struct sl_group *g, int k, const char *why)
-{
-	struct sl_group_part *part = &g->part[k];
-
-	*part = (struct sl_group_part){.spoiled = true};
-	(void)sl_fail_set(&part->why, SL_ERR_NONFINITE, "%s", why);
-}
-
-/* Each gradient is finite, and their sum is not: the largest is to blame. */
-static void leave_out_largest(struct sl_group *g, const char *why)
-{
-	double most = -1;
-	int who = 0;
-
-	for (int k = g->first; k < g->end; k++) {
-		struct sl_fail none;
-		double squares = INFINITY;
-
-		if (!g->part[k].m || !g->part[k].rows)
-			continue;
-		if (!sl_exec_squares(g->seat[k].m->trunk.exec, &squares, &none) && g->ends)
-			squares += sl_squares(g->seat[k].m->ends.change, g->ends->layout.grads);
-		if (squares > most) {
-			most = squares;
-			who = k;
-		}
-	}
-	if (sl_group_largest_here(g, most))
-		sl_group_leave_out(g, who, why);
-}
-
-/* The sum of those that can be added; *rows: of them. */
-static enum sl_err fold_finite(struct sl_group *g, uint64_t *rows, double *scale, struct sl_fail *fail)
-{
-	enum sl_err err;
-
-	do {
-		struct sl_fail why = {0};
-		char text[SL_WIRE_TEXT_MAX];
-
-		err = fold(g, rows);
-		if (err)
-			return sl_fail_set(fail, err, "the members' gradients could not be added");
-		err = *rows ? sl_exec_check(g->exec, NULL, 0, &why) : SL_OK;
-		if (!err && *rows)
-			err = sl_group_ends_fold(g, factor(g, *rows), scale, &why);
-		snprintf(text, sizeof text, "%.200s of all members, of whom this one has the largest gradient",
-			 why.text);
-		if (err == SL_ERR_NONFINITE)
-			leave_out_largest(g, text);
-		else if (err)
-			*fail = why;
-	} while (err == SL_ERR_NONFINITE);
-	return err;
+	p->exec = part->m ? part->m->trunk.exec : NULL;
+	p->change = part->m ? part->m->ends.change : NULL;
+	p->averaged = part->m != NULL;
+	p->rows = part->rows;
 }
 
 static enum sl_err apply(struct sl_group *g, struct sl_fail *fail)
 {
-	uint64_t rows;
-	double scale = 0;
-	enum sl_err err = fold_finite(g, &rows, &scale, fail);
+	enum sl_err err = sl_fold_sum(&g->fold, sl_group_last_step(g), fail);
 
-	if (!err && !rows)
-		return sl_exec_skip(g->exec);
-	SL_FAILPOINT(SL_FP_SERVER_APPLY);
-	if (!err)
-		err = sl_exec_scale(g->exec, scale);
 	if (err)
 		return err;
-	g->torn = true;
-	return sl_exec_commit(g->exec, g->lr, NULL, 0);
+	SL_FAILPOINT(g->fold.rows ? SL_FP_SERVER_APPLY : SL_FP_NONE);
+	g->torn = g->fold.rows > 0;
+	return sl_fold_apply(&g->fold, g->lr);
+}
+
+/* The step, or the end of a round, of those in `part`. */
+static enum sl_err fold(struct sl_group *g, struct sl_fail *fail)
+{
+	struct sl_others others;
+	enum sl_err err;
+
+	g->fold.trunk = g->exec;
+	g->fold.moments = (enum sl_moments)g->agreed.share.moments;
+	g->fold.others = sl_group_others(g, &others);
+	for (int k = 0; k < g->n; k++)
+		sl_group_hand_over(g, k);
+	err = sl_group_ends_next(g, fail);
+	if (!err)
+		err = sl_group_has_rounds(g) ? sl_group_end_round(g, fail) : apply(g, fail);
+	for (int k = 0; k < g->n; k++)
+		if (g->fold.part[k].left_out)
+			g->part[k] = (struct sl_group_part){0};
+	return err;
 }
 
 /* Its checkpoints, none of which can be of step `next` or later. */
@@ -169,7 +91,7 @@ static void settle(struct sl_group *g)
 		struct sl_group_seat *seat = &g->seat[k];
 
 		if (!g->part[k].m && k >= g->first && k < g->end) {
-			all = all && (seat->left || g->part[k].spoiled);
+			all = all && (seat->left || g->fold.part[k].left_out);
 			seat->left = seat->left || g->part[k].lost;
 			continue;
 		}
@@ -190,8 +112,10 @@ void sl_group_run_apply(struct sl_group *g)
 {
 	g->void_ = false;
 	g->checkpointed = false;
-	for (int k = 0; k < g->n; k++)
+	for (int k = 0; k < g->n; k++) {
 		g->void_ = g->void_ || (g->part[k].m && g->part[k].m != g->seat[k].m);
+		g->fold.part[k].left_out = false;
+	}
 	if (g->void_)
 		return;
 	g->fail.text[0] = '\0';
@@ -199,7 +123,7 @@ void sl_group_run_apply(struct sl_group *g)
 	if (!g->err && g->came_of != MET_GO)
 		return;
 	if (!g->err)
-		g->err = sl_group_has_rounds(g) ? sl_group_end_round(g, &g->fail) : apply(g, &g->fail);
+		g->err = fold(g, &g->fail);
 	if (!g->err && SL_FAILPOINT_CALL(SL_FP_SERVER_CODECS, 0) != 0)
 		g->err = SL_ERR_DEVICE;
 	if (!g->err)

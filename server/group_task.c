@@ -14,11 +14,10 @@ void sl_group_free_trunk(struct sl_group *g)
 {
 	for (int k = 0; k < g->n && g->seat; k++) {
 		sl_codecs_state_close(&g->seat[k].codecs);
-		sl_exec_close(g->seat[k].copy);
+		sl_exec_close(g->fold.part[k].copy);
 	}
 	free(g->seat);
 	sl_group_ends_close(g);
-	free(g->sum);
 	if (g->memory_used)
 		atomic_fetch_sub(g->memory_used, g->memory_bytes);
 	sl_exec_close(g->exec);
@@ -93,6 +92,7 @@ enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_pla
 {
 	const bool same = g->plan && memcmp(g->plan->middle_hash, plan->middle_hash, sizeof plan->middle_hash) == 0;
 	struct sl_group_seat *seat = &g->seat[sl_group_seat_of(m)];
+	struct sl_exec **copy = &g->fold.part[sl_group_seat_of(m)].copy;
 	enum sl_err err = SL_OK;
 
 	if (!g->plan)
@@ -105,10 +105,10 @@ enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_pla
 			"group %s trains another middle than this client's: model, cut, inserts, train.freeze "
 			"and train.groups must be the same for all members",
 			g->name);
-	if (!err && sl_group_has_rounds(g) && !seat->copy)
-		err = open_counted(g, &seat->copy, g->plan, &m->env, fail);
+	if (!err && sl_group_has_rounds(g) && !*copy)
+		err = open_counted(g, copy, g->plan, &m->env, fail);
 	if (!err)
-		err = sl_exec_borrow(m->trunk.exec, seat->copy ? seat->copy : g->exec, fail);
+		err = sl_exec_borrow(m->trunk.exec, *copy ? *copy : g->exec, fail);
 	if (!err)
 		err = sl_group_ends_lend(g, m, fail);
 	if (err)
@@ -506,7 +506,8 @@ enum sl_err sl_group_install(struct sl_group *g, struct sl_middle *m, struct sl_
 enum sl_err sl_group_gather(struct sl_group *g, struct sl_middle *m, bool *checkpointed)
 {
 	const struct sl_group_seat *seat = &g->seat[sl_group_seat_of(m)];
-	enum sl_err err = sl_exec_get_weights(seat->copy ? seat->copy : g->exec, sl_port_weights(m->port));
+	struct sl_exec *copy = g->fold.part[sl_group_seat_of(m)].copy;
+	enum sl_err err = sl_exec_get_weights(copy ? copy : g->exec, sl_port_weights(m->port));
 	const bool here = (seat->number == g->done || (sl_group_varies(g) && seat->number < g->done)) &&
 			  (g->done == g->on_disk || sl_group_at_border(g));
 

@@ -94,15 +94,6 @@ enum sl_err sl_ends_get_weights(struct sl_ends *ends, struct sl_weights *weights
 	return err ? err : sl_exec_take(ends->tail, weights);
 }
 
-int sl_chunk_rows(const struct sl_plan *plan, int64_t batch_rows, int64_t rows[SL_PLAN_MAX_CHUNKS])
-{
-	int n = sl_plan_chunks_of(plan, batch_rows);
-
-	for (int i = 0; i < n; i++)
-		rows[i] = sl_plan_chunk_rows(plan, batch_rows, i);
-	return n;
-}
-
 static uint32_t *begin_of(const struct sl_ends *ends, int chunk)
 {
 	return ends->begin + (size_t)chunk * sl_dims_numbers(ends->plan->rows, ends->plan->spec.padded);
@@ -296,7 +287,7 @@ enum sl_err sl_ends_head_backward(struct sl_ends *ends, int chunk)
 enum sl_err sl_ends_check(struct sl_ends *ends, struct sl_fail *fail)
 {
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
-	int chunks = sl_chunk_rows(ends->plan, ends->feed.rows, rows);
+	int chunks = sl_plan_split(ends->plan, ends->feed.rows, rows);
 	enum sl_err err;
 
 	if (SL_FAILPOINT_CALL(SL_FP_CLIENT_CHECK, 0))
@@ -344,7 +335,7 @@ enum sl_err sl_ends_squares(struct sl_ends *ends, double squares[2], struct sl_f
 enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale)
 {
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
-	int chunks = sl_chunk_rows(ends->plan, ends->feed.rows, rows);
+	int chunks = sl_plan_split(ends->plan, ends->feed.rows, rows);
 	enum sl_err err;
 
 	if (ends->plan->spec.group_rows)
@@ -360,7 +351,7 @@ enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale)
 enum sl_err sl_ends_change(struct sl_ends *ends, const struct sl_end_layout *l, float *change)
 {
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
-	const int chunks = sl_chunk_rows(ends->plan, ends->feed.rows, rows);
+	const int chunks = sl_plan_split(ends->plan, ends->feed.rows, rows);
 	enum sl_err err = sl_exec_get_change(ends->head, rows, chunks, sl_end_change(l, ends->plan, SL_HEAD, change));
 
 	return err ? err : sl_exec_get_change(ends->tail, rows, chunks, sl_end_change(l, ends->plan, SL_TAIL, change));

@@ -66,7 +66,4 @@ enum sl_err sl_ends_follow(struct sl_ends *ends, uint64_t done) SL_MUST_CHECK;
 double sl_ends_loss(const struct sl_ends *ends); /* mean over the batch's rows, or chosen tokens */
 int64_t sl_ends_correct(const struct sl_ends *ends);
 
-/* Rows of each chunk of a batch; returns how many chunks. */
-int sl_chunk_rows(const struct sl_plan *plan, int64_t batch_rows, int64_t rows[SL_PLAN_MAX_CHUNKS]);
-
 #endif

@@ -365,7 +365,7 @@ enum sl_err sl_local_find_scale(struct sl_local *l, double *scale, struct sl_fai
 static enum sl_err commit(struct sl_local *l, double lr, struct sl_fail *fail)
 {
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
-	int chunks = sl_chunk_rows(l->plan, l->ends.feed.rows, rows);
+	int chunks = sl_plan_split(l->plan, l->ends.feed.rows, rows);
 	enum sl_err err = sl_ends_check(&l->ends, fail);
 	double grad_scale = 0;
 

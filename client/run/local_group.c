@@ -1,7 +1,6 @@
 #include "client/run/local_group.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +11,7 @@
 #include "client/run/absent.h"
 #include "client/run/local.h"
 #include "common/base/log.h"
-#include "common/nn/average.h"
-#include "common/nn/clip.h"
+#include "common/session/fold.h"
 
 struct member {
 	struct sl_conf_client conf;
@@ -22,18 +20,16 @@ struct member {
 	struct sl_loader *loader[SL_SPLIT_COUNT];
 	const struct sl_batch *batch; /* under way; NULL: none */
 	struct sl_local *local;
-	struct sl_exec *copy; /* of the trunk, in rounds: the parameters that it trains; else NULL */
-	uint64_t trained;     /* rows in this round */
+	struct sl_fold_part *part; /* of the fold: with rows it is in the step, and has `why` it is not */
 	struct sl_step_result result;
-	struct sl_fail why;   /* of a step that it is not in */
-	bool own, in, absent; /* of the step under way: it is this member's; it is in the sum; it is left out */
-	bool here;            /* in the step under way, or the last one: else it is away */
+	bool own, absent; /* of the step under way: it is this member's; it is late */
+	bool here;        /* in the step under way, or the last one: else it is away */
 };
 
 struct group {
 	struct sl_setup *setup;
 	const struct sl_drive_options *options;
-	struct sl_exec *trunk; /* all members' parameters */
+	struct sl_fold fold;   /* with all members' parameters */
 	struct member *member; /* [n] */
 	int n;
 	uint64_t step;          /* the next one */
@@ -81,6 +77,8 @@ static enum sl_err open_ends(struct group *g, struct sl_fail *fail)
 		return err;
 	g->mean.cap = sl_end_coder_bound(g->ends.coder);
 	g->mean.data = malloc(g->mean.cap + 1);
+	g->fold.ends = &g->ends;
+	g->fold.mean = &g->mean;
 	return g->mean.data ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the mean of heads and tails");
 }
 
@@ -106,15 +104,18 @@ static enum sl_err open_setup(struct group *g, int k, struct sl_fail *fail)
 static enum sl_err open_member(struct group *g, int k, struct sl_fail *fail)
 {
 	struct member *m = &g->member[k];
-	enum sl_err err = open_setup(g, k, fail);
+	enum sl_err err;
+
+	m->part = &g->fold.part[k];
+	err = open_setup(g, k, fail);
 
 	if (!err && k == 0)
-		err = open_trunk(g, &g->trunk, fail);
+		err = open_trunk(g, &g->fold.trunk, fail);
 	if (!err && sl_setup_round(&m->setup))
-		err = open_trunk(g, &m->copy, fail);
+		err = open_trunk(g, &m->part->copy, fail);
 	if (!err)
-		err = sl_local_open_member(&m->local, m->setup.plan, &m->setup.agreement, m->copy ? m->copy : g->trunk,
-					   &g->setup->be, fail);
+		err = sl_local_open_member(&m->local, m->setup.plan, &m->setup.agreement,
+					   m->part->copy ? m->part->copy : g->fold.trunk, &g->setup->be, fail);
 	if (!err && sl_local_set_weights(m->local, &m->setup.weights))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
 	if (err == SL_ERR_CONFIG)
@@ -125,6 +126,8 @@ static enum sl_err open_member(struct group *g, int k, struct sl_fail *fail)
 		err = sl_setup_loader(&m->setup, (enum sl_split)split, NULL, NULL, &m->loader[split], fail);
 	if (err)
 		return err;
+	m->part->exec = sl_local_middle(m->local);
+	m->part->change = sl_local_told(m->local);
 	sl_local_want_logits(m->local, sl_training_outputs(m->run));
 	if (k)
 		sl_training_hush(m->run); /* one progress bar is enough */
@@ -134,7 +137,7 @@ static enum sl_err open_member(struct group *g, int k, struct sl_fail *fail)
 static void close_member(struct member *m)
 {
 	sl_local_close(m->local);
-	sl_exec_close(m->copy);
+	sl_exec_close(m->part->copy);
 	sl_loader_close(m->loader[SL_SPLIT_TEST]);
 	sl_loader_close(m->loader[SL_SPLIT_TRAIN]);
 	sl_training_close(m->run);
@@ -190,7 +193,6 @@ static enum sl_err evaluate(struct group *g)
 static enum sl_err compute(struct group *g, int k)
 {
 	struct member *m = &g->member[k];
-	const double full = (double)m->setup.plan->spec.group_rows;
 	enum sl_err err = take_batch(m, SL_SPLIT_TRAIN, g->fail);
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	struct sl_feed feed;
@@ -199,126 +201,32 @@ static enum sl_err compute(struct group *g, int k)
 		return err;
 	feed = sl_feed_of(m->batch);
 	m->absent = sl_absent_look(g->options->absent, k, g->step) == SL_LATE;
-	err = sl_local_begin(m->local, &feed, g->step, &m->why);
+	err = sl_local_begin(m->local, &feed, g->step, &m->part->why);
 	if (!err)
 		err = sl_member_check(sl_local_middle(m->local), rows, sl_local_rows(m->local, rows),
-				      full > 0 ? full / (double)feed.rows : 1, m->conf.agreed.share.member_norm,
-				      &m->why);
-	m->in = !err && !m->absent;
+				      sl_plan_own_factor(&m->setup.plan->spec, feed.rows),
+				      m->conf.agreed.share.member_norm, &m->part->why);
+	m->part->rows = !err && !m->absent ? (uint64_t)feed.rows : 0;
 	if (err && err != SL_ERR_NONFINITE)
-		*g->fail = m->why;
+		*g->fail = m->part->why;
 	return err == SL_ERR_NONFINITE ? SL_OK : err;
-}
-
-/* The members' gradients, in order of their numbers. `rows`: of those that take part. */
-static enum sl_err fold(struct group *g, int64_t *rows)
-{
-	const double full = (double)g->member[0].setup.plan->spec.group_rows;
-	enum sl_err err = sl_exec_fold_begin(g->trunk);
-
-	*rows = 0;
-	for (int k = 0; k < g->n && !err; k++) {
-		struct member *m = &g->member[k];
-		int64_t of_chunk[SL_PLAN_MAX_CHUNKS];
-
-		if (!m->in)
-			continue;
-		*rows += m->batch->rows;
-		err = sl_exec_fold_add(g->trunk, sl_local_middle(m->local), of_chunk,
-				       sl_local_rows(m->local, of_chunk));
-	}
-	return err || !*rows ? err : sl_exec_fold_end(g->trunk, full > 0 ? full / (double)*rows : 1);
-}
-
-/* The same of their heads and tails, where these are shared. */
-static enum sl_err fold_ends(struct group *g, int64_t rows, double *scale)
-{
-	const double clip_norm = g->member[0].setup.plan->spec.clip_norm;
-	const int64_t full = g->member[0].setup.plan->spec.group_rows;
-	double factor = full ? (double)full / (double)rows : 1, middle;
-
-	g->mean.len = 0;
-	if (!g->ends.coder)
-		return SL_OK;
-	sl_end_sum_begin(&g->ends);
-	for (int k = 0; k < g->n; k++)
-		if (g->member[k].in)
-			sl_end_sum_add(&g->ends, sl_local_told(g->member[k].local));
-	if (clip_norm > 0) {
-		if (sl_exec_squares(g->trunk, &middle, g->fail))
-			return g->fail->code;
-		*scale = sl_end_sum_clip(&g->ends, factor, clip_norm, middle);
-		factor = 1;
-	}
-	return sl_end_sum_encode(&g->ends, factor, g->step, &g->mean, g->fail);
-}
-
-/* Each gradient is finite, and their sum is not: the largest is to blame, and left out. */
-static void leave_out_largest(struct group *g)
-{
-	struct member *who = NULL;
-	double most = -1;
-
-	for (int k = 0; k < g->n; k++) {
-		struct member *m = &g->member[k];
-		struct sl_fail none;
-		double squares = INFINITY;
-
-		if (m->in && !sl_exec_squares(sl_local_middle(m->local), &squares, &none) && g->ends.coder)
-			squares += sl_squares(sl_local_told(m->local), g->ends.layout->grads);
-		if (m->in && squares > most) {
-			most = squares;
-			who = m;
-		}
-	}
-	if (!who)
-		return;
-	who->in = false;
-	who->why = *g->fail;
-}
-
-static enum sl_err fold_finite(struct group *g, int64_t *rows, double *scale)
-{
-	enum sl_err err;
-
-	do {
-		err = fold(g, rows);
-		if (err)
-			return sl_fail_set(g->fail, err, "the members' gradients could not be added");
-		err = *rows ? sl_exec_check(g->trunk, NULL, 0, g->fail) : SL_OK;
-		if (!err && *rows)
-			err = fold_ends(g, *rows, scale);
-		if (err == SL_ERR_NONFINITE) {
-			sl_end_coder_rollback(g->ends.coder);
-			leave_out_largest(g);
-		}
-	} while (err == SL_ERR_NONFINITE);
-	return err;
 }
 
 static enum sl_err apply(struct group *g, double lr)
 {
-	int64_t rows;
-	double scale = 0;
-	enum sl_err err = fold_finite(g, &rows, &scale);
+	enum sl_err err = sl_fold_sum(&g->fold, g->step, g->fail);
 
-	if (err || !rows) {
-		g->mean.len = 0;
-		return err ? err : sl_exec_skip(g->trunk);
-	}
-	sl_end_coder_commit(g->ends.coder);
-	err = sl_exec_scale(g->trunk, scale);
-	return err ? err : sl_exec_commit(g->trunk, lr, NULL, 0);
+	return err ? err : sl_fold_apply(&g->fold, lr);
 }
 
 static enum sl_err end_own(struct group *g, struct member *m)
 {
 	enum sl_err err = SL_OK;
 
-	if (!m->in && !m->absent)
-		err = sl_training_abandoned(m->run, &m->why, g->fail);
+	if (!m->part->rows && !m->absent)
+		err = sl_training_abandoned(m->run, &m->part->why, g->fail);
 	if (!err)
-		err = sl_local_end(m->local, sl_training_lr(m->run), m->in, &m->result, g->fail);
+		err = sl_local_end(m->local, sl_training_lr(m->run), m->part->rows > 0, &m->result, g->fail);
 	m->result.late = m->absent;
 	m->result.t_data_s = m->batch ? m->batch->waited_s : 0;
 	return err;
@@ -329,22 +237,9 @@ static enum sl_err apply_apart(struct group *g, double lr)
 {
 	enum sl_err err = SL_OK;
 
-	for (int k = 0; k < g->n && !err; k++) {
-		struct member *m = &g->member[k];
-		int64_t of_chunk[SL_PLAN_MAX_CHUNKS];
-
-		if (!m->in)
-			continue;
-		err = sl_exec_fold_begin(m->copy);
-		if (!err)
-			err = sl_exec_fold_add(m->copy, sl_local_middle(m->local), of_chunk,
-					       sl_local_rows(m->local, of_chunk));
-		if (!err)
-			err = sl_exec_fold_end(m->copy, 1);
-		if (!err)
-			err = sl_exec_commit(m->copy, lr, NULL, 0);
-		m->trained += (uint64_t)m->batch->rows;
-	}
+	for (int k = 0; k < g->n && !err; k++)
+		if (g->fold.part[k].rows)
+			err = sl_fold_alone(&g->fold.part[k], lr);
 	return err ? sl_fail_set(g->fail, err, "a member's step could not be applied") : SL_OK;
 }
 
@@ -357,57 +252,33 @@ static enum sl_err tell_round(struct group *g, double lr)
 		struct member *m = &g->member[k];
 
 		if (m->here && (!m->own || !m->absent))
-			err = sl_local_tell_round(m->local, g->step, m->in, lr, g->fail);
+			err = sl_local_tell_round(m->local, g->step, m->part->rows > 0, lr, g->fail);
 	}
 	return err;
 }
 
-/* Whether what the member trained can be averaged; `why` not. */
-static bool is_sound(const struct group *g, struct member *m)
-{
-	if (sl_copy_check(m->copy, &m->why) == SL_ERR_NONFINITE)
-		return false;
-	return !g->ends.coder || sl_end_check(g->ends.layout, sl_local_told(m->local), &m->why) == SL_OK;
-}
-
-static enum sl_err average_ends(struct group *g, const struct sl_copy *copy)
-{
-	sl_end_sum_begin(&g->ends);
-	for (int k = 0; k < g->n; k++)
-		sl_end_sum_add_rows(&g->ends, sl_local_told(g->member[k].local), copy[k].rows);
-	if (!g->ends.rows)
-		return SL_OK;
-	if (sl_end_sum_encode(&g->ends, 1, g->step, &g->mean, g->fail))
-		return g->fail->code;
-	sl_end_coder_commit(g->ends.coder);
-	return SL_OK;
-}
-
-/* The round ends with this step: whoever is absent in it has no part in the average. */
+/* The round ends with this step: whoever is absent in it has no part in the average. Whoever spoils it has no part in
+ * the step, and tells so. */
 static enum sl_err average(struct group *g, double lr)
 {
-	struct sl_copy *copy = calloc((size_t)g->n, sizeof *copy);
-	enum sl_err err = copy ? tell_round(g, lr) : SL_ERR_NOMEM;
+	enum sl_err err = tell_round(g, lr);
 
-	for (int k = 0; k < g->n && !err; k++) {
-		struct member *m = &g->member[k];
-
-		copy[k] = (struct sl_copy){
-			m->copy, sl_absent_look(g->options->absent, k, g->step) == SL_PRESENT ? m->trained : 0};
-		m->trained = 0;
-		if (!copy[k].rows || is_sound(g, m))
-			continue;
-		copy[k].rows = 0;
-		if (g->ends.coder && m->in)
-			err = sl_local_tell_round(m->local, g->step, false, lr, g->fail);
-		m->in = false;
+	for (int k = 0; k < g->n; k++) {
+		g->fold.part[k].left_out = false;
+		g->fold.part[k].averaged = sl_absent_look(g->options->absent, k, g->step) == SL_PRESENT;
 	}
-	if (!err && g->ends.coder)
-		err = average_ends(g, copy);
 	if (!err)
-		err = sl_average(g->trunk, copy, g->n, (enum sl_moments)g->setup->conf->agreed.share.moments, NULL);
-	free(copy);
-	return err ? sl_fail_set(g->fail, err, "the members' copies could not be averaged") : SL_OK;
+		err = sl_fold_round(&g->fold, g->step, g->fail);
+	for (int k = 0; k < g->n && !err; k++) {
+		struct sl_fold_part *part = &g->fold.part[k];
+
+		if (!part->left_out)
+			continue;
+		if (g->ends.coder && part->rows)
+			err = sl_local_tell_round(g->member[k].local, g->step, false, lr, g->fail);
+		part->rows = 0;
+	}
+	return err;
 }
 
 static enum sl_err apply_round(struct group *g, double lr)
@@ -420,12 +291,12 @@ static enum sl_err apply_round(struct group *g, double lr)
 
 static enum sl_err step(struct group *g, double lr)
 {
-	const bool rounds = g->member[0].copy != NULL;
+	const bool rounds = g->fold.part[0].copy != NULL;
 	enum sl_err err = SL_OK;
 
 	g->mean.len = 0;
 	for (int k = 0; k < g->n && !err; k++) {
-		g->member[k].in = false;
+		g->fold.part[k].rows = 0;
 		if (g->member[k].here && g->member[k].own)
 			err = compute(g, k);
 	}
@@ -455,7 +326,7 @@ static enum sl_err join(struct group *g, struct member *m)
 	uint64_t at;
 	enum sl_err err;
 
-	if (m->copy && g->step % sl_setup_round(&m->setup))
+	if (m->part->copy && g->step % sl_setup_round(&m->setup))
 		return sl_fail_set(g->fail, SL_ERR_USAGE,
 				   "--absent: member %d comes back in step %" PRIu64 ", inside a round of %" PRIu64
 				   " steps: it can where a round begins",
@@ -468,7 +339,7 @@ static enum sl_err join(struct group *g, struct member *m)
 	if (err)
 		return sl_fail_set(g->fail, err, "the data loader: %s", sl_err_text(err));
 	m->own = sl_training_next(m->run) == SL_WANT_STEP;
-	if (m->copy && g->step && sl_copy_reset(m->copy, g->trunk, true))
+	if (m->part->copy && g->step && sl_copy_reset(m->part->copy, g->fold.trunk, true))
 		return sl_fail_set(g->fail, SL_ERR_DEVICE, "the copy of a member could not be set");
 	return sl_local_follow(m->local, g->step, g->fail);
 }
@@ -575,8 +446,14 @@ enum sl_err sl_drive_local_group(struct sl_setup *setup, const struct sl_drive_o
 	if (err)
 		return err;
 	g.member = calloc((size_t)g.n, sizeof *g.member);
-	if (!g.member)
+	g.fold = (struct sl_fold){.part = calloc((size_t)g.n, sizeof *g.fold.part),
+				  .n = g.n,
+				  .moments = (enum sl_moments)setup->conf->agreed.share.moments};
+	if (!g.member || !g.fold.part) {
+		free(g.member);
+		free(g.fold.part);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %d members", g.n);
+	}
 	for (int k = 0; k < g.n && !err; k++)
 		err = open_member(&g, k, fail);
 	if (!err)
@@ -595,11 +472,12 @@ enum sl_err sl_drive_local_group(struct sl_setup *setup, const struct sl_drive_o
 			*fail = why;
 		err = end ? end : err;
 	}
-	for (int k = 0; k < g.n; k++)
+	for (int k = 0; k < g.n && g.member[k].part; k++)
 		close_member(&g.member[k]);
 	sl_end_sum_close(&g.ends);
 	free(g.mean.data);
-	sl_exec_close(g.trunk);
+	sl_exec_close(g.fold.trunk);
+	free(g.fold.part);
 	free(g.member);
 	return err;
 }

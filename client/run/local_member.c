@@ -10,7 +10,7 @@ struct sl_exec *sl_local_middle(struct sl_local *l)
 
 int sl_local_rows(const struct sl_local *l, int64_t rows[SL_PLAN_MAX_CHUNKS])
 {
-	return sl_chunk_rows(l->plan, l->ends.feed.rows, rows);
+	return sl_plan_split(l->plan, l->ends.feed.rows, rows);
 }
 
 const struct sl_end_layout *sl_local_end_layout(const struct sl_local *l)

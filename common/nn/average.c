@@ -43,14 +43,16 @@ struct union_of {
 	const struct sl_copy *copy;
 	int n;
 	uint64_t rows, applied; /* of all copies; the most steps of one that takes part */
-	const struct sl_average_others *others;
+	const struct sl_others *others;
 };
 
 /* x [count] becomes the average, sum [count] is zeroes and room for it. */
 static enum sl_err average_into(float *x, double *sum, const struct union_of *u, int kind, int64_t count)
 {
-	enum sl_err err = u->others ? u->others->take(u->others->arg, sum, count) : SL_OK;
+	const size_t bytes = (size_t)count * sizeof *sum;
+	enum sl_err err = SL_OK;
 
+	(void)sl_others_take(u->others, sum, bytes);
 	for (int k = 0; k < u->n && !err; k++) {
 		const double by = (double)u->copy[k].rows;
 
@@ -60,11 +62,13 @@ static enum sl_err average_into(float *x, double *sum, const struct union_of *u,
 		for (int64_t i = 0; i < count && !err; i++)
 			sum[i] += by * (double)x[i];
 	}
-	if (!err && u->others)
-		err = u->others->total(u->others->arg, sum, count);
+	if (err)
+		return err;
+	sl_others_pass(u->others, sum, bytes);
+	sl_others_spread(u->others, sum, bytes);
 	for (int64_t i = 0; i < count; i++)
 		x[i] = (float)(sum[i] / (double)u->rows);
-	return err;
+	return SL_OK;
 }
 
 static enum sl_err give(const struct union_of *u, int kind, const float *x)
@@ -101,20 +105,40 @@ static void unite_applied(const struct union_of *u, bool zero)
 		sl_exec_set_applied(u->copy[k].exec, applied);
 }
 
+/* Of all processes: the sum of rows, and the most steps of one that takes part. */
+static enum sl_err hear_others(struct union_of *u)
+{
+	const struct {
+		uint64_t rows, applied;
+	} own = {u->rows, u->applied}, *all;
+
+	if (!u->others)
+		return SL_OK;
+	all = u->others->gather(u->others->arg, &own, sizeof own);
+	if (!all)
+		return SL_ERR_NOMEM;
+	u->rows = 0;
+	for (int r = 0; r < u->others->count; r++) {
+		u->rows += all[r].rows;
+		u->applied = all[r].applied > u->applied ? all[r].applied : u->applied;
+	}
+	free((void *)(uintptr_t)all);
+	return SL_OK;
+}
+
 enum sl_err sl_average(struct sl_exec *trunk, const struct sl_copy *copy, int n, enum sl_moments how,
-		       const struct sl_average_others *others)
+		       const struct sl_others *others)
 {
 	const int moments = sl_exec_segment(trunk)->moments;
 	struct union_of u = {.trunk = trunk, .copy = copy, .n = n, .others = others};
-	enum sl_err err = SL_OK;
+	enum sl_err err;
 
 	for (int k = 0; k < n; k++) {
 		u.rows += copy[k].rows;
 		if (copy[k].rows && sl_exec_applied(copy[k].exec) > u.applied)
 			u.applied = sl_exec_applied(copy[k].exec);
 	}
-	if (others)
-		err = others->unite(others->arg, &u.rows, &u.applied);
+	err = hear_others(&u);
 	if (err || !u.rows)
 		return err;
 	err = unite(&u, WEIGHTS, false);

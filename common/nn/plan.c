@@ -30,6 +30,15 @@ int64_t sl_plan_chunk_rows(const struct sl_plan *plan, int64_t batch_rows, int c
 	return left < plan->rows ? left : plan->rows;
 }
 
+int sl_plan_split(const struct sl_plan *plan, int64_t batch_rows, int64_t rows[SL_PLAN_MAX_CHUNKS])
+{
+	const int n = sl_plan_chunks_of(plan, batch_rows);
+
+	for (int i = 0; i < n; i++)
+		rows[i] = sl_plan_chunk_rows(plan, batch_rows, i);
+	return n;
+}
+
 struct sl_shape sl_plan_cut_shape(const struct sl_plan *plan, bool mid, int64_t rows)
 {
 	const struct sl_plan_segment *middle = &plan->segment[SL_MIDDLE];

@@ -158,6 +158,8 @@ void sl_plan_close(struct sl_plan *plan); /* NULL is fine */
 /* How `batch_rows` ≤ spec.batch rows fall into chunks: full ones, then a ragged last one. */
 int sl_plan_chunks_of(const struct sl_plan *plan, int64_t batch_rows);
 int64_t sl_plan_chunk_rows(const struct sl_plan *plan, int64_t batch_rows, int chunk);
+/* Rows of all of them; how many chunks there are. */
+int sl_plan_split(const struct sl_plan *plan, int64_t batch_rows, int64_t rows[SL_PLAN_MAX_CHUNKS]);
 /* The number by which a chunk's random numbers are drawn: those of a group's members differ. */
 int sl_plan_chunk_number(const struct sl_plan *plan, int chunk);
 

@@ -328,7 +328,7 @@ static void open_all(struct bench *b, unsigned needs)
 		err = sl_setup_backend(&b->setup, &fail);
 	if (err)
 		die(err, &fail);
-	b->chunks = sl_chunk_rows(b->setup.plan, b->setup.plan->spec.batch, b->rows);
+	b->chunks = sl_plan_split(b->setup.plan, b->setup.plan->spec.batch, b->rows);
 	if (needs & NEEDS_ENDS)
 		err = open_ends(b, &fail);
 	if (!err && needs & NEEDS_MIDDLE)
