@@ -2,10 +2,10 @@
  * The module exports one symbol, sl_cuda_module(), and is opened only when asked for. It is never unloaded: the
  * libraries under it (CUDA, cuBLAS, cuDNN) do not survive that.
  *
- * Where it is looked for, when no path is given: the folder of the executable, then the library path
- * (LD_LIBRARY_PATH, the cache of ldconfig). The module links cuBLAS (libcublasLt.so.12 or so.13), which must be in
- * the library path; cuDNN (libcudnn.so.9) is opened by it when it is there, and only dense convolutions with a window
- * larger than 1×1 use it (without it they run as im2col and cuBLAS; SPLIT_CUDNN names another file, or `none`).
+ * Without a path it is looked for in the folder of the executable, then in the library path (LD_LIBRARY_PATH, the
+ * cache of ldconfig). The module links cuBLAS (libcublasLt.so.12 or so.13), which must be in the library path. It opens
+ * cuDNN (libcudnn.so.9) where that is there. Only dense convolutions with a window larger than 1×1 use cuDNN; without
+ * it they run as im2col and cuBLAS. SPLIT_CUDNN names another file, or `none`.
  * Codecs that no device has yet been seen to run right are left to the host; SPLIT_CUDA_CODECS=all, which tests and
  * benchmarks set, takes them too (the lists are in kernels/cuda/codec_stage.c).
  * PyTorch's wheels bring both: export LD_LIBRARY_PATH=$(python3 -c 'import nvidia, os; r = nvidia.__path__[0];

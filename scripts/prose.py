@@ -2,15 +2,16 @@
 """usage: prose.py [--longest N] [FILE.md | FILE.c | FILE.h]...
 
 Prints how long the sentences of the project are: median, 90th percentile and the longest ones,
-for its pages (README.md, docs/) and for its messages (strings of the daemons).
-Exit status 1 where the 90th percentile of a page, or of all messages, is above 30 words, or a sentence is above 60.
-Code, tables and headings of a page are left out. A message is a string of at least four words.
+for its pages (README.md, docs/), for its messages (strings of the daemons) and for its comments.
+Exit status 1 where the 90th percentile of a page, or of all messages, is above 30 words, that of all comments
+above 20, or a sentence is above 60. Code, tables and headings of a page are left out, and lines of a comment that
+are set in columns. A message is a string of at least four words.
 """
 import pathlib
 import re
 import sys
 
-P90_MOST, SENTENCE_MOST = 30, 60
+P90_MOST, COMMENT_P90_MOST, SENTENCE_MOST = 30, 20, 60
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # a full stop that ends no sentence
 SHORT = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|Fig|no|approx)\.$", re.I)
@@ -88,7 +89,30 @@ def message(text, line):
                 yield line, s
 
 
-def report(name, found, longest):
+COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|//[^\n]*(?:\n[ \t]*//[^\n]*)*|/\*.*?\*/', re.S)
+
+
+def comments(path):
+    """(line, sentence) of the comments of a C file; neighbouring // lines are one comment."""
+    text = path.read_text()
+    for m in COMMENT.finditer(text):
+        if m[0][0] != "/":
+            continue
+        first, block = text.count("\n", 0, m.start()) + 1, []
+        for number, line in enumerate(m[0].splitlines(), first):
+            bare = re.sub(r"^\s*(/\*+|\*(?!/)|//)|\*/\s*$", "", line).rstrip()
+            column = re.search(r"\S\s{2,}\S|^\s{2,}|=", bare.removeprefix(" "))
+            if column or not bare.strip():
+                yield from ((first, s) for s in sentences(" ".join(block)))
+                block = []
+            else:
+                if not block:
+                    first = number
+                block.append(bare.strip())
+        yield from ((first, s) for s in sentences(" ".join(block)))
+
+
+def report(name, found, longest, p90_most=P90_MOST):
     """Prints a line and the longest sentences; whether the bounds hold."""
     if not found:
         return True
@@ -98,7 +122,7 @@ def report(name, found, longest):
     print(f"{name}: {len(count)} sentences, median {p50} words, 90th percentile {p90}, longest {count[0]}")
     for n, where, s in found[:longest]:
         print(f"  {n:3} {where}: {s[:90]}{'…' if len(s) > 90 else ''}")
-    return p90 <= P90_MOST and count[0] <= SENTENCE_MOST
+    return p90 <= p90_most and count[0] <= SENTENCE_MOST
 
 
 def gather(paths, read):
@@ -126,6 +150,7 @@ def main(argv):
     good = all([report(str(p.relative_to(ROOT)), gather([p], page), 0) for p in pages])
     good &= report("pages", gather(pages, page), longest)
     good &= report("messages", gather(rooms, source), longest)
+    good &= report("comments", gather(rooms, comments), longest, COMMENT_P90_MOST)
     return 0 if good else 1
 
 

@@ -16,9 +16,9 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 /* Before the loop runs: groups have members on other servers, too. Borrowed; NULL: they do not. */
 enum sl_err sl_host_ranks(struct sl_host *host, const struct sl_ranks *ranks) SL_MUST_CHECK;
 const char *sl_host_endpoint(const struct sl_host *host);
-/* `fn` is called, once, when a task has run for longer than watchdog_s, or the device has failed for good: what the
- * host holds can then not be freed, and the process should end as it is, with why's status, to be started again. Set
- * before the loop runs. */
+/* `fn` is called once, when a task has run for longer than watchdog_s or the device has failed for good. What the host
+ * holds cannot be freed then: the process should end as it is, with why's status, and be started again. Set before the
+ * loop runs. */
 void sl_host_on_broken(struct sl_host *host, void (*fn)(void *arg, const struct sl_fail *why), void *arg);
 /* Reads the list of clients again; whose key is no longer on it is told so, and its session ends now. A list that
  * cannot be read is logged, and changes nothing. */

@@ -22,11 +22,12 @@ enum sl_err sl_session_memory(struct sl_session_memory *out, const struct sl_exe
 enum sl_err sl_memory_reserve(_Atomic uint64_t *used, uint64_t limit, uint64_t bytes, const char *what,
 			      struct sl_fail *fail) SL_MUST_CHECK;
 struct sl_memory sl_session_memory_sum(const struct sl_session_memory *memory);
-/* Where host and device together pass `limit` bytes (0: none) of which other sessions have taken `used`, of which
- * `back` is given back first, the host's part what this machine has, or the device's what is free there: LIMIT where it
- * would not fit alone, else BUSY, as there may be room once others have ended, with the sum, what it is made of and
- * what is free. Others are sessions, a session's own last link until its end is noticed, and on a device other
- * programs. `device`: its name. */
+/* Whether a session of this size fits, on the host and on the device together.
+ * `limit`: bytes for all sessions; 0: none. `used`: what other sessions have taken. `back`: what the session's own last
+ * link still holds, which is given back first. The host's part must also fit this machine, and the device's part what
+ * is free there, where other programs count, too.
+ * LIMIT: the session would not fit alone. BUSY: it may fit once others have ended. The text has the sum, its parts and
+ * what is free. `device`: the device's name. */
 enum sl_err sl_session_memory_check(const struct sl_session_memory *memory, struct sl_backend *be, const char *device,
 				    uint64_t limit, uint64_t used, struct sl_memory back,
 				    struct sl_fail *fail) SL_MUST_CHECK;

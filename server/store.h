@@ -1,7 +1,7 @@
-/* The server's store of middle weights: one file per weight range, named by its hash, so that a client uploads its
- * weights once, and, where there is auth, by its owner's key: XXH3 finds faults, but who wants other weights of the
- * same hash can compute some, and no other client must get those. Files are written as `.tmp`, synced and renamed; what
- * is read is hashed again and not trusted. On the device's worker. */
+/* The server's store of middle weights. A file holds one weight range and is named by its hash, so a client uploads its
+ * weights once. With auth the name also has the owner's key: XXH3 finds faults, but an attacker can compute other
+ * weights with the same hash, and no other client must get those. Files are written as `.tmp`, synced and renamed. What
+ * is read is hashed again. On the device's worker. */
 #ifndef SL_SERVER_STORE_H
 #define SL_SERVER_STORE_H
 

@@ -107,8 +107,8 @@ static void print_decay(const struct sl_plan *plan)
 /* Of a network of tokens: a token's own, what each token adds that it attends to, and what is once a row. */
 struct token_macs {
 	int64_t token, pair, row;
-	int64_t chosen; /* … of a masked language model, once for each token that is to be guessed */
-	float share;    /* … of a row's tokens */
+	int64_t chosen; /* of a masked language model: for each token that is to be guessed */
+	float share;    /* of a row's tokens, how many are to be guessed */
 };
 
 static struct token_macs of_tokens(const struct sl_plan *plan)

@@ -302,8 +302,8 @@ enum sl_err sl_data_tokens(struct sl_conf_client *conf, bool json, struct sl_fai
 	struct look l = {.setup.conf = conf, .setup.takes.vocab = INT_MAX};
 	enum sl_err err;
 
-	conf->data.pad = SL_CONF_PAD_NONE;                  /* it counts what padding would add, */
-	conf->insert.head[0] = conf->insert.tail[0] = '\0'; /* … and what crosses without inserts */
+	conf->data.pad = SL_CONF_PAD_NONE;                  /* the report counts what padding would add */
+	conf->insert.head[0] = conf->insert.tail[0] = '\0'; /* it also counts what crosses without inserts */
 	l.most = conf->data.max_length ? conf->data.max_length : conf->model.tokens;
 	err = open_data(&l, conf, fail);
 	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++)

@@ -25,7 +25,7 @@ struct sl_loader_spec {
 	const struct sl_augment *augment; /* its input has the size of the set's images; NULL: `transform` instead */
 	const struct sl_transform *transform; /* NULL with `augment`, and of a set of tokens */
 	int64_t batch;                        /* samples; the last batch of an epoch may have fewer */
-	bool drop_last;                       /* … is left out instead */
+	bool drop_last;                       /* the last batch is left out where it has fewer */
 	bool train;                           /* shuffle and augment */
 	/* Above 1: a batch is the member-th part of one of batch × members samples; what makes no such batch is left
 	 * out. */
@@ -35,7 +35,7 @@ struct sl_loader_spec {
 	bool skip_bad;
 	bool by_length;  /* of a set of tokens, training: a batch's rows are of like length */
 	enum sl_pad pad; /* of a set of tokens */
-	int64_t pad_to;  /* … at least the longest row of the set */
+	int64_t pad_to;  /* tokens of a padded row, at least the set's longest */
 	float masked;    /* of a set of tokens: this share of them is masked (mask.h); 0: none */
 	double mixup;    /* of training: rows are mixed with λ ~ Beta(mixup, mixup) (mixup.h); 0: they are not */
 	uint64_t seed;

@@ -29,7 +29,7 @@ enum sl_err sl_picture_decode(struct sl_value *out, const uint8_t *bytes, size_t
 			      struct sl_room *room, struct sl_fail *fail)
 {
 	static const struct {
-		const char *begins, *at_8; /* … and what follows 8 bytes from the start; NULL: anything */
+		const char *begins, *at_8; /* a file's first bytes, and those from byte 8 on; NULL: any */
 		size_t n;
 		enum sl_err (*read)(const struct sl_picture_job *job);
 	} formats[] = {

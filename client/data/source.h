@@ -40,16 +40,17 @@ struct sl_set_spec {
 	const char *label;         /* of a table and of own texts: the column of labels */
 	const char *const *ignore; /* of a table: columns that are left out, [nignore] */
 	int nignore;
-	int max_tokens;                 /* of a row: the rest is left out */
-	const char *tokenizer;          /* of texts: its folder or file */
-	bool cache;                     /* … keep their tokens beside them */
-	bool types;                     /* … the network finds out their tokens' types by where `mark` stands */
-	int32_t mark;                   /* … the token that ends a text */
-	const char *const *column;      /* of own texts: one column, or two of pairs, [ncolumns] */
-	const char *const *train_files; /* … the files whose labels are the classes, [ntrain_files]; NULL: the usual */
+	int max_tokens;            /* of a row: the rest is left out */
+	const char *tokenizer;     /* of texts: its folder or file */
+	bool cache;                /* of texts: keep their tokens in a file beside them */
+	bool types;                /* of texts: the network tells tokens' types by where `mark` stands */
+	int32_t mark;              /* of texts: the token that ends one */
+	const char *const *column; /* of own texts: one column, or two of pairs, [ncolumns] */
+	const char *const *
+		train_files; /* of own texts: the files whose labels are the classes, [ntrain_files]; NULL: the usual */
 	int ncolumns, ntrain_files;
-	bool numbers;    /* … their labels are numbers to be predicted, not classes */
-	bool unlabelled; /* … their labels are not looked at, and need not be there */
+	bool numbers;    /* of own texts: labels are numbers to be predicted, not classes */
+	bool unlabelled; /* of own texts: labels are not read, and need not be there */
 };
 
 struct sl_source;
@@ -62,7 +63,7 @@ struct sl_set {
 	int classes;                /* labels lie in [0, classes); 0: there are numbers to be predicted instead */
 	int vocab;                  /* tokens lie in [0, vocab); 0: the input is no tokens */
 	int32_t pad;                /* the token that rows are padded with */
-	struct sl_mask_ids mask;    /* … and that hides others; of a set of texts */
+	struct sl_mask_ids mask;    /* of texts: the token that hides others, and the bounds of random ones */
 	const char *const *metrics; /* that belong to the data, beside those that every evaluation has; NULL: none */
 	struct sl_field_type field[SL_FIELD_COUNT];
 };

@@ -18,7 +18,7 @@ struct texts {
 	int64_t *end;               /* [parts], samples of all parts up to this one */
 	int parts;
 	struct sl_names label;  /* of own files: the classes */
-	const char **name;      /* … as sl_labels wants them */
+	const char **name;      /* the names in `label`, as sl_labels wants them */
 	struct sl_labels value; /* how a label reads; its names are a task's or `name` */
 };
 

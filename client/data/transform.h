@@ -37,7 +37,7 @@ struct sl_transform_draw {
 	bool skip;             /* a flip or an erasure that does not happen */
 	struct sl_window part; /* of the crops and erasures, in the image behind padding */
 	int order[4];          /* of ColorJitter: brightness 0, contrast 1, saturation 2, hue 3 */
-	double factor[4];      /* … NaN: not changed */
+	double factor[4];      /* of ColorJitter, in the same order; NaN: not changed */
 };
 
 /* CONFIG: a step that is unknown or misspelled (*fail says the step's number), or a list that does not end with

@@ -35,8 +35,8 @@ struct sl_step {
 	double p, scale[2], ratio[2];
 	double range[4][2]; /* of brightness, contrast, saturation and hue; equal to `neutral` twice: not changed */
 	float mean[3], std[3];
-	float value[3]; /* of an erasure, in the image after ToTensor or Normalize; */
-	bool noise;     /* … instead of it, a normal number for each of the image's numbers */
+	float value[3]; /* of an erasure, in the image after ToTensor or Normalize */
+	bool noise;     /* an erasure draws a normal number for each value instead */
 };
 
 /* `text` as in Python: "RandomCrop(32, padding=4)", "transforms.ToTensor()", "RandomHorizontalFlip". A size that is

@@ -95,7 +95,7 @@ static int embeddings(struct encoder *e)
 
 /* Paths in a layer. */
 static const struct names {
-	const char *layers; /* … and that of all layers */
+	const char *layers; /* path of the list of layers */
 	const char *query, *key, *value, *attention;
 	const char *out, *out_dropout, *out_add, *out_norm; /* out_dropout NULL: there is none */
 	const char *up, *act, *down, *dropout, *add, *norm;

@@ -9,7 +9,7 @@
 enum sl_err sl_hf_open(struct sl_model **out, const struct sl_model_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
 /* Adds all units to a builder of tokens. */
 void sl_hf_encoder(struct sl_build *b, const struct sl_hf_config *config, int classes);
-/* … to one of masked tokens: with the head of a masked language model. */
+/* Adds all units to a builder of masked tokens, with the head of a masked language model. */
 void sl_hf_masked(struct sl_build *b, const struct sl_hf_config *config, float share);
 
 #endif

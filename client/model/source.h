@@ -24,8 +24,8 @@ struct sl_model_spec {
 	int features; /* of mlp: numbers of a row; it has no image */
 	/* Of "huggingface": the folder, borrowed, of which vocab, width and dropout are not read. Others: NULL. */
 	const char *huggingface;
-	/* … a masked language model, not a classifier: the share of tokens that are chosen; 0: a classifier. `classes`
-	 * is not read. */
+	/* Of "huggingface": above 0 the network is a masked language model, of whose tokens this share is chosen;
+	 * `classes` is not read then. 0: it is a classifier. */
 	double masked;
 	const struct sl_lora *lora; /* borrowed; NULL: none */
 	bool init_bn0;              /* of ResNets: the last batch norm's weight of each residual block starts at 0 */
@@ -46,7 +46,7 @@ enum sl_err sl_model_takes(struct sl_model_takes *out, const struct sl_model_spe
 
 /* Whether the network of that name takes tokens; false where there is none. */
 bool sl_model_takes_tokens(const char *name);
-bool sl_model_takes_rows(const char *name); /* … rows of numbers; the same */
+bool sl_model_takes_rows(const char *name); /* the same of rows of numbers */
 
 static inline int sl_model_image_w(const struct sl_model_spec *spec)
 {

@@ -18,7 +18,7 @@ struct sl_archive {
 	uint64_t file[SL_LAST_RUN_STEPS]; /* that are known to be good, newest first */
 	int n_file;
 	uint64_t back_to; /* files of later steps are of what the run went back behind; UINT64_MAX: of nothing */
-	bool back_sure;   /* … even where that is step 0 */
+	bool back_sure;   /* back_to is meant, even where it is step 0 */
 	struct sl_checkpoint_state status;
 	/* writing */
 	struct sl_worker *disk;

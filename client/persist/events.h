@@ -6,10 +6,10 @@
  *   epoch  epoch/train_loss epoch/train_acc eval/loss eval/acc epoch/tx_bytes epoch/rx_bytes epoch/train_s
  *          epoch/eval_s epoch/samples_per_s, at the step that ends it
  *
- * Each process writes a file of its own, whose name sorts behind those that are there: readers go through them in that
- * order, and a record that a crash has torn ends no more than the file that it is in. Steps that are run again take the
- * place of what came before by a SessionLog START at the first of them, and, for readers that do not heed it, by being
- * not above the steps before. One thread per log. */
+ * Each process writes a file of its own, whose name sorts behind the older ones, and readers read them in that order. A
+ * record that a crash has torn ends only its own file. Steps that are run again replace the earlier ones: a SessionLog
+ * START marks the first of them. A reader that ignores it sees steps that are not above those before. One thread per
+ * log. */
 #ifndef SL_CLIENT_PERSIST_EVENTS_H
 #define SL_CLIENT_PERSIST_EVENTS_H
 

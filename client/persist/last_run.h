@@ -19,7 +19,7 @@ struct sl_last_run {
 /* What lies in log.dir of a run that has no checkpoints. */
 struct sl_past_run {
 	bool model;     /* model.safetensors: that run is done, or was a local one that was interrupted */
-	bool resumable; /* … and its last state is there */
+	bool resumable; /* the run is done, and its last state is there */
 	uint64_t steps; /* that the model has been trained; 0: it does not say */
 };
 struct sl_past_run sl_past_run(const char *dir);

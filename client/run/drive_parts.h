@@ -22,7 +22,7 @@ enum drive_state {
 	DRIVE_FEED,  /* the loader is asked for a batch */
 	DRIVE_PASS,  /* a step, or a batch of an evaluation, is under way */
 	DRIVE_COPY,  /* the middle's weights are fetched for a file that is written while the run goes on */
-	DRIVE_WRITE, /* … and that file is written */
+	DRIVE_WRITE, /* the file of the weights that COPY fetched is written */
 	DRIVE_FETCH, /* the middle's weights are fetched, and the run ends with them */
 	DRIVE_DROP,  /* the link is lost and is being closed; the run goes on with another */
 	DRIVE_WAIT,  /* there is no link until the back-off is over */
@@ -42,8 +42,8 @@ enum drive_event {
 	EV_BACK,      /* both sides go on from an earlier step, or from the start */
 	EV_BAD_FILE,  /* a checkpoint cannot be read, and an older one may do */
 	EV_BATCH,     /* the loader has a batch, and it is held */
-	EV_STALE,     /* … but it is of a place that the run has left */
-	EV_UNWANTED,  /* … but the run ends */
+	EV_STALE,     /* the loader has a batch, but of a place that the run has left */
+	EV_UNWANTED,  /* the loader has a batch, but the run ends */
 	EV_DONE,      /* the step or batch is done: `result` */
 	EV_SKIP,      /* the step was abandoned, and the run goes on without it */
 	EV_NONFINITE, /* the step was abandoned, and the run ends before it */
@@ -57,7 +57,7 @@ enum drive_event {
 	EV_RETRY,     /* the back-off is over */
 	EV_SIGNAL,    /* the first signal */
 	EV_DRAIN,     /* drain_s after it; or it is time to look again */
-	EV_DRAINED,   /* … and no task runs any more */
+	EV_DRAINED,   /* drain_s is over, and no task runs any more */
 	EV_FAULT,     /* the run cannot go on: `err` and `fail` say why */
 	EV_LEAVE,     /* a task hangs, or a second signal came: `err` and `fail` say so */
 	DRIVE_EVENT_COUNT
@@ -147,7 +147,7 @@ sl_drive_act sl_act_note_link, sl_act_note_ahead, sl_act_join, sl_act_go_back, s
 sl_drive_act sl_act_book, sl_act_keep_if_due, sl_act_skip, sl_act_fetch, sl_act_publish;
 sl_drive_act sl_act_hold_state, sl_act_back_off, sl_act_open_link;
 void sl_drive_next(struct drive *d);   /* enters the state that DRIVE_NEXT stands for */
-void sl_drive_resume(struct drive *d); /* … DRIVE_RESUME */
+void sl_drive_resume(struct drive *d); /* enters the state that DRIVE_RESUME stands for */
 
 /* drive_stop.c: a run that ends */
 sl_drive_act sl_act_pause_link, sl_act_close_link, sl_act_stop_loop, sl_act_leave;

@@ -19,7 +19,7 @@ static struct sl_change place(const struct sl_ends_round *r, int i, float *chang
 	return sl_end_change(r->layout, r->ends->plan, part[i], change);
 }
 
-/* … and a moment's. */
+/* Where a moment's differences lie in a change. */
 static float *moment_place(const struct sl_ends_round *r, int i, int moment, float *change)
 {
 	return place(r, i, change + r->layout->stats + (1 + moment) * r->layout->grads).grad;

@@ -17,7 +17,7 @@ struct sl_local {
 	struct sl_buf buf;
 	uint64_t done;                    /* steps, behind which the codecs have their shapes */
 	double codec_s, grad_norm;        /* of the batch; as in struct sl_step_result */
-	double grad_scale;                /* … of a group's member; 0: it is not clipped by itself */
+	double grad_scale;                /* of a group's member, from clipping; 0: it is not clipped by itself */
 	uint64_t began_ns;                /* of the pass */
 	uint64_t tx_bytes, rx_bytes;      /* of the batch */
 	uint64_t payload[SL_CROSS_COUNT]; /* of the run */
@@ -28,7 +28,7 @@ struct sl_local {
 	float *change; /* [layout.floats] what crosses, as the other side decodes it */
 	struct sl_bytes mean;
 	struct sl_ends_round round; /* where ends are averaged after every round */
-	bool told;                  /* … and what this member has of the one that ends is known */
+	bool told;                  /* what this member has of the round that ends is known */
 };
 
 /* Of the batch that l->ends has taken: its chunks, after begin_pass. */

@@ -32,8 +32,8 @@ struct sl_publish {
 	enum sl_err best_err, asked_err;
 	struct sl_fail best_fail, asked_fail;
 	/* requests, by number */
-	uint64_t asked, answered, answered_step; /* the newest of each; answered_step: 0 where that one failed … */
-	char why[SL_FAIL_TEXT];                  /* … and why */
+	uint64_t asked, answered, answered_step; /* the newest of each; answered_step: 0 where that one failed */
+	char why[SL_FAIL_TEXT];                  /* why it failed */
 	bool failed;
 };
 

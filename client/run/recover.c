@@ -30,7 +30,7 @@ struct sl_recover {
 	struct sl_archive *archive;
 	const struct sl_training *run; /* whose log the checkpoint that is being written counts on */
 	bool longer;                   /* the run was done: its last state, the newest file, has another name */
-	uint64_t done_at;              /* … and is of this step */
+	uint64_t done_at;              /* the step of that last state */
 	/* from the last link */
 	struct sl_client_state live, ahead;
 	bool has_live, has_ahead;

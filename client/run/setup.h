@@ -39,7 +39,7 @@ struct sl_setup {
 	struct sl_set set[SL_SPLIT_COUNT];
 	int64_t epoch_steps;   /* of a group, all of whose members have as many; 0: there is none */
 	int64_t dealt;         /* stands for share.batches; 0: there are none */
-	struct sl_turns turns; /* … which of them are this member's own */
+	struct sl_turns turns; /* which of the dealt batches are this member's own */
 	bool alone;            /* has a member's part of the data, and is in no group. Set it before sl_setup_plan */
 	struct sl_augment *augment; /* NULL: transforms instead */
 	struct sl_transform *transform[SL_SPLIT_COUNT];

@@ -12,7 +12,7 @@ struct sl_step_result {
 	int64_t tokens;           /* of the rows; as many as rows where there are none */
 	double loss;              /* mean over the labels */
 	bool skipped;             /* NaN or Inf: nothing was applied; loss and correct say nothing */
-	bool late;                /* … because the others of its group went on without this member */
+	bool late;                /* skipped because the group went on without this member */
 	bool passed; /* in a group: the step was another's, and nothing was computed; step and lr alone count */
 	double lr;
 	double grad_norm;            /* of the whole model, before it is clipped; NAN: skipped, or not clipped */

@@ -10,19 +10,19 @@ struct sl_training_totals {
 	const char *mode; /* "local", "remote" */
 	uint64_t epochs, steps, skipped, samples, train_samples, eval_samples;
 	uint64_t test_samples;                              /* of the last evaluation, where this process made it */
-	uint64_t linked_train_samples, linked_eval_samples; /* of this process alone, as the link's figures are, … */
-	uint64_t linked_train_tokens, linked_eval_tokens;   /* … and as many where there are no tokens */
+	uint64_t linked_train_samples, linked_eval_samples; /* of this process alone, as the link's figures are */
+	uint64_t linked_train_tokens, linked_eval_tokens;   /* the same in tokens; samples where there are none */
 	uint64_t linked_from;                               /* the step that it went on from; 0: none */
 	uint64_t tx_bytes, rx_bytes;                        /* everything */
 	uint64_t train_tx_bytes, train_rx_bytes;            /* steps alone */
 	double total_s, train_s;                            /* wall clock: all, and the steps' */
 	double compute_s;                                   /* this side's kernels and codecs in the steps */
 	double server_s;       /* the server's kernels in the steps of which it told them */
-	uint64_t server_steps; /* … and how many those are */
+	uint64_t server_steps; /* how many steps server_s is of */
 	double test_loss, test_acc, best_test_acc;
 	struct sl_score score[SL_SCORES_MOST]; /* of the last evaluation, where this process made it */
 	uint64_t best_step;                    /* that best.safetensors is behind; 0: there is none */
-	double kept;         /* … and their score, the best of the run, but where earlier weights are lost; NAN */
+	double kept;         /* the score of best.safetensors, the run's best unless earlier weights are lost; NAN */
 	const char *kept_by; /* the score's metric */
 };
 

@@ -42,8 +42,8 @@ struct sl_training {
 	uint64_t skipped_in_row;
 	bool best_due;
 	struct mark mark;
-	uint64_t linked_train_samples, linked_eval_samples; /* of this process: what its links have carried, … */
-	uint64_t linked_train_tokens, linked_eval_tokens;   /* … and as many where there are no tokens */
+	uint64_t linked_train_samples, linked_eval_samples; /* of this process: what its links have carried */
+	uint64_t linked_train_tokens, linked_eval_tokens;   /* the same in tokens; samples where there are none */
 	uint64_t linked_steps, linked_from;                 /* the same; the step that it went on from */
 	double loss, acc, image_s;                          /* image_s: seconds each; 0: not known */
 	struct sl_journal journal;

@@ -1,9 +1,12 @@
-/* Every thread has a share of the blocks, in one piece: so from kernel to kernel it meets again what it left in its own
- * caches. Who is done with it helps the others. A share is handed out by an atomic countdown, `unclaimed`: whoever
- * takes it from k > 0 to k - 1 owns the k-th block from the end of that share in the current run, and that run cannot
- * end before the block is done. So `fn`, `arg` and `blocks` may be read after the claim, even by a thread that slept
- * through earlier runs. No thread has to check in or out. Where the caller's job is to give way (worker.h), a thread
- * takes all that is unclaimed off the run, which then ends early; the caller runs that later. */
+/* Every thread has a share of the blocks, in one piece. So from kernel to kernel a thread meets what it left in its own
+ * caches. A thread that is done with its share helps the others.
+ *
+ * An atomic countdown, `unclaimed`, hands out a share: who takes it from k > 0 to k - 1 owns the k-th block from the
+ * end of that share in the current run. The run cannot end before that block is done. So `fn`, `arg` and `blocks` may
+ * be read after the claim, even by a thread that slept through earlier runs, and no thread has to check in or out.
+ *
+ * Where the caller's job is to give way (worker.h), a thread takes all unclaimed blocks off the run, which then ends
+ * early. The caller runs them later. */
 #include "common/base/pool.h"
 
 #include <errno.h>
@@ -134,12 +137,11 @@ static void work(struct sl_pool *pool, int worker)
 
 /* ---- a CPU for each thread
  *
- * Some schedulers wake a thread on the CPU of whoever wakes it, where that one has had little to do of late: until they
- * think again, which takes as long as a whole pass, caller and members take turns on one CPU. So a run sends members
- * that sleep, or were last seen there, off its own CPU. Once awake a member may go anywhere: the scheduler must be free
- * to move it to a CPU that falls idle. Where other programs take all CPUs it is no help, as every run would wait for a
- * member that waits for its CPU. A race between the two leaves a member kept off for one sleep longer, or not at all
- * for one. */
+ * Some schedulers wake a thread on the waker's CPU if that CPU has had little to do of late. Until they move it, which
+ * takes as long as a whole pass, caller and members take turns on one CPU. So a run sends members that sleep off its
+ * own CPU. Once awake a member may go anywhere: the scheduler must be free to move it to an idle CPU. This is no help
+ * where other programs take all CPUs, as every run would wait for a member that waits for its CPU. A race between the
+ * two costs a member one sleep at most. */
 
 static void send_off(struct sl_pool *pool, struct member *m, int cpu, uint64_t now)
 {

@@ -1,9 +1,11 @@
-/* One thread that runs jobs: the place where kernels and codecs run, so that an event loop never computes. Whoever
- * shares it has a share; the next job is one of the share that has had the least time, and of that share's the first by
- * (priority, submission). So who comes with work waits for no more than the job that runs, those that are held or go
- * ahead, and one of each other share, however many jobs others queue and however urgent they say that they are; behind
- * a long job of its own it waits until the others have had as much. Long jobs give way between their pieces. Jobs are
- * owned by their submitter and must stay valid until `done` was delivered. */
+/* One thread that runs jobs. Kernels and codecs run there, so that an event loop never computes.
+ *
+ * Every client of the worker has a share. The next job comes from the share that has had the least time. Within a share
+ * the lowest priority value comes first, then the order of submission. A new job waits at most for the running job, for
+ * held or expedited jobs, and for one job of every other share, however many jobs others queue. A share whose own job
+ * was long waits until the others have had as much time. Long jobs give way between their pieces.
+ *
+ * Jobs belong to their submitter, and must stay valid until `done` was called. */
 #ifndef SL_BASE_WORKER_H
 #define SL_BASE_WORKER_H
 
@@ -16,9 +18,9 @@ struct sl_worker;
 
 enum { SL_WORKER_HELD = 2 };
 
-/* Zeroed before its first job is posted; valid as long as its jobs. `used_ns`, the worker's: the time that its jobs
- * had. When it comes back with work it is never less than what shares had that were served meanwhile, and where the
- * worker was idle, than what any had: nobody saves up, and nobody owes for time that no other wanted. */
+/* Zero it before its first job is posted; it must outlive its jobs. `used_ns` belongs to the worker: the time that the
+ * share's jobs had. A share that comes back with work gets at least the value of the shares that were served meanwhile.
+ * Idle time earns no credit; uncontended use costs none. */
 struct sl_share {
 	uint64_t used_ns;
 	uint64_t scan; /* the worker's */
@@ -71,9 +73,9 @@ uint64_t sl_worker_had_ms(struct sl_worker *worker, const struct sl_share *share
 uint64_t sl_worker_late_ns(struct sl_worker *worker);
 /* Calls `done` of every finished job, in order of completion, on the calling thread. */
 void sl_worker_drain(struct sl_worker *worker);
-/* Forgets every job with `owned(job, arg)` true, whether it is queued, running or held (its end is waited for) or
- * finished and not drained: after the return neither its `run` nor its `done` is called, and its memory is the
- * submitter's again. */
+/* Forgets every job with `owned(job, arg)` true: queued, running, held, or finished and not drained. It waits for the
+ * end of a running or held job. After the return neither `run` nor `done` of such a job is called, and its memory is
+ * the submitter's again. */
 void sl_worker_cancel(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg);
 /* Forgets those of them that are queued, and waits for none. */
 void sl_worker_forget(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg);

@@ -105,13 +105,16 @@ enum sl_err sl_codec_encode(struct sl_codec *codec, const struct sl_codec_call *
 enum sl_err sl_codec_decode(struct sl_codec *codec, const struct sl_codec_call *call, struct sl_bytes in,
 			    struct sl_tensor *x, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* On a backend that queues (sl_backend_ops.ahead): as encode and decode, which may return before all is done. `out` is
- * its locked memory (host_alloc), and ends at a multiple of 8. *later: they did, and `in`, or *out from its old length
- * on, and x stay with the codec until sl_codec_collect has been called for the same call. That waits, says what they
- * would have said, and appends to *out what was not known before; NULL: of a decoding; where it fails, what is behind
- * that old length is no payload. Nothing that is queued may still use what a decoder is to write; of the calls under
- * way no two have the same slot, and all encode, or all decode: before a codec turns from one to the other, its backend
- * has done all that is queued. Where a payload turns out to be none, x may have been written. */
+/* As encode and decode, on a backend that queues (sl_backend_ops.ahead): they may return before all is done. `out` is
+ * the backend's locked memory (host_alloc), and ends at a multiple of 8.
+ *
+ * *later: the work was queued. `in` (or *out from its old length on) and x then stay with the codec until
+ * sl_codec_collect was called for the same call. That function waits, returns the error, and appends to *out what was
+ * not known before; pass NULL for a decoding. Where it fails, *out has no payload behind its old length, and a decoded
+ * x may have been written.
+ *
+ * Nothing that is queued may still use what a decoder is to write. No two calls under way have the same slot. All calls
+ * under way encode, or all decode: the backend must have done its queue before a codec turns to the other. */
 enum sl_err sl_codec_queue_encode(struct sl_codec *codec, const struct sl_codec_call *call, const struct sl_tensor *x,
 				  struct sl_buf *out, bool *later) SL_MUST_CHECK;
 enum sl_err sl_codec_queue_decode(struct sl_codec *codec, const struct sl_codec_call *call, struct sl_bytes in,

@@ -8,8 +8,9 @@
  * The start is uniform in [-1, 1), the same for all samples of a chunk; with warm=true, what this sample of this chunk
  * had at the last committed step, but for rows of zeros: of a tensor of lower rank, they would stay zero for ever.
  *
- * Each row of Aᵀ and Bᵀ then gets a power of two, the one of the other, so that the largest of both are alike: a stage
- * behind codes them together, and of an orthonormal factor beside one of another size it would leave noise, or zeros.
+ * Each row of Aᵀ and Bᵀ is then multiplied by a power of two, one by the inverse of the other, so that the largest
+ * values of both are alike. A stage behind codes both together; without this it would leave noise or zeros of an
+ * orthonormal factor beside a factor of another size.
  *
  * Where samples have different lengths M, one for which r·(M + C) values are not fewer than M·C goes as it is. Warm is
  * then B, for A would not fit the next sample: where C ≤ M the iteration starts from A = X·B, and such of its rows as B

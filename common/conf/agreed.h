@@ -1,6 +1,6 @@
 /* What client and server agree on, one row per key: SL_AGREED. The client's config expands the rows for its own table,
- * so that a key's bounds, default and help are said once; the same rows write and read the agreement, the text that the
- * client sends with its Hello and that checkpoints hold:
+ * so a key's bounds, default and help are written once. The same rows write and read the agreement. That is the text
+ * which the client sends with its Hello, and which checkpoints hold:
  *
  *   agree 1
  *   train.batch = 64
@@ -80,7 +80,7 @@ struct sl_agreed {
 	} cross;
 	int64_t row_tokens, chunk_tokens; /* most tokens of a row and of a chunk; 0: the network has none */
 	int64_t phase_step; /* where this phase of train.phases began: the state of that step may be of another plan */
-	bool padded;        /* … and all rows of a batch are padded to one length */
+	bool padded;        /* all rows of a batch are padded to one length */
 	/* A middle that several clients train. */
 	struct {
 		char group[SL_CONF_SHARE_TEXT]; /* "": there is none, and all else here says nothing */
@@ -107,9 +107,11 @@ extern const char *const sl_agreed_precisions[], *const sl_agreed_optimizers[], 
 extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl_agreed_layers[];
 
 /* clang-format off */
-/* X(type, key, field, class, …): `type` and what follows the class are a row of conf/row.h. Class: SAID, written at its
- * default, too; SGD, ADAM, only the optimizers of that kind have it; DERIVED, no key of a config: two runs are not said to
- * differ in it, since they differ in what it follows from; PLAIN, the others. */
+/* X(type, key, field, class, …): `type` and what follows the class are a row of conf/row.h. Classes:
+ *   SAID       written at its default, too
+ *   SGD, ADAM  only optimizers of that kind have the key
+ *   DERIVED    no key of a config; two runs are not said to differ in it, but in what it follows from
+ *   PLAIN      the others */
 #define SL_AGREED_TRAIN(X) \
 	X(SL_INT, "train.batch", batch, SAID, 1, SL_CONF_MAX_BATCH, "128", "samples", "batch size of one step") \
 	X(SL_INT, "train.chunks", chunks, SAID, 1, SL_CONF_MAX_CHUNKS, "4", NULL, \

@@ -149,10 +149,10 @@ struct sl_conf_client {
 		enum sl_conf_normalize normalize;
 		struct sl_conf_list transforms, test_transforms; /* steps of client/data/transform.h; none: the usual */
 		char label[SL_CONF_TEXT];                        /* of tables and texts: the column of labels */
-		struct sl_conf_list ignore;                      /* … of tables, those that are left out */
+		struct sl_conf_list ignore;                      /* of tables: columns that are left out */
 		char tokenizer[PATH_MAX];                        /* of texts */
 		int max_length;                                  /* tokens of a row; 0: as many as the network takes */
-		struct sl_conf_list columns;                     /* … of own texts: one, or two of pairs */
+		struct sl_conf_list columns;                     /* of own texts: one column, or two of pairs */
 		enum { SL_CONF_PAD_NONE, SL_CONF_PAD_LONGEST, SL_CONF_PAD_MAX } pad;
 		bool group_by_length;
 		double mask_rate; /* of masked language models: share of a row's tokens that are to be guessed */
@@ -202,7 +202,7 @@ struct sl_conf_client {
 	char device[SL_CONF_TEXT];
 	struct {
 		char dir[PATH_MAX]; /* of log.jsonl; "": no log */
-		bool tensorboard;   /* … and of events; never without a log */
+		bool tensorboard;   /* events beside log.jsonl; never without a log */
 		enum sl_log_level level;
 	} log;
 	char control[SL_CONF_SOCKET_PATH]; /* resolved, never "" */

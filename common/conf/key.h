@@ -46,7 +46,7 @@ struct sl_conf_schema {
 	const char *other;
 	const char *const *of_other;
 	const char *spread[2];  /* sections that may be one scalar, meant for each of their keys; NULL: none */
-	const char *not_spread; /* … but for keys that begin with this; NULL: none */
+	const char *not_spread; /* keys that begin with this are left out of `spread`; NULL: none */
 	/* Whether nothing reads the key, given the other values: it is printed as a remark, and `finish` refuses it
 	 * where it was set, but for what --set has put aside. NULL: there are none. */
 	bool (*idle)(const void *conf, const char *path);

@@ -12,8 +12,8 @@
 
 enum {
 	SL_ARRIVALS_PER_S = 64,          /* in all, where nobody says otherwise; one address has half of it */
-	SL_ARRIVALS_BURST_S = 8,         /* the burst in all is what comes back in so many seconds … */
-	SL_ARRIVALS_ADDRESS_BURST_S = 4, /* … and that of an address */
+	SL_ARRIVALS_BURST_S = 8,         /* the burst in all is what comes back in so many seconds */
+	SL_ARRIVALS_ADDRESS_BURST_S = 4, /* an address's burst is what comes back to it in so many */
 	SL_ARRIVALS_SHUT = 64,           /* addresses that are shut out at once */
 };
 

@@ -14,7 +14,7 @@ struct sl_crowd_conf {
 	int limit;               /* connections without a session; at most half of the process' descriptors */
 	uint64_t hello_ms;       /* one of these that says nothing for so long is cut */
 	uint64_t stranger_bytes; /* not taken in, of a connection that was never answered */
-	uint64_t peer_bytes;     /* … of any other; of those that were forgotten, together */
+	uint64_t peer_bytes;     /* not taken in, of any other connection; of all that were forgotten, together */
 	int per_s;               /* that may come (arrivals.h) */
 	/* A peer that is answered has sent more than peer_bytes. Its connection is cut when sl_crowd_watch is called
 	 * next: until then it can be told why. */
@@ -37,7 +37,7 @@ void sl_crowd_took(struct sl_crowd *crowd, int fd, size_t bytes);
 /* A peer that its messages said to be of this connection is answered. The stamp is for leave; 0: of no connection that
  * is known. Messages outlive their connection, and its descriptor may be another's by then: so several may be there. */
 uint64_t sl_crowd_settle(struct sl_crowd *crowd, int fd);
-/* … is forgotten again. It has conf.hello_ms to begin anew. */
+/* The connection's peer is forgotten again. It has conf.hello_ms to begin anew. */
 void sl_crowd_leave(struct sl_crowd *crowd, int fd, uint64_t stamp);
 
 /* Those without a session. */

@@ -11,8 +11,8 @@
 enum sl_greeting {
 	SL_GREETING_PART,  /* a greeting so far; what it says is yet to come */
 	SL_GREETING_NULL,  /* of an end without keys */
-	SL_GREETING_CURVE, /* … with keys */
-	SL_GREETING_OTHER, /* … with another mechanism, which Split has none of */
+	SL_GREETING_CURVE, /* of an end with keys */
+	SL_GREETING_OTHER, /* of an end with a mechanism that Split does not have */
 	SL_GREETING_OLD,   /* ZMTP before 3.0, which has no mechanisms */
 	SL_GREETING_ALIEN, /* not ZMTP */
 	SL_GREETING_COUNT,

@@ -14,7 +14,7 @@ struct sl_handshakes {
 	struct sl_loop *loop;
 	struct sl_fail refusal;  /* AUTH: trying again is clearly of no use; code 0: nothing of the kind */
 	bool done;               /* one has gone well since the connection was last lost */
-	bool ever;               /* … or at any time; auth->met says so too */
+	bool ever;               /* one has gone well at any time; auth->met says so too */
 	int cut;                 /* given up by the other side without a word */
 	struct sl_probe *probe;  /* NULL: none under way */
 	uint64_t probed_ms;      /* when the last one began; 0: never */

@@ -1,6 +1,6 @@
-/* What waits to be sent to one peer: control frames first, then runs of parts by priority and order, as far as the
- * peer's byte credit and the transport's HWM allow, and no more of them than the link takes in a moment, so that what
- * is urgent need not stand behind what is not. Loop thread only. */
+/* What waits to be sent to one peer. Control frames leave first, then runs of parts by priority and order. The peer's
+ * byte credit and the transport's HWM limit how much leaves. The queue hands over no more than the link takes in a
+ * moment, so that an urgent frame never waits behind many parts. Loop thread only. */
 #ifndef SL_LINK_OUTQ_H
 #define SL_LINK_OUTQ_H
 

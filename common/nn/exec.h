@@ -31,10 +31,11 @@ enum sl_err sl_exec_allocate(struct sl_exec *exec, struct sl_fail *fail) SL_MUST
 /* Both. */
 enum sl_err sl_exec_open(struct sl_exec **out, const struct sl_plan *plan, enum sl_segment which, struct sl_backend *be,
 			 struct sl_fail *fail) SL_MUST_CHECK;
-/* Between _prepare and _allocate. Bare: it has parameters, and no memory to compute with. Borrow: it computes with the
- * parameters of `lender`, which is allocated, outlives it, and was planned from the same graph for the same optimizer;
- * it has a gradient of its own, and no step of its own: sl_exec_fold_add gives that to the lender. No two of them are
- * used at a time. CONFIG: decaying inserts, fp16: these are not lent. */
+/* Between _prepare and _allocate.
+ * Bare: the executor has parameters, and no memory to compute with.
+ * Borrow: it computes with the parameters of `lender`, which is allocated, outlives it, and was planned from the same
+ * graph for the same optimizer. It has a gradient of its own, and no step: sl_exec_fold_add gives the gradient to the
+ * lender. No two of them are used at a time. CONFIG: decaying inserts and fp16 cannot be lent. */
 enum sl_err sl_exec_bare(struct sl_exec *exec, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_exec_borrow(struct sl_exec *exec, const struct sl_exec *lender, struct sl_fail *fail) SL_MUST_CHECK;
 /* Before the first step of a tail with tied parameters (plan.h): whose they are. Its weights are read, never written;

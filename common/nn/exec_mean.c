@@ -48,7 +48,7 @@ static void join_statistic(float *sum, const float *x, int64_t count, float kept
 		sum[k] = sl_change_statistic(kept, sum[k], x[k]);
 }
 
-/* … and of that and what was there before the step, as sl_exec_set_change does. */
+/* Keeps a share of a statistic and takes the rest from before the step, as sl_exec_set_change does. */
 static void keep_statistic(float *is, const float *was, int64_t count, float kept)
 {
 	for (int64_t k = 0; k < count; k++)

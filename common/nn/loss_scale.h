@@ -1,6 +1,6 @@
-/* Dynamic scaling of the loss: gradients of half precision are computed times a power of two, so that small ones do not
- * vanish, and a step whose gradients overflow is left out (Micikevicius et al., Mixed Precision Training, 2018; the
- * numbers are those of torch.cuda.amp.GradScaler). The state changes once a step, when it is applied or left out, and
+/* Dynamic scaling of the loss. Gradients of half precision are computed times a power of two, so that small ones do not
+ * vanish. A step whose gradients overflow is left out. See Micikevicius et al., Mixed Precision Training, 2018; the
+ * numbers are those of torch.cuda.amp.GradScaler. The state changes once a step, when it is applied or left out, and
  * belongs to the step's transaction: a step that is run again finds the same scale. Plain data, no thread. */
 #ifndef SL_NN_LOSS_SCALE_H
 #define SL_NN_LOSS_SCALE_H

@@ -68,7 +68,7 @@ struct sl_build {
 	struct sl_graph *graph; /* that nodes go into */
 	struct sl_model *model; /* that lists every parameter, and the units */
 	bool insert;            /* parameters are an insert's: optional, and of the model's list as of the graph's */
-	bool head;              /* … are of a head that pretrained files lack */
+	bool head;              /* parameters are of a head that pretrained files lack */
 	/* Of the next node: what its parameters are called, in order, instead of the node's name with a suffix. */
 	const char *const *param_name;
 	/* Adapters of linear layers (lora.h), NULL: none. Then only they and the head learn. */
@@ -87,10 +87,10 @@ enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape 
 /* The same where the first input is tokens: numbers below `vocab`, in rows of 1 to `most`. */
 enum sl_err sl_build_open_tokens(struct sl_build *b, const char *name, int most, int vocab, int classes,
 				 struct sl_fail *fail) SL_MUST_CHECK;
-/* … where some of a row's tokens are chosen, and are to be told among all of the vocabulary. */
+/* The same where some tokens of a row are chosen, and their class is one of the vocabulary. */
 enum sl_err sl_build_open_masked(struct sl_build *b, const char *name, int most, int vocab,
 				 struct sl_fail *fail) SL_MUST_CHECK;
-/* … or rows of so many numbers. */
+/* The same where the first input is rows of so many numbers. */
 enum sl_err sl_build_open_rows(struct sl_build *b, const char *name, int features, int classes,
 			       struct sl_fail *fail) SL_MUST_CHECK;
 /* Hands the model over, or frees everything and returns the first failure. */

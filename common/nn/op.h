@@ -178,10 +178,9 @@ const char *sl_op_kind_name(enum sl_op_kind kind);
 /* Fills op->out_shape from op->in_shape; says what does not fit. */
 enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* Multiply-accumulates of one forward pass over `rows` rows, as seed 002 counts them: conv and linear one per
- * product, batchnorm and the other norms two per element; everything else, pooling included, 0 (with the pooling
- * counted, the tail of MobileNetV2 would come to 8.59e7 where the seed says 8.19e7). A transposed convolution counts
- * KH·KW·I per element of its output, as the seed's do; what it computes is stride² times less. */
+/* Multiply-accumulates of one forward pass over `rows` rows, by the usual convention of published tables: conv and
+ * linear count one per product, batchnorm and the other norms two per element. Everything else counts 0, pooling
+ * included. A transposed convolution counts KH·KW·I per element of its output; it computes stride² times less. */
 int64_t sl_op_macs(const struct sl_op *op, int64_t rows);
 
 /* How many of the inputs, from the first on, backward reads again, so that they are kept. No op reads its own output

@@ -33,8 +33,8 @@ struct sl_plan_spec {
 	bool shared;
 	int member;
 	int64_t group_rows;
-	/* … and all members have the same head and tail: a step is made of all their gradients; or, where a round has
-	 * so many steps, these are averaged at its end, with the optimizer's moments or without. */
+	/* In a group whose members have one head and one tail: a step is made of all their gradients. Where a round
+	 * has so many steps, heads and tails are averaged at its end, with the optimizer's moments or without. */
 	bool shared_ends;
 	uint64_t ends_round;
 	bool ends_average;
@@ -71,7 +71,7 @@ enum sl_narrowing { SL_NARROWS_NOT, SL_NARROWS_FEATURES, SL_NARROWS_TOKENS, SL_N
 struct sl_segment_op {
 	struct sl_op op; /* a copy, shapes with the most rows or tokens of a chunk; numbers are the graph's */
 	bool din_want[SL_OP_MAX_IN]; /* backward: somebody needs this input's gradient */
-	bool din_add[SL_OP_MAX_IN];  /* … and a later consumer of the same value has already written it */
+	bool din_add[SL_OP_MAX_IN];  /* backward: a later consumer of the value has written its gradient */
 	int param[SL_OP_MAX_PARAM];  /* index into the segment's parameters; SL_TIED_AT + index into the tied ones */
 	bool backward;               /* it learns, or its inputs' gradients are wanted; else it has no backward */
 	/* A decaying insert's: shapes are those of its schedule's beginning. _out: the schedule is that of what goes
@@ -138,7 +138,7 @@ struct sl_plan {
 	struct sl_model *model;
 	struct sl_cut cut;
 	struct sl_shape plain[2];
-	bool plain_per_token[2]; /* … and whether these are of a token */
+	bool plain_per_token[2]; /* whether `plain` is the shape of a token */
 };
 
 /* Plans one part from its graph, which is taken over where this succeeds, and left to the caller otherwise. A graph

@@ -85,7 +85,7 @@ bool sl_checkpoint_older(const char *dir, const char *prefix, uint64_t *step);
 struct sl_checkpoint_state {
 	uint64_t good;               /* the newest one on the disk; 0: none yet */
 	uint64_t missed;             /* the one that should have come behind it; 0: none */
-	char why[SL_CHECKPOINT_WHY]; /* … and why it did not: without folders; "" */
+	char why[SL_CHECKPOINT_WHY]; /* why `missed` did not come, without folders; "" */
 };
 void sl_checkpoint_good(struct sl_checkpoint_state *s, uint64_t step);
 void sl_checkpoint_missed(struct sl_checkpoint_state *s, uint64_t step, const struct sl_fail *why);

@@ -1,8 +1,11 @@
-/* A step of shared heads and tails (share.ends: step). Every member tells what its own chunks would change there; the
- * trunk adds this up in order of the members and tells all of them the mean; and every member applies that, so that all
- * have the same head and tail. Of a round (share.ends: round) every member tells how its weights differ from the last
- * mean, and the mean of the differences comes back. Here is the arithmetic, and the bytes that cross; both sides and
- * `--local` use it. */
+/* Shared heads and tails: the arithmetic, and the bytes that cross. Both sides and `--local` use it.
+ *
+ * share.ends: step. Every member sends what its own chunks would change in head and tail. The trunk adds this up in
+ * order of the members and sends all of them the mean. Every member applies the mean, so all keep one head and one
+ * tail.
+ *
+ * share.ends: round. At a round's end every member sends how its weights differ from the last mean, and gets the mean
+ * of the differences. */
 #ifndef SL_SESSION_MEAN_H
 #define SL_SESSION_MEAN_H
 

@@ -1,6 +1,7 @@
-/* Tasks, as jobs of the worker. Where the backend queues its work, a chunk's task is held until that is done, and the
- * worker queues the next one's behind it meanwhile: the device goes from one to the other without a gap, and payloads
- * cross its bus beside the computation. Whatever is no chunk's waits until nothing of its session is held. */
+/* Tasks, as jobs of the worker. On a backend that queues its work, a chunk's task is held until the device has done it.
+ * Meanwhile the worker queues the next task behind it. So the device goes from one task to the next without a gap, and
+ * payloads cross its bus beside the computation. A task that belongs to no chunk waits until nothing of its session is
+ * held. */
 #include <stdlib.h>
 #include <string.h>
 

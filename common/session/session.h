@@ -105,9 +105,9 @@ struct sl_event {
 	enum sl_task task;            /* TASK_DONE */
 	const struct sl_fail *why;    /* NONFINITE */
 	int chunk;                    /* TASK_DONE */
-	uint64_t batch_rows;          /* BEGIN_STEP, BEGIN_EVAL: rows of this batch, … */
-	const uint32_t *begin;        /* … and where the tokens of each begin, [batch_rows + 1]; NULL: no tokens */
-	const uint32_t *pieces;       /* … of padded rows (tensor.h), [2·batch_rows + 1]; NULL: they are not */
+	uint64_t batch_rows;          /* BEGIN_STEP, BEGIN_EVAL: rows of this batch */
+	const uint32_t *begin;        /* where each row's tokens begin, [batch_rows + 1]; NULL: no tokens */
+	const uint32_t *pieces;       /* pieces of padded rows (tensor.h), [2·batch_rows + 1]; NULL: not padded */
 	uint64_t number;              /* BEGIN_STEP, PASS: the step; BEGIN_EVAL: number of the batch */
 	double lr;                    /* BEGIN_STEP, PASS */
 	bool checkpoint;              /* BEGIN_STEP, PASS: the server keeps the state behind it on disk */
@@ -180,8 +180,9 @@ struct sl_outbox {
 struct sl_session_limits {
 	uint64_t run_bytes[SL_PART_WHAT_COUNT]; /* most bytes of a run of a full chunk; 0: never accepted */
 	bool shared;                            /* of a group: JOINED and DECIDED come from there */
-	bool ends;                              /* … whose members have one head and one tail; end_grad crosses … */
-	uint64_t ends_round; /* … in a round's last step, of all members; 0: in each step, of those who take part */
+	bool ends;                              /* members have one head and one tail: end_grad crosses */
+	uint64_t ends_round; /* end_grad crosses in a round's last step, of all members; 0: in each step, of those who
+				take part */
 	uint64_t batch;      /* rows of a full batch */
 	uint64_t rows;       /* rows of a full chunk */
 	double clip_norm;    /* 0: gradients are not clipped */
@@ -222,23 +223,23 @@ struct sl_session {
 	bool computed, norm_known;   /* client, which clips: its own squares are known, and the server's */
 	bool checkpoint;             /* of this step: the server keeps the state behind it on disk */
 	uint64_t kept[SL_WIRE_KEPT]; /* the client's checkpoints, as COMMIT names them; its driver sets them */
-	bool checkpointed;           /* client: COMMITTED said that it does; server: that is to be said, … */
-	double decided_s;            /* … and what its kernels took */
+	bool checkpointed;           /* client: COMMITTED said that it does; server: that is to be said */
+	double decided_s;            /* server: what the kernels of that step took, to be said */
 	uint64_t kept_step;          /* client: the newest state that the server said it has on its disk (WELCOME,
 					COMMITTED, the answer to FETCH), behind so many steps; 0: none. Server:
 					of its answer to FETCH */
 	bool committed;              /* client: COMMITTED of this pass has come */
-	bool mean;                   /* … which said that end_mean belongs to it; server: that is to be said */
+	bool mean; /* client: COMMITTED said that end_mean belongs to it; server: that is to be said */
 	bool mean_whole,
 		told;       /* client: end_mean of this pass has come; end_grad is on its way, or on a server whole */
 	bool fetch_asked;   /* server: FETCH came before the weights were whole, or the pass was quiet */
 	bool abandon_asked; /* server: ABANDON came before the weights were whole */
 	bool skip_asked;    /* server: COMMIT that skips, the same; or that passes, before the weights were whole */
 	bool commit_asked;  /* server: COMMIT of this pass came before its last mid_grad */
-	bool abandoned, quiet;            /* of this pass; and nothing of it is under way here */
-	bool late;                        /* it was abandoned because the group went on without this member */
-	bool skip;                        /* the COMMIT of this pass applies nothing */
-	bool passed;                      /* … and nothing was computed for it: it is another member's step */
+	bool abandoned, quiet; /* of this pass; and nothing of it is under way here */
+	bool late;             /* it was abandoned because the group went on without this member */
+	bool skip;             /* the COMMIT of this pass applies nothing */
+	bool passed;           /* the COMMIT applies nothing, nor was anything computed: the step is another member's */
 	char nonfinite[SL_WIRE_TEXT_MAX]; /* why it was abandoned */
 	double server_compute_s;          /* client: what COMMITTED said of this pass, where it is `committed` */
 	struct {

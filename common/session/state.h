@@ -1,7 +1,6 @@
-/* What a step changes in one segment, in host memory: weights with running statistics, the optimizer's moments and,
- * with two of them, how many steps were applied, in FP16 the loss scale; and the state of the codecs of one side. Taken
- * from executors between steps, given back to them, written to and read from checkpoints.
- */
+/* What a step changes in one segment, in host memory: weights with running statistics, the optimizer's moments and the
+ * state of one side's codecs. With two moments it also has how many steps were applied, and in FP16 the loss scale. It
+ * is taken from executors between steps, given back to them, written to and read from checkpoints. */
 #ifndef SL_SESSION_STATE_H
 #define SL_SESSION_STATE_H
 

@@ -11,7 +11,7 @@ struct sl_status_how {
 	bool json;       /* as it came */
 	bool prometheus; /* metrics */
 	bool live;       /* one line where the daemon answers at all: its loop turns */
-	bool ready;      /* … where it says that it is ready */
+	bool ready;      /* one line where the daemon says that it is ready */
 	bool quiet;      /* no line where the probe's answer is yes */
 	bool watch;      /* a table or JSON, again and again, until the daemon has ended */
 };

@@ -20,7 +20,7 @@ struct sl_status_session {
 	/* Done, and in all (0: not known, as the epochs are to a server). skipped: of these steps, for NaN or Inf */
 	int64_t epoch, epochs, step, steps, skipped;
 	int64_t best_step; /* the best weights that are kept: behind this step; 0: none */
-	double best_acc;   /* … and their accuracy, or what best_metric names, in an evaluation; NAN */
+	double best_acc;   /* accuracy of the best weights, or what best_metric names; NAN */
 	char best_metric[SL_STATUS_TEXT];
 	int64_t link_epoch; /* which link of the session this is; newer ones are larger */
 	/* The newest checkpoint on the disk of the side that answers; the one that could not be written behind it, and
@@ -38,9 +38,10 @@ struct sl_status_session {
 	/* Of a server, what the session takes at most: in all, on the device, and of all by kind. 0: not known */
 	int64_t memory_bytes, memory_device_bytes;
 	int64_t weights_bytes, activations_bytes, codecs_bytes, payloads_bytes;
-	/* Of a server's session that is a group's member; group "": of none. members: all, members_least: those that
-	 * must be there for a step, 0: all; members_here: those with a link; group_step: steps that the group has done;
-	 * late: those that it did without this member, which was late; awaited: 1, the step waits for this member */
+	/* Of a server's session that is a group's member; group "": of none.
+	 * members: all; members_least: so many must be there for a step, 0: all; members_here: so many have a link.
+	 * group_step: steps that the group has done; late: steps done without this member, which was late.
+	 * awaited: 1, the step waits for this member */
 	char group[SL_STATUS_TEXT];
 	int64_t member, members, members_least, members_here, group_step, late, awaited;
 	/* Of those bytes that cross, runs of shared heads and tails, either side's; 0: they are not shared. */

@@ -141,9 +141,8 @@ static const struct column columns[] = {
 
 enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
-/* Their widths, 0 for those in which no session says anything, and for a client's peer, whose address stands above; all
- * of them without those to spare where that is more than `most`, and then, of the names of peers, what there is room
- * for. */
+/* Widths of the columns. A column in which no session says anything has width 0, and so has a client's peer, whose
+ * address stands above. Where the sum is above `most`, optional columns are dropped, and then peers' names are cut. */
 static void choose_columns(const struct sl_status *status, int most, int width[COLUMNS])
 {
 	bool client = strcmp(status->role, "client") == 0;

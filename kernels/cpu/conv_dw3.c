@@ -1,9 +1,10 @@
-/* Depthwise 3×3 convolution, pad 1, stride 1 or 2, by strips of channels. Each worker keeps the three newest rows of x
- * (and of dy) of every strip in a ring of its own, padded by a zero column on either side, so that the row kernels know
- * no edges; batchnorms beside the convolution are applied as a row enters its ring. Of a strip a few output rows are
- * made one after the other, as many as leave what they touch of all strips in the cache, and their rows lie side by
- * side in the nearest one. Backward makes dX and dW in one pass. Work is cut in bands of output rows; bands are summed
- * in spans whose number depends on the shape. */
+/* Depthwise 3×3 convolution, pad 1, stride 1 or 2, by strips of channels.
+ *
+ * Each worker keeps the three newest rows of x (and of dy) of every strip in a ring of its own. A zero column pads each
+ * row on either side, so that the row kernels know no edges. A batchnorm beside the convolution is applied as a row
+ * enters its ring. A few output rows of a strip are made one after the other: as many as leave what they touch of all
+ * strips in the nearest cache. Backward makes dX and dW in one pass. Work is cut in bands of output rows, and bands are
+ * summed in spans whose number depends on the shape alone. */
 #include <string.h>
 
 #include "kernels/cpu/conv.h"

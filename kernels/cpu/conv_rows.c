@@ -1,6 +1,7 @@
-/* Dense convolutions with a kernel larger than 1×1, row by row and without patches: in a row of x padded by zeros, the
- * values under KW taps lie side by side, stride·C floats on for the next output; so an output row is a product of KH
- * such rows with the weights. dW likewise, as its transpose [KH·KW·C, O]. dX is left to conv_gemm.c. */
+/* Dense convolutions with a kernel larger than 1×1, row by row and without patches. In a row of x that is padded by
+ * zeros, the values under KW taps lie side by side, and those of the next output stride·C floats further on. So an
+ * output row is a product of KH such rows with the weights. dW is made the same way, as its transpose [KH·KW·C, O].
+ * conv_gemm.c makes dX. */
 #include <string.h>
 
 #include "kernels/cpu/conv.h"

@@ -1,6 +1,6 @@
-/* Transposed convolution, by the kernels of the convolution whose adjoint it is (conv.c), roles swapped: forward is
- * its gradient of the input, the gradient of the input is its forward, and the weight's is its own with what goes in
- * as the gradient that comes back. The bias is added and summed here. */
+/* Transposed convolution, by the kernels of the convolution whose adjoint it is (conv.c), roles swapped. Forward is
+ * that convolution's gradient of the input, and the gradient of the input is its forward. The gradient of the weight is
+ * its own, with input and output gradient swapped. The bias is added and summed here. */
 #include <stdlib.h>
 
 #include "kernels/cuda/cuda.h"

@@ -20,8 +20,8 @@ static inline bool dnn_serves(size_t version, int major, int minor)
 	return version < 91100 || 10 * major + minor >= 75; /* 9.11 dropped Maxwell, Pascal and Volta */
 }
 
-/* A cudnnStatus_t that says that this call is not to be had (bad parameters, not supported; a part of the library that
- * is of another version, or missing; a kernel that it could not compile), not that the device is at fault. */
+/* Whether a cudnnStatus_t says that this call cannot be had, not that the device is at fault: bad parameters, not
+ * supported, a missing or mismatched part of the library, or a kernel that it could not compile. */
 static inline bool dnn_only_refuses(int status)
 {
 	return status / 1000 == 2 || status / 1000 == 3 || status == 1002 || status == 1008 || status == 4001;

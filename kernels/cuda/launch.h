@@ -242,7 +242,7 @@ struct cu_lookup {
 	const int32_t *id; /* [tokens] */
 	bool position;     /* a token's place in its row, plus `first`, instead of its id */
 	int first;
-	bool segment; /* … or how many ids `mark` stand before it in its row, table - 1 at most */
+	bool segment; /* the index is how many ids `mark` stand before it in its row, table - 1 at most */
 	int mark, table;
 };
 /* out [tokens, f] = rows of weight [V, f]; grad [V, f] += those of dout, equal rows in order of the tokens */

@@ -176,7 +176,7 @@ at_point stuck client.apply
 clock_starts
 kill -TERM "$client_pid"
 ended "$client_pid" 75 4000 "the client that hangs"
-# … from a moment behind the signal on: its loop goes on looking
+# The fault begins a moment behind the signal: the loop goes on looking
 stop_server
 serve server.apply=delay:1500@6
 go client.asked=term@6,client.apply=delay:30000@6 stuck2 --set drain_s=3

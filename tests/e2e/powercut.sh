@@ -67,7 +67,7 @@ begun_anew() {
 }
 
 end_server() {
-	wait_for "$what: the server does not listen" listens # … and does not yet know what SIGTERM is
+	wait_for "$what: the server does not listen" listens # it may not handle SIGTERM before that
 	kill -TERM "$server_pid"
 	ends_with "$server_pid" 0 $patience "$what: the server"
 }

@@ -13,7 +13,7 @@ for name in train test; do # CIFAR-100: two labels, then the image
 	done >"$tmp/data/$name.bin"
 done
 
-# … and for texts: a toy encoder, a tokenizer, two tasks
+# for texts: a toy encoder, a tokenizer, two tasks
 mkdir "$tmp/toy" "$tmp/data/CoLA" "$tmp/data/RTE"
 "$TOOLS/make_text" "$tmp/toy"
 echo '{"model_type": "roberta", "architectures": ["RobertaForMaskedLM"], "vocab_size": 700, "hidden_size": 16, "intermediate_size": 24,
@@ -25,7 +25,7 @@ for split in train dev; do
 	for i in 1 2 3 4 5 6 7 8; do printf '%d\tthe fish\twater %d\tentailment\n' "$i" "$i"; done >>"$tmp/data/RTE/$split.tsv"
 done
 
-# … and for pictures in folders
+# for pictures in folders
 "$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/pictures" 0
 "$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/data/train" 16
 "$TOOLS/make_pictures" "$tmp/data/test_batch.bin" "$tmp/data/val" 8

@@ -29,7 +29,7 @@ says orphan 'splitc: nothing heard from the server for'
 [ ! -e "$tmp/orphan.sock" ] || fail 'the control socket was left behind'
 tail -n 1 "$tmp/orphan/log.jsonl" | grep -qE '^\{"type":"(step|epoch)",.*\}$' || fail 'the last line of log.jsonl is not whole'
 
-# … or it waits, as configured, and goes on with the server that comes back
+# A client that is configured to wait goes on with the server that comes back
 start_server before listen="tcp://127.0.0.1:$port" threads=1
 start_client waits "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}" --set link.on_server_lost=wait
 wait_for 'no steps' has_steps waits 3
@@ -51,7 +51,7 @@ waits_in_vain() {
 }
 waits_in_vain patient 'there is no checkpoint to --resume from'
 
-# … nor does one wait that is told to stop in a step, and loses its server then
+# A client that is told to stop in a step, and then loses its server, does not wait
 start_client leaving "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}" --set link.on_server_lost=wait --set drain_s=3000
 wait_for 'no steps' has_steps leaving 3
 kill -STOP "$server_pid"

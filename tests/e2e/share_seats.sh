@@ -69,7 +69,7 @@ begin m0 0 $((at + 12)) --resume
 for k in 0 2; do ends_with "${pid[k]}" 0 $patience "member $k of a group that everybody had left"; done
 [ "$(last_step m0)" = $((at + 12)) ] && [ "$(steps_of new)" -le 13 ] || fail 'the group did not go on from where everybody had left it'
 
-# … and begins anew once its run is over
+# The group begins anew once its run is over
 begin m0 0 6 --fresh
 begin m1 1 6 --fresh
 for k in 0 1; do ends_with "${pid[k]}" 0 $patience "member $k of a new run"; done

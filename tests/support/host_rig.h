@@ -18,7 +18,7 @@ struct host_client {
 	struct sl_frame last[SL_FRAME_COUNT];
 	uint64_t payload_bytes, header_bytes[SL_FRAME_COUNT];
 	struct sl_frame hello; /* the last one said, which a first Challenge has said again with its proof … */
-	bool mute;             /* … unless it is this */
+	bool mute;             /* its Hello is not said again: it answers no Challenge */
 	int out_of_order;      /* parts that do not go on where the last one ended */
 };
 

@@ -52,7 +52,7 @@ struct op_chunk {
 	int64_t rows;
 	struct op_area in[SL_OP_MAX_IN], din[SL_OP_MAX_IN], out, dout, saved;
 	struct op_area begin; /* of an op that looks at rows of tokens */
-	struct op_area place; /* … at chosen ones */
+	struct op_area place; /* of chosen tokens */
 	struct sl_op_call call;
 	double loss_sum;
 	int64_t correct;

@@ -22,8 +22,8 @@ struct rig_conf {
 	double clip_norm;
 	bool tokens;         /* rows have 1 to RIG_ROW_TOKENS, and head_act begins with their lengths */
 	bool shared;         /* the client is a member of a group */
-	bool ends;           /* … that shares heads and tails */
-	uint64_t ends_round; /* … by rounds of so many steps; 0: by step */
+	bool ends;           /* the group shares heads and tails */
+	uint64_t ends_round; /* heads and tails are shared by rounds of so many steps; 0: by step */
 };
 
 enum { RIG_ROW_TOKENS = 5 };
@@ -57,7 +57,7 @@ struct rig_side {
 	uint64_t stored[SL_PART_WHAT_COUNT], whole[SL_PART_WHAT_COUNT];
 	uint64_t frames_in, parts_in, granted;
 	int most_actions, most_frames;
-	int poison; /* … the task of this number and kind finds NaN; -1: none */
+	int poison; /* the task of this number and kind finds NaN; -1: none */
 	enum sl_task poison_task;
 	int tasks_ended[SL_TASK_COUNT]; /* since the rig was opened */
 	int dropped, abandoned, joining, prepared;

@@ -12,7 +12,7 @@ struct sl_plan *small_plan_open(const char *partition, int chunks);
 struct sl_plan *small_plan_open_as(const char *partition, int chunks, const struct sl_optimizer *optimizer,
 				   const char *insert_head);
 
-/* … and with parameters that do not learn; NULL: none. */
+/* The same with parameters that do not learn; NULL: none. */
 struct sl_plan *small_plan_open_freezing(const char *partition, int chunks, const struct sl_optimizer *optimizer,
 					 const char *insert_head, const struct sl_conf_list *freeze);
 

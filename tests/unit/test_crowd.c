@@ -276,7 +276,7 @@ static struct tcp open_tcp(int listener, const struct sockaddr_in *at)
 	return t;
 }
 
-/* … and waits until it is there. */
+/* Waits until the connection is there. */
 static void say(const struct tcp *t, size_t bytes)
 {
 	static const char zeros[2 * PEER_BYTES];

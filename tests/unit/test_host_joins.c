@@ -144,7 +144,7 @@ static void a_join_may_end_at_every_point(void **state)
 	(void)alone();
 	begin();
 	host_rig_connect_raw(&member[8].c);
-	member[8].up = true; /* … and says nothing */
+	member[8].up = true; /* it says nothing */
 	host_rig_connect_raw(&member[9].c);
 	member[9].up = member[9].c.mute = true;
 	host_rig_say(&member[9].c, &member[0].c.hello); /* another's, which it cannot prove */
@@ -353,7 +353,7 @@ static void end_stored(void)
 	assert_int_equal(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-/* … and then the honest ones have its checkpoint, and that of the step before it. */
+/* Then the honest ones have its checkpoint, and that of the step before it. */
 static void kept_step(uint64_t step)
 {
 	honest_step(step);
@@ -400,7 +400,7 @@ static void what_a_newcomer_lost_is_its_own(void **state)
 	}
 }
 
-/* … and what it holds is theirs: they go back with it, but not for ever. */
+/* What it holds is theirs: they go back with it, but not for ever. */
 static void who_always_comes_back_behind_is_left_behind(void **state)
 {
 	uint64_t epoch = 1;

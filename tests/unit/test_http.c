@@ -330,7 +330,8 @@ static void a_half_closed_connection_is_answered(void **state)
 	assert_non_null(memmem(got, 200, "Content-Length: 8388608\r\n", 25));
 	d->large = 0;
 	fd = dial(d);
-	assert_int_equal(send(fd, GET, strlen(GET) - 2, MSG_NOSIGNAL), strlen(GET) - 2); /* … in the middle of a head */
+	assert_int_equal(send(fd, GET, strlen(GET) - 2, MSG_NOSIGNAL),
+			 strlen(GET) - 2); /* it ends in the middle of a head */
 	shutdown(fd, SHUT_WR);
 	n = hear(fd, got, ANSWER);
 	assert_int_equal(memcmp(got, "HTTP/1.1 400 ", 13), 0);

@@ -125,7 +125,7 @@ static void append_or_empty(void **state)
 	assert_null(line(1));
 }
 
-/* … before it has touched what the first one writes. */
+/* The second is refused before it has touched what the first one writes. */
 static void a_second_run_is_turned_away(void)
 {
 	const struct sl_jsonl_step line = {.step = 1};

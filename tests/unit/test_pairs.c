@@ -227,7 +227,7 @@ static void they_begin_as_the_identity(void **state)
 	/* the last tokens of a row go first: of padding nothing is missed */
 	assert_true(loss_of(&be, "decaylinear:rate=1,every=1,times=1,from=1,rate2=0.9", "", fallen) == loss);
 	assert_true(loss_of(&be, "decaylinear:rate=1,every=1,times=1,from=1,rate2=0.5", "", fallen) != loss);
-	/* … nor of a fixed pair that leaves nothing out */
+	/* nor does a fixed pair that leaves nothing out */
 	assert_true(loss_of(&be, "linear:24,tokens=11", "linear:24,tokens=9", paired) == loss);
 	assert_memory_equal(plain, paired, sizeof plain);
 	assert_true(loss_of(&be, "linear:20,tokens=5", "", fallen) != loss);

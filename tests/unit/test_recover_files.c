@@ -525,7 +525,7 @@ static void a_lost_run_keeps_what_it_has_done(void **state)
 	rig.link.in_doubt = false;
 	sl_recover_end(rig.recover, &rig.link, rig.run, SL_ERR_CONFIG);
 	assert_files("42");
-	rig.link.applied = true; /* … and the step that the run has not heard of */
+	rig.link.applied = true; /* the step that the run has not heard of */
 	rig.link.state = 6;
 	sl_recover_end(rig.recover, &rig.link, rig.run, SL_ERR_PEER_LOST);
 	assert_files("64");

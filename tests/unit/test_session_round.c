@@ -144,7 +144,7 @@ static void who_skips_a_round_s_last_step_tells_of_it(void **state)
 		}
 }
 
-/* … but not where the group went on without it; also where both sides abandon the step at a time. */
+/* Not so where the group went on without it; also where both sides abandon the step at a time. */
 static void who_is_late_hears_the_mean_and_tells_nothing(void **state)
 {
 	int told = 0, silent = 0, crossed = 0;

@@ -555,7 +555,7 @@ static void a_hello_of_another_version_names_both(void **state)
 {
 	/* epoch 1, Hello { version 13, and of what we require only an unknown field 50 } */
 	static const uint8_t hello13[] = {0x08, 0x01, 0x12, 0x05, 0x08, 0x0d, 0x90, 0x03, 0x01};
-	/* … and Welcome { version 13 } */
+	/* and Welcome { version 13 } */
 	static const uint8_t welcome13[] = {0x08, 0x01, 0x1a, 0x02, 0x08, 0x0d};
 	struct sl_frame f = sample(SL_FRAME_HELLO), got;
 	uint8_t header[SL_WIRE_HEADER_MAX];

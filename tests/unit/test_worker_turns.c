@@ -116,7 +116,7 @@ static int is_that(const struct sl_job *job, void *that)
 	return job == that;
 }
 
-/* … which gives way to all but those that must find it done. One that was forgotten changes nothing of that. */
+/* A job gives way to all but those that must find it done. One that was forgotten changes nothing of that. */
 static void what_goes_ahead_of_its_key_comes_first(void **state)
 {
 	struct probe a = long_probe(1, &mine), last = long_probe(2, &mine), open = short_probe(3, &other);

@@ -506,7 +506,7 @@ static void early_gradient(struct peer *p)
 	send_frame(p, &g);
 }
 
-/* … where nothing else has come: refused at once. */
+/* Sent where nothing else has come: refused at once. */
 static void early_gradient_alone(struct peer *p)
 {
 	struct sl_frame f = first_bytes(p), refused;
