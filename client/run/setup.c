@@ -11,6 +11,7 @@
 #include "client/model/weights_file.h"
 #include "client/model/weights_part.h"
 #include "common/base/log.h"
+#include "common/codec/extent.h"
 #include "common/conf/key.h"
 #include "kernels/cpu/cpu.h"
 
@@ -42,6 +43,16 @@ static enum sl_err read_insert(const struct sl_setup *s, const char *key, const 
 	return SL_OK;
 }
 
+/* Error feedback, on the tensor of a whole chunk. */
+static enum sl_err try_feedback(const struct sl_setup *s, enum sl_dir dir, bool mid, struct sl_fail *fail)
+{
+	const struct sl_extent most = {.shape = sl_plan_cut_shape(s->plan, mid, sl_plan_cut_most(s->plan, mid)),
+				       .rows = s->plan->rows,
+				       .longest = sl_plan_cut_per_token(s->plan, mid) ? s->plan->spec.row_tokens : 0};
+
+	return sl_codec_feeds_back(&s->agreement.codec[dir], &most, fail);
+}
+
 /* Every codec on one row of the tensor, the longest, as it is at first, and as decaying inserts leave it at last. */
 static enum sl_err try_codecs(const struct sl_setup *s, struct sl_fail *fail)
 {
@@ -66,8 +77,23 @@ static enum sl_err try_codecs(const struct sl_setup *s, struct sl_fail *fail)
 			return sl_conf_client_fail(s->conf, key, fail, "%s%s", why.text,
 						   done ? ", to which the decaying insert narrows" : "");
 		sl_codec_close(codec);
+		if (s->reads == SL_READS_ALL && try_feedback(s, dir, mid, &why) != SL_OK)
+			return sl_conf_client_fail(s->conf, key, fail, "%s", why.text);
 	}
 	return SL_OK;
+}
+
+/* The same, on the largest vector of shared heads and tails. */
+static enum sl_err try_end_feedback(const struct sl_setup *s, const struct sl_end_layout *layout, int end,
+				    struct sl_fail *fail)
+{
+	int64_t n = s->agreement.agreed.share.layers == SL_LAYERS_ALL ? layout->grads : 0;
+	struct sl_extent most;
+
+	for (int i = 0; i < layout->n; i++)
+		n = layout->count[i] > n ? layout->count[i] : n;
+	most = sl_extent_of(sl_shape2(1, n));
+	return sl_codec_feeds_back(&s->agreement.end_codec[end], &most, fail);
 }
 
 /* The codecs of shared heads and tails, on a vector. */
@@ -83,17 +109,20 @@ static enum sl_err try_end_codecs(const struct sl_setup *s, struct sl_fail *fail
 	err = sl_end_layout_of(&layout, s->plan, &why);
 	if (err)
 		return sl_conf_client_blame(s->conf, why.key, err, pass_on(fail, &why));
-	sl_end_layout_close(&layout);
-	for (int end = 0; end < SL_END_COUNT; end++) {
-		struct sl_codec *codec;
+	for (int end = 0; end < SL_END_COUNT && !err; end++) {
+		struct sl_codec *codec = NULL;
 		char key[32];
 
 		snprintf(key, sizeof key, "codec.%s", sl_end_name((enum sl_end)end));
-		if (sl_codec_open(&codec, &s->agreement.end_codec[end], &env, &why))
-			return sl_conf_client_fail(s->conf, key, fail, "%s", why.text);
+		err = sl_codec_open(&codec, &s->agreement.end_codec[end], &env, &why);
+		if (!err)
+			err = try_end_feedback(s, &layout, end, &why);
+		if (err)
+			err = sl_conf_client_fail(s->conf, key, fail, "%s", why.text);
 		sl_codec_close(codec);
 	}
-	return SL_OK;
+	sl_end_layout_close(&layout);
+	return err;
 }
 
 /* What learns decides which gradients cross. */

@@ -252,7 +252,7 @@ static enum sl_err encode(struct sl_codec *c, const struct sl_codec_call *call, 
 	extents_of(c, call, t, s);
 	if (out->cap - out->len < sl_codec_bound_of(c, s))
 		return SL_ERR_LIMIT;
-	err = r == NULL ? SL_OK : sl_feedback_add(c, r, &x, &s[0]);
+	err = r == NULL ? SL_OK : sl_feedback_add(c, r, call, &x, &s[0]);
 	if (err == SL_OK)
 		err = begin_payload(c, call, x, s, later, out);
 	if (err == SL_OK && r != NULL && c->device)

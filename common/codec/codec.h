@@ -46,6 +46,12 @@ enum sl_err sl_codec_parse(const char *text, struct sl_codec_spec *out, struct s
  */
 bool sl_codec_spec_pairs(const struct sl_codec_spec *act, const struct sl_codec_spec *grad);
 
+struct sl_extent;
+/* CONFIG where the specification has error feedback, and for tensors as large as `most` a stage may lose as much as it
+ * is given: then the residual grows from step to step. The sentence says what to write instead. */
+enum sl_err sl_codec_feeds_back(const struct sl_codec_spec *spec, const struct sl_extent *most,
+				struct sl_fail *fail) SL_MUST_CHECK;
+
 struct sl_codec;
 
 struct sl_codec_env {

@@ -86,6 +86,14 @@ static enum sl_err check(const double *arg, bool channels, bool samples, struct 
 	return SL_OK;
 }
 
+/* What the means leave out is never sent. */
+static bool contracts(const double *arg, int64_t n)
+{
+	(void)arg;
+	(void)n;
+	return false;
+}
+
 static void close_downsample(void *state)
 {
 	struct downsample *d = state;
@@ -322,6 +330,8 @@ const struct sl_codec_stage sl_stage_downsample = {
 	.usage = "downsample:f with f = 2…64",
 	.args = args,
 	.check = check,
+	.contracts = contracts,
+	.instead = "",
 	.by_sample = sl_sized_always,
 	.keeps_channels = true,
 	.keeps_samples = true,

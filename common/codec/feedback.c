@@ -2,13 +2,37 @@
  *
  * A residual is addressed as the tensor is. Where its rows have different lengths, token t of row r is at
  * r · row_tokens + t: so what was lost there is found again, whatever the lengths of the next step. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/log.h"
 #include "common/base/pieces.h"
 #include "common/base/pool.h"
 #include "common/codec/impl.h"
 #include "common/nn/backend.h"
+
+enum sl_err sl_codec_feeds_back(const struct sl_codec_spec *spec, const struct sl_extent *most, struct sl_fail *fail)
+{
+	struct sl_extent in = *most;
+
+	for (int i = 0; i < spec->n_stage && spec->error_feedback; i++) {
+		const struct sl_codec_stage *stage = spec->stage[i].stage;
+		const double *arg = spec->stage[i].arg;
+		int64_t n = sl_shape_count(&in.shape);
+		struct sl_extent out = in;
+
+		if (stage->contracts != NULL && !stage->contracts(arg, n))
+			return sl_fail_set(fail, SL_ERR_CONFIG,
+					   "%s: error feedback would diverge, because %s may lose as much of %lld "
+					   "values as it is given: leave ef=true out%s",
+					   spec->text, stage->name, (long long)n, stage->instead);
+		if (stage->kind == SL_STAGE_TRANSFORM)
+			stage->shape(arg, &in, &out, NULL);
+		in = out;
+	}
+	return SL_OK;
+}
 
 static size_t tensor_bytes(const struct sl_codec *c)
 {
@@ -112,11 +136,61 @@ static enum sl_err combine_rows(struct sl_codec *c, float *out, const float *a, 
 	return err;
 }
 
-enum sl_err sl_feedback_add(struct sl_codec *c, const struct residual *r, const float **x, const struct sl_extent *e)
+/* Of a sample: all of a few elements, else of the first ones on a device, and of elements far apart on the host. */
+static enum sl_err mean_square(const struct sl_codec *c, const float *x, int64_t n, double *out)
 {
+	enum { SAMPLE = 1024 };
+	int64_t k = n < SAMPLE ? n : SAMPLE, stride = c->device ? 1 : n / k;
+	float there[SAMPLE];
+	double sum = 0;
+
+	if (c->device) {
+		enum sl_err err = c->env.be->ops->download(c->env.be, there, x, (size_t)k * sizeof *x);
+
+		if (err != SL_OK)
+			return err;
+		x = there;
+	}
+	for (int64_t i = 0; i < k; i++)
+		sum += (double)x[i * stride] * (double)x[i * stride];
+	*out = sum / (double)k;
+	return SL_OK;
+}
+
+/* Says once that a residual has outgrown its tensors. Of a codec that sends one value of m, and contracts, it stays
+ * below 2·m times the largest tensor; 100 times max(m, 10) is allowed. */
+static enum sl_err watch_growth(struct sl_codec *c, const struct residual *r, const float *x, const struct sl_extent *e)
+{
+	enum { ALLOWED = 100, LEAST = 10 };
+	struct sl_extent sent = sl_codec_most_after(c, c->n_transform, e->shape.dim[0]);
+	double n = (double)sl_shape_count(&e->shape), m = n / (double)sl_shape_count(&sent.shape), tensor, residual;
+	enum sl_err err = mean_square(c, x, sl_shape_count(&e->shape), &tensor);
+
+	if (err == SL_OK)
+		err = mean_square(c, r->current, (int64_t)sl_feedback_floats(c), &residual);
+	if (err != SL_OK)
+		return err;
+	c->largest = tensor > c->largest ? tensor : c->largest;
+	m = ALLOWED * (m > LEAST ? m : LEAST);
+	if (residual > m * m * c->largest && c->largest > 0 && !c->grows) {
+		c->grows = true;
+		sl_log_limited(SL_LOG_WARN, "feedback-grows",
+			       "codec %s of %s: error feedback holds back %.0f times what a tensor has, and "
+			       "diverges: leave ef=true out",
+			       c->spec.text, sl_dir_name(c->env.dir), sqrt(residual / c->largest));
+	}
+	return SL_OK;
+}
+
+enum sl_err sl_feedback_add(struct sl_codec *c, const struct residual *r, const struct sl_codec_call *call,
+			    const float **x, const struct sl_extent *e)
+{
+	enum { WATCH_STEPS = 16 };
 	enum sl_err err = SL_OK;
 
-	if (r->has_current) {
+	if (r->has_current && call->step % WATCH_STEPS == 0)
+		err = watch_growth(c, r, *x, e);
+	if (r->has_current && err == SL_OK) {
 		err = sl_extent_ragged(e) ? combine_rows(c, c->sum, *x, r->current, 1, e, true)
 					  : combine(c, c->sum, *x, r->current, 1, sl_shape_count(&e->shape));
 		*x = c->sum;

@@ -55,6 +55,8 @@ struct sl_codec {
 		*residual; /* feedback.c; in `feedback` on the host, in `feedback_there` where the tensors are */
 	struct sl_arena feedback;
 	void *feedback_there;
+	double largest;    /* mean square of a tensor, seen by feedback.c */
+	bool grows;        /* it has warned of a residual */
 	float *sum, *back; /* tensor + residual; what the other side will see */
 };
 
@@ -89,9 +91,9 @@ bool sl_codec_direct(const struct sl_codec *c);
 void sl_feedback_memory(const struct sl_codec *c, struct sl_memory *need);
 enum sl_err sl_feedback_open(struct sl_codec *c, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_feedback_close(struct sl_codec *c);
-/* *x becomes x + what was lost, where something was; `e` is its extent. */
-enum sl_err sl_feedback_add(struct sl_codec *c, const struct residual *r, const float **x,
-			    const struct sl_extent *e) SL_MUST_CHECK;
+/* *x becomes x + what was lost, where something was; `e` is its extent. Warns where that grows without bound. */
+enum sl_err sl_feedback_add(struct sl_codec *c, const struct residual *r, const struct sl_codec_call *call,
+			    const float **x, const struct sl_extent *e) SL_MUST_CHECK;
 /* What c->back lacks of x becomes the pending residual. */
 enum sl_err sl_feedback_keep(struct sl_codec *c, struct residual *r, const float *x,
 			     const struct sl_extent *e) SL_MUST_CHECK;

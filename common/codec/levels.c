@@ -84,6 +84,27 @@ static double tern_nominal(const double *arg, const struct sl_extent *in)
 	return (double)sl_shape_count(&in->shape) / 4;
 }
 
+/* An element's error has a variance of step²/4 at most. With norm=2 a bucket of n elements so loses n/(4q²) of its
+ * squares, with norm=max an element loses less than the largest / q. Of one level of the largest (1 + √n)/2 − 1 of the
+ * squares are lost, where all others are 1/(1 + √n) of it. */
+static bool contracts(int64_t bucket, int64_t n, double q, bool squares)
+{
+	n = bucket != 0 && bucket < n ? bucket : n;
+	if (squares)
+		return (double)n < 4 * q * q;
+	return q > 1 || n < 9;
+}
+
+static bool qsgd_contracts(const double *arg, int64_t n)
+{
+	return contracts((int64_t)arg[QSGD_BUCKET], n, arg[QSGD_Q], arg[QSGD_NORM] == NORM_2);
+}
+
+static bool tern_contracts(const double *arg, int64_t n)
+{
+	return contracts((int64_t)arg[TERN_BUCKET], n, 1, false);
+}
+
 static void close_levels(void *state)
 {
 	struct levels *l = state;
@@ -358,6 +379,9 @@ const struct sl_codec_stage sl_stage_qsgd = {
 	.name = "qsgd",
 	.usage = "qsgd:q with q = 1…32767 levels; options bucket=8…16777216, norm=2|max",
 	.args = qsgd_args,
+	.contracts = qsgd_contracts,
+	.instead = " (its errors have mean zero, so it needs none), or write norm=max or bucket=N below 4·q², "
+		   "with q of 2 or more",
 	.bound = qsgd_bound,
 	.nominal = qsgd_nominal,
 	.memory = qsgd_memory,
@@ -373,6 +397,8 @@ const struct sl_codec_stage sl_stage_terngrad = {
 	.name = "terngrad",
 	.usage = "terngrad takes the option bucket=8…16777216",
 	.args = tern_args,
+	.contracts = tern_contracts,
+	.instead = " (its errors have mean zero, so it needs none), or write bucket=8",
 	.bound = tern_bound,
 	.nominal = tern_nominal,
 	.memory = tern_memory,

@@ -84,6 +84,13 @@ static int64_t group_count(const double *arg, const struct sl_extent *e)
 	return sl_groups_count(sl_shape_count(&e->shape), group_size(arg, &e->shape));
 }
 
+/* An element's error is at most half a step, stochastic a step, of 2·largest/(2^b − 1). */
+static bool contracts(const double *arg, int64_t n)
+{
+	(void)n;
+	return arg[BITS] > 1;
+}
+
 static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
 	(void)paired;
@@ -434,6 +441,8 @@ const struct sl_codec_stage sl_stage_quant = {
 	.args = args,
 	.check = check,
 	.by_sample = by_sample,
+	.contracts = contracts,
+	.instead = ", or write quant:2 or more bits",
 	.bound = bound,
 	.nominal = nominal,
 	.memory = memory,

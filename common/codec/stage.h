@@ -80,6 +80,11 @@ struct sl_codec_stage {
 	/* Whether with these arguments it asks where a sample begins. NULL: never. A backend's stage is not for tensors
 	 * whose samples have different lengths, where this is true. */
 	bool (*by_sample)(const double *arg);
+	/* Whether error feedback behind it stays bounded: of n values it loses less than it is given, measured as their
+	 * 2-norm in the mean or as their largest magnitude. NULL: always. `instead`: more of what to write where not.
+	 */
+	bool (*contracts)(const double *arg, int64_t n);
+	const char *instead;
 	bool keeps_channels, keeps_samples; /* transform: dim[0] and the last dimension mean what they meant before */
 
 	/* Largest output for this input. Transform only. `begin` [in->rows + 1], NULL where in->begin is: for

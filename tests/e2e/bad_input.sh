@@ -103,6 +103,9 @@ both 78 'no method is called' codec=squeeze:8
 both 78 'quant:b with b = 1…16' codec=quant:17
 both 78 'quant:b with b = 1…16' codec.mid_grad='topk:0.1|quant:0'
 both 78 'codec.head_grad' codec.head_grad='quant:8|topk:0.1'
+both 78 '--set codec.head_act: qsgd:15,ef=true: error feedback would diverge, because qsgd may lose as much of' codec.head_act=qsgd:15,ef=true
+both 78 'leave ef=true out' codec.mid_grad='topk:0.9,ef=true|terngrad'
+both 78 '--set codec.end_grad: qsgd:15,ef=true: error feedback would diverge' share.group=local share.ends=step codec.end_grad=qsgd:15,ef=true
 both 78 'model.name' model.name=mobilenet_v9
 
 # cuts

@@ -6,9 +6,12 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
+#include "common/base/log.h"
+#include "common/codec/extent.h"
 #include "tests/support/codec.h"
 
 /* Mean over many steps of what comes back: unbiased, level by level. */
@@ -133,12 +136,120 @@ static void a_last_group_may_be_a_fraction_of_the_others(void **state)
 	free(alone);
 }
 
+static double norm_of(const float *x, int64_t n)
+{
+	double sum = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		sum += (double)x[i] * (double)x[i];
+	return sqrt(sum);
+}
+
+/* ‖residual‖ / ‖x‖ in the mean over the ten steps before `early` and before 3 · early: what payloads lack of the sum of
+ * all tensors. */
+static void follow_residual(const char *text, struct sl_shape shape, int early, double out[2])
+{
+	const int64_t n = sl_shape_count(&shape);
+	struct sl_codec *c = codec_open(text, shape, NULL, SL_DIR_HEAD_ACT, NULL);
+	float *x = codec_make(n, RANDOM), *back = codec_make(n, ZERO), *owed = codec_make(n, ZERO);
+
+	out[0] = out[1] = 0;
+	for (int step = 0; step < 3 * early; step++) {
+		const struct sl_codec_call call = {.step = (uint64_t)step, .training = true};
+		const int left = (step < early ? early : 3 * early) - step;
+		uint8_t *bytes;
+		size_t len;
+
+		assert_int_equal(codec_encode(c, &call, x, shape, &bytes, &len), SL_OK);
+		assert_int_equal(codec_decode(c, &call, bytes, len, shape, back), SL_OK);
+		sl_codec_commit(c);
+		free(bytes);
+		for (int64_t i = 0; i < n; i++)
+			owed[i] += x[i] - back[i];
+		if (left <= 10)
+			out[step >= early] += norm_of(owed, n) / norm_of(x, n) / 10;
+	}
+	free(owed);
+	free(x);
+	free(back);
+	sl_codec_close(c);
+}
+
+static void count_line(void *arg)
+{
+	++*(int *)arg;
+}
+
+/* What is allowed owes no more after 120 steps than after 40; what is refused owes more and more, and
+ * one line says so. */
+static void feedback_is_refused_where_it_diverges(void **state)
+{
+	static const struct {
+		const char *text, *says; /* NULL: it is allowed */
+	} rows[] = {
+		{"qsgd:15,ef=true",
+		 "leave ef=true out (its errors have mean zero, so it needs none), or write norm=max"},
+		{"qsgd:15,bucket=2048,ef=true", "may lose as much of 8192 values"},
+		{"qsgd:15,bucket=512,ef=true", NULL},
+		{"qsgd:15,norm=max,ef=true", NULL},
+		{"qsgd:255,ef=true", NULL},
+		{"qsgd:2,norm=max,ef=true", NULL},
+		{"qsgd:1,norm=max,ef=true", "qsgd may lose"},
+		{"terngrad,ef=true", "or write bucket=8"},
+		{"terngrad,bucket=8,ef=true", NULL},
+		{"topk:0.5,ef=true|qsgd:15", "may lose as much of 4096 values"},
+		{"topk:0.1,ef=true|qsgd:15", NULL},
+		{"topk:0.1,ef=true|qsgd:15,bucket=256", NULL},
+		{"quant:1,ef=true", "or write quant:2"},
+		{"quant:1,round=stochastic,ef=true", "or write quant:2"},
+		{"quant:2,ef=true", NULL},
+		{"quant:2,round=stochastic,ef=true", NULL},
+		{"quant:2,per=channel,ef=true", NULL},
+		{"sortquant:1+1,ef=true", NULL},
+		{"sortquant:2+1,ef=true", NULL},
+		{"topk:0.1,ef=true", NULL},
+		{"randomk:0.1,ef=true", NULL},
+		{"threshold:0.5,ef=true", NULL},
+		{"adaptive:0.5,ef=true", NULL},
+		{"lowrank:3,ef=true", NULL},
+		{"lowrank:3,ef=true|quant:4", NULL},
+		{"cells:2,ef=true|topk:0.1|quant:4", NULL},
+		{"downsample:2,ef=true", "downsample may lose"},
+		{"f16,ef=true", NULL},
+		{"none,ef=true|zstd", NULL},
+		{"qsgd:15", NULL},
+	};
+	(void)state;
+
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		const struct sl_extent most = sl_extent_of(sl_shape4(1, 32, 32, 8));
+		struct sl_codec_spec spec;
+		struct sl_fail fail;
+		double owes[2];
+		int lines = 0;
+
+		assert_int_equal(sl_codec_parse(rows[i].text, &spec, &fail), SL_OK);
+		assert_int_equal(sl_codec_feeds_back(&spec, &most, &fail), rows[i].says ? SL_ERR_CONFIG : SL_OK);
+		if (rows[i].says && !strstr(fail.text, rows[i].says))
+			fail_msg("%s: %s", rows[i].text, fail.text);
+		if (!spec.error_feedback)
+			continue;
+		sl_log_set_hook(count_line, &lines);
+		follow_residual(rows[i].text, most.shape, 40, owes);
+		sl_log_set_hook(NULL, NULL);
+		assert_int_equal(lines, owes[1] > 1e3);
+		if ((owes[1] > 1.2 * owes[0]) != (rows[i].says != NULL))
+			fail_msg("%s: owes %g tensors, then %g", rows[i].text, owes[0], owes[1]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stochastic_levels_are_unbiased),
 		cmocka_unit_test(levels_are_multiples_of_the_scale),
 		cmocka_unit_test(groups_may_be_larger_than_the_tensor),
+		cmocka_unit_test(feedback_is_refused_where_it_diverges),
 		cmocka_unit_test(a_last_group_may_be_a_fraction_of_the_others),
 	};
 
