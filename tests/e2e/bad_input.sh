@@ -255,7 +255,7 @@ done
 
 # a session that the server's limits refuse
 start_server small "store=$tmp/small store" limits.memory_bytes="1 MiB"
-train 76 'the session needs' server="$endpoint" log.dir="$tmp/small-run"
+train 76 'the session needs' link.connect_timeout_ms=60000 server="$endpoint" log.dir="$tmp/small-run"
 kill -0 "$server_pid" || fail 'the server did not survive its refusal'
 [ $bad = 0 ] || fail "$bad of $cases cases"
 echo "$cases cases"
