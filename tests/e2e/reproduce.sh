@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# scripts/reproduce.sh with tables of tiny rows: client, server and the script itself are killed, and the row goes on to the
+# figures of an undisturbed run; a row that takes another's model; a group; the page, the list, and rows that cannot be.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 480 24
+write_config "$tmp/client.yaml"
+cat >"$tmp/rows" <<YAML
+# tiny
+table tiny $tmp/client.yaml train.epochs=2 train.checkpoint_every=4
+none 11.5 codec=none
+frozen - model.weights=@tiny/none train.freeze=features.*
+table groups $tmp/client.yaml train.optimizer.nesterov=false
+two - share.group=two share.clients=2 share.ends=step data.partition=batch train.batch=8 train.chunks=1 codec.end_grad=topk:0.1
+table bad $tmp/client.yaml
+codec - codec=quant:99
+orphan - model.weights=@tiny/nobody
+YAML
+mkdir "$tmp/slow"
+ln -s "$PWD/$BUILD/fail/splitc" "$PWD/$BUILD/splits" "$tmp/slow"
+reproduce() { DATA=$tmp/data OUT=$tmp/out RESULTS=$tmp/page ROWS=$tmp/rows THREADS=1 DEVICE=cpu BUILD=${from:-$BUILD} scripts/reproduce.sh "$@"; }
+start_reproduce() {
+	DATA=$tmp/data OUT=$tmp/out RESULTS=$tmp/page ROWS=$tmp/rows THREADS=1 DEVICE=cpu BUILD=$tmp/slow \
+		SPLIT_FAILPOINTS=client.apply=delay:100@1+ scripts/reproduce.sh "$@" >"$tmp/script.log" 2>&1 &
+	script=$!
+	started+=("$script")
+}
+row=$tmp/out/tiny/none
+step() { grep -c '"type":"step"' "$row/run/log.jsonl"; }
+has_checkpoint() { compgen -G "$row/run/checkpoint-*" >/dev/null; }
+beyond() { [ "$(step)" -gt "$1" ]; }
+daemon() { pgrep -P "$script" -x "$1"; } # splitc or splits, a child of the script
+no_daemons() { ! pgrep -f "$row/store" >/dev/null && ! pgrep -f "log.dir=$row/run" >/dev/null && flock -n "$row/lock" true; }
+cell() { jq -r "select(.row == \"$1\") | $2" "$tmp/page.jsonl"; } # ROW FILTER
+
+start_reproduce tiny/none
+wait_for 'no checkpoint' has_checkpoint
+n=$(step)
+kill -9 "$(daemon splitc)"
+wait_for 'the killed client does not go on' beyond $((n + 4))
+n=$(step)
+kill -9 "$(daemon splits)"
+wait_for 'no step with the new server' beyond $((n + 8))
+kill -9 "$script"
+wait_for 'daemons of a killed script live' no_daemons
+n=$(step)
+[ "$n" -lt 60 ] || fail "the run was over before the script was killed"
+
+# between the kills: the list, and the page of a row that is not done
+reproduce --list tiny >"$tmp/list"
+grep -qE "^tiny/none +11.5 step $n of 60 " "$tmp/list" || fail "the list: $(cat "$tmp/list")"
+grep -qE '^tiny/frozen +- not begun ' "$tmp/list" || fail "the list: $(cat "$tmp/list")"
+reproduce --write
+[ "$(cell tiny/none .outcome)" = unfinished ] && [ "$(cell tiny/none .steps)" = "$n" ] || fail "a row that is not done: $(cat "$tmp/page.jsonl")"
+
+reproduce tiny/none groups >"$tmp/script.log" 2>&1 || fail "the rows were not done: $?"
+client undisturbed "$tmp/client.yaml" --local --set train.epochs=2 --set train.checkpoint_every=4 || fail "the undisturbed run: $?"
+for key in test_acc test_loss; do
+	want=$(jq "select(.type == \"summary\") | .$key" "$tmp/undisturbed/log.jsonl")
+	[ "$(jq "select(.type == \"summary\") | .$key" "$row/run/log.jsonl")" = "$want" ] || fail "$key is not that of the undisturbed run"
+done
+acc=$(jq 'select(.type == "summary") | .test_acc' "$tmp/undisturbed/log.jsonl")
+[ "$(cell tiny/none '[.outcome, .steps, .starts, .test_acc, (.curve | length)] | join(" ")')" = "finished 60 4 $acc 2" ] ||
+	fail "the row's figures: $(cell tiny/none .)"
+[ "$(cell groups/two '[.outcome, .steps, .starts] | join(" ")')" = 'finished 30 1' ] || fail "the group's figures: $(cell groups/two .)"
+[ "$(cell tiny/none '.cpu_s > 0 and .cpu_s < 100 and .wall_s > 0')" = true ] || fail 'no cost of the row'
+percent=$(awk "BEGIN {printf \"%g\", int(10000 * $acc + 0.5) / 100}")
+grep -qF "| none | 11.5 | $percent | " "$tmp/page.md" || fail "the page: $(cat "$tmp/page.md")"
+if command -v gnuplot >/dev/null; then
+	grep -q 'page-tiny.svg' "$tmp/page.md" || fail 'the page has no picture'
+	grep -q 'none (published 11.5)' "$tmp/page-tiny.svg" || fail 'the picture does not name the published figure'
+fi
+
+# what is done is not trained again, also where the folder of the run is gone: the page keeps its line
+reproduce tiny/none >"$tmp/script.log" 2>&1
+grep -q '^tiny/none is done$' "$tmp/script.log" || fail 'a row that is done'
+reproduce tiny/frozen >"$tmp/script.log" 2>&1 || fail "a row with another's model: $(cat "$tmp/script.log")"
+before=$(cell tiny/none .)
+rm -r "$row"
+reproduce --write
+[ "$(cell tiny/none .)" = "$before" ] || fail 'a line of the page was lost with its folder'
+
+# rows that cannot be
+refused() { # WORDS ROW
+	! reproduce "$2" >"$tmp/script.log" 2>&1 || fail "$2 was not refused"
+	grep -qF -- "$1" "$tmp/script.log" || fail "$2: no word on '$1': $(cat "$tmp/script.log")"
+}
+refused "no row or table 'tiny/nobody'" tiny/nobody
+refused 'bad/codec: splitc: --set codec.head_act' bad/codec
+refused 'tiny/nobody/run/model.safetensors' bad/orphan
