@@ -256,7 +256,8 @@ static enum sl_err open_parts(struct sl_host *h, struct sl_fail *fail)
 						    HWM,
 						    h->auth ? &h->auth->transport : NULL,
 						    (uint64_t)h->conf->link.window_bytes,
-						    h->conf->limits.connections_per_s};
+						    h->conf->limits.connections_per_s,
+						    NULL};
 	enum sl_err err = sl_store_open(h->conf->store, &h->store_lock, fail);
 
 	if (!err)

@@ -1,6 +1,7 @@
 #include "client/persist/journal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -95,6 +96,33 @@ static void warn_of_others(const char *dir)
 		sl_log(SL_LOG_WARN, "log-folder", "log.dir: %s", why.text);
 }
 
+/* Without the file only bytes since the last checkpoint are lost, and those only where the process is killed. */
+static void open_traffic(struct sl_journal *j, const char *dir, bool resume)
+{
+	char path[PATH_MAX];
+	struct sl_fail why;
+	int fd;
+
+	if (snprintf(path, PATH_MAX, "%s/traffic", dir) >= PATH_MAX)
+		return;
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	if (fd < 0 || sl_guard_written(fd, path, &why) != SL_OK ||
+	    (resume ? pread(fd, j->traffic, sizeof j->traffic - 1, 0) : ftruncate(fd, 0)) < 0) {
+		sl_log(SL_LOG_WARN, "log-open", "%s: bytes that a killed process moved will not be counted", path);
+		j->traffic[0] = 0;
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	j->traffic_fd = fd + 1;
+}
+
+void sl_journal_traffic(struct sl_journal *j, const char *text)
+{
+	if (j->traffic_fd && pwrite(j->traffic_fd - 1, text, strlen(text), 0) < 0)
+		return; /* the checkpoints have it, too */
+}
+
 enum sl_err sl_journal_open(struct sl_journal *j, const struct sl_conf_client *conf, bool resume, struct sl_fail *fail)
 {
 	const char *dir = conf->log.dir;
@@ -111,6 +139,8 @@ enum sl_err sl_journal_open(struct sl_journal *j, const struct sl_conf_client *c
 		warn_of_others(dir);
 	if (!err && !resume)
 		err = begin_anew(j, conf, fail);
+	if (!err)
+		open_traffic(j, dir, resume);
 	if (!err && conf->log.tensorboard)
 		err = sl_events_open(&j->events, dir, !resume, fail);
 	if (!err && !resume)
@@ -122,6 +152,8 @@ void sl_journal_close(struct sl_journal *j)
 {
 	if (sl_jsonl_close(j->log) != SL_OK)
 		sl_log(SL_LOG_WARN, "log-close", "log.jsonl may not be on the disk");
+	if (j->traffic_fd)
+		close(j->traffic_fd - 1);
 	if (sl_events_close(j->events) != SL_OK)
 		sl_log(SL_LOG_WARN, "log-close", "events for TensorBoard may not be on the disk");
 	*j = (struct sl_journal){.log = NULL};

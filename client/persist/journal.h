@@ -8,8 +8,12 @@
 #include "common/conf/conf.h"
 
 /* A zeroed one writes nothing. */
+enum { SL_JOURNAL_TRAFFIC = 192 };
+
 struct sl_journal {
 	struct sl_jsonl *log;
+	int traffic_fd;                   /* a descriptor and 1; 0: none */
+	char traffic[SL_JOURNAL_TRAFFIC]; /* the text that an earlier process of the run left; "": none */
 	struct sl_events *events;
 	bool log_broken, events_broken;
 };
@@ -30,6 +34,9 @@ const char *sl_journal_longer_key(const struct sl_conf_client *conf);
 void sl_journal_step(struct sl_journal *journal, const struct sl_jsonl_step *step);
 void sl_journal_epoch(struct sl_journal *journal, const struct sl_jsonl_epoch *epoch);
 void sl_journal_summary(struct sl_journal *journal, const struct sl_jsonl_summary *summary);
+
+/* Notes a text in log.dir, over the one before it, which has its length. */
+void sl_journal_traffic(struct sl_journal *journal, const char *text);
 
 /* The length of log.jsonl; and cutting it back to that length: events from `step` on are then written again. */
 uint64_t sl_journal_tell(const struct sl_journal *journal);

@@ -196,17 +196,21 @@ enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary
 	if (!log)
 		return SL_OK;
 	return put(log,
-		   json_pack("{ss ss* so so so so so so so so so so so so so so so so so so}", "type", "summary",
-			     "outcome", s->outcome, "epochs", whole(s->epochs), "steps", whole(s->steps), "skipped",
-			     whole(s->skipped), "samples", whole(s->samples), "test_loss", sl_json_real(s->test_loss),
-			     "test_acc", sl_json_real(s->test_acc), "best_test_acc", sl_json_real(s->best_test_acc),
-			     "best_step", s->best_step ? whole(s->best_step) : json_null(), "t_total_s",
-			     sl_json_real(s->t_total_s), "t_per_batch_s", sl_json_real(s->t_per_batch_s),
-			     "t_compute_per_batch_s", sl_json_real(s->t_compute_per_batch_s), "avg_mb_s",
-			     sl_json_real(s->avg_mb_s), "peak_client_mb_s", sl_json_real(s->peak_client_mb_s),
-			     "peak_server_mb_s", sl_json_real(s->peak_server_mb_s), "wire_tx_bytes",
-			     whole(s->wire_tx_bytes), "wire_rx_bytes", whole(s->wire_rx_bytes), "direction",
-			     directions(s->direction), "test_metrics", scores(s->score)));
+		   json_pack("{ss ss* so so so so so so so so so so so so so so so so so so so so so so so so}", "type",
+			     "summary", "outcome", s->outcome, "epochs", whole(s->epochs), "steps", whole(s->steps),
+			     "skipped", whole(s->skipped), "samples", whole(s->samples), "test_loss",
+			     sl_json_real(s->test_loss), "test_acc", sl_json_real(s->test_acc), "best_test_acc",
+			     sl_json_real(s->best_test_acc), "best_step",
+			     s->best_step ? whole(s->best_step) : json_null(), "t_total_s", sl_json_real(s->t_total_s),
+			     "t_per_batch_s", sl_json_real(s->t_per_batch_s), "t_compute_per_batch_s",
+			     sl_json_real(s->t_compute_per_batch_s), "avg_mb_s", sl_json_real(s->avg_mb_s),
+			     "peak_client_mb_s", sl_json_real(s->peak_client_mb_s), "peak_server_mb_s",
+			     sl_json_real(s->peak_server_mb_s), "wire_tx_bytes", whole(s->wire_tx_bytes),
+			     "wire_rx_bytes", whole(s->wire_rx_bytes), "weights_tx_bytes", whole(s->weights_tx_bytes),
+			     "weights_rx_bytes", whole(s->weights_rx_bytes), "framing_tx_bytes",
+			     whole(s->framing_tx_bytes), "framing_rx_bytes", whole(s->framing_rx_bytes),
+			     "curve_tx_bytes", whole(s->curve_tx_bytes), "curve_rx_bytes", whole(s->curve_rx_bytes),
+			     "direction", directions(s->direction), "test_metrics", scores(s->score)));
 }
 
 enum sl_err sl_jsonl_tell(struct sl_jsonl *log, uint64_t *offset)

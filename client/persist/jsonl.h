@@ -56,6 +56,8 @@ struct sl_jsonl_summary {
 	double t_total_s, t_per_batch_s, t_compute_per_batch_s;
 	double avg_mb_s, peak_client_mb_s, peak_server_mb_s;
 	uint64_t wire_tx_bytes, wire_rx_bytes;
+	/* of these, where there is a link: the middle's weights, ZMTP's framing, what encryption adds */
+	uint64_t weights_tx_bytes, weights_rx_bytes, framing_tx_bytes, framing_rx_bytes, curve_tx_bytes, curve_rx_bytes;
 	struct sl_jsonl_direction direction[SL_JSONL_DIRECTIONS]; /* name NULL: left out */
 	const char *outcome;                                      /* "finished", "interrupted", "server lost" … */
 };

@@ -153,6 +153,7 @@ bool sl_act_book(struct drive *d)
 	sl_act_release(d);
 	SL_FAILPOINT(trains(d) ? SL_FP_CLIENT_DONE : SL_FP_NONE);
 	sl_training_done(d->run, &d->result);
+	sl_drive_count(d);
 	SL_FAILPOINT(trains(d) ? SL_FP_CLIENT_LOGGED : SL_FP_NONE);
 	sl_recover_progress(d->recover);
 	return true;

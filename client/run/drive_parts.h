@@ -122,6 +122,8 @@ void sl_drive_event(struct drive *d, enum drive_event ev);
 void sl_drive_fault(struct drive *d, enum sl_err err);
 /* EV_LEAVE with this error, whose text is in d->fail. */
 void sl_drive_leave(struct drive *d, enum sl_err err);
+/* Brings the run's traffic up to date, and notes it. */
+void sl_drive_count(struct drive *d);
 /* EV_LEAVE: a task has run for so long. */
 void sl_drive_hung(struct drive *d, uint64_t busy_ms);
 

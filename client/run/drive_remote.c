@@ -12,6 +12,13 @@
 
 enum { WATCH_MS = 250, SAY_WAITS_MS = 5000 };
 
+void sl_drive_count(struct drive *d)
+{
+	if (sl_drive_is_open(d) && d->remote)
+		sl_report_count(&d->link, d->remote);
+	sl_training_carried(d->run, d->link.traffic);
+}
+
 /* ---- the link ---- */
 
 static void on_ready(void *arg, uint64_t next_step)
@@ -117,6 +124,7 @@ static enum sl_err open_link(struct drive *d)
 		.timeout_ms = c->link.timeout_ms,
 		.connect_timeout_ms = c->link.connect_timeout_ms,
 		.run_steps = sl_training_state(d->run).total_steps,
+		.traffic = d->link.traffic,
 	};
 
 	sl_recover_offer(d->recover, &remote);
@@ -214,6 +222,7 @@ static void on_watch(void *arg)
 	say_waits(d);
 	if (sl_drive_is_open(d))
 		sl_report_watch(&d->link, d->remote);
+	sl_drive_count(d);
 	for (size_t i = 0; i < sizeof busy_ms / sizeof busy_ms[0]; i++)
 		longest = busy_ms[i] > longest ? busy_ms[i] : longest;
 	if (bound_ms && longest > bound_ms)
@@ -311,6 +320,8 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	}
 	if (!settle(&d))
 		return d.err;
+	if (d.run)
+		sl_training_carried(d.run, d.link.traffic);
 	if (d.books != BOOKS_CLOSED && !options->predict &&
 	    (!err || (d.why == WHY_NONFINITE && d.books == BOOKS_PAUSED)))
 		sl_training_finish(d.run, &d.link, outcome[d.why], options->json);

@@ -101,6 +101,7 @@ bool sl_act_summarize(struct drive *d)
 {
 	struct sl_training_link link = d->link;
 
+	sl_drive_count(d);
 	sl_report_add(&link, d->remote);
 	sl_training_finish(d->run, &link, "finished", d->options->json);
 	sl_training_sync(d->run);

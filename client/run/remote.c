@@ -180,7 +180,11 @@ static enum sl_err open_link(struct sl_remote *r, struct sl_fail *fail)
 	static const struct sl_transport_events transport_events = {on_message, on_writable, on_malformed, on_lost,
 								    on_refused};
 	static const struct sl_port_events port_events = {sl_remote_run_task, task_ran, place, session_action};
-	const struct sl_transport_conf transport = {r->conf.endpoint, r->conf.part_bytes, HWM, r->conf.auth, 0, 0};
+	const struct sl_transport_conf transport = {.endpoint = r->conf.endpoint,
+						    .part_bytes = r->conf.part_bytes,
+						    .hwm = HWM,
+						    .auth = r->conf.auth,
+						    .traffic = r->conf.traffic};
 	enum sl_err err = sl_async_open(&r->jobs_done, r->loop, on_jobs_done, r, fail);
 
 	if (!err)
@@ -457,6 +461,11 @@ bool sl_remote_idle(const struct sl_remote *r)
 struct sl_port_stats sl_remote_stats(const struct sl_remote *r)
 {
 	return sl_port_stats(r->port);
+}
+
+void sl_remote_count(struct sl_remote *r)
+{
+	sl_transport_count(r->transport);
 }
 
 const struct sl_session *sl_remote_session(const struct sl_remote *r)

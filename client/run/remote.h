@@ -33,7 +33,8 @@ struct sl_remote_conf {
 	bool first;
 	uint64_t held[SL_WIRE_HELD_MAX];
 	int n_held;
-	uint64_t run_steps; /* of the run in all */
+	uint64_t run_steps;         /* of the run in all */
+	struct sl_traffic *traffic; /* as in struct sl_transport_conf */
 };
 
 struct sl_remote_events {
@@ -98,6 +99,7 @@ uint64_t sl_remote_busy_ms(const struct sl_remote *remote);
 /* No task runs or waits: after sl_remote_pause, state can be taken. */
 bool sl_remote_idle(const struct sl_remote *remote);
 struct sl_port_stats sl_remote_stats(const struct sl_remote *remote);
+void sl_remote_count(struct sl_remote *remote); /* brings conf.traffic up to date, but for weights */
 const struct sl_session *sl_remote_session(const struct sl_remote *remote);
 
 /* Ends the session so that the server keeps its state and the client can come back to it. No task begins any more; one

@@ -48,12 +48,23 @@ void sl_report_add(struct sl_training_link *link, const struct sl_remote *remote
 	link->peak_tx = stats.peak_tx > link->peak_tx ? stats.peak_tx : link->peak_tx;
 	link->peak_rx = stats.peak_rx > link->peak_rx ? stats.peak_rx : link->peak_rx;
 	link->rate.n = 0; /* the next link counts from 0 */
+	for (int way = 0; way < SL_WAYS; way++)
+		link->traffic[way].weights = link->weights[way] += stats.weights[way];
 	count(link, remote);
 	for (int dir = 0; dir < SL_CROSS_COUNT; dir++) {
 		link->wire[dir] += stats.wire[dir];
 		link->payload[dir] += stats.payload[dir];
 		link->nominal[dir] += stats.nominal[dir];
 	}
+}
+
+void sl_report_count(struct sl_training_link *link, struct sl_remote *remote)
+{
+	const struct sl_port_stats stats = sl_remote_stats(remote);
+
+	sl_remote_count(remote);
+	for (int way = 0; way < SL_WAYS; way++)
+		link->traffic[way].weights = link->weights[way] + stats.weights[way];
 }
 
 static struct sl_rate_sample sample(const struct sl_port_stats *stats)
@@ -113,6 +124,18 @@ static void put_place(struct sl_status *out, const char *dir)
 	out->started_s = (int64_t)time(NULL) - (int64_t)out->uptime_s;
 }
 
+static void put_traffic(struct sl_status_session *out, const struct sl_traffic t[SL_WAYS])
+{
+	out->wire_tx_bytes = (int64_t)t[SL_SENT].bytes;
+	out->wire_rx_bytes = (int64_t)t[SL_RECEIVED].bytes;
+	out->weights_tx_bytes = (int64_t)t[SL_SENT].weights;
+	out->weights_rx_bytes = (int64_t)t[SL_RECEIVED].weights;
+	out->framing_tx_bytes = (int64_t)t[SL_SENT].framing;
+	out->framing_rx_bytes = (int64_t)t[SL_RECEIVED].framing;
+	out->curve_tx_bytes = (int64_t)t[SL_SENT].curve;
+	out->curve_rx_bytes = (int64_t)t[SL_RECEIVED].curve;
+}
+
 char *sl_report_status(const struct sl_setup *setup, const struct sl_training *training, const struct sl_remote *remote,
 		       const struct sl_training_link *link, const struct sl_checkpoint_state *checkpoint,
 		       const char *request)
@@ -141,6 +164,7 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 
 	if (strcmp(request, "status") != 0)
 		return NULL;
+	put_traffic(&session, t.traffic);
 	put_totals(&status, link, remote);
 	put_place(&status, setup->conf->log.dir);
 	PUT(session.best_metric, "%s", t.best_by);

@@ -13,6 +13,8 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 		       const char *request);
 /* For the link's rates: often enough (common/telemetry/rate.h), while it stands. */
 void sl_report_watch(struct sl_training_link *link, const struct sl_remote *remote);
+/* Brings link->traffic up to date. */
+void sl_report_count(struct sl_training_link *link, struct sl_remote *remote);
 /* Adds the figures of a link that is closed next. */
 void sl_report_add(struct sl_training_link *link, const struct sl_remote *remote);
 

@@ -82,6 +82,8 @@ const char *sl_summary_score_text(const struct sl_score *score, char out[SL_SCOR
 void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup, const struct sl_training_totals *t,
 		     const struct sl_training_link *link, const char *outcome)
 {
+	const struct sl_traffic *tx = &t->traffic[SL_SENT], *rx = &t->traffic[SL_RECEIVED];
+	const bool local = strcmp(t->mode, "local") == 0;
 	double steps = (double)t->steps;
 	double compute_s = per(t->compute_s, steps) + server_compute_s(t);
 
@@ -100,8 +102,14 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		.avg_mb_s = per(per((double)t->train_tx_bytes, steps), compute_s) / MB,
 		.peak_client_mb_s = link->peak_tx > 0 ? link->peak_tx / MB : NAN,
 		.peak_server_mb_s = link->peak_rx > 0 ? link->peak_rx / MB : NAN,
-		.wire_tx_bytes = t->tx_bytes,
-		.wire_rx_bytes = t->rx_bytes,
+		.wire_tx_bytes = local ? t->tx_bytes : tx->bytes,
+		.wire_rx_bytes = local ? t->rx_bytes : rx->bytes,
+		.weights_tx_bytes = tx->weights,
+		.weights_rx_bytes = rx->weights,
+		.framing_tx_bytes = tx->framing,
+		.framing_rx_bytes = rx->framing,
+		.curve_tx_bytes = tx->curve,
+		.curve_rx_bytes = rx->curve,
 		.outcome = outcome,
 	};
 	sl_summary_scores(out->score, t->score);
@@ -118,6 +126,11 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 			.nominal_bytes = link->nominal[dir],
 		};
 	}
+}
+
+static void print_both(const char *name, const char *what, const char *more, uint64_t up, uint64_t down)
+{
+	printf("%-9s  %s%s: %.2f MB up, %.2f MB down\n", name, what, more, (double)up / MB, (double)down / MB);
 }
 
 static void print_bytes(const struct sl_jsonl_summary *s, uint64_t from, bool local)
@@ -139,9 +152,14 @@ static void print_bytes(const struct sl_jsonl_summary *s, uint64_t from, bool lo
 		       per((double)d->wire_bytes, (double)d->raw_bytes), per(d->nominal_bytes, (double)d->raw_bytes),
 		       up ? "up" : "down");
 	}
-	printf("%-9s  %s%s: %.2f MB up, %.2f MB down\n", "all",
-	       local ? "payloads, as they would cross a link" : "with headers and control messages",
-	       from ? ", from step 0" : "", (double)s->wire_tx_bytes / MB, (double)s->wire_rx_bytes / MB);
+	if (!local) {
+		print_both("weights", "of the middle", "", s->weights_tx_bytes, s->weights_rx_bytes);
+		print_both("framing", "ZeroMQ's, and handshakes", "", s->framing_tx_bytes, s->framing_rx_bytes);
+		if (s->curve_tx_bytes)
+			print_both("CURVE", "what encryption adds", "", s->curve_tx_bytes, s->curve_rx_bytes);
+	}
+	print_both("all", local ? "payloads, as they would cross a link" : "bytes that the connection carried",
+		   from ? ", from step 0" : "", s->wire_tx_bytes, s->wire_rx_bytes);
 }
 
 /* Receiving a run of a single part takes no time that could be measured: "-". */
@@ -221,8 +239,15 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 				 s->outcome, "steps", (json_int_t)s->steps, "skipped", (json_int_t)s->skipped,
 				 "samples", (json_int_t)s->samples, "wire_tx_bytes", (json_int_t)s->wire_tx_bytes,
 				 "wire_rx_bytes", (json_int_t)s->wire_rx_bytes);
+	json_t *parts = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "weights_tx_bytes", (json_int_t)s->weights_tx_bytes,
+				  "weights_rx_bytes", (json_int_t)s->weights_rx_bytes, "framing_tx_bytes",
+				  (json_int_t)s->framing_tx_bytes, "framing_rx_bytes", (json_int_t)s->framing_rx_bytes,
+				  "curve_tx_bytes", (json_int_t)s->curve_tx_bytes, "curve_rx_bytes",
+				  (json_int_t)s->curve_rx_bytes);
 	json_t *directions = json_array(), *metrics = json_object();
 
+	json_object_update(root, parts);
+	json_decref(parts);
 	json_object_set_new(root, "links", json_integer((json_int_t)link->links));
 	json_object_set_new(root, "lost", json_integer((json_int_t)link->lost));
 	json_object_set_new(root, "rejected", json_integer((json_int_t)link->rejected));

@@ -13,8 +13,9 @@ struct sl_training_totals {
 	uint64_t linked_train_samples, linked_eval_samples; /* of this process alone, as the link's figures are */
 	uint64_t linked_train_tokens, linked_eval_tokens;   /* the same in tokens; samples where there are none */
 	uint64_t linked_from;                               /* the step that it went on from; 0: none */
-	uint64_t tx_bytes, rx_bytes;                        /* everything */
+	uint64_t tx_bytes, rx_bytes;                        /* headers and payloads of steps and evaluations */
 	uint64_t train_tx_bytes, train_rx_bytes;            /* steps alone */
+	struct sl_traffic traffic[SL_WAYS];                 /* of links: what they carried in all */
 	double total_s, train_s;                            /* wall clock: all, and the steps' */
 	double compute_s;                                   /* this side's kernels and codecs in the steps */
 	double server_s;       /* the server's kernels in the steps of which it told them */

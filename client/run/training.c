@@ -93,10 +93,23 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 		sl_training_close(r);
 		return err;
 	}
+	sl_run_traffic_before(r, r->journal.traffic);
 	sl_run_mark(r);
 	r->started_ns = r->done_ns = sl_now_ns();
 	*out = r;
 	return SL_OK;
+}
+
+void sl_training_carried(struct sl_training *r, const struct sl_traffic now[SL_WAYS])
+{
+	char text[SL_JOURNAL_TRAFFIC];
+
+	for (int way = 0; way < SL_WAYS; way++)
+		r->traffic[way] = (struct sl_traffic){
+			r->before[way].bytes + now[way].bytes, r->before[way].weights + now[way].weights,
+			r->before[way].framing + now[way].framing, r->before[way].curve + now[way].curve};
+	sl_run_traffic_text(r, text);
+	sl_journal_traffic(&r->journal, text);
 }
 
 void sl_training_close(struct sl_training *r)
@@ -468,6 +481,7 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 	r->totals.epochs =
 		r->eval_only ? 0 : (uint64_t)r->epoch + (sl_run_epoch_over(r) && !sl_run_phase_over(r) ? 1 : 0);
 	r->totals.total_s = sl_seconds_since(r->started_ns);
+	memcpy(r->totals.traffic, r->traffic, sizeof r->traffic);
 	sl_summary_fill(&line, r->setup, &r->totals, link, outcome);
 	sl_journal_summary(&r->journal, &line);
 	if (phase->index + 1 < phase->count && strcmp(outcome, "finished") == 0)
@@ -506,6 +520,7 @@ struct sl_training_state sl_training_state(const struct sl_training *r)
 		.samples_per_s = image_s > 0 ? 1 / image_s : 0,
 		.tx_bytes = r->totals.tx_bytes,
 		.rx_bytes = r->totals.rx_bytes,
+		.traffic = {r->traffic[SL_SENT], r->traffic[SL_RECEIVED]},
 		.left_s = image_s > 0 ? images_left * image_s : NAN,
 		.age_s = sl_seconds_since(r->started_ns),
 		.idle_s = idle_s,

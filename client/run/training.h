@@ -6,6 +6,7 @@
 #include "client/run/schedule.h"
 #include "client/run/setup.h"
 #include "client/run/step.h"
+#include "common/link/traffic.h"
 #include "common/session/checkpoint.h"
 #include "common/telemetry/rate.h"
 
@@ -28,9 +29,10 @@ struct sl_training_state {
 	double samples_per_s;        /* over the last ten steps or so, the one under way too where that takes longer; 0
 				       before the first */
 	uint64_t tx_bytes, rx_bytes; /* of the run */
-	double left_s;               /* at this rate, evaluations not counted; NAN: not known */
-	double age_s, idle_s;        /* since the start, since the last batch */
-	uint64_t best_step;          /* behind which best.safetensors stands, and its score; 0, NAN: there is none */
+	struct sl_traffic traffic[SL_WAYS]; /* of the run's links, whatever processes had them */
+	double left_s;                      /* at this rate, evaluations not counted; NAN: not known */
+	double age_s, idle_s;               /* since the start, since the last batch */
+	uint64_t best_step; /* behind which best.safetensors stands, and its score; 0, NAN: there is none */
 	double best;
 	const char *best_by; /* the score's metric */
 };
@@ -42,6 +44,8 @@ struct sl_training_link {
 	double nominal[SL_CROSS_COUNT];
 	uint64_t links, lost, frames, bytes, rejected, stale; /* as in struct sl_status */
 	struct sl_rate rate;                                  /* bytes sent and received on the link that stands */
+	struct sl_traffic traffic[SL_WAYS];                   /* of this process' links, as sl_report_count left it */
+	uint64_t weights[SL_WAYS];                            /* of those that are closed */
 };
 
 /* `mode`: "local" or "remote", for the log. eval_only: one evaluation, then the end. resume:
@@ -78,6 +82,9 @@ enum sl_err sl_training_abandoned(const struct sl_training *run, const struct sl
 /* The summary, to the log and to stdout (as one JSON object where `json`). `outcome`: "finished", "interrupted",
  * "nonfinite". */
 void sl_training_finish(struct sl_training *run, const struct sl_training_link *link, const char *outcome, bool json);
+/* What this process' links carried adds to what those before it did. `now` is of sl_training_link, and noted in
+ * log.dir, so that a process that is killed loses little of it. */
+void sl_training_carried(struct sl_training *run, const struct sl_traffic now[SL_WAYS]);
 /* Brings the log to the disk. Any thread, while the run is open; a failure is logged. */
 void sl_training_sync(const struct sl_training *run);
 /* The run's position as notes of a checkpoint, and back: everything that the next step's and the next epoch's lines

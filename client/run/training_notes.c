@@ -55,7 +55,8 @@ void sl_training_end_phase(struct sl_training *r)
 }
 
 static const char *const note_keys[] = {"position", "train", "totals", "tests", "skipped"};
-static const char settings_key[] = "settings", last_key[] = "last step", server_key[] = "server", best_key[] = "best";
+static const char settings_key[] = "settings", last_key[] = "last step", server_key[] = "server", best_key[] = "best",
+		  traffic_key[] = "traffic";
 
 void sl_training_sync(const struct sl_training *r)
 {
@@ -67,7 +68,7 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 	const struct mark *m = &r->mark;
 	const struct tally *t = &m->train;
 	const struct sl_training_totals *a = &m->totals;
-	char settings[SL_CHECKPOINT_NOTE];
+	char settings[SL_CHECKPOINT_NOTE], traffic[SL_JOURNAL_TRAFFIC];
 
 	sl_checkpoint_note(c, note_keys[0], "%" PRIu64 " %d %" PRId64 " %" PRIu64, m->step, m->epoch, m->in_epoch,
 			   m->log_bytes);
@@ -78,6 +79,8 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 			   a->samples, a->train_samples, a->eval_samples, a->tx_bytes, a->rx_bytes, a->train_tx_bytes,
 			   a->train_rx_bytes, a->train_s, a->compute_s);
 	sl_checkpoint_note(c, server_key, "%a %" PRIu64, a->server_s, a->server_steps);
+	sl_run_traffic_text(r, traffic);
+	sl_checkpoint_note(c, traffic_key, "%s", traffic);
 	sl_checkpoint_note(c, note_keys[3], "%a %a %a", a->test_loss, a->test_acc, a->best_test_acc);
 	sl_checkpoint_note(c, best_key, "%" PRIu64 " %a %s", a->best_step, a->kept, a->kept_by);
 	sl_checkpoint_note(c, note_keys[4], "%" PRIu64 " %" PRIu64, a->skipped, m->skipped_in_row);
@@ -97,6 +100,7 @@ void sl_training_notes(struct sl_checkpoint *c)
 	sl_checkpoint_ask(c, last_key);
 	sl_checkpoint_ask(c, server_key);
 	sl_checkpoint_ask(c, best_key);
+	sl_checkpoint_ask(c, traffic_key);
 }
 
 /* Files of earlier versions lack the last number: a row had a label. */
@@ -153,6 +157,29 @@ static void read_best(struct sl_training *r, const struct sl_checkpoint *c)
 		return;
 	a->best_step = 0;
 	a->kept = NAN;
+}
+
+/* A number has its 20 digits, so that a text is as long as the one before it. */
+#define EACH(x) "%20" x " %20" x " %20" x " %20" x " "
+
+void sl_run_traffic_text(const struct sl_training *r, char text[SL_JOURNAL_TRAFFIC])
+{
+	const struct sl_traffic *tx = &r->traffic[SL_SENT], *rx = &r->traffic[SL_RECEIVED];
+
+	snprintf(text, SL_JOURNAL_TRAFFIC, EACH(PRIu64) EACH(PRIu64), tx->bytes, tx->weights, tx->framing, tx->curve,
+		 rx->bytes, rx->weights, rx->framing, rx->curve);
+}
+
+void sl_run_traffic_before(struct sl_training *r, const char *text)
+{
+	struct sl_traffic t[SL_WAYS], *tx = &t[SL_SENT], *rx = &t[SL_RECEIVED];
+
+	if (!text || sscanf(text, EACH(SCNu64) EACH(SCNu64), &tx->bytes, &tx->weights, &tx->framing, &tx->curve,
+			    &rx->bytes, &rx->weights, &rx->framing, &rx->curve) != 8)
+		return;
+	for (int way = 0; way < SL_WAYS; way++)
+		if (t[way].bytes > r->traffic[way].bytes) /* else this process made the note */
+			r->before[way] = r->traffic[way] = t[way];
 }
 
 static bool read_last(struct sl_training *r, const struct sl_checkpoint *c)
@@ -220,6 +247,7 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 		       "from step %" PRIu64 " on this run differs from the one before: %s", r->step, changed);
 	if (!r->linked_steps) /* else a link was lost, and this process goes back a little */
 		r->linked_from = r->step;
+	sl_run_traffic_before(r, c ? sl_checkpoint_noted(c, traffic_key) : NULL);
 	go_back(r, log_bytes, read_last(r, c));
 	sl_run_mark(r);
 	return SL_OK;

@@ -42,10 +42,11 @@ struct sl_training {
 	uint64_t skipped_in_row;
 	bool best_due;
 	struct mark mark;
-	uint64_t linked_train_samples, linked_eval_samples; /* of this process: what its links have carried */
-	uint64_t linked_train_tokens, linked_eval_tokens;   /* the same in tokens; samples where there are none */
-	uint64_t linked_steps, linked_from;                 /* the same; the step that it went on from */
-	double loss, acc, image_s;                          /* image_s: seconds each; 0: not known */
+	struct sl_traffic traffic[SL_WAYS], before[SL_WAYS]; /* of the run; of processes before this one */
+	uint64_t linked_train_samples, linked_eval_samples;  /* of this process: what its links have carried */
+	uint64_t linked_train_tokens, linked_eval_tokens;    /* the same in tokens; samples where there are none */
+	uint64_t linked_steps, linked_from;                  /* the same; the step that it went on from */
+	double loss, acc, image_s;                           /* image_s: seconds each; 0: not known */
 	struct sl_journal journal;
 	struct sl_progress *progress;
 	uint64_t started_ns, done_ns; /* the run began; its last batch was done */
@@ -59,6 +60,10 @@ bool sl_run_epoch_over(const struct sl_training *r);
 bool sl_run_phase_over(const struct sl_training *r); /* the run stands behind a phase's last evaluation */
 bool sl_run_wants_eval(const struct sl_training *r); /* after the epoch that is over */
 bool sl_run_keeps_best(const struct sl_training *r);
+/* The run's traffic as its notes and log.dir have it; and what such a text says that earlier processes moved, where it
+ * is more than what is known. NULL: nothing. */
+void sl_run_traffic_text(const struct sl_training *r, char text[SL_JOURNAL_TRAFFIC]);
+void sl_run_traffic_before(struct sl_training *r, const char *text);
 /* The network predicts numbers. */
 /* A masked language model. */
 static inline bool sl_run_masked(const struct sl_training *r)

@@ -59,6 +59,12 @@ bool sl_transport_peer_key(const struct sl_transport *transport, sl_peer peer, s
 	return transport->ops->peer_key && transport->ops->peer_key(transport, peer, out);
 }
 
+void sl_transport_count(struct sl_transport *transport)
+{
+	if (transport->ops->count)
+		transport->ops->count(transport);
+}
+
 void sl_transport_forget(struct sl_transport *transport, sl_peer peer)
 {
 	transport->ops->forget(transport, peer);

@@ -9,6 +9,7 @@
 #include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/link/key.h"
+#include "common/link/traffic.h"
 #include "common/link/wire.h"
 
 struct sl_gate;
@@ -67,6 +68,9 @@ struct sl_transport_conf {
 	 * reported as malformed, and cut; who was never answered is cut after 64 KiB. 0: nobody is. */
 	uint64_t window_bytes;
 	int arrivals_per_s; /* of a bound one: connections that may come, in all (arrivals.h); 0: 64 */
+	/* Of a connecting one: [SL_WAYS], to which it adds what its connections carry; outlives it. NULL: not counted.
+	 */
+	struct sl_traffic *traffic;
 };
 
 enum sl_err sl_transport_connect(struct sl_transport **out, struct sl_loop *loop, const struct sl_transport_conf *conf,
@@ -89,6 +93,8 @@ enum sl_err sl_transport_send(struct sl_transport *transport, sl_peer peer, stru
 			      const struct sl_payload *payload) SL_MUST_CHECK;
 /* A bound one with auth: the key that this peer's connection has proved to own. False: no such peer, or no auth. */
 bool sl_transport_peer_key(const struct sl_transport *transport, sl_peer peer, struct sl_key *out);
+/* Brings conf.traffic up to date; closing does so too. */
+void sl_transport_count(struct sl_transport *transport);
 /* Forgets a peer (its later messages get a new number); what was sent to it still leaves. A bound transport remembers
  * at most SL_TRANSPORT_STRANGERS peers that it never sent anything, dropping the one silent for longest, and at most
  * SL_TRANSPORT_PEERS at all, ignoring newcomers: so whoever answers a peer must forget it in the end. Of connections

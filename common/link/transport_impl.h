@@ -13,6 +13,8 @@ struct sl_transport_ops {
 			    const struct sl_payload *payload);
 	/* NULL: nobody has a key here. */
 	bool (*peer_key)(const struct sl_transport *transport, sl_peer peer, struct sl_key *out);
+	/* NULL: it counts nothing. */
+	void (*count)(struct sl_transport *transport);
 	void (*forget)(struct sl_transport *transport, sl_peer peer);
 	void (*close)(struct sl_transport *transport, int linger_ms);
 };

@@ -48,6 +48,7 @@ struct zmq_transport {
 	struct sl_zap *zap;              /* of a bound one with auth */
 	bool busy, lost;                 /* of a connected one */
 	struct sl_handshakes handshakes; /* of a connected one */
+	struct sl_tap tap;               /* of a connected one */
 	struct sl_zrecords records;
 	char endpoint[ENDPOINT_MAX];
 };
@@ -115,11 +116,12 @@ static enum sl_err zmq_transport_send(struct sl_transport *transport, sl_peer pe
 {
 	struct zmq_transport *t = of(transport);
 	const uint8_t *address = NULL;
+	const size_t len = payload ? payload->bytes.len : 0;
 	struct sl_zrecord *record;
 	zmq_msg_t msg;
 	enum sl_err err;
 
-	if (header.len < 1 || header.len > SL_WIRE_HEADER_MAX || (payload && payload->bytes.len > SL_WIRE_PART_MAX))
+	if (header.len < 1 || header.len > SL_WIRE_HEADER_MAX || len > SL_WIRE_PART_MAX)
 		return SL_ERR_LIMIT;
 	if (t->bound)
 		address = sl_peers_address(t->peers, peer);
@@ -130,8 +132,10 @@ static enum sl_err zmq_transport_send(struct sl_transport *transport, sl_peer pe
 	if (err)
 		return err;
 	err = send_message(t, address, header, &msg);
-	if (err == SL_OK)
+	if (err == SL_OK) {
+		sl_tap_message(&t->tap, SL_SENT, header.len, len);
 		return SL_OK;
+	}
 	sl_zpayload_take_back(&msg, record);
 	if (err == SL_ERR_BUSY || err == SL_ERR_PEER_LOST)
 		flag(t, peer, err == SL_ERR_PEER_LOST);
@@ -253,11 +257,15 @@ static void monitor_readable(void *arg)
 			sl_door_event(t->door, event, value);
 		} else if (event == ZMQ_EVENT_CONNECTED) {
 			sl_zsocket_keep_unsent_short(value);
+			sl_tap_connected(&t->tap, value);
 		} else if (event == ZMQ_EVENT_DISCONNECTED) {
 			/* also said of a connection that never stood */
 			t->lost |= t->handshakes.done;
 			t->handshakes.done = false;
+			sl_tap_close(&t->tap);
 		} else {
+			if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
+				sl_tap_shook_hands(&t->tap);
 			sl_handshake_event(&t->handshakes, event, value);
 		}
 	}
@@ -312,6 +320,7 @@ static bool receive_one(struct zmq_transport *t)
 		SL_FAILPOINT(SL_FP_LINK_RECEIVE);
 		if (more(&header))
 			two = receive(t, &payload) >= 0;
+		sl_tap_message(&t->tap, SL_RECEIVED, zmq_msg_size(&header), zmq_msg_size(&payload));
 		fault = fault_of(t, &header, &payload, two);
 		if (t->bound)
 			peer = peer_of(t, &id, &header, &fault);
@@ -409,6 +418,7 @@ static void zmq_transport_close(struct sl_transport *transport, int linger_ms)
 	if (t->context)
 		while (zmq_ctx_term(t->context) < 0 && errno == EINTR)
 			;
+	sl_tap_close(&t->tap); /* behind all that ZeroMQ had to send */
 	sl_zap_close(t->zap);
 	watch_closed(t);
 }
@@ -479,6 +489,11 @@ static bool zmq_transport_peer_key(const struct sl_transport *transport, sl_peer
 	return key != NULL;
 }
 
+static void zmq_transport_count(struct sl_transport *transport)
+{
+	sl_tap_look(&of(transport)->tap);
+}
+
 static void zmq_transport_forget(struct sl_transport *transport, sl_peer peer)
 {
 	struct zmq_transport *t = of(transport);
@@ -491,6 +506,7 @@ static const struct sl_transport_ops zmq_ops = {
 	.endpoint = zmq_transport_endpoint,
 	.send = zmq_transport_send,
 	.peer_key = zmq_transport_peer_key,
+	.count = zmq_transport_count,
 	.forget = zmq_transport_forget,
 	.close = zmq_transport_close,
 };
@@ -510,6 +526,7 @@ enum sl_err sl_transport_zmq_open(struct sl_transport **out, struct sl_loop *loo
 	t->payload_max = sl_transport_payload_max(conf, bind);
 	t->bound = bind;
 	t->loop = loop;
+	t->tap = (struct sl_tap){.total = bind ? NULL : conf->traffic, .curve = conf->auth != NULL, .fd = -1};
 	t->handshakes.auth = conf->auth;
 	t->handshakes.endpoint = t->endpoint;
 	t->handshakes.loop = loop;

@@ -120,10 +120,10 @@ static void start_task(struct sl_port *p, enum sl_task task, int chunk)
 
 /* ---- runs ---- */
 
-/* Its number among what is counted; weights are not. */
+/* The number of a run that is not of weights, among what crosses. */
 static int cross_of(uint32_t what)
 {
-	return what < SL_DIR_COUNT ? (int)what : what > SL_PART_WEIGHTS ? (int)what - 1 : -1;
+	return what < SL_PART_WEIGHTS ? (int)what : (int)what - 1;
 }
 
 static void count_run(struct sl_port *p, int dir, uint64_t payload, uint64_t headers)
@@ -138,7 +138,9 @@ static void run_sent(struct sl_run *run)
 	struct sl_port *p = slot->port;
 
 	slot->busy = false;
-	if (cross_of(run->part.what) >= 0 && run->len) {
+	if (run->part.what == SL_PART_WEIGHTS) {
+		p->stats.weights[SL_SENT] += run->len + run->header_bytes;
+	} else if (run->len) {
 		count_run(p, cross_of(run->part.what), run->len, run->header_bytes);
 		p->stats.nominal[cross_of(run->part.what)] += slot->nominal;
 	}
@@ -214,7 +216,9 @@ static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_b
 		return;
 	SL_FAILPOINT(SL_FP_PORT_WHOLE);
 	slot->len = a->total;
-	if (cross_of(a->what) >= 0) {
+	if (a->what == SL_PART_WEIGHTS) {
+		p->stats.weights[SL_RECEIVED] += a->total + slot->header_bytes;
+	} else {
 		double seconds = sl_seconds_since(slot->started_ns);
 		/* the first part's bytes came before the clock was started */
 		double rate = seconds > run_min_s ? (double)(a->total - slot->first_bytes) / seconds : 0;

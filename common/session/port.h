@@ -37,6 +37,7 @@ struct sl_port_stats {
 	uint64_t tx_bytes, rx_bytes;      /* headers and payloads */
 	uint64_t payload[SL_CROSS_COUNT]; /* of whole runs, by tensor, whichever way it goes */
 	uint64_t wire[SL_CROSS_COUNT];    /* these, with the headers of their parts */
+	uint64_t weights[SL_WAYS];        /* of the middle's weights, with headers */
 	double nominal[SL_CROSS_COUNT];   /* as the method's authors count */
 	/* bytes/s: best run sent, as the peer confirmed it; received, of two parts or more that took 1 ms or more */
 	double peak_tx, peak_rx;

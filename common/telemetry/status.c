@@ -107,6 +107,14 @@ static const struct member session_members[] = {
 	YOUNGER(sl_status_session, awaited, WHOLE),
 	YOUNGER(sl_status_session, end_grad_bytes, WHOLE),
 	YOUNGER(sl_status_session, end_mean_bytes, WHOLE),
+	YOUNGER(sl_status_session, wire_tx_bytes, WHOLE),
+	YOUNGER(sl_status_session, wire_rx_bytes, WHOLE),
+	YOUNGER(sl_status_session, weights_tx_bytes, WHOLE),
+	YOUNGER(sl_status_session, weights_rx_bytes, WHOLE),
+	YOUNGER(sl_status_session, framing_tx_bytes, WHOLE),
+	YOUNGER(sl_status_session, framing_rx_bytes, WHOLE),
+	YOUNGER(sl_status_session, curve_tx_bytes, WHOLE),
+	YOUNGER(sl_status_session, curve_rx_bytes, WHOLE),
 };
 
 static const struct member codec_members[] = {

@@ -46,6 +46,10 @@ struct sl_status_session {
 	int64_t member, members, members_least, members_here, group_step, late, awaited;
 	/* Of those bytes that cross, runs of shared heads and tails, either side's; 0: they are not shared. */
 	int64_t end_grad_bytes, end_mean_bytes;
+	/* Of a client: what the run's connections carried, and of that weights, framing, encryption; a server's are 0
+	 */
+	int64_t wire_tx_bytes, wire_rx_bytes, weights_tx_bytes, weights_rx_bytes;
+	int64_t framing_tx_bytes, framing_rx_bytes, curve_tx_bytes, curve_rx_bytes;
 };
 
 struct sl_status {

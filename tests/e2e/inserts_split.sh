@@ -21,8 +21,8 @@ compare() {
 	cases=$((cases + 1))
 }
 
-# sent NAME: bytes that the client sent in the run
-sent() { sed -n 's/.*"type":"summary".*"wire_tx_bytes":\([0-9]*\).*/\1/p' "$tmp/$1/log.jsonl"; }
+# sent NAME: bytes that the client sent in the run's steps
+sent() { jq -s 'map(select(.type == "step") | .wire_tx_bytes) | add' "$tmp/$1/log.jsonl"; }
 
 conv=(insert.head=conv:3,k=3,s=3 insert.tail=conv:160)
 compare none

@@ -76,7 +76,7 @@ client end "$tmp/client.yaml" --json || fail "a run with --json: exit status $?"
 tail -n 1 "$tmp/end.log" >"$tmp/summary.json"
 holds "$tmp/summary.json" '.schema == 2 and .outcome == "finished" and .steps == 30 and (.directions | length) == 4'
 holds "$tmp/summary.json" '([.directions[] | select(.tensor == "head_act" or .tensor == "mid_grad") | .wire_bytes] | add) as $tensors
-	| .wire_tx_bytes >= $tensors and .wire_tx_bytes < $tensors * 1.01 + 4096'
+	| (.wire_tx_bytes - .weights_tx_bytes - .framing_tx_bytes) | . >= $tensors and . < $tensors * 1.01 + 32768'
 holds "$tmp/summary.json" '.directions[] | select(.tensor == "head_act")
 	| .payload_bytes >= .raw_bytes and .payload_bytes < .raw_bytes * 1.01 and .wire_bytes > .payload_bytes and .wire_bytes < .payload_bytes * 1.02'
 tail -n 1 "$tmp/end/log.jsonl" >"$tmp/last.json"

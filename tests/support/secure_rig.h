@@ -24,6 +24,7 @@ struct secure_end {
 	sl_peer peer;
 	int refusals;
 	struct sl_fail refusal;
+	struct sl_traffic traffic[SL_WAYS]; /* of a client's */
 };
 
 extern struct secure_rig {

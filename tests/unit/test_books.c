@@ -110,9 +110,43 @@ static void close_run(struct sl_training *run, const char *outcome)
 	sl_training_close(run);
 }
 
+/* Of processes that were killed, too, and never twice: log.dir has the last figures, a checkpoint older ones. */
+static void what_processes_carried_adds_up(void **state)
+{
+	static const struct sl_traffic carried[SL_WAYS] = {{1000, 3, 2, 1}, {200, 6, 5, 4}};
+	struct sl_checkpoint c = {.dir = "", .prefix = ""};
+	struct sl_training_state now;
+	struct sl_training *run;
+	struct sl_fail fail;
+
+	(void)state;
+	configure(5);
+	run = open_run();
+	sl_training_save(run, &c);
+	sl_training_carried(run, carried);
+	sl_training_close(run);
+	for (int again = 1; again <= 2; again++) {
+		assert_int_equal(sl_training_open(&run, &setup, "remote", false, true, &fail), SL_OK);
+		assert_int_equal(sl_training_restore(run, &c, &fail), SL_OK);
+		sl_training_carried(run, carried);
+		sl_training_save(run, &c);
+		assert_int_equal(sl_training_restore(run, &c, &fail), SL_OK);
+		now = sl_training_state(run);
+		assert_int_equal(now.traffic[SL_SENT].bytes, 1000 * (again + 1));
+		assert_int_equal(now.traffic[SL_SENT].curve, again + 1);
+		assert_int_equal(now.traffic[SL_RECEIVED].weights, 6 * (again + 1));
+		sl_training_close(run);
+	}
+	run = open_run(); /* another run */
+	sl_training_carried(run, carried);
+	assert_int_equal(sl_training_state(run).traffic[SL_SENT].bytes, 1000);
+	sl_training_close(run);
+}
+
 /* train.max_steps ends the second epoch early; the first evaluation is the better one. */
 static void every_figure_is_what_was_counted(void **state)
 {
+	static const struct sl_traffic carried[SL_WAYS] = {{900, 400, 30, 20}, {63, 3, 2, 1}};
 	struct sl_checkpoint c = {.dir = "", .prefix = ""};
 	struct sl_training *run;
 	json_t *line;
@@ -129,6 +163,7 @@ static void every_figure_is_what_was_counted(void **state)
 	one(run, SL_WANT_EVAL, 1, 1, 1);
 	one(run, SL_WANT_STEP, 3, 2, 1);
 	one(run, SL_WANT_STEP, 4, 2, 1);
+	sl_training_carried(run, carried);
 	sl_training_save(run, &c);
 	one(run, SL_WANT_EVAL, 2, 2, 1);
 	one(run, SL_WANT_EVAL, 3, 1, 0);
@@ -165,6 +200,9 @@ static void every_figure_is_what_was_counted(void **state)
 	says(line, "best_test_acc", 1);
 	says(line, "wire_tx_bytes", 900);
 	says(line, "wire_rx_bytes", 63);
+	says(line, "weights_tx_bytes", 400);
+	says(line, "framing_tx_bytes", 30);
+	says(line, "curve_rx_bytes", 1);
 	assert_true(json_number_value(json_object_get(line, "t_total_s")) > 0);
 	json_decref(line);
 	assert_int_equal(strncmp(sl_checkpoint_noted(&c, "position"), "5 1 2 ", 6), 0);
@@ -331,12 +369,15 @@ static int remove_folder(void **state)
 	(void)state;
 	snprintf(path, sizeof path, "%s/log.jsonl", dir);
 	unlink(path);
+	snprintf(path, sizeof path, "%s/traffic", dir);
+	unlink(path);
 	return rmdir(dir);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_processes_carried_adds_up),
 		cmocka_unit_test(every_figure_is_what_was_counted),
 		cmocka_unit_test(evaluations_come_when_they_are_due),
 		cmocka_unit_test(an_epoch_that_is_interrupted_is_none),

@@ -22,7 +22,7 @@ static void meet(struct secure_end *e, struct fake_peer *peer, bool keys, bool *
 {
 	const struct sl_transport_auth auth = {
 		.own = &secure.good_key, .server = &secure.server_key.public_key, .met = met};
-	struct sl_transport_conf conf = {NULL, SECURE_PART, SECURE_HWM, keys ? &auth : NULL, 0, 0};
+	struct sl_transport_conf conf = {NULL, SECURE_PART, SECURE_HWM, keys ? &auth : NULL, 0, 0, NULL};
 	struct sl_fail fail;
 
 	if (keys && !zmq_has("curve"))

@@ -43,6 +43,34 @@ static void a_listed_key_gets_in_and_is_known(void **state)
 	secure_close_server();
 }
 
+/* What a connection carried is its messages, its framing and its encryption, to the byte. */
+static void the_parts_of_the_traffic_are_all_of_it(void **state)
+{
+	enum { PINGS = 3, LONG = 3000, HELLO = 5, SHORT = 100 };
+	const struct sl_transport_auth auth = {.own = &secure.good_key, .server = &secure.server_key.public_key};
+
+	(void)state;
+	for (int keys = 0; keys < 2; keys++) {
+		struct secure_end client;
+
+		secure_open_server(keys);
+		secure_open_client(&client, keys ? &auth : NULL);
+		for (int i = 0; i < PINGS; i++)
+			secure_ping(&client, SECURE_GIVE_UP_MS);
+		assert_int_equal(secure_say(&client, SL_PEER_SERVER, LONG), SL_OK);
+		assert_true(secure_run_until(&client.messages, PINGS + 1, NULL, SECURE_GIVE_UP_MS));
+		sl_transport_count(client.transport);
+		for (int way = 0; way < SL_WAYS; way++) {
+			const struct sl_traffic *t = &client.traffic[way];
+
+			assert_true(t->framing > 0 && (t->curve > 0) == keys && t->weights == 0);
+			assert_int_equal(t->bytes - t->framing - t->curve, PINGS * (HELLO + SHORT) + HELLO + LONG);
+		}
+		sl_transport_close(client.transport, 0);
+		secure_close_server();
+	}
+}
+
 static void an_unknown_key_hears_its_fingerprint(void **state)
 {
 	const struct sl_transport_auth auth = {.own = &secure.other_key, .server = &secure.server_key.public_key};
@@ -218,7 +246,7 @@ static void a_server_that_fails_its_proof_does_not_open(void **state)
 {
 	const struct sl_keypair forged = {secure.other_key.public_key, secure.server_key.secret_key};
 	struct sl_transport_auth auth = {.own = &forged};
-	struct sl_transport_conf conf = {"tcp://127.0.0.1:*", SECURE_PART, SECURE_HWM, &auth, 0, 0};
+	struct sl_transport_conf conf = {"tcp://127.0.0.1:*", SECURE_PART, SECURE_HWM, &auth, 0, 0, NULL};
 	struct sl_transport *t;
 	struct sl_fail fail;
 
@@ -234,6 +262,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_listed_key_gets_in_and_is_known),
+		cmocka_unit_test(the_parts_of_the_traffic_are_all_of_it),
 		cmocka_unit_test(an_unknown_key_hears_its_fingerprint),
 		cmocka_unit_test(a_wrong_server_key_is_named),
 		cmocka_unit_test(a_secret_key_that_is_not_the_public_one_s_does_not_help),

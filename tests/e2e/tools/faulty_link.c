@@ -11,10 +11,13 @@
  *   none       nothing
  *
  * Other connections are relayed as they are meanwhile. Ends with SIGTERM; the last line is JSON: what was delivered
- * whole (messages and their bytes, headers and payloads, without ZMTP's own) each way, connections, and after how many
- * milliseconds the client closed the connection at fault (-1: never). */
+ * whole (messages and their bytes, headers and payloads, without ZMTP's own) each way, everything that came each way
+ * (`wire`), connections, and after how many milliseconds the client closed the connection at fault (-1: never). Of an
+ * encrypted link a frame counts as a message. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -41,6 +44,7 @@ struct stream {
 	int fd; /* to read from */
 	uint8_t *data;
 	size_t len, cap; /* read, and not yet relayed */
+	unsigned long long read;
 	size_t greeted; /* bytes of ZMTP's greeting, which are relayed one by one: each side waits for the other's first
 			 */
 	bool eof;
@@ -63,7 +67,7 @@ static struct {
 static bool done;
 static uint64_t done_ms, release_ms;
 static long noticed_ms = -1, connections, seen, messages[SIDES];
-static unsigned long long bytes[SIDES];
+static unsigned long long bytes[SIDES], wire[SIDES];
 
 static void on_term(int signum)
 {
@@ -180,6 +184,16 @@ static void close_link(struct link *l)
 	*l = (struct link){.used = false};
 }
 
+/* Bytes that were here when the other side reset the connection, which takes them from the socket. */
+static unsigned long long came_unread(const struct stream *s)
+{
+	struct tcp_info info = {0};
+	socklen_t len = sizeof info;
+
+	(void)getsockopt(s->fd, IPPROTO_TCP, TCP_INFO, &info, &len);
+	return info.tcpi_bytes_received > s->read ? info.tcpi_bytes_received - s->read : 0;
+}
+
 static void readable(struct link *l, enum side side)
 {
 	struct stream *s = &l->in[side];
@@ -194,10 +208,13 @@ static void readable(struct link *l, enum side side)
 	n = recv(s->fd, s->data + s->len, READ, 0);
 	if (n <= 0) {
 		s->eof = true;
+		wire[side] += n < 0 ? came_unread(s) : 0;
 		if (side == UP && l->faulty && noticed_ms < 0)
 			noticed_ms = (long)(sl_now_ms() - done_ms);
 		return;
 	}
+	wire[side] += (unsigned long long)n;
+	s->read += (unsigned long long)n;
 	if (l->silent)
 		return; /* lost */
 	s->len += (size_t)n;
@@ -294,7 +311,8 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	serve(listener, atoi(argv[1]));
 	printf("{\"done\":%s,\"connections\":%ld,\"noticed_ms\":%ld,\"up\":%ld,\"up_bytes\":%llu,\"down\":%ld,"
-	       "\"down_bytes\":%llu}\n",
-	       done ? "true" : "false", connections, noticed_ms, messages[UP], bytes[UP], messages[DOWN], bytes[DOWN]);
+	       "\"down_bytes\":%llu,\"wire_up\":%llu,\"wire_down\":%llu}\n",
+	       done ? "true" : "false", connections, noticed_ms, messages[UP], bytes[UP], messages[DOWN], bytes[DOWN],
+	       wire[UP], wire[DOWN]);
 	return 0;
 }
