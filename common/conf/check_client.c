@@ -18,83 +18,105 @@ static int line_of(const struct sl_conf_client *c, const char *path)
 	return 0;
 }
 
-/* Keys of one schedule alone. */
-static const struct {
-	const char *path;
-	enum sl_conf_schedule kind;
-} of_schedule[] = {{"train.schedule.every_epochs", SL_CONF_STEP},
-		   {"train.schedule.milestones", SL_CONF_STEP},
-		   {"train.schedule.gamma", SL_CONF_STEP},
-		   {"train.schedule.points", SL_CONF_POINTS}};
-/* … and those for which its points stand. */
-static const char *const not_of_points[] = {"train.optimizer.lr", "train.schedule.warmup_epochs",
-					    "train.schedule.warmup", "train.schedule.end_lr", NULL};
+/* ---- keys that belong to some choices of other keys */
 
-/* Keys of CIFAR's augmentation alone, for which data.transforms stand. */
-static const char *const of_cifar[] = {"data.crop_padding", "data.flip", NULL};
-/* … of tables … */
-static const char *const of_csv[] = {"data.ignore", NULL};
-/* … of texts, and of own ones alone … */
-static const char *const of_texts[] = {"data.tokenizer", "data.max_length", "data.token_cache", NULL};
-static const char *const of_own_texts[] = {"data.columns", NULL};
-/* … and of pictures in files. */
-static const char *const of_images[] = {"data.on_bad_sample", "data.max_pixels", NULL};
-
-/* Keys that only some networks have. */
+/* clang-format off */
+#define ASK(name, answer) static bool name(const struct sl_conf_client *c) { return answer; }
+ASK(has_step_schedule, c->train.schedule.kind == SL_CONF_STEP)
+ASK(has_points, c->train.schedule.kind == SL_CONF_POINTS)
+ASK(has_no_points, !has_points(c))
+ASK(has_adapters, c->lora.rank > 0)
+ASK(learns_labels, c->train.loss == SL_CONF_LABELS)
+ASK(guesses_tokens, c->model.head == SL_CONF_MASKED_LM)
+ASK(has_classes, !guesses_tokens(c))
+ASK(has_pictures, c->data.kind < SL_DATA_MADE_TOKENS)
+ASK(reads_shards, c->data.kind == SL_DATA_WEBDATASET)
+ASK(reads_picture_files, reads_shards(c) || c->data.kind == SL_DATA_IMAGES)
+ASK(reads_table, c->data.kind == SL_DATA_CSV)
+ASK(reads_texts, c->data.kind >= SL_DATA_COLA)
+ASK(reads_own_texts, c->data.kind == SL_DATA_TEXT)
+ASK(has_cifar_augmentation, !reads_picture_files(c) && !c->data.transforms.n)
+ASK(has_label_column, reads_table(c) || reads_own_texts(c))
+ASK(names_train_files, c->data.kind != SL_DATA_IMAGES && !reads_table(c) && (!reads_texts(c) || reads_own_texts(c)))
+ASK(names_test_files, reads_shards(c) || reads_own_texts(c))
+/* Networks of which some keys are. */
 #define RESNETS         "resnet18, resnet34, resnet50, resnext50_32x4d"
 #define WITH_FORM       "mobilenet_v2, mobilenet_v2_pool4, " RESNETS
 #define OF_IMAGES       BUILT_IN_IMAGES ", " SL_CONF_ONNX
 #define BUILT_IN_IMAGES WITH_FORM ", mobilenet_v2_relu, resnet9, alexnet, alexnet1, vgg16"
 #define OF_TOKENS       "token_mlp, " SL_CONF_HUGGINGFACE
-static const struct {
-	const char *key, *models;
-} of_models[] = {{"model.form", WITH_FORM},
-		 {"model.init_bn0", RESNETS},
-		 {"model.dropout", "mobilenet_v2, mobilenet_v2_pool4, alexnet1, vgg16, token_mlp, mlp"},
-		 {"model.image", OF_IMAGES},
-		 {"data.normalize", OF_IMAGES},
-		 {"data.transforms", OF_IMAGES},
-		 {"data.test_transforms", OF_IMAGES},
-		 {"model.vocab", "token_mlp"},
-		 {"model.tokens", OF_TOKENS},
-		 {"model.head", SL_CONF_HUGGINGFACE},
-		 {"data.pad", OF_TOKENS},
-		 {"data.group_by_length", OF_TOKENS},
-		 {"train.mixup", OF_IMAGES ", mlp"},
-		 {"model.features", "mlp"},
-		 {"model.width", BUILT_IN_IMAGES ", token_mlp, mlp"}};
-enum { N_OF_MODELS = sizeof of_models / sizeof of_models[0] };
 
-static bool among(const char *const *list, const char *path)
-{
-	for (; *list; list++)
-		if (strcmp(*list, path) == 0)
-			return true;
-	return false;
-}
+#define NEED(key, met, why, ...) {key, met, NULL, why "; leave this key out", {__VA_ARGS__}}
+#define OF_MODELS(key, models)   {key, NULL, models, NULL, {"model.name"}}
+#define DATA         "data.kind", "data.transforms"
+#define SCHEDULE     "train.schedule.kind"
+#define LABELS       "belongs to train.loss: labels"
+#define STEP         "belongs to train.schedule.kind: step"
+#define NO_CLASSES   "belongs to classifiers, and model.head is masked_lm"
+#define NO_PICTURES  "is of pictures, and this data.kind has none"
+#define TRANSFORMED  "data.transforms say what is done with pictures, and data.kind: images has its usual ones"
+#define BY_POINTS    "train.schedule.points sets the learning rate of every step"
+#define PICTURE_FILE "belongs to data.kind: images and webdataset"
+#define TEXTS        "belongs to texts (data.kind: text, or a task of GLUE)"
 
-static bool idle_in_schedule(const struct sl_conf_client *c, const char *path)
-{
-	for (size_t i = 0; i < sizeof of_schedule / sizeof of_schedule[0]; i++)
-		if (strcmp(of_schedule[i].path, path) == 0)
-			return c->train.schedule.kind != of_schedule[i].kind;
-	return c->train.schedule.kind == SL_CONF_POINTS && among(not_of_points, path);
-}
-
-static bool idle_in_data(const struct sl_conf_client *c, const char *path)
-{
-	const bool shards = c->data.kind == SL_DATA_WEBDATASET, folders = c->data.kind == SL_DATA_IMAGES;
-	const bool images = shards || folders, table = c->data.kind == SL_DATA_CSV;
-	const bool tokens = c->data.kind == SL_DATA_MADE_TOKENS, own = c->data.kind == SL_DATA_TEXT;
-	const bool texts = c->data.kind >= SL_DATA_COLA, glue = texts && !own;
-
-	return ((images || tokens || table || texts || c->data.transforms.n) && among(of_cifar, path)) ||
-	       (!images && among(of_images, path)) || (!texts && among(of_texts, path)) ||
-	       (!own && among(of_own_texts, path)) || (!table && among(of_csv, path)) ||
-	       (!table && !own && strcmp(path, "data.label") == 0) ||
-	       ((folders || table || glue) && strcmp(path, "data.train_files") == 0) ||
-	       (!shards && !own && strcmp(path, "data.test_files") == 0);
-}
+/* A key is idle, and refused where it was set, unless `met` holds or the network is one of `models`. `why` is the
+ * refusal. Where --set has chosen a key of `by`, what the file has for another choice is put aside. */
+static const struct need {
+	const char *key; /* a path; with a dot at its end: all keys that begin so */
+	bool (*met)(const struct sl_conf_client *c);
+	const char *models; /* names with commas between them; NULL: any */
+	const char *why;
+	const char *by[2];
+} needs[] = {
+	OF_MODELS("model.form", WITH_FORM),
+	OF_MODELS("model.init_bn0", RESNETS),
+	OF_MODELS("model.dropout", "mobilenet_v2, mobilenet_v2_pool4, alexnet1, vgg16, token_mlp, mlp"),
+	OF_MODELS("model.image", OF_IMAGES),
+	OF_MODELS("data.normalize", OF_IMAGES),
+	OF_MODELS("data.transforms", OF_IMAGES),
+	OF_MODELS("data.test_transforms", OF_IMAGES),
+	OF_MODELS("model.vocab", "token_mlp"),
+	OF_MODELS("model.tokens", OF_TOKENS),
+	OF_MODELS("model.head", SL_CONF_HUGGINGFACE),
+	OF_MODELS("data.pad", OF_TOKENS),
+	OF_MODELS("data.group_by_length", OF_TOKENS),
+	OF_MODELS("train.mixup", OF_IMAGES ", mlp"),
+	OF_MODELS("model.features", "mlp"),
+	OF_MODELS("model.width", BUILT_IN_IMAGES ", token_mlp, mlp"),
+	{"lora.", has_adapters, NULL, "needs lora.rank", {"lora.rank"}},
+	NEED("model.classes", has_classes, NO_CLASSES, "model.head"),
+	NEED("data.label", has_classes, NO_CLASSES, "model.head"),
+	NEED("train.metrics", has_classes, NO_CLASSES, "model.head"),
+	NEED("train.best_metric", has_classes, NO_CLASSES, "model.head"),
+	NEED("data.mask_rate", guesses_tokens, "belongs to model.head: masked_lm", "model.head"),
+	NEED("data.crop_padding", has_pictures, NO_PICTURES, DATA),
+	NEED("data.crop_padding", has_cifar_augmentation, TRANSFORMED, DATA),
+	NEED("data.flip", has_pictures, NO_PICTURES, DATA),
+	NEED("data.flip", has_cifar_augmentation, TRANSFORMED, DATA),
+	NEED("data.on_bad_sample", reads_picture_files, PICTURE_FILE, DATA),
+	NEED("data.max_pixels", reads_picture_files, PICTURE_FILE, DATA),
+	NEED("data.train_files", names_train_files, "this data.kind has files of fixed names", DATA),
+	NEED("data.test_files", names_test_files, "belongs to data.kind: webdataset and text", DATA),
+	NEED("data.label", has_label_column, "belongs to data.kind: csv and text", DATA),
+	NEED("data.ignore", reads_table, "belongs to data.kind: csv", DATA),
+	NEED("data.tokenizer", reads_texts, TEXTS, DATA),
+	NEED("data.max_length", reads_texts, TEXTS, DATA),
+	NEED("data.columns", reads_own_texts, "belongs to data.kind: text", DATA),
+	NEED("data.token_cache", reads_texts, TEXTS, DATA),
+	NEED("train.schedule.every_epochs", has_step_schedule, STEP, SCHEDULE),
+	NEED("train.schedule.milestones", has_step_schedule, STEP, SCHEDULE),
+	NEED("train.schedule.gamma", has_step_schedule, STEP, SCHEDULE),
+	NEED("train.schedule.points", has_points, "belongs to train.schedule.kind: points", SCHEDULE),
+	NEED("train.optimizer.lr", has_no_points, BY_POINTS, SCHEDULE),
+	NEED("train.schedule.warmup_epochs", has_no_points, BY_POINTS, SCHEDULE),
+	NEED("train.schedule.warmup", has_no_points, BY_POINTS, SCHEDULE),
+	NEED("train.schedule.end_lr", has_no_points, BY_POINTS, SCHEDULE),
+	NEED("train.label_smoothing", learns_labels, LABELS, "train.loss"),
+	NEED("train.keep_best", learns_labels, LABELS, "train.loss"),
+	NEED("train.metrics", learns_labels, LABELS, "train.loss"),
+};
+/* clang-format on */
+enum { N_NEEDS = sizeof needs / sizeof needs[0] };
 
 /* `list`: names with commas between them */
 static bool lists(const char *list, const char *name)
@@ -107,37 +129,67 @@ static bool lists(const char *list, const char *name)
 	return false;
 }
 
-static bool idle_in_model(const struct sl_conf_client *c, const char *path)
+static bool is_of(const struct need *n, const char *path)
 {
-	if (!lists(OF_IMAGES ", " OF_TOKENS, c->model.name)) /* the name is what is wrong */
-		return false;
-	for (int i = 0; i < N_OF_MODELS; i++)
-		if (strcmp(of_models[i].key, path) == 0)
-			return !lists(of_models[i].models, c->model.name);
+	const size_t len = strlen(n->key);
+
+	if (n->key[len - 1] != '.')
+		return strcmp(n->key, path) == 0;
+	return strncmp(n->key, path, len) == 0 && strcmp(n->by[0], path) != 0;
+}
+
+static bool is_met(const struct need *n, const struct sl_conf_client *c)
+{
+	/* Of an unknown network the name is what is wrong. */
+	if (n->models)
+		return lists(n->models, c->model.name) || !lists(OF_IMAGES ", " OF_TOKENS, c->model.name);
+	return n->met(c);
+}
+
+static bool has_unmet_need(const struct sl_conf_client *c, const char *path)
+{
+	for (int i = 0; i < N_NEEDS; i++)
+		if (is_of(&needs[i], path) && !is_met(&needs[i], c))
+			return true;
 	return false;
 }
 
-static bool idle_in_lora(const struct sl_conf_client *c, const char *path)
+static bool was_chosen_by_set(const struct need *n, const struct sl_conf_client *c)
 {
-	return !c->lora.rank && strncmp(path, "lora.", 5) == 0 && strcmp(path, "lora.rank") != 0;
+	for (size_t i = 0; i < sizeof n->by / sizeof n->by[0]; i++)
+		if (n->by[i] && line_of(c, n->by[i]) < 0)
+			return true;
+	return false;
 }
 
-/* Labels and classes are those of a classifier. */
-static bool idle_in_head(const struct sl_conf_client *c, const char *path)
+/* The first key that was set and has an unmet need; NULL: none. */
+static const char *check_needs(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
-	static const char *const of_classifiers[] = {"model.classes", "data.label", "train.metrics",
-						     "train.best_metric", NULL};
+	for (const struct need *n = needs; n < needs + N_NEEDS; n++) {
+		const bool met = is_met(n, c), put_aside = was_chosen_by_set(n, c);
 
-	return c->model.head == SL_CONF_MASKED_LM ? among(of_classifiers, path) : strcmp(path, "data.mask_rate") == 0;
+		for (int i = 0; i < sl_conf_client_schema.n_key && !met; i++) {
+			const int line = is_of(n, key_at(i)) ? c->origin.mark[i].line : 0;
+
+			if (!line || (line > 0 && put_aside))
+				continue;
+			if (n->models)
+				snprintf(why, SL_CONF_WHY, "%.64s has none: it is of %s; leave this key out",
+					 c->model.name, n->models);
+			else
+				snprintf(why, SL_CONF_WHY, "%s", n->why);
+			return key_at(i);
+		}
+	}
+	return NULL;
 }
 
 bool sl_conf_client_idle(const void *conf, const char *path)
 {
 	const struct sl_conf_client *c = conf;
 
-	return (c->train.phases.n && strcmp(path, "train.epochs") == 0) || idle_in_lora(c, path) ||
-	       idle_in_head(c, path) || idle_in_schedule(c, path) || idle_in_data(c, path) ||
-	       sl_agreed_is_idle(&c->agreed, path) || idle_in_model(c, path);
+	return (c->train.phases.n && strcmp(path, "train.epochs") == 0) || has_unmet_need(c, path) ||
+	       sl_agreed_is_idle(&c->agreed, path);
 }
 
 bool sl_conf_client_is_idle(const struct sl_conf_client *c, const char *path)
@@ -161,82 +213,26 @@ static const char *check_source(const char *path, char name[SL_CONF_TEXT], const
 	return path;
 }
 
-/* What the file has for another network than --set has chosen is put aside. */
 static const char *check_model(struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
-	const bool by_set = line_of(c, "model.name") < 0;
-
 	const char *blame = check_source(c->model.huggingface, c->model.name, SL_CONF_HUGGINGFACE, "folder", why);
 
 	if (blame)
 		return blame[0] ? "model.huggingface" : "model.name";
 	blame = check_source(c->model.onnx, c->model.name, SL_CONF_ONNX, "file", why);
-	if (blame)
-		return blame[0] ? "model.onnx" : "model.name";
-	for (int i = 0; i < N_OF_MODELS; i++) {
-		const int line = line_of(c, of_models[i].key);
-
-		if (!line || (line > 0 && by_set) || !idle_in_model(c, of_models[i].key))
-			continue;
-		snprintf(why, SL_CONF_WHY, "%.64s has none: it is of %s; leave this key out", c->model.name,
-			 of_models[i].models);
-		return of_models[i].key;
-	}
-	return NULL;
+	return !blame ? NULL : blame[0] ? "model.onnx" : "model.name";
 }
 
-/* What the file has of adapters that --set has turned off is put aside. */
 static const char *check_lora(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
-	const bool by_set = line_of(c, "lora.rank") < 0;
-
-	if (c->lora.rank && !c->model.huggingface[0]) {
-		snprintf(why, SL_CONF_WHY, "adapters belong to networks of model.huggingface");
-		return "lora.rank";
-	}
-	for (int i = 0; i < sl_conf_client_schema.n_key; i++) {
-		const int line = idle_in_lora(c, key_at(i)) ? c->origin.mark[i].line : 0;
-
-		if (!line || (line > 0 && by_set))
-			continue;
-		snprintf(why, SL_CONF_WHY, "needs lora.rank");
-		return key_at(i);
-	}
-	return NULL;
+	if (!c->lora.rank || c->model.huggingface[0])
+		return NULL;
+	snprintf(why, SL_CONF_WHY, "adapters belong to networks of model.huggingface");
+	return "lora.rank";
 }
 
-/* What the file has for another kind of data than --set has chosen is put aside. */
 static const char *check_data(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
-	static const char *const some[] = {"data.crop_padding", "data.flip",        "data.on_bad_sample",
-					   "data.max_pixels",   "data.train_files", "data.test_files",
-					   "data.label",        "data.ignore",      "data.tokenizer",
-					   "data.max_length",   "data.columns",     "data.token_cache"};
-	const bool by_set = line_of(c, "data.kind") < 0 || line_of(c, "data.transforms") < 0;
-
-	for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
-		const int line = line_of(c, some[i]);
-
-		if (!line || !idle_in_data(c, some[i]) || (line > 0 && by_set))
-			continue;
-		snprintf(
-			why, SL_CONF_WHY, "%s",
-			among(of_images, some[i]) ? "belongs to data.kind: images and webdataset; leave this key out"
-			: among(of_csv, some[i])  ? "belongs to data.kind: csv; leave this key out"
-			: among(of_texts, some[i])
-				? "belongs to texts (data.kind: text, or a task of GLUE); leave this key out"
-			: among(of_own_texts, some[i])       ? "belongs to data.kind: text; leave this key out"
-			: strcmp(some[i], "data.label") == 0 ? "belongs to data.kind: csv and text; leave this key out"
-			: strcmp(some[i], "data.test_files") == 0
-				? "belongs to data.kind: webdataset and text; leave this key out"
-			: among(of_cifar, some[i]) && c->data.kind >= SL_DATA_MADE_TOKENS
-				? "is of pictures, and this data.kind has none; leave this key out"
-			: among(of_cifar, some[i])
-				? "data.transforms say what is done with pictures, and data.kind: images has its usual "
-				  "ones; leave this key out"
-				: "this data.kind has files of fixed names; leave this key out");
-		return some[i];
-	}
 	if (c->data.kind < SL_DATA_IMAGES && !c->data.transforms.n != !c->data.test_transforms.n) {
 		snprintf(why, SL_CONF_WHY, "data.transforms and data.test_transforms: both, or none of them");
 		return c->data.transforms.n ? "data.transforms" : "data.test_transforms";
@@ -282,39 +278,9 @@ static const char *check_kind(const struct sl_conf_client *c, bool by_set, char 
 	return "train.optimizer.kind";
 }
 
-/* A key that another kind of schedule has. What the file has for another kind than --set has chosen is put aside. */
-static const char *check_schedule_keys(const struct sl_conf_client *c, char why[SL_CONF_WHY])
-{
-	const bool by_set = line_of(c, "train.schedule.kind") < 0;
-
-	for (size_t i = 0; i < sizeof of_schedule / sizeof of_schedule[0]; i++) {
-		const int line = line_of(c, of_schedule[i].path);
-
-		if (!line || !sl_conf_client_idle(c, of_schedule[i].path) || (line > 0 && by_set))
-			continue;
-		snprintf(why, SL_CONF_WHY, "belongs to train.schedule.kind: %s; leave this key out",
-			 of_schedule[i].kind == SL_CONF_STEP ? "step" : "points");
-		return of_schedule[i].path;
-	}
-	for (const char *const *key = not_of_points; *key; key++) {
-		const int line = line_of(c, *key);
-
-		if (!line || !sl_conf_client_idle(c, *key) || (line > 0 && by_set))
-			continue;
-		snprintf(why, SL_CONF_WHY,
-			 "train.schedule.points sets the learning rate of every step; leave this key out");
-		return *key;
-	}
-	return NULL;
-}
-
 static const char *check_schedule(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
-	const char *blame = check_schedule_keys(c, why);
-
-	if (blame)
-		return blame;
-	if (c->train.schedule.kind == SL_CONF_POINTS)
+	if (has_points(c))
 		return sl_conf_check_points(&c->train.schedule.points, why) ? "train.schedule.points" : NULL;
 	if (c->train.schedule.kind == SL_CONF_STEP) {
 		if (!c->train.schedule.milestones.n == !c->train.schedule.every_epochs) {
@@ -426,40 +392,11 @@ static const char *check_phases(const struct sl_conf_client *c, char why[SL_CONF
 	return NULL;
 }
 
-/* Keys that say something of labels. */
-static const char *check_loss(const struct sl_conf_client *c, char why[SL_CONF_WHY])
-{
-	static const char *const of_labels[] = {"train.label_smoothing", "train.keep_best", "train.metrics"};
-	const bool by_set = line_of(c, "train.loss") < 0;
-
-	for (size_t i = 0; i < sizeof of_labels / sizeof of_labels[0]; i++) {
-		const int line = line_of(c, of_labels[i]);
-
-		if (c->train.loss == SL_CONF_LABELS || !line || (line > 0 && by_set))
-			continue;
-		snprintf(why, SL_CONF_WHY, "belongs to train.loss: labels; leave this key out");
-		return of_labels[i];
-	}
-	return NULL;
-}
-
-/* What the file has for another head than --set has chosen is put aside. */
+/* What a masked language model cannot have. */
 static const char *check_head(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
-	static const char *const some[] = {"model.classes", "data.label", "train.metrics", "train.best_metric",
-					   "data.mask_rate"};
-	const bool masked = c->model.head == SL_CONF_MASKED_LM, by_set = line_of(c, "model.head") < 0;
+	const bool masked = guesses_tokens(c);
 
-	for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
-		const int line = line_of(c, some[i]);
-
-		if (!line || !idle_in_head(c, some[i]) || (line > 0 && by_set))
-			continue;
-		snprintf(why, SL_CONF_WHY, "%s; leave this key out",
-			 masked ? "belongs to classifiers, and model.head is masked_lm"
-				: "belongs to model.head: masked_lm");
-		return some[i];
-	}
 	if (masked && c->train.loss != SL_CONF_LABELS) {
 		snprintf(why, SL_CONF_WHY, "a masked language model has the loss of its labels alone");
 		return "train.loss";
@@ -486,6 +423,8 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 	if (!blame)
 		blame = check_lora(c, why);
 	if (!blame)
+		blame = check_needs(c, why);
+	if (!blame)
 		blame = check_head(c, why);
 	if (!blame)
 		blame = check_data(c, why);
@@ -497,8 +436,6 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 		blame = check_share(c, why);
 	if (!blame)
 		blame = check_schedule(c, why);
-	if (!blame)
-		blame = check_loss(c, why);
 	if (!blame)
 		blame = check_phases(c, why);
 	if (blame)
