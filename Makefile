@@ -50,7 +50,7 @@ else
 OPT := -O1 -g -DSL_SANITIZED -fno-omit-frame-pointer -fsanitize=$(SAN) -fno-sanitize-recover=all -Wno-maybe-uninitialized -Wno-format-truncation
 LDFLAGS += -fsanitize=$(SAN)
 endif
-BASE_CFLAGS := -std=gnu11 $(WARN) $(OPT) -D_GNU_SOURCE= -I. -I$(B)/gen $(PKG_CFLAGS) -pthread
+BASE_CFLAGS = $(KNOWN_MACHINE)-std=gnu11 $(WARN) $(OPT) -D_GNU_SOURCE= -I. -I$(B)/gen $(PKG_CFLAGS) -pthread
 LDLIBS := -Wl,--as-needed $(PKG_LIBS) -lm -ldl -pthread
 
 # Only *_avx2.c and *_avx512.c are built for more than plain x86-64 (they are chosen at run time). Elsewhere products and sums are
@@ -61,13 +61,13 @@ AVX512_FLAGS := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mavx2
 AVX512_FLAGS += $(if $(findstring address,$(SAN)),--param asan-use-after-return=0)
 simd = $(if $(filter %_avx512.c,$1),$(AVX512_FLAGS),$(if $(filter %_avx2.c,$1),$(AVX2_FLAGS),-ffp-contract=$(if $(filter %/simd_neon.c,$1),fast,off)))
 
-# Sources of the SIMD levels, by the architecture that the compiler makes code for.
-MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+# Sources of the SIMD levels, by the architecture that the compiler makes code for. It is asked before `deps` has installed one, so
+# a wrong answer is an error only where something is compiled.
+MACHINE := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 LEVELS_x86_64 := %_x86.c %_avx2.c %_avx512.c
 LEVELS_aarch64 := %_arm64.c %_neon.c
-ifeq ($(LEVELS_$(MACHINE)),)
-$(error Split is built for x86-64 and arm64; $(CC) makes code for "$(MACHINE)")
-endif
+NO_MACHINE = $(if $(MACHINE),Split is built for x86-64 and arm64; $(CC) makes code for "$(MACHINE)",$(CC) is missing: run scripts/install-deps.sh)
+KNOWN_MACHINE = $(if $(LEVELS_$(MACHINE)),,$(error $(NO_MACHINE)))
 OTHER_LEVELS := $(filter-out $(LEVELS_$(MACHINE)),$(LEVELS_x86_64) $(LEVELS_aarch64))
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # usage: install-deps.sh [--dev] [--data] [--peer] [--containers] [--packages] [--mpi] [--arm64] [--print]
-# Installs the Debian 12 packages that building and testing need. Says nothing and needs no network where all are there.
-#   --dev   also what `make format-check` and `make fuzz` need, and gnuplot, which draws pictures
+# Installs the Debian 12 packages that building and testing need, and gnuplot for `splitc plot`. Says nothing and needs no
+# network where all are there.
+#   --dev   also what `make format-check` and `make fuzz` need
 #   --data  also npm, the data's second source where its archive is out of reach
 #   --peer  also PyTorch, for `make test-torch`, `make bench-peer` and `make bench-rounding`
 #   --containers  also podman and docker-compose, for `make test-containers`
@@ -13,15 +14,15 @@ set -eu
 packages='gcc g++ make pkg-config libc6-dev git ca-certificates curl
 	libzmq3-dev libsodium-dev libprotobuf-c-dev protobuf-c-compiler libuv1-dev libopenblas-pthread-dev libyaml-dev libjansson-dev
 	jq libcmocka-dev libxxhash-dev libzstd-dev libsystemd-dev libpng-dev libjpeg62-turbo-dev libwebp-dev libtiff-dev libarchive-dev
-	libpcre2-dev libutf8proc-dev'
+	libpcre2-dev libutf8proc-dev gnuplot-nox'
 libraries=$(printf '%s\n' $packages | grep -e '^lib.*-dev$')
 foreign= only_print=
 for arg in "$@"; do
 	case $arg in
-	--dev) packages="$packages clang clang-format libclang-rt-14-dev python3 gnuplot-nox" ;;
+	--dev) packages="$packages clang clang-format libclang-rt-14-dev python3" ;;
 	--data) command -v npm >/dev/null || packages="$packages npm" ;; # one that is no Debian package will do
 	--peer) packages="$packages python3-torch python3-torchvision" ;;
-	--containers) packages="$packages podman runc docker-compose netavark aardvark-dns debootstrap python3 python3-yaml" ;;
+	--containers) packages="$packages podman runc docker-compose netavark aardvark-dns iptables debootstrap python3 python3-yaml" ;;
 	--packages) packages="$packages debhelper dpkg-dev fakeroot lintian debootstrap systemd-container" ;;
 	--mpi) packages="$packages libopenmpi-dev openmpi-bin" ;;
 	--arm64)
