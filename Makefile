@@ -97,7 +97,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE cuda-resources help all fail deps test test-all test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man install uninstall clean demo demo-text bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: FORCE cuda-resources help all fail deps test test-all test-fresh test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man install uninstall clean demo demo-text bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) $(MPI_MODULE) ## build/<variant>/splitc and splits
 
@@ -343,6 +343,9 @@ test: deps ## the tests of every day, with the build in 5 minutes on two cores
 test-all: deps ## all tests: also the simulated device and the long scripts
 	@TEST_BEGAN=$$(date +%s) $(MAKE) --no-print-directory $(PARALLEL) check
 
+test-fresh: ## README's two commands on a clean Debian, by root and by a user with sudo (root; SPLIT_FRESH=short)
+	@scripts/test-fresh.sh
+
 test-tutorial: all ## every command of docs/tutorial.md, on two network namespaces (root, package iproute2)
 	@BUILD=$(CURDIR)/$(B) scripts/test-tutorial.sh
 
@@ -426,10 +429,10 @@ bench-loader: deps ## decoded and cropped pictures a second beside torchvision a
 	@/usr/bin/python3 tests/bench/bench_loader.py $(B)/tests/bench/bench_loader $(BENCH_ARGS)
 
 demo: deps ## two daemons train MobileNetV2 on CIFAR-10
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(PARALLEL) all
 	BUILD=$(B) scripts/demo.sh
 demo-text: deps ## two daemons train a small encoder on CoLA from random weights (TEXT_DATA=FOLDER with glue/ and roberta_tokenizer/)
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(PARALLEL) all
 	BUILD=$(B) scripts/demo-text.sh $(TEXT_DATA)
 
 # ---- fuzzing: every tests/fuzz/fuzz_*.c with libFuzzer, each for FUZZ_SECONDS on its own seeds
@@ -613,7 +616,7 @@ install: all man ## PREFIX (/usr/local), DESTDIR: daemons, manual pages, example
 		sed 's|/usr/local/|$(PREFIX)/|' deploy/$$u | install -m 644 /dev/stdin $(INTO)/lib/systemd/system/$$u || exit 1; done
 	# the CUDA module, where it was built: splits looks for it in its own folder
 	$(if $(wildcard $(B)/libsplit_cuda.so),install -m 755 $(B)/libsplit_cuda.so $(INTO)/bin/)
-	$(if $(wildcard $(B)/libsplit_mpi.so),install -m 755 $(B)/libsplit_mpi.so $(INTO)/bin/)
+	$(if $(MPI_MODULE),install -m 755 $(MPI_MODULE) $(INTO)/bin/)
 
 uninstall: ## PREFIX, DESTDIR: removes what install put there; configs in /etc, keys and stores stay
 	rm -f $(addprefix $(INTO)/bin/,splitc splits libsplit_cuda.so libsplit_mpi.so) $(addprefix $(INTO)/share/man/man1/,splitc.1 splits.1) \

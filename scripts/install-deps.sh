@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: install-deps.sh [--dev] [--data] [--peer] [--containers] [--packages] [--mpi] [--arm64] [--print]
+# usage: install-deps.sh [--dev] [--data] [--peer] [--containers] [--packages] [--mpi] [--arm64] [--fresh] [--print]
 # Installs the Debian 12 packages that building and testing need, and gnuplot for `splitc plot`. Says nothing and needs no
 # network where all are there.
 #   --dev   also what `make format-check` and `make fuzz` need
@@ -9,6 +9,7 @@
 #   --packages    also debhelper and lintian, for `make deb` and `make test-packages`
 #   --mpi    also Open MPI, for servers that train one middle together (docs/howto-mpi.md)
 #   --arm64  also the cross compiler, the libraries of arm64 and qemu, for `make CROSS=aarch64-linux-gnu` and `make test-arm64`
+#   --fresh  also debootstrap, for `make test-fresh`
 #   --print  installs nothing, and prints the names of the packages
 set -eu
 packages='gcc g++ make pkg-config libc6-dev git ca-certificates curl
@@ -24,12 +25,13 @@ for arg in "$@"; do
 	--peer) packages="$packages python3-torch python3-torchvision" ;;
 	--containers) packages="$packages podman runc docker-compose netavark aardvark-dns iptables debootstrap python3 python3-yaml" ;;
 	--packages) packages="$packages debhelper dpkg-dev fakeroot lintian debootstrap systemd-container" ;;
+	--fresh) packages="$packages debootstrap" ;;
 	--mpi) packages="$packages libopenmpi-dev openmpi-bin" ;;
 	--arm64)
 		foreign=arm64
 		packages="$packages gcc-aarch64-linux-gnu qemu-user-static debootstrap $(printf '%s:arm64 ' $libraries)" ;;
 	--print) only_print=yes ;;
-	*) echo "usage: ${0##*/} [--dev] [--data] [--peer] [--containers] [--packages] [--mpi] [--arm64] [--print]" >&2; exit 64 ;;
+	*) echo "usage: ${0##*/} [--dev] [--data] [--peer] [--containers] [--packages] [--mpi] [--arm64] [--fresh] [--print]" >&2; exit 64 ;;
 	esac
 done
 [ -z "$only_print" ] || { echo $packages; exit 0; }

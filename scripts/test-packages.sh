@@ -25,7 +25,7 @@ end_all() {
 	trap - EXIT
 	[ -z "$init" ] || kill -9 "$init" 2>/dev/null || true
 	[ -z "${nspawn:-}" ] || wait "$nspawn" 2>/dev/null || true
-	rm -rf "$tmp"
+	rm -rf --one-file-system "$tmp"
 }
 trap end_all EXIT
 trap 'exit 130' INT TERM HUP

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# usage: test-fresh.sh        (make test-fresh; as root, on Debian 12)
+# The commands of README.md under "Two commands", as they stand there, in a clean Debian 12 that has git, make and ca-certificates
+# and nothing else: by root, and by a user with sudo, each in a clone and a Debian of its own. What is not committed is not tested.
+# SPLIT_FRESH=short: root runs the first command and the user the second. build/fresh keeps the clean Debian for the next time,
+# and what the commands said.
+set -eu
+cd "$(dirname "$0")/.."
+[ "$(id -u)" = 0 ] || { echo 'test-fresh: needs root' >&2; exit 77; }
+[ -n "${SPLIT_NO_DEPS:-}" ] || scripts/install-deps.sh --fresh
+keep=$PWD/build/fresh
+mkdir -p "$keep"
+tmp=$(mktemp -d "$keep/run.XXXXXX")
+trap 'rm -rf --one-file-system "$tmp"' EXIT
+trap 'exit 130' INT TERM HUP
+say() { printf 'test-fresh: %s\n' "$*"; }
+
+# The lines of the page's block, comments included: a shell skips those.
+mapfile -t commands < <(sed -n '/^## Two commands/,/^## [^T]/p' README.md | sed -n '/^```sh/,/^```/ {/^```/!p}')
+[ ${#commands[@]} = 2 ] || { say "README.md has ${#commands[@]} commands under \"Two commands\", not 2"; exit 1; }
+
+# sudo is there for the user, and goes for root
+base=$keep/debian12-clean.tar
+scripts/debian-root.sh "$base" git,make,ca-certificates,sudo
+
+# What this machine needs to reach the network, and a clean Debian does not have: proxies, and files of certificates.
+reach=()
+for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY npm_config_registry CIFAR10_URL; do
+	[ -z "${!name:-}" ] || reach+=("$name=${!name}")
+done
+for name in NODE_EXTRA_CA_CERTS SSL_CERT_FILE CURL_CA_BUNDLE; do
+	[ ! -f "${!name:-/nowhere}" ] || reach+=("$name=/etc/ssl/host/$name")
+done
+
+# new_root USER: a Debian and a clone in $root
+new_root() {
+	root=$tmp/$1
+	home=$([ "$1" = root ] && echo /root || echo "/home/$1")
+	mkdir "$root"
+	tar -C "$root" -xf "$base"
+	cp /etc/resolv.conf "$root/etc/resolv.conf"
+	printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(uname -n)" >"$root/etc/hosts"
+	mkdir "$root/etc/ssl/host"
+	for name in "${reach[@]}"; do
+		case $name in *=/etc/ssl/host/*) name=${name%%=*} && cp "${!name}" "$root/etc/ssl/host/$name" ;; esac
+	done
+	if [ "$1" = root ]; then
+		SUDO_FORCE_REMOVE=yes chroot "$root" dpkg --purge sudo >/dev/null
+	else
+		chroot "$root" useradd --create-home --shell /bin/bash "$1"
+		echo "$1 ALL=(ALL) NOPASSWD: ALL" >"$root/etc/sudoers.d/$1"
+	fi
+	git clone -q --no-hardlinks . "$root$home/split"
+	chroot "$root" chown -R "$1:" "$home/split"
+	# packages that the Debian before this one has fetched
+	[ ! -d "$tmp/debs" ] || mv "$tmp"/debs/*.deb "$root/var/cache/apt/archives/"
+}
+
+# in_root USER COMMAND: mounts and processes are seen by COMMAND alone and end with it, so that nothing is mounted in a tree
+# that is removed. Devices are nodes that debootstrap made.
+in_root() {
+	unshare --mount --pid --fork --kill-child bash -euc '
+		root=$1
+		shift
+		mount -t proc proc "$root/proc"
+		mount -t devpts -o newinstance,ptmxmode=0666,mode=0620,gid=5 devpts "$root/dev/pts"
+		mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
+		chroot "$root" "$@"' in_root "$root" \
+		runuser -u "$1" -- env -i HOME="$home" USER="$1" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+		LANG=C.UTF-8 "${reach[@]}" bash -c "cd ~/split && $2"
+}
+
+# as USER COMMAND…
+as() {
+	local user=$1 command from status log
+	shift
+	new_root "$user"
+	for command in 'make help' "$@"; do
+		from=$SECONDS status=0 command=${command%%  *#*}
+		log=$keep/$user-${command##* }.log
+		in_root "$user" "$command" >"$log" 2>&1 </dev/null || status=$?
+		if [ $status != 0 ]; then
+			tail -n 40 "$log"
+			say "FAILED: $command as $user, status $status; all that it said is in $log"
+			exit 1
+		fi
+		tail -n 1 "$log" | sed 's/^/    /'
+		say "$command as $user: $((SECONDS - from)) s"
+	done
+	mkdir -p "$tmp/debs"
+	find "$root/var/cache/apt/archives" -name '*.deb' -exec mv -t "$tmp/debs" {} +
+	rm -rf --one-file-system "$root"
+}
+
+if [ "${SPLIT_FRESH:-}" = short ]; then
+	as root "${commands[0]}"
+	as newcomer "${commands[1]}"
+else
+	as root "${commands[@]}"
+	as newcomer "${commands[@]}"
+fi
+say "passed, $SECONDS s"

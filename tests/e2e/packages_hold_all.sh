@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Everything that `make install` installs is in one of the Debian packages; debhelper refuses to build them otherwise. The modules for
+# GPUs and MPI, which only some machines build, are left out.
+set -eu
+[ -z "${SAN:-}" ] || { echo 'the same in every build'; exit 77; }
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+# the programs that other tests run just now are not built again
+env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s -o all -o "$BUILD/splitc" -o "$BUILD/splits" install DESTDIR="$tmp/root" PREFIX=/usr MPI= >"$tmp/out" 2>&1 ||
+	{ cat "$tmp/out"; exit 1; }
+mapfile -t held < <(awk '/^(usr|lib)\// {print $1}' deploy/debian/*.install | sed 's|^lib/|usr/lib/|')
+bad=0 n=0
+while read -r f; do
+	n=$((n + 1))
+	for pattern in "${held[@]}"; do
+		case $f in $pattern | $pattern/* | */libsplit_cuda.so) continue 2 ;; esac
+	done
+	echo "$f is in no package: add it to deploy/debian/split-*.install"
+	bad=1
+done < <(cd "$tmp/root" && find . -type f | sed 's|^\./||')
+[ $n -ge 20 ] || { echo "only $n files installed"; exit 1; }
+exit $bad
