@@ -299,7 +299,7 @@ int splitc_data(int argc, char **argv)
 		status = sl_options_load(&o, SL_USES_TRAIN_SET | SL_USES_TEST_SET | SL_USES_DEMO, &conf);
 	if (status >= 0)
 		return status;
-	if (sl_sources[conf.data.kind]->extent)
+	if (sl_source_find(sl_conf_data_kinds[conf.data.kind])->extent)
 		return sl_data_tokens(&conf, o.json, &fail) ? sl_command_failed(&fail) : 0;
 	l.setup.conf = &conf;
 	l.threads = sl_setup_loader_threads(&conf);

@@ -6,26 +6,33 @@
 
 #include "client/data/sources.h"
 
-const struct sl_source *const sl_sources[] = {&sl_source_cifar10,    &sl_source_cifar100,    &sl_source_images,
-					      &sl_source_webdataset, &sl_source_made_tokens, &sl_source_csv,
-					      &sl_source_glue[0],    &sl_source_glue[1],     &sl_source_glue[2],
-					      &sl_source_glue[3],    &sl_source_glue[4],     &sl_source_glue[5],
-					      &sl_source_glue[6],    &sl_source_glue[7],     &sl_source_glue[8],
-					      &sl_source_glue[9],    &sl_source_text,        NULL};
+static const struct sl_source *const sources[] = {&sl_source_cifar10,    &sl_source_cifar100,    &sl_source_images,
+						  &sl_source_webdataset, &sl_source_made_tokens, &sl_source_csv,
+						  &sl_source_glue[0],    &sl_source_glue[1],     &sl_source_glue[2],
+						  &sl_source_glue[3],    &sl_source_glue[4],     &sl_source_glue[5],
+						  &sl_source_glue[6],    &sl_source_glue[7],     &sl_source_glue[8],
+						  &sl_source_glue[9],    &sl_source_text,        NULL};
+
+const struct sl_source *sl_source_find(const char *name)
+{
+	const struct sl_source *const *source = sources;
+
+	while (*source && strcmp((*source)->name, name) != 0)
+		source++;
+	return *source;
+}
 
 static enum sl_err spec_check(const struct sl_source **out, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
-	const struct sl_source *const *source = sl_sources;
+	const struct sl_source *source = sl_source_find(spec->source);
 
-	while (*source && strcmp((*source)->name, spec->source) != 0)
-		source++;
-	if (!*source || (unsigned)spec->split >= SL_SPLIT_COUNT)
+	if (!source || (unsigned)spec->split >= SL_SPLIT_COUNT)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "data set: unknown kind or split");
 	if (spec->files && spec->nfiles < 1)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "data set: the list of files is empty");
 	if (spec->max_samples < 0)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "data set: number of samples out of range");
-	*out = *source;
+	*out = source;
 	return SL_OK;
 }
 

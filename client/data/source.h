@@ -1,4 +1,4 @@
-/* Where samples come from. A source is one format of data (a row of sl_sources); a set is one split of a data set in
+/* Where samples come from. A source is one format of data (sl_source_find); a set is one split of a data set in
  * that format, open. A sample is a few typed fields: a picture, a label. */
 #ifndef SL_CLIENT_DATA_SOURCE_H
 #define SL_CLIENT_DATA_SOURCE_H
@@ -127,7 +127,7 @@ struct sl_source {
 	int64_t (*extent)(const struct sl_set *set, int64_t index);
 };
 
-extern const struct sl_source *const sl_sources[]; /* NULL-terminated; in the order of the config's data.kind */
+const struct sl_source *sl_source_find(const char *name); /* a word of data.kind; NULL: there is none */
 
 /* CONFIG also where spec->source is none of them. */
 enum sl_err sl_set_open(struct sl_set *out, const struct sl_set_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;

@@ -56,7 +56,7 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 	const struct sl_conf_client *c = s->conf;
 	const struct sl_conf_list *files = split == SL_SPLIT_TRAIN ? &c->data.train_files : &c->data.test_files;
 	struct sl_set_spec spec = {
-		.source = sl_sources[c->data.kind]->name,
+		.source = sl_conf_data_kinds[c->data.kind],
 		.split = split,
 		.dir = name_dir(c, name->dir),
 		.max_tokens = row_most(c),
@@ -269,9 +269,9 @@ enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, st
 	if (c->data.max_length > c->model.tokens)
 		return sl_conf_client_fail(c, "data.max_length", fail, "the network takes rows of %d tokens at most",
 					   c->model.tokens);
-	if (!sl_sources[c->data.kind]->extent)
+	if (!sl_source_find(sl_conf_data_kinds[c->data.kind])->extent)
 		return sl_conf_client_fail(c, "data.kind", fail, "the network takes tokens, and %s has none",
-					   sl_sources[c->data.kind]->name);
+					   sl_conf_data_kinds[c->data.kind]);
 	if (s->reads == SL_READS_NONE) {
 		*row = c->data.pad == SL_CONF_PAD_MAX ? row_most(c) : c->model.tokens;
 		*chunk = rows * *row;

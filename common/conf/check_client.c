@@ -36,6 +36,7 @@ ASK(reads_table, c->data.kind == SL_DATA_CSV)
 ASK(reads_texts, c->data.kind >= SL_DATA_COLA)
 ASK(reads_own_texts, c->data.kind == SL_DATA_TEXT)
 ASK(has_cifar_augmentation, !reads_picture_files(c) && !c->data.transforms.n)
+ASK(reads_glue, c->data.kind == SL_DATA_GLUE || (reads_texts(c) && strcmp(c->data.task, sl_conf_data_kinds[c->data.kind]) == 0))
 ASK(has_label_column, reads_table(c) || reads_own_texts(c))
 ASK(names_train_files, c->data.kind != SL_DATA_IMAGES && !reads_table(c) && (!reads_texts(c) || reads_own_texts(c)))
 ASK(names_test_files, reads_shards(c) || reads_own_texts(c))
@@ -97,6 +98,7 @@ static const struct need {
 	NEED("data.max_pixels", reads_picture_files, PICTURE_FILE, DATA),
 	NEED("data.train_files", names_train_files, "this data.kind has files of fixed names", DATA),
 	NEED("data.test_files", names_test_files, "belongs to data.kind: webdataset and text", DATA),
+	NEED("data.task", reads_glue, "belongs to data.kind: glue", DATA),
 	NEED("data.label", has_label_column, "belongs to data.kind: csv and text", DATA),
 	NEED("data.ignore", reads_table, "belongs to data.kind: csv", DATA),
 	NEED("data.tokenizer", reads_texts, TEXTS, DATA),
@@ -229,6 +231,22 @@ static const char *check_lora(const struct sl_conf_client *c, char why[SL_CONF_W
 		return NULL;
 	snprintf(why, SL_CONF_WHY, "adapters belong to networks of model.huggingface");
 	return "lora.rank";
+}
+
+/* `glue` becomes the kind of its task. */
+static const char *choose_task(struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	if (c->data.kind != SL_DATA_GLUE)
+		return NULL;
+	for (int kind = SL_DATA_COLA; kind <= SL_DATA_WNLI; kind++)
+		if (strcmp(c->data.task, sl_conf_data_kinds[kind]) == 0) {
+			c->data.kind = (enum sl_conf_data_kind)kind;
+			return NULL;
+		}
+	snprintf(why, SL_CONF_WHY,
+		 "glue needs a task: cola, sst2, mrpc, qqp, mnli, mnli-mm, qnli, rte, stsb or wnli, got \"%.60s\"",
+		 c->data.task);
+	return "data.task";
 }
 
 static const char *check_data(const struct sl_conf_client *c, char why[SL_CONF_WHY])
@@ -422,6 +440,8 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 
 	if (!blame)
 		blame = check_lora(c, why);
+	if (!blame)
+		blame = choose_task(c, why);
 	if (!blame)
 		blame = check_needs(c, why);
 	if (!blame)

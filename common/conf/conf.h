@@ -47,25 +47,18 @@ struct sl_conf_origin {
 };
 
 enum sl_conf_form { SL_FORM_CIFAR, SL_FORM_IMAGENET };
-enum sl_conf_data_kind {
-	SL_DATA_CIFAR10,
-	SL_DATA_CIFAR100,
-	SL_DATA_IMAGES,
-	SL_DATA_WEBDATASET,
-	SL_DATA_MADE_TOKENS,
-	SL_DATA_CSV,
-	SL_DATA_COLA, /* from here on: texts */
-	SL_DATA_SST2,
-	SL_DATA_MRPC,
-	SL_DATA_QQP,
-	SL_DATA_MNLI,
-	SL_DATA_MNLI_MM,
-	SL_DATA_QNLI,
-	SL_DATA_RTE,
-	SL_DATA_STSB,
-	SL_DATA_WNLI,
-	SL_DATA_TEXT
-};
+/* Where samples come from: X(enum, data.kind, and the name of the source in client/data). Texts stand from COLA on, and
+ * GLUE's tasks from COLA to WNLI. GLUE itself stands for the task of data.task. */
+#define SL_DATA_KINDS(X)                                                                                      \
+	X(CIFAR10, "cifar10")                                                                                 \
+	X(CIFAR100, "cifar100") X(IMAGES, "images") X(WEBDATASET, "webdataset") X(MADE_TOKENS, "made_tokens") \
+		X(CSV, "csv") X(COLA, "cola") X(SST2, "sst2") X(MRPC, "mrpc") X(QQP, "qqp") X(MNLI, "mnli")   \
+			X(MNLI_MM, "mnli-mm") X(QNLI, "qnli") X(RTE, "rte") X(STSB, "stsb") X(WNLI, "wnli")   \
+				X(TEXT, "text") X(GLUE, "glue")
+#define SL_DATA_ENUM(id, word) SL_DATA_##id,
+#define SL_DATA_WORD(id, word) word,
+enum sl_conf_data_kind { SL_DATA_KINDS(SL_DATA_ENUM) };
+extern const char *const sl_conf_data_kinds[]; /* by kind, NULL-terminated */
 /* How members of a group share one set of data (data.partition). */
 enum sl_conf_parts_kind { SL_PARTS_FILES, SL_PARTS_IID, SL_PARTS_BY_LABEL, SL_PARTS_BATCH, SL_PARTS_DIRICHLET };
 struct sl_conf_parts {
@@ -148,6 +141,7 @@ struct sl_conf_client {
 		bool flip;
 		enum sl_conf_normalize normalize;
 		struct sl_conf_list transforms, test_transforms; /* steps of client/data/transform.h; none: the usual */
+		char task[SL_CONF_TEXT];                         /* of GLUE */
 		char label[SL_CONF_TEXT];                        /* of tables and texts: the column of labels */
 		struct sl_conf_list ignore;                      /* of tables: columns that are left out */
 		char tokenizer[PATH_MAX];                        /* of texts */

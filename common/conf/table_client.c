@@ -7,6 +7,8 @@ typedef struct sl_conf_client T;
 #define AGREED(type, path, field, class, ...) type(T, path, agreed.field, __VA_ARGS__),
 
 /* clang-format off */
+const char *const sl_conf_data_kinds[] = {SL_DATA_KINDS(SL_DATA_WORD) NULL};
+
 static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "server", server, sl_conf_check_server, "tcp://127.0.0.1:5570", "where splits listens, tcp://host:port"),
 
@@ -44,8 +46,9 @@ static const struct sl_conf_key keys[] = {
 		"learned layers that compress the head's activations: conv:20,k=3,s=3, linear:16, several joined with +, decaylinear:…, or a preset: bottleneck:58, bottleneck:83 or bottleneck:153; empty: none"),
 	SL_STRING(T, "insert.tail", insert.tail, sl_conf_check_insert, "", "learned layers that compress the middle's activations, spelled as insert.head"),
 
-	SL_CHOICE(T, "data.kind", data.kind, SL_WORDS("cifar10", "cifar100", "images", "webdataset", "made_tokens", "csv", "cola", "sst2", "mrpc", "qqp", "mnli", "mnli-mm", "qnli", "rte", "stsb", "wnli", "text"), "cifar10",
-		"format of the files; images: folders train and val (or test) with a folder of pictures for each class; webdataset: tar files of pictures; made_tokens: random rows of tokens, without files; csv: tables train.csv and val.csv (or test.csv); cola to wnli: a task of GLUE; text: own files of texts, TSV, CSV or JSON Lines"),
+	SL_CHOICE(T, "data.kind", data.kind, sl_conf_data_kinds, "cifar10",
+		"format of the files; images: folders train and val (or test) with a folder of pictures for each class; webdataset: tar files of pictures; made_tokens: random rows of tokens, without files; csv: tables train.csv and val.csv (or test.csv); cola to wnli: a task of GLUE, also as glue with data.task; text: own files of texts, TSV, CSV or JSON Lines"),
+	SL_STRING(T, "data.task", data.task, NULL, "", "of glue: cola, sst2, mrpc, qqp, mnli, mnli-mm, qnli, rte, stsb or wnli"),
 	SL_STRING(T, "data.dir", data.dir, sl_conf_check_word, NULL, "folder of the data; in a group %m in it stands for share.member"),
 	SL_NAMES(T, "data.train_files", data.train_files, sl_conf_check_file_name, "", "files to train on (with --set: one,two), of webdataset also as train-{000..146}.tar; empty: all training files of data.kind, of text train.tsv, .csv or .jsonl"),
 	SL_NAMES(T, "data.test_files", data.test_files, sl_conf_check_file_name, "", "of webdataset and text: files to evaluate on; empty: val*.tar and test*.tar, of text dev, val, validation or test with the end .tsv, .csv or .jsonl"),
