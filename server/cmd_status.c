@@ -6,7 +6,8 @@
 #include "server/command.h"
 
 static const char *const usage[] = {
-	"splits status [CONFIG] [--control PATH] [--json | --prometheus | --live | --ready] [--quiet] [--watch]",
+	"splits status [CONFIG] [--control PATH] [--json | --prometheus | --live | --ready] [--quiet] [--watch] "
+	"[--set KEY=VALUE]…",
 	"Asks the splits that runs with this config (or listens at PATH) what it is doing. Shows its sessions, its "
 	"store and the peers that it turned away. For each session it shows samples per second over the last steps, "
 	"all bytes that crossed the link, and MB/s (10^6 bytes) over the last 10 s.",

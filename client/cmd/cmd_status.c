@@ -10,11 +10,12 @@
 enum { MOST_RUNS = 64 };
 
 static const char *const usage[] = {
-	"splitc status [CONFIG] [--control PATH] [--json | --prometheus | --live | --ready] [--quiet] [--watch]",
+	"splitc status [CONFIG] [--control PATH] [--json | --prometheus | --live | --ready] [--quiet] [--watch] "
+	"[--set KEY=VALUE]…",
 	"Asks the splitc that runs with this config (or listens at PATH) what it is doing. Shows its progress, loss "
 	"and accuracy of the last batch, samples per second over the last steps, all bytes that crossed the link, and "
 	"MB/s (10^6 bytes) over the last 10 s. --watch also draws the loss. Without CONFIG it asks the splitc that "
-	"this user runs on this host.",
+	"this user runs on this host. What the run was given by --set, such as log.dir, is given here, too.",
 	"--live and --ready are for the probes of a service manager. A client is ready while it has a link to its "
 	"server. With CONFIG it is also ready once that run is done, although no splitc runs any more.",
 	NULL,

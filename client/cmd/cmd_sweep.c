@@ -1,14 +1,16 @@
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/cmd/sweep.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"
 
 static const char *const usage[] = {
-	"splitc sweep CONFIG --codecs LIST.yaml [--local] [--out DIR] [--set KEY=VALUE]…",
+	"splitc sweep CONFIG --codecs LIST.yaml [--local] [--out DIR] [--force] [--set KEY=VALUE]…",
 	"Trains the config's run once for every row of the list, each in its own process. Writes DIR/sweep.csv "
 	"(rate, accuracy, loss, times, bandwidths), and gnuplot scripts with their pictures. DIR is `sweep` by "
 	"default.",
@@ -51,6 +53,17 @@ static void say(const struct sl_conf_sweep_row *row, const struct sl_sweep_resul
 	fflush(stdout);
 }
 
+static enum sl_err check_place(const struct sl_options *o, const char *out_dir, struct sl_fail *fail)
+{
+	char path[PATH_MAX];
+
+	if (o->force || snprintf(path, sizeof path, "%s/sweep.csv", out_dir) >= PATH_MAX || access(path, F_OK))
+		return SL_OK;
+	return sl_fail_set(fail, SL_ERR_CANTCREATE,
+			   "sweep: %s holds a sweep already: give --force to write over it, or --out another folder",
+			   out_dir);
+}
+
 /* The CSV is whole after every row. */
 static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_sweep_row *row,
 			 struct sl_sweep_result *result, int n, int *failed, struct sl_fail *fail)
@@ -62,6 +75,8 @@ static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_sweep_
 
 	for (int i = 0; i < n && !err; i++) /* no row is found wrong after hours of others */
 		err = sl_sweep_begin(&result[i], o, &row[i], fail);
+	if (!err)
+		err = check_place(o, out_dir, fail);
 	if (!err)
 		err = sl_folder_make(out_dir, 0700, fail);
 	if (err)

@@ -8,7 +8,8 @@
 #include "client/run/phase.h"
 
 static const char *const usage[] = {
-	"splitc train [CONFIG] [--local | --resume | --fresh] [--set KEY=VALUE]… [--json]",
+	"splitc train [CONFIG] [--local | --resume | --fresh] [--epochs N] [--batch N] [--lr X] [--set KEY=VALUE]… "
+	"[--json]",
 	"Trains with the config's server. In log.dir it writes log.jsonl (a line per step and per epoch, and a "
 	"summary), checkpoints, and at the end model.safetensors.",
 	"Without CONFIG it trains the demo in runs/demo: a small MobileNetV2 on CIFAR-10, with splits on this host. "
@@ -122,9 +123,17 @@ static int refuse(const char *why)
 	return sl_command_failed(&fail);
 }
 
-/* --clients is short for two keys, and --alone says a third. */
-static int take_group(struct sl_options *o, char clients[SL_CONF_TEXT], char member[SL_CONF_TEXT])
+/* Options that are short for --set: --epochs, --batch, --lr; --clients for two keys, and --alone for a third. */
+static int take_short(struct sl_options *o)
 {
+	static char text[5][SL_CONF_TEXT];
+	const struct {
+		const char *key, *value;
+	} given[] = {{"train.epochs", o->epochs},
+		     {"train.batch", o->batch},
+		     {"train.optimizer.lr", o->lr},
+		     {"share.clients", o->clients},
+		     {"share.member", o->alone}};
 	struct sl_fail fail = {0};
 
 	if ((o->clients || o->absent || o->alone) && !o->local)
@@ -133,16 +142,15 @@ static int take_group(struct sl_options *o, char clients[SL_CONF_TEXT], char mem
 		return refuse("give --absent or --alone, not both");
 	if (sl_absent_check(o->absent, &fail) != SL_OK)
 		return sl_command_failed(&fail);
-	if (o->n_set + 3 > SL_MAX_SETS)
+	if (o->n_set + 6 > SL_MAX_SETS)
 		return refuse("too many --set");
-	if (o->clients) {
-		snprintf(clients, SL_CONF_TEXT, "share.clients=%.100s", o->clients);
+	if (o->clients)
 		o->set[o->n_set++] = "share.group=local";
-		o->set[o->n_set++] = clients;
-	}
-	if (o->alone) {
-		snprintf(member, SL_CONF_TEXT, "share.member=%.100s", o->alone);
-		o->set[o->n_set++] = member;
+	for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
+		if (!given[i].value)
+			continue;
+		snprintf(text[i], sizeof text[i], "%s=%.100s", given[i].key, given[i].value);
+		o->set[o->n_set++] = text[i];
 	}
 	return -1;
 }
@@ -153,15 +161,15 @@ int splitc_train(int argc, char **argv)
 	struct sl_drive_options drive = {.eval_only = false};
 	static struct sl_conf_client conf;
 	static struct sl_setup setup; /* as in sl_drive_remote */
-	char clients[SL_CONF_TEXT], member[SL_CONF_TEXT];
 	struct sl_fail fail;
 	enum sl_err err;
-	int status = sl_options_parse(&o, argc, argv,
-				      SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_LOCAL | SL_OPT_RESUME | SL_OPT_GROUP, 1);
+	int status = sl_options_parse(
+		&o, argc, argv,
+		SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_LOCAL | SL_OPT_RESUME | SL_OPT_GROUP | SL_OPT_TRAIN, 1);
 
 	if (status >= 0)
 		return status;
-	status = take_group(&o, clients, member);
+	status = take_short(&o);
 	if (status >= 0)
 		return status;
 	if (o.local && o.resume)

@@ -9,7 +9,7 @@
 #include "common/conf/conf.h"
 
 /* Generous, and small enough that no product of a source can overflow. */
-enum { MAX_CLASSES = 1 << 20 };
+enum { MAX_CLASSES = 100000 }; /* as model.classes has it */
 _Static_assert((int)SL_MODEL_MIN_IMAGE == (int)SL_CONF_MIN_IMAGE && (int)SL_MODEL_MAX_IMAGE == (int)SL_CONF_MAX_IMAGE,
 	       "what a config may ask for, a model has");
 static const double min_width = 0.01, max_width = 16.0;
@@ -81,8 +81,9 @@ static enum sl_err check_spec(const struct sl_model_spec *s, bool tokens, bool r
 		return sl_fail_at(fail, "model.head", SL_ERR_CONFIG, "a share of %g masked tokens is not possible",
 				  s->masked);
 	if (!(s->masked > 0) && (s->classes < (tokens ? 1 : 2) || s->classes > MAX_CLASSES))
-		return sl_fail_at(fail, "model.classes", SL_ERR_CONFIG, "classes is %d; it must lie in %d … %d",
-				  s->classes, tokens ? 1 : 2, MAX_CLASSES);
+		return sl_fail_at(fail, "model.classes", SL_ERR_CONFIG,
+				  "classes is %d; of this network it must be %d to %d", s->classes, tokens ? 1 : 2,
+				  MAX_CLASSES);
 	if (!(s->dropout >= 0.0 && s->dropout < 1.0))
 		return sl_fail_at(fail, "model.dropout", SL_ERR_CONFIG, "dropout is %g; it must lie in [0, 1)",
 				  s->dropout);

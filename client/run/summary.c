@@ -163,12 +163,6 @@ static void print_bytes(const struct sl_jsonl_summary *s, uint64_t from, bool lo
 }
 
 /* Receiving a run of a single part takes no time that could be measured: "-". */
-static const char *rate_text(double mb_s, char out[32])
-{
-	snprintf(out, 32, isnan(mb_s) ? "-" : "%.2f", mb_s);
-	return out;
-}
-
 static void print_steps(const struct sl_jsonl_summary *s, const struct sl_training_totals *t)
 {
 	printf("%s: %" PRIu64 " steps", s->outcome, s->steps);
@@ -211,11 +205,30 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 		       t->kept_by, t->kept);
 }
 
+/* Those that are known: a run of a moment has no peaks. */
+static void print_rates(const struct sl_jsonl_summary *s)
+{
+	const struct {
+		const char *name;
+		double mb_s;
+	} rate[] = {
+		{"average", s->avg_mb_s}, {"peak client", s->peak_client_mb_s}, {"peak server", s->peak_server_mb_s}};
+	const char *before = "MB/s (MB = 10^6 bytes): ";
+
+	for (size_t i = 0; i < sizeof rate / sizeof rate[0]; i++) {
+		if (isnan(rate[i].mb_s))
+			continue;
+		printf("%s%s %.2f", before, rate[i].name, rate[i].mb_s);
+		before = ", ";
+	}
+	if (before[0] == ',')
+		putchar('\n');
+}
+
 static void print_table(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
 			const struct sl_training_link *link)
 {
 	bool local = strcmp(t->mode, "local") == 0;
-	char text[3][32];
 
 	if (s->steps)
 		print_steps(s, t);
@@ -223,9 +236,7 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 		printf("%" PRIu64 " of %" PRIu64 " links were lost\n", link->lost, link->links);
 	if (s->direction[0].name) {
 		if (s->steps && !local)
-			printf("MB/s (MB = 10^6 bytes): average %s, peak client %s, peak server %s\n",
-			       rate_text(s->avg_mb_s, text[0]), rate_text(s->peak_client_mb_s, text[1]),
-			       rate_text(s->peak_server_mb_s, text[2]));
+			print_rates(s);
 		print_bytes(s, t->linked_from, local);
 	}
 	if (!isnan(s->test_loss))

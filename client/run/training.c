@@ -296,6 +296,7 @@ static void tally_add(struct tally *t, const struct sl_step_result *s)
 static void show(struct sl_training *r)
 {
 	bool eval = r->doing == SL_WANT_EVAL;
+	const struct tally *all = &r->eval; /* its batches are no sample of the set: it may be sorted by class */
 	const struct sl_progress_state state = {
 		.phase = eval ? "eval" : "train",
 		.epoch = r->epoch + 1,
@@ -306,8 +307,8 @@ static void show(struct sl_training *r)
 		.samples = r->totals.samples,
 		.tx_bytes = r->totals.tx_bytes,
 		.rx_bytes = r->totals.rx_bytes,
-		.loss = r->loss,
-		.acc = r->acc,
+		.loss = eval && all->answers ? all->loss / (double)all->answers : r->loss,
+		.acc = eval ? accuracy(r, all->correct, all->answers) : r->acc,
 	};
 
 	if (r->progress)

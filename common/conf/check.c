@@ -118,7 +118,7 @@ const char *sl_conf_check_metric(const void *value, char why[SL_CONF_WHY])
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
 		if (strcmp(value, known[i]) == 0)
 			return NULL;
-	return say(why, "must be names among accuracy, top5, matthews, f1, pearson and spearman", value);
+	return say(why, "must be of classes accuracy, top5, matthews or f1, of numbers pearson or spearman", value);
 }
 
 const char *sl_conf_check_best(const void *value, char why[SL_CONF_WHY])

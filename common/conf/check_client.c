@@ -144,7 +144,7 @@ static bool is_met(const struct need *n, const struct sl_conf_client *c)
 {
 	/* Of an unknown network the name is what is wrong. */
 	if (n->models)
-		return lists(n->models, c->model.name) || !lists(OF_IMAGES ", " OF_TOKENS, c->model.name);
+		return lists(n->models, c->model.name) || !lists(OF_IMAGES ", " OF_TOKENS ", mlp", c->model.name);
 	return n->met(c);
 }
 

@@ -68,10 +68,14 @@ const char *sl_conf_value_set(const struct sl_conf_key *key, void *conf, const c
 			      char why[SL_CONF_WHY]);
 /* Appends one item to a list; the list is to be emptied before the first. */
 const char *sl_conf_value_append(const struct sl_conf_key *key, void *conf, const char *text, char why[SL_CONF_WHY]);
+/* How many more brackets, round or square, the text opens than it closes. */
+int sl_conf_open_brackets(const char *text);
 /* "a whole number from 1 to 65536 (samples)" */
 const char *sl_conf_value_wanted(const struct sl_conf_key *key, char out[SL_CONF_WHY]);
 void sl_conf_value_print(const struct sl_conf_key *key, const void *conf, FILE *file);
 
+/* The path whose last part is `name`, or NULL. */
+const char *sl_conf_elsewhere(const struct sl_conf_schema *schema, const char *name);
 /* What to write instead of `name`, which is not valid below `section` ("" is the top): 'did you mean "batch"?', 'it
  * belongs to train.optimizer', or the list of what is. */
 const char *sl_conf_suggest(const struct sl_conf_schema *schema, const char *section, const char *name,

@@ -224,11 +224,35 @@ static enum sl_err load_record(struct loader *l, struct record *r)
 	return err;
 }
 
+/* The current event is an item, which YAML cuts at commas: as long as its brackets are open, what follows belongs to
+ * it. [RandomCrop(32, padding=4), …] begins with one item. */
+static enum sl_err load_item(struct loader *l, struct record *item)
+{
+	const yaml_mark_t mark = l->event.start_mark;
+	const char *text;
+	enum sl_err err = scalar_text(l, &text, NULL);
+
+	*item = (struct record){0};
+	while (!err) {
+		item->len += (size_t)snprintf(item->text + item->len, sizeof item->text - item->len, "%s%s",
+					      item->len ? ", " : "", text);
+		if (item->len >= sizeof item->text)
+			return fail_at(l, mark, "the item is too long");
+		if (sl_conf_open_brackets(item->text) <= 0)
+			return SL_OK;
+		err = next_event(l);
+		if (!err && l->event.type != YAML_SCALAR_EVENT)
+			return fail_at(l, mark, "a bracket of \"%.60s\" is not closed", item->text);
+		if (!err)
+			err = scalar_text(l, &text, NULL);
+	}
+	return err;
+}
+
 static enum sl_err load_list(struct loader *l, const struct sl_conf_key *key)
 {
 	struct record record;
 	char why[SL_CONF_WHY];
-	const char *text;
 	enum sl_err err;
 
 	if (sl_conf_value_set(key, l->conf, "", true, why))
@@ -238,16 +262,15 @@ static enum sl_err load_list(struct loader *l, const struct sl_conf_key *key)
 
 		if (key->records && l->event.type == YAML_MAPPING_START_EVENT) {
 			err = load_record(l, &record);
-			text = record.text;
 		} else if (l->event.type == YAML_SCALAR_EVENT) {
-			err = scalar_text(l, &text, NULL);
+			err = load_item(l, &record);
 		} else {
 			return fail_at(l, mark, "%s: an item must be a single value, got %s", key->path,
 				       kind_of(&l->event));
 		}
 		if (err)
 			return err;
-		if (sl_conf_value_append(key, l->conf, text, why))
+		if (sl_conf_value_append(key, l->conf, record.text, why))
 			return fail_at(l, mark, "%s %s", key->path, why);
 	}
 	return err;

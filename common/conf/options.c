@@ -6,6 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/base/wrap.h"
+#include "common/conf/key.h"
 
 enum { HELP_COLUMN = 22 };
 
@@ -33,6 +34,9 @@ static const struct option table[] = {
 	 "needs more to do, such as --set train.epochs=N"},
 	{"--fresh", NULL, SL_OPT_RESUME, AT(fresh),
 	 "remove the run that log.dir holds, finished or not, and begin a new one"},
+	{"--epochs", "N", SL_OPT_TRAIN, AT(epochs), "short for --set train.epochs=N"},
+	{"--batch", "N", SL_OPT_TRAIN, AT(batch), "short for --set train.batch=N"},
+	{"--lr", "X", SL_OPT_TRAIN, AT(lr), "short for --set train.optimizer.lr=X"},
 	{"--weights", "FILE", SL_OPT_WEIGHTS, AT(weights), "use these weights, not log.dir/model.safetensors"},
 	{"--parity", NULL, SL_OPT_PARITY, AT(parity), "compare the config's codecs with no codec, side by side"},
 	{"--codecs", "LIST.yaml", SL_OPT_SWEEP, AT(codecs), "list of the rows of the sweep"},
@@ -66,6 +70,7 @@ static const struct option table[] = {
 	 "the data, such as cifar100:/data/cifar-100-binary; KIND or DIR may be left out"},
 	{"--cut", "CUT", SL_OPT_INIT, AT(cut), "the part of the network that stays on this host"},
 	{"--force", NULL, SL_OPT_INIT, AT(force), "overwrite an existing file"},
+	{"--force", NULL, SL_OPT_SWEEP, AT(force), "write over the sweep that DIR holds"},
 	{"--text", NULL, SL_OPT_GRAPH, AT(text),
 	 "print the middle, or the part that is named, in the form in which it travels to the server"},
 	{"--text", NULL, SL_OPT_TOKENS, AT(text), "print tokens as the vocabulary writes them, not their ids"},
@@ -87,7 +92,8 @@ static const struct option table[] = {
 	{"--sheet", "FILE.png", SL_OPT_DATA, AT(sheet),
 	 "draw 64 samples, or one batch, as training has them, with their labels"},
 	{"--json", NULL, SL_OPT_JSON, AT(json), "print one JSON object instead of a table"},
-	{"--set", "KEY=VALUE", SL_OPT_CONFIG, 0, "change a key of the config for this run; may be repeated"},
+	{"--set", "KEY=VALUE", SL_OPT_CONFIG | SL_OPT_CONTROL, 0,
+	 "change a key of the config for this run; may be repeated"},
 	{"--check-config", NULL, SL_OPT_CONFIG, AT(check_config),
 	 "check the config and the files that it names, print ok, and end"},
 	{"--print-config", NULL, SL_OPT_CONFIG, AT(print_config),
@@ -105,6 +111,26 @@ static int usage_error(const struct sl_options *o, const char *what, const char 
 {
 	fprintf(stderr, "%.*s %s: %s '%s'; usage: %s\n", program_length(o), o->usage[0], o->command, what, arg,
 		o->usage[0]);
+	return sl_err_exit_status(SL_ERR_USAGE);
+}
+
+/* A key of the config, perhaps, that is spelled as an option: --momentum, --train.epochs=3. */
+static int unknown_option(const struct sl_options *o, const char *arg, unsigned takes)
+{
+	const struct sl_conf_schema *schema =
+		strncmp(o->usage[0], "splits", 6) == 0 ? &sl_conf_server_schema : &sl_conf_client_schema;
+	char name[SL_CONF_TEXT];
+	const char *path = NULL;
+
+	snprintf(name, sizeof name, "%.*s", (int)strcspn(arg + strspn(arg, "-"), "="), arg + strspn(arg, "-"));
+	for (char *c = name; *c; c++)
+		*c = *c == '-' ? '_' : *c;
+	if (takes & (SL_OPT_CONFIG | SL_OPT_CONTROL))
+		path = sl_conf_find(schema, name) >= 0 ? name : sl_conf_elsewhere(schema, name);
+	if (!path)
+		return usage_error(o, "unknown option", arg);
+	fprintf(stderr, "%.*s %s: unknown option '%s'; a key of the config is set by --set %s=VALUE\n",
+		program_length(o), o->usage[0], o->command, arg, path);
 	return sl_err_exit_status(SL_ERR_USAGE);
 }
 
@@ -184,7 +210,7 @@ int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes
 			continue;
 		}
 		if (argv[i][0] == '-' && argv[i][1])
-			return usage_error(o, "unknown option", argv[i]);
+			return unknown_option(o, argv[i], takes);
 		if (o->n_positional == operands)
 			return usage_error(o, "one argument too many:", argv[i]);
 		o->positional[o->n_positional++] = argv[i];
@@ -207,8 +233,8 @@ enum sl_err sl_options_whom(const struct sl_options *o, const struct sl_conf_sch
 		return sl_fail_set(fail, SL_ERR_USAGE, "%s: --quiet goes with --live or --ready", o->command);
 	if (o->control)
 		return SL_OK;
-	return o->config ? sl_conf_load(schema, conf, o->config, NULL, 0, fail)
-			 : sl_conf_parse(schema, conf, "default", text, strlen(text), NULL, 0, fail);
+	return o->config ? sl_conf_load(schema, conf, o->config, o->set, o->n_set, fail)
+			 : sl_conf_parse(schema, conf, "default", text, strlen(text), o->set, o->n_set, fail);
 }
 
 int sl_options_missing(const struct sl_options *o, const char *what)

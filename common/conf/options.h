@@ -26,6 +26,7 @@ struct sl_options {
 	const char *max_length, *task, *split, *columns, *format;       /* of tokens; NULL: not given */
 	const char *sheet;                                              /* of data; NULL: not given */
 	const char *figure;                                             /* of plot; NULL: not given */
+	const char *epochs, *batch, *lr;                                /* of train; NULL: not given */
 	const char *clients, *absent, *alone;                           /* of train --local; NULL: not given */
 };
 
@@ -48,6 +49,7 @@ enum {
 	SL_OPT_DATA = 32768,   /* --sheet */
 	SL_OPT_EXPORT = 65536, /* --adapter */
 	SL_OPT_GROUP = 131072, /* --clients, --absent, --alone */
+	SL_OPT_TRAIN = 262144, /* --epochs, --batch, --lr */
 };
 
 /* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments, SL_MAX_OPERANDS at most; "-" is one.

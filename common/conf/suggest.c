@@ -49,8 +49,7 @@ static bool of_other(const struct sl_conf_schema *schema, const char *name)
 	return false;
 }
 
-/* The path whose last part is `name`: a key in the wrong section. */
-static const char *elsewhere(const struct sl_conf_schema *schema, const char *name)
+const char *sl_conf_elsewhere(const struct sl_conf_schema *schema, const char *name)
 {
 	for (int i = 0; i < schema->n_key; i++) {
 		const char *dot = strrchr(schema->key[i].path, '.');
@@ -63,12 +62,17 @@ static const char *elsewhere(const struct sl_conf_schema *schema, const char *na
 
 static void list_children(const struct sl_conf_schema *schema, const char *section, char out[SL_CONF_WHY])
 {
+	static const char more[] = " and others, which --print-config lists";
 	char last[NAME_MAX_LEN] = "", child[NAME_MAX_LEN];
 	int at = snprintf(out, SL_CONF_WHY, "valid here:");
 
-	for (int i = 0; i < schema->n_key && at < SL_CONF_WHY; i++) {
+	for (int i = 0; i < schema->n_key; i++) {
 		if (!child_name(section, schema->key[i].path, child) || strcmp(child, last) == 0)
 			continue;
+		if (at + 2 + strlen(child) + sizeof more > SL_CONF_WHY) {
+			strcpy(out + at, more);
+			return;
+		}
 		at += snprintf(out + at, (size_t)(SL_CONF_WHY - at), "%s %s", *last ? "," : "", child);
 		strcpy(last, child);
 	}
@@ -82,7 +86,7 @@ const char *sl_conf_suggest(const struct sl_conf_schema *schema, const char *sec
 
 	if (!*section && of_other(schema, name))
 		snprintf(out, SL_CONF_WHY, "it is of %s's config", schema->other);
-	else if ((path = elsewhere(schema, name)))
+	else if ((path = sl_conf_elsewhere(schema, name)))
 		snprintf(out, SL_CONF_WHY, "did you mean %s?", path);
 	else if (nearest(schema, section, name, best))
 		snprintf(out, SL_CONF_WHY, "did you mean \"%s\"?", best);

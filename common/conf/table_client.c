@@ -18,7 +18,7 @@ static const struct sl_conf_key keys[] = {
 	SL_CHOICE(T, "model.head", model.head, SL_WORDS("classifier", "masked_lm"), "classifier",
 		"of model.huggingface: a classifier, or a masked language model, whose labels are tokens of the text itself"),
 	SL_DOUBLE(T, "model.width", model.width, 0.05, 8, "1", NULL, "multiplies the number of channels of each layer"),
-	SL_INT(T, "model.classes", model.classes, 1, 100000, "10", "classes", "outputs of the classifier; of networks of tokens, 1: a number is predicted, with the mean of squares as the loss"),
+	SL_INT(T, "model.classes", model.classes, 1, 100000, "10", "classes", "outputs of the classifier, at least 2; of networks of tokens also 1: a number is predicted, with the mean of squares as the loss"),
 	SL_SIZE(T, "model.image", model.image, SL_CONF_MIN_IMAGE, SL_CONF_MAX_IMAGE, "32", "pixels", "size of the input"),
 	SL_CHOICE(T, "model.form", model.form, SL_WORDS("cifar", "imagenet"), "cifar",
 		"of mobilenet_v2, resnet18 to 50 and resnext50_32x4d: strides of the first layers: cifar keeps small images large, imagenet is torchvision's"),

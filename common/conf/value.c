@@ -230,19 +230,53 @@ static size_t item_length(const char *text)
 	return len;
 }
 
+int sl_conf_open_brackets(const char *text)
+{
+	int depth = 0;
+
+	for (; *text; text++) {
+		depth += *text == '(' || *text == '[';
+		depth -= *text == ')' || *text == ']';
+	}
+	return depth;
+}
+
+/* Without the blanks around it, and quotes as a list of YAML may have them. */
+static void strip(const char **text, size_t *len)
+{
+	for (; *len && **text == ' '; ++*text)
+		--*len;
+	while (*len && (*text)[*len - 1] == ' ')
+		--*len;
+	if (*len >= 2 && (**text == '"' || **text == '\'') && (*text)[*len - 1] == **text) {
+		++*text;
+		*len -= 2;
+	}
+}
+
+/* "A, B", or as YAML has it [A, "B"]. */
 static const char *set_names(const struct sl_conf_key *key, void *conf, const char *text, char why[SL_CONF_WHY])
 {
 	struct sl_conf_list *list = field(key, conf);
+	const char *end = text + strlen(text);
 
 	memset(list, 0, sizeof *list);
-	while (*text) {
-		size_t len = item_length(text);
+	if (*text == '[' && end[-1] == ']') {
+		text++;
+		end--;
+	}
+	while (text < end) {
+		size_t len = item_length(text), of_item;
+		const char *from = text;
 		char item[SL_CONF_TEXT + 1];
 
-		snprintf(item, sizeof item, "%.*s", (int)(len < sizeof item ? len : sizeof item - 1), text);
+		len = (size_t)(end - text) < len ? (size_t)(end - text) : len;
+		of_item = len;
+		strip(&from, &of_item);
+		snprintf(item, sizeof item, "%.*s", (int)(of_item < sizeof item ? of_item : sizeof item - 1), from);
 		if (sl_conf_value_append(key, conf, item, why))
 			return why;
-		text += len + (text[len] == ',');
+		text += len + 1;
 	}
 	return NULL;
 }

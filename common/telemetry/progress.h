@@ -18,7 +18,7 @@ struct sl_progress_state {
 	uint64_t steps_left;  /* of the whole run, for the time left */
 	uint64_t samples;     /* counters of the whole run */
 	uint64_t tx_bytes, rx_bytes;
-	double loss, acc; /* of the last batch, as everywhere under these names; NaN: not shown */
+	double loss, acc; /* of the last batch, in an evaluation of all of it so far; NaN: not shown */
 };
 
 struct sl_progress_rates {

@@ -65,6 +65,12 @@ for check in "" --check-config; do
 done
 expect 64 "unknown option '--loacl'" "$SPLITC" train "$tmp/good.yaml" --loacl
 expect 64 "unknown option '--daemon'" "$SPLITS" serve "$tmp/server.yaml" --daemon
+expect 64 "unknown option '--momentum'; a key of the config is set by --set train.optimizer.momentum=VALUE" \
+	"$SPLITC" train "$tmp/good.yaml" --momentum 0.5
+expect 64 '--set train.drop_last=VALUE' "$SPLITC" train "$tmp/good.yaml" --drop-last
+expect 64 '--set listen=VALUE' "$SPLITS" serve "$tmp/server.yaml" --listen tcp://127.0.0.1:5570
+expect 78 '--set train.optimizer.lr: must be a number' "$SPLITC" train "$tmp/good.yaml" --epochs 2 --batch=8 --lr fast
+expect 0 'ok, 12 steps on 48 samples' "$SPLITC" train "$tmp/good.yaml" --epochs 2 --batch 8 --lr 0.1 --check-config
 expect 64 "missing argument 'CONFIG'" "$SPLITC" export
 expect 64 "missing argument 'CONFIG'" "$SPLITC" eval --parity
 expect 64 "missing argument 'CONFIG'" "$SPLITS" serve
@@ -139,6 +145,8 @@ cp --sparse=always "$tmp/data/data_batch_1.bin" "$tmp/cut"
 printf '\012' | dd of="$tmp/cut/data_batch_1.bin" conv=notrunc bs=1 seek=3073 status=none
 both 65 'record 1: label byte 0 is 10, must be below 10' data.dir="$tmp/cut"
 both 78 'model.classes' model.classes=4
+both 78 'classes is 1; of this network it must be 2 to 100000' model.classes=1
+both 78 'train.metrics: no metric "pearson" of classes; there are accuracy, top5, matthews, f1' train.metrics=pearson
 
 # keys
 both 66 "--set auth.secret_key: $tmp/nowhere.key: No such file" auth.secret_key="$tmp/nowhere.key" auth.server_key="$tmp/nowhere.pub"

@@ -84,7 +84,7 @@ client storeless "$tmp/client.yaml" "${sets[@]}" --set server="$endpoint" || fai
 # rows of a sweep are never gone on with, and are run again
 printf -- '- {name: one}\n' >"$tmp/rows.yaml"
 for turn in 1 2; do
-	timeout -k 5 $patience "$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/rows.yaml" --out "$tmp/sweep" --set control="$tmp/sweep.sock" >"$tmp/sweep.log" 2>&1 ||
+	timeout -k 5 $patience "$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/rows.yaml" --out "$tmp/sweep" --force --set control="$tmp/sweep.sock" >"$tmp/sweep.log" 2>&1 ||
 		fail "sweep, turn $turn: status $?"
 	! compgen -G "$tmp/sweep/row-01/finished-*" >/dev/null || fail "a row of a sweep has a last state"
 done

@@ -43,6 +43,8 @@ ask "$SPLITC" "$tmp/run.sock" "$tmp/later.json"
 [ "$(jq '.sessions[0].step' "$tmp/later.json")" -gt "$step" ] || fail 'the status stands still'
 
 wait_for 'splitc has no table' "$SPLITC" status --control "$tmp/run.sock" >"$tmp/client.txt"
+wait_for 'splitc has no table of the run that --set names' \
+	"$SPLITC" status "$tmp/client.yaml" --set control="$tmp/run.sock" >"$tmp/client-set.txt"
 wait_for 'splits has no table' "$SPLITS" status --control "$tmp/host.sock" >"$tmp/server.txt"
 for f in client server; do
 	grep -q "^split${f:0:1} 0.*pid .* 1 session$" "$tmp/$f.txt" || fail "$f: no first line: $(cat "$tmp/$f.txt")"

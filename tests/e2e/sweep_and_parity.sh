@@ -67,6 +67,14 @@ echo '- {name: no such, codec: quant:99}' >"$tmp/none.list"
 # rows that switch off what the config has are the rows of a config without
 timeout -k 5 $patience "$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/none.yaml" --out "$tmp/off" --local \
 	--set insert.head=linear:2 --set insert.tail=conv:160 >"$tmp/off.log" 2>&1 || fail "a sweep over inserts: $?"
+cp "$tmp/off/sweep.csv" "$tmp/kept.csv"
+rc=0
+"$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/none.yaml" --out "$tmp/off" --local >"$tmp/again.log" 2>&1 || rc=$?
+[ $rc = 73 ] && grep -q 'off holds a sweep already: give --force' "$tmp/again.log" && cmp -s "$tmp/kept.csv" "$tmp/off/sweep.csv" ||
+	fail "a second sweep in the same folder: exit status $rc"
+rc=0
+"$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/none.list" --out "$tmp/drawn" --local --force >"$tmp/drawn.log" 2>&1 || rc=$?
+[ $rc = 69 ] || fail "--force: exit status $rc"
 pictures='pictures and their scripts'
 command -v gnuplot >/dev/null || pictures='scripts for pictures'
 [ "$(tail -n 1 "$tmp/off.log")" = "sweep.csv, $pictures are in $tmp/off" ] || fail "where the table is"

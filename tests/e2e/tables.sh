@@ -36,6 +36,14 @@ client local "$tmp/client.yaml" --local --json || fail "--local: exit status $?"
 tail -n 1 "$tmp/local.log" | jq -e '.test_acc > 0.9' >"$tmp/out" || fail "not learned: $(tail -n 1 "$tmp/local.log" | jq .test_acc)"
 client remote "$tmp/client.yaml" || fail "with a server: exit status $?"
 same_run remote local 114
+# the bar of an evaluation has all of the set so far, and only rates that are known are said
+said=$(sed -n 's/^test accuracy \([0-9.]*\) % .*/\1/p' "$tmp/remote.log")
+tr '\r' '\n' <"$tmp/remote.log" | grep -q "^eval 6/6 *4/4 .* acc $(printf %.1f "$said")%" || fail "accuracy is $said %: $(grep ^eval "$tmp/remote.log")"
+! grep 'MB/s (.* -' "$tmp/remote.log" || fail 'a rate that is not known'
+# torchvision has no network of tables
+"$SPLITC" export "$tmp/client.yaml" "$tmp/out.safetensors" --weights "$tmp/remote/model.safetensors" 2>"$tmp/err" || fail "export: $(cat "$tmp/err")"
+[ ! -s "$tmp/err" ] || fail "an export of a table's network says $(cat "$tmp/err")"
+grep -aq '"form":"only"' "$tmp/out.safetensors" || fail "form of a table's network"
 
 # refused STATUS SENTENCE OPTION…
 refused() {

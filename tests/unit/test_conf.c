@@ -94,6 +94,39 @@ static void values_and_places(void **state)
 	assert_string_equal(fail.text, "--set codec.mid_act: no such codec");
 }
 
+/* Commas within brackets divide no items, in whatever form a list is spelled. */
+static void steps_with_commas(void **state)
+{
+	static const char *const in_yaml[] = {
+		"[RandomCrop(32, padding=4), \"Pad((1, 2))\", Normalize((0.5, 0.5, 0.5), (0.2, 0.2, 0.2))]",
+		"\n    - RandomCrop(32, padding=4)\n    - Pad((1, 2))\n    - Normalize((0.5, 0.5, 0.5), (0.2, 0.2, "
+		"0.2))",
+	};
+	static const char *const by_set[] = {
+		"data.transforms=RandomCrop(32, padding=4),Pad((1, 2)),Normalize((0.5, 0.5, 0.5), (0.2, 0.2, 0.2))",
+		"data.transforms=[RandomCrop(32, padding=4), \"Pad((1, 2))\", Normalize((0.5, 0.5, 0.5), (0.2, 0.2, "
+		"0.2))]",
+	};
+	(void)state;
+
+	for (int i = 0; i < 4; i++) {
+		struct sl_conf_client c;
+		struct sl_fail fail;
+		char text[400];
+
+		snprintf(text, sizeof text,
+			 "model: {name: mobilenet_v2}\ndata:\n  dir: /d\n  test_transforms: [CenterCrop(32)]\n  "
+			 "transforms: %s\n",
+			 in_yaml[i < 2 ? i : 0]);
+		if (parse(&c, text, i < 2 ? NULL : by_set[i - 2], &fail) != SL_OK)
+			fail_msg("%s", fail.text);
+		assert_int_equal(c.data.transforms.n, 3);
+		assert_string_equal(c.data.transforms.item[0], "RandomCrop(32, padding=4)");
+		assert_string_equal(c.data.transforms.item[1], "Pad((1, 2))");
+		assert_string_equal(c.data.transforms.item[2], "Normalize((0.5, 0.5, 0.5), (0.2, 0.2, 0.2))");
+	}
+}
+
 static void codec_for_all_or_each(void **state)
 {
 	struct sl_conf_client c;
@@ -122,6 +155,9 @@ static void faults_in_files(void **state)
 		 "c.yaml:3:1: unknown key \"momentum\": did you mean train.optimizer.momentum?"},
 		{BASE "log: {zzzzzzz: 1}\n",
 		 "c.yaml:3:7: unknown key \"zzzzzzz\" in log: valid here: dir, level, tensorboard"},
+		{BASE "train: {zzzzzzz: 1}\n", "checkpoint_every and others, which --print-config lists"},
+		{"model: {name: m}\ndata: {dir: /d, transforms: [RandomCrop(32, Resize(64)]}\n",
+		 "c.yaml:2:30: a bracket of \"RandomCrop(32, Resize(64)\" is not closed"},
 		{BASE "train.batch: 3\n", "c.yaml:3:1: unknown key \"train.batch\": "},
 		{BASE "threads: 1\nthreads: 2\n", "c.yaml:4:1: key threads is given twice: remove one"},
 		{BASE "train: {batch: 1, chunks: 1}\ntrain: {epochs: 2}\n", "c.yaml:4:1: key train is given twice"},
@@ -286,6 +322,9 @@ static void faults_in_sets(void **state)
 		{"train.bacth=3", "--set train.bacth: unknown key: did you mean \"batch\"?"},
 		{"lr=3", "--set lr: unknown key: did you mean train.optimizer.lr?"},
 		{"nowhere.lr=3", "--set nowhere.lr: unknown key"},
+		{"train.zzzzzzz=3", "checkpoint_every and others, which --print-config lists"},
+		{"train.metrics=auc",
+		 "must be of classes accuracy, top5, matthews or f1, of numbers pearson or spearman, got \"auc\""},
 		{"train=3", "--set train: is a section: valid here: batch, chunks,"},
 		{"model.image=4097",
 		 "--set model.image: must be height x width such as 40x56, or one number for both, from 8 to 4096 "
@@ -693,6 +732,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(defaults),
 		cmocka_unit_test(values_and_places),
+		cmocka_unit_test(steps_with_commas),
 		cmocka_unit_test(codec_for_all_or_each),
 		cmocka_unit_test(faults_in_files),
 		cmocka_unit_test(faults_in_sets),
