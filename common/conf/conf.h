@@ -49,12 +49,13 @@ struct sl_conf_origin {
 enum sl_conf_form { SL_FORM_CIFAR, SL_FORM_IMAGENET };
 /* Where samples come from: X(enum, data.kind, and the name of the source in client/data). Texts stand from COLA on, and
  * GLUE's tasks from COLA to WNLI. GLUE itself stands for the task of data.task. */
-#define SL_DATA_KINDS(X)                                                                                      \
-	X(CIFAR10, "cifar10")                                                                                 \
-	X(CIFAR100, "cifar100") X(IMAGES, "images") X(WEBDATASET, "webdataset") X(MADE_TOKENS, "made_tokens") \
-		X(CSV, "csv") X(COLA, "cola") X(SST2, "sst2") X(MRPC, "mrpc") X(QQP, "qqp") X(MNLI, "mnli")   \
-			X(MNLI_MM, "mnli-mm") X(QNLI, "qnli") X(RTE, "rte") X(STSB, "stsb") X(WNLI, "wnli")   \
-				X(TEXT, "text") X(GLUE, "glue")
+/* clang-format off */
+#define SL_DATA_KINDS(X) \
+	X(CIFAR10, "cifar10") X(CIFAR100, "cifar100") X(IMAGES, "images") X(WEBDATASET, "webdataset") \
+	X(MADE_TOKENS, "made_tokens") X(CSV, "csv") X(COLA, "cola") X(SST2, "sst2") X(MRPC, "mrpc") \
+	X(QQP, "qqp") X(MNLI, "mnli") X(MNLI_MM, "mnli-mm") X(QNLI, "qnli") X(RTE, "rte") \
+	X(STSB, "stsb") X(WNLI, "wnli") X(TEXT, "text") X(GLUE, "glue")
+/* clang-format on */
 #define SL_DATA_ENUM(id, word) SL_DATA_##id,
 #define SL_DATA_WORD(id, word) word,
 enum sl_conf_data_kind { SL_DATA_KINDS(SL_DATA_ENUM) };
