@@ -136,16 +136,14 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 {
 	int64_t samples[SL_SPLIT_COUNT];
 	uint64_t steps = 0;
-	enum sl_err err = SL_OK;
+	struct sl_fail taken;
+	enum sl_err err;
 
-	if ((uses & SL_USES_LOG) && !o->resume && !o->fresh)
-		err = sl_journal_taken(conf, fail);
 	setup->reads = uses & SL_USES_TRAIN_SET  ? SL_READS_ALL
 		       : uses & SL_USES_TEST_SET ? SL_READS_TEST
 						 : SL_READS_NONE;
-	if (!err)
-		err = uses & SL_USES_TRAINED ? sl_options_trained(o, conf, setup, true, fail)
-					     : sl_setup_plan(setup, conf, fail);
+	err = uses & SL_USES_TRAINED ? sl_options_trained(o, conf, setup, true, fail)
+				     : sl_setup_plan(setup, conf, fail);
 	if (!err && (uses & SL_USES_WEIGHTS))
 		err = sl_setup_check_weights(setup, conf->model.weights, false, fail);
 	if (!err && (uses & SL_USES_TEST_SET))
@@ -167,6 +165,9 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 	if (uses & SL_USES_TEST_SET)
 		printf(", %" PRId64 " samples to test with", samples[SL_SPLIT_TEST]);
 	putchar('\n');
+	/* the config is right, whatever its last run has left */
+	if ((uses & SL_USES_LOG) && !o->resume && !o->fresh && sl_journal_taken(conf, &taken) != SL_OK)
+		printf("note: %s\n", taken.text);
 	return SL_OK;
 }
 

@@ -284,8 +284,9 @@ static enum sl_err open_all(struct drive *d)
 	if (!err)
 		err = sl_answers_open(&d->answers, d->loop, d->setup->conf, answer, d, d->fail);
 	if (!err)
-		err = sl_loop_on_signals(d->loop, on_signal, d, d->fail);
-	return err ? err : open_link(d);
+		err = open_link(d);
+	/* Until here a signal ends the process at once: to take a lot of memory takes long, and no step is lost. */
+	return err ? err : sl_loop_on_signals(d->loop, on_signal, d, d->fail);
 }
 
 /* No file is being written any more. False: one takes too long, or the process ends as it is already. */

@@ -66,6 +66,17 @@ static int64_t epoch_steps(const struct sl_conf_client *c, int64_t samples)
 	return sl_run_batches(samples, c->agreed.batch, c->train.drop_last);
 }
 
+/* Memory is taken for a batch, not for what there is of it. A member of a group may well have less than others. */
+static void warn_of_batch(const struct sl_conf_client *c, int64_t samples)
+{
+	if (c->agreed.batch > samples && !c->agreed.share.group[0])
+		sl_log(SL_LOG_WARN, "batch",
+		       "train.batch is %lld, but there are only %lld samples: each step has %lld, and memory is taken "
+		       "for %lld; write train.batch: %lld or less",
+		       (long long)c->agreed.batch, (long long)samples, (long long)samples, (long long)c->agreed.batch,
+		       (long long)samples);
+}
+
 enum sl_err sl_training_steps(const struct sl_conf_client *c, const struct sl_phase *phase, int64_t samples,
 			      uint64_t *steps, struct sl_fail *fail)
 {
@@ -74,6 +85,8 @@ enum sl_err sl_training_steps(const struct sl_conf_client *c, const struct sl_ph
 	enum sl_err err =
 		make_schedule(c, phase ? phase->epochs : c->train.epochs, samples, per_epoch, &schedule, fail);
 
+	if (!err)
+		warn_of_batch(c, samples);
 	if (!err)
 		*steps = phase ? (uint64_t)(c->train.epochs * per_epoch) : (uint64_t)schedule.total_steps;
 	return err;
@@ -104,6 +117,8 @@ enum sl_err sl_run_open_schedule(struct sl_training *r, struct sl_fail *fail)
 			    &r->schedule, fail);
 	r->total_steps = phase->count ? phase->step + (uint64_t)c->train.epochs * (uint64_t)r->steps_per_epoch
 				      : (uint64_t)r->schedule.total_steps;
+	if (!err)
+		warn_of_batch(c, samples);
 	return err ? err : check_rounds(r, fail);
 }
 

@@ -95,7 +95,7 @@ static const struct option table[] = {
 	{"--set", "KEY=VALUE", SL_OPT_CONFIG | SL_OPT_CONTROL, 0,
 	 "change a key of the config for this run; may be repeated"},
 	{"--check-config", NULL, SL_OPT_CONFIG, AT(check_config),
-	 "check the config and the files that it names, print ok, and end"},
+	 "check the config and the files that it names, print ok, and end; that log.dir holds a run is a note"},
 	{"--print-config", NULL, SL_OPT_CONFIG, AT(print_config),
 	 "print every key, what it means and its value, and end"},
 };

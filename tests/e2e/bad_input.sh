@@ -136,6 +136,11 @@ both 66 'test_batch.bin: No such file' data.dir="$tmp/short"
 both 65 'truncated: its 30730000 bytes end 2296 bytes into a cifar100 record of 3074' data.kind=cifar100 data.dir="$tmp/100" data.train_files= model.classes=100
 both 78 'drop_last leaves no batch of 64 in 48 samples' train.batch=64 train.drop_last=true train.schedule.warmup_epochs=0
 both 78 'warmup_epochs' train.schedule.warmup_epochs=2
+for where in --check-config --local; do
+	"$SPLITC" train "$tmp/good.yaml" --batch 64 $where --set train.schedule.warmup_epochs=0 --set log.dir= >"$tmp/out" 2>"$tmp/err" || fail "a large batch: $(cat "$tmp/err")"
+	[ "$(grep -c '^WARN batch: train.batch is 64, but there are only 48 samples: each step has 48, .*write train.batch: 48 or less$' "$tmp/err")" = 1 ] ||
+		fail "a batch above the data set, $where: $(cat "$tmp/err")"
+done
 both 66 'No such file' data.train_files=[data_batch_7.bin]
 mkdir "$tmp/cut"
 head -c 100000 "$tmp/data/data_batch_1.bin" >"$tmp/cut/data_batch_1.bin"
@@ -201,7 +206,17 @@ chmod 0555 "$tmp/shut"
 [ "$(id -u)" = 0 ] || both 73 'Permission denied' log.dir="$tmp/shut" # root may write all
 mkdir "$tmp/unfinished"
 cp "$weights" "$tmp/unfinished/checkpoint-000000000007.safetensors"
-both 73 "log.dir '$tmp/unfinished' holds an unfinished run, at step 7: --resume goes on with it" log.dir="$tmp/unfinished"
+for step in 7 ''; do # a run that is there is a note of the check, which looks at everything first
+	train 73 "log.dir '$tmp/unfinished' holds a${step:+n unfinished run, at step 7: --resume goes on with it}" log.dir="$tmp/unfinished"
+	more=(--check-config)
+	train 0 'ok, 3 steps on 48 samples' log.dir="$tmp/unfinished"
+	train 0 "note: log.dir '$tmp/unfinished' holds a${step:+n unfinished run, at step 7: --resume goes on with it}" log.dir="$tmp/unfinished"
+	train 78 'model.classes' log.dir="$tmp/unfinished" model.classes=4
+	more=()
+	[ -n "$step" ] || continue
+	mv "$tmp/unfinished/checkpoint-000000000007.safetensors" "$tmp/unfinished/model.safetensors"
+done
+mv "$tmp/unfinished/model.safetensors" "$tmp/unfinished/checkpoint-000000000007.safetensors"
 for resume in "" --check-config; do
 	expect 66 "--resume: no checkpoint in '$tmp/none'" "$SPLITC" train "$tmp/good.yaml" --set log.dir="$tmp/none" --resume $resume
 	rm -rf "$tmp/none"
@@ -260,6 +275,12 @@ for closed in '>&-' '2>&-' '<&- >&- 2>&-'; do
 	eval '"${run[@]}" --fresh >"$tmp/out" 2>"$tmp/err" '"$closed" || fail "a run with $closed"
 	jq -e .type "$tmp/run/log.jsonl" >"$tmp/out" || fail "with $closed something else is in log.jsonl"
 done
+
+# a signal ends a client that is still planning or connecting
+SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=link.connect=delay:600000 start_client connects "$tmp/good.yaml" --set server="$endpoint"
+at_point connects link.connect
+kill -TERM "$client_pid"
+ends_with "$client_pid" 143 60 'a client that connects'
 
 # a session that the server's limits refuse
 start_server small "store=$tmp/small store" limits.memory_bytes="1 MiB"
