@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # usage: text-memory.sh FOLDER [KEY=VALUE]…
-# Peak memory of both daemons that train RoBERTa-base from random weights on CoLA: batch 32 in 4 chunks, AdamW, 3 steps. The embedding
-# and the first attention are on the client, the classifier too. FOLDER has glue/CoLA and roberta_tokenizer/. Prints a line of a table
-# in Markdown, in MB (10^6 bytes): the largest resident size (VmHWM) of each process. KEY=VALUE goes to the client. BUILD: folder of
-# the binaries.
+# Peak memory and CPU time of both daemons that train RoBERTa-base from random weights on CoLA: batch 32 in 4 chunks, AdamW, 3 steps.
+# The embedding and the first attention are on the client, the classifier too. FOLDER has glue/CoLA and roberta_tokenizer/. Prints a
+# line of a table in Markdown: the largest resident size (VmHWM) of client and server in MB (10^6 bytes), then the seconds of CPU time
+# (user and system) that each spends on a step, the first one left out. KEY=VALUE goes to the client. BUILD: folder of the binaries.
+# MEMBERS: so many clients share the middle, and the line is that of the first of them. STEPS: of each client.
 set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build/release}
 data=${1:?usage: text-memory.sh FOLDER [KEY=VALUE]…}
 shift
+members=${MEMBERS:-1} steps=${STEPS:-3}
 work=$(mktemp -d "${TMPDIR:-/tmp}/split-memory.XXXXXX")
-server=''
-trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
+server='' clients=()
+trap 'kill $server "${clients[@]}" 2>/dev/null || true; rm -rf "$work"' EXIT
 mkdir "$work/roberta"
 cat >"$work/roberta/config.json" <<-JSON
 	{"model_type": "roberta", "vocab_size": 50265, "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
@@ -23,28 +25,40 @@ cat >"$work/client.yaml" <<-YAML
 	model: {huggingface: $work/roberta, classes: 2, tokens: 128}
 	head_end: encoder.layer.0.attention.output
 	tail_begin: classifier
-	data: {kind: cola, dir: $data/glue, tokenizer: $data/roberta_tokenizer, train_limit: 96, test_limit: 32, token_cache: false}
+	data: {kind: cola, dir: $data/glue, tokenizer: $data/roberta_tokenizer, train_limit: $((steps * 32 * members)), test_limit: 32, token_cache: false}
 	train: {batch: 32, chunks: 4, seed: 1, epochs: 1, checkpoint_every: 0, optimizer: {kind: adamw, lr: 1e-5}}
 	log: {dir: $work/run}
 YAML
 peak() { awk '/^VmHWM/ {print $2 * 1024 / 1e6}' "/proc/$1/status"; }
+cpu() { awk -v hz="$(getconf CLK_TCK)" '{print ($14 + $15) / hz}' "/proc/$1/stat"; } # no name of these has a space
 sets=()
 for pair in "$@"; do sets+=(--set "$pair"); done
-: >"$work/server.yaml"
+touch "$work/server.yaml" "$work/server.log"
 "$build/splits" serve "$work/server.yaml" --set listen=tcp://127.0.0.1:0 --set store="$work/store" --set device=cpu --set control="$work/control" \
 	>"$work/server.log" 2>&1 &
 server=$!
 until grep -q ' serving: ' "$work/server.log" || ! kill -0 $server; do sleep 0.1; done
 address=$(grep -o 'tcp://[0-9.:]*' "$work/server.log" | head -n 1)
-"$build/splitc" train "$work/client.yaml" --set server="$address" "${sets[@]}" >"$work/client.log" 2>&1 &
-client=$!
-most=0 of_server=0
-while kill -0 $client 2>/dev/null; do # the peak only grows; what the last look misses is the end of the run
-	now=$(peak $client 2>/dev/null || true)
+for ((i = 0; i < members; i++)); do
+	share=(--set share.group=members --set share.clients="$members" --set share.member="$i")
+	[ "$members" -gt 1 ] || share=()
+	"$build/splitc" train "$work/client.yaml" --set server="$address" --set log.dir="$work/run-$i" "${share[@]}" "${sets[@]}" >"$work/client-$i.log" 2>&1 &
+	clients+=($!)
+done
+first=${clients[0]} most=0 of_server=0 seen=0 begun='' spent=''
+while kill -0 "$first" 2>/dev/null; do # the peak only grows; what the last look misses is the end of the run
+	now=$(peak "$first" 2>/dev/null || true)
 	most=${now:-$most}
 	now=$(peak $server)
 	of_server=${now:-$of_server}
-	sleep 0.2
+	done=$(grep -c '"type":"step"' "$work/run-0/log.jsonl" 2>/dev/null || true)
+	if [ "${done:-0}" -gt $seen ]; then
+		seen=$done
+		spent="$seen $(cpu "$first") $(cpu $server)"
+		begun=${begun:-$spent}
+	fi
+	sleep 0.1
 done
-wait $client || { tail -n 3 "$work/client.log" "$work/server.log" >&2; exit 1; }
-awk -v what="${*:-packed}" -v c="$most" -v s="$of_server" 'BEGIN {printf "| %s | %.0f | %.0f |\n", what, c, s}'
+for client in "${clients[@]}"; do wait "$client" || { tail -n 3 "$work"/*.log >&2; exit 1; }; done
+echo "$begun $spent" | awk -v what="${*:-packed}" -v c="$most" -v s="$of_server" \
+	'{n = $4 - $1; printf "| %s | %.0f | %.0f | %.2f | %.2f |\n", what, c, s, ($5 - $2) / n, ($6 - $3) / n}'

@@ -65,7 +65,9 @@ struct sl_op_call {
 	struct sl_rng_key rng;         /* seed, step, chunk, op->stream: dropout draws element i of its output */
 	bool training;                 /* false: batchnorm uses running statistics, dropout passes through */
 	float *param[SL_OP_MAX_PARAM]; /* in the order of op.h */
-	float *grad[SL_OP_MAX_PARAM];  /* of the same shapes; NULL for running statistics; backward adds to them */
+	/* Of the same shapes; backward adds to them. NULL: not wanted, as of running statistics and of what is frozen.
+	 */
+	float *grad[SL_OP_MAX_PARAM];
 	/* Where op->precision is of 16 bits: the parameters once more, as such; else NULL. Biases and what batchnorm
 	 * has are read from `param`. */
 	const void *param_low[SL_OP_MAX_PARAM];

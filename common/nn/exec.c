@@ -73,11 +73,9 @@ static size_t statistics_bytes(const struct sl_exec *e)
 	return (size_t)(e->segment->moving_count - e->segment->trainable_count) * sizeof(float);
 }
 
-/* Behind the gradients there is room for those of frozen weights: kernels write them beside others, and nobody reads
- * them. */
 static size_t gradient_bytes(const struct sl_exec *e)
 {
-	return (size_t)(sl_exec_tied_at(e) + e->segment->tied_count) * sizeof(float);
+	return (size_t)(e->segment->trainable_count + e->segment->tied_count) * sizeof(float);
 }
 
 enum sl_err sl_exec_follow(struct sl_exec *e, uint64_t done)
@@ -111,9 +109,9 @@ static enum sl_err take(struct sl_exec *e, void *out, size_t bytes, struct sl_fa
 
 static size_t low_bytes(const struct sl_exec *e)
 {
-	return sl_exec_mixed(e)
-		       ? gradient_bytes(e) / sizeof(float) * sl_dtype_bytes(sl_precision_dtype(e->segment->precision))
-		       : 0;
+	const size_t one = sl_dtype_bytes(sl_precision_dtype(e->segment->precision));
+
+	return sl_exec_mixed(e) ? (size_t)e->segment->weight_count * one : 0;
 }
 
 /* One chunk needs no sum beside the batch's. */
@@ -414,8 +412,8 @@ static enum sl_err lower_all(struct sl_exec *e)
 	if (err || !e->weight_low || s->weight_count == s->moving_count)
 		return err;
 	return e->be->ops->convert(e->be,
-				   (unsigned char *)e->weight_low + (size_t)s->trainable_count * sl_dtype_bytes(low),
-				   low, e->weight + s->moving_count, SL_F32, NULL, s->weight_count - s->moving_count);
+				   (unsigned char *)e->weight_low + (size_t)s->moving_count * sl_dtype_bytes(low), low,
+				   e->weight + s->moving_count, SL_F32, NULL, s->weight_count - s->moving_count);
 }
 
 enum sl_err sl_exec_set_weights(struct sl_exec *e, const float *host)

@@ -40,12 +40,12 @@ struct sl_exec {
 	struct sl_layout layout;
 	int slots;
 	float *weight; /* device: [weight_count] */
-	float *grad;   /* device: [trainable_count], what kernels write for frozen ones, those of tied parameters */
+	float *grad;   /* device: [trainable_count], and behind it [tied_count] of tied parameters */
 	float *part;   /* device: as the front of grad, of one chunk; NULL: kernels add to grad itself */
 	float *to;     /* grad or part: what kernels add to now */
 	float *moment[SL_MOMENTS_MOST];  /* device: [trainable_count]; NULL from segment->moments on */
 	uint64_t applied;                /* steps */
-	void *weight_low;                /* device: places as in grad, in 16 bits; NULL: FP32, TF32 */
+	void *weight_low;                /* device: [weight_count] in 16 bits, but for statistics; NULL: FP32, TF32 */
 	struct sl_loss_scale loss_scale; /* FP16; else a scale of 1 */
 	float *scale;                    /* device: [2], it and its inverse; NULL: nothing is scaled */
 	float *clip;                     /* device: [1], the factor of a clipped gradient; NULL: memory is the host's */
@@ -77,14 +77,6 @@ static inline size_t sl_exec_begin_numbers(const struct sl_exec *e)
 static inline const struct sl_kernel *sl_exec_kernel(const struct sl_exec *e, int i)
 {
 	return e->be->ops->kernel[e->segment->op[i].op.kind];
-}
-
-/* Where the gradients of tied parameters lie in `grad`. */
-static inline int64_t sl_exec_tied_at(const struct sl_exec *e)
-{
-	const struct sl_plan_segment *s = e->segment;
-
-	return s->trainable_count + (s->weight_count - s->moving_count);
 }
 
 static inline bool sl_exec_mixed(const struct sl_exec *e)

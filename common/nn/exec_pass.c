@@ -88,14 +88,6 @@ struct sl_tensor sl_exec_din(struct sl_exec *e, int slot, int64_t rows)
 	return at_end(e, SL_EDGE_DIN, &e->layout.grad[e->segment->in_value], slot, rows);
 }
 
-/* Where in `grad` the gradient of the parameter at `offset` of the weight range is; -1: a statistic has none. */
-static int64_t place_of_gradient(const struct sl_plan_segment *s, int64_t offset)
-{
-	if (offset < s->trainable_count)
-		return offset;
-	return offset < s->moving_count ? -1 : s->trainable_count + (offset - s->moving_count);
-}
-
 /* Where each row begins, in the backend's memory. */
 static uint32_t *begin_at(const struct sl_exec *e, int slot)
 {
@@ -160,22 +152,21 @@ static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_
 
 	for (int k = 0; k < so->op.n_param; k++) {
 		const size_t low = sl_dtype_bytes(sl_precision_dtype(e->segment->precision));
-		int64_t offset, place;
+		int64_t offset;
 
 		if (so->param[k] >= SL_TIED_AT) {
 			const struct sl_tied_param *tied = &e->segment->tied[so->param[k] - SL_TIED_AT];
 
 			c.param[k] = e->owner->weight + tied->offset;
-			c.grad[k] = e->grad + sl_exec_tied_at(e) + tied->grad;
+			c.grad[k] = tied->learns ? e->grad + e->segment->trainable_count + tied->grad : NULL;
 			continue;
 		}
 		offset = e->segment->param[so->param[k]].offset;
-		place = place_of_gradient(e->segment, offset);
 		c.param[k] = e->weight + offset;
-		if (place >= 0)
-			c.grad[k] = (place < e->segment->trainable_count ? e->to : e->grad) + place;
-		if (e->weight_low && place >= 0)
-			c.param_low[k] = (const unsigned char *)e->weight_low + (size_t)place * low;
+		if (offset < e->segment->trainable_count)
+			c.grad[k] = e->to + offset;
+		if (e->weight_low)
+			c.param_low[k] = (const unsigned char *)e->weight_low + (size_t)offset * low;
 	}
 	return c;
 }
@@ -229,9 +220,8 @@ enum sl_err sl_exec_begin(struct sl_exec *e)
 	while (!err && sl_exec_range(e, &r))
 		err = e->be->ops->zero(e->be, e->grad + r.from, (size_t)r.count * sizeof(float));
 	sl_exec_table_begin(e);
-	if (!err && s->weight_count - s->moving_count + s->tied_count)
-		err = e->be->ops->zero(e->be, e->grad + s->trainable_count,
-				       (size_t)(s->weight_count - s->moving_count + s->tied_count) * sizeof(float));
+	if (!err && s->tied_count)
+		err = e->be->ops->zero(e->be, e->grad + s->trainable_count, (size_t)s->tied_count * sizeof(float));
 	for (int i = 0; i < e->n_narrow && !err; i++)
 		err = sl_narrow_pull(&e->narrow[i], e->be, e->weight, e->grad, e->loss_scale.scale,
 				     sl_exec_falls(e, i));
@@ -339,6 +329,11 @@ static enum sl_err backward_nodes(struct sl_exec *e, const struct sl_exec_call *
 	return err;
 }
 
+static bool is_statistic(const struct sl_plan_segment *s, int param)
+{
+	return param < SL_TIED_AT && s->graph.param[s->param[param].graph_param].role == SL_STATISTIC;
+}
+
 static enum sl_err commit_ops(struct sl_exec *e, const struct sl_exec_call *call)
 {
 	enum sl_err err = SL_OK;
@@ -351,7 +346,7 @@ static enum sl_err commit_ops(struct sl_exec *e, const struct sl_exec_call *call
 			continue;
 		c = op_call(e, i, call);
 		for (int k = 0; k < c.op->n_param; k++)
-			if (!c.grad[k]) /* a statistic */
+			if (is_statistic(e->segment, e->segment->op[i].param[k]))
 				c.param[k] = e->trial + (c.param[k] - (e->weight + e->segment->trainable_count));
 		for (int k = 0; k < c.op->n_in; k++)
 			c.in[k].shape = in_shape(e, c.op, k, &call->dims);

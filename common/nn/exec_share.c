@@ -73,13 +73,15 @@ enum sl_err sl_exec_tie(struct sl_exec *tail)
 	tail->owner->finite = tail->owner->finite && !s->n_tied;
 	for (int i = 0; i < s->n_tied; i++) {
 		const struct sl_tied_param *t = &s->tied[i];
-		struct tie_job j = {tail->owner->grad + t->offset, tail->grad + sl_exec_tied_at(tail) + t->grad,
-				    t->count};
+		struct tie_job j;
 
+		if (!t->learns)
+			continue;
 		if (!tail->be->host_memory)
 			return SL_ERR_BUG; /* the two ends are on a client's CPU */
-		if (t->learns)
-			sl_pool_run(tail->be->pool, (j.count + TIE_BLOCK - 1) / TIE_BLOCK, tie_block, &j);
+		j = (struct tie_job){tail->owner->grad + t->offset, tail->grad + s->trainable_count + t->grad,
+				     t->count};
+		sl_pool_run(tail->be->pool, (j.count + TIE_BLOCK - 1) / TIE_BLOCK, tie_block, &j);
 	}
 	return SL_OK;
 }

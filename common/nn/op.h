@@ -183,9 +183,9 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail) SL_MUST_CH
  * included. A transposed convolution counts KH·KW·I per element of its output; it computes stride² times less. */
 int64_t sl_op_macs(const struct sl_op *op, int64_t rows);
 
-/* How many of the inputs, from the first on, backward reads again, so that they are kept. No op reads its own output
- * again. */
-int sl_op_saves_inputs(const struct sl_op *op);
+/* How many of the inputs, from the first on, backward reads again, so that they are kept; `learns`: a parameter of the
+ * op does. No op reads its own output again. */
+int sl_op_saves_inputs(const struct sl_op *op, bool learns);
 
 static inline int sl_attention_kv(const struct sl_attention_attr *a)
 {

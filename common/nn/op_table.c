@@ -36,9 +36,11 @@ const char *sl_op_kind_name(enum sl_op_kind kind)
 	return (unsigned)kind < SL_OP_COUNT ? op_rows[kind].word : "?";
 }
 
-int sl_op_saves_inputs(const struct sl_op *op)
+int sl_op_saves_inputs(const struct sl_op *op, bool learns)
 {
-	return op_rows[op->kind].keeps;
+	const bool product = op->kind == SL_OP_LINEAR || op->kind == SL_OP_CONV2D || op->kind == SL_OP_CONVT2D;
+
+	return product && !learns ? 0 : op_rows[op->kind].keeps; /* din is of the weights and dout */
 }
 
 const struct sl_attr *sl_op_attr(enum sl_op_kind kind, int index)

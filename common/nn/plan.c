@@ -267,7 +267,7 @@ static void mark_backward(struct sl_plan_segment *s, bool *wanted)
 	for (int i = 0; i < s->n_op; i++) {
 		struct sl_segment_op *so = &s->op[i];
 
-		so->backward = learns(s, &so->op);
+		so->backward = so->learns = learns(s, &so->op);
 		for (int k = 0; k < so->op.n_in; k++) {
 			so->din_want[k] = wanted[so->op.in[k]];
 			so->backward = so->backward || so->din_want[k];
@@ -325,7 +325,8 @@ static enum sl_err tie(const struct sl_plan *plan, struct sl_plan_segment *s, st
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: the head has no such parameter", p->name);
 		s->tied[s->n_tied] = (struct sl_tied_param){i, own->offset, own->count, s->tied_count,
 							    own->offset < head->trainable_count};
-		s->tied_count += param_room(own->count);
+		if (s->tied[s->n_tied].learns)
+			s->tied_count += param_room(own->count);
 		for (int k = 0; k < s->n_op; k++)
 			for (int at = 0; at < s->op[k].op.n_param; at++)
 				if (s->op[k].op.param[at] == i)

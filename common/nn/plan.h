@@ -73,6 +73,7 @@ struct sl_segment_op {
 	bool din_want[SL_OP_MAX_IN]; /* backward: somebody needs this input's gradient */
 	bool din_add[SL_OP_MAX_IN];  /* backward: a later consumer of the value has written its gradient */
 	int param[SL_OP_MAX_PARAM];  /* index into the segment's parameters; SL_TIED_AT + index into the tied ones */
+	bool learns;                 /* a parameter of it does */
 	bool backward;               /* it learns, or its inputs' gradients are wanted; else it has no backward */
 	/* A decaying insert's: shapes are those of its schedule's beginning. _out: the schedule is that of what goes
 	 * out; else of what comes in. */

@@ -132,6 +132,7 @@ static struct sl_exec_node node_of(const struct rewrite *r, int i)
 {
 	const struct choice *c = &r->choice[i];
 	const struct sl_segment_op *op = r->part->op, *so = &op[i];
+	const bool whole = c->form.post == SL_POST_WHOLE;
 	/* whose input is read, whose input's gradient is written */
 	const struct sl_op *from = &op[c->pre >= 0 ? c->pre : i].op;
 	const struct sl_segment_op *to = c->form.pre == SL_PRE_ACT ? &op[c->pre] : so;
@@ -140,12 +141,12 @@ static struct sl_exec_node node_of(const struct rewrite *r, int i)
 		.pre = c->pre,
 		.post = c->post,
 		.form = c->form,
-		.out = c->form.post == SL_POST_WHOLE   ? op[c->post].op.out
+		.out = whole                           ? op[c->post].op.out
 		       : c->form.half == SL_HALF_STATS ? -1
 						       : so->op.out,
 		.backward = so->backward,
 		.dout = sl_op_is_loss(so->op.kind) || !so->backward ? -1 : op[c->post >= 0 ? c->post : i].op.out,
-		.keeps_in = so->backward ? sl_op_saves_inputs(&so->op) : 0,
+		.keeps_in = so->backward ? sl_op_saves_inputs(&so->op, so->learns || c->form.pre || whole) : 0,
 		.keeps_out = so->backward && c->post >= 0,
 	};
 

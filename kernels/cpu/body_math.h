@@ -472,7 +472,8 @@ static void norm_backward(float *dx, const float *dy, const float *x, const floa
 
 		sum += g;
 		along += g * h;
-		stv(dgamma + i, ldv(dgamma + i, l) + d * h, l);
+		if (dgamma)
+			stv(dgamma + i, ldv(dgamma + i, l) + d * h, l);
 		if (dbeta)
 			stv(dbeta + i, ldv(dbeta + i, l) + d, l);
 	}

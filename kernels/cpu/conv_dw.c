@@ -77,7 +77,7 @@ static void backward_image(const struct job *j, int64_t n, float *dw)
 		for (int k = 0; k < d->kh * d->kw; k++) {
 			int64_t from = tap(d, n, at / d->out_w, at % d->out_w, k / d->kw, k % d->kw);
 
-			for (int64_t i = 0; i < c && from >= 0; i++)
+			for (int64_t i = 0; i < c && from >= 0 && call->dw != NULL; i++)
 				dw[k * c + i] += call->x[from + i] * dy[i];
 			for (int64_t i = 0; i < c && from >= 0 && call->dx != NULL; i++)
 				call->dx[from + i] += call->w[k * c + i] * dy[i];

@@ -71,14 +71,14 @@ static void backward_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	const struct sl_op_call *c = j->call;
 	const float *x = c->in[0].data, *dy = c->dout.data, *stat = c->saved;
-	float *dx = c->din[0].data, *dgamma = j->part + block * 2 * j->line, *dbeta = dgamma + j->line;
+	float *dx = c->din[0].data, *part = j->part + block * 2 * j->line;
 
 	(void)worker;
-	memset(dgamma, 0, (size_t)(2 * j->line) * sizeof *dgamma);
+	memset(part, 0, (size_t)(2 * j->line) * sizeof *part);
 	for (int64_t n = block * ROWS; n < sl_cpu_min(j->rows, (block + 1) * ROWS); n++)
 		j->simd->norm_backward(dx ? dx + n * j->f : NULL, dy + n * j->f, x + n * j->f, c->param[GAMMA],
-				       stat + 2 * n, j->f, is_centred(c->op), c->din_add[0], dgamma,
-				       c->op->n_param > 1 ? dbeta : NULL);
+				       stat + 2 * n, j->f, is_centred(c->op), c->din_add[0],
+				       c->grad[GAMMA] ? part : NULL, c->grad[BETA] ? part + j->line : NULL);
 }
 
 static enum sl_err backward(const struct sl_op_call *call)

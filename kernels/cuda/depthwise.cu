@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(threads_forward, 2)
 template <int V, class T> struct Walk {
 	const Geometry &g;
 	T *dx;
-	const T *dout, *x;
+	const T *dout, *x; // either of dx and x may be null, where only the other is needed
 	bool add;
 
 	// dx[h,w] = Σ dout[h+1-kh, w+1-kw] · weight[kh,kw], and x[h,w] meets the same nine for dW.
@@ -119,14 +119,14 @@ template <int V, class T> struct Walk {
 		row(win[0], first - 1);
 		row(win[1], first);
 		row(win[2], first + 1);
-		xv = load<V>(x + ((int64_t)first * g.w + column) * g.c);
+		xv = load_if<V>(x, x + ((int64_t)first * g.w + column) * g.c);
 		for (int h = first; h < end; h++) {
 			const int64_t at = ((int64_t)h * g.w + column) * g.c;
 			Vec<V> d = zeros<V>();
 
 			if (h + 1 < end) {
 				row(next, h + 2);
-				next_x = load<V>(x + at + (int64_t)g.w * g.c);
+				next_x = load_if<V>(x, x + at + (int64_t)g.w * g.c);
 			}
 #pragma unroll
 			for (int i = 0; i < 9; i++) {
@@ -162,7 +162,7 @@ template <int V, class T> struct Walk {
 			for (int t = 0; t < 4; t++) {
 				const int h = 2 * i + t / 2, w = 2 * column + t % 2;
 
-				to[t] = load_if<V>(h < g.h && w < g.w, x + ((int64_t)h * g.w + w) * g.c);
+				to[t] = load_if<V>(x && h < g.h && w < g.w, x + ((int64_t)h * g.w + w) * g.c);
 			}
 		};
 
@@ -231,7 +231,8 @@ __global__ void __launch_bounds__(threads_backward, 4)
 			const int image = rest / g.strips, strip = rest % g.strips;
 			const int64_t in_at = (int64_t)image * g.h * g.w * g.c + channel;
 			const Walk<V, T> walk = {g, dx ? dx + in_at : nullptr,
-						 dout + (int64_t)image * g.ho * g.wo * g.c + channel, x + in_at, add};
+						 dout + (int64_t)image * g.ho * g.wo * g.c + channel,
+						 x ? x + in_at : nullptr, add};
 
 			if (column >= columns)
 				continue;

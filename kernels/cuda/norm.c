@@ -43,10 +43,10 @@ static enum sl_err backward(const struct sl_op_call *call)
 	struct cuda *cu;
 	enum sl_err err = cu_enter(call->be, &cu);
 
-	if (!err && call->grad[GAMMA])
+	if (!err && (call->grad[GAMMA] || call->grad[BETA]))
 		err = cu_check(cu,
-			       cu_norm_params(cu->stream, call->grad[GAMMA], norm.bias ? call->grad[BETA] : NULL,
-					      call->dout.data, call->workspace, &norm),
+			       cu_norm_params(cu->stream, call->grad[GAMMA], call->grad[BETA], call->dout.data,
+					      call->workspace, &norm),
 			       call->op->name);
 	if (!err && call->din[0].data)
 		err = cu_check(cu, cu_norm_dx(cu->stream, call->din[0].data, call->din_add[0], call->dout.data, &norm),

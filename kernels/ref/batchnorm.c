@@ -84,8 +84,10 @@ static enum sl_err backward(const struct sl_op_call *call)
 			dbeta += g;
 			dgamma += g * xhat;
 		}
-		sl_ref_store(&call->grad[GAMMA][k], true, dgamma);
-		sl_ref_store(&call->grad[BETA][k], true, dbeta);
+		if (call->grad[GAMMA])
+			sl_ref_store(&call->grad[GAMMA][k], true, dgamma);
+		if (call->grad[BETA])
+			sl_ref_store(&call->grad[BETA][k], true, dbeta);
 		for (int64_t i = k; i < m * c && dx; i += c) {
 			double xhat = (x[i] - s.mean) * inv;
 			double g = dy[i] * sl_ref_act_slope(op->u.bn.act, gamma * xhat + beta);

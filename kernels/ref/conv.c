@@ -168,8 +168,9 @@ static enum sl_err backward(const struct sl_op_call *call)
 	struct geometry g = geometry_of(call->op, &call->in[0], &call->dout.shape);
 	float *dx = call->din[0].data;
 
-	backward_weight(&g, call->dout.data, call->in[0].data, call->grad[0]);
-	if (call->op->u.conv.bias)
+	if (call->grad[0])
+		backward_weight(&g, call->dout.data, call->in[0].data, call->grad[0]);
+	if (call->op->u.conv.bias && call->grad[1])
 		backward_bias(&g, call->dout.data, call->grad[1]);
 	if (!dx)
 		return SL_OK;

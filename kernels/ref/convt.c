@@ -122,9 +122,9 @@ static double dweight_value(const struct geometry *g, const float *dout, const f
 static void backward_params(const struct geometry *g, const struct sl_op_call *call)
 {
 	const float *dout = call->dout.data, *x = call->in[0].data;
-	const bool bias = call->op->u.convt.bias;
+	const bool bias = call->op->u.convt.bias && call->grad[1];
 
-	for (int64_t i = 0; i < g->c; i++)
+	for (int64_t i = 0; i < g->c && call->grad[0]; i++)
 		for (int64_t ky = 0; ky < g->kh; ky++)
 			for (int64_t kx = 0; kx < g->kw; kx++)
 				for (int64_t o = 0; o < g->o; o++)

@@ -34,7 +34,7 @@ static void backward_params(const struct sl_op_call *call, int64_t rows)
 	for (int64_t o = 0; o < out_f; o++) {
 		double dbias = 0;
 
-		for (int64_t f = 0; f < in_f; f++) {
+		for (int64_t f = 0; f < in_f && call->grad[0]; f++) {
 			double sum = 0;
 
 			for (int64_t n = 0; n < rows; n++)
@@ -43,7 +43,7 @@ static void backward_params(const struct sl_op_call *call, int64_t rows)
 		}
 		for (int64_t n = 0; n < rows; n++)
 			dbias += dy[n * out_f + o];
-		if (op->u.linear.bias)
+		if (op->u.linear.bias && call->grad[1])
 			sl_ref_store(&call->grad[1][o], true, dbias);
 	}
 }

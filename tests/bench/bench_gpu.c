@@ -307,7 +307,7 @@ static void bench_layer(struct sl_backend *be, const struct sl_plan_segment *s, 
 	printf("%2d x %-24s %-10s %-18s %8.1f us %6.0f GB/s | %8.1f us %6.0f GB/s\n", count, op->name,
 	       sl_op_is_depthwise(op) ? "depthwise" : sl_op_kind_name(op->kind), sl_shape_text(&op->in_shape[0], shape),
 	       forward * 1e3, (bytes_in + bytes_out) / forward, backward * 1e3,
-	       (bytes_in * (sl_op_saves_inputs(op) ? 2 : 1) + bytes_out) / backward);
+	       (bytes_in * (sl_op_saves_inputs(op, true) ? 2 : 1) + bytes_out) / backward);
 	for (int k = 0; k < op->n_in; k++) {
 		be->ops->free(be, l.call.in[k].data);
 		be->ops->free(be, l.call.din[k].data);

@@ -16,6 +16,6 @@ run_suite() { # PROGRAM PATTERN [PATTERN of those left out]: for two_at_a_time
 if [ -n "${SPLIT_LONG:-}" ]; then
 	two_at_a_time run_suite 'test_ops|cuda*' 'test_gpu_middle|*' 'test_gpu|*'
 else
-	two_at_a_time run_suite 'test_ops|cuda, two chunks*' 'test_ops|cuda, tf32' 'test_ops|cuda, bf16' 'test_ops|cuda, fp16' \
+	two_at_a_time run_suite 'test_ops|cuda, two chunks*' 'test_ops|cuda, frozen*' 'test_ops|cuda, tf32' 'test_ops|cuda, bf16' 'test_ops|cuda, fp16' \
 		'test_gpu_middle|*first_blocks*' 'test_gpu_middle|*overflow*' 'test_gpu_middle|*summed*' 'test_gpu|*two_devices*'
 fi

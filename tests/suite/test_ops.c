@@ -247,6 +247,39 @@ static void run_repeatable(const struct job *job, struct op_log *log)
 		device_close(&d[t]);
 }
 
+/* A mask of the parameters that have a gradient. */
+static unsigned learning(const struct op_case *c)
+{
+	struct sl_op op;
+	struct sl_fail fail;
+
+	if (op_case_op(c, c->n, &op, &fail))
+		fail_msg("infer: %s", fail.text);
+	return (1u << (op.kind == SL_OP_BATCHNORM ? 2 : op.n_param)) - 1;
+}
+
+/* Whichever parameters are frozen: every other gradient has the bits that it has where nothing is. */
+static void run_frozen(const struct job *job, struct op_log *log)
+{
+	struct device d;
+
+	device_must_open(&d, job->backend, 2);
+	pass++;
+	for (int i = next_case(0); i < op_case_count; i = next_case(i + 1)) {
+		struct op_result plain = {0}, frozen = {0};
+		struct op_run_how how = job->mode->how;
+		bool ok = op_run(&plain, &d.be, &op_cases[i], SEED, &how, log);
+
+		for (how.frozen = learning(&op_cases[i]); ok && how.frozen; how.frozen--) {
+			if (op_run(&frozen, &d.be, &op_cases[i], SEED, &how, log))
+				op_result_compare_bits(&frozen, &plain, "a run with frozen parameters", log);
+			op_result_free(&frozen);
+		}
+		op_result_free(&plain);
+	}
+	device_close(&d);
+}
+
 /* The precisions beside fp32: what goes in is what they can hold, so what they lose is in what they store and add. */
 static void run_precision(const struct job *job, struct op_log *log)
 {
@@ -441,6 +474,10 @@ static const struct mode modes[] = {
 	{"two chunks in flight",
 	 run_against_ref,
 	 {.chunks = 2, .backward = true, .commit = true, .din = OP_DIN_ADD},
+	 "ref cpu cuda"},
+	{"frozen parameters",
+	 run_frozen,
+	 {.chunks = 1, .backward = true, .commit = true, .din = OP_DIN_ADD},
 	 "ref cpu cuda"},
 	{"a NaN stays one", run_nan, {.chunks = 1}, "cpu cuda"},
 	{"random shapes",

@@ -387,7 +387,7 @@ bool op_rig_backward(struct op_rig *rig, struct op_chunk *chunk, const struct op
 
 	for (int i = 0; i < rig->op.n_in; i++) {
 		const struct sl_shape *shape = &rig->op.in_shape[i];
-		bool kept = i < sl_op_saves_inputs(&rig->op);
+		bool kept = i < sl_op_saves_inputs(&rig->op, call.grad[0] || call.grad[1]);
 
 		call.in[i] = tensor_of(rig, shape, chunk->rows, kept ? op_area_data(&chunk->in[i]) : NULL);
 		call.din[i] =
@@ -413,7 +413,7 @@ bool op_rig_backward(struct op_rig *rig, struct op_chunk *chunk, const struct op
 
 		op_area_read(&rig->grad[i], numbered(number, "grad", i), rig->log);
 		if (!chunk->call.grad[i])
-			op_area_check_same(&rig->grad[i], "gradient of a running statistic", rig->log);
+			op_area_check_same(&rig->grad[i], "a gradient that was not asked for", rig->log);
 	}
 	return rig->log->failures == before;
 }

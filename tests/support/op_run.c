@@ -149,6 +149,8 @@ static void keep_all(struct op_result *r, struct run *run, const struct op_case 
 	for (int i = 0; i < rig->op.n_param; i++) {
 		if (how->backward)
 			keep(r, "grad", i, &rig->grad[i], SL_F32, grad_scale(c, &run->host[0]), rig->log);
+		if (how->backward && how->frozen >> i & 1)
+			r->part[r->n_part - 1].count = 0;
 		if (how->commit)
 			keep(r, "param", i, &rig->param[i], SL_F32, 0, rig->log);
 	}
@@ -199,6 +201,10 @@ bool op_run(struct op_result *r, struct sl_backend *be, const struct op_case *c,
 	if (op_rig_open(&run.rig, be, c, &op, &run.params, log)) {
 		for (int k = 0; k < how->chunks; k++)
 			op_chunk_open(&run.rig, &run.chunk[k], &run.host[k], (uint16_t)k);
+		for (int k = 0; k < how->chunks; k++)
+			for (int i = 0; i < op.n_param; i++)
+				if (how->frozen >> i & 1)
+					run.chunk[k].call.grad[i] = NULL;
 		ok = log->failures == before && run_chunks(&run, how);
 		if (ok)
 			keep_all(r, &run, c, how);
@@ -287,7 +293,7 @@ void op_result_compare_bits(const struct op_result *got, const struct op_result 
 			    struct op_log *log)
 {
 	for (int i = 0; i < want->n_part && i < got->n_part; i++)
-		if (memcmp(got->part[i].v, want->part[i].v, (size_t)want->part[i].count * sizeof(float)))
+		if (memcmp(got->part[i].v, want->part[i].v, (size_t)got->part[i].count * sizeof(float)))
 			op_log_fail(log, "%s: %s has other bits", want->part[i].name, whose);
 	if (memcmp(got->loss, want->loss, sizeof(got->loss)) ||
 	    memcmp(got->correct, want->correct, sizeof(got->correct)))

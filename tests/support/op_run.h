@@ -21,6 +21,7 @@ struct op_run_how {
 	bool backward;
 	bool commit; /* of cases that train */
 	enum op_din din;
+	unsigned frozen; /* parameters 1 << i have no gradient, and no such part in the result has a count */
 	/* What goes in is what this precision can hold, and it is computed in it on a backend that has it. */
 	enum sl_precision precision;
 };

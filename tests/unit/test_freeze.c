@@ -7,9 +7,11 @@
 #include <cmocka.h>
 #include <math.h>
 
+#include "kernels/ref/ref.h"
 #include "tests/support/small_net.h"
 
 static const struct sl_conf_list features = {1, {"features.*"}};
+static const struct sl_conf_list within = {1, {"features.[2-9].*"}};
 static const struct sl_conf_list front = {3, {"features.0.*", "features.1.*", "features.2.conv.0.*"}};
 
 /* The place in another plan of the parameter that has place i in `s`. */
@@ -106,6 +108,7 @@ static void frozen_weights_stay_and_others_learn_as_before(void **state)
 	one_step("3:-1", &front, true, 0);
 	one_step("1:-1", &features, false, 0);
 	one_step("3:-1", &front, false, 1e-4);
+	one_step("1:-1", &within, false, 0); /* what lies before it learns */
 }
 
 static void nothing_is_computed_below_the_lowest_learner(void **state)
@@ -149,6 +152,42 @@ static void frozen_weights_are_not_fetched(void **state)
 	assert_int_equal(sl_plan_fetch_count(&still), 16);
 	assert_int_equal(sl_plan_fetch_count(&small), 8);
 	sl_plan_close(plan);
+}
+
+static struct sl_exec_memory memory_of(const struct sl_plan *plan, enum sl_segment which, struct sl_backend *be)
+{
+	struct sl_exec *e;
+	struct sl_fail fail;
+	struct sl_exec_memory memory;
+
+	assert_int_equal(sl_exec_prepare(&e, plan, which, be, &fail), SL_OK);
+	memory = sl_exec_memory(e);
+	sl_exec_close(e);
+	return memory;
+}
+
+/* A frozen weight takes its own bytes and no more: it has neither gradient nor moments. And a layer whose weights are
+ * frozen does not keep its input for backward. */
+static void frozen_weights_take_no_other_memory(void **state)
+{
+	struct sl_plan *plain = small_plan_open_as("1:-1", 2, &small_net_adamw, "");
+	struct sl_plan *frozen = small_plan_open_freezing("1:-1", 2, &small_net_adamw, "", &within);
+	const struct sl_plan_segment *s = &frozen->segment[SL_MIDDLE];
+	const size_t range = (size_t)s->weight_count, learns = (size_t)s->trainable_count;
+	const size_t statistics = (size_t)s->moving_count - learns;
+	struct sl_backend be;
+	struct sl_fail fail;
+	struct sl_exec_memory memory;
+
+	(void)state;
+	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
+	assert_true(learns > 0 && s->moving_count < s->weight_count);
+	memory = memory_of(frozen, SL_MIDDLE, &be);
+	assert_int_equal(memory.weights, (range + (1 + 2) * learns + statistics) * sizeof(float));
+	assert_true(memory.slots < memory_of(plain, SL_MIDDLE, &be).slots);
+	be.ops->close(&be);
+	sl_plan_close(plain);
+	sl_plan_close(frozen);
 }
 
 /* Groups lie one behind the other, each from a cache line on; without any all is as where there are none. */
@@ -222,6 +261,7 @@ int main(void)
 		cmocka_unit_test(frozen_weights_stay_and_others_learn_as_before),
 		cmocka_unit_test(nothing_is_computed_below_the_lowest_learner),
 		cmocka_unit_test(frozen_weights_are_not_fetched),
+		cmocka_unit_test(frozen_weights_take_no_other_memory),
 		cmocka_unit_test(groups_have_ranges_of_their_own),
 		cmocka_unit_test(wrong_patterns_are_refused),
 	};

@@ -42,6 +42,7 @@ static struct part chain_of(int n, const enum sl_op_kind *kinds)
 
 	for (int i = 0; i < n; i++)
 		p.op[i] = (struct sl_segment_op){.op = {.kind = kinds[i], .n_in = 1, .in = {i}, .out = i + 1},
+						 .learns = true,
 						 .backward = true,
 						 .din_want = {true}};
 	return p;
@@ -214,6 +215,28 @@ static void what_has_no_backward_joins_its_like_alone(void **state)
 	expect_node(&p.node[2], 2, 2, 3, 3, -1);
 }
 
+/* The gradient of its input is of its weights alone, unless it computes what is in front of it, or behind, anew. */
+static void a_frozen_convolution_keeps_no_input(void **state)
+{
+	struct part p = chain_of(3, three);
+
+	(void)state;
+	memset(&can, 0, sizeof can);
+	p.op[0].learns = p.op[1].learns = p.op[2].learns = false;
+	rewrite(&p);
+	assert_true(!p.node[0].keeps_in && p.node[1].keeps_in == 1 && !p.node[2].keeps_in);
+	can.norm = can.half = true;
+	rewrite(&p);
+	assert_int_equal(p.node[2].form.pre, SL_PRE_NORM);
+	assert_true(!p.node[0].keeps_in && p.node[2].keeps_in == 1);
+	memset(&can, 0, sizeof can);
+	can.stats = can.half = can.whole = true;
+	p.op[0].din_want[0] = false;
+	rewrite(&p);
+	assert_int_equal(p.node[0].form.post, SL_POST_WHOLE);
+	assert_true(p.node[0].keeps_in == 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -224,6 +247,7 @@ int main(void)
 		cmocka_unit_test(an_activation_goes_into_the_convolution_behind),
 		cmocka_unit_test(what_others_see_stays_in_memory),
 		cmocka_unit_test(what_has_no_backward_joins_its_like_alone),
+		cmocka_unit_test(a_frozen_convolution_keeps_no_input),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
