@@ -9,7 +9,10 @@
 #include "common/link/loop.h"
 #include "server/group_impl.h"
 
-enum { PROBATION_MOST = 10 }; /* doublings */
+enum {
+	PROBATION_MOST = 10,    /* doublings */
+	COME_AGAIN_MS = 120000, /* clients try again after 32 s at the latest */
+};
 
 enum sl_err sl_group_list_open(struct sl_group_list **out, struct sl_loop *loop, struct sl_worker *worker,
 			       const struct sl_trunk_store *store)
@@ -81,9 +84,12 @@ static void welcome(struct sl_group *g, int k)
 	const struct sl_group_seat *seat = &g->seat[k];
 	const uint64_t begin = sl_group_varies(g) ? sl_group_comes_in(g, k) : seat->number;
 
-	p->joining = p->prepared = p->skip = false;
+	p->joining = p->prepared = p->skip = p->safe = p->finished = false;
 	p->open = true;
 	p->number = begin;
+	p->ends_at = sl_port_session(p->m->port)->hello.run_steps;
+	if (!sl_group_varies(g))
+		p->left = false;
 	sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->step});
 	if (p->m)
 		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_JOINED,
@@ -106,9 +112,20 @@ static void go_back(struct sl_group *g, int k)
 	sl_log_limited(SL_LOG_INFO, "group-back", "group %s: member %d came back behind step %" PRIu64, g->name, k,
 		       g->step);
 	g->open = false;
+	g->refs += !g->back_ms;
+	g->back_ms = sl_loop_now_ms(g->groups->loop);
 	for (int i = 0; i < g->n; i++)
 		if (i != k)
 			end_member(&g->member[i], &why);
+}
+
+/* All that went back have come again, or had the time to. */
+static void come_again(struct sl_group *g)
+{
+	if (!g->back_ms)
+		return;
+	g->back_ms = 0;
+	sl_group_leave(g, NULL);
 }
 
 static void end_all(struct sl_group *g, const struct sl_fail *why)
@@ -146,6 +163,7 @@ static void chosen(struct sl_group *g)
 	} else {
 		g->step = g->done;
 		g->open = true;
+		come_again(g); /* never the last one: the job under way has one */
 		stay(g);
 		sl_log_limited(SL_LOG_INFO, "group-open", "group %s: %d members go on from step %" PRIu64, g->name,
 			       sl_group_varies(g) ? sl_group_begun(g) : g->n, g->step);
@@ -317,40 +335,30 @@ static void job_done(struct sl_job *job)
 
 /* ---- what is next */
 
-/* The learning rate of most of those who are ready, and of the lowest of them where there are two such. Who has another
- * one is not of this group. False: somebody was not. */
+static double lr_of(const struct sl_group *g, int k)
+{
+	return sl_group_is_ready(g, k) && !g->member[k].skip ? sl_port_session(g->member[k].m->port)->lr
+							     : SL_GROUP_NO_LR;
+}
+
+/* False: somebody was not of this group. With other ranks they find out together (group_ranks.c). */
 static bool agree_on_lr(struct sl_group *g)
 {
-	int most = 0, others = 0;
+	double lr[SL_CONF_SHARE_CLIENTS];
+	struct sl_group_lr vote;
 	struct sl_fail why;
 
-	for (int k = 0; k < g->n; k++) {
-		int same = 0;
-
-		for (int i = 0; i < g->n && sl_group_is_ready(g, k); i++)
-			same += sl_group_is_ready(g, i) &&
-				sl_port_session(g->member[i].m->port)->lr == sl_port_session(g->member[k].m->port)->lr;
-		if (same > most) {
-			most = same;
-			g->lr = sl_port_session(g->member[k].m->port)->lr;
-		}
-	}
-	for (int k = 0; k < g->n; k++) {
-		double lr;
-
-		if (!sl_group_is_ready(g, k) || g->member[k].skip)
-			continue;
-		lr = sl_port_session(g->member[k].m->port)->lr;
-		if (lr == g->lr)
-			continue;
-		sl_fail_set(&why, SL_ERR_MISMATCH,
-			    "the learning rate of step %" PRIu64
-			    " is %g in group %s, this client's is %g: all members need the same train.schedule",
-			    g->step, g->lr, g->name, lr);
-		end_member(&g->member[k], &why);
-		others++;
-	}
-	return !others;
+	for (int k = 0; k < g->n; k++)
+		lr[k] = lr_of(g, k);
+	vote = sl_group_vote(lr, g->n);
+	g->lr = vote.lr;
+	if (g->groups->ranks || vote.alike)
+		return true;
+	sl_group_say_lr(g, &vote);
+	for (int k = 0; k < g->n && vote.most; k++)
+		if (lr[k] != SL_GROUP_NO_LR && lr[k] != g->lr && sl_group_other_lr(g, lr[k], &why))
+			end_member(&g->member[k], &why);
+	return !vote.most;
 }
 
 static void begin_apply(struct sl_group *g)
@@ -459,6 +467,10 @@ void sl_group_list_tick(struct sl_group_list *gs)
 		sl_group_tell(gs);
 	for (struct sl_group *g = gs->first, *next; g; g = next) {
 		next = g->next;
+		if (g->back_ms && sl_loop_now_ms(gs->loop) - g->back_ms > COME_AGAIN_MS) {
+			come_again(g);
+			continue;
+		}
 		if ((g->open || sl_group_varies(g)) && !g->busy)
 			advance(g);
 	}
@@ -488,17 +500,14 @@ void sl_group_joining(struct sl_group *g, struct sl_middle *m)
 	if (g->back_of == sl_group_seat_of(m))
 		g->back_of = -1;
 	sl_group_hear_in(g);
-	*p = (struct sl_group_member){.m = m,
-				      .joining = true,
-				      .left = sl_group_varies(g) && p->left,
-				      .number = p->number,
-				      .ends_at = sl_port_session(m->port)->hello.run_steps,
-				      .late = p->late,
-				      .lapses = p->lapses,
-				      .probation = p->probation};
-	g->turns.count[sl_group_seat_of(m)] = (uint64_t)m->agreement.agreed.share.turns;
-	if (!g->open)
+	/* the rest is its seat's, whose member it may not be: it changes with the welcome */
+	p->m = m;
+	p->joining = true;
+	p->open = p->prepared = p->skip = p->asks = false;
+	if (!g->open) {
+		g->turns.count[sl_group_seat_of(m)] = (uint64_t)m->agreement.agreed.share.turns;
 		say_here(g, sl_group_seat_of(m));
+	}
 	advance(g);
 }
 
@@ -533,10 +542,11 @@ void sl_group_over(struct sl_group *g, struct sl_middle *m)
 		return;
 	p->m = NULL;
 	p->joining = p->open = p->prepared = p->asks = false;
-	p->finished = m->left && sl_group_is_at_end(p);
-	if (!sl_group_varies(g))
+	if (m->welcomed)
+		p->finished = m->left && sl_group_is_at_end(p);
+	if (m->welcomed && !sl_group_varies(g))
 		p->left = m->left;
-	else if (m->left || m->away)
+	else if ((m->welcomed || !g->open) && sl_group_varies(g) && (m->left || m->away))
 		sl_group_goes(g, sl_group_seat_of(m), m->left ? "its run is done" : "it was stopped");
 	if (g->back_of == sl_group_seat_of(m))
 		g->back_of = -1;

@@ -3,7 +3,8 @@
  * same step, and most of the others hold it, too: else one member could have all begin anew, or end. */
 #include "server/group_impl.h"
 
-enum { BACK_MOST = 3 };
+/* One that crashes again and again would have the others do the same steps for ever. */
+enum { BACK_MOST = 5 };
 
 /* Each member keeps two checkpoints, and said so with its last step. */
 static bool has_later(const struct sl_group *g, int k, uint64_t step)
@@ -41,25 +42,33 @@ static bool is_stored(const struct sl_group *g, uint64_t step)
 	return false;
 }
 
-bool sl_group_can_go_back(const struct sl_group *g, int k)
+bool sl_group_can_go_back(const struct sl_group *g, int k, uint64_t *step)
 {
 	const struct sl_hello *h = sl_group_hello(g, k);
+	bool can = false;
 
+	*step = 0;
 	for (uint32_t i = 0; i < h->n_held; i++)
 		if (h->held[i] < g->seat[k].number && (!h->held[i] || is_stored(g, h->held[i])) &&
-		    !sl_group_others_are_past(g, k, h->held[i]))
-			return true;
-	return false;
+		    !sl_group_others_are_past(g, k, h->held[i])) {
+			can = true;
+			*step = h->held[i] > *step ? h->held[i] : *step;
+		}
+	return can;
 }
 
-bool sl_group_may_go_back(struct sl_group *g, int k, uint64_t newest)
+/* The count begins anew behind a later checkpoint alone: else two steps named in turns would have no end. */
+bool sl_group_may_go_back(struct sl_group *g, int k)
 {
 	struct sl_group_seat *seat = &g->seat[k];
+	uint64_t step;
 
-	if (sl_group_lost_files(g, k) || !sl_group_can_go_back(g, k))
+	if (sl_group_lost_files(g, k) || !sl_group_can_go_back(g, k, &step))
 		return false;
-	seat->backs = newest > seat->back_to ? 0 : seat->backs;
-	seat->back_to = newest;
+	if (step > seat->back_to) {
+		seat->back_to = step;
+		seat->backs = 0;
+	}
 	return seat->backs++ < BACK_MOST;
 }
 

@@ -38,10 +38,12 @@ struct sl_group_seat {
 	struct sl_codecs_state codecs; /* of its last session, where `kept` */
 	bool kept;
 	bool fresh; /* its session's codecs have not been given what is kept: theirs is not to be kept */
-	uint64_t pin[SL_WIRE_KEPT]; /* checkpoints on its disk, or being written */
-	bool has_files;             /* one of them is there for sure: whoever begins anew has lost it */
-	uint64_t back_to;           /* the step that all went back to for it, where members come and go … */
-	int backs;                  /* … and how often */
+	uint64_t pin[SL_WIRE_KEPT];        /* checkpoints on its disk, or being written */
+	bool has_files;                    /* one of them is there for sure: whoever begins anew has lost it */
+	uint8_t session[SL_SESSION_BYTES]; /* whose run it is; zeros: nobody has been welcomed there */
+	struct sl_key owner;               /* that client's key; zeros: there was no auth */
+	uint64_t back_to;                  /* the newest checkpoint that all went back to for it */
+	int backs;                         /* how often they went back for it since there is none that is newer */
 };
 
 /* Of a member, in a checkpoint's note of who has left. AWAY: it has steps to do, and is not awaited (group_members.c).
@@ -125,6 +127,7 @@ struct sl_group {
 	uint64_t branch;
 	uint64_t half_ms; /* since when half of the members are done; 0: they are not */
 	uint64_t end_ms;  /* the same of members whose run is over */
+	uint64_t back_ms; /* since when all are to come again, and what the seats know stays; 0: they need not */
 	bool heard;       /* who is in, by the newest checkpoint */
 	bool said_short;  /* that there are too few members to go on */
 	uint64_t late;
@@ -177,6 +180,16 @@ struct sl_group_list {
 	struct sl_group_word *word;      /* [ranks->count] what each has told last */
 	struct sl_group *first;
 };
+
+/* group_lr.c: of so many members; SL_GROUP_NO_LR: it has none to say. Pure. */
+#define SL_GROUP_NO_LR (-1.0)
+struct sl_group_lr {
+	double lr;        /* SL_GROUP_NO_LR: nobody says one */
+	bool most, alike; /* more than half of them, or all, say it */
+};
+struct sl_group_lr sl_group_vote(const double *lr, int n);
+void sl_group_say_lr(const struct sl_group *group, const struct sl_group_lr *vote); /* where none has most */
+enum sl_err sl_group_other_lr(const struct sl_group *group, double lr, struct sl_fail *fail);
 
 void sl_group_run(struct sl_job *job); /* (worker) */
 /* A group that nobody is in yet, in the list. NOMEM. `attend`: it stays, without any member here, and takes part in
@@ -271,9 +284,14 @@ static inline bool sl_group_is_new(const struct sl_hello *h)
  * too. */
 bool sl_group_others_are_past(const struct sl_group *group, int k, uint64_t step);
 bool sl_group_lost_files(const struct sl_group *group, int k);
-bool sl_group_can_go_back(const struct sl_group *group, int k);
-/* … and has not made all go back to `newest`, its newest step, time and again: where members come and go. */
-bool sl_group_may_go_back(struct sl_group *group, int k, uint64_t newest);
+bool sl_group_can_go_back(const struct sl_group *group, int k, uint64_t *step); /* the newest of them */
+/* group_owner.c, (worker): whose a seat is. The session there is not its owner's; and may not have what the owner
+ * left: MISMATCH. It has been let in, so the seat is its run's from now on. */
+bool sl_group_is_foreign(const struct sl_group *group, int k);
+enum sl_err sl_group_check_owner(const struct sl_group *group, int k, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_group_note_owner(struct sl_group *group, int k);
+/* It can, and has not made all go back to that checkpoint time and again. */
+bool sl_group_may_go_back(struct sl_group *group, int k);
 /* Without whom all that are here could go on from a checkpoint, the newest of which has been read; -1: nobody. */
 int sl_group_odd_one(const struct sl_group *group);
 /* group_leave.c, the loop's. All members wait to be welcomed, but those that are gone where the others are done, too;
@@ -349,7 +367,7 @@ enum sl_err sl_group_all_took(struct sl_group *group, uint64_t step, enum sl_err
 			      struct sl_fail *fail) SL_MUST_CHECK;
 /* The ranks meet: those in `part` are ready here; `back` ≥ 0: all should go back with that member, which holds no step
  * behind `newest`. Behind GO the learning rate, and whether there is to be a checkpoint, are all ranks'. MISMATCH. */
-enum sl_err sl_group_meet(struct sl_group *group, int back, uint64_t newest, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_group_meet(struct sl_group *group, int back, uint64_t newest) SL_MUST_CHECK;
 void sl_group_run_meet(struct sl_group *group);
 /* For the fold; NULL without ranks. */
 const struct sl_others *sl_group_others(struct sl_group *group, struct sl_others *others);

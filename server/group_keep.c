@@ -10,6 +10,7 @@
 /* Of each member, one behind the other: the step that it does next, what made its state, the last one's codecs. */
 struct member_record {
 	uint64_t number, made, pin[SL_WIRE_KEPT], has_files, bytes[SL_DIR_COUNT];
+	uint8_t session[SL_SESSION_BYTES], owner[SL_KEY_BYTES]; /* whose run it is */
 	uint64_t applied; /* in rounds, where members keep moments: by the optimizer of its copy, whose moments are last
 			   */
 };
@@ -93,6 +94,8 @@ static enum sl_err write_records(const struct sl_group *g, struct sl_buf *out)
 		struct member_record r = {.number = seat->number, .made = seat->made, .has_files = seat->has_files};
 
 		memcpy(r.pin, seat->pin, sizeof r.pin);
+		memcpy(r.session, seat->session, sizeof r.session);
+		memcpy(r.owner, seat->owner.byte, sizeof r.owner);
 		for (int dir = 0; dir < SL_DIR_COUNT && seat->kept; dir++)
 			r.bytes[dir] = seat->codecs.dir[dir].len;
 		r.applied = moment_bytes(g) && copy ? sl_exec_applied(copy) : 0;
@@ -217,9 +220,11 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 		}
 		if (moment_bytes(g) > in->len - at - bytes)
 			return sl_fail_set(fail, SL_ERR_DATA, "its members are cut off");
+		memcpy(seat->session, r.session, sizeof seat->session);
+		memcpy(seat->owner.byte, r.owner, sizeof r.owner);
 		seat->kept = false;
 		seat->fresh = seat->fresh && !seat->m;
-		if (bytes && seat->m)
+		if (bytes && seat->m && !sl_group_is_foreign(g, k))
 			err = give_codecs(seat, &r, in->data + at, fail);
 		else if (bytes && !seat->m && set_aside(seat, &r, in->data + at))
 			err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a member's codecs");

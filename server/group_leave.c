@@ -171,6 +171,7 @@ static void last_words(struct sl_group *g)
 void sl_group_last(struct sl_group *g, struct sl_middle *m)
 {
 	struct sl_group_seat *seat = &g->seat[sl_group_seat_of(m)];
+	const bool said_goodbye = m->left && m->welcomed;
 
 	if (seat->m != m)
 		return;
@@ -180,11 +181,12 @@ void sl_group_last(struct sl_group *g, struct sl_middle *m)
 	seat->m = NULL;
 	if (sl_group_varies(g)) {
 		/* a goodbye before the last step of the run is no end of it */
-		sl_group_last_of(g, sl_group_seat_of(m), m->left && sl_group_run_is_over(seat), m->left || m->away);
+		sl_group_last_of(g, sl_group_seat_of(m), said_goodbye && sl_group_run_is_over(seat),
+				 said_goodbye || (m->welcomed && m->away));
 		return;
 	}
-	seat->left = m->left;
-	if (m->left)
+	seat->left = m->welcomed ? m->left : seat->left;
+	if (said_goodbye)
 		g->late_at = g->done; /* it does not come back to redo steps with others */
 	last_words(g);
 	SL_FAILPOINT(m->left ? SL_FP_NONE : SL_FP_SERVER_LASTED);

@@ -186,10 +186,11 @@ static void come_behind(struct sl_group *g, int k, uint64_t step)
 {
 	struct sl_group_seat *seat = &g->seat[k];
 
-	sl_log_limited(SL_LOG_WARN, "ends-behind",
-		       "group %s: member %d goes on with the head and tail of step %" PRIu64 ", which has done %" PRIu64
-		       ": steps since were done without it, so nobody goes back",
-		       g->name, k, step, seat->number);
+	sl_log_limited(
+		SL_LOG_WARN, "ends-behind",
+		"group %s: member %d goes on with the head and tail of step %" PRIu64 ", which has done %" PRIu64
+		": steps since were done without it, or all went back for it time and again, so nobody goes back",
+		g->name, k, step, seat->number);
 	seat->number = step;
 	seat->made = SL_MADE_UNKNOWN;
 	seat->kept = false;
@@ -203,7 +204,7 @@ static bool fits(struct sl_group *g, int k, bool anyhow)
 	const struct sl_hello *h = sl_group_hello(g, k);
 	uint64_t newest;
 
-	if (sl_hello_holds(h, seat->number)) {
+	if (sl_hello_holds(h, seat->number) && !sl_group_is_foreign(g, k)) {
 		if (!seat->number)
 			forget_codecs(seat);
 		return true;
@@ -326,13 +327,13 @@ void sl_group_run_come(struct sl_group *g)
 	if (!h)
 		return;
 	any = sl_group_newest_of(g, g->which, &newest);
-	if (sl_hello_holds(h, seat->number)) {
+	if (sl_hello_holds(h, seat->number) && !sl_group_is_foreign(g, g->which)) {
 		if (seat->kept && sl_codecs_state_give(&seat->codecs, sl_port_codecs(seat->m->port)))
 			g->err = sl_fail_set(&g->fail, SL_ERR_DATA, "the state of member %d does not fit its codecs",
 					     g->which);
 	} else if (sl_group_is_new(h) && seat->left) {
 		begin_anew(seat);
-	} else if (any && !seat->left && newest >= g->late_at && sl_group_may_go_back(g, g->which, newest)) {
+	} else if (any && !seat->left && newest >= g->late_at && sl_group_may_go_back(g, g->which)) {
 		g->back = true;
 	} else if (sl_group_is_new(h) && !seat->has_files) {
 		sl_log_limited(SL_LOG_WARN, "ends-behind",

@@ -203,11 +203,17 @@ struct meeting_word {
 	uint8_t demand; /* enum demand */
 	uint8_t left;   /* all members of this rank have left */
 	uint8_t missed; /* one that has not left has no part in the step */
-	uint8_t checkpoint, any_lr;
+	uint8_t checkpoint;
+	uint8_t differ; /* members of this rank do in their learning rate */
 	int32_t ready, back;
 	uint64_t newest, late_at;
-	double lr;
+	double lr; /* SL_GROUP_NO_LR: no member of this rank says one */
 };
+
+static double lr_of(const struct sl_group *g, int k)
+{
+	return g->part[k].rows ? sl_port_session(g->part[k].m->port)->lr : SL_GROUP_NO_LR;
+}
 
 static struct meeting_word own_word(const struct sl_group *g, int back, uint64_t newest)
 {
@@ -218,7 +224,7 @@ static struct meeting_word own_word(const struct sl_group *g, int back, uint64_t
 		const struct sl_group_part *part = &g->part[k];
 
 		w.ready += part->m != NULL;
-		w.any_lr = w.any_lr || part->rows;
+		w.differ = w.differ || (part->rows && lr_of(g, k) != g->lr);
 		w.left = w.left && g->seat[k].left;
 		w.missed = w.missed || (!part->m && !g->seat[k].left);
 	}
@@ -248,30 +254,52 @@ static void decide(struct sl_group *g, const struct meeting_word *all, int ranks
 	g->came_of = back ? MET_BACK : !apply ? MET_NONE : ready ? MET_GO : left ? MET_OVER : MET_NONE;
 }
 
-/* A rank without a part takes the others' learning rate. */
-static enum sl_err agree_on_step(struct sl_group *g, const struct meeting_word *all, int ranks, struct sl_fail *fail)
+/* All ranks see the same votes, so they decide alike. Whoever is not of this group is left out of the step. */
+static enum sl_err vote_on_lr(struct sl_group *g)
 {
-	int who = -1;
+	const struct sl_ranks *ranks = g->groups->ranks;
+	double own[SL_CONF_SHARE_CLIENTS], (*all)[SL_CONF_SHARE_CLIENTS];
+	struct sl_group_lr vote;
 
-	g->others_missed = false;
-	for (int r = 0; r < ranks; r++) {
-		g->checkpoint = g->checkpoint || all[r].checkpoint;
-		g->others_missed = g->others_missed || all[r].missed;
-		if (!all[r].any_lr)
-			continue;
-		if (who >= 0 && all[r].lr != all[who].lr)
-			return sl_fail_set(fail, SL_ERR_MISMATCH,
-					   "the learning rate of step %" PRIu64
-					   " is %g on rank %d and %g on rank %d: all members need the same "
-					   "train.schedule",
-					   g->done, all[who].lr, who, all[r].lr, r);
-		who = r;
-		g->lr = all[r].lr;
-	}
+	for (int k = 0; k < SL_CONF_SHARE_CLIENTS; k++)
+		own[k] = k >= g->first && k < g->end ? lr_of(g, k) : SL_GROUP_NO_LR;
+	all = gather(g, own, sizeof own);
+	if (!all)
+		return SL_ERR_NOMEM;
+	for (int k = 0; k < g->n; k++)
+		own[k] = all[sl_ranks_of(ranks, g->n, k)][k];
+	free(all);
+	vote = sl_group_vote(own, g->n);
+	g->lr = vote.lr;
+	sl_group_say_lr(g, &vote);
+	for (int k = g->first; k < g->end && vote.most; k++)
+		if (own[k] != SL_GROUP_NO_LR && own[k] != g->lr) {
+			(void)sl_group_other_lr(g, own[k], &g->fold.part[k].why);
+			g->fold.part[k].left_out = true;
+			g->part[k] = (struct sl_group_part){0};
+		}
 	return SL_OK;
 }
 
-enum sl_err sl_group_meet(struct sl_group *g, int back, uint64_t newest, struct sl_fail *fail)
+/* A rank without a part takes the others' learning rate. */
+static enum sl_err agree_on_step(struct sl_group *g, const struct meeting_word *all, int ranks)
+{
+	bool differ = false;
+
+	g->others_missed = false;
+	g->lr = SL_GROUP_NO_LR;
+	for (int r = 0; r < ranks; r++) {
+		g->checkpoint = g->checkpoint || all[r].checkpoint;
+		g->others_missed = g->others_missed || all[r].missed;
+		if (all[r].lr == SL_GROUP_NO_LR)
+			continue;
+		differ = differ || all[r].differ || (g->lr != SL_GROUP_NO_LR && all[r].lr != g->lr);
+		g->lr = all[r].lr;
+	}
+	return differ ? vote_on_lr(g) : SL_OK;
+}
+
+enum sl_err sl_group_meet(struct sl_group *g, int back, uint64_t newest)
 {
 	const struct sl_ranks *ranks = g->groups->ranks;
 	const struct meeting_word own = own_word(g, back, newest);
@@ -287,7 +315,7 @@ enum sl_err sl_group_meet(struct sl_group *g, int back, uint64_t newest, struct 
 	g->met++;
 	decide(g, all, ranks->count);
 	if (g->came_of == MET_GO)
-		err = agree_on_step(g, all, ranks->count, fail);
+		err = agree_on_step(g, all, ranks->count);
 	else if (g->came_of == MET_OVER)
 		sl_keep_only(&g->keep, g->stays ? g->on_disk : UINT64_MAX);
 	free(all);
@@ -304,7 +332,7 @@ void sl_group_run_meet(struct sl_group *g)
 		return;
 	if (g->which >= 0 && !sl_group_newest_of(g, g->which, &newest))
 		newest = UINT64_MAX; /* it has nothing to go on from but what all go back to */
-	g->err = sl_group_meet(g, g->which, newest, &g->fail);
+	g->err = sl_group_meet(g, g->which, newest);
 }
 
 bool sl_group_all_kept(struct sl_group *g, bool kept)

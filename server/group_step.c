@@ -7,6 +7,7 @@
 enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_session *s = sl_port_session(m->port);
+	const double factor = sl_plan_own_factor(&g->plan->spec, (int64_t)s->batch_rows);
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	enum sl_err err;
 
@@ -22,10 +23,11 @@ enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fa
 	err = g->agreed.clip_norm > 0 ? sl_exec_check(m->trunk.exec, rows, s->chunks, fail) : SL_OK;
 	if (!err)
 		err = sl_exec_scale(m->trunk.exec, s->grad_scale);
-	return err ? err
-		   : sl_member_check(m->trunk.exec, rows, s->chunks,
-				     sl_plan_own_factor(&g->plan->spec, (int64_t)s->batch_rows),
-				     g->agreed.share.member_norm, fail);
+	if (!err)
+		err = sl_member_check(m->trunk.exec, rows, s->chunks, factor, g->agreed.share.member_norm, fail);
+	return err || !m->ends.change || m->ends.layout.round
+		       ? err
+		       : sl_end_check_norm(&m->ends.layout, m->ends.change, factor, g->agreed.share.member_norm, fail);
 }
 
 void sl_group_hand_over(struct sl_group *g, int k)
@@ -58,6 +60,7 @@ static enum sl_err fold(struct sl_group *g, struct sl_fail *fail)
 
 	g->fold.trunk = g->exec;
 	g->fold.moments = (enum sl_moments)g->agreed.share.moments;
+	g->fold.most = g->agreed.share.member_norm;
 	g->fold.others = sl_group_others(g, &others);
 	for (int k = 0; k < g->n; k++)
 		sl_group_hand_over(g, k);
@@ -119,7 +122,7 @@ void sl_group_run_apply(struct sl_group *g)
 	if (g->void_)
 		return;
 	g->fail.text[0] = '\0';
-	g->err = sl_group_meet(g, -1, 0, &g->fail);
+	g->err = sl_group_meet(g, -1, 0);
 	if (!g->err && g->came_of != MET_GO)
 		return;
 	if (!g->err)

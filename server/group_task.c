@@ -115,9 +115,6 @@ enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_pla
 		return err;
 	seat->m = m;
 	seat->fresh = true;
-	if (!sl_group_varies(g)) /* else it is in once it is welcomed */
-		seat->left = seat->let_go = false;
-	seat->ends_at = sl_port_session(m->port)->hello.run_steps;
 	return SL_OK;
 }
 
@@ -173,6 +170,11 @@ static int find_stranger(struct sl_group *g, struct sl_fail *fail)
 	if (!others || !g->keep.dir[0] || !sl_checkpoint_older(g->keep.dir, g->keep.prefix, &step) ||
 	    sl_exec_follow(g->exec, step) || sl_group_read(g, step, &why))
 		return -1;
+	for (int k = g->first; k < g->end; k++)
+		if (g->seat[k].m && sl_group_check_owner(g, k, fail))
+			return k;
+	if (sl_group_varies(g))
+		return -1;
 	if (fresh < 0 || !sl_group_lost_files(g, fresh))
 		return find_odd(g, fail);
 	(void)sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
@@ -201,6 +203,7 @@ static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 		seat->kept = seat->fresh = false;
 		memset(seat->pin, 0, sizeof seat->pin);
 		seat->has_files = false;
+		memset(seat->session, 0, sizeof seat->session);
 		for (int dir = 0; dir < SL_DIR_COUNT && seat->m; dir++)
 			sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
 	}
@@ -353,14 +356,16 @@ static void run_choose(struct sl_group *g)
 	for (int k = g->first; k < g->end && all; k++)
 		(void)sl_group_gone_is_back(g, k);
 	begin_branch(g);
-	if (!sl_group_varies(g))
-		g->stranger = find_stranger(g, &g->fail);
-	if (sl_group_varies(g))
-		g->err = sl_group_choose_some(g, &g->fail);
+	g->stranger = find_stranger(g, &g->fail);
+	if (g->stranger >= 0)
+		g->err = SL_ERR_MISMATCH;
 	else
-		g->err = g->stranger >= 0 ? SL_ERR_MISMATCH : choose(g, &g->fail);
+		g->err = sl_group_varies(g) ? sl_group_choose_some(g, &g->fail) : choose(g, &g->fail);
 	if (!g->err && sl_group_has_rounds(g) && sl_group_reset_copies(g))
 		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the members' copies could not be set");
+	for (int k = g->first; k < g->end && !g->err; k++)
+		if (g->seat[k].m && (!sl_group_varies(g) || g->part[k].m == g->seat[k].m))
+			sl_group_note_owner(g, k);
 	g->met = 0;
 	g->valid = !g->err;
 	g->torn = g->torn && g->err;
@@ -388,8 +393,8 @@ static void run_rejoin(struct sl_group *g)
 {
 	struct sl_group_seat *seat = &g->seat[g->which];
 	const struct sl_hello *h = seat->m ? sl_group_hello(g, g->which) : NULL;
-	uint64_t newest = 0;
-	bool any = false;
+	uint64_t newest = 0, step;
+	bool any = false, back;
 
 	g->back = false;
 	g->need_weights = !g->has_weights;
@@ -420,17 +425,17 @@ static void run_rejoin(struct sl_group *g)
 		return;
 	}
 	any = sl_group_newest_of(g, g->which, &newest);
-	if ((!any || newest >= g->late_at) && !sl_group_can_go_back(g, g->which)) {
+	back = !any || newest >= g->late_at;
+	if (back && !sl_group_can_go_back(g, g->which, &step)) {
 		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
 				    "member %d goes on from step %" PRIu64 ", and group %s, at step %" PRIu64
 				    ", has no checkpoint of a step that this member and the others hold",
 				    g->which, any ? newest : h->held[0], g->name, g->done);
 		return;
 	}
-	if (!any || newest >= g->late_at) {
-		g->back = true;
+	g->back = back && sl_group_may_go_back(g, g->which);
+	if (g->back)
 		return;
-	}
 	if (g->ends && !sl_group_ends_reach(g, newest)) {
 		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
 				    "member %d goes on from step %" PRIu64 ", and group %s, at step %" PRIu64
@@ -441,15 +446,32 @@ static void run_rejoin(struct sl_group *g)
 	if (!g->ends)
 		sl_log_limited(SL_LOG_WARN, "ends-behind",
 			       "group %s: member %d goes on with the head and tail of step %" PRIu64
-			       ", which has done %" PRIu64
-			       ": steps since were done without somebody, so nobody goes back",
-			       g->name, g->which, newest, seat->number);
+			       ", which has done %" PRIu64 ": %s, so nobody goes back",
+			       g->name, g->which, newest, seat->number,
+			       back ? "all have gone back to that step for it time and again"
+				    : "steps since were done without somebody");
 	seat->number = newest;
 	seat->made = SL_MADE_UNKNOWN;
 	if (sl_group_has_rounds(g) && sl_group_reset_copy(g, g->which, false))
 		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the copy of member %d could not be set", g->which);
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
+}
+
+/* A member is there while others train. */
+static void run_return(struct sl_group *g)
+{
+	struct sl_group_seat *seat = &g->seat[g->which];
+
+	g->back = false;
+	g->err = seat->m ? sl_group_check_owner(g, g->which, &g->fail) : SL_OK;
+	if (!g->err && sl_group_varies(g))
+		sl_group_run_come(g);
+	else if (!g->err)
+		run_rejoin(g);
+	seat->fresh = g->err || g->back;
+	if (seat->m && !seat->fresh)
+		sl_group_note_owner(g, g->which);
 }
 
 void sl_group_run(struct sl_job *job)
@@ -461,11 +483,7 @@ void sl_group_run(struct sl_job *job)
 		run_choose(g);
 		break;
 	case GROUP_REJOIN:
-		if (sl_group_varies(g))
-			sl_group_run_come(g);
-		else
-			run_rejoin(g);
-		g->seat[g->which].fresh = g->err || g->back;
+		run_return(g);
 		break;
 	case GROUP_CATCH_UP:
 		sl_group_run_catch_up(g);

@@ -193,19 +193,23 @@ static enum sl_err evaluate(struct group *g)
 static enum sl_err compute(struct group *g, int k)
 {
 	struct member *m = &g->member[k];
+	const double most = m->conf.agreed.share.member_norm;
 	enum sl_err err = take_batch(m, SL_SPLIT_TRAIN, g->fail);
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	struct sl_feed feed;
+	double factor;
 
 	if (err)
 		return err;
 	feed = sl_feed_of(m->batch);
+	factor = sl_plan_own_factor(&m->setup.plan->spec, feed.rows);
 	m->absent = sl_absent_look(g->options->absent, k, g->step) == SL_LATE;
 	err = sl_local_begin(m->local, &feed, g->step, &m->part->why);
 	if (!err)
-		err = sl_member_check(sl_local_middle(m->local), rows, sl_local_rows(m->local, rows),
-				      sl_plan_own_factor(&m->setup.plan->spec, feed.rows),
-				      m->conf.agreed.share.member_norm, &m->part->why);
+		err = sl_member_check(sl_local_middle(m->local), rows, sl_local_rows(m->local, rows), factor, most,
+				      &m->part->why);
+	if (!err && g->ends.coder && !g->ends.layout->round)
+		err = sl_end_check_norm(g->ends.layout, sl_local_told(m->local), factor, most, &m->part->why);
 	m->part->rows = !err && !m->absent ? (uint64_t)feed.rows : 0;
 	if (err && err != SL_ERR_NONFINITE)
 		*g->fail = m->part->why;
@@ -448,7 +452,8 @@ enum sl_err sl_drive_local_group(struct sl_setup *setup, const struct sl_drive_o
 	g.member = calloc((size_t)g.n, sizeof *g.member);
 	g.fold = (struct sl_fold){.part = calloc((size_t)g.n, sizeof *g.fold.part),
 				  .n = g.n,
-				  .moments = (enum sl_moments)setup->conf->agreed.share.moments};
+				  .moments = (enum sl_moments)setup->conf->agreed.share.moments,
+				  .most = setup->conf->agreed.share.member_norm};
 	if (!g.member || !g.fold.part) {
 		free(g.member);
 		free(g.fold.part);

@@ -173,7 +173,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 		"what codec.end_grad and codec.end_mean code: each, every parameter by itself; all, the parameters of head and tail as one vector")
 #define SL_AGREED_ROUNDS(X) \
 	X(SL_DOUBLE, "share.member_norm", share.member_norm, PLAIN, 0, 1e30, "0", "0: off", \
-		"a step is done without a member whose gradient of the middle has a larger norm than this") \
+		"a step is done without a member whose gradient of the middle, or with share.ends of head and tail, has a larger norm than this; in rounds a round without a member whose head and tail changed more") \
 	X(SL_INT64, "share.round", share.round, PLAIN, 0, 0x1p53, "0", "steps; 0: an epoch", \
 		"rounds: steps after which the members' copies are averaged, each by the rows it was trained with") \
 	X(SL_CHOICE, "share.moments", share.moments, PLAIN, sl_agreed_moments, "keep", \

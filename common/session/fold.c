@@ -281,7 +281,8 @@ static void leave_out_spoiled(struct sl_fold *f)
 
 		if (p->averaged && p->trained &&
 		    (sl_copy_check(p->copy, &why) == SL_ERR_NONFINITE ||
-		     (f->ends && sl_end_check(f->ends->layout, p->change, &why))))
+		     (f->ends && (sl_end_check(f->ends->layout, p->change, &why) ||
+				  sl_end_check_norm(f->ends->layout, p->change, 1, f->most, &why)))))
 			leave_out(p, why.text);
 	}
 }

@@ -27,6 +27,7 @@ struct sl_fold {
 	struct sl_fold_part *part; /* [n] */
 	int n;
 	enum sl_moments moments;
+	double most;             /* share.member_norm, of what a part told in a round; 0: any */
 	struct sl_end_sum *ends; /* NULL: heads and tails are not shared */
 	struct sl_buf *mean;     /* … what all hear of them; stays empty where nobody took part */
 	const struct sl_others *others;
@@ -43,7 +44,7 @@ enum sl_err sl_fold_apply(struct sl_fold *fold, double lr) SL_MUST_CHECK;
 /* A part's own step of a round. */
 enum sl_err sl_fold_alone(struct sl_fold_part *part, double lr) SL_MUST_CHECK;
 /* The copies of the parts that are `averaged` become one, which all copies get. A part whose copy or change is not
- * finite is left out. */
+ * finite, or changed more than it may, is left out. */
 enum sl_err sl_fold_round(struct sl_fold *fold, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -1,5 +1,6 @@
 #include "common/session/mean.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,6 +119,18 @@ enum sl_err sl_end_check(const struct sl_end_layout *l, const float *change, str
 		return SL_OK;
 	return sl_fail_set(fail, SL_ERR_NONFINITE, "NaN or Inf in the %s of head and tail",
 			   at < l->grads ? (l->round ? "weights" : "gradients") : "statistics");
+}
+
+enum sl_err sl_end_check_norm(const struct sl_end_layout *l, const float *change, double factor, double most,
+			      struct sl_fail *fail)
+{
+	const double norm = most > 0 ? sqrt(sl_squares(change, l->grads)) * factor : 0;
+
+	if (norm <= most)
+		return SL_OK;
+	return sl_fail_at(fail, "share.member_norm", SL_ERR_NONFINITE,
+			  "the norm of this member's %s of head and tail is %g, and share.member_norm is %g",
+			  l->round ? "change" : "gradient", norm, most);
 }
 
 enum sl_err sl_end_check_moments(const struct sl_end_layout *l, const float *change, uint64_t done,

@@ -56,6 +56,10 @@ struct sl_change sl_end_change(const struct sl_end_layout *layout, const struct 
 
 /* NONFINITE: it has NaN or Inf. */
 enum sl_err sl_end_check(const struct sl_end_layout *layout, const float *change, struct sl_fail *fail) SL_MUST_CHECK;
+/* NONFINITE: the norm of its gradients, of a round that of its differences, times `factor` is above `most`; 0: none is.
+ */
+enum sl_err sl_end_check_norm(const struct sl_end_layout *layout, const float *change, double factor, double most,
+			      struct sl_fail *fail) SL_MUST_CHECK;
 /* Of a round's, which is finite. PAYLOAD: its moments or its count of steps, `done` at most, are none. */
 enum sl_err sl_end_check_moments(const struct sl_end_layout *layout, const float *change, uint64_t done,
 				 struct sl_fail *fail) SL_MUST_CHECK;

@@ -437,7 +437,7 @@ static void who_always_comes_back_behind_is_left_behind(void **state)
 		for (int k = 0; k <= HONEST; k++)
 			is_done(k, 1);
 	}
-	assert_int_equal(went_back, 3);
+	assert_int_equal(went_back, 5);
 	assert_true(member[8].c.last[SL_FRAME_WELCOME].u.welcome.begin == 4);
 	end_stored();
 }

@@ -13,6 +13,7 @@
 #include <ftw.h>
 
 #include "common/codec/frame.h"
+#include "server/group_impl.h"
 #include "tests/support/host_member.h"
 
 static const float SMALL = 1e-9f;
@@ -295,6 +296,233 @@ static void nobody_goes_back_to_what_is_not_there(void **state)
 	}
 }
 
+/* ---- whose a seat is */
+
+enum { STRANGER = 250, KEPT = 5 };
+
+static char folder[] = "/tmp/split-members.XXXXXX";
+
+static void begin_stored(void)
+{
+	memcpy(folder + sizeof folder - 7, "XXXXXX", 6);
+	assert_non_null(mkdtemp(folder));
+	host_rig.store = folder;
+	host_group.checkpoints = true;
+	begin();
+}
+
+static void end_stored(void)
+{
+	end();
+	host_rig.store = NULL;
+	host_group.checkpoints = false;
+	assert_int_equal(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+/* Both have kept the last two steps. */
+static void kept_steps(void)
+{
+	for (uint64_t step = 0; step < KEPT; step++) {
+		both(step);
+		for (int k = 0; k < MEMBERS; k++) {
+			member[k].kept[0] = step + 1;
+			member[k].kept[1] = step;
+		}
+	}
+}
+
+/* As one that is killed. */
+static void dies(int k)
+{
+	const struct sl_frame gone = {.kind = SL_FRAME_REFUSE,
+				      .epoch = member[k].epoch,
+				      .u.refuse = {.code = SL_ERR_UNAVAILABLE, .text = "gone"}};
+
+	host_rig_say(&member[k].c, &gone);
+	host_member_hang_up(&member[k]);
+}
+
+static void comes(int k, uint8_t session, uint64_t epoch, const uint64_t *held, int n)
+{
+	host_member_hang_up(&member[k]);
+	host_member_call_with(&member[k], k, session, epoch, held, n);
+}
+
+static void part(int k, uint64_t step)
+{
+	host_member_compute(&member[k], step, HOST_GRAD, 1, SMALL);
+	host_member_commit(&member[k], step, false);
+}
+
+static void refused_seat(const char *phrase)
+{
+	const struct sl_refuse *r = &member[1].c.last[SL_FRAME_REFUSE].u.refuse;
+
+	host_rig_await(&member[1].c.came[SL_FRAME_REFUSE], 1);
+	if (r->code != SL_ERR_MISMATCH || !strstr(r->text, phrase))
+		fail_msg("%u, '%s', not '%s'", r->code, r->text, phrase);
+	assert_int_equal(member[1].c.came[SL_FRAME_WELCOME], 0);
+	assert_int_equal(member[0].c.came[SL_FRAME_REFUSE], 0);
+}
+
+/* Somebody else asks for the seat by the steps that its member has, or says goodbye there before it is let in. */
+static void strangers_come(void)
+{
+	static const uint64_t held[][4] = {{KEPT}, {KEPT - 1}, {KEPT, KEPT - 1, KEPT - 2, 0}, {0}};
+	static const int n[] = {1, 1, 4, 1};
+	const struct sl_frame bye = {.kind = SL_FRAME_BYE, .epoch = 9};
+
+	for (int i = 0; i < 4; i++) {
+		comes(1, STRANGER, (uint64_t)(1 + i), held[i], n[i]);
+		refused_seat(i < 3 ? "is the run of another client" : "begins anew");
+	}
+	comes(1, STRANGER, 9, held[0], n[0]);
+	host_rig_await(&member[1].c.came[SL_FRAME_CHALLENGE], 1);
+	host_rig_say(&member[1].c, &bye);
+}
+
+enum attack { NO_STRANGER, BESIDE_ONE_THAT_TRAINS, BEHIND_A_SERVER_S_END };
+
+static uint64_t killed_and_back(enum attack attack)
+{
+	static const uint64_t held[] = {KEPT, KEPT - 1};
+	uint64_t hash;
+
+	begin_stored();
+	kept_steps();
+	if (attack == BEHIND_A_SERVER_S_END) {
+		for (int k = 0; k < MEMBERS; k++)
+			host_member_hang_up(&member[k]);
+		host_rig_close();
+		host_rig_open(8, 0);
+		comes(0, session_of(0), 2, held, 2);
+		comes(1, STRANGER, 1, held, 2);
+		refused_seat("is the run of another client");
+	} else {
+		dies(1);
+	}
+	if (attack == BESIDE_ONE_THAT_TRAINS)
+		strangers_come();
+	comes(1, session_of(1), 2, held, 2);
+	for (int k = 0; k < MEMBERS; k++)
+		host_rig_await(&member[k].c.came[SL_FRAME_WELCOME], 1);
+	assert_true(member[1].c.last[SL_FRAME_WELCOME].u.welcome.begin == KEPT);
+	for (int k = 0; k < MEMBERS; k++)
+		part(k, KEPT);
+	host_rig_await(&member[1].c.came[SL_FRAME_COMMITTED], 1);
+	hash = weights();
+	end_stored();
+	return hash;
+}
+
+static void a_seat_is_its_runs(void **state)
+{
+	const uint64_t alone = killed_and_back(NO_STRANGER);
+
+	(void)state;
+	assert_true(killed_and_back(BESIDE_ONE_THAT_TRAINS) == alone);
+	assert_true(killed_and_back(BEHIND_A_SERVER_S_END) == alone);
+}
+
+/* A member that names two steps in turns: the other goes back with it a few times, and then no more. */
+static void nobody_goes_back_for_ever(void **state)
+{
+	static const uint64_t own[] = {4, 2};
+	uint64_t at = 0, epoch = 1;
+	int went_back = 0;
+
+	(void)state;
+	begin_stored();
+	for (int turn = 0; turn < 16; turn++) {
+		const uint64_t back = turn % 2 ? 2 : 4;
+
+		for (; at < 5; at++) {
+			member[0].kept[0] = at > 3 ? 4 : at;
+			member[0].kept[1] = at > 2 ? 2 : 0;
+			for (int k = 0; k < MEMBERS; k++)
+				member[k].c.came[SL_FRAME_COMMITTED] = 0;
+			for (int k = 0; k < MEMBERS; k++)
+				part(k, at);
+			for (int k = 0; k < MEMBERS; k++)
+				host_rig_await(&member[k].c.came[SL_FRAME_COMMITTED], 1);
+		}
+		dies(1);
+		comes(1, session_of(1), ++epoch, &back, 1);
+		while (!member[1].c.came[SL_FRAME_WELCOME] && !member[0].c.came[SL_FRAME_REFUSE])
+			host_rig_turn();
+		if (!member[0].c.came[SL_FRAME_REFUSE])
+			break;
+		went_back++;
+		comes(0, session_of(0), epoch, own, 2);
+		for (int k = 0; k < MEMBERS; k++)
+			host_rig_await(&member[k].c.came[SL_FRAME_WELCOME], 1);
+		at = back;
+	}
+	assert_int_equal(went_back, 5);
+	member[0].c.came[SL_FRAME_COMMITTED] = 0;
+	part(0, at);
+	host_rig_await(&member[0].c.came[SL_FRAME_COMMITTED], 1);
+	assert_int_equal(member[0].c.came[SL_FRAME_REFUSE], 0);
+	end_stored();
+}
+
+/* ---- the learning rate */
+
+static void commit_with(int k, uint64_t step, bool skip, double lr)
+{
+	const struct sl_frame f = {.kind = SL_FRAME_COMMIT,
+				   .epoch = member[k].epoch,
+				   .u.commit = {.step = step, .chunks = skip ? 0 : 1, .lr = lr, .skip = skip}};
+
+	host_rig_say(&member[k].c, &f);
+}
+
+/* Member 0 says that rate in a step that it skips, or has a part in. */
+static uint64_t says_lr(bool skip, double lr)
+{
+	uint64_t hash;
+
+	begin();
+	both(0);
+	if (!skip)
+		host_member_compute(&member[0], 1, HOST_GRAD, 1, SMALL);
+	commit_with(0, 1, skip, lr);
+	part(1, 1);
+	for (int k = 0; k < MEMBERS; k++) {
+		host_rig_await(&member[k].c.came[SL_FRAME_COMMITTED], 2);
+		assert_int_equal(member[k].c.came[SL_FRAME_REFUSE], 0);
+	}
+	hash = host_member_weights(&member[1]);
+	end();
+	return hash;
+}
+
+static void one_of_two_ends_nobody_by_its_learning_rate(void **state)
+{
+	(void)state;
+	for (int skip = 0; skip < 2; skip++)
+		assert_true(says_lr(skip, 7e5) == says_lr(skip, host_group.lr));
+}
+
+static void most_members_decide_on_the_learning_rate(void **state)
+{
+	static const double none[] = {-1, -1}, two[] = {0.1, 7e5}, skips[] = {-1, 7e5, 0.1, 0.1},
+			    four[] = {0.2, 0.1, 0.3, 0.1}, three[] = {7e5, 0.1, 0.1};
+	static const struct {
+		const double *lr;
+		int n;
+		struct sl_group_lr is;
+	} c[] = {{none, 2, {-1, false, true}},   {two, 2, {0.1, false, false}},  {skips, 4, {0.1, true, false}},
+		 {four, 4, {0.1, false, false}}, {three, 3, {0.1, true, false}}, {three + 1, 2, {0.1, true, true}}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+		const struct sl_group_lr is = sl_group_vote(c[i].lr, c[i].n);
+
+		assert_true(is.lr == c[i].is.lr && is.most == c[i].is.most && is.alike == c[i].is.alike);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -306,6 +534,10 @@ int main(void)
 		cmocka_unit_test(a_seat_is_taken_once),
 		cmocka_unit_test(a_member_may_leave_at_every_point),
 		cmocka_unit_test(nobody_goes_back_to_what_is_not_there),
+		cmocka_unit_test(a_seat_is_its_runs),
+		cmocka_unit_test(nobody_goes_back_for_ever),
+		cmocka_unit_test(one_of_two_ends_nobody_by_its_learning_rate),
+		cmocka_unit_test(most_members_decide_on_the_learning_rate),
 	};
 
 	host_group.member_norm = 1000;

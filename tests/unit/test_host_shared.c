@@ -36,6 +36,7 @@ static struct sl_end_layout layout;
 static bool by_round; /* share.ends: round, with rounds of one step and averaged moments; else step */
 static int tests_run, features = 8;
 static bool shared = true; /* else members have ends of their own */
+static double member_norm;
 
 static struct asked agreement(int k)
 {
@@ -48,6 +49,7 @@ static struct asked agreement(int k)
 	g->share.clients = MEMBERS;
 	g->share.member = k;
 	g->share.straggler_s = 1;
+	g->share.member_norm = member_norm;
 	g->share.epoch_steps = STEPS;
 	g->share.ends = !shared ? SL_ENDS_PRIVATE : by_round ? SL_ENDS_ROUND : SL_ENDS_STEP;
 	if (by_round) {
@@ -309,6 +311,27 @@ static const char *abandoned(int k)
 	return member[k].c.last[SL_FRAME_ABANDON].u.abandon.text;
 }
 
+/* What is finite, and would make all heads and tails useless. */
+static void huge_ends_are_left_out(void **state)
+{
+	(void)state;
+	member_norm = 1000;
+	for (int round = 0; round < 2; round++) {
+		begin_hostile(round);
+		for (int k = HONEST; k < MEMBERS; k++) {
+			compute(&member[k], SPOILED);
+			tell_as(&member[k], SPOILED, k % (int)layout.grads, k % 2 ? -3e38f : 1e4f);
+			commit(&member[k], SPOILED, false, false);
+		}
+		if (!round)
+			for (int k = HONEST; k < MEMBERS; k++)
+				assert_non_null(strstr(abandoned(k), "of head and tail is"));
+		goes_on();
+		end();
+	}
+	member_norm = 0;
+}
+
 /* ---- by step */
 
 /* Members 8 to 11 tell values that are none, or nothing; 12 to 15 send runs that are none. */
@@ -461,9 +484,8 @@ static int close_layout(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(hostile_gradients_are_left_out),
-		cmocka_unit_test(huge_gradients_are_left_out),
-		cmocka_unit_test(what_sharing_takes_is_counted),
+		cmocka_unit_test(hostile_gradients_are_left_out), cmocka_unit_test(huge_ends_are_left_out),
+		cmocka_unit_test(huge_gradients_are_left_out),    cmocka_unit_test(what_sharing_takes_is_counted),
 		cmocka_unit_test(a_round_goes_on_without_them),
 	};
 

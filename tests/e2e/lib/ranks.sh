@@ -4,12 +4,12 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_plm_rs
 timeout 60 mpirun --oversubscribe -n 2 true >"$tmp/mpirun.txt" 2>&1 || { echo "mpirun does not run here: $(tail -n 1 "$tmp/mpirun.txt")"; exit 77; }
 : >"$tmp/empty.yaml"
 
-# start_job: $ranks ranks; $job is mpirun, and rank R listens at $port + R
+# start_job: $ranks ranks, with what stands in rank_set; $job is mpirun, and rank R listens at $port + R
 start_job() {
 	rm -f "$tmp"/rank.*
 	mpirun --oversubscribe --bind-to none -n "$ranks" bash -c 'exec "$0" "$@" 2>"'"$tmp"'/rank.$OMPI_COMM_WORLD_RANK"' "$SPLITS" serve \
 		"$tmp/empty.yaml" --set listen=tcp://127.0.0.1:"$port" --set store="$tmp/store" --set threads=1 --set device=cpu \
-		--set control="$tmp/job.sock" >"$tmp/job.txt" 2>&1 &
+		--set control="$tmp/job.sock" ${rank_set[@]+"${rank_set[@]}"} >"$tmp/job.txt" 2>&1 &
 	job=$!
 	bare_since=$SECONDS
 	started+=("$job")

@@ -1,15 +1,19 @@
 /* forge FILE STEP PART DIR: copies a checkpoint to DIR (prefix "forged") with a byte of PART missing, or where it is
  * floats 1000 as the first of them, and a hash that is right: what no accident makes, and a check of the hash lets
- * pass. */
+ * pass. PART may be session=NAME: all is as it was, but that it is a checkpoint of the session of this name. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/session/checkpoint.h"
 
+static const char *session; /* NULL: as it was */
+
 static void take_note(void *arg, const char *key, const char *value)
 {
-	if (strcmp(key, "xxh3") != 0)
+	if (session && strcmp(key, "session") == 0)
+		sl_checkpoint_note(arg, key, "%s", session);
+	else if (strcmp(key, "xxh3") != 0)
 		sl_checkpoint_note(arg, key, "%s", value);
 }
 
@@ -39,8 +43,9 @@ int main(int argc, char **argv)
 	if (argc != 5)
 		return 64;
 	c.dir = argv[4];
+	session = strncmp(argv[3], "session=", 8) == 0 ? argv[3] + 8 : NULL;
 	err = sl_st_open(&file, argv[1], &fail);
-	if (!err && !sl_st_find(file, argv[3]))
+	if (!err && !session && !sl_st_find(file, argv[3]))
 		err = sl_fail_set(&fail, SL_ERR_DATA, "%s: no %s", argv[1], argv[3]);
 	if (!err)
 		sl_st_each_note(file, take_note, &c);

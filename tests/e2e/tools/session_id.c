@@ -1,12 +1,12 @@
-/* usage: session_id FILE — the id of the session whose secret is in it (log.dir/session-key), as 64 hexadecimal digits:
- * what crosses the link in a Hello. */
+/* usage: session_id FILE [name] — the id of the session whose secret is in it (log.dir/session-key), as 64 hexadecimal
+ * digits: what crosses the link in a Hello. With `name` its public name, as checkpoints note it. */
 #include <stdio.h>
 
 #include "common/link/proof.h"
 
 int main(int argc, char **argv)
 {
-	FILE *file = argc == 2 ? fopen(argv[1], "r") : NULL;
+	FILE *file = argc >= 2 ? fopen(argv[1], "r") : NULL;
 	uint8_t seed[SL_SECRET_BYTES];
 	struct sl_secret secret;
 
@@ -15,7 +15,9 @@ int main(int argc, char **argv)
 			return 1;
 	fclose(file);
 	sl_secret_from(&secret, seed);
-	for (int i = 0; i < SL_SESSION_BYTES; i++)
+	if (argc > 2)
+		sl_session_name(secret.session, secret.session);
+	for (int i = 0; i < (argc > 2 ? 16 : SL_SESSION_BYTES); i++)
 		printf("%02x", secret.session[i]);
 	putchar('\n');
 	return 0;
