@@ -90,6 +90,8 @@ static void welcome(struct sl_group *g, int k)
 	p->ends_at = sl_port_session(p->m->port)->hello.run_steps;
 	if (!sl_group_varies(g))
 		p->left = false;
+	if (g->agreed.share.mode == SL_SHARE_ROUNDS) /* a newcomer's; in serial they are agreed before the first step */
+		g->turns.count[k] = (uint64_t)p->m->agreement.agreed.share.turns;
 	sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->step});
 	if (p->m)
 		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_JOINED,
@@ -460,6 +462,8 @@ static void advance(struct sl_group *g)
 
 void sl_group_list_tick(struct sl_group_list *gs)
 {
+	struct sl_fail why;
+
 	if (gs->ranks)
 		(void)gs->ranks->hear(gs->ranks, gs->word, sizeof *gs->word);
 	sl_group_hear_intro(gs);
@@ -471,7 +475,9 @@ void sl_group_list_tick(struct sl_group_list *gs)
 			come_again(g);
 			continue;
 		}
-		if ((g->open || sl_group_varies(g)) && !g->busy)
+		if (!g->busy && sl_group_gives_up(g, &why))
+			end_all(g, &why);
+		else if ((g->open || sl_group_varies(g)) && !g->busy)
 			advance(g);
 	}
 }
@@ -503,6 +509,7 @@ void sl_group_joining(struct sl_group *g, struct sl_middle *m)
 	/* the rest is its seat's, whose member it may not be: it changes with the welcome */
 	p->m = m;
 	p->joining = true;
+	p->refused[0] = '\0';
 	p->open = p->prepared = p->skip = p->asks = false;
 	if (!g->open) {
 		g->turns.count[sl_group_seat_of(m)] = (uint64_t)m->agreement.agreed.share.turns;

@@ -1,9 +1,11 @@
 /* Whom a group's step waits for. The loop's. With other ranks each knows what the others have told last, in a word; a
  * word may be old, so it decides only when a rank begins to wait, and the ranks' meeting what is done (group_ranks.c).
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/log.h"
 #include "common/link/loop.h"
 #include "server/group_impl.h"
 
@@ -43,6 +45,49 @@ bool sl_group_waited(const struct sl_group *g, bool waits, uint64_t *since_ms)
 	else if (!*since_ms)
 		*since_ms = now_ms;
 	return *since_ms && now_ms - *since_ms >= patience_ms;
+}
+
+/* Whom the group lacks, and why. True: somebody was refused, who does not come again as it is. */
+static bool name_missing(const struct sl_group *g, char *out, size_t size)
+{
+	bool refused = false;
+	size_t at = 0;
+
+	out[0] = '\0';
+	for (int k = g->first; k < g->end && at + 1 < size; k++) {
+		const struct sl_group_member *p = &g->member[k];
+		const bool was_refused = p->refused[0] != '\0';
+		int n;
+
+		if (p->m || (p->left && !was_refused))
+			continue;
+		refused = refused || was_refused;
+		n = snprintf(out + at, size - at, "%s%d%s%s%s", at ? ", " : "", k, was_refused ? " (refused: " : "",
+			     p->refused, was_refused ? ")" : "");
+		at += (size_t)n;
+	}
+	return refused;
+}
+
+bool sl_group_gives_up(struct sl_group *g, struct sl_fail *why)
+{
+	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
+	char missing[400];
+	bool waits = false, refused;
+
+	for (int k = g->first; k < g->end && !g->open; k++)
+		waits = waits || (g->member[k].m && g->member[k].joining);
+	if (!waits || !g->wait_ms)
+		g->wait_ms = waits ? now_ms : 0;
+	if (!waits || !g->agreed.share.wait_s || now_ms - g->wait_ms < (uint64_t)g->agreed.share.wait_s * 1000)
+		return false;
+	g->wait_ms = 0;
+	refused = name_missing(g, missing, sizeof missing);
+	(void)sl_fail_at(why, "share.wait_s", refused ? SL_ERR_MISMATCH : SL_ERR_TIMEOUT,
+			 "group %s was not complete within %d s: missing are members %s", g->name,
+			 g->agreed.share.wait_s, missing);
+	sl_log_limited(SL_LOG_WARN, "group-waits", "%s", why->text);
+	return true;
 }
 
 /* Members of this rank, or of several. */

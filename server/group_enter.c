@@ -1,4 +1,5 @@
 /* Who may join a group, and how one begins. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +66,8 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 	if (!g && gs->ranks && !sl_group_is_new(&s->hello))
 		sl_group_introduce(gs, sl_port_asked(m->port));
 	err = g ? sl_agreed_joins(&g->agreed, a, fail) : sl_group_make(gs, a, &g, fail);
+	if (err && g && a->share.member < g->n)
+		snprintf(g->member[a->share.member].refused, sizeof g->member->refused, "%.199s", fail->text);
 	if (err)
 		return err;
 	p = &g->member[a->share.member];

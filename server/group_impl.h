@@ -17,6 +17,7 @@ struct sl_group_member {
 	bool finished;       /* … since its run is done; where members come and go */
 	uint64_t number;     /* the step it does next: the group's, or one that the group has done without it */
 	int late;            /* steps that were done without it */
+	char refused[200];   /* why the client that asked for the seat last may not join; "": none was refused */
 	int lapses,
 		probation; /* how often it was waited for in vain; steps to be in time for before it is awaited again */
 	/* group_done.c */
@@ -128,6 +129,7 @@ struct sl_group {
 	uint64_t half_ms; /* since when half of the members are done; 0: they are not */
 	uint64_t end_ms;  /* the same of members whose run is over */
 	uint64_t back_ms; /* since when all are to come again, and what the seats know stays; 0: they need not */
+	uint64_t wait_ms; /* since when a member waits for a group that is not complete; 0: none does */
 	bool heard;       /* who is in, by the newest checkpoint */
 	bool said_short;  /* that there are too few members to go on */
 	uint64_t late;
@@ -213,6 +215,8 @@ bool sl_group_may_apply(struct sl_group *group);
  * when it `waits`, 0: it does not. */
 int sl_group_count_in(const struct sl_group *group);
 bool sl_group_waited(const struct sl_group *group, bool waits, uint64_t *since_ms);
+/* Whether members have waited for share.wait_s in vain; `why` says who is missing, or was refused. */
+bool sl_group_gives_up(struct sl_group *group, struct sl_fail *why);
 /* Tells the other ranks how it stands, where that has changed; whether one of them calls for a meeting. */
 void sl_group_tell(struct sl_group_list *groups);
 bool sl_group_is_called(const struct sl_group *group);

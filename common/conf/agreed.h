@@ -89,7 +89,7 @@ struct sl_agreed {
 			least; /* seats; members that must be there for it to go on, 0: all. Side by side: SL_SPAN */
 		int member;
 		int64_t rows; /* of a step that all take part in; 0 in a config: clients times batch */
-		int straggler_s;
+		int straggler_s, wait_s;
 		enum sl_conf_share_ends ends;
 		enum sl_conf_share_layers layers;
 		double member_norm; /* 0: off */
@@ -167,6 +167,8 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 		"sync: samples of a step that all members take part in; set it where their batches differ") \
 	X(SL_INT, "share.straggler_s", share.straggler_s, PLAIN, 0, 86400, "60", "seconds; 0: wait for ever", \
 		"how long a step waits for late members once half of the members are ready; then it goes on without them") \
+	X(SL_INT, "share.wait_s", share.wait_s, PLAIN, 0, 604800, "3600", "seconds; 0: wait for ever", \
+		"how long members wait for a group that is not complete; then those that are there end, and say who is missing, or was refused and why") \
 	X(SL_CHOICE, "share.ends", share.ends, PLAIN, sl_agreed_ends, "private", \
 		"head and tail of the members: private, each has its own; step (in sync and serial), all have the same, and learn from the mean of all members' gradients in each step; round (in rounds), they are averaged after every round, as the copies of the middle are") \
 	X(SL_CHOICE, "share.layers", share.layers, PLAIN, sl_agreed_layers, "each", \

@@ -39,11 +39,16 @@ alike() {
 	kill "$server_pid"
 	ends_with "$server_pid" 0 $patience "$name: the server"
 }
-# dies_at_end [kill-server]: member $slow has no checkpoint of its last step
+has_checkpoint() { compgen -G "$tmp/$1/checkpoint-*.safetensors" >/dev/null; }
+# dies_at_end [kill-server]: member $slow has no checkpoint of its last step, and one of an earlier step: one that was killed before its
+# first one has nothing to come back with, and one whose disk is slower than the steps skips checkpoints that the others have
 dies_at_end() {
 	name=$mode-dies
 	serve "$name-server"
-	begin "client.logged=kill@$last"
+	begin "client.logged=delay:600000@$last,client.apply=delay:300@1+"
+	at_point "$name-$slow" client.logged
+	wait_for "$name: the member that is killed has no checkpoint" has_checkpoint "$name-$slow"
+	kill -9 "${pid[slow]}"
 	ends_with "${pid[slow]}" 137 $patience "$name: the member that is killed"
 	wait_for "$name: the others are not done" grep -q "group-done.* 2 of 3" "$tmp/$name-server.log"
 	for k in "${others[@]}"; do kill -0 "${pid[k]}" || fail "$name: member $k has left, which is needed once more"; done

@@ -62,10 +62,13 @@ refused() {
 	cat "$tmp/$name"-[0-2].log >"$tmp/$name.log"
 	grep -q "$phrase" "$tmp/$name.log" || fail "$name: nobody says $phrase"
 }
-begin other 0 --set link.on_server_lost=wait
+begin other 0 --set share.wait_s=3
 wait_for 'member 0 does not wait' grep -q 'group other: member 0 is here' "$tmp/serial-again.log"
-refused other 'an epoch of group other has 6 steps, one of this client has 4: where members have unequal data, all need the same share.epoch_steps' 1
-dies "${pid[0]}"
+refused other 'an epoch of group other has 6 steps, one of this client has 4: where members have unequal data, all need the same share.epoch_steps' 1 share.wait_s=3
+# one whose group cannot become complete ends in time, and says why
+ends_with "${pid[0]}" 78 $patience 'other, member 0'
+grep -q 'group other was not complete within 3 s: missing are members 1 (refused: share.epoch_steps: an epoch of group other.*), 2$' \
+	"$tmp/other-0.log" || fail "the member that waits does not say for whom: $(cat "$tmp/other-0.log")"
 begin listed 0 --set share.mode=serial --set share.batches=6,4,2
 wait_for 'member 0 does not wait' grep -q 'group listed: member 0 is here' "$tmp/serial-again.log"
 refused listed "share.batches: .*this client's list is another than that of group listed" 1 share.mode=serial share.batches=5,4,3

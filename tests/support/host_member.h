@@ -12,6 +12,7 @@ extern struct host_group {
 	char name[16];
 	int clients, least; /* least 0: all of them */
 	int64_t epoch_steps;
+	int wait_s; /* share.wait_s; 0: for ever */
 	double member_norm, lr;
 	bool rounds;      /* of one step, with averaged moments; else mode sync */
 	bool checkpoints; /* each step asks for one */

@@ -523,6 +523,39 @@ static void most_members_decide_on_the_learning_rate(void **state)
 	}
 }
 
+/* ---- a group that is not complete */
+
+static void who_waits_hears_who_is_missing(void **state)
+{
+	const struct host_group was = host_group;
+	struct host_client *waits = &member[0].c;
+
+	(void)state;
+	for (int refused = 0; refused < 2; refused++) {
+		tests_run++;
+		host_group.wait_s = 1;
+		host_group.clients = 3;
+		snprintf(host_group.name, sizeof host_group.name, "g%d", tests_run);
+		host_rig_open(8, 0);
+		host_member_call(&member[0], 0, session_of(0), 1);
+		host_rig_await(&waits->came[SL_FRAME_CHALLENGE], 1);
+		if (refused) {
+			host_group.epoch_steps++;
+			host_member_call(&member[1], 1, session_of(1), 1);
+			refused_seat("an epoch of group");
+		}
+		host_rig_await(&waits->came[SL_FRAME_REFUSE], 1);
+		assert_int_equal(waits->last[SL_FRAME_REFUSE].u.refuse.code,
+				 refused ? SL_ERR_MISMATCH : SL_ERR_TIMEOUT);
+		if (!strstr(waits->last[SL_FRAME_REFUSE].u.refuse.text,
+			    refused ? "missing are members 1 (refused: share.epoch_steps: an epoch of group"
+				    : "missing are members 1, 2"))
+			fail_msg("%s", waits->last[SL_FRAME_REFUSE].u.refuse.text);
+		end();
+		host_group = was;
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -536,6 +569,7 @@ int main(void)
 		cmocka_unit_test(nobody_goes_back_to_what_is_not_there),
 		cmocka_unit_test(a_seat_is_its_runs),
 		cmocka_unit_test(nobody_goes_back_for_ever),
+		cmocka_unit_test(who_waits_hears_who_is_missing),
 		cmocka_unit_test(one_of_two_ends_nobody_by_its_learning_rate),
 		cmocka_unit_test(most_members_decide_on_the_learning_rate),
 	};
