@@ -54,8 +54,9 @@ void sl_housekeeping_measure(struct sl_housekeeping *k)
 {
 	sl_tidy_set_limits(&k->what);
 	if (k->what.bytes)
-		sl_log(SL_LOG_INFO, "store", "%s may hold %" PRId64 " bytes, %" PRId64 " of one key", k->what.dir,
-		       k->what.bytes, k->what.bytes_per_key);
+		sl_log(SL_LOG_INFO, "store",
+		       "%s may hold %.1f GB (store_bytes), %.1f GB of one key (store_bytes_per_key)", k->what.dir,
+		       (double)k->what.bytes / 1e9, (double)k->what.bytes_per_key / 1e9);
 }
 
 void sl_housekeeping_join(struct sl_housekeeping *k, int place, const uint8_t name[16])

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,9 @@
 #include "client/data/name_list.h"
 #include "client/data/picture.h"
 #include "client/data/sources.h"
+#include "common/base/log.h"
 
+#define SUFFIXES ".jpg .jpeg .png .webp .tif .tiff .bmp .ppm .pgm"
 enum { MAX_DEPTH = 32, MAX_CLASSES = 100000 };
 
 /* What a set's `data` points to. A picture is a folder and a name in it. */
@@ -23,6 +26,7 @@ struct folder_set {
 	int32_t *folder_of; /* [files.n] */
 	int64_t folders_cap, files_cap;
 	int64_t wanted; /* samples; files.n or fewer */
+	int64_t passed_over;
 	int64_t max_pixels;
 };
 
@@ -46,8 +50,9 @@ static mode_t kind_of(const char *path, const struct dirent *entry)
 	return st.st_mode & S_IFMT;
 }
 
-/* Adds the names of folders to *folders and those of pictures to *pictures; either may be NULL. */
-static enum sl_err read_folder(const char *path, struct sl_names *folders, struct sl_names *pictures,
+/* Adds the names of folders to *folders and those of pictures to *pictures; either may be NULL. Beside pictures it
+ * counts other files, hidden ones aside. */
+static enum sl_err read_folder(const char *path, struct sl_names *folders, struct sl_names *pictures, int64_t *others,
 			       struct sl_fail *fail)
 {
 	DIR *dir = opendir(path);
@@ -59,12 +64,16 @@ static enum sl_err read_folder(const char *path, struct sl_names *folders, struc
 	for (errno = 0; fits && (entry = readdir(dir)); errno = 0) {
 		const char *name = entry->d_name;
 		struct sl_names *list = folders;
+		mode_t kind;
 
 		if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
 			continue;
-		if (pictures && sl_picture_name(name) && kind_of(path, entry) != S_IFDIR)
+		kind = kind_of(path, entry);
+		if (pictures && sl_picture_name(name) && kind != S_IFDIR)
 			list = pictures;
-		else if (!folders || kind_of(path, entry) != S_IFDIR)
+		else if (pictures && kind == S_IFREG && name[0] != '.')
+			++*others;
+		if (!list || (list == folders && kind != S_IFDIR))
 			continue;
 		fits = sl_names_add(list, name);
 	}
@@ -90,7 +99,7 @@ static enum sl_err find_folders(const struct folder_set *set, const char *path, 
 				   set->root, path);
 	if (!sl_names_add(out, path))
 		return no_memory(fail);
-	err = read_folder(whole, &inside, NULL, fail);
+	err = read_folder(whole, &inside, NULL, NULL, fail);
 	for (int64_t i = 0; i < inside.n && !err; i++) {
 		char below[PATH_MAX];
 
@@ -111,7 +120,7 @@ static enum sl_err add_folder(struct folder_set *set, const char *path, int32_t 
 	enum sl_err err;
 
 	snprintf(whole, sizeof whole, "%s/%s", set->root, path);
-	err = read_folder(whole, NULL, &inside, fail);
+	err = read_folder(whole, NULL, &inside, &set->passed_over, fail);
 	sl_names_sort(&inside);
 	if (!err && inside.n) {
 		if (!sl_grow((void **)&set->label, &set->folders_cap, set->folders.n, sizeof *set->label) ||
@@ -145,9 +154,7 @@ static enum sl_err add_class(struct folder_set *set, const char *name, int32_t l
 		err = add_folder(set, sl_name(&folders, i), label, fail);
 	sl_names_close(&folders);
 	if (!err && set->files.n == before)
-		err = sl_fail_set(fail, SL_ERR_DATA,
-				  "%s/%s: the class has no picture (.jpg .jpeg .png .webp .tif .tiff .bmp .ppm .pgm)",
-				  set->root, name);
+		err = sl_fail_set(fail, SL_ERR_DATA, "%s/%s: the class has no picture (" SUFFIXES ")", set->root, name);
 	return err;
 }
 
@@ -203,7 +210,7 @@ static enum sl_err find_root(char root[PATH_MAX], char classes[PATH_MAX], const 
 
 static enum sl_err find_classes(struct folder_set *set, const char *path, struct sl_fail *fail)
 {
-	enum sl_err err = read_folder(path, &set->classes, NULL, fail);
+	enum sl_err err = read_folder(path, &set->classes, NULL, NULL, fail);
 
 	sl_names_sort(&set->classes);
 	if (!err && set->classes.n > MAX_CLASSES)
@@ -219,7 +226,7 @@ static enum sl_err find_classes(struct folder_set *set, const char *path, struct
 static enum sl_err list_pictures(struct folder_set *set, struct sl_fail *fail)
 {
 	struct sl_names here = {0};
-	enum sl_err err = read_folder(set->root, &here, NULL, fail);
+	enum sl_err err = read_folder(set->root, &here, NULL, NULL, fail);
 
 	sl_names_sort(&here);
 	for (int64_t i = 0; i < here.n && !err; i++) {
@@ -271,11 +278,18 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 	}
 	set->wanted = spec->max_samples && spec->max_samples < set->files.n ? spec->max_samples : set->files.n;
 	set->max_pixels = spec->max_pixels;
+	if (set->passed_over)
+		sl_log(SL_LOG_WARN, "passed-over",
+		       "%s: %" PRId64 " file%s in class folders %s no picture that is read (" SUFFIXES
+		       "), beside %" PRId64,
+		       root, set->passed_over, set->passed_over == 1 ? "" : "s", set->passed_over == 1 ? "is" : "are",
+		       set->files.n);
 	*out = (struct sl_set){
 		.source = self,
 		.data = set,
 		.count = set->wanted,
 		.classes = (int)set->classes.n,
+		.passed_over = set->passed_over,
 		.field = {{"image", SL_U8, 3, {0, 0, SL_PICTURE_CHANNELS}}, {"label", SL_I32, 0, {0}}},
 	};
 	return SL_OK;

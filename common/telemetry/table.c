@@ -332,15 +332,17 @@ static void print_trouble(FILE *file, const struct sl_status *status)
 
 void sl_status_table(const struct sl_status *status, int columns_most, FILE *file)
 {
-	char bytes[CELL], text[16];
+	char bytes[CELL], most[CELL], text[16];
 	int width[COLUMNS];
 
 	print_daemon(file, status);
 	print_trouble(file, status);
 	if (status->store_files) {
 		put_bytes(bytes, status->store_bytes);
-		fprintf(file, "store: %" PRId64 " file%s, %s, the oldest unused for %s\n", status->store_files,
-			status->store_files == 1 ? "" : "s", bytes, sl_progress_duration(status->store_oldest_s, text));
+		put_bytes(most, status->store_limit_bytes);
+		fprintf(file, "store: %" PRId64 " file%s, %s%s%s, the oldest unused for %s\n", status->store_files,
+			status->store_files == 1 ? "" : "s", bytes, status->store_limit_bytes ? " of at most " : "",
+			status->store_limit_bytes ? most : "", sl_progress_duration(status->store_oldest_s, text));
 	}
 	if (status->n_session == 0)
 		return;

@@ -232,6 +232,13 @@ static void table_fits_the_terminal(void **state)
 	struct sl_status in = snapshot(1);
 	(void)state;
 
+	in.store_files = 26;
+	in.store_bytes = 853000000;
+	in.store_limit_bytes = 36000000000;
+	assert_non_null(strstr(table(&in, 80), "store: 26 files, 853.0 MB of at most 36.0 GB, the oldest unused for "));
+	in.store_limit_bytes = 0;
+	assert_non_null(strstr(table(&in, 80), "store: 26 files, 853.0 MB, the oldest unused for "));
+	in.store_files = 0;
 	in.session = &one;
 	one.epoch = one.epochs = 0;
 	one.loss = one.acc = one.left_s = NAN;
