@@ -1,14 +1,20 @@
 /* Who is refused for memory: for good where the machine or its device could never hold a session, else until others
  * have ended, other programs among them. */
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
 #include <cmocka.h>
 
+#include "common/base/pool.h"
+#include "common/nn/graph_text.h"
+#include "kernels/cpu/cpu.h"
 #include "server/memory.h"
 
 static uint64_t device_left, device_all;
@@ -94,9 +100,60 @@ static void an_older_link_s_memory_counts_as_free(void **state)
 	back = (struct sl_memory){0};
 }
 
+static size_t given_out(void)
+{
+	const struct mallinfo2 m = mallinfo2();
+
+	return m.uordblks + m.hblkhd;
+}
+
+/* What malloc gives for the plan of a long network and its executor is counted, and at most half as much again. */
+static void a_plan_is_counted(void **state)
+{
+	enum { NODES = 4000, LINE = 64 };
+	const struct sl_plan_spec spec = {.batch = 2, .chunks = 1};
+	struct sl_codec_spec codec[SL_DIR_COUNT];
+	struct sl_session_memory few, many;
+	char *text = malloc((size_t)NODES * LINE);
+	struct sl_plan *plan = NULL;
+	struct sl_exec *exec = NULL;
+	struct sl_pool *pool;
+	struct sl_backend be;
+	size_t before = 0, took = 0;
+
+	(void)state;
+	assert_int_equal(sl_pool_open(&pool, 1, &fail), SL_OK);
+	assert_int_equal(sl_cpu_backend_open(&be, pool, &fail), SL_OK);
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		assert_int_equal(sl_codec_parse("none", &codec[dir], &fail), SL_OK);
+	for (int nodes = 1; nodes <= NODES; nodes += NODES - 1) {
+		struct sl_graph g = {0};
+		int n = sprintf(text, "graph 1\nin x f32 R[1,4]\nparam w [4,4] zero\nnode l linear %%0 &0\n");
+
+		for (int i = 0; i < nodes; i++)
+			n += sprintf(text + n, "node n%d act %%%d\n", i, i + 1);
+		n += sprintf(text + n, "out y %%%d\n", nodes + 1);
+		before = given_out();
+		if (sl_graph_read(&g, text, (size_t)n, &fail) ||
+		    sl_plan_open_part(&plan, &spec, SL_MIDDLE, &g, &fail) ||
+		    sl_exec_prepare(&exec, plan, SL_MIDDLE, &be, &fail))
+			fail_msg("%s", fail.text);
+		took = given_out() - before;
+		assert_int_equal(sl_session_memory(nodes > 1 ? &many : &few, exec, false, &be, NULL, codec, &fail),
+				 SL_OK);
+		sl_exec_close(exec);
+		sl_plan_close(plan);
+	}
+	assert_in_range(many.weights.host - few.weights.host, took - took / 10, took + took / 2);
+	free(text);
+	be.ops->close(&be);
+	sl_pool_close(pool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_plan_is_counted),
 		cmocka_unit_test(an_older_link_s_memory_counts_as_free),
 		cmocka_unit_test(a_device_that_is_too_small_is_so_for_good),
 		cmocka_unit_test(what_another_program_holds_is_worth_waiting_for),
