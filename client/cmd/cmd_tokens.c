@@ -39,8 +39,16 @@ struct tokens {
 /* A vocabulary may hold anything; a terminal should not obey it. */
 static void print_text(const char *text)
 {
-	for (size_t i = 0; text[i]; i++)
-		putchar(sl_text_controls(text, i) ? '?' : text[i]);
+	for (size_t left = strlen(text); left;) {
+		const size_t n = sl_text_character(text, left);
+
+		if (n)
+			fwrite(text, 1, n, stdout);
+		else
+			putchar('?');
+		text += n ? n : 1;
+		left -= n ? n : 1;
+	}
 }
 
 static void print_row(const struct tokens *t, const struct sl_tokens *row, json_t *label)

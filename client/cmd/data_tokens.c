@@ -143,9 +143,7 @@ static void write_sample(char out[SAMPLE_BYTES], const struct sl_tokenizer *t, c
 		}
 		at += (size_t)snprintf(out + at, SAMPLE_BYTES - at, "%s%s", i ? " " : "", text);
 	}
-	for (size_t i = 0; out[i]; i++)
-		if (sl_text_controls(out, i))
-			out[i] = '?';
+	sl_text_make_safe(out, '?');
 }
 
 static enum sl_err take_samples(struct look *l, struct sl_fail *fail)

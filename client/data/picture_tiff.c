@@ -64,9 +64,7 @@ static int says(TIFF *tiff, void *arg, const char *module, const char *format, v
 	(void)module;
 	if (!m->text[0])
 		vsnprintf(m->text, sizeof m->text, format, args);
-	for (char *c = m->text; *c; c++)
-		if (sl_text_controls(m->text, (size_t)(c - m->text)))
-			*c = '?';
+	sl_text_make_safe(m->text, '?');
 	return 1;
 }
 

@@ -245,8 +245,6 @@ enum sl_err sl_hf_config_parse(struct sl_hf_config *out, const char *name, struc
 
 	if (!root) {
 		snprintf(why, sizeof why, "%s", at.text);
-		for (size_t i = 0; why[i]; i++)
-			why[i] = sl_text_controls(why, i) ? '?' : why[i];
 		return sl_fail_set(fail, SL_ERR_DATA, "%s:%d:%d: %s", name, at.line, at.column, why);
 	}
 	if (json_is_object(root))

@@ -1,6 +1,7 @@
 #include "common/base/err.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,6 +30,58 @@ int sl_err_exit_status(enum sl_err err)
 	return (unsigned)err < SL_ERR_COUNT ? map[err].exit_status : map[SL_ERR_BUG].exit_status;
 }
 
+/* https://www.rfc-editor.org/rfc/rfc3629: the shortest form, no surrogates, nothing above U+10FFFF. */
+size_t sl_text_character(const char *text, size_t len)
+{
+	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	const unsigned char first = len ? (unsigned char)text[0] : 0;
+	const size_t n = first < 0x80                    ? 1
+			 : first >= 0xc2 && first < 0xe0 ? 2
+			 : first >= 0xe0 && first < 0xf0 ? 3
+			 : first >= 0xf0 && first < 0xf5 ? 4
+							 : 0;
+	uint32_t code = n > 1 ? first & (0x7fu >> n) : first;
+
+	if (!n || n > len)
+		return 0;
+	for (size_t i = 1; i < n; i++) {
+		if (((unsigned char)text[i] & 0xc0) != 0x80)
+			return 0;
+		code = code << 6 | ((unsigned char)text[i] & 0x3f);
+	}
+	if (code < least[n] || code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0xd800 && code < 0xe000) ||
+	    code > 0x10ffff)
+		return 0;
+	return n;
+}
+
+bool sl_text_is_safe(const char *text, size_t len)
+{
+	while (len) {
+		const size_t n = sl_text_character(text, len);
+
+		if (!n)
+			return false;
+		text += n;
+		len -= n;
+	}
+	return true;
+}
+
+void sl_text_make_safe(char *text, char instead)
+{
+	size_t len = strlen(text);
+
+	while (len) {
+		const size_t n = sl_text_character(text, len);
+
+		if (!n)
+			*text = instead;
+		text += n ? n : 1;
+		len -= n ? n : 1;
+	}
+}
+
 /* The arguments may point into fail: a caller that adds where it happened. */
 static enum sl_err fill(struct sl_fail *fail, const char *key, enum sl_err code, const char *fmt, va_list args)
 {
@@ -40,9 +93,7 @@ static enum sl_err fill(struct sl_fail *fail, const char *key, enum sl_err code,
 	snprintf(kept, sizeof kept, "%s", key);
 	at = kept[0] ? (size_t)snprintf(text, sizeof text, "%s: ", kept) : 0;
 	vsnprintf(text + at, sizeof text - at, fmt, args);
-	for (size_t i = 0; text[i]; i++)
-		if (sl_text_controls(text, i))
-			text[i] = ' ';
+	sl_text_make_safe(text, ' ');
 	fail->code = code;
 	memcpy(fail->key, kept, sizeof kept);
 	memcpy(fail->text, text, sizeof text);

@@ -58,14 +58,13 @@ const char *sl_err_name(enum sl_err err); /* "CONFIG"; "?" out of range */
 const char *sl_err_text(enum sl_err err); /* the sentence of the map */
 int sl_err_exit_status(enum sl_err err);  /* sysexits.h value; 0 for OK */
 
-/* A peer's or a file's text must not forge a second line nor move the cursor: true where text[i] is, or ends, a control
- * character, U+0080 to U+009F in UTF-8 among them. */
-static inline bool sl_text_controls(const char *text, size_t i)
-{
-	unsigned char c = (unsigned char)text[i];
-
-	return c < 0x20 || c == 0x7f || (i > 0 && (unsigned char)text[i - 1] == 0xc2 && c >= 0x80 && c < 0xa0);
-}
+/* A peer's or a file's text must not forge a second line nor move the cursor. How many bytes the character at text[0]
+ * has; 0: it is a control character (U+0080 to U+009F among them), or no UTF-8. */
+size_t sl_text_character(const char *text, size_t len);
+/* All of it is such characters. */
+bool sl_text_is_safe(const char *text, size_t len);
+/* Each other byte becomes `instead`. */
+void sl_text_make_safe(char *text, char instead);
 
 /* Fills *fail (which may be NULL) and returns `code`, so that `return sl_fail_set(f, …)` reads as one statement. */
 enum sl_err sl_fail_set(struct sl_fail *fail, enum sl_err code, const char *fmt, ...) SL_PRINTF(3, 4);

@@ -102,9 +102,8 @@ void sl_log_write(enum sl_log_level level, const char *id, const char *fmt, ...)
 		m = 0;
 	if ((size_t)m > sizeof line - (size_t)n - 2)
 		m = (int)(sizeof line - (size_t)n - 2);
-	for (int i = n; i < n + m; i++)
-		if (sl_text_controls(line, (size_t)i))
-			line[i] = ' ';
+	line[n + m] = 0;
+	sl_text_make_safe(line + n, ' ');
 	line[n + m] = '\n';
 
 	pthread_mutex_lock(&lock);

@@ -92,20 +92,17 @@ static void bump_free(void *arg, void *p)
 
 /* ---- fields: `put` for encoding, `get` for decoding */
 
-static bool printable(const uint8_t *text, size_t len)
-{
-	for (size_t i = 0; i < len; i++)
-		if (sl_text_controls((const char *)text, i))
-			return false;
-	return true;
-}
-
 /* Takes a part in an error chain: nothing is done once *err is set. */
 static void put_text(ProtobufCBinaryData *out, const char *text, size_t cap, enum sl_err *err)
 {
-	size_t len = strnlen(text, cap);
+	size_t len = strnlen(text, cap), tail = 0;
 
-	if (len == cap || !printable((const uint8_t *)text, len))
+	/* a sentence that was cut off may end within a letter */
+	while (tail < len && tail < 3 && (text[len - 1 - tail] & 0xc0) == 0x80)
+		tail++;
+	if (len < cap && tail < len && (uint8_t)text[len - 1 - tail] >= 0xc0 + (tail > 0) * 0x20 + (tail > 1) * 0x10)
+		len -= tail + 1;
+	if (len == cap || !sl_text_is_safe(text, len))
 		*err = SL_ERR_DATA;
 	*out = (ProtobufCBinaryData){.len = len, .data = (uint8_t *)(uintptr_t)text};
 }
@@ -130,8 +127,8 @@ static void get_text(struct reader *r, char *out, size_t cap, const ProtobufCBin
 {
 	if (in->len >= cap) {
 		bad(r, field, "is too long");
-	} else if (!printable(in->data, in->len)) {
-		bad(r, field, "holds control characters");
+	} else if (!sl_text_is_safe((const char *)in->data, in->len)) {
+		bad(r, field, "holds control characters, or is not UTF-8");
 	} else {
 		if (in->len)
 			memcpy(out, in->data, in->len);

@@ -29,10 +29,7 @@ static bool is_plain(const char *name)
 {
 	if (!name || !name[0] || name[0] == '.' || strlen(name) > NAME_MAX)
 		return false;
-	for (size_t i = 0; name[i]; i++)
-		if (name[i] == '/' || sl_text_controls(name, i))
-			return false;
-	return true;
+	return !strchr(name, '/') && sl_text_is_safe(name, strlen(name));
 }
 
 static enum sl_err read_index(json_t **map, json_t **root, const char *path, struct sl_fail *fail)
