@@ -68,7 +68,7 @@ static enum sl_err save_merged(const struct sl_setup *setup, const char *out, co
 	sl_lora_merge(model, &weights);
 	for (int i = 0; i < model->graph.n_param; i++)
 		param[i] = sl_lora_has(model, i) ? NULL : weights.value[i];
-	err = sl_weights_save(model, out, param, 0, note, notes, fail);
+	err = sl_weights_save(model, out, param, setup->trained < INT64_MAX ? setup->trained : 0, note, notes, fail);
 	free(param);
 	return err;
 }

@@ -61,9 +61,7 @@ static void on_fetched(void *arg)
 {
 	struct fetch *f = arg;
 
-	end(f, sl_remote_get_weights(f->remote, &f->setup->weights)
-		       ? sl_fail_set(f->fail, SL_ERR_DEVICE, "the weights could not be read back")
-		       : SL_OK);
+	end(f, sl_remote_get_weights(f->remote, &f->setup->weights, f->fail));
 }
 
 static void on_failed(void *arg, const struct sl_fail *fail)
@@ -101,6 +99,7 @@ static enum sl_err open_link(struct fetch *f, const struct sl_client_auth *auth,
 		.heartbeat_ms = c->link.heartbeat_ms,
 		.timeout_ms = c->link.timeout_ms,
 		.connect_timeout_ms = c->link.connect_timeout_ms,
+		.stall_ms = (uint64_t)c->link.stall_s * 1000,
 		.n_held = run->n,
 		.secret = &run->secret,
 		.first = true,

@@ -123,6 +123,7 @@ static enum sl_err open_link(struct drive *d)
 		.heartbeat_ms = c->link.heartbeat_ms,
 		.timeout_ms = c->link.timeout_ms,
 		.connect_timeout_ms = c->link.connect_timeout_ms,
+		.stall_ms = c->agreed.share.group[0] ? 0 : (uint64_t)c->link.stall_s * 1000,
 		.run_steps = sl_training_state(d->run).total_steps,
 		.traffic = d->link.traffic,
 	};

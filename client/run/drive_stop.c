@@ -42,11 +42,9 @@ bool sl_act_leave(struct drive *d)
 
 static enum sl_err save_model(struct drive *d, struct sl_fail *fail)
 {
-	enum sl_err err = sl_remote_get_weights(d->remote, &d->setup->weights);
+	enum sl_err err = sl_remote_get_weights(d->remote, &d->setup->weights, fail);
 
-	if (err)
-		sl_fail_set(fail, err, "the weights could not be read back");
-	else
+	if (!err)
 		err = sl_drive_save(d->setup, sl_training_state(d->run).step, fail);
 	SL_FAILPOINT(SL_FP_CLIENT_SAVED);
 	return err;

@@ -51,8 +51,32 @@ static void say_preparing(struct sl_remote *r)
 		sl_log(SL_LOG_INFO, "preparing", "%s has answered, and prepares this run", r->conf.endpoint);
 }
 
+/* Heartbeats alone say that a server is there, not that it does its part. */
+static bool stalls(struct sl_remote *r)
+{
+	const struct sl_session *s = sl_port_session(r->port);
+	const uint64_t now_ms = sl_loop_now_ms(r->loop);
+
+	if (s->counts.worked != r->worked || s->state == SL_SESSION_READY || !sl_worker_idle(r->worker)) {
+		r->worked = s->counts.worked;
+		r->worked_ms = now_ms;
+	}
+	return r->conf.stall_ms && now_ms - r->worked_ms > r->conf.stall_ms;
+}
+
 static void tick(struct sl_remote *r)
 {
+	struct sl_fail fail;
+
+	if (stalls(r)) {
+		sl_fail_set(
+			&fail, SL_ERR_TIMEOUT,
+			"%s has sent nothing but heartbeats for %llu s (link.stall_s): it has too much to do, or does "
+			"not do its part; ask for its status there, set a longer link.stall_s, or use another server",
+			r->conf.endpoint, (unsigned long long)r->conf.stall_ms / 1000);
+		sl_port_fail(r->port, &fail);
+		return;
+	}
 	sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_TICK});
 }
 

@@ -165,9 +165,7 @@ static enum sl_err take(struct sl_publish *p, struct sl_remote *remote, struct s
 {
 	enum sl_err err = p->weights.value ? SL_OK : sl_weights_open(&p->weights, p->setup->plan->model, fail);
 
-	if (!err && sl_remote_get_weights(remote, &p->weights))
-		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be read back");
-	return err;
+	return err ? err : sl_remote_get_weights(remote, &p->weights, fail);
 }
 
 void sl_publish_take(struct sl_publish *p, struct sl_remote *remote)

@@ -8,6 +8,7 @@
 #include "common/base/version.h"
 #include "common/link/loop.h"
 #include "common/nn/clip.h"
+#include "common/nn/finite.h"
 
 enum { LINGER_MS = 500, TICK_FRACTION = 4, HWM = 64 };
 
@@ -276,7 +277,7 @@ enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const s
 	r->events = *events;
 	r->arg = arg;
 	r->loop = loop;
-	r->opened_ms = sl_loop_now_ms(loop);
+	r->opened_ms = r->worked_ms = sl_loop_now_ms(loop);
 	err = sl_ends_open(&r->ends, conf->plan, conf->be, fail);
 	if (!err && sl_ends_set_weights(&r->ends, conf->weights))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "the weights could not be set");
@@ -442,10 +443,22 @@ enum sl_err sl_remote_apply(struct sl_remote *r)
 	return sl_remote_commit(r, &why);
 }
 
-enum sl_err sl_remote_get_weights(struct sl_remote *r, struct sl_weights *weights)
+enum sl_err sl_remote_get_weights(struct sl_remote *r, struct sl_weights *weights, struct sl_fail *fail)
 {
-	sl_weights_unpack(weights, &r->conf.plan->segment[SL_MIDDLE], sl_port_weights(r->port));
-	return sl_ends_get_weights(&r->ends, weights);
+	const struct sl_plan_segment *middle = &r->conf.plan->segment[SL_MIDDLE];
+
+	/* no step of which a side had said that it was sound can have made them */
+	if (!sl_finite_host(sl_port_weights(r->port), middle->weight_count))
+		return sl_fail_set(
+			fail, SL_ERR_NONFINITE,
+			"the weights that %s sent for its part of the network hold NaN or Inf: they are not "
+			"written, and this run's checkpoints stay; ask whose server that is, or try a smaller "
+			"train.optimizer.lr",
+			r->conf.endpoint);
+	sl_weights_unpack(weights, middle, sl_port_weights(r->port));
+	return sl_ends_get_weights(&r->ends, weights)
+		       ? sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be read back")
+		       : SL_OK;
 }
 
 uint64_t sl_remote_busy_ms(const struct sl_remote *r)

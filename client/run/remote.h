@@ -26,6 +26,7 @@ struct sl_remote_conf {
 	size_t part_bytes;
 	uint64_t window_bytes;
 	int heartbeat_ms, timeout_ms, connect_timeout_ms;
+	uint64_t stall_ms; /* 0: no limit */
 	/* The session: its secret (borrowed), an epoch above all that it ever had, whether this process has had no link
 	 * of it before, and the steps that the caller can go on from. */
 	const struct sl_secret *secret;
@@ -91,8 +92,10 @@ bool sl_remote_in_doubt(const struct sl_remote *remote);
 enum sl_err sl_remote_apply(struct sl_remote *remote) SL_MUST_CHECK;
 /* The result of that step, as `done` would have had it. */
 struct sl_step_result sl_remote_result(const struct sl_remote *remote);
-/* After `fetched`: the whole model as it stands, all three segments. */
-enum sl_err sl_remote_get_weights(struct sl_remote *remote, struct sl_weights *weights) SL_MUST_CHECK;
+/* After `fetched`: the whole model as it stands, all three segments. NONFINITE, with *weights untouched: what the
+ * server sent holds NaN or Inf. */
+enum sl_err sl_remote_get_weights(struct sl_remote *remote, struct sl_weights *weights,
+				  struct sl_fail *fail) SL_MUST_CHECK;
 
 /* How long the task that runs now has run. */
 uint64_t sl_remote_busy_ms(const struct sl_remote *remote);

@@ -48,8 +48,9 @@ struct sl_remote {
 	struct sl_bytes text;                   /* the payload of its Hello; its own */
 	enum link_state state, ended_in;        /* ended_in: the state from which it came to one above UP */
 	uint64_t opened_ms;
-	bool said;          /* what the operator is told of this state */
-	struct sl_job last; /* behind the task that ran when the session ended */
+	uint64_t worked, worked_ms; /* what the server had done, and until when it was not waited for in vain */
+	bool said;                  /* what the operator is told of this state */
+	struct sl_job last;         /* behind the task that ran when the session ended */
 	struct sl_fail why;
 	/* the pass under way */
 	uint64_t started_ns;

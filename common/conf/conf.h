@@ -95,6 +95,7 @@ struct sl_conf_link {
 	int connect_timeout_ms;           /* client only; 0 in a server's */
 	enum sl_conf_lost on_server_lost; /* client only */
 	int retry_ms;                     /* client only */
+	int stall_s;                      /* client only; 0: no limit */
 };
 
 #define SL_CONF_HUGGINGFACE "huggingface"

@@ -361,6 +361,7 @@ enum sl_err sl_session_step(struct sl_session *s, const struct sl_event *ev, uin
 			return SL_OK;
 		}
 		s->heard_ms = now_ms;
+		s->counts.worked += ev->kind != SL_EV_HEARTBEAT;
 	}
 	rule = s->role == SL_SESSION_CLIENT ? &sl_client_table[s->state][ev->kind]
 					    : &sl_server_table[s->state][ev->kind];

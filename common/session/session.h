@@ -194,6 +194,7 @@ struct sl_session_limits {
 
 struct sl_session_counts {
 	uint64_t frames, parts, stale_frames, refused_frames;
+	uint64_t worked; /* frames of this link that are no heartbeats */
 };
 
 struct sl_session {

@@ -54,6 +54,10 @@ same_run whole busy 16
 [ ! -e "$tmp/busy/asked.safetensors" ] || fail 'asked.safetensors is left'
 export_model done busy
 is_of done 16
+# the tensors are those of the model in log.dir, num_batches_tracked among them
+data_of() { tail -c "+$(($(od -An -tu8 -N8 "$1") + 9))" "$1"; }
+data_of "$tmp/done.safetensors" >"$tmp/exported"
+data_of "$tmp/busy/model.safetensors" | cmp - "$tmp/exported" || fail 'an export has other tensors than the model'
 
 # ---- another run at its control socket is none of its business
 start_slow_client 5 400 other "$tmp/client.yaml"

@@ -53,6 +53,21 @@ grep -q 'after 10 skipped steps in a row' "$tmp/skip.log" || fail "no word of th
 [ "$(summary skip .skipped)" = 10 ] || fail "the summary has $(summary skip .skipped) skipped steps"
 same_run skip-local skip "$((n + 10))"
 
+# ---- the server sends it with the last weights: no model is written, and the run can be ended elsewhere
+sets=(--set train.checkpoint_every=3)
+expect 0 honest
+"$TOOLS/faulty_link" "${endpoint##*:}" nan down part 1 >"$tmp/relay.out" &
+relay=$!
+started+=("$relay")
+wait_for 'the relay' test -s "$tmp/relay.out"
+honest=$endpoint endpoint=tcp://127.0.0.1:$(head -n 1 "$tmp/relay.out")
+expect 65 poisoned
+grep -q '^splitc: the weights that tcp:.* sent for its part of the network hold NaN or Inf' "$tmp/poisoned.log" || fail 'no word of bad weights'
+[ ! -e "$tmp/poisoned/model.safetensors" ] && ls "$tmp"/poisoned/checkpoint-*.safetensors >"$tmp/kept" || fail 'a model, or no checkpoint'
+endpoint=$honest
+expect 0 poisoned --resume
+same_run honest poisoned $steps
+
 # ---- it comes once
 sets=(--set codec.head_act=topk:0.2,ef=true --set codec.mid_act=quant:8 --set codec.head_grad=lowrank:3,warm=true
 	--set train.checkpoint_every=3 --set train.on_nan=skip)

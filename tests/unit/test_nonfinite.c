@@ -178,8 +178,9 @@ static void on_abandoned(void *arg, const struct sl_fail *why)
 static void on_fetched(void *arg)
 {
 	struct driver *d = arg;
+	struct sl_fail fail;
 
-	assert_int_equal(sl_remote_get_weights(d->remote, &d->o->weights), SL_OK);
+	assert_int_equal(sl_remote_get_weights(d->remote, &d->o->weights, &fail), SL_OK);
 	sl_remote_close(d->remote);
 }
 

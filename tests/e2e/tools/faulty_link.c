@@ -8,6 +8,7 @@
  *   duplicate  the message goes out twice
  *   header     one bit of the message's header is flipped
  *   payload    one bit of its payload is flipped
+ *   nan        of a part of weights: its first number becomes NaN, and its hash is as it should be
  *   none       nothing
  *
  * Other connections are relayed as they are meanwhile. Ends with SIGTERM; the last line is JSON: what was delivered
@@ -29,13 +30,15 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/link/wire.h"
 #include "tests/e2e/tools/loopback.h"
 
 enum { MAX_LINKS = 64, READ = 1 << 16, GREETING = 64, MORE = 1, LONG = 2, COMMAND = 4 };
 enum side { UP, DOWN, SIDES }; /* what comes from the client goes up */
-enum fault { NONE, DROP, VANISH, LATE, DUPLICATE, HEADER, PAYLOAD, FAULTS };
+enum fault { NONE, DROP, VANISH, LATE, DUPLICATE, HEADER, PAYLOAD, NOT_A_NUMBER, FAULTS };
 
-static const char *const fault_name[FAULTS] = {"none", "drop", "vanish", "late", "duplicate", "header", "payload"};
+static const char *const fault_name[FAULTS] = {"none",      "drop",   "vanish",  "late",
+					       "duplicate", "header", "payload", "nan"};
 static const char *const kind_name[] = {"any",    "epoch",     "hello", "welcome",   "refuse", "part",   "credit",
 					"commit", "committed", "fetch", "heartbeat", "bye",    "abandon"};
 enum { KINDS = sizeof kind_name / sizeof kind_name[0] };
@@ -114,6 +117,26 @@ static void begin_fault(struct link *l)
 	l->silent = plan.fault == DROP || plan.fault == VANISH;
 }
 
+/* False: it is no part of weights. */
+static bool poison(struct sl_bytes header, struct sl_bytes payload)
+{
+	static const uint8_t nan_le[] = {0, 0, 0xc0, 0x7f};
+	uint8_t again[SL_WIRE_HEADER_MAX];
+	struct sl_frame frame;
+	struct sl_fail fail;
+	size_t len;
+
+	if (sl_wire_decode(header, payload, &frame, &fail) != SL_OK || frame.kind != SL_FRAME_PART ||
+	    frame.u.part.what != SL_PART_WEIGHTS)
+		return false;
+	memcpy((void *)(uintptr_t)payload.data, nan_le, sizeof nan_le);
+	frame.u.part.xxh3 = sl_wire_hash(payload);
+	if (sl_wire_encode(&frame, again, &len) != SL_OK || len != header.len)
+		exit(1);
+	memcpy((void *)(uintptr_t)header.data, again, len);
+	return true;
+}
+
 /* A whole message: two frames, [0, first) and [first, len). False: it stays where it is. */
 static bool message(struct link *l, enum side side, uint8_t *data, size_t first, size_t len)
 {
@@ -123,7 +146,10 @@ static bool message(struct link *l, enum side side, uint8_t *data, size_t first,
 	frame_bytes(data, first, &head);
 	frame_bytes(data + first, len - first, &body);
 	now = !done && plan.fault != NONE && side == plan.side &&
-	      (plan.kind == 0 || plan.kind == kind_of(data + head, first - head)) && ++seen == plan.nth;
+	      (plan.kind == 0 || plan.kind == kind_of(data + head, first - head)) &&
+	      (plan.fault != NOT_A_NUMBER || poison((struct sl_bytes){data + head, first - head},
+						    (struct sl_bytes){data + first + body, len - first - body})) &&
+	      ++seen == plan.nth;
 	if (now)
 		begin_fault(l);
 	if (now && plan.fault == LATE)
