@@ -36,7 +36,7 @@ PKGS := libzmq libsodium libprotobuf-c libuv openblas yaml-0.1 jansson libxxhash
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS := $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null)
 TEST_LIBS := -lcmocka
-MPI := $(if $(CROSS),,$(firstword $(foreach p,mpi-c mpich,$(if $(shell $(PKG_CONFIG) --exists $p && echo yes),$p))))
+MPI := $(if $(CROSS),,$(firstword $(foreach p,mpi-c mpich,$(if $(shell $(PKG_CONFIG) --exists $p 2>/dev/null && echo yes),$p))))
 MPI_MODULE := $(if $(MPI),$(B)/libsplit_mpi.so)
 # gold, of Debian's binutils, links the many test programs in a third of the time.
 TEST_LDFLAGS := $(if $(SAN),,$(if $(shell command -v $(if $(CROSS),$(CROSS)-)ld.gold),-fuse-ld=gold))
