@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# usage: slow-targets.sh [--minutes N] [--record] [NAME…]        (as root)
+# Runs what README and docs promise and `make test-all` does not try: the targets of docs/results/slow-targets.md. Without a NAME
+# they take turns: those that passed longest ago, as many as N minutes (default 6) have room for, but one at least.
+#   --record  writes commit, time and minutes of each that passed into the page; for a developer, who commits it
+set -eu
+cd "$(dirname "$0")/.."
+page=docs/results/slow-targets.md
+minutes=6 record= names=()
+while [ $# -gt 0 ]; do
+	case $1 in
+	--minutes) minutes=$2 && shift ;;
+	--record) record=yes ;;
+	-*) echo "usage: ${0##*/} [--minutes N] [--record] [NAME…]" >&2; exit 64 ;;
+	*) names+=("$1") ;;
+	esac
+	shift
+done
+say() { printf 'slow-targets: %s\n' "$*"; }
+
+# | name | `command` | minutes | commit | when |: a line of the page for each, with tabs between
+rows() { sed -n 's/^| \([a-z0-9-]*\) | `\(.*\)` | \([0-9]*\) | \(.*\) | \(.*\) |$/\1\t\2\t\3\t\4\t\5/p' $page; }
+known=$(rows | cut -f 1)
+[ "$(grep -c '^| [a-z0-9-]* | `' $page)" = "$(wc -w <<<"$known")" ] || { say "$page: a line has not five columns"; exit 1; }
+for name in "${names[@]}"; do
+	grep -qx -e "$name" <<<"$known" || { say "no target $name in $page; there are:" $known; exit 64; }
+done
+# one that never passed has - in place of a date, which sorts before digits
+[ ${#names[@]} -gt 0 ] ||
+	mapfile -t names < <(rows | sort -s -t $'\t' -k 5,5 | awk -F '\t' -v room="$minutes" '(room -= $3) >= 0 || NR == 1 {print $1}')
+
+write_down() { # NAME MINUTES
+	local commit
+	commit=$(git rev-parse --short=9 HEAD)
+	git diff --quiet HEAD -- . ":!$page" || { say "the tree is not that of commit $commit: not recorded"; return; }
+	sed -i "s/^\(| $1 | \`.*\` \)| [0-9]* | .* | .* |$/\1| $2 | $commit | $(date -u '+%F %H:%M') |/" $page
+}
+bad=0
+mkdir -p build/slow
+for name in "${names[@]}"; do
+	command=$(rows | awk -F '\t' -v name="$name" '$1 == name {print $2}')
+	from=$SECONDS log=build/slow/$name.log status=0
+	bash -c "$command" >$log 2>&1 </dev/null || status=$?
+	took=$((SECONDS - from))
+	if [ $status = 0 ]; then
+		say "$command: passed, $took s"
+		[ -z "$record" ] || write_down "$name" $(((took + 59) / 60))
+	else
+		tail -n 40 $log
+		say "FAILED: $command, status $status after $took s; all that it said is in $log"
+		bad=1
+	fi
+done
+exit $bad
