@@ -57,7 +57,7 @@ new_root() {
 }
 
 # in_root USER COMMAND: mounts and processes are seen by COMMAND alone and end with it, so that nothing is mounted in a tree
-# that is removed. Devices are nodes that debootstrap made.
+# that is removed. Devices are nodes that debootstrap made. The bash that waits there is the init of these processes.
 in_root() {
 	unshare --mount --pid --fork --kill-child bash -euc '
 		root=$1
@@ -65,7 +65,7 @@ in_root() {
 		mount -t proc proc "$root/proc"
 		mount -t devpts -o newinstance,ptmxmode=0666,mode=0620,gid=5 devpts "$root/dev/pts"
 		mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
-		chroot "$root" "$@"' in_root "$root" \
+		chroot "$root" "$@" || exit $?' in_root "$root" \
 		runuser -u "$1" -- env -i HOME="$home" USER="$1" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 		LANG=C.UTF-8 "${reach[@]}" bash -c "cd ~/split && $2"
 }
