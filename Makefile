@@ -85,11 +85,15 @@ BINS := $(if $(wildcard client/main.c),$(B)/splitc) $(if $(wildcard server/main.
 TEST_SRC := $(wildcard tests/unit/test_*.c tests/suite/test_*.c)
 ANY_TEST := $(TEST_SRC:%.c=$(B)/%)
 TEST_SH := $(wildcard tests/e2e/*.sh)
-# `make test` leaves out what tests/tiers marks as slow; T names tests of either tier.
+# `make test` leaves out what tests/tiers marks as slow; `make test-rest` runs that, and what is marked as again. T names any tests.
+REST_OF_ALL := $(if $(REST),$(shell awk '$$2 ~ /slow|again/ {print $$1}' tests/tiers))
 SLOW := $(if $(QUICK),$(shell awk '$$2 ~ /slow/ {print $$1}' tests/tiers))
 ifneq ($(T),)
 TEST_SRC := $(filter $(addprefix %/,$(addsuffix .c,$(T))),$(TEST_SRC))
 TEST_SH := $(filter $(addprefix %/,$(addsuffix .sh,$(T))),$(TEST_SH))
+else ifneq ($(REST),)
+TEST_SRC := $(filter $(addprefix %/,$(addsuffix .c,$(REST_OF_ALL))),$(TEST_SRC))
+TEST_SH := $(filter $(addprefix %/,$(addsuffix .sh,$(REST_OF_ALL))),$(TEST_SH))
 else
 TEST_SRC := $(filter-out $(addprefix %/,$(addsuffix .c,$(SLOW))),$(TEST_SRC))
 TEST_SH := $(filter-out $(addprefix %/,$(addsuffix .sh,$(SLOW))),$(TEST_SH))
@@ -97,7 +101,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE cuda-resources help all fail deps test test-all test-fresh test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man install uninstall clean demo demo-text bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: FORCE cuda-resources help all fail deps test test-all test-rest test-fresh test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man install uninstall clean demo demo-text bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) $(MPI_MODULE) ## build/<variant>/splitc and splits
 
@@ -342,6 +346,9 @@ test: deps ## the tests of every day, with the build in 5 minutes on two cores
 
 test-all: deps ## all tests: also the simulated device and the long scripts
 	@TEST_BEGAN=$$(date +%s) $(MAKE) --no-print-directory $(PARALLEL) check
+
+test-rest: deps ## what `make test` leaves out of `make test-all`
+	@TEST_BEGAN=$$(date +%s) $(MAKE) --no-print-directory $(PARALLEL) REST=1 check
 
 test-fresh: ## README's two commands on a clean Debian, by root and by a user with sudo (root; SPLIT_FRESH=short)
 	@scripts/test-fresh.sh

@@ -14,16 +14,16 @@
 set -eu
 packages='gcc g++ make pkg-config libc6-dev git ca-certificates curl
 	libzmq3-dev libsodium-dev libprotobuf-c-dev protobuf-c-compiler libuv1-dev libopenblas-pthread-dev libyaml-dev libjansson-dev
-	jq libcmocka-dev libxxhash-dev libzstd-dev libsystemd-dev libpng-dev libjpeg62-turbo-dev libwebp-dev libtiff-dev libarchive-dev
+	jq python3 libcmocka-dev libxxhash-dev libzstd-dev libsystemd-dev libpng-dev libjpeg62-turbo-dev libwebp-dev libtiff-dev libarchive-dev
 	libpcre2-dev libutf8proc-dev gnuplot-nox'
 libraries=$(printf '%s\n' $packages | grep -e '^lib.*-dev$')
 foreign= only_print=
 for arg in "$@"; do
 	case $arg in
-	--dev) packages="$packages clang clang-format libclang-rt-14-dev python3" ;;
+	--dev) packages="$packages clang clang-format libclang-rt-14-dev" ;;
 	--data) command -v npm >/dev/null || packages="$packages npm" ;; # one that is no Debian package will do
 	--peer) packages="$packages python3-torch python3-torchvision" ;;
-	--containers) packages="$packages podman runc docker-compose netavark aardvark-dns iptables debootstrap python3 python3-yaml" ;;
+	--containers) packages="$packages podman runc docker-compose netavark aardvark-dns iptables debootstrap python3-yaml" ;;
 	--packages) packages="$packages debhelper dpkg-dev fakeroot lintian debootstrap systemd-container" ;;
 	--fresh) packages="$packages debootstrap" ;;
 	--mpi) packages="$packages libopenmpi-dev openmpi-bin" ;;

@@ -2,7 +2,7 @@
 # usage: test-fresh.sh        (make test-fresh; as root, on Debian 12)
 # The commands of README.md under "Two commands", as they stand there, in a clean Debian 12 that has git, make and ca-certificates
 # and nothing else: by root, and by a user with sudo, each in a clone and a Debian of its own. What is not committed is not tested.
-# SPLIT_FRESH=short: root runs the first command and the user the second. build/fresh keeps the clean Debian for the next time,
+# SPLIT_FRESH=short: root runs the second command and the user the first. build/fresh keeps the clean Debian for the next time,
 # and what the commands said.
 set -eu
 cd "$(dirname "$0")/.."
@@ -93,8 +93,8 @@ as() {
 }
 
 if [ "${SPLIT_FRESH:-}" = short ]; then
-	as root "${commands[0]}"
-	as newcomer "${commands[1]}"
+	as root "${commands[1]}"
+	as newcomer "${commands[0]}"
 else
 	as root "${commands[@]}"
 	as newcomer "${commands[@]}"
