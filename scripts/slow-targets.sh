@@ -27,7 +27,8 @@ for name in "${names[@]}"; do
 done
 # one that never passed has - in place of a date, which sorts before digits
 [ ${#names[@]} -gt 0 ] ||
-	mapfile -t names < <(rows | sort -s -t $'\t' -k 5,5 | awk -F '\t' -v room="$minutes" '(room -= $3) >= 0 || NR == 1 {print $1}')
+	mapfile -t names < <(rows | LC_ALL=C sort -s -t $'\t' -k 5,5 |
+		awk -F '\t' -v room="$minutes" 'NR == 1 || $3 <= room {room -= $3; print $1}')
 
 write_down() { # NAME MINUTES
 	local commit
@@ -44,7 +45,7 @@ for name in "${names[@]}"; do
 	took=$((SECONDS - from))
 	if [ $status = 0 ]; then
 		say "$command: passed, $took s"
-		[ -z "$record" ] || write_down "$name" $(((took + 59) / 60))
+		[ -z "$record" ] || write_down "$name" $((took / 60 + 1))
 	else
 		tail -n 40 $log
 		say "FAILED: $command, status $status after $took s; all that it said is in $log"
