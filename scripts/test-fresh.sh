@@ -11,7 +11,14 @@ cd "$(dirname "$0")/.."
 keep=$PWD/build/fresh
 mkdir -p "$keep"
 tmp=$(mktemp -d "$keep/run.XXXXXX")
-trap 'rm -rf --one-file-system "$tmp"' EXIT
+started=
+end_all() {
+	trap - EXIT
+	[ -z "$started" ] || kill -KILL "$started" 2>/dev/null || true # and with it all that it started
+	wait
+	rm -rf --one-file-system "$tmp"
+}
+trap end_all EXIT
 trap 'exit 130' INT TERM HUP
 say() { printf 'test-fresh: %s\n' "$*"; }
 
@@ -67,7 +74,12 @@ in_root() {
 		mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
 		chroot "$root" "$@" || exit $?' in_root "$root" \
 		runuser -u "$1" -- env -i HOME="$home" USER="$1" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-		LANG=C.UTF-8 "${reach[@]}" bash -c "cd ~/split && $2"
+		LANG=C.UTF-8 "${reach[@]}" bash -c "cd ~/split && $2" </dev/null &
+	local status=0
+	started=$!
+	wait $started || status=$?
+	started=
+	return $status
 }
 
 # as USER COMMAND…
@@ -78,7 +90,7 @@ as() {
 	for command in 'make help' "$@"; do
 		from=$SECONDS status=0 command=${command%%  *#*}
 		log=$keep/$user-${command##* }.log
-		in_root "$user" "$command" >"$log" 2>&1 </dev/null || status=$?
+		in_root "$user" "$command" >"$log" 2>&1 || status=$?
 		if [ $status != 0 ]; then
 			tail -n 40 "$log"
 			say "FAILED: $command as $user, status $status; all that it said is in $log"
