@@ -31,12 +31,10 @@ done
 		awk -F '\t' -v room="$minutes" 'NR == 1 || $3 <= room {room -= $3; print $1}')
 
 write_down() { # NAME MINUTES
-	local commit
-	commit=$(git rev-parse --short=9 HEAD)
-	git diff --quiet HEAD -- . ":!$page" || { say "the tree is not that of commit $commit: not recorded"; return; }
+	git diff --quiet "$commit" -- . ":!$page" || { say "the tree is not that of commit $commit: not recorded"; return; }
 	sed -i "s/^\(| $1 | \`.*\` \)| [0-9]* | .* | .* |$/\1| $2 | $commit | $(date -u '+%F %H:%M') |/" $page
 }
-bad=0
+bad=0 commit=$(git rev-parse --short=9 HEAD)
 mkdir -p build/slow
 for name in "${names[@]}"; do
 	command=$(rows | awk -F '\t' -v name="$name" '$1 == name {print $2}')
