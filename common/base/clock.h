@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 uint64_t sl_now_ns(void);
+uint64_t sl_now_coarse_ns(void); /* some ms behind, and cheaper */
 static inline uint64_t sl_now_ms(void)
 {
 	return sl_now_ns() / 1000000u;

@@ -2,11 +2,13 @@
  * caches. A thread that is done with its share helps the others.
  *
  * An atomic countdown, `unclaimed`, hands out a share: who takes it from k > 0 to k - 1 owns the k-th block from the
- * end of that share in the current run. The run cannot end before that block is done. So `fn`, `arg` and `blocks` may
- * be read after the claim, even by a thread that slept through earlier runs, and no thread has to check in or out.
+ * end of that share in the current run. The run cannot end before that block is done, so what runs may be read after
+ * the claim, and no thread has to check in or out. The countdown bears the run's number: a thread that still thinks of
+ * an earlier run claims nothing, as it may have a block of this run to go on with first.
  *
  * Where the caller's job is to give way (worker.h), a thread takes all unclaimed blocks off the run, which then ends
- * early. The caller runs them later. */
+ * early. The caller runs them later. A thread that stopped between two steps of a block goes on with it, as the block's
+ * scratch is its own. */
 #include "common/base/pool.h"
 
 #include <errno.h>
@@ -33,9 +35,24 @@ static const uint64_t late_ns = 500000, crowded_least_ns = 125000000, crowded_mo
 
 enum { ASLEEP = -1, NOWHERE = -1 }; /* beside numbers of CPUs, in `place` and in `kept_off` */
 
-struct member {                                         /* the caller is the first */
-	_Alignas(CACHE_LINE) _Atomic int64_t unclaimed; /* of its share; may fall below 0 */
-	int64_t end, left; /* where its share ends; what was not done when a run broke off */
+/* A block, and the step that is next. */
+struct stopped {
+	int64_t block, at;
+	bool is;
+};
+
+/* What runs: one of the two. */
+struct what {
+	sl_pool_fn *fn;
+	sl_pool_long_fn *long_fn;
+	void *arg;
+};
+
+struct member {                                          /* the caller is the first */
+	_Alignas(CACHE_LINE) _Atomic uint64_t unclaimed; /* of its share: `tagged` */
+	int64_t end, left;        /* where its share ends; what was not done when a run broke off */
+	struct stopped stopped;   /* in this run */
+	_Atomic uint64_t goes_on; /* `tagged` 1: with what stopped earlier */
 	_Alignas(CACHE_LINE) struct sl_pool *pool;
 	pthread_t thread;
 	int worker;
@@ -50,10 +67,9 @@ struct sl_pool {
 	_Alignas(CACHE_LINE) _Atomic uint32_t runs; /* futex of the members: changes with every run */
 	_Atomic int sleepers;
 	_Atomic bool closing;
-	_Alignas(CACHE_LINE) sl_pool_fn *fn;
-	void *arg;
+	_Alignas(CACHE_LINE) struct what what;
 	int64_t blocks;
-	const struct sl_worker *turns; /* whose job the caller runs, or NULL */
+	struct sl_worker *turns; /* whose job the caller runs, or NULL */
 	int threads;
 	uint64_t spin_ns;
 	bool spreads;                                                /* there is a CPU for each thread */
@@ -89,13 +105,36 @@ static int64_t share_at(const struct sl_pool *pool, int64_t blocks, int worker)
 	return blocks * worker / pool->threads;
 }
 
+/* A number below 2^40, and which run it belongs to. */
+static uint64_t tagged(int64_t n, uint32_t run)
+{
+	return (uint64_t)run << 40 | (uint64_t)n;
+}
+
+static int64_t untagged(uint64_t tagged)
+{
+	return (int64_t)(tagged & (((uint64_t)1 << 40) - 1));
+}
+
+/* Counts down by one, if it is that run's; returns what it was, or 0. */
+static int64_t claim(_Atomic uint64_t *count, uint32_t run)
+{
+	uint64_t seen = atomic_load_explicit(count, memory_order_relaxed);
+
+	while (untagged(seen) > 0 && seen == tagged(untagged(seen), run))
+		if (atomic_compare_exchange_weak_explicit(count, &seen, seen - 1, memory_order_acq_rel,
+							  memory_order_relaxed))
+			return untagged(seen);
+	return 0;
+}
+
 /* Takes what nobody has claimed, so that the run ends with the blocks that are under way; returns how many. */
 static int64_t break_off(struct sl_pool *pool)
 {
 	int64_t taken = 0;
 
 	for (int i = 0; i < pool->threads; i++) {
-		int64_t k = atomic_exchange_explicit(&pool->members[i].unclaimed, 0, memory_order_acq_rel);
+		int64_t k = untagged(atomic_exchange_explicit(&pool->members[i].unclaimed, 0, memory_order_acq_rel));
 
 		if (k > 0) {
 			pool->members[i].left = k;
@@ -105,29 +144,56 @@ static int64_t break_off(struct sl_pool *pool)
 	return taken;
 }
 
-/* Runs what it can claim of a share; returns how many blocks, those that it broke off counted in. */
-static int64_t work_share(struct sl_pool *pool, int share, int worker)
+bool sl_pool_stop(struct sl_pool_step *step, int64_t next)
 {
-	_Atomic int64_t *unclaimed = &pool->members[share].unclaimed;
+	if (!step->turns || !sl_worker_turn_due(step->turns))
+		return false;
+	step->at = next;
+	step->stopped = true;
+	return true;
+}
+
+/* A block from step `at` on; returns where it stopped. */
+static struct stopped run_block(const struct what *what, int64_t block, int64_t at, int worker, struct sl_worker *turns)
+{
+	struct sl_pool_step step = {.worker = worker, .at = at, .turns = turns};
+
+	if (what->long_fn)
+		what->long_fn(what->arg, block, &step);
+	else
+		what->fn(what->arg, block, worker);
+	return (struct stopped){block, step.at, step.stopped};
+}
+
+/* The same by a member; returns how many blocks are off the run: this one, and those that it broke off. */
+static int64_t take_block(struct sl_pool *pool, int64_t block, int64_t at, int worker)
+{
+	struct stopped *s = &pool->members[worker].stopped;
+
+	*s = run_block(&pool->what, block, at, worker, pool->turns);
+	return 1 + (s->is || (pool->turns && sl_worker_turn_due(pool->turns)) ? break_off(pool) : 0);
+}
+
+/* Runs what it can claim of a share; returns how many blocks, those that it broke off counted in. */
+static int64_t work_share(struct sl_pool *pool, int share, int worker, uint32_t run)
+{
 	int64_t done = 0, k;
 
-	while (atomic_load_explicit(unclaimed, memory_order_relaxed) > 0 &&
-	       (k = atomic_fetch_sub_explicit(unclaimed, 1, memory_order_acq_rel)) > 0) {
-		pool->fn(pool->arg, pool->members[share].end - k, worker);
-		done++;
-		if (pool->turns && sl_worker_turn_due(pool->turns))
-			done += break_off(pool);
-	}
+	while ((k = claim(&pool->members[share].unclaimed, run)) > 0)
+		done += take_block(pool, pool->members[share].end - k, 0, worker);
 	return done;
 }
 
-/* Claims and runs blocks until none is left. */
-static void work(struct sl_pool *pool, int worker)
+/* Goes on with what stopped, then claims and runs blocks until none is left. */
+static void work(struct sl_pool *pool, int worker, uint32_t run)
 {
+	struct member *m = &pool->members[worker];
 	int64_t done = 0;
 
+	if (claim(&m->goes_on, run) > 0)
+		done += take_block(pool, m->stopped.block, m->stopped.at, worker);
 	for (int i = 0; i < pool->threads; i++)
-		done += work_share(pool, (worker + i) % pool->threads, worker);
+		done += work_share(pool, (worker + i) % pool->threads, worker, run);
 	if (done > 0 && atomic_fetch_sub(&pool->undone, done) == done) {
 		atomic_store(&pool->finished, 1);
 		if (atomic_load(&pool->caller_sleeps))
@@ -235,7 +301,7 @@ static void *member_main(void *arg)
 				return NULL;
 			if (pool->spreads)
 				settle(m);
-			work(pool, m->worker);
+			work(pool, m->worker, seen);
 			continue;
 		}
 		atomic_store_explicit(&pool->place[m->worker], ASLEEP, memory_order_relaxed);
@@ -267,65 +333,99 @@ static void wait_finished(struct sl_pool *pool)
 
 struct rest {
 	int64_t end, left;
+	struct stopped stopped;
 };
 
-/* One run over what is left of each share. */
-static void run_shares(struct sl_pool *pool, struct rest *share, int64_t blocks, sl_pool_fn *fn, void *arg)
+static int64_t left_of(const struct sl_pool *pool, const struct rest *share)
 {
-	pool->fn = fn;
-	pool->arg = arg;
+	int64_t blocks = 0;
+
+	for (int i = 0; i < pool->threads; i++)
+		blocks += share[i].left + share[i].stopped.is;
+	return blocks;
+}
+
+/* One run over what is left of each share. */
+static void run_shares(struct sl_pool *pool, struct rest *share, int64_t blocks, struct what what)
+{
+	const uint32_t run = atomic_load_explicit(&pool->runs, memory_order_relaxed) + 1;
+	int wake = blocks - 1 < pool->threads - 1 ? (int)blocks - 1 : pool->threads - 1;
+
+	pool->what = what;
 	pool->blocks = blocks;
 	pool->turns = sl_worker_here();
 	atomic_store_explicit(&pool->finished, 0, memory_order_relaxed);
 	atomic_store_explicit(&pool->undone, blocks, memory_order_relaxed);
 	for (int i = 0; i < pool->threads; i++) {
-		pool->members[i].end = share[i].end;
-		pool->members[i].left = 0;
-		atomic_store_explicit(&pool->members[i].unclaimed, share[i].left, memory_order_release);
+		struct member *m = &pool->members[i];
+
+		m->end = share[i].end;
+		m->left = 0;
+		m->stopped = share[i].stopped;
+		m->stopped.is = false;
+		if (share[i].stopped.is)
+			wake = pool->threads - 1; /* it is that one's to go on with */
+		atomic_store_explicit(&m->goes_on, tagged(share[i].stopped.is, run), memory_order_release);
+		atomic_store_explicit(&m->unclaimed, tagged(share[i].left, run), memory_order_release);
 	}
 	atomic_fetch_add(&pool->runs, 1);
 	spread(pool);
 	if (atomic_load(&pool->sleepers) > 0)
-		futex_wake(&pool->runs, blocks - 1 < pool->threads - 1 ? (int)blocks - 1 : pool->threads - 1);
-	work(pool, 0);
+		futex_wake(&pool->runs, wake);
+	work(pool, 0, run);
 	wait_finished(pool);
-	for (int i = 0; i < pool->threads; i++)
+	for (int i = 0; i < pool->threads; i++) {
 		share[i].left = pool->members[i].left;
-}
-
-static void run_here(int64_t blocks, sl_pool_fn *fn, void *arg)
-{
-	const struct sl_worker *turns = sl_worker_here();
-
-	for (int64_t i = 0; i < blocks; i++) {
-		fn(arg, i, 0);
-		if (turns && sl_worker_turn_due(turns))
-			sl_worker_turn();
+		share[i].stopped = pool->members[i].stopped;
 	}
 }
 
-void sl_pool_run(struct sl_pool *pool, int64_t blocks, sl_pool_fn *fn, void *arg)
+static void run_here(int64_t blocks, struct what what)
+{
+	struct sl_worker *turns = sl_worker_here();
+
+	for (int64_t i = 0; i < blocks; i++) {
+		struct stopped s = {i, 0, true};
+
+		while (s.is) {
+			s = run_block(&what, i, s.at, 0, turns);
+			if (turns && (s.is || sl_worker_turn_due(turns)))
+				sl_worker_turn();
+		}
+	}
+}
+
+static void run(struct sl_pool *pool, int64_t blocks, struct what what)
 {
 	struct rest share[SL_POOL_MAX_THREADS];
 
 	sl_worker_turn();
 	if (!pool || pool->threads == 1 || blocks <= 1) {
-		run_here(blocks, fn, arg);
+		run_here(blocks, what);
 		return;
 	}
 	for (int i = 0; i < pool->threads; i++) {
-		share[i].end = share_at(pool, blocks, i + 1);
-		share[i].left = share[i].end - share_at(pool, blocks, i);
+		int64_t end = share_at(pool, blocks, i + 1);
+
+		share[i] = (struct rest){.end = end, .left = end - share_at(pool, blocks, i)};
 	}
 	for (;;) {
-		run_shares(pool, share, blocks, fn, arg);
-		blocks = 0;
-		for (int i = 0; i < pool->threads; i++)
-			blocks += share[i].left;
+		run_shares(pool, share, blocks, what);
+		blocks = left_of(pool, share);
 		if (blocks == 0)
 			return;
 		sl_worker_turn();
 	}
+}
+
+void sl_pool_run(struct sl_pool *pool, int64_t blocks, sl_pool_fn *fn, void *arg)
+{
+	run(pool, blocks, (struct what){.fn = fn, .arg = arg});
+}
+
+void sl_pool_run_long(struct sl_pool *pool, int64_t blocks, sl_pool_long_fn *fn, void *arg)
+{
+	run(pool, blocks, (struct what){.long_fn = fn, .arg = arg});
 }
 
 static int usable_cpus(cpu_set_t *set)

@@ -3,11 +3,13 @@
 #ifndef SL_BASE_POOL_H
 #define SL_BASE_POOL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/err.h"
 
 struct sl_pool;
+struct sl_worker;
 
 /* `worker` is in [0, threads): index of the scratch area that this call may use. `block` in [0, blocks). */
 typedef void sl_pool_fn(void *arg, int64_t block, int worker);
@@ -26,5 +28,19 @@ int sl_pool_threads(const struct sl_pool *pool);
  * a thread takes those of its own share first, the same part of [0, blocks) in every run, then what others have left.
  * In a job of a worker (worker.h) that job may give way between blocks: other jobs then use the pool meanwhile. */
 void sl_pool_run(struct sl_pool *pool, int64_t blocks, sl_pool_fn *fn, void *arg);
+
+/* A block that may take long has steps. Between two of them it asks sl_pool_stop, and returns where that is true; later
+ * it is called again with the same `worker`, so that its scratch is as it left it, and with the step in `at`. */
+struct sl_pool_step {
+	int worker;
+	int64_t at; /* 0 at first */
+	bool stopped;
+	struct sl_worker *turns; /* the pool's */
+};
+
+typedef void sl_pool_long_fn(void *arg, int64_t block, struct sl_pool_step *step);
+
+void sl_pool_run_long(struct sl_pool *pool, int64_t blocks, sl_pool_long_fn *fn, void *arg);
+bool sl_pool_stop(struct sl_pool_step *step, int64_t next); /* the block is to go on with `next` later */
 
 #endif

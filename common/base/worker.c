@@ -154,10 +154,22 @@ struct sl_worker *sl_worker_here(void)
 	return here ? here->worker : NULL;
 }
 
-bool sl_worker_turn_due(const struct sl_worker *w)
+/* By many threads: written only where it says something new. */
+static void note_sign(struct sl_worker *w, uint64_t now)
 {
-	return atomic_load_explicit(&w->wanted, memory_order_relaxed) &&
-	       sl_now_ns() >= atomic_load_explicit(&w->slice_end_ns, memory_order_relaxed);
+	static const uint64_t fresh_ns = 100000000;
+
+	if (now > atomic_load_explicit(&w->sign_ns, memory_order_relaxed) + fresh_ns)
+		atomic_store_explicit(&w->sign_ns, now, memory_order_relaxed);
+}
+
+bool sl_worker_turn_due(struct sl_worker *w)
+{
+	bool wanted = atomic_load_explicit(&w->wanted, memory_order_relaxed);
+	uint64_t now = wanted ? sl_now_ns() : sl_now_coarse_ns();
+
+	note_sign(w, now);
+	return wanted && now >= atomic_load_explicit(&w->slice_end_ns, memory_order_relaxed);
 }
 
 void sl_worker_turn(void)

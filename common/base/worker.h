@@ -59,13 +59,14 @@ void sl_worker_release(struct sl_worker *worker, struct sl_job *job);
  * blocks: where it has had 20 ms and another share is next, others run until it is this job's turn again. So nobody
  * waits for a long job, only for its longest piece. While a job has given way no other of its share begins; one that
  * goes ahead gives way only if it has a key. What a job works on must be its own: no other job may use it. */
-void sl_worker_turn(void);              /* any thread; does nothing where no job of a worker runs on it */
-struct sl_worker *sl_worker_here(void); /* whose job runs on this thread, or NULL */
-bool sl_worker_turn_due(const struct sl_worker *worker); /* that job should call sl_worker_turn. Any thread. */
+void sl_worker_turn(void);                         /* any thread; does nothing where no job of a worker runs on it */
+struct sl_worker *sl_worker_here(void);            /* whose job runs on this thread, or NULL */
+bool sl_worker_turn_due(struct sl_worker *worker); /* that job should call sl_worker_turn. Any thread. */
 /* Tells jobs under way that nobody wants what comes of them. What a job makes of that is its own business. */
 void sl_worker_unwant(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg);
 bool sl_worker_unwanted(void); /* on the thread of a job: it was told so */
-/* How long ago the running job gave its last sign of life, by sl_worker_turn, or a held one began; 0: there is none. */
+/* How long ago the running job gave its last sign of life, by sl_worker_turn or sl_worker_turn_due, or a held one
+ * began; 0: there is none. */
 uint64_t sl_worker_silent_ms(struct sl_worker *worker);
 /* What this share's job under way has had of the worker's time; 0: there is none. */
 uint64_t sl_worker_had_ms(struct sl_worker *worker, const struct sl_share *share);

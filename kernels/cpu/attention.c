@@ -1,8 +1,8 @@
 /* Multi-head attention. A task is one row and one head of keys and values, with the heads of queries that share it: it
- * packs its keys and values into its worker's scratch and goes through blocks of queries. A block holds the scores of
- * its queries against all keys, so there is no online softmax, and no S × S matrix either. Backward computes the
- * probabilities again. What is summed over queries is summed in their order: the same bits for any number of threads.
- * Saved: of each token and head the largest score and one over the softmax's sum. */
+ * packs its keys and values into its worker's scratch and goes through blocks of queries, a step each. A block holds
+ * the scores of its queries against all keys, so there is no online softmax, and no S × S matrix either. Backward
+ * computes the probabilities again. What is summed over queries is summed in their order: the same bits for any number
+ * of threads. Saved: of each token and head the largest score and one over the softmax's sum. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -269,32 +269,61 @@ static void times(const struct task *t, float *y, int64_t ldy, const float *a, i
 				   (int)sl_cpu_min(w->simd->panel, w->n - at), add, &none);
 }
 
-static void forward_task(void *arg, int64_t number, int worker)
+/* What a task has packed lies in its worker's scratch from its first step on. */
+static struct sl_gemm_weights packed(const struct task *t, int64_t at, int64_t depth, int64_t n)
+{
+	return (struct sl_gemm_weights){t->j->simd, t->scratch + at, depth, n};
+}
+
+static void forward_block(struct task *t, struct block *b)
+{
+	const struct job *j = t->j;
+	const int64_t ld = j->heads * j->d;
+
+	look(t, b, false);
+	times(t, features(t, j->call->out.data, j->heads, b->h) + b->i * ld, ld, b->kept, b->n, b->columns, &t->v,
+	      false);
+}
+
+/* Blocks of queries of all heads of the task, from a step on. True: to the last one. */
+static bool blocks(struct task *t, struct sl_pool_step *s, void (*fn)(struct task *t, struct block *b))
+{
+	const struct job *j = t->j;
+	const int64_t group = j->heads / j->kv, high = block_of(j->most), steps = sl_cpu_blocks(t->n, high);
+
+	for (int64_t at = s->at; at < group * steps;) {
+		struct block b = open_block(t, t->head * group + at / steps, at % steps * high);
+
+		fn(t, &b);
+		if (++at < group * steps && sl_pool_stop(s, at))
+			return false;
+	}
+	return true;
+}
+
+static void forward_task(void *arg, int64_t number, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
 	const struct sl_op_call *c = j->call;
-	const int64_t group = j->heads / j->kv, ld = j->heads * j->d;
-	struct task t = open_task(j, number, worker);
-	int64_t ldk;
-	const float *k = keys_of(&t, &ldk), *v = features(&t, c->in[2].data, j->kv, t.head);
+	struct task t = open_task(j, number, s->worker);
 
-	t.kt = sl_gemm_pack_here(j->simd, t.scratch + j->at.kt, k, j->d, t.n, 1, ldk);
-	t.v = sl_gemm_pack_here(j->simd, t.scratch + j->at.v, v, t.n, j->d, j->kv * j->d, 1);
-	for (int64_t h = t.head * group; h < (t.head + 1) * group; h++)
-		for (int64_t i = 0; i < t.n; i += block_of(j->most)) {
-			struct block b = open_block(&t, h, i);
+	t.kt = packed(&t, j->at.kt, j->d, t.n);
+	t.v = packed(&t, j->at.v, t.n, j->d);
+	if (s->at == 0) {
+		int64_t ldk;
+		const float *k = keys_of(&t, &ldk), *v = features(&t, c->in[2].data, j->kv, t.head);
 
-			look(&t, &b, false);
-			times(&t, features(&t, c->out.data, j->heads, h) + i * ld, ld, b.kept, b.n, b.columns, &t.v,
-			      false);
-		}
+		sl_gemm_pack_here(j->simd, t.kt.packed, k, j->d, t.n, 1, ldk);
+		sl_gemm_pack_here(j->simd, t.v.packed, v, t.n, j->d, j->kv * j->d, 1);
+	}
+	(void)blocks(&t, s, forward_block);
 }
 
 static enum sl_err forward(const struct sl_op_call *call)
 {
 	struct job j = job_of(call);
 
-	sl_pool_run(call->be->pool, call->dims.rows * j.kv, forward_task, &j);
+	sl_pool_run_long(call->be->pool, call->dims.rows * j.kv, forward_task, &j);
 	return SL_OK;
 }
 
@@ -349,29 +378,33 @@ static void place(struct task *t, int which, const float *from, bool turns)
 			memcpy(to, from, (size_t)j->d * sizeof *to);
 }
 
-static void backward_task(void *arg, int64_t number, int worker)
+static void open_backward(struct task *t)
+{
+	const struct job *j = t->j;
+	int64_t ldk;
+	const float *k = keys_of(t, &ldk), *v = features(t, j->call->in[2].data, j->kv, t->head);
+
+	sl_gemm_pack_here(j->simd, t->kt.packed, k, j->d, t->n, 1, ldk);
+	sl_gemm_pack_here(j->simd, t->vt.packed, v, j->d, t->n, 1, j->kv * j->d);
+	sl_gemm_pack_here(j->simd, t->k.packed, k, t->n, j->d, ldk, 1);
+	memset(t->scratch + j->at.dk, 0, (size_t)(t->n * j->d) * sizeof(float));
+	memset(t->scratch + j->at.dv, 0, (size_t)(t->n * j->d) * sizeof(float));
+}
+
+static void backward_task(void *arg, int64_t number, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
-	const struct sl_op_call *c = j->call;
-	const int64_t group = j->heads / j->kv;
-	struct task t = open_task(j, number, worker);
-	float *dk = t.scratch + j->at.dk, *dv = t.scratch + j->at.dv;
-	int64_t ldk;
-	const float *k = keys_of(&t, &ldk), *v = features(&t, c->in[2].data, j->kv, t.head);
+	struct task t = open_task(j, number, s->worker);
 
-	t.kt = sl_gemm_pack_here(j->simd, t.scratch + j->at.kt, k, j->d, t.n, 1, ldk);
-	t.vt = sl_gemm_pack_here(j->simd, t.scratch + j->at.vt, v, j->d, t.n, 1, j->kv * j->d);
-	t.k = sl_gemm_pack_here(j->simd, t.scratch + j->at.k, k, t.n, j->d, ldk, 1);
-	memset(dk, 0, (size_t)(t.n * j->d) * sizeof *dk);
-	memset(dv, 0, (size_t)(t.n * j->d) * sizeof *dv);
-	for (int64_t h = t.head * group; h < (t.head + 1) * group; h++)
-		for (int64_t i = 0; i < t.n; i += block_of(j->most)) {
-			struct block b = open_block(&t, h, i);
-
-			backward_block(&t, &b);
-		}
-	place(&t, 1, dk, j->turns != NULL);
-	place(&t, 2, dv, false);
+	t.kt = packed(&t, j->at.kt, j->d, t.n);
+	t.vt = packed(&t, j->at.vt, j->d, t.n);
+	t.k = packed(&t, j->at.k, t.n, j->d);
+	if (s->at == 0)
+		open_backward(&t);
+	if (!blocks(&t, s, backward_block))
+		return;
+	place(&t, 1, t.scratch + j->at.dk, j->turns != NULL);
+	place(&t, 2, t.scratch + j->at.dv, false);
 }
 
 static enum sl_err backward(const struct sl_op_call *call)
@@ -379,7 +412,7 @@ static enum sl_err backward(const struct sl_op_call *call)
 	struct job j = job_of(call);
 
 	if (call->din[0].data || call->din[1].data || call->din[2].data)
-		sl_pool_run(call->be->pool, call->dims.rows * j.kv, backward_task, &j);
+		sl_pool_run_long(call->be->pool, call->dims.rows * j.kv, backward_task, &j);
 	return SL_OK;
 }
 

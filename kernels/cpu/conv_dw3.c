@@ -295,21 +295,24 @@ static void forward_band(const struct job *j, struct ring *x, struct sl_band b, 
 	}
 }
 
-static void forward_part(void *arg, int64_t part, int worker)
+static void forward_part(void *arg, int64_t part, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
-	struct ring x = x_ring(j, j->scratch + worker * worker_floats(j));
+	struct ring x = x_ring(j, j->scratch + s->worker * worker_floats(j));
 	int64_t from = part * j->part_bands;
 
-	for (int64_t index = from; index < part_end(j, part); index++)
+	for (int64_t index = from + s->at; index < part_end(j, part); index++) {
 		forward_band(j, &x, sl_band_at(&j->bands, index), j->bn.parts + part * j->bn.stride, index == from);
+		if (sl_pool_stop(s, index + 1 - from))
+			return;
+	}
 }
 
 static void forward(const struct sl_conv_call *call)
 {
 	struct job j = open_job(call, false);
 
-	sl_pool_run(call->be->pool, j.parts, forward_part, &j);
+	sl_pool_run_long(call->be->pool, j.parts, forward_part, &j);
 	sl_conv_bn_finish(call, &j.bn, j.parts, false);
 }
 
@@ -423,22 +426,26 @@ static void backward_band(const struct job *j, struct sl_band b, float *part, st
 	}
 }
 
-static void backward_span(void *arg, int64_t span, int worker)
+/* Its bands are its steps. */
+static void backward_span(void *arg, int64_t span, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
-	float *memory = j->scratch + worker * worker_floats(j), *dw = j->part + span * part_floats(j);
+	float *memory = j->scratch + s->worker * worker_floats(j), *dw = j->part + span * part_floats(j);
 	float *dy_memory = memory + ring_floats(j, j->x_row), *scratch = dy_memory + ring_floats(j, j->dy_row);
 	struct ring x = x_ring(j, memory), dy = dy_ring(j, dy_memory);
-	int64_t end = sl_cpu_min(j->parts, (span + 1) * j->span_parts);
+	int64_t first = span * j->span_parts * j->part_bands;
+	int64_t end = part_end(j, sl_cpu_min(j->parts, (span + 1) * j->span_parts) - 1);
 
-	memset(dw, 0, (size_t)(10 * j->d.c) * sizeof(float));
-	for (int64_t p = span * j->span_parts; p < end; p++) {
-		float *part = j->bn.parts + p * j->bn.stride;
+	if (s->at == 0)
+		memset(dw, 0, (size_t)(10 * j->d.c) * sizeof(float));
+	for (int64_t index = first + s->at; index < end; index++) {
+		float *part = j->bn.parts + index / j->part_bands * j->bn.stride;
 
-		if (has_bn_pre(j))
+		if (has_bn_pre(j) && index % j->part_bands == 0)
 			sl_bn_begin_sums(part, j->d.c, (struct sl_bn_range){0, j->d.c});
-		for (int64_t index = p * j->part_bands; index < part_end(j, p); index++)
-			backward_band(j, sl_band_at(&j->bands, index), part, &x, &dy, dw, scratch);
+		backward_band(j, sl_band_at(&j->bands, index), part, &x, &dy, dw, scratch);
+		if (sl_pool_stop(s, index + 1 - first))
+			return;
 	}
 }
 
@@ -449,7 +456,7 @@ static void backward(const struct sl_conv_call *call)
 
 	for (int i = 0; i < 9; i++)
 		memcpy(j.flipped + i * c, call->w + (8 - i) * c, (size_t)c * sizeof(float));
-	sl_pool_run(call->be->pool, j.spans, backward_span, &j);
+	sl_pool_run_long(call->be->pool, j.spans, backward_span, &j);
 	if (call->dw != NULL)
 		sl_cpu_reduce(call->be, call->dw, j.part, 9 * c, part_floats(&j), j.spans);
 	if (call->dbias != NULL)

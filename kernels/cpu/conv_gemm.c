@@ -341,18 +341,21 @@ static struct sl_bn_range columns_of(const struct job *j, int64_t group, int64_t
 	return (struct sl_bn_range){group * j->columns, sl_cpu_min(j->columns, all - group * j->columns)};
 }
 
-static void forward_task(void *arg, int64_t task, int worker)
+static void forward_task(void *arg, int64_t task, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
 	int64_t span = task / j->groups, end = sl_cpu_min(j->m, (span + 1) * j->forward_rows);
 
-	for (int64_t m = span * j->forward_rows; m < end; m += j->block_rows) {
+	for (int64_t m = span * j->forward_rows + s->at; m < end;) {
 		struct sl_prefetch next = {.n = 0};
 
 		if (j->direct)
 			next = ahead(j, m + j->block_rows, end, false);
-		forward_rows(j, m, sl_cpu_min(j->block_rows, end - m), columns_of(j, task % j->groups, j->d.o), worker,
-			     &next);
+		forward_rows(j, m, sl_cpu_min(j->block_rows, end - m), columns_of(j, task % j->groups, j->d.o),
+			     s->worker, &next);
+		m += j->block_rows;
+		if (m < end && sl_pool_stop(s, m - span * j->forward_rows))
+			return;
 	}
 }
 
@@ -360,7 +363,7 @@ static void forward(const struct sl_conv_call *call)
 {
 	struct job j = open_job(call, false);
 
-	sl_pool_run(call->be->pool, sl_cpu_blocks(j.m, j.forward_rows) * j.groups, forward_task, &j);
+	sl_pool_run_long(call->be->pool, sl_cpu_blocks(j.m, j.forward_rows) * j.groups, forward_task, &j);
 	sl_conv_bn_finish(call, &j.bn, blocks_of(&j), false);
 }
 
@@ -390,57 +393,70 @@ static float *weights_of(const struct job *j, int64_t span)
 
 /* dW of one span and some of its columns, and dbias; there dX of its rows as well where P = X, while dY is in the
  * cache. */
-static void backward_task(void *arg, int64_t task, int worker)
+static void backward_rows(const struct job *j, int64_t span, int64_t m, int64_t rows, struct sl_bn_range k, int worker,
+			  struct sl_prefetch *next)
 {
-	const struct job *j = arg;
 	const struct sl_conv_call *call = j->call;
 	const struct sl_cpu_simd *simd = sl_cpu_simd_of(call->be);
+	const int64_t o = j->d.o;
+	const float *dy = gradient(j, m, rows, worker);
+	float *dw = weights_of(j, span), *db = j->part + span * part_floats(j) + sl_cpu_line(o * j->k);
+
+	if (call->dw != NULL && j->turned)
+		sl_gemm_outer(simd, dw, o, patches(j, m, rows, k, worker), j->ld_p, j->k, dy, j->ld_dy, o, rows, next);
+	else if (call->dw != NULL)
+		sl_gemm_outer(simd, dw + k.at, j->k, dy, j->ld_dy, o, patches(j, m, rows, k, worker) + k.at, j->ld_p,
+			      k.n, rows, next);
+	if (call->dbias != NULL && k.at == 0)
+		simd->row_sum(db, dy, j->ld_dy, rows, (int)o);
+	if (j->direct && call->dx != NULL)
+		data_block(j, dy, m, rows, k, next);
+}
+
+static void backward_task(void *arg, int64_t task, struct sl_pool_step *s)
+{
+	const struct job *j = arg;
 	int64_t o = j->d.o, span = task / j->groups, end = sl_cpu_min(j->m, (span + 1) * j->span_rows);
 	struct sl_bn_range k = columns_of(j, task % j->groups, j->k);
 	float *dw = weights_of(j, span), *db = j->part + span * part_floats(j) + sl_cpu_line(o * j->k);
 
-	for (int64_t r = 0; r < o && (j->spans > 1 || j->turned); r++)
+	for (int64_t r = 0; r < o && (j->spans > 1 || j->turned) && s->at == 0; r++)
 		memset(dw + r * j->k + k.at, 0, (size_t)k.n * sizeof(float));
-	if (k.at == 0)
+	if (k.at == 0 && s->at == 0)
 		memset(db, 0, (size_t)o * sizeof(float));
-	for (int64_t m = span * j->span_rows; m < end; m += j->block_rows) {
-		int64_t rows = sl_cpu_min(j->block_rows, end - m);
-		const float *dy = gradient(j, m, rows, worker);
+	for (int64_t m = span * j->span_rows + s->at; m < end;) {
 		struct sl_prefetch next = {.n = 0};
 
 		if (j->direct)
 			next = ahead(j, m + j->block_rows, end, true);
-		if (call->dw != NULL && j->turned)
-			sl_gemm_outer(simd, dw, o, patches(j, m, rows, k, worker), j->ld_p, j->k, dy, j->ld_dy, o, rows,
-				      &next);
-		else if (call->dw != NULL)
-			sl_gemm_outer(simd, dw + k.at, j->k, dy, j->ld_dy, o, patches(j, m, rows, k, worker) + k.at,
-				      j->ld_p, k.n, rows, &next);
-		if (call->dbias != NULL && k.at == 0)
-			simd->row_sum(db, dy, j->ld_dy, rows, (int)o);
-		if (j->direct && call->dx != NULL)
-			data_block(j, dy, m, rows, k, &next);
+		backward_rows(j, span, m, sl_cpu_min(j->block_rows, end - m), k, s->worker, &next);
+		m += j->block_rows;
+		if (m < end && sl_pool_stop(s, m - span * j->span_rows))
+			return;
 	}
 }
 
-static void data_image(void *arg, int64_t n, int worker)
+static void data_image(void *arg, int64_t n, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
 	const struct sl_conv_dims *d = &j->d;
 	int64_t plane = d->out_h * d->out_w, image = d->h * d->w * d->c;
-	float *dp = j->scratch + worker * worker_floats(j);
+	float *dp = j->scratch + s->worker * worker_floats(j);
 
-	if (!j->call->add)
+	if (!j->call->add && s->at == 0)
 		memset(j->call->dx + n * image, 0, (size_t)image * sizeof(float));
-	for (int64_t m = n * plane; m < (n + 1) * plane; m += j->block_rows) {
+	for (int64_t m = n * plane + s->at; m < (n + 1) * plane;) {
 		int64_t rows = sl_cpu_min(j->block_rows, (n + 1) * plane - m);
 
-		const float *dy = gradient(j, m, rows, worker);
+		const float *dy = gradient(j, m, rows, s->worker);
 		struct sl_prefetch none = {.n = 0};
 
 		sl_gemm_rows(&j->w, dp, j->k, &dy, 1, j->ld_dy, rows, false, &none);
 		for (int64_t r = 0; r < rows; r++)
 			scatter_patch(j, dp + r * j->k, m + r);
+		m += rows;
+		if (sl_pool_stop(s, m - n * plane))
+			return;
 	}
 }
 
@@ -463,7 +479,7 @@ static void backward(const struct sl_conv_call *call)
 	if (j.dy != NULL)
 		sl_pool_run(be->pool, sl_cpu_blocks(j.m, GRADIENT_ROWS), gradient_block, &j);
 	if (j.direct || call->dw != NULL || call->dbias != NULL)
-		sl_pool_run(be->pool, j.spans * j.groups, backward_task, &j);
+		sl_pool_run_long(be->pool, j.spans * j.groups, backward_task, &j);
 	if (call->dw != NULL && j.turned)
 		add_turned(&j);
 	else if (call->dw != NULL && j.spans > 1)
@@ -471,7 +487,7 @@ static void backward(const struct sl_conv_call *call)
 	if (call->dbias != NULL)
 		sl_cpu_reduce(be, call->dbias, j.part + sl_cpu_line(j.d.o * j.k), j.d.o, part_floats(&j), j.spans);
 	if (!j.direct && call->dx != NULL)
-		sl_pool_run(be->pool, j.d.n, data_image, &j);
+		sl_pool_run_long(be->pool, j.d.n, data_image, &j);
 	sl_conv_bn_finish(call, &j.bn, blocks_of(&j), true);
 }
 

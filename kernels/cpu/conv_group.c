@@ -182,50 +182,59 @@ static void forward(const struct sl_conv_call *call)
 
 /* ---- backward */
 
-static void data_task(void *arg, int64_t task, int worker)
+static void data_task(void *arg, int64_t task, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
 	const int64_t g = task % j->groups, n = task / j->groups, o = j->d.o, c = j->d.c;
 	const struct sl_gemm_weights w = packed_of(j, g, true);
-	float *p = j->scratch + worker * scratch_floats(j), *dx = j->call->dx + n * j->d.h * j->d.w * c + g * j->in;
+	float *p = j->scratch + s->worker * scratch_floats(j), *dx = j->call->dx + n * j->d.h * j->d.w * c + g * j->in;
 
-	for (int64_t at = 0; at < j->d.h * j->d.w && !j->call->add; at++)
+	for (int64_t at = 0; at < j->d.h * j->d.w && !j->call->add && s->at == 0; at++)
 		memset(dx + at * c, 0, (size_t)j->in * sizeof *dx);
-	for (int64_t m = 0; m < j->pixels; m += j->block_rows) {
+	for (int64_t m = s->at; m < j->pixels;) {
 		const int64_t rows = sl_cpu_min(j->block_rows, j->pixels - m);
 		const float *dy = j->call->dy + (n * j->pixels + m) * o + g * j->out;
 		struct sl_prefetch none = {.n = 0};
 
 		sl_gemm_rows(&w, p, j->k, &dy, 1, o, rows, false, &none);
 		scatter_patches(j, p, n, m, rows, g);
+		m += rows;
+		if (sl_pool_stop(s, m))
+			return;
 	}
 }
 
-/* dW of one group, of a span of images; the first group also has dbias of all. */
-static void weight_task(void *arg, int64_t task, int worker)
+/* What `rows` output pixels of an image give to a group's dW. */
+static void weight_rows(const struct job *j, float *dw, float *p, int64_t n, int64_t m, int64_t rows, int64_t g)
+{
+	const float *dy = j->call->dy + (n * j->pixels + m) * j->d.o + g * j->out;
+	struct sl_prefetch none = {.n = 0};
+
+	copy_patches(j, p, n, m, rows, g);
+	sl_gemm_outer(j->simd, dw, j->k, dy, j->d.o, j->out, p, j->k, j->k, rows, &none);
+}
+
+/* dW of one group, of a span of images, whose blocks are its steps; the first group also has dbias of all. */
+static void weight_task(void *arg, int64_t task, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
-	const int64_t g = task % j->groups, span = task / j->groups, o = j->d.o;
-	const int64_t end = sl_cpu_min(j->d.n, (span + 1) * j->span_images);
+	const int64_t g = task % j->groups, span = task / j->groups, o = j->d.o, blocks = blocks_of(j);
+	const int64_t first = span * j->span_images, images = sl_cpu_min(j->d.n - first, j->span_images);
 	float *part = j->part + span * part_floats(j), *dw = part + g * j->out * j->k;
-	float *db = part + sl_cpu_line(o * j->k), *p = j->scratch + worker * scratch_floats(j);
+	float *db = part + sl_cpu_line(o * j->k), *p = j->scratch + s->worker * scratch_floats(j);
 
-	memset(dw, 0, (size_t)(j->out * j->k) * sizeof *dw);
-	if (g == 0)
+	if (s->at == 0)
+		memset(dw, 0, (size_t)(j->out * j->k) * sizeof *dw);
+	if (s->at == 0 && g == 0)
 		memset(db, 0, (size_t)o * sizeof *db);
-	for (int64_t n = span * j->span_images; n < end; n++) {
-		const float *dy = j->call->dy + n * j->pixels * o;
+	for (int64_t at = s->at; at < images * blocks;) {
+		const int64_t n = first + at / blocks, m = at % blocks * j->block_rows;
 
-		for (int64_t m = 0; m < j->pixels; m += j->block_rows) {
-			const int64_t rows = sl_cpu_min(j->block_rows, j->pixels - m);
-			struct sl_prefetch none = {.n = 0};
-
-			copy_patches(j, p, n, m, rows, g);
-			sl_gemm_outer(j->simd, dw, j->k, dy + m * o + g * j->out, o, j->out, p, j->k, j->k, rows,
-				      &none);
-		}
-		if (g == 0)
-			j->simd->row_sum(db, dy, o, j->pixels, (int)o);
+		weight_rows(j, dw, p, n, m, sl_cpu_min(j->block_rows, j->pixels - m), g);
+		if (++at % blocks == 0 && g == 0)
+			j->simd->row_sum(db, j->call->dy + n * j->pixels * o, o, j->pixels, (int)o);
+		if (sl_pool_stop(s, at))
+			return;
 	}
 }
 
@@ -235,7 +244,7 @@ static void backward(const struct sl_conv_call *call)
 	const int64_t weights = j.d.o * j.k;
 
 	if (call->dw != NULL || call->dbias != NULL)
-		sl_pool_run(call->be->pool, j.spans * j.groups, weight_task, &j);
+		sl_pool_run_long(call->be->pool, j.spans * j.groups, weight_task, &j);
 	if (call->dw != NULL)
 		sl_cpu_reduce(call->be, call->dw, j.part, weights, part_floats(&j), j.spans);
 	if (call->dbias != NULL)
@@ -243,7 +252,7 @@ static void backward(const struct sl_conv_call *call)
 	if (call->dx == NULL)
 		return;
 	sl_pool_run(call->be->pool, j.groups, pack_back, &j);
-	sl_pool_run(call->be->pool, j.d.n * j.groups, data_task, &j);
+	sl_pool_run_long(call->be->pool, j.d.n * j.groups, data_task, &j);
 }
 
 /* A window of one pixel has no gaps. */

@@ -74,17 +74,17 @@ static struct job open_job(const struct sl_conv_call *call, bool backward)
 	return j;
 }
 
-static void forward_band(void *arg, int64_t index, int worker)
+static void forward_band(void *arg, int64_t index, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
 	const struct sl_conv_call *call = j->call;
 	const struct sl_conv_dims *d = &j->d;
 	struct sl_band b = sl_band_at(&j->bands, index);
-	struct sl_rows x = sl_rows_open(j->w.simd, d, j->call->x, j->scratch + worker * worker_floats(j));
+	struct sl_rows x = sl_rows_open(j->w.simd, d, j->call->x, j->scratch + s->worker * worker_floats(j));
 	float *part = j->bn.parts + index * j->bn.stride;
 
 	sl_rows_image(&x, b.n);
-	for (int64_t o = b.from; o < b.to; o++) {
+	for (int64_t o = b.from + s->at; o < b.to; o++) {
 		float *y = call->y + (b.n * d->out_h + o) * d->out_w * d->o;
 		struct sl_prefetch none = {.n = 0};
 		const float *seg[SL_ROWS_MOST];
@@ -98,6 +98,8 @@ static void forward_band(void *arg, int64_t index, int worker)
 				sl_bn_begin_stats(part, y, d->o, (struct sl_bn_range){0, d->o});
 			sl_bn_add_stats(j->w.simd, part, y, d->out_w, d->o, (struct sl_bn_range){0, d->o});
 		}
+		if (o + 1 < b.to && sl_pool_stop(s, o + 1 - b.from))
+			return;
 	}
 }
 
@@ -105,7 +107,7 @@ static void forward(const struct sl_conv_call *call)
 {
 	struct job j = open_job(call, false);
 
-	sl_pool_run(call->be->pool, j.bands.all, forward_band, &j);
+	sl_pool_run_long(call->be->pool, j.bands.all, forward_band, &j);
 	sl_conv_bn_finish(call, &j.bn, j.bands.all, false);
 }
 
@@ -123,29 +125,41 @@ static const float *gradient_row(const struct job *j, int64_t n, int64_t o, int 
 	return to;
 }
 
-static void backward_span(void *arg, int64_t span, int worker)
+/* What output row o of image n gives to a span's dW and dbias. */
+static void weight_row(const struct job *j, struct sl_rows *x, float *dw, int64_t n, int64_t o, int worker)
 {
-	const struct job *j = arg;
 	const struct sl_conv_dims *d = &j->d;
-	float *dw = j->part + span * part_floats(j);
-	int64_t end = sl_cpu_min(j->bands.all, (span + 1) * j->span_bands), taps = (int64_t)d->kw * d->c;
-	struct sl_rows x = sl_rows_open(j->w.simd, d, j->call->x, j->scratch + worker * worker_floats(j));
+	const int64_t taps = (int64_t)d->kw * d->c;
+	const float *dy = gradient_row(j, n, o, worker), *seg[SL_ROWS_MOST];
 	struct sl_prefetch none = {.n = 0};
 
-	memset(dw, 0, (size_t)part_floats(j) * sizeof(float));
-	for (int64_t index = span * j->span_bands; index < end; index++) {
-		struct sl_band b = sl_band_at(&j->bands, index);
+	sl_rows_of(x, o, seg);
+	for (int i = 0; i < d->kh; i++)
+		sl_gemm_outer(j->w.simd, dw + i * taps * d->o, d->o, seg[i], d->stride * d->c, taps, dy, d->o, d->o,
+			      d->out_w, &none);
+	j->w.simd->row_sum(dw + j->k * d->o, dy, d->o, d->out_w, (int)d->o);
+}
 
-		sl_rows_image(&x, b.n);
-		for (int64_t o = b.from; o < b.to; o++) {
-			const float *dy = gradient_row(j, b.n, o, worker), *seg[SL_ROWS_MOST];
+/* Rows of the span's bands are its steps: the bands have as many, but for the last of an image. */
+static void backward_span(void *arg, int64_t span, struct sl_pool_step *s)
+{
+	const struct job *j = arg;
+	const int64_t first = span * j->span_bands, rows = j->bands.rows;
+	const int64_t bands = sl_cpu_min(j->bands.all - first, j->span_bands);
+	float *dw = j->part + span * part_floats(j);
+	struct sl_rows x = sl_rows_open(j->w.simd, &j->d, j->call->x, j->scratch + s->worker * worker_floats(j));
 
-			sl_rows_of(&x, o, seg);
-			for (int i = 0; i < d->kh; i++)
-				sl_gemm_outer(j->w.simd, dw + i * taps * d->o, d->o, seg[i], d->stride * d->c, taps, dy,
-					      d->o, d->o, d->out_w, &none);
-			j->w.simd->row_sum(dw + j->k * d->o, dy, d->o, d->out_w, (int)d->o);
-		}
+	if (s->at == 0)
+		memset(dw, 0, (size_t)part_floats(j) * sizeof(float));
+	for (int64_t at = s->at; at < bands * rows;) {
+		const struct sl_band b = sl_band_at(&j->bands, first + at / rows);
+
+		if (at == s->at || at % rows == 0)
+			sl_rows_image(&x, b.n);
+		if (b.from + at % rows < b.to)
+			weight_row(j, &x, dw, b.n, b.from + at % rows, s->worker);
+		if (sl_pool_stop(s, ++at))
+			return;
 	}
 }
 
@@ -155,7 +169,7 @@ static void weight_gradients(const struct sl_conv_call *call)
 	int64_t o = j.d.o;
 	float *sum = j.part + most_spans(&j) * part_floats(&j);
 
-	sl_pool_run(call->be->pool, j.spans, backward_span, &j);
+	sl_pool_run_long(call->be->pool, j.spans, backward_span, &j);
 	memset(sum, 0, (size_t)part_floats(&j) * sizeof(float));
 	sl_cpu_reduce(call->be, sum, j.part, (j.k + 1) * o, part_floats(&j), j.spans);
 	for (int64_t i = 0; i < o && call->dw != NULL; i++)

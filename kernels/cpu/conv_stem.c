@@ -151,35 +151,48 @@ static int64_t span_end(const struct job *j, int64_t span)
 
 /* ---- forward */
 
-/* Σ (p, 1)(p, 1)ᵀ of a span, as far as it lies on or above the diagonal: in two groups of rows. */
-static void gram_span(void *arg, int64_t span, int worker)
+/* Adds (p, 1)(p, 1)ᵀ of the patches of output row o, as far as it lies on or above the diagonal: in two groups of rows.
+ */
+static void gram_row(const struct job *j, struct worker *w, int64_t o)
 {
-	const struct job *j = arg;
-	struct worker w = worker_open(j, worker);
-	int64_t n = j->k + 1, half = (n + 1) / 2, floats = n * j->patch, summed = 0;
-	double *part = j->part + span * part_count(j);
+	const int64_t n = j->k + 1, half = (n + 1) / 2;
 	struct sl_prefetch none = {.n = 0};
 	const float *seg[SL_ROWS_MOST];
 
-	memset(part, 0, (size_t)floats * sizeof *part);
-	memset(w.sums, 0, (size_t)floats * sizeof *w.sums);
-	for (int64_t index = span * j->span_bands; index < span_end(j, span); index++) {
+	sl_rows_of(&w->x, o, seg);
+	j->simd->patches(w->row, j->patch, seg, j->d.kh, (int)j->taps, j->d.stride * j->d.c, j->d.out_w);
+	sl_gemm_outer(j->simd, w->sums, j->patch, w->row, j->patch, half, w->row, j->patch, n, j->d.out_w, &none);
+	sl_gemm_outer(j->simd, w->sums + half * (j->patch + 1), j->patch, w->row + half, j->patch, n - half,
+		      w->row + half, j->patch, n - half, j->d.out_w, &none);
+}
+
+/* That of a span, whose bands are its steps. How many patches `sums` holds, fewer than FLOAT_SUMS, goes along in the
+ * step's number. */
+static void gram_span(void *arg, int64_t span, struct sl_pool_step *s)
+{
+	const struct job *j = arg;
+	struct worker w = worker_open(j, s->worker);
+	int64_t floats = (j->k + 1) * j->patch, first = span * j->span_bands, summed = s->at % FLOAT_SUMS;
+	double *part = j->part + span * part_count(j);
+
+	if (s->at == 0) {
+		memset(part, 0, (size_t)floats * sizeof *part);
+		memset(w.sums, 0, (size_t)floats * sizeof *w.sums);
+	}
+	for (int64_t index = first + s->at / FLOAT_SUMS; index < span_end(j, span); index++) {
 		struct sl_band b = sl_band_at(&j->bands, index);
 
 		sl_rows_image(&w.x, b.n);
 		for (int64_t o = b.from; o < b.to; o++) {
-			sl_rows_of(&w.x, o, seg);
-			j->simd->patches(w.row, j->patch, seg, j->d.kh, (int)j->taps, j->d.stride * j->d.c, j->d.out_w);
-			sl_gemm_outer(j->simd, w.sums, j->patch, w.row, j->patch, half, w.row, j->patch, n, j->d.out_w,
-				      &none);
-			sl_gemm_outer(j->simd, w.sums + half * (j->patch + 1), j->patch, w.row + half, j->patch,
-				      n - half, w.row + half, j->patch, n - half, j->d.out_w, &none);
+			gram_row(j, &w, o);
 			summed += j->d.out_w;
 			if (summed < FLOAT_SUMS)
 				continue;
 			empty(part, w.sums, floats);
 			summed = 0;
 		}
+		if (sl_pool_stop(s, (index + 1 - first) * FLOAT_SUMS + summed))
+			return;
 	}
 	empty(part, w.sums, floats);
 }
@@ -245,7 +258,7 @@ static void forward(const struct sl_conv_call *call)
 	struct job j = open_job(call);
 
 	if (call->training) {
-		sl_pool_run(call->be->pool, j.spans, gram_span, &j);
+		sl_pool_run_long(call->be->pool, j.spans, gram_span, &j);
 		statistics(&j);
 	}
 	j.w = sl_gemm_pack(call->be, packed_of(&j), call->w, j.k, j.d.o, 1, j.k);
@@ -265,18 +278,21 @@ static const float *gradient_row(const struct job *j, int64_t at, float *to)
 }
 
 /* G, transposed, and Σg of a span. */
-static void backward_span(void *arg, int64_t span, int worker)
+static void backward_span(void *arg, int64_t span, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
 	const struct sl_conv_dims *d = &j->d;
-	struct worker w = worker_open(j, worker);
+	struct worker w = worker_open(j, s->worker);
+	const int64_t first = span * j->span_bands;
 	int64_t floats = (j->k + 1) * d->o, row = d->out_w * d->o;
 	double *part = j->part + span * part_count(j);
 	const float *seg[SL_ROWS_MOST];
 
-	memset(part, 0, (size_t)floats * sizeof *part);
-	memset(w.sums, 0, (size_t)floats * sizeof *w.sums);
-	for (int64_t index = span * j->span_bands; index < span_end(j, span); index++) {
+	if (s->at == 0) {
+		memset(part, 0, (size_t)floats * sizeof *part);
+		memset(w.sums, 0, (size_t)floats * sizeof *w.sums);
+	}
+	for (int64_t index = first + s->at; index < span_end(j, span); index++) {
 		struct sl_band b = sl_band_at(&j->bands, index);
 
 		sl_rows_image(&w.x, b.n);
@@ -293,6 +309,8 @@ static void backward_span(void *arg, int64_t span, int worker)
 			j->simd->row_sum(w.sums + j->k * d->o, g, d->o, d->out_w, (int)d->o);
 		}
 		empty(part, w.sums, floats);
+		if (sl_pool_stop(s, index + 1 - first))
+			return;
 	}
 }
 
@@ -303,7 +321,7 @@ static void backward(const struct sl_conv_call *call)
 	int64_t k = j.k, o_n = j.d.o;
 	double *sum = j.part;
 
-	sl_pool_run(call->be->pool, j.spans, backward_span, &j);
+	sl_pool_run_long(call->be->pool, j.spans, backward_span, &j);
 	for (int64_t span = 1; span < j.spans; span++)
 		for (int64_t i = 0; i < (k + 1) * o_n; i++)
 			sum[i] += j.part[span * part_count(&j) + i];

@@ -345,24 +345,25 @@ static void forward(const struct sl_conv_call *call)
 /* ---- dW */
 
 /* Of a span's dU one row of the 4×4 domain, or all, for some output channels; the first task also has dbias. */
-static void weight_task(void *arg, int64_t task, int worker)
+static void weight_task(void *arg, int64_t task, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
 	const int from = (int)(task % j->groups), rows = GROUPS / (int)j->groups;
 	const int64_t column = task / j->groups % j->column_groups * j->columns,
 		      span = task / j->groups / j->column_groups;
 	const int64_t n = sl_cpu_min(j->columns, j->d.o - column), c = j->d.c, o = j->d.o;
-	const int64_t end = sl_cpu_min(j->rows, (span + 1) * j->span_blocks * j->block_rows);
+	const int64_t begin = span * j->span_blocks * j->block_rows;
+	const int64_t end = sl_cpu_min(j->rows, begin + j->span_blocks * j->block_rows);
 	float *du = j->part + span * part_floats(j), *db = du + PLACES * o * c + column;
-	float *v = j->scratch + worker * worker_floats(j), *m = v + PLACES * place_floats(j, c);
+	float *v = j->scratch + s->worker * worker_floats(j), *m = v + PLACES * place_floats(j, c);
 	const struct pixels x = {j->call->x, c};
 
 	du += (from * 4 * o + column) * c;
-	for (int i = 0; i < 4 * rows; i++)
+	for (int i = 0; i < 4 * rows && s->at == 0; i++)
 		memset(du + i * o * c, 0, (size_t)(n * c) * sizeof(float));
-	if (from == 0)
+	if (from == 0 && s->at == 0)
 		memset(db, 0, (size_t)n * sizeof(float));
-	for (int64_t row = span * j->span_blocks * j->block_rows; row < end; row += j->block_rows) {
+	for (int64_t row = begin + s->at; row < end;) {
 		const int64_t count = sl_cpu_min(j->block_rows, end - row);
 		const struct pixels dy = gradient(j, row, count, 0, m + PLACES * place_floats(j, o));
 		struct sl_prefetch none = {.n = 0};
@@ -375,6 +376,9 @@ static void weight_task(void *arg, int64_t task, int worker)
 		if (from == 0 && j->call->dbias != NULL)
 			for (int64_t px = first_row(j, row) * j->d.w; px < first_row(j, row + count) * j->d.w; px++)
 				j->simd->sum(db, db, dy.base + px * o + column, n);
+		row += j->block_rows;
+		if (row < end && sl_pool_stop(s, row - begin))
+			return;
 	}
 }
 
@@ -397,7 +401,7 @@ static void backward(const struct sl_conv_call *call)
 	struct job j = open_job(call, true);
 
 	if (call->dw != NULL || call->dbias != NULL)
-		sl_pool_run(call->be->pool, j.spans * j.column_groups * j.groups, weight_task, &j);
+		sl_pool_run_long(call->be->pool, j.spans * j.column_groups * j.groups, weight_task, &j);
 	if (call->dw != NULL)
 		sl_pool_run(call->be->pool, j.d.o, add_weights, &j);
 	if (call->dbias != NULL)

@@ -147,34 +147,40 @@ static void product_first(const struct product *p, const struct part *t)
 	}
 }
 
-static void product_task(void *arg, int64_t task, int worker)
+/* Blocks of the task's rows through some depth of its columns, which lie packed in the scratch. Steps: of these, and
+ * before them of what has less depth. */
+static void product_task(void *arg, int64_t task, struct sl_pool_step *s)
 {
 	const struct product *p = arg;
 	const int64_t across = sl_cpu_blocks(p->n, p->width), deep = deep_of(p->depth);
 	struct part t = {.j = task % across * p->width, .from = task / across * p->high};
+	int64_t blocks, steps;
 
 	t.n = sl_cpu_min(p->width, p->n - t.j);
 	t.to = sl_cpu_min(p->rows, t.from + p->high);
-	t.packed = p->scratch + worker * worker_floats(p->depth);
+	t.packed = p->scratch + s->worker * worker_floats(p->depth);
 	t.copied = t.packed + sl_gemm_packed_floats(deep, WIDTH);
-	for (; t.k < p->depth; t.k += deep) {
-		int64_t i = t.from;
+	blocks = sl_cpu_blocks(t.to - t.from, p->block);
+	steps = blocks * sl_cpu_blocks(p->depth, deep);
+	for (int64_t at = s->at; at < steps;) {
+		const int64_t i = t.from + at % blocks * p->block;
 
+		t.k = at / blocks * deep;
 		t.depth = sl_cpu_min(deep, p->depth - t.k);
-		if (p->row == 1) {
+		if (i == t.from && p->row == 1) {
 			product_first(p, &t);
-			i += p->block;
 		} else {
-			sl_gemm_pack_here(p->simd, t.packed, p->w + t.k * p->row + t.j * p->col, t.depth, t.n, p->row,
-					  p->col);
-		}
-		for (; i < t.to; i += p->block) {
 			struct sl_prefetch next;
 
+			if (i == t.from)
+				sl_gemm_pack_here(p->simd, t.packed, p->w + t.k * p->row + t.j * p->col, t.depth, t.n,
+						  p->row, p->col);
 			take_rows(p, &t, i);
 			next = ahead_rows(p, &t, i);
 			product_rows(p, &t, i, 0, t.n, &next);
 		}
+		if (++at < steps && sl_pool_stop(s, at))
+			return;
 	}
 }
 
@@ -185,7 +191,8 @@ static void multiply(struct product *p, const struct sl_op_call *call)
 	p->ld = stride_of(p->depth);
 	p->block = p->ld == p->depth ? BLOCK : FEW;
 	divide(p, sl_cpu_threads(call->be));
-	sl_pool_run(call->be->pool, sl_cpu_blocks(p->rows, p->high) * sl_cpu_blocks(p->n, p->width), product_task, p);
+	sl_pool_run_long(call->be->pool, sl_cpu_blocks(p->rows, p->high) * sl_cpu_blocks(p->n, p->width), product_task,
+			 p);
 }
 
 struct job {
@@ -208,7 +215,7 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 }
 
 /* dw += leftᵀ·right, a tile of it; both [rows, …]. */
-static void weight_tile(void *arg, int64_t block, int worker)
+static void weight_tile(void *arg, int64_t block, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
 	const int64_t rows = j->transposed ? j->f : j->o, cols = j->transposed ? j->o : j->f;
@@ -217,12 +224,15 @@ static void weight_tile(void *arg, int64_t block, int worker)
 	const int64_t r = block / across * DW_ROWS, c = block % across * DW_COLUMNS;
 	const int64_t chain = sl_cpu_blocks(j->rows, sl_cpu_blocks(j->rows, CHAIN));
 
-	(void)worker;
-	for (int64_t at = 0; at < j->rows; at += chain)
+	for (int64_t at = s->at; at < j->rows;) {
 		cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)sl_cpu_min(DW_ROWS, rows - r),
 			    (int)sl_cpu_min(DW_COLUMNS, cols - c), (int)sl_cpu_min(chain, j->rows - at), 1.0f,
 			    left + at * rows + r, (int)rows, right + at * cols + c, (int)cols, 1.0f,
 			    j->dw + r * cols + c, (int)cols);
+		at += chain;
+		if (at < j->rows && sl_pool_stop(s, at))
+			return;
+	}
 }
 
 static void bias_block(void *arg, int64_t block, int worker)
@@ -289,10 +299,10 @@ static enum sl_err backward(const struct sl_op_call *call)
 	j.dy = call->dout.data;
 	j.dw = call->grad[0];
 	if (j.dw)
-		sl_pool_run(call->be->pool,
-			    sl_cpu_blocks(j.transposed ? j.f : j.o, DW_ROWS) *
-				    sl_cpu_blocks(j.transposed ? j.o : j.f, DW_COLUMNS),
-			    weight_tile, &j);
+		sl_pool_run_long(call->be->pool,
+				 sl_cpu_blocks(j.transposed ? j.f : j.o, DW_ROWS) *
+					 sl_cpu_blocks(j.transposed ? j.o : j.f, DW_COLUMNS),
+				 weight_tile, &j);
 	if (j.bias && call->grad[1])
 		bias_back(&j, call);
 	if (call->din[0].data)

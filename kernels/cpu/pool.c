@@ -1,14 +1,22 @@
-/* Max and average pooling: one block of work per image, channels in the innermost loop. Max pooling finds its maxima
- * again in backward: the first one of a window in row order takes the gradient, as in PyTorch. */
+/* Max and average pooling: one block of work per image, with some windows a step, channels in the innermost loop. Max
+ * pooling finds its maxima again in backward: the first one of a window in row order takes the gradient, as in PyTorch.
+ */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/impl.h"
 
+enum {
+	CALL = 16, /* a window takes as long as so many elements more than it has */
+	LANES = 16 /* channels whose maxima are looked for at a time */
+};
+
 struct job {
 	const struct sl_cpu_simd *simd;
 	int64_t h, w, c, out_h, out_w;
-	int k_h, k_w, stride, pad;
+	int64_t k_h, k_w;
+	int stride, pad;
+	int64_t step; /* windows */
 	const float *x, *dy;
 	float *out; /* y or dx */
 	bool add;
@@ -19,6 +27,7 @@ static struct job job_of(const struct sl_op_call *call)
 	const struct sl_op *op = call->op;
 	const int64_t *in = op->in_shape[0].dim, *out = op->out_shape.dim;
 	bool whole = op->u.pool.k == 0;
+	int64_t k_h = whole ? in[1] : op->u.pool.k, k_w = whole ? in[2] : op->u.pool.k;
 
 	return (struct job){
 		.simd = sl_cpu_simd_of(call->be),
@@ -27,8 +36,9 @@ static struct job job_of(const struct sl_op_call *call)
 		.c = in[3],
 		.out_h = out[1],
 		.out_w = out[2],
-		.k_h = whole ? (int)in[1] : op->u.pool.k,
-		.k_w = whole ? (int)in[2] : op->u.pool.k,
+		.k_h = k_h,
+		.k_w = k_w,
+		.step = sl_cpu_max(1, SL_CPU_BLOCK / (CALL + sl_cpu_min(k_h, in[1]) * sl_cpu_min(k_w, in[2]) * in[3])),
 		.stride = whole ? 1 : op->u.pool.stride,
 		.pad = whole ? 0 : op->u.pool.pad,
 	};
@@ -46,17 +56,17 @@ static struct window window_at(const struct job *j, int64_t oh, int64_t ow)
 			       sl_cpu_min(j->w, w + j->k_w)};
 }
 
-static enum sl_err pool(const struct sl_op_call *call, sl_pool_fn *image)
+static enum sl_err pool(const struct sl_op_call *call, sl_pool_long_fn *image)
 {
 	struct job j = job_of(call);
 
 	j.x = call->in[0].data;
 	j.out = call->out.data;
-	sl_pool_run(call->be->pool, call->in[0].shape.dim[0], image, &j);
+	sl_pool_run_long(call->be->pool, call->in[0].shape.dim[0], image, &j);
 	return SL_OK;
 }
 
-static enum sl_err pool_back(const struct sl_op_call *call, sl_pool_fn *image)
+static enum sl_err pool_back(const struct sl_op_call *call, sl_pool_long_fn *image)
 {
 	struct job j = job_of(call);
 
@@ -66,24 +76,44 @@ static enum sl_err pool_back(const struct sl_op_call *call, sl_pool_fn *image)
 	j.dy = call->dout.data;
 	j.out = call->din[0].data;
 	j.add = call->din_add[0];
-	sl_pool_run(call->be->pool, call->dout.shape.dim[0], image, &j);
+	sl_pool_run_long(call->be->pool, call->dout.shape.dim[0], image, &j);
 	return SL_OK;
 }
 
-static void average_image(void *arg, int64_t n, int worker)
+/* A window of an image: all of its y, or what it adds to dx. */
+typedef void window_fn(const struct job *j, const float *x, float *out, const float *dy, struct window v);
+
+/* The windows of image n, in order. */
+static void windows(const struct job *j, int64_t n, struct sl_pool_step *s, window_fn *fn)
 {
-	const struct job *j = arg;
-	const float *x = j->x + n * j->h * j->w * j->c;
-	float *y = j->out + n * j->out_h * j->out_w * j->c;
+	const int64_t in = j->h * j->w * j->c, outs = j->out_h * j->out_w;
+	const float *x = j->x != NULL ? j->x + n * in : NULL, *dy = j->dy != NULL ? j->dy + n * outs * j->c : NULL;
+	float *out = j->out + n * (dy != NULL ? in : outs * j->c);
 
-	(void)worker;
-	for (int64_t oh = 0; oh < j->out_h; oh++)
-		for (int64_t ow = 0; ow < j->out_w; ow++, y += j->c) {
-			struct window v = window_at(j, oh, ow);
-
-			j->simd->window_sum(y, x + (v.h0 * j->w + v.w0) * j->c, j->w * j->c, v.h1 - v.h0, v.w1 - v.w0,
-					    (int)j->c, 1.0 / (double)(j->k_h * j->k_w));
+	for (int64_t at = s->at, oh = at / j->out_w, ow = at % j->out_w; at < outs;) {
+		for (const int64_t end = sl_cpu_min(outs, at + j->step); at < end; at++) {
+			fn(j, x, dy != NULL ? out : out + at * j->c, dy != NULL ? dy + at * j->c : NULL,
+			   window_at(j, oh, ow));
+			if (++ow == j->out_w) {
+				ow = 0;
+				oh++;
+			}
 		}
+		if (sl_pool_stop(s, at))
+			return;
+	}
+}
+
+static void average_window(const struct job *j, const float *x, float *y, const float *dy, struct window v)
+{
+	(void)dy;
+	j->simd->window_sum(y, x + (v.h0 * j->w + v.w0) * j->c, j->w * j->c, v.h1 - v.h0, v.w1 - v.w0, (int)j->c,
+			    1.0 / (double)(j->k_h * j->k_w));
+}
+
+static void average_image(void *arg, int64_t n, struct sl_pool_step *s)
+{
+	windows(arg, n, s, average_window);
 }
 
 static enum sl_err average_forward(const struct sl_op_call *call)
@@ -91,25 +121,34 @@ static enum sl_err average_forward(const struct sl_op_call *call)
 	return pool(call, average_image);
 }
 
-static void average_back_image(void *arg, int64_t n, int worker)
+/* Its only window covers the image. */
+static bool is_whole(const struct job *j)
+{
+	return j->k_h == j->h && j->k_w == j->w && j->pad == 0;
+}
+
+static void average_back_window(const struct job *j, const float *x, float *dx, const float *dy, struct window v)
+{
+	const float by = 1.0f / (float)(j->k_h * j->k_w);
+
+	(void)x;
+	for (int64_t h = v.h0; h < v.h1; h++)
+		for (int64_t w = v.w0; w < v.w1; w++)
+			j->simd->scale(dx + (h * j->w + w) * j->c, dy, by, j->c, j->add || !is_whole(j));
+}
+
+static void clear_image(const struct job *j, int64_t n)
+{
+	memset(j->out + n * j->h * j->w * j->c, 0, (size_t)(j->h * j->w * j->c) * sizeof(float));
+}
+
+static void average_back_image(void *arg, int64_t n, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
-	const float *dy = j->dy + n * j->out_h * j->out_w * j->c;
-	float *dx = j->out + n * j->h * j->w * j->c;
-	bool whole = j->k_h == j->h && j->k_w == j->w && j->pad == 0;
-	float by = 1.0f / (float)(j->k_h * j->k_w);
 
-	(void)worker;
-	if (!whole && !j->add)
-		memset(dx, 0, (size_t)(j->h * j->w * j->c) * sizeof(float));
-	for (int64_t oh = 0; oh < j->out_h; oh++)
-		for (int64_t ow = 0; ow < j->out_w; ow++, dy += j->c) {
-			struct window v = window_at(j, oh, ow);
-
-			for (int64_t h = v.h0; h < v.h1; h++)
-				for (int64_t w = v.w0; w < v.w1; w++)
-					j->simd->scale(dx + (h * j->w + w) * j->c, dy, by, j->c, j->add || !whole);
-		}
+	if (!is_whole(j) && !j->add && s->at == 0)
+		clear_image(j, n);
+	windows(j, n, s, average_back_window);
 }
 
 static enum sl_err average_backward(const struct sl_op_call *call)
@@ -123,27 +162,23 @@ static bool beats(float v, float best)
 	return v > best || isnan(v);
 }
 
-static void max_image(void *arg, int64_t n, int worker)
+static void max_window(const struct job *j, const float *x, float *y, const float *dy, struct window v)
 {
-	const struct job *j = arg;
-	const float *x = j->x + n * j->h * j->w * j->c;
-	float *y = j->out + n * j->out_h * j->out_w * j->c;
-
-	(void)worker;
-	for (int64_t oh = 0; oh < j->out_h; oh++)
-		for (int64_t ow = 0; ow < j->out_w; ow++, y += j->c) {
-			struct window v = window_at(j, oh, ow);
+	(void)dy;
+	for (int64_t k = 0; k < j->c; k++)
+		y[k] = -INFINITY;
+	for (int64_t h = v.h0; h < v.h1; h++)
+		for (int64_t w = v.w0; w < v.w1; w++) {
+			const float *at = x + (h * j->w + w) * j->c;
 
 			for (int64_t k = 0; k < j->c; k++)
-				y[k] = -INFINITY;
-			for (int64_t h = v.h0; h < v.h1; h++)
-				for (int64_t w = v.w0; w < v.w1; w++) {
-					const float *at = x + (h * j->w + w) * j->c;
-
-					for (int64_t k = 0; k < j->c; k++)
-						y[k] = beats(at[k], y[k]) ? at[k] : y[k];
-				}
+				y[k] = beats(at[k], y[k]) ? at[k] : y[k];
 		}
+}
+
+static void max_image(void *arg, int64_t n, struct sl_pool_step *s)
+{
+	windows(arg, n, s, max_window);
 }
 
 static enum sl_err max_forward(const struct sl_op_call *call)
@@ -151,37 +186,44 @@ static enum sl_err max_forward(const struct sl_op_call *call)
 	return pool(call, max_image);
 }
 
-static void max_back_window(const struct job *j, float *dx, const float *dy, const float *x, struct window v)
+/* Of n ≤ LANES channels from k on. */
+static void max_back_lanes(const struct job *j, const float *x, float *dx, const float *dy, struct window v, int64_t k,
+			   int64_t n)
 {
-	for (int64_t k = 0; k < j->c; k++) {
-		int64_t where = (v.h0 * j->w + v.w0) * j->c + k;
-		float best = -INFINITY;
+	float best[LANES];
+	int64_t where[LANES];
 
-		for (int64_t h = v.h0; h < v.h1; h++)
-			for (int64_t w = v.w0; w < v.w1; w++) {
-				int64_t at = (h * j->w + w) * j->c + k;
-
-				if (beats(x[at], best)) {
-					best = x[at];
-					where = at;
-				}
-			}
-		dx[where] += dy[k];
+	for (int64_t i = 0; i < n; i++) {
+		best[i] = -INFINITY;
+		where[i] = (v.h0 * j->w + v.w0) * j->c + k + i;
 	}
+	for (int64_t h = v.h0; h < v.h1; h++)
+		for (int64_t w = v.w0; w < v.w1; w++) {
+			const int64_t at = (h * j->w + w) * j->c + k;
+
+			for (int64_t i = 0; i < n; i++)
+				if (beats(x[at + i], best[i])) {
+					best[i] = x[at + i];
+					where[i] = at + i;
+				}
+		}
+	for (int64_t i = 0; i < n; i++)
+		dx[where[i]] += dy[k + i];
 }
 
-static void max_back_image(void *arg, int64_t n, int worker)
+static void max_back_window(const struct job *j, const float *x, float *dx, const float *dy, struct window v)
+{
+	for (int64_t k = 0; k < j->c; k += LANES)
+		max_back_lanes(j, x, dx, dy, v, k, sl_cpu_min(LANES, j->c - k));
+}
+
+static void max_back_image(void *arg, int64_t n, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
-	const float *x = j->x + n * j->h * j->w * j->c, *dy = j->dy + n * j->out_h * j->out_w * j->c;
-	float *dx = j->out + n * j->h * j->w * j->c;
 
-	(void)worker;
-	if (!j->add)
-		memset(dx, 0, (size_t)(j->h * j->w * j->c) * sizeof(float));
-	for (int64_t oh = 0; oh < j->out_h; oh++)
-		for (int64_t ow = 0; ow < j->out_w; ow++, dy += j->c)
-			max_back_window(j, dx, dy, x, window_at(j, oh, ow));
+	if (!j->add && s->at == 0)
+		clear_image(j, n);
+	windows(j, n, s, max_back_window);
 }
 
 static enum sl_err max_backward(const struct sl_op_call *call)

@@ -2,6 +2,8 @@
  * embedding, a row of a table for every token. */
 #include <string.h>
 
+#include "common/base/pieces.h"
+#include "common/base/worker.h"
 #include "kernels/cpu/impl.h"
 
 struct job {
@@ -65,15 +67,25 @@ static enum sl_err select_backward(const struct sl_op_call *call)
 
 const struct sl_kernel sl_cpu_select = {.forward = select_forward, .backward = select_backward};
 
-/* Tokens are few, and copies short: one thread does them. */
+/* Copies are short: one thread does them, and gives way now and then. */
+enum { GATHER_TOKENS = 1024 };
+
+static void gather_turn(int64_t i)
+{
+	if (i % GATHER_TOKENS == GATHER_TOKENS - 1)
+		sl_worker_turn();
+}
+
 static enum sl_err gather_forward(const struct sl_op_call *call)
 {
 	const int64_t f = sl_shape_row(&call->out.shape);
 	const float *x = call->in[0].data;
 	float *y = call->out.data;
 
-	for (int64_t i = 0; i < call->dims.chosen; i++)
+	for (int64_t i = 0; i < call->dims.chosen; i++) {
 		memcpy(y + i * f, x + (int64_t)call->dims.place[i] * f, (size_t)f * sizeof *y);
+		gather_turn(i);
+	}
 	return SL_OK;
 }
 
@@ -87,11 +99,12 @@ static enum sl_err gather_backward(const struct sl_op_call *call)
 	if (dx == NULL)
 		return SL_OK;
 	if (!call->din_add[0])
-		memset(dx, 0, (size_t)(call->dims.tokens * f) * sizeof *dx);
+		sl_clear(dx, (size_t)(call->dims.tokens * f) * sizeof *dx);
 	for (int64_t i = 0; i < call->dims.chosen; i++) {
 		float *to = dx + (int64_t)call->dims.place[i] * f;
 
 		simd->sum(to, to, dy + i * f, f);
+		gather_turn(i);
 	}
 	return SL_OK;
 }
@@ -202,15 +215,14 @@ static enum sl_err embedding_forward(const struct sl_op_call *call)
 /* Tokens may share a row of the table. So a task has some features of all tokens, and adds them in order. */
 enum { EMBEDDING_FEATURES = 64 };
 
-static void embed_back(void *arg, int64_t block, int worker)
+static void embed_back(void *arg, int64_t block, struct sl_pool_step *s)
 {
 	const struct job *j = arg;
 	const int64_t k = block * EMBEDDING_FEATURES, n = sl_cpu_min(EMBEDDING_FEATURES, j->f - k);
 	const float *dy = (const float *)j->call->dout.data + k;
 	const struct sl_cpu_simd *simd = sl_cpu_simd_of(j->call->be);
 
-	(void)worker;
-	for (int64_t row = 0; row < j->call->dims.rows; row++) {
+	for (int64_t row = s->at; row < j->call->dims.rows; row++) {
 		const int64_t first = first_of(j->call, row), stop = stop_of(j->call, row);
 		int64_t marks = 0;
 
@@ -219,6 +231,8 @@ static void embed_back(void *arg, int64_t block, int worker)
 
 			simd->sum(to, to, dy + t * j->f, n);
 		}
+		if (sl_pool_stop(s, row + 1))
+			return;
 	}
 }
 
@@ -227,7 +241,7 @@ static enum sl_err embedding_backward(const struct sl_op_call *call)
 	struct job j = {call, call->op->u.embedding.features};
 
 	if (call->grad[0] != NULL)
-		sl_pool_run(call->be->pool, sl_cpu_blocks(j.f, EMBEDDING_FEATURES), embed_back, &j);
+		sl_pool_run_long(call->be->pool, sl_cpu_blocks(j.f, EMBEDDING_FEATURES), embed_back, &j);
 	return SL_OK;
 }
 
