@@ -3,24 +3,16 @@
 #include "common/base/pieces.h"
 
 /* Of one thread, rounded up (docs/results/security.md). weight_ns: its first value; pass_weight_ns: its way from
- * memory, which counts where there are few rows. A backward pass has two products where a forward pass has one. Kernels
- * give way between blocks, which are an image at the most, or one of SPANS parts of a chunk. */
-static const double mac_ns = 0.1, element_ns = 2, weight_ns = 40, pass_weight_ns = 2.5;
-enum { SPANS = 16 };
+ * memory, which counts where there are few rows. A backward pass has two products where a forward pass has one. */
+static const double weight_ns = 40, pass_weight_ns = 2.5;
 
 struct sl_cost sl_segment_cost(const struct sl_plan *plan, double products)
 {
 	const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
 	struct sl_cost sum = {0};
 
-	for (int i = 0; i < s->n_op; i++) {
-		const struct sl_op *op = &s->op[i].op;
-		double row = products *
-			     ((double)sl_op_macs(op, 1) * mac_ns + (double)sl_shape_row(&op->out_shape) * element_ns);
-		double all = row * (double)op->in_shape[0].dim[0], part = all / SPANS; /* rows, or tokens */
-
-		sl_cost_add(&sum, (struct sl_cost){all * 1e-9, (part > row ? part : row) * 1e-9});
-	}
+	for (int i = 0; i < s->n_op; i++)
+		sl_cost_add(&sum, sl_op_cost(&s->op[i].op, products));
 	sum.task_s += products * (double)s->weight_count * pass_weight_ns * 1e-9;
 	return sum;
 }

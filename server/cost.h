@@ -8,6 +8,9 @@
 /* Of one thread of a CPU: a chunk forward or backward, with its codecs, or the first weights. The longest piece is that
  * of any of them. */
 struct sl_cost sl_session_cost(const struct sl_plan *plan, const struct sl_codec_spec codec[SL_DIR_COUNT]);
+/* One op of a plan, `products` 1 forward and 2 backward; and whether ops of a kind have a price (cost_op.c). */
+struct sl_cost sl_op_cost(const struct sl_op *op, double products);
+bool sl_op_has_price(enum sl_op_kind kind);
 /* Its parts without codecs: one chunk through the middle, `products` 1 forward and 2 backward; and its first weights.
  */
 struct sl_cost sl_segment_cost(const struct sl_plan *plan, double products);

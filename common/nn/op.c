@@ -30,6 +30,7 @@ static enum sl_err infer_windows(struct sl_op *op, int kh, int kw, int stride, i
 }
 
 enum { MOST_SPREAD = 1 << 24 }; /* pixels that a window reaches over */
+enum { MOST_WINDOW = 1 << 15 }; /* of a pool: its pixels can be counted */
 
 static enum sl_err infer_conv(struct sl_op *op, struct sl_fail *fail)
 {
@@ -87,6 +88,9 @@ static enum sl_err infer_pool(struct sl_op *op, struct sl_fail *fail)
 		op->out_shape = sl_shape4(d[0], 1, 1, d[3]);
 		return SL_OK;
 	}
+	if (a->k > MOST_WINDOW)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (%s): a window of %dx%d is too large: %d is the most",
+				   op->name, sl_op_kind_name(op->kind), a->k, a->k, MOST_WINDOW);
 	if (a->pad > a->k / 2) /* a window could lie in the padding alone */
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (%s): padding %d is more than half of the window %d",
 				   op->name, sl_op_kind_name(op->kind), a->pad, a->k);

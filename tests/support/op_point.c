@@ -1,0 +1,105 @@
+#include "tests/support/op_point.h"
+
+#include "common/nn/graph.h"
+
+static struct sl_shape input_of(const struct op_point *p)
+{
+	const int64_t *s = p->size;
+
+	switch (s[FORM]) {
+	case 0:
+		return sl_shape4(s[N], s[H], s[W], s[C]);
+	case 1:
+		return sl_shape3(s[N], s[H], s[C]);
+	case 2:
+		return sl_shape2(s[N] * s[H], s[C]); /* tokens, H of a row */
+	default:
+		return sl_shape1(s[N] * s[H]);
+	}
+}
+
+/* What a graph derives from shapes. */
+static void derive(struct sl_op *op, const struct op_point *p)
+{
+	const int64_t *s = p->size;
+	const int c = (int)s[C], out = (int)s[OUT];
+
+	switch (op->kind) {
+	case SL_OP_CONV2D:
+		op->u.conv.in_c = c;
+		op->u.conv.out_c = s[FLAGS] & 2 ? c : out;
+		op->u.conv.groups = s[FLAGS] & 4 ? c : op->u.conv.groups;
+		op->u.conv.kh = (int)s[KH];
+		op->u.conv.kw = (int)s[KW];
+		op->u.conv.bias = s[FLAGS] & 1;
+		break;
+	case SL_OP_CONVT2D:
+		op->u.convt.in_c = c;
+		op->u.convt.out_c = out;
+		op->u.convt.kh = (int)s[KH];
+		op->u.convt.kw = (int)s[KW];
+		op->u.convt.bias = s[FLAGS] & 1;
+		break;
+	case SL_OP_BATCHNORM:
+		op->u.bn.c = c;
+		op->u.bn.act = (enum sl_act)(s[FLAGS] % SL_ACT_COUNT);
+		break;
+	case SL_OP_LINEAR:
+		op->u.linear.in_f = c;
+		op->u.linear.out_f = out;
+		op->u.linear.bias = s[FLAGS] & 1;
+		break;
+	case SL_OP_EMBEDDING:
+		op->u.embedding.rows = (int)(s[W] + s[H] + op->u.embedding.first);
+		op->u.embedding.features = c;
+		break;
+	case SL_OP_XENT:
+		op->u.xent.classes = c;
+		break;
+	case SL_OP_ATTENTION:
+		op->in_shape[1].dim[1] = op->in_shape[2].dim[1] =
+			c / op->u.attention.heads * sl_attention_kv(&op->u.attention);
+		break;
+	case SL_OP_GATE:
+		op->in_shape[1].dim[1] = op->in_shape[1].dim[2] = 1;
+		break;
+	case SL_OP_CONCAT:
+		op->in_shape[1].dim[3] = out;
+		break;
+	case SL_OP_TRANSPOSE:
+		op->u.transpose.tokens = s[FORM] == 2 ? (int)s[H] : 0;
+		op->u.transpose.most = 0;
+		break;
+	default:
+		break;
+	}
+}
+
+static int params_of(const struct sl_op *op, const struct op_point *p)
+{
+	const struct sl_op_row row = sl_op_row(op->kind);
+
+	return p->size[FLAGS] & 1 ? row.most_param : row.least_param;
+}
+
+bool op_point_op(const struct op_point *p, struct sl_op *op)
+{
+	struct sl_node node = sl_node_of(p->kind);
+	const struct sl_attr *attr;
+	struct sl_fail fail;
+
+	*op = (struct sl_op){.kind = p->kind, .name = "op", .most = p->size[FORM] >= 2 ? (int)p->size[H] : 1};
+	for (int i = 0; (attr = sl_op_attr(p->kind, i)); i++)
+		for (int which = 0; which < 1 + (attr->type == SL_ATTR_PAIR); which++)
+			if (!sl_attr_set(&node, attr, which, p->attr[i][which]))
+				return false;
+	if (p->size[H] > UINT16_MAX && p->size[FORM] > 0)
+		return false;
+	op->u = node.u;
+	op->n_in = sl_op_row(p->kind).n_in - sl_op_is_loss(p->kind);
+	for (int i = 0; i < op->n_in; i++)
+		op->in_shape[i] = input_of(p);
+	derive(op, p);
+	op->n_param = params_of(op, p);
+	return sl_op_infer_shape(op, &fail) == SL_OK;
+}

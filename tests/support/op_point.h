@@ -1,0 +1,19 @@
+/* An op as a plan would have it, of a few numbers that a search can change. */
+#ifndef SL_TESTS_OP_POINT_H
+#define SL_TESTS_OP_POINT_H
+
+#include "common/nn/op.h"
+
+enum { SIZES = 9 /* of what attributes do not say */, MOST_ATTR = 8 };
+enum { N, H, W, C, OUT, KH, KW, FORM, FLAGS };
+
+struct op_point {
+	enum sl_op_kind kind;
+	int64_t size[SIZES];
+	double attr[MOST_ATTR][2]; /* in the order of ops.def */
+};
+
+/* False where shapes and attributes fit no op. */
+bool op_point_op(const struct op_point *p, struct sl_op *op);
+
+#endif
