@@ -13,11 +13,11 @@ write_config "$tmp/client.yaml"
 sets=(--set train.checkpoint_every=5 --set link.timeout_ms=300000 --set link.heartbeat_ms=60000)
 client good "$tmp/client.yaml" "${sets[@]}" || fail "undisturbed: status $?"
 
-# goes_dark NAME STEP [argument]…: a client of $PWD/$BUILD/fail/splitc that stands still behind that checkpoint, its link open
+# goes_dark NAME STEP [argument]…: a client that does five steps, and stands still behind the checkpoint of that one, its link open
 goes_dark() {
-	start_slow_client $(($2 + 1)) 500 "$1" "$tmp/client.yaml" "${sets[@]}" "${@:3}"
+	client_stands 5 "$1" "$tmp/client.yaml" "${sets[@]}" "${@:3}"
 	wait_for "$1: no checkpoint" test -f "$tmp/$1/checkpoint-$(printf %012d "$2").safetensors"
-	kill -STOP "$client_pid"
+	signal STOP "$client_pid"
 }
 goes_dark first 5
 cp -r "$tmp/first" "$tmp/second"

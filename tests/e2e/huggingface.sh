@@ -105,10 +105,9 @@ fi
 falls=(--set codec.head_act='quant:4,ef=true' --set data.pad=max --set insert.head="$pairs")
 set=(--set server="$two" --set train.checkpoint_every=1 "${falls[@]}")
 client 'local killed' "$config" --local "${falls[@]}" || fail "local killed: exit status $?"
-start_slow_client 2 20000 killed "$config" "${set[@]}"
-wait_for 'the run does not get to its second step' has_steps killed 2
-kill -9 "$client_pid"
-wait "$client_pid" 2>/dev/null || true
+client_stands 2 killed "$config" "${set[@]}"
+wait_for 'no checkpoint to go on from' has_checkpoint killed
+end_client
 client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
 same_run killed 'local killed' $steps
 

@@ -48,10 +48,9 @@ said=$(sed -n 's/.*head-kept: activations of the head are kept: \([0-9]*\) bytes
 
 # A run that is killed in its second epoch computes again what it has kept, and goes on to the same end.
 set=(--set server="$two" --set train.checkpoint_every=2 --set codec=quant:8,ef=true)
-start_slow_client 5 20000 killed "$config" "${set[@]}"
-wait_for 'the run does not get to its fifth step' has_steps killed 5
-kill -9 "$client_pid"
-wait "$client_pid" 2>/dev/null || true
+client_stands 5 killed "$config" "${set[@]}"
+wait_for 'no checkpoint to go on from' has_checkpoint killed
+end_client
 client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
 same_run killed 'local quant' $steps
 

@@ -34,10 +34,9 @@ figure() { jq -r "select(.type == \"summary\") | .direction.$2 // 0" "$tmp/$1/lo
 [ "$(figure 'one plain' head_grad.payload_bytes)" != 0 ] || fail 'a head with adapters gets no gradient'
 
 # A run that is killed between two steps goes on to the same end. Its checkpoints hold what learns, and moments of it.
-start_slow_client 2 20000 killed "$config" --set server="$two" --set train.checkpoint_every=1
-wait_for 'the run does not get to its second step' has_steps killed 2
-kill -9 "$client_pid"
-wait "$client_pid" 2>/dev/null || true
+client_stands 2 killed "$config" --set server="$two" --set train.checkpoint_every=1
+wait_for 'no checkpoint to go on from' has_checkpoint killed
+end_client
 client killed "$config" --set server="$two" --set train.checkpoint_every=1 --resume || fail "killed: exit status $?"
 same_run killed 'local plain' $steps
 

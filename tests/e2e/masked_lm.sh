@@ -75,10 +75,9 @@ grep -q '^test accuracy .* of the masked tokens of 24 samples' "$tmp/learns.log"
 # A run that is killed between two steps, in an epoch, goes on to the same end.
 set=(--set server="$two" --set train.checkpoint_every=1 --set codec.head_act='quant:4,ef=true')
 client 'local killed' "$config" --local --set codec.head_act='quant:4,ef=true' || fail "local killed: exit status $?"
-start_slow_client 2 20000 killed "$config" "${set[@]}"
-wait_for 'the run does not get to its second step' has_steps killed 2
-kill -9 "$client_pid"
-wait "$client_pid" 2>/dev/null || true
+client_stands 2 killed "$config" "${set[@]}"
+wait_for 'no checkpoint to go on from' has_checkpoint killed
+end_client
 client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
 same_run killed 'local killed' $steps
 jq -s -e '(.[0] | map(select(.type == "epoch")) | last | [.train_loss, .train_acc]) == (.[1] | map(select(.type == "epoch")) | last | [.train_loss, .train_acc])' \

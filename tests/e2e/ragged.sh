@@ -61,10 +61,9 @@ done
 # A run that is killed between two steps, and whose server is gone, too, goes on from its checkpoint.
 set=(--set server="$two" --set codec='quant:4,ef=true' --set tail_begin=first --set train.checkpoint_every=1)
 client 'local killed' "$config" --local --set codec='quant:4,ef=true' --set tail_begin=first || fail "local killed: exit status $?"
-start_slow_client 2 20000 killed "$config" "${set[@]}"
-wait_for 'the run does not get to its second step' has_steps killed 2
-kill -9 "$client_pid"
-wait "$client_pid" 2>/dev/null || true
+client_stands 2 killed "$config" "${set[@]}"
+wait_for 'no checkpoint to go on from' has_checkpoint killed
+end_client
 client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
 same_run killed 'local killed' $steps
 

@@ -39,7 +39,6 @@ alike() {
 	kill "$server_pid"
 	ends_with "$server_pid" 0 $patience "$name: the server"
 }
-has_checkpoint() { compgen -G "$tmp/$1/checkpoint-*.safetensors" >/dev/null; }
 # dies_at_end [kill-server]: member $slow has no checkpoint of its last step, and one of an earlier step: one that was killed before its
 # first one has nothing to come back with, and one whose disk is slower than the steps skips checkpoints that the others have
 dies_at_end() {

@@ -64,10 +64,9 @@ figure() { jq -r "select(.type == \"summary\") | .direction.$2" "$tmp/$1/log.jso
 # like length.
 set=(--set server="$two" --set codec='quant:4,ef=true' --set train.checkpoint_every=1 --set data.group_by_length=true)
 client 'local killed' "$config" --local --set codec='quant:4,ef=true' --set data.group_by_length=true || fail "local killed: exit status $?"
-start_slow_client 20 20000 killed "$config" "${set[@]}"
-wait_for 'the run does not get to its second epoch' has_steps killed 20
-kill -9 "$client_pid"
-wait "$client_pid" 2>/dev/null || true
+client_stands 20 killed "$config" "${set[@]}"
+wait_for 'no checkpoint to go on from' has_checkpoint killed
+end_client
 client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
 same_run killed 'local killed' 38
 

@@ -174,6 +174,36 @@ start_slow_client() {
 	SPLITC=$plain
 }
 
+# client_stands STEPS NAME CONFIG [argument]…: … that does so many steps, and stands in the next one until it is killed. A failpoint
+# counts passages of its own process: steps of an earlier life do not count.
+client_stands() {
+	start_slow_client $(($1 + 1)) 600000 "${@:2}"
+	wait_for "$2 does not get behind its step $1" at_apply_or_ended "$2"
+	at_apply "$2" || fail "$2 ended before it had done $1 steps and begun another"
+}
+at_apply() { grep -q ' failpoint: client.apply, ' "$tmp/$1.log"; }
+at_apply_or_ended() { at_apply "$1" || ! kill -0 "$client_pid"; }
+
+# signal NAME PID…: to processes that must still be there
+signal() {
+	local pid
+	for pid in "${@:2}"; do
+		! grep -qs '^State:[[:space:]]*Z' "/proc/$pid/status" && kill -s "$1" "$pid" 2>/dev/null ||
+			fail "line ${BASH_LINENO[-2]}: the process was over before SIG$1 came"
+	done
+}
+
+# end_process PID…, end_client: SIGKILL for children that must still be there. One that was over has a status of its own.
+end_client() { end_process "$client_pid"; }
+end_process() {
+	local pid rc
+	for pid in "$@"; do
+		rc=0
+		{ kill -9 "$pid" || true; wait "$pid" || rc=$?; } 2>/dev/null
+		[ $rc = 137 ] || fail "line ${BASH_LINENO[-2]}: the process was over before it was killed, with status $rc"
+	done
+}
+
 # ends_with PID STATUS SECONDS WHAT: the process ends within SECONDS, with STATUS
 ends_with() {
 	local rc=0 until=$((SECONDS + $3))
@@ -201,10 +231,11 @@ clock_listens() {
 		echo $(((${EPOCHREALTIME/./} - from) / 1000 - 50)) >>"$tmp/clock.late"
 	done
 }
+clock_late() { awk '{n += $1} END {print n + 0}' "$tmp/clock.late"; }
 clock_within() {
 	local late
 	took=$(((${EPOCHREALTIME/./} - began) / 1000))
-	late=$(awk '{n += $1} END {print n + 0}' "$tmp/clock.late")
+	late=$(clock_late)
 	[ $took -le $(($1 + late)) ] || fail "$2: took $took ms, not $1; a process was kept waiting for $late ms"
 }
 
@@ -217,6 +248,7 @@ fits() { [ "$(wc -L <"$1")" -le 80 ] || fail "${1##*/} is wider than 80 columns:
 # steps_of NAME: how many steps log.jsonl holds
 steps_of() { grep -c '^{"type":"step"' "$tmp/$1/log.jsonl" 2>/dev/null || true; }
 has_steps() { [ "$(steps_of "$1")" -ge "$2" ]; }
+has_checkpoint() { compgen -G "$tmp/$1/checkpoint-*.safetensors" >/dev/null; }
 
 # What must not depend on where the middle runs: losses, accuracies and learning rates, as they are written
 learned() { grep -oE '"(type|step|skipped|epoch|loss|acc|lr|grad_norm|train_loss|train_acc|test_loss|test_acc)":[^,}]*' "$tmp/$1/log.jsonl"; }
