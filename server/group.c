@@ -10,7 +10,6 @@
 #include "server/group_impl.h"
 
 enum {
-	PROBATION_MOST = 10,    /* doublings */
 	COME_AGAIN_MS = 120000, /* clients try again after 32 s at the latest */
 };
 
@@ -33,6 +32,8 @@ void sl_group_free(struct sl_group *g)
 	free(g->member);
 	free(g->part);
 	free(g->fold.part);
+	free(g->t.seat);
+	free(g->r.seat);
 	free(g);
 }
 
@@ -82,20 +83,16 @@ static void welcome(struct sl_group *g, int k)
 {
 	struct sl_group_member *p = &g->member[k];
 	const struct sl_group_seat *seat = &g->seat[k];
-	const uint64_t begin = sl_group_varies(g) ? sl_group_comes_in(g, k) : seat->number;
+	const uint64_t number = g->r.seat[k].number, begin = sl_group_varies(g) ? sl_group_comes_in(g, k) : number;
 
-	p->joining = p->prepared = p->skip = p->safe = p->finished = false;
-	p->open = true;
-	p->number = begin;
-	p->ends_at = sl_port_session(p->m->port)->hello.run_steps;
 	if (!sl_group_varies(g))
-		p->left = false;
+		sl_trunk_welcome(&g->t, k, begin);
 	if (g->agreed.share.mode == SL_SHARE_ROUNDS) /* a newcomer's; in serial they are agreed before the first step */
 		g->turns.count[k] = (uint64_t)p->m->agreement.agreed.share.turns;
-	sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->step});
+	sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
 	if (p->m)
 		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_JOINED,
-							     .next_step = seat->number,
+							     .next_step = number,
 							     .first_step = begin,
 							     .made = seat->made,
 							     .branch = g->branch,
@@ -112,8 +109,8 @@ static void go_back(struct sl_group *g, int k)
 		    "member %d of group %s goes on from an earlier step, so all members go back: come again", k,
 		    g->name);
 	sl_log_limited(SL_LOG_INFO, "group-back", "group %s: member %d came back behind step %" PRIu64, g->name, k,
-		       g->step);
-	g->open = false;
+		       g->t.step);
+	sl_trunk_gathers(&g->t);
 	g->refs += !g->back_ms;
 	g->back_ms = sl_loop_now_ms(g->groups->loop);
 	for (int i = 0; i < g->n; i++)
@@ -132,7 +129,7 @@ static void come_again(struct sl_group *g)
 
 static void end_all(struct sl_group *g, const struct sl_fail *why)
 {
-	g->open = false;
+	sl_trunk_gathers(&g->t);
 	for (int i = 0; i < g->n; i++)
 		end_member(&g->member[i], why);
 }
@@ -140,17 +137,16 @@ static void end_all(struct sl_group *g, const struct sl_fail *why)
 /* With other ranks it outlives its members' links: its steps must remain in step with theirs. */
 static void stay(struct sl_group *g)
 {
-	if (!g->groups->ranks || g->staying)
+	if (!g->groups->ranks || g->t.staying)
 		return;
-	g->staying = true;
+	g->t.staying = true;
 	g->refs++;
 }
 
 void sl_group_attend(struct sl_group *g)
 {
 	stay(g);
-	for (int k = g->first; k < g->end; k++)
-		g->member[k].left = true;
+	sl_group_hear_in(g);
 	advance(g);
 }
 
@@ -163,19 +159,13 @@ static void chosen(struct sl_group *g)
 	} else if (g->err) {
 		end_all(g, &g->fail);
 	} else {
-		g->step = g->done;
-		g->open = true;
+		sl_trunk_opens(&g->t, g->r.done);
 		come_again(g); /* never the last one: the job under way has one */
 		stay(g);
 		sl_log_limited(SL_LOG_INFO, "group-open", "group %s: %d members go on from step %" PRIu64, g->name,
-			       sl_group_varies(g) ? sl_group_begun(g) : g->n, g->step);
-		for (int k = 0; k < g->n; k++) {
-			g->member[k].probation = 0;
-			if (!sl_group_varies(g))
-				g->member[k].left = !g->member[k].m && (g->seat[k].gone || g->member[k].left);
-		}
-		for (int k = 0; k < g->n && g->open; k++)
-			if (g->member[k].m && g->member[k].joining &&
+			       sl_group_varies(g) ? sl_group_begun(g) : g->n, g->t.step);
+		for (int k = 0; k < g->n && g->t.open; k++)
+			if (g->member[k].m && g->t.seat[k].link == SL_LINK_JOINING &&
 			    (!sl_group_varies(g) ||
 			     g->part[k].m == g->member[k].m)) /* else it came too late for this */
 				welcome(g, k);
@@ -185,12 +175,16 @@ static void chosen(struct sl_group *g)
 static void rejoined(struct sl_group *g)
 {
 	struct sl_group_member *p = &g->member[g->which];
+	const bool back = !g->err && (g->came == SL_COME_BACK || g->came == SL_COME_LONGER);
 
-	if (!p->m || !p->joining)
+	for (int k = 0; k < g->n && g->came == SL_COME_LONGER; k++)
+		if (g->r.seat[k].state == SL_SEAT_IN && g->t.seat[k].state == SL_SEAT_DONE)
+			g->t.seat[k].state = SL_SEAT_IN;
+	if (!p->m || g->t.seat[g->which].link != SL_LINK_JOINING)
 		return;
-	if (g->back && g->groups->ranks)
+	if (back && g->groups->ranks)
 		g->back_of = g->which; /* if all ranks say so */
-	else if (g->back)
+	else if (back)
 		go_back(g, g->which);
 	else if (g->err)
 		end_member(p, &g->fail);
@@ -203,8 +197,8 @@ static void decided(struct sl_group *g, int k)
 	struct sl_group_member *p = &g->member[k];
 	struct sl_event ev = {.kind = SL_EV_DECIDED, .checkpointed = g->checkpointed && g->what == GROUP_APPLY};
 
-	p->prepared = p->skip = false;
-	p->number = g->seat[k].number;
+	g->t.seat[k].prepared = g->t.seat[k].skip = false;
+	g->t.seat[k].number = g->r.seat[k].number;
 	if (g->err && g->what == GROUP_CATCH_UP)
 		end_member(p, &g->fail);
 	if (!p->m || sl_port_session(p->m->port)->state != SL_SESSION_COMMIT)
@@ -217,10 +211,9 @@ static void decided(struct sl_group *g, int k)
 static void note_late(struct sl_group *g, int k)
 {
 	struct sl_group_member *p = &g->member[k];
-	const bool waited = !p->probation;
 	char why[64] = "not awaited yet";
 
-	if (p->left)
+	if (!sl_seat_is_in(g->t.seat[k].state))
 		return;
 	if (g->part[k].lost) {
 		sl_group_goes(g, k, "its link was lost, and share.straggler_s is over");
@@ -228,32 +221,30 @@ static void note_late(struct sl_group *g, int k)
 	}
 	g->late++;
 	p->late++;
-	if (waited) {
+	if (sl_trunk_late(&g->t, k))
 		snprintf(why, sizeof why, "share.straggler_s: %d", g->agreed.share.straggler_s);
-		p->probation = 1 << (p->lapses < PROBATION_MOST ? p->lapses : PROBATION_MOST);
-		p->lapses++;
-	}
 	sl_log_limited(SL_LOG_WARN, "group-late",
-		       "group %s: step %" PRIu64 " was done without member %d, which was %s (%s)", g->name, g->step, k,
-		       p->m ? "late" : "away", why);
-	if (p->m && p->open)
-		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->step});
+		       "group %s: step %" PRIu64 " was done without member %d, which was %s (%s)", g->name, g->t.step,
+		       k, p->m ? "late" : "away", why);
+	if (p->m && g->t.seat[k].link == SL_LINK_OPEN)
+		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
 }
 
 /* The step was done without its part, which spoiled it: it skips the step. */
 static void tell_spoiled(struct sl_group *g, int k)
 {
-	struct sl_group_member *p = &g->member[k];
+	const struct sl_group_member *p = &g->member[k];
+	struct sl_seat *seat = &g->t.seat[k];
 	const struct sl_fail why = g->fold.part[k].why;
 	const struct sl_event found = {.kind = SL_EV_NONFINITE, .task = SL_TASK_PREPARE, .why = &why};
 
 	sl_log_limited(SL_LOG_WARN, "group-spoiled", "group %s: step %" PRIu64 " was done without member %d: %s",
-		       g->name, g->step, k, why.text);
-	p->prepared = p->prepared && p->skip; /* who skips the step has no more to say of it */
+		       g->name, g->t.step, k, why.text);
+	seat->prepared = seat->prepared && seat->skip; /* who skips the step has no more to say of it */
 	if (p->m && sl_session_abandons(sl_port_session(p->m->port)))
 		sl_port_event(p->m->port, &found);
-	if (p->m && p->open)
-		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->step});
+	if (p->m && g->t.seat[k].link == SL_LINK_OPEN)
+		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
 }
 
 /* The ranks have met. False: there is no step. */
@@ -270,7 +261,7 @@ static bool met(struct sl_group *g)
 	if (g->came_of == MET_BACK)
 		go_back(g, g->back_with);
 	if (g->came_of == MET_OVER) {
-		g->open = g->staying = false;
+		g->t.open = g->t.staying = false;
 		g->refs--; /* never the last: the job under way has one */
 	}
 	return g->came_of == MET_GO;
@@ -282,21 +273,21 @@ static void applied(struct sl_group *g)
 
 	if (!met(g))
 		return;
-	was = g->step;
-	g->step = g->done;
+	was = g->t.step;
+	g->t.step = g->r.done;
 	g->half_ms = 0;
 	for (int k = g->first; k < g->end; k++) {
 		struct sl_group_member *p = &g->member[k];
 
 		if (g->fold.part[k].left_out) {
 			tell_spoiled(g, k);
-		} else if (g->seat[k].number == g->step) {
-			p->probation -= p->probation > 0;
+		} else if (g->r.seat[k].number == g->t.step) {
+			sl_trunk_in_time(&g->t, k);
 			decided(g, k);
-		} else if (p->number >= was) {
+		} else if (g->t.seat[k].number >= was) {
 			note_late(g, k);
-		} else if (p->m && p->open) {
-			sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->step});
+		} else if (p->m && g->t.seat[k].link == SL_LINK_OPEN) {
+			sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
 		}
 	}
 }
@@ -339,8 +330,8 @@ static void job_done(struct sl_job *job)
 
 static double lr_of(const struct sl_group *g, int k)
 {
-	return sl_group_is_ready(g, k) && !g->member[k].skip ? sl_port_session(g->member[k].m->port)->lr
-							     : SL_GROUP_NO_LR;
+	return sl_seat_is_ready(&g->t, k) && !g->t.seat[k].skip ? sl_port_session(g->member[k].m->port)->lr
+								: SL_GROUP_NO_LR;
 }
 
 /* False: somebody was not of this group. With other ranks they find out together (group_ranks.c). */
@@ -369,61 +360,42 @@ static void begin_apply(struct sl_group *g)
 		return;
 	g->checkpoint = false;
 	for (int k = 0; k < g->n; k++) {
-		const struct sl_session *s = sl_group_is_ready(g, k) ? sl_port_session(g->member[k].m->port) : NULL;
+		const struct sl_session *s = sl_seat_is_ready(&g->t, k) ? sl_port_session(g->member[k].m->port) : NULL;
 
-		g->part[k] =
-			(struct sl_group_part){.m = s ? g->member[k].m : NULL,
-					       .rows = s && !g->member[k].skip ? s->batch_rows : 0,
-					       .lost = sl_group_varies(g) && !g->member[k].m && !g->member[k].left};
+		g->part[k] = (struct sl_group_part){.m = s ? g->member[k].m : NULL,
+						    .rows = s && !g->t.seat[k].skip ? s->batch_rows : 0,
+						    .lost = sl_group_varies(g) && !g->member[k].m &&
+							    sl_seat_is_in(g->t.seat[k].state)};
 		g->checkpoint = g->checkpoint || (s && s->checkpoint);
 	}
 	sl_group_tell(g->groups);
 	post(g, GROUP_APPLY, 0);
 }
 
-/* One that the group went on without, and that was done all the same, or has heard of it. */
-static bool look_behind(struct sl_group *g)
+/* The member hears that its step was done without it. */
+static void tell_behind(struct sl_group *g, int k)
 {
-	for (int k = 0; k < g->n; k++) {
-		struct sl_group_member *p = &g->member[k];
-
-		if (!p->m || !p->prepared || p->number >= g->step)
-			continue;
-		if (p->skip) {
-			g->behind = p->number;
-			post(g, GROUP_CATCH_UP, k);
-			return true;
-		}
-		p->prepared = false;
-		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->step});
-	}
-	return false;
+	g->t.seat[k].prepared = false;
+	sl_port_event(g->member[k].m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
 }
 
 /* A member whose step does not end its round need not wait for anybody. */
-static bool step_alone(struct sl_group *g)
+static void step_alone(struct sl_group *g, int k)
 {
-	for (int k = 0; k < g->n; k++) {
-		const struct sl_group_member *p = &g->member[k];
-		const struct sl_session *s;
+	const struct sl_group_member *p = &g->member[k];
+	const struct sl_session *s = sl_port_session(p->m->port);
 
-		if (!p->m || !p->prepared || p->number < g->step || sl_group_is_ready(g, k))
-			continue;
-		s = sl_port_session(p->m->port);
-		g->part[k] = (struct sl_group_part){.m = p->m, .rows = p->skip ? 0 : s->batch_rows};
-		g->lr = s->lr;
-		post(g, GROUP_STEP, k);
-		return true;
-	}
-	return false;
+	g->part[k] = (struct sl_group_part){.m = p->m, .rows = g->t.seat[k].skip ? 0 : s->batch_rows};
+	g->lr = s->lr;
+	post(g, GROUP_STEP, k);
 }
 
-static void choose_if_all_here(struct sl_group *g)
+static void choose(struct sl_group *g)
 {
 	struct sl_fail why;
 
-	if (!sl_group_all_here(g))
-		return;
+	for (int k = 0; k < g->n; k++)
+		g->part[k] = (struct sl_group_part){.m = g->member[k].m};
 	if (g->groups->ranks || sl_group_turns_fit(g, &why)) /* of other ranks' members nothing is known yet */
 		post(g, GROUP_CHOOSE, 0);
 	else
@@ -441,22 +413,33 @@ static void meet_if_called(struct sl_group *g)
 
 static void advance(struct sl_group *g)
 {
-	if (!g->busy && g->open)
+	enum sl_trunk_act act;
+	int k;
+
+	if (!g->busy && g->t.open)
 		meet_if_called(g);
-	for (int k = 0; k < g->n && !g->busy && g->open; k++)
-		if (g->member[k].m && g->member[k].joining && !sl_group_comes_later(g, k))
-			post(g, GROUP_REJOIN, k);
 	if (g->busy)
 		return;
 	sl_group_say_short(g);
-	if (!g->open)
-		choose_if_all_here(g);
-	if (!g->busy && g->open && !look_behind(g) && !step_alone(g)) {
-		if (sl_group_give(g))
-			post(g, GROUP_LET_GO, 0);
-		else if (sl_group_may_apply(g))
-			begin_apply(g);
+	while ((act = sl_group_next(g, &k)) == SL_TRUNK_BEHIND) {
+		tell_behind(g, k);
+		if (g->busy)
+			return;
 	}
+	if (act == SL_TRUNK_CHOOSE)
+		choose(g);
+	else if (act == SL_TRUNK_COME)
+		post(g, GROUP_REJOIN, k);
+	else if (act == SL_TRUNK_CATCH_UP) {
+		g->behind = g->t.seat[k].number;
+		post(g, GROUP_CATCH_UP, k);
+	} else if (act == SL_TRUNK_STEP)
+		step_alone(g, k);
+	else if (act == SL_TRUNK_LET_GO) {
+		sl_group_leaving(g);
+		post(g, GROUP_LET_GO, 0);
+	} else if (act == SL_TRUNK_APPLY)
+		begin_apply(g);
 	sl_group_tell(g->groups);
 }
 
@@ -477,7 +460,7 @@ void sl_group_list_tick(struct sl_group_list *gs)
 		}
 		if (!g->busy && sl_group_gives_up(g, &why))
 			end_all(g, &why);
-		else if ((g->open || sl_group_varies(g)) && !g->busy)
+		else if ((g->t.open || sl_group_varies(g)) && !g->busy)
 			advance(g);
 	}
 }
@@ -489,9 +472,9 @@ static void say_here(const struct sl_group *g, int who)
 	int here = 0;
 
 	for (int k = 0; k < g->n; k++)
-		here += g->member[k].joining;
+		here += g->t.seat[k].link == SL_LINK_JOINING;
 	sl_log_limited(SL_LOG_INFO, "group-waits", "group %s: member %d is here, %d of %d", g->name, who, here,
-		       sl_group_varies(g) ? sl_group_least(g) : g->n);
+		       sl_group_varies(g) ? sl_trunk_least(&g->t) : g->n);
 }
 
 void sl_group_joining(struct sl_group *g, struct sl_middle *m)
@@ -508,10 +491,9 @@ void sl_group_joining(struct sl_group *g, struct sl_middle *m)
 	sl_group_hear_in(g);
 	/* the rest is its seat's, whose member it may not be: it changes with the welcome */
 	p->m = m;
-	p->joining = true;
 	p->refused[0] = '\0';
-	p->open = p->prepared = p->skip = p->asks = false;
-	if (!g->open) {
+	sl_trunk_joins(&g->t, sl_group_seat_of(m), &sl_port_session(m->port)->hello);
+	if (!g->t.open) {
 		g->turns.count[sl_group_seat_of(m)] = (uint64_t)m->agreement.agreed.share.turns;
 		say_here(g, sl_group_seat_of(m));
 	}
@@ -520,17 +502,18 @@ void sl_group_joining(struct sl_group *g, struct sl_middle *m)
 
 void sl_group_prepared(struct sl_group *g, struct sl_middle *m)
 {
-	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
+	const int k = sl_group_seat_of(m);
+	struct sl_seat *seat = &g->t.seat[k];
 	struct sl_fail why;
 
-	if (p->m != m)
+	if (g->member[k].m != m)
 		return;
-	p->prepared = true;
-	p->skip = sl_port_session(m->port)->skip;
-	if (!p->skip && !sl_turns_own(&g->turns, sl_group_seat_of(m), p->number)) {
+	seat->prepared = true;
+	seat->skip = sl_port_session(m->port)->skip;
+	if (!seat->skip && !sl_turns_own(&g->turns, k, seat->number)) {
 		sl_fail_set(&why, SL_ERR_PROTOCOL, "step %" PRIu64 " of group %s is not member %d's: it is member %d's",
-			    p->number, g->name, sl_group_seat_of(m), sl_turns_whose(&g->turns, p->number));
-		end_member(p, &why);
+			    seat->number, g->name, k, sl_turns_whose(&g->turns, seat->number));
+		end_member(&g->member[k], &why);
 	}
 	advance(g);
 }
@@ -543,19 +526,16 @@ void sl_group_asked(struct sl_group *g, struct sl_middle *m)
 
 void sl_group_over(struct sl_group *g, struct sl_middle *m)
 {
-	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
+	const int k = sl_group_seat_of(m);
+	const bool was = sl_seat_is_in(g->t.seat[k].state);
 
-	if (p->m != m)
+	if (g->member[k].m != m)
 		return;
-	p->m = NULL;
-	p->joining = p->open = p->prepared = p->asks = false;
-	if (m->welcomed)
-		p->finished = m->left && sl_group_is_at_end(p);
-	if (m->welcomed && !sl_group_varies(g))
-		p->left = m->left;
-	else if ((m->welcomed || !g->open) && sl_group_varies(g) && (m->left || m->away))
-		sl_group_goes(g, sl_group_seat_of(m), m->left ? "its run is done" : "it was stopped");
-	if (g->back_of == sl_group_seat_of(m))
+	g->member[k].m = NULL;
+	sl_trunk_over(&g->t, k, sl_group_how_it_ended(m));
+	if (sl_group_varies(g) && was && !sl_seat_is_in(g->t.seat[k].state))
+		sl_group_say_gone(g, k, m->left ? "its run is done" : "it was stopped");
+	if (g->back_of == k)
 		g->back_of = -1;
 	advance(g);
 }
@@ -581,9 +561,9 @@ struct sl_group_status sl_group_status(const struct sl_group *g, const struct sl
 		.members = g->n,
 		.least = g->agreed.share.least,
 		.here = here + g->n - (g->end - g->first), /* of other ranks' members nothing is known here */
-		.step = g->step,
+		.step = g->t.step,
 		.late = g->member[k].late,
-		.awaited = g->open && g->member[k].m == m && sl_group_is_awaited(g, k) && !sl_group_is_ready(g, k) &&
-			   !g->member[k].safe,
+		.awaited = g->t.open && g->member[k].m == m && g->t.seat[k].state == SL_SEAT_IN &&
+			   !sl_seat_is_ready(&g->t, k),
 	};
 }

@@ -4,7 +4,8 @@
  * overlap.
  *
  *   group.c       the loop's part: who is there, who is awaited, which job is next
- *   group_await.c the loop's: whom a step waits for
+ *   trunk_table.c whom a step waits for, and what is next; trunk_records.c what of a seat survives: both pure
+ *   group_await.c the loop's: the clock and other ranks' words, for the table
  *   group_enter.c who may join, and how a group begins
  *   group_task.c  the worker's: where to go on from, weights, the end of a session
  *   group_step.c  the worker's: the sum of a step
@@ -12,7 +13,6 @@
  *   group_keep.c  the worker's: checkpoints
  *   group_ends.c  the worker's: heads and tails that are shared
  *   group_ranks.c the worker's: members that other servers have (ranks.h)
- *   group_back.c  whether all go back for a member
  *   group_intro.c groups of other ranks, where all members of this one are done
  *   group_leave.c how members leave, and who is done
  *   group_members.c members that come and go (share.clients: 2..8) */

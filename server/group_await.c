@@ -9,30 +9,17 @@
 #include "common/link/loop.h"
 #include "server/group_impl.h"
 
-bool sl_group_is_ready(const struct sl_group *g, int k)
+static bool is_elsewhere(const struct sl_group *g, int k)
 {
-	return g->member[k].prepared && g->member[k].number == g->step + g->round - 1;
-}
+	const struct sl_middle *m = g->t.seat[k].link == SL_LINK_OPEN ? g->member[k].m : NULL;
+	const enum sl_session_state s = m ? sl_port_session(m->port)->state : SL_SESSION_CLOSED;
 
-bool sl_group_is_awaited(const struct sl_group *g, int k)
-{
-	return !g->member[k].left && g->member[k].probation == 0;
-}
-
-bool sl_group_is_elsewhere(const struct sl_group_member *p)
-{
-	const enum sl_session_state s = p->m ? sl_port_session(p->m->port)->state : SL_SESSION_CLOSED;
-
-	return p->open && p->m && (s == SL_SESSION_EVAL || s == SL_SESSION_FETCH);
+	return s == SL_SESSION_EVAL || s == SL_SESSION_FETCH;
 }
 
 int sl_group_count_in(const struct sl_group *g)
 {
-	int n = 0;
-
-	for (int k = g->first; k < g->end; k++)
-		n += !g->member[k].left;
-	return n;
+	return sl_trunk_count(&g->t).members;
 }
 
 bool sl_group_waited(const struct sl_group *g, bool waits, uint64_t *since_ms)
@@ -59,7 +46,7 @@ static bool name_missing(const struct sl_group *g, char *out, size_t size)
 		const bool was_refused = p->refused[0] != '\0';
 		int n;
 
-		if (p->m || (p->left && !was_refused))
+		if (p->m || (!was_refused && !sl_seat_is_in(g->t.seat[k].state) && g->t.seat[k].state != SL_SEAT_DONE))
 			continue;
 		refused = refused || was_refused;
 		n = snprintf(out + at, size - at, "%s%d%s%s%s", at ? ", " : "", k, was_refused ? " (refused: " : "",
@@ -75,8 +62,8 @@ bool sl_group_gives_up(struct sl_group *g, struct sl_fail *why)
 	char missing[400];
 	bool waits = false, refused;
 
-	for (int k = g->first; k < g->end && !g->open; k++)
-		waits = waits || (g->member[k].m && g->member[k].joining);
+	for (int k = g->first; k < g->end && !g->t.open; k++)
+		waits = waits || g->t.seat[k].link == SL_LINK_JOINING;
 	if (!waits || !g->wait_ms)
 		g->wait_ms = waits ? now_ms : 0;
 	if (!waits || !g->agreed.share.wait_s || now_ms - g->wait_ms < (uint64_t)g->agreed.share.wait_s * 1000)
@@ -90,33 +77,8 @@ bool sl_group_gives_up(struct sl_group *g, struct sl_fail *why)
 	return true;
 }
 
-/* Members of this rank, or of several. */
-struct tally {
-	int ready, awaited, members;
-	bool elsewhere; /* one of the awaited is */
-	bool works;     /* one that is not awaited may be ready soon */
-	bool could;     /* nobody is waited for any more */
-};
-
-static struct tally count_own(const struct sl_group *g)
-{
-	struct tally t = {.members = sl_group_count_in(g)};
-
-	for (int k = g->first; k < g->end; k++) {
-		t.ready += sl_group_is_ready(g, k);
-		if (sl_group_is_ready(g, k))
-			continue;
-		if (sl_group_is_awaited(g, k)) {
-			t.awaited++;
-			t.elsewhere = t.elsewhere || sl_group_is_elsewhere(&g->member[k]);
-		} else {
-			t.works = t.works || (g->member[k].m && g->member[k].open);
-		}
-	}
-	return t;
-}
-
-const struct sl_group_word *sl_group_word_of(const struct sl_group *g, int r)
+/* What rank `r` has told last, where it trains with this one; else NULL. */
+static const struct sl_group_word *word_of(const struct sl_group *g, int r)
 {
 	const struct sl_group_word *w = &g->groups->word[r];
 
@@ -126,58 +88,61 @@ const struct sl_group_word *sl_group_word_of(const struct sl_group *g, int r)
 /* That rank speaks of the same step. */
 static bool is_of_this_step(const struct sl_group *g, const struct sl_group_word *w)
 {
-	return w->open && w->branch == g->branch && w->met == g->met && w->step == g->step;
+	return w->open && w->branch == g->branch && w->met == g->met && w->step == g->t.step;
 }
 
-/* … with what other ranks have told. could: each of them could do the step. */
-static struct tally count_all(const struct sl_group *g, const struct tally *own)
+static struct sl_trunk_far hear_far(const struct sl_group *g)
 {
 	const struct sl_ranks *ranks = g->groups->ranks;
-	struct tally t = *own;
+	struct sl_trunk_far far = {.could = true, .unsafe_end = UINT64_MAX};
 
-	t.could = true;
 	for (int r = 0; ranks && r < ranks->count; r++) {
-		const struct sl_group_word *w = &g->groups->word[r];
+		const struct sl_group_word *w = &g->groups->word[r], *ours = word_of(g, r);
+		const bool same = is_of_this_step(g, w);
 
 		if (r == ranks->rank)
 			continue;
-		t.members += w->members;
-		t.could = t.could && is_of_this_step(g, w) && w->could;
-		if (!is_of_this_step(g, w))
-			continue;
-		t.ready += w->ready;
-		t.elsewhere = t.elsewhere || w->elsewhere;
+		far.members += w->members;
+		far.could = far.could && same && w->could;
+		far.ready += same ? w->ready : 0;
+		far.elsewhere = far.elsewhere || (same && w->elsewhere);
+		if (!ours || ours->unsafe_end < far.unsafe_end) /* nothing is known: nobody may leave */
+			far.unsafe_end = ours ? ours->unsafe_end : 0;
+		far.safe += ours ? ours->safe : 0;
+		far.end_elsewhere = far.end_elsewhere || (ours && ours->end_elsewhere);
 	}
-	return t;
+	return far;
 }
 
-/* Half of all members have waited for the others for as long as they may. */
-static bool patience_is_over(struct sl_group *g, const struct tally *all)
+static void look(struct sl_group *g)
 {
-	const bool waits = 2 * all->ready >= all->members && all->ready >= sl_group_least(g) && !all->elsewhere;
-
-	return sl_group_waited(g, waits, &g->half_ms);
+	for (int k = g->first; k < g->end; k++)
+		g->t.seat[k].elsewhere = is_elsewhere(g, k);
+	g->t.far = hear_far(g);
 }
 
-static bool could_apply(struct sl_group *g, const struct tally *own, const struct tally *all)
+static bool is_tired(struct sl_group *g)
 {
-	return !own->awaited || patience_is_over(g, all);
+	return sl_group_waited(g, sl_trunk_time_counts(&g->t), &g->half_ms);
 }
 
-bool sl_group_may_apply(struct sl_group *g)
+static bool is_end_tired(struct sl_group *g)
 {
-	const struct tally own = count_own(g), all = count_all(g, &own);
+	return sl_group_waited(g, sl_trunk_end_counts(&g->t), &g->end_ms);
+}
 
-	if (!could_apply(g, &own, &all))
-		return false;
-	if (!g->groups->ranks)
-		return own.awaited || own.ready >= sl_group_least(g);
-	/* From here on the worker waits for the other ranks, and members of this one can do nothing. So where somebody
-	 * may still be ready, or nobody is, the others come first; but nobody comes back to a rank that all have left.
-	 */
-	if (!own.members || (own.ready && !own.works))
-		return true;
-	return all.could && all.ready > 0;
+enum sl_trunk_act sl_group_next(struct sl_group *g, int *k)
+{
+	look(g);
+	return sl_trunk_next(&g->t, is_tired(g), g->t.open && is_end_tired(g), k);
+}
+
+void sl_group_leaving(struct sl_group *g)
+{
+	const bool tired = is_end_tired(g);
+
+	for (int k = g->first; k < g->end; k++)
+		g->part[k].m = sl_trunk_may_leave(&g->t, k, tired) ? g->member[k].m : NULL;
 }
 
 /* ---- words */
@@ -195,21 +160,28 @@ enum sl_err sl_group_list_ranks(struct sl_group_list *gs, const struct sl_ranks 
 
 static void tell_step(struct sl_group *g, struct sl_group_word *word)
 {
-	const struct tally own = count_own(g);
-	struct tally all;
+	const struct sl_trunk_tally own = sl_trunk_count(&g->t);
 
 	word->members = own.members;
-	if (!g->open)
+	if (!g->t.open)
 		return; /* the worker may choose where to go on from */
-	all = count_all(g, &own);
 	word->open = true;
-	word->step = g->step;
+	word->step = g->t.step;
 	word->branch = g->branch;
 	word->met = g->met;
 	word->ready = own.ready;
 	word->elsewhere = own.elsewhere;
-	word->could = could_apply(g, &own, &all);
+	word->could = sl_trunk_could(&g->t, is_tired(g));
 	word->calls = g->back_of >= 0;
+}
+
+static void tell_end(const struct sl_group *g, struct sl_group_word *word)
+{
+	const struct sl_trunk_far own = sl_trunk_tell(&g->t);
+
+	word->unsafe_end = own.unsafe_end;
+	word->safe = own.safe;
+	word->end_elsewhere = own.end_elsewhere;
 }
 
 void sl_group_tell(struct sl_group_list *gs)
@@ -219,6 +191,8 @@ void sl_group_tell(struct sl_group_list *gs)
 
 	if (!gs->ranks)
 		return;
+	if (g)
+		look(g);
 	said = &gs->word[gs->ranks->rank];
 	memcpy(&word, said, sizeof word); /* what lies between its fields, too: words are compared */
 	/* what it said of the step as it began to wait for the others holds until they have met */
@@ -228,7 +202,7 @@ void sl_group_tell(struct sl_group_list *gs)
 			tell_step(g, &word);
 	}
 	if (g)
-		sl_group_tell_done(g, &word);
+		tell_end(g, &word);
 	if (memcmp(said, &word, sizeof word) == 0)
 		return;
 	*said = word;

@@ -18,14 +18,16 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 		g->part = calloc((size_t)g->n, sizeof *g->part);
 		g->fold.part = calloc((size_t)g->n, sizeof *g->fold.part);
 		g->fold.n = g->n;
+		g->t.seat = calloc((size_t)g->n, sizeof *g->t.seat);
+		g->r.seat = calloc((size_t)g->n, sizeof *g->r.seat);
 	}
-	if (!g || !g->member || !g->seat || !g->part || !g->fold.part) {
+	if (!g || !g->member || !g->seat || !g->part || !g->fold.part || !g->t.seat || !g->r.seat) {
 		if (g)
 			sl_group_free(g);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a group");
 	}
 	for (int k = 0; k < g->n && a->share.least; k++)
-		g->member[k].left = g->seat[k].left = true; /* nobody is in yet */
+		g->t.seat[k].state = g->r.seat[k].state = SL_SEAT_EMPTY; /* nobody is in yet */
 	g->groups = gs;
 	g->back_of = -1;
 	g->first = sl_ranks_span(gs->ranks, g->n).first;
@@ -35,6 +37,14 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 	sl_group_name(g->name, g->file_name);
 	g->key = sl_port_key(g->file_name);
 	g->round = a->share.mode == SL_SHARE_ROUNDS ? (uint64_t)a->share.round : 1;
+	g->t.n = g->r.n = g->n;
+	g->t.first = g->r.first = g->first;
+	g->t.end = g->r.end = g->end;
+	g->t.least = a->share.least;
+	g->t.rounds = a->share.mode == SL_SHARE_ROUNDS;
+	g->t.round = g->round;
+	g->t.ranks = g->r.ranks = gs->ranks != NULL;
+	g->r.varies = a->share.least > 0;
 	g->turns = (struct sl_turns){.mode = a->share.mode,
 				     .seed = (uint64_t)a->seed,
 				     .epoch_steps = (uint64_t)a->share.epoch_steps,
@@ -63,7 +73,7 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 	if (a->share.mode != SL_SHARE_SYNC && (a->share.epoch_steps < 1 || a->share.turns < 1))
 		return sl_fail_at(fail, "share.mode", SL_ERR_PROTOCOL, "a member has %lld of an epoch's %lld turns",
 				  (long long)a->share.turns, (long long)a->share.epoch_steps);
-	if (!g && gs->ranks && !sl_group_is_new(&s->hello))
+	if (!g && gs->ranks && !sl_hello_is_new(&s->hello))
 		sl_group_introduce(gs, sl_port_asked(m->port));
 	err = g ? sl_agreed_joins(&g->agreed, a, fail) : sl_group_make(gs, a, &g, fail);
 	if (err && g && a->share.member < g->n)

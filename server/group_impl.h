@@ -7,55 +7,25 @@
 #include "server/group.h"
 #include "server/middle_task.h"
 #include "server/ranks.h"
+#include "server/trunk_records.h"
 
-/* A member as the loop sees it. */
+/* A member as the loop sees it, beside its seat in the table. */
 struct sl_group_member {
 	struct sl_middle *m; /* its session; NULL: none */
-	bool joining, open;  /* it waits to be welcomed; it has been */
-	bool prepared, skip; /* its part of the step `number` is done; there is none to add */
-	bool left;           /* it said goodbye, or is not in (group_members.c): it is not awaited */
-	bool finished;       /* … since its run is done; where members come and go */
-	uint64_t number;     /* the step it does next: the group's, or one that the group has done without it */
 	int late;            /* steps that were done without it */
 	char refused[200];   /* why the client that asked for the seat last may not join; "": none was refused */
-	int lapses,
-		probation; /* how often it was waited for in vain; steps to be in time for before it is awaited again */
-	/* group_done.c */
-	uint64_t ends_at; /* steps of its run in all, as its last Hello said; 0: unknown */
-	bool asks;        /* it fetches weights, and has no answer yet */
-	bool safe;        /* it fetches those of its last step: the state behind that is on its disk */
 };
 
-/* … and the worker: what outlives its links. */
+/* A member as the worker sees it, beside its record: what outlives its links. */
 struct sl_group_seat {
-	bool gone;           /* its run was over on an earlier server, by the newest checkpoint */
 	struct sl_middle *m; /* its session, from sl_group_lend to sl_group_last */
-	bool left;
-	uint64_t ends_at; /* as of a member */
-	bool let_go;      /* its run is over, and nobody can need it any more (group_done.c) */
-	bool finished;    /* … because its run is done; where members come and go */
-	uint64_t number;
-	uint64_t made; /* the branch on which its state before `number` was made; 0: the first weights */
+	uint64_t made;       /* the branch on which its state before `number` was made; 0: the first weights */
 	struct sl_codecs_state codecs; /* of its last session, where `kept` */
 	bool kept;
 	bool fresh; /* its session's codecs have not been given what is kept: theirs is not to be kept */
-	uint64_t pin[SL_WIRE_KEPT];        /* checkpoints on its disk, or being written */
-	bool has_files;                    /* one of them is there for sure: whoever begins anew has lost it */
 	uint8_t session[SL_SESSION_BYTES]; /* whose run it is; zeros: nobody has been welcomed there */
 	struct sl_key owner;               /* that client's key; zeros: there was no auth */
-	uint64_t back_to;                  /* the newest checkpoint that all went back to for it */
-	int backs;                         /* how often they went back for it since there is none that is newer */
 };
-
-/* Of a member, in a checkpoint's note of who has left. AWAY: it has steps to do, and is not awaited (group_members.c).
- */
-enum { SL_GROUP_IN = '0', SL_GROUP_FINISHED = '1', SL_GROUP_AWAY = '2' };
-
-/* Its run has no step behind this one, whether or not it has said goodbye. */
-static inline bool sl_group_run_is_over(const struct sl_group_seat *seat)
-{
-	return seat->ends_at && seat->number >= seat->ends_at;
-}
 
 enum { SL_GROUP_MEANS = 64 };
 
@@ -91,7 +61,7 @@ enum sl_group_met {
 struct sl_group_word {
 	uint64_t step, branch;
 	uint64_t unsafe_end; /* the lowest end of a run whose member may have to redo steps; UINT64_MAX: of none */
-	int32_t safe;        /* members that have done their runs, and need nobody (group_done.c) */
+	int32_t safe;        /* members that have done their runs, and need nobody (group_leave.c) */
 	uint32_t met;        /* meetings of the ranks since they have chosen where to go on from */
 	int32_t ready, members;
 	uint8_t open;
@@ -118,12 +88,10 @@ struct sl_group {
 	struct sl_agreed agreed; /* its first member's */
 	struct sl_turns turns;   /* by what its members say */
 	int refs;                /* sessions that are not freed, the job under way, `staying` */
-	bool staying;            /* until all members of all ranks have said goodbye */
 	int n;
 	int first, end;                 /* seats whose members this rank serves, first … end - 1: all without ranks */
 	struct sl_group_member *member; /* [n] */
-	bool open;                      /* all were there, and it trains; else it waits for all */
-	uint64_t step;                  /* the loop's copy of `done` */
+	struct sl_trunk_table t;        /* the loop's: its step is a copy of r.done */
 	uint64_t round;                 /* steps from one border to the next; 1 but in rounds */
 	uint64_t branch;
 	uint64_t half_ms; /* since when half of the members are done; 0: they are not */
@@ -147,8 +115,9 @@ struct sl_group {
 	/* its outcome */
 	enum sl_err err;
 	struct sl_fail fail;
-	bool void_, back, need_weights, checkpointed; /* void: somebody has left; back: all have to go back */
-	bool common;                                  /* all go on from the newest step that they hold */
+	bool void_, need_weights, checkpointed; /* void: somebody has left */
+	enum sl_come came;                      /* how a member came while others train */
+	bool common;                            /* all go on from the newest step that they hold */
 	enum sl_group_met came_of;
 	int back_with; /* the member that all go back with */
 	int stranger;  /* the member that begins anew among others; -1: nobody */
@@ -160,13 +129,12 @@ struct sl_group {
 	struct sl_keep keep;
 	struct sl_group_ends *ends; /* NULL: members have heads and tails of their own */
 	struct sl_group_seat *seat; /* [n] */
-	struct sl_fold fold;        /* of all seats; in rounds a part's copy is `number` steps on */
-	uint64_t done, on_disk, from, made;
-	int n_gone; /* seats of members that are gone; their step */
-	uint64_t gone_at;
-	bool some_gone;   /* there are some on other ranks, or on this one */
-	uint64_t late_at; /* the newest step that was done without somebody, from 1; 0: none */
-	bool valid, has_weights, torn, stays, said_storeless;
+	struct sl_records r;        /* what of them survives, and the trunk's step */
+	uint64_t stored[SL_CHECKPOINT_MAX_PINS + 3];
+	struct sl_fold fold; /* of all seats; in rounds a part's copy is `number` steps on */
+	uint64_t from;       /* where all began */
+	bool some_gone;      /* members that are done are not here, on other ranks or on this one */
+	bool valid, has_weights, torn, said_storeless;
 	/* with other ranks (group_ranks.c) */
 	uint32_t met;
 	bool others_missed; /* in this step somebody of another rank has no part, and has not left */
@@ -207,10 +175,10 @@ enum sl_err sl_group_open_bare(struct sl_exec **out, const struct sl_plan *plan,
 void sl_group_introduce(struct sl_group_list *groups, struct sl_bytes text);
 void sl_group_hear_intro(struct sl_group_list *groups);
 void sl_group_close_intro(struct sl_group_list *groups);
-/* group_await.c, the loop's. Whether the step is done with those who are ready. */
-bool sl_group_is_ready(const struct sl_group *group, int k);
-bool sl_group_is_awaited(const struct sl_group *group, int k);
-bool sl_group_may_apply(struct sl_group *group);
+/* group_await.c, the loop's. What is next, by the table and the clock; and for which member, where it is for one. */
+enum sl_trunk_act sl_group_next(struct sl_group *group, int *k);
+/* Those who wait for their last weights and may leave, into `part`. */
+void sl_group_leaving(struct sl_group *group);
 /* Members of this rank that have not left; whether one has waited for others for share.straggler_s. *since_ms: since
  * when it `waits`, 0: it does not. */
 int sl_group_count_in(const struct sl_group *group);
@@ -220,10 +188,6 @@ bool sl_group_gives_up(struct sl_group *group, struct sl_fail *why);
 /* Tells the other ranks how it stands, where that has changed; whether one of them calls for a meeting. */
 void sl_group_tell(struct sl_group_list *groups);
 bool sl_group_is_called(const struct sl_group *group);
-/* What rank `r` has told last, where it trains with this one; else NULL. */
-const struct sl_group_word *sl_group_word_of(const struct sl_group *group, int r);
-/* group_done.c: its own part of the word. */
-void sl_group_tell_done(const struct sl_group *group, struct sl_group_word *word);
 void sl_group_free(struct sl_group *group); /* what `enter` made; nothing of it is in use */
 static inline bool sl_group_has_rounds(const struct sl_group *g)
 {
@@ -232,7 +196,7 @@ static inline bool sl_group_has_rounds(const struct sl_group *g)
 /* The last step of those that are under way. */
 static inline uint64_t sl_group_last_step(const struct sl_group *g)
 {
-	return g->done + g->round - 1;
+	return g->r.done + g->round - 1;
 }
 static inline int sl_group_seat_of(const struct sl_middle *m)
 {
@@ -243,30 +207,22 @@ static inline bool sl_group_varies(const struct sl_group *g)
 {
 	return g->agreed.share.least > 0;
 }
-/* The loop's: members that must be ready for a step; the first session has heard who was in; all that must be there to
- * begin are there; those that are there have begun, and the others are not in; the step that a member does first. */
-int sl_group_least(const struct sl_group *group);
+/* The loop's: the first session has heard who is awaited; those that are there have begun, and the others are not in; a
+ * member is welcomed, to the step that it does first. */
 void sl_group_hear_in(struct sl_group *group);
-bool sl_group_enough_here(struct sl_group *group);
 int sl_group_begun(struct sl_group *group);
 uint64_t sl_group_comes_in(struct sl_group *group, int k);
-/* A newcomer waits for the round that is under way. */
-bool sl_group_comes_later(const struct sl_group *group, int k);
-/* Its link is over, or it is out of reach: it is not in any more. Says so where it was. */
+/* It is out of reach, and not in any more: says so where it was. */
 void sl_group_goes(struct sl_group *group, int k, const char *why);
+void sl_group_say_gone(const struct sl_group *group, int k, const char *why);
 void sl_group_say_short(struct sl_group *group);
 /* (worker) Whether somebody of those who were to begin has left; the newest state that all of them can go on from. */
 bool sl_group_some_lost(const struct sl_group *group);
 enum sl_err sl_group_choose_some(struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
 /* (worker) A member comes while others train: as run_rejoin. */
 void sl_group_run_come(struct sl_group *group);
-/* (worker) Its session is over. */
-void sl_group_last_of(struct sl_group *group, int k, bool finished, bool away);
-void sl_group_note_members(struct sl_group *group); /* (worker) for the checkpoint that is written next */
 /* group_task.c, (worker): takes up the state of a step; its Hello; it has no more than the first weights. */
 enum sl_err sl_group_take_up(struct sl_group *group, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
-/* The newest step below that of its seat that it holds; false: there is none. */
-bool sl_group_newest_of(const struct sl_group *group, int k, uint64_t *step);
 static inline const struct sl_hello *sl_group_hello(const struct sl_group *g, int k)
 {
 	return &sl_port_session(g->seat[k].m->port)->hello;
@@ -277,46 +233,20 @@ static inline bool sl_group_has_sessions(const struct sl_group *g)
 {
 	return g->seat[sl_group_first_here(g)].m != NULL;
 }
-/* Members of this rank have left behind this step: nobody redoes one before it. */
-uint64_t sl_group_left_at(const struct sl_group *group);
-static inline bool sl_group_is_new(const struct sl_hello *h)
-{
-	return h->n_held == 1 && h->held[0] == 0;
-}
-/* group_back.c, (worker): whether all can go back for a member. Most of the others keep checkpoints behind `step`
- * alone; member k begins anew, though it or they have had checkpoints; it holds a step that is stored, and is theirs,
- * too. */
-bool sl_group_others_are_past(const struct sl_group *group, int k, uint64_t step);
-bool sl_group_lost_files(const struct sl_group *group, int k);
-bool sl_group_can_go_back(const struct sl_group *group, int k, uint64_t *step); /* the newest of them */
 /* group_owner.c, (worker): whose a seat is. The session there is not its owner's; and may not have what the owner
  * left: MISMATCH. It has been let in, so the seat is its run's from now on. */
 bool sl_group_is_foreign(const struct sl_group *group, int k);
 enum sl_err sl_group_check_owner(const struct sl_group *group, int k, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_group_note_owner(struct sl_group *group, int k);
-/* It can, and has not made all go back to that checkpoint time and again. */
-bool sl_group_may_go_back(struct sl_group *group, int k);
-/* Without whom all that are here could go on from a checkpoint, the newest of which has been read; -1: nobody. */
-int sl_group_odd_one(const struct sl_group *group);
-/* group_leave.c, the loop's. All members wait to be welcomed, but those that are gone where the others are done, too;
- * and whether their turns make up an epoch. */
-bool sl_group_all_here(struct sl_group *group);
+/* group_leave.c: whether the members' turns make up an epoch. */
 bool sl_group_turns_fit(struct sl_group *group, struct sl_fail *why);
-/* group.c, the loop's: steps wait for the member; it evaluates or takes the weights, and is not late. */
-bool sl_group_is_elsewhere(const struct sl_group_member *member);
-/* (worker) Who is gone, by the newest checkpoint. One that was gone has come back: for a longer run, and nobody counts
- * as gone any more; or for what is behind its last step. And what the next checkpoint says of all of them. */
+/* (worker) Who is done, by the newest checkpoint; and what the next one says of it. */
 void sl_group_hear_left(struct sl_group *group);
-bool sl_group_gone_is_back(struct sl_group *group, int k);
-enum sl_err sl_group_done_is_back(struct sl_group *group, int k) SL_MUST_CHECK;
 void sl_group_note_left(struct sl_group *group);
 void sl_group_keep_left(struct sl_group *group); /* in the file of the last step, where that does not say it yet */
 bool sl_group_at_border(const struct sl_group *group);
-/* group_done.c, the loop's: its run has no step behind this one. */
-bool sl_group_is_at_end(const struct sl_group_member *member);
-/* Those who wait for their last weights and may leave, into `part`; false: there is nobody.
- * Behind LET_GO: they get theirs. (worker) LET_GO. */
-bool sl_group_give(struct sl_group *group);
+enum sl_seat_end sl_group_how_it_ended(const struct sl_middle *m);
+/* The loop's. Behind LET_GO: those in `part` get theirs. */
 void sl_group_gone(struct sl_group *group);
 /* It fetches weights. False: it gets them at once. */
 bool sl_group_hear_ask(struct sl_group *group, struct sl_middle *m);

@@ -63,7 +63,7 @@ static bool all_done(const struct sl_group_intro *in)
 	if (!sl_keep_who_left(&keep, &step, left) || own.end > (int)strlen(left))
 		return false;
 	for (int k = own.first; k < own.end; k++)
-		if (left[k] != SL_GROUP_FINISHED)
+		if (left[k] != SL_NOTE_FINISHED)
 			return false;
 	return true;
 }

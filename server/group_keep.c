@@ -91,9 +91,10 @@ static enum sl_err write_records(const struct sl_group *g, struct sl_buf *out)
 	for (int k = 0; k < g->n && !err; k++) {
 		const struct sl_group_seat *seat = &g->seat[k];
 		struct sl_exec *copy = g->fold.part[k].copy;
-		struct member_record r = {.number = seat->number, .made = seat->made, .has_files = seat->has_files};
+		struct member_record r = {
+			.number = g->r.seat[k].number, .made = seat->made, .has_files = g->r.seat[k].has_files};
 
-		memcpy(r.pin, seat->pin, sizeof r.pin);
+		memcpy(r.pin, g->r.seat[k].pin, sizeof r.pin);
 		memcpy(r.session, seat->session, sizeof r.session);
 		memcpy(r.owner, seat->owner.byte, sizeof r.owner);
 		for (int dir = 0; dir < SL_DIR_COUNT && seat->kept; dir++)
@@ -113,7 +114,7 @@ static void pin_files(struct sl_group *g)
 	g->keep.n_pin = 0;
 	for (int k = 0; k < g->n; k++)
 		for (int i = 0; i < SL_WIRE_KEPT; i++) {
-			const uint64_t step = g->seat[k].pin[i];
+			const uint64_t step = g->r.seat[k].pin[i];
 			bool there = step == 0;
 
 			for (int p = 0; p < g->keep.n_pin && !there; p++)
@@ -151,17 +152,17 @@ bool sl_group_keep(struct sl_group *g)
 		pin_files(g);
 		sl_group_note_left(g);
 		g->keep.made = g->branch;
-		err = sl_keep_write_group(&g->keep, g->done, g->exec, &records, &fail);
+		err = sl_keep_write_group(&g->keep, g->r.done, g->exec, &records, &fail);
 	}
 	free(records.data);
 	SL_FAILPOINT(SL_FP_SERVER_KEPT);
 	if (err) {
 		sl_log_limited(SL_LOG_WARN, "checkpoint-write",
-			       "group %s, step %" PRIu64 ": %s; the one before it is kept", g->name, g->done,
+			       "group %s, step %" PRIu64 ": %s; the one before it is kept", g->name, g->r.done,
 			       fail.text);
 		return false;
 	}
-	g->on_disk = g->done;
+	g->r.on_disk = g->r.done;
 	return true;
 }
 
@@ -234,10 +235,10 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 		if (err)
 			return err;
 		at += bytes + moment_bytes(g);
-		seat->number = r.number;
+		g->r.seat[k].number = r.number;
 		seat->made = r.made;
-		memcpy(seat->pin, r.pin, sizeof seat->pin);
-		seat->has_files = r.has_files != 0;
+		memcpy(g->r.seat[k].pin, r.pin, sizeof r.pin);
+		g->r.seat[k].has_files = r.has_files != 0;
 	}
 	if (g->ends && sl_end_coder_load(g->ends->sum.coder, (struct sl_bytes){in->data + at, in->len - at}))
 		return sl_fail_set(fail, SL_ERR_DATA, "it has no state of shared heads and tails");

@@ -39,7 +39,7 @@ void sl_group_say_lr(const struct sl_group *g, const struct sl_group_lr *vote)
 			       "group %s: the members differ in the learning rate of step %" PRIu64
 			       ", and none has most of them: the smallest, %g, is taken. All members need the same "
 			       "train.schedule",
-			       g->name, g->step, vote->lr);
+			       g->name, g->t.step, vote->lr);
 }
 
 enum sl_err sl_group_other_lr(const struct sl_group *g, double lr, struct sl_fail *fail)
@@ -47,5 +47,5 @@ enum sl_err sl_group_other_lr(const struct sl_group *g, double lr, struct sl_fai
 	return sl_fail_set(fail, SL_ERR_MISMATCH,
 			   "the learning rate of step %" PRIu64
 			   " is %g in group %s, this client's is %g: all members need the same train.schedule",
-			   g->step, g->lr, g->name, lr);
+			   g->t.step, g->lr, g->name, lr);
 }

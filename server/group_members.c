@@ -13,36 +13,13 @@
 
 /* ---- the loop's */
 
-int sl_group_least(const struct sl_group *g)
-{
-	return sl_group_varies(g) ? g->agreed.share.least : 1;
-}
-
 void sl_group_hear_in(struct sl_group *g)
 {
-	for (int k = 0; k < g->n && sl_group_varies(g) && !g->heard; k++)
-		g->member[k].left = g->seat[k].left;
+	for (int k = 0; k < g->n && !g->heard; k++)
+		g->t.seat[k].state = g->r.seat[k].state;
+	if (!g->heard)
+		g->t.gone_at = g->r.gone_at;
 	g->heard = true;
-}
-
-bool sl_group_enough_here(struct sl_group *g)
-{
-	bool awaited = false, done = true, waited;
-	int here = 0, least;
-
-	for (int k = 0; k < g->n; k++) {
-		const struct sl_group_member *p = &g->member[k];
-
-		if (p->m && !p->joining)
-			return false; /* that link is ending */
-		g->part[k] = (struct sl_group_part){.m = p->m};
-		here += p->m != NULL;
-		done = done && (!p->m || sl_hello_is_done(&sl_port_session(p->m->port)->hello));
-		awaited = awaited || (!p->m && !p->left);
-	}
-	least = done ? 1 : sl_group_least(g); /* one that is done has no step to do */
-	waited = sl_group_waited(g, here >= least && awaited, &g->half_ms);
-	return here >= least && (!awaited || waited);
 }
 
 int sl_group_begun(struct sl_group *g)
@@ -60,47 +37,27 @@ int sl_group_begun(struct sl_group *g)
 
 uint64_t sl_group_comes_in(struct sl_group *g, int k)
 {
-	struct sl_group_member *p = &g->member[k];
-	const uint64_t from = g->seat[k].number, begin = from > g->step ? from : g->step;
+	const uint64_t from = g->r.seat[k].number, begin = from > g->t.step ? from : g->t.step;
+	const bool was = sl_seat_is_in(g->t.seat[k].state);
 
-	if (!p->left)
-		return begin;
-	p->left = false;
-	sl_log_limited(SL_LOG_INFO, "group-joins", "group %s: member %d joins behind step %" PRIu64 ": %d are in",
-		       g->name, k, begin, sl_group_count_in(g));
+	sl_trunk_welcome(&g->t, k, begin);
+	if (!was)
+		sl_log_limited(SL_LOG_INFO, "group-joins",
+			       "group %s: member %d joins behind step %" PRIu64 ": %d are in", g->name, k, begin,
+			       sl_group_count_in(g));
 	return begin;
-}
-
-/* Where members are inside a round, its end would wait for a newcomer's whole round. If they are too few to end it,
- * they wait for the newcomer anyhow. */
-bool sl_group_comes_later(const struct sl_group *g, int k)
-{
-	bool inside = false;
-	int in = 0;
-
-	if (!sl_group_varies(g) || !sl_group_has_rounds(g) || !g->member[k].left)
-		return false;
-	for (int i = 0; i < g->n; i++) {
-		const struct sl_group_member *p = &g->member[i];
-
-		if (!p->m || p->left || p->joining)
-			continue;
-		in++;
-		inside = inside || p->number > g->step;
-	}
-	return inside && in >= sl_group_least(g);
 }
 
 void sl_group_goes(struct sl_group *g, int k, const char *why)
 {
-	struct sl_group_member *p = &g->member[k];
+	if (sl_trunk_out(&g->t, k))
+		sl_group_say_gone(g, k, why);
+}
 
-	if (p->left)
-		return;
-	p->left = true;
-	p->probation = 0;
+void sl_group_say_gone(const struct sl_group *g, int k, const char *why)
+{
 	sl_log_limited(SL_LOG_INFO, "group-leaves",
-		       "group %s: member %d leaves behind step %" PRIu64 " (%s): %d are in", g->name, k, g->step, why,
+		       "group %s: member %d leaves behind step %" PRIu64 " (%s): %d are in", g->name, k, g->t.step, why,
 		       sl_group_count_in(g));
 }
 
@@ -110,12 +67,12 @@ static const char *say_missing(const struct sl_group *g, char out[200])
 	int at = 0;
 
 	for (int k = 0; k < g->n && at < 160; k++) {
-		const struct sl_group_member *p = &g->member[k];
+		const bool in = sl_seat_is_in(g->t.seat[k].state);
 
-		if (p->m || (p->left && !g->seat[k].number))
+		if (g->member[k].m || (!in && !g->r.seat[k].number))
 			continue;
 		at += snprintf(out + at, (size_t)(200 - at), "%s %d (%s)", at ? "," : "; not there:", k,
-			       p->left ? "has left" : "lost its link");
+			       in ? "lost its link" : "has left");
 	}
 	out[at] = '\0';
 	return out;
@@ -126,36 +83,22 @@ void sl_group_say_short(struct sl_group *g)
 	char missing[200];
 	int here = 0;
 
-	if (!sl_group_varies(g) || !g->open)
+	if (!sl_group_varies(g) || !g->t.open)
 		return;
 	for (int k = 0; k < g->n; k++) {
-		if (g->member[k].finished)
+		if (g->t.seat[k].state == SL_SEAT_DONE)
 			return; /* the run is at its end */
-		here += g->member[k].m && !g->member[k].left;
+		here += g->member[k].m && sl_seat_is_in(g->t.seat[k].state);
 	}
-	if (here < sl_group_least(g) && !g->said_short)
+	if (here < sl_trunk_least(&g->t) && !g->said_short)
 		sl_log_limited(SL_LOG_WARN, "group-short",
 			       "group %s waits behind step %" PRIu64 ": %d members are there, and share.clients needs "
 			       "%d%s",
-			       g->name, g->step, here, sl_group_least(g), say_missing(g, missing));
-	g->said_short = here < sl_group_least(g);
+			       g->name, g->t.step, here, sl_trunk_least(&g->t), say_missing(g, missing));
+	g->said_short = here < sl_trunk_least(&g->t);
 }
 
 /* ---- the worker's */
-
-static bool is_finished(const struct sl_group_seat *seat)
-{
-	return seat->finished || sl_group_run_is_over(seat);
-}
-
-void sl_group_note_members(struct sl_group *g)
-{
-	for (int k = 0; k < g->n; k++)
-		g->keep.left[k] = is_finished(&g->seat[k]) ? SL_GROUP_FINISHED
-				  : g->seat[k].left        ? SL_GROUP_AWAY
-							   : SL_GROUP_IN;
-	g->keep.left[g->n] = '\0';
-}
 
 bool sl_group_some_lost(const struct sl_group *g)
 {
@@ -172,47 +115,44 @@ static void forget_codecs(struct sl_group_seat *seat)
 }
 
 /* Another client has the seat now, or the same one without its files. */
-static void begin_anew(struct sl_group_seat *seat)
+static void begin_anew(struct sl_group *g, int k)
 {
-	seat->number = seat->made = 0;
-	seat->kept = false;
-	memset(seat->pin, 0, sizeof seat->pin);
-	seat->has_files = false;
-	forget_codecs(seat);
+	sl_record_came(&g->r, k, SL_COME_ANEW, 0);
+	g->seat[k].made = 0;
+	g->seat[k].kept = false;
+	forget_codecs(&g->seat[k]);
 }
 
 /* The member goes on from `step`, though it has done others since. */
 static void come_behind(struct sl_group *g, int k, uint64_t step)
 {
-	struct sl_group_seat *seat = &g->seat[k];
-
 	sl_log_limited(
 		SL_LOG_WARN, "ends-behind",
 		"group %s: member %d goes on with the head and tail of step %" PRIu64 ", which has done %" PRIu64
 		": steps since were done without it, or all went back for it time and again, so nobody goes back",
-		g->name, k, step, seat->number);
-	seat->number = step;
-	seat->made = SL_MADE_UNKNOWN;
-	seat->kept = false;
-	forget_codecs(seat);
+		g->name, k, step, g->r.seat[k].number);
+	sl_record_came(&g->r, k, SL_COME_BEHIND, step);
+	g->seat[k].made = SL_MADE_UNKNOWN;
+	g->seat[k].kept = false;
+	forget_codecs(&g->seat[k]);
 }
 
 /* Whether it can go on from what was read; `anyhow`: by itself, where the others are past all that it holds. */
 static bool fits(struct sl_group *g, int k, bool anyhow)
 {
-	struct sl_group_seat *seat = &g->seat[k];
-	const struct sl_hello *h = sl_group_hello(g, k);
+	const struct sl_record *record = &g->r.seat[k];
+	const bool left = record->state != SL_SEAT_IN, is_new = sl_hello_is_new(record->hello);
 	uint64_t newest;
 
-	if (sl_hello_holds(h, seat->number) && !sl_group_is_foreign(g, k)) {
-		if (!seat->number)
-			forget_codecs(seat);
+	if (sl_hello_holds(record->hello, record->number) && !sl_group_is_foreign(g, k)) {
+		if (!record->number)
+			forget_codecs(&g->seat[k]);
 		return true;
 	}
-	anyhow = anyhow && sl_group_others_are_past(g, k, 0);
-	if (sl_group_is_new(h) && (seat->left || seat->has_files || anyhow))
-		begin_anew(seat);
-	else if ((seat->left || anyhow) && sl_group_newest_of(g, k, &newest))
+	anyhow = anyhow && sl_records_are_past(&g->r, k, 0);
+	if (is_new && (left || record->has_files || anyhow))
+		begin_anew(g, k);
+	else if ((left || anyhow) && sl_record_newest(record, &newest))
 		come_behind(g, k, newest);
 	else
 		return false;
@@ -242,19 +182,20 @@ static bool is_another_run(const struct sl_group *g)
 	bool finished = false;
 
 	for (int k = 0; k < g->n; k++) {
-		if (!g->seat[k].left || (g->part[k].m && !sl_group_is_new(sl_group_hello(g, k))))
+		if (g->r.seat[k].state == SL_SEAT_IN || (g->part[k].m && !sl_hello_is_new(sl_group_hello(g, k))))
 			return false;
-		finished = finished || g->seat[k].finished;
+		finished = finished || g->r.seat[k].state == SL_SEAT_DONE;
 	}
 	return finished;
 }
 
 static void note_in(struct sl_group *g)
 {
-	for (int k = 0; k < g->n; k++) {
-		g->seat[k].left = !g->part[k].m;
-		g->seat[k].finished = g->seat[k].finished && !g->part[k].m;
-	}
+	for (int k = 0; k < g->n; k++)
+		if (g->part[k].m)
+			sl_record_came(&g->r, k, SL_COME_HERE, 0);
+		else if (g->r.seat[k].state == SL_SEAT_IN)
+			g->r.seat[k].state = SL_SEAT_AWAY;
 }
 
 static enum sl_err take_up_first(struct sl_group *g, struct sl_fail *fail)
@@ -306,7 +247,7 @@ enum sl_err sl_group_choose_some(struct sl_group *g, struct sl_fail *fail)
 	if (err)
 		return err;
 	SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
-	g->done = g->from = g->on_disk = step;
+	g->r.done = g->from = g->r.on_disk = step;
 	g->has_weights = g->has_weights || step;
 	note_in(g);
 	if (any && step && step != newest) /* the newest file, which says who is in, is another past's from here on */
@@ -316,73 +257,41 @@ enum sl_err sl_group_choose_some(struct sl_group *g, struct sl_fail *fail)
 
 void sl_group_run_come(struct sl_group *g)
 {
-	struct sl_group_seat *seat = &g->seat[g->which];
-	const struct sl_hello *h = seat->m ? sl_group_hello(g, g->which) : NULL;
+	const int k = g->which;
+	struct sl_group_seat *seat = &g->seat[k];
+	const struct sl_record *record = &g->r.seat[k];
 	uint64_t newest;
-	bool any;
 
-	g->back = false;
-	g->need_weights = !g->has_weights;
-	g->err = SL_OK;
-	if (!h)
+	g->came = sl_record_come(&g->r, k, &newest);
+	if (g->came == SL_COME_BACK)
 		return;
-	any = sl_group_newest_of(g, g->which, &newest);
-	if (sl_hello_holds(h, seat->number) && !sl_group_is_foreign(g, g->which)) {
-		if (seat->kept && sl_codecs_state_give(&seat->codecs, sl_port_codecs(seat->m->port)))
-			g->err = sl_fail_set(&g->fail, SL_ERR_DATA, "the state of member %d does not fit its codecs",
-					     g->which);
-	} else if (sl_group_is_new(h) && seat->left) {
-		begin_anew(seat);
-	} else if (any && !seat->left && newest >= g->late_at && sl_group_may_go_back(g, g->which)) {
-		g->back = true;
-	} else if (sl_group_is_new(h) && !seat->has_files) {
-		sl_log_limited(SL_LOG_WARN, "ends-behind",
-			       "group %s: member %d begins anew: it has kept nothing of the steps up to %" PRIu64
-			       ", so nobody goes back",
-			       g->name, g->which, seat->number);
-		begin_anew(seat);
-	} else if (sl_group_is_new(h)) {
+	if (g->came == SL_COME_LOST) {
 		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
 				    "group %s waits for member %d, which lost its link, and this client begins anew: "
 				    "--resume goes on with its log.dir; or take another number",
-				    g->name, g->which);
-	} else if (any) {
-		come_behind(g, g->which, newest);
-	} else {
+				    g->name, k);
+	} else if (g->came == SL_COME_NOWHERE) {
 		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
 				    "member %d of group %s goes on from step %" PRIu64
 				    ", and the group knows it at step %" PRIu64,
-				    g->which, g->name, h->held[0], seat->number);
+				    k, g->name, record->hello->held[0], record->number);
+	} else if (g->came == SL_COME_ANEW) {
+		if (record->state == SL_SEAT_IN)
+			sl_log_limited(
+				SL_LOG_WARN, "ends-behind",
+				"group %s: member %d begins anew: it has kept nothing of the steps up to %" PRIu64
+				", so nobody goes back",
+				g->name, k, record->number);
+		begin_anew(g, k);
+	} else if (g->came == SL_COME_BEHIND) {
+		come_behind(g, k, newest);
+	} else if (seat->kept && sl_codecs_state_give(&seat->codecs, sl_port_codecs(seat->m->port))) {
+		g->err = sl_fail_set(&g->fail, SL_ERR_DATA, "the state of member %d does not fit its codecs", k);
 	}
-	if (g->err || g->back)
+	if (g->err)
 		return;
-	seat->left = seat->finished = false;
+	sl_record_came(&g->r, k, SL_COME_HERE, 0);
 	/* in rounds: whoever is not inside the one under way begins it with the trunk */
-	if (seat->number <= g->done && sl_group_reset_copy(g, g->which, true))
-		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the copy of member %d could not be set", g->which);
-}
-
-static bool is_unfinished(const struct sl_group *g)
-{
-	for (int k = 0; k < g->n; k++)
-		if (g->seat[k].number && !is_finished(&g->seat[k]))
-			return true;
-	return false;
-}
-
-void sl_group_last_of(struct sl_group *g, int k, bool finished, bool away)
-{
-	const bool writes = g->valid && !g->torn && g->keep.dir[0] && sl_group_at_border(g);
-	bool anybody = false;
-
-	g->seat[k].left = g->seat[k].left || finished || away;
-	g->seat[k].finished = finished;
-	if (finished)
-		g->late_at = g->done; /* it does not come back to redo steps with others */
-	for (int i = 0; i < g->n; i++)
-		anybody = anybody || g->seat[i].m;
-	if (!anybody && g->valid && !is_unfinished(g))
-		sl_keep_only(&g->keep, g->stays ? g->on_disk : UINT64_MAX);
-	else if (writes && (anybody ? (finished || away) && g->on_disk : g->done != g->on_disk || finished || away))
-		(void)sl_group_keep(g);
+	if (record->number <= g->r.done && sl_group_reset_copy(g, k, true))
+		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the copy of member %d could not be set", k);
 }

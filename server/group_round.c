@@ -27,7 +27,7 @@ enum sl_err sl_group_reset_copy(struct sl_group *g, int k, bool moments)
 /* Moments of their own are those of the checkpoint that was read, if one was. */
 enum sl_err sl_group_reset_copies(struct sl_group *g)
 {
-	const bool moments = !sl_group_own_moments(g) || !g->done;
+	const bool moments = !sl_group_own_moments(g) || !g->r.done;
 	enum sl_err err = SL_OK;
 
 	for (int k = 0; k < g->n && !err; k++)
@@ -57,12 +57,13 @@ void sl_group_run_step(struct sl_group *g)
 	g->err = step_copy(g, g->which);
 	if (g->err) {
 		sl_fail_set(&g->fail, g->err, "step %" PRIu64 " of member %d of group %s could not be applied: %s",
-			    seat->number, g->which, g->name, sl_err_text(g->err));
+			    g->r.seat[g->which].number, g->which, g->name, sl_err_text(g->err));
 		return;
 	}
 	if (g->part[g->which].rows)
 		sl_port_commit_codecs(seat->m->port);
-	seat->number = sl_port_session(seat->m->port)->number + 1; /* a newcomer's state was of an earlier step */
+	g->r.seat[g->which].number =
+		sl_port_session(seat->m->port)->number + 1; /* a newcomer's state was of an earlier step */
 	seat->made = g->branch;
 	g->torn = false;
 	SL_FAILPOINT(SL_FP_SERVER_APPLIED);

@@ -73,42 +73,31 @@ static enum sl_err fold(struct sl_group *g, struct sl_fail *fail)
 	return err;
 }
 
-/* Its checkpoints, none of which can be of step `next` or later. */
-static void hear_kept(struct sl_group_seat *seat, uint64_t next)
-{
-	const struct sl_session *s = sl_port_session(seat->m->port);
-
-	for (int i = 0; i < SL_WIRE_KEPT; i++)
-		seat->pin[i] = s->kept[i] < next ? s->kept[i] : 0; /* there is no later one */
-	seat->has_files = seat->pin[s->writing ? 1 : 0] != 0;
-}
-
 /* Who took part is a step ahead; the others stay where they are. */
 static void settle(struct sl_group *g)
 {
-	bool all = !g->others_missed;
+	enum sl_took took[SL_CONF_SHARE_CLIENTS];
 
-	if (g->done == g->from && g->keep.dir[0]) /* from here on the steps kept behind it are another past's */
-		sl_keep_leave(&g->keep, g->done);
+	if (sl_group_varies(g) && g->r.done == g->from &&
+	    g->keep.dir[0]) /* from here on the steps kept behind it are another past's */
+		sl_keep_leave(&g->keep, g->r.done);
 	for (int k = 0; k < g->n; k++) {
-		struct sl_group_seat *seat = &g->seat[k];
+		const struct sl_middle *m = g->part[k].m;
+		const struct sl_session *s = m ? sl_port_session(m->port) : NULL;
 
-		if (!g->part[k].m && k >= g->first && k < g->end) {
-			all = all && (seat->left || g->fold.part[k].left_out);
-			seat->left = seat->left || g->part[k].lost;
-			continue;
-		}
+		took[k] = m                          ? SL_TOOK_PART
+			  : g->fold.part[k].left_out ? SL_TOOK_LEFT_OUT
+			  : g->part[k].lost          ? SL_TOOK_LOST
+						     : SL_TOOK_MISSED;
 		if (g->part[k].rows)
-			sl_port_commit_codecs(seat->m->port);
-		if (g->part[k].m)
-			hear_kept(seat, g->done + g->round);
-		seat->number = g->done + g->round;
-		seat->made = g->branch;
+			sl_port_commit_codecs(m->port);
+		if (m)
+			sl_record_keeps(&g->r.seat[k], s->kept, s->writing, g->r.done + g->round);
+		if (m || k < g->first || k >= g->end)
+			g->seat[k].made = g->branch;
 	}
 	sl_group_ends_settle(g);
-	g->done += g->round;
-	if (!all)
-		g->late_at = g->done;
+	sl_records_stepped(&g->r, took, g->round, g->others_missed);
 }
 
 void sl_group_run_apply(struct sl_group *g)
@@ -130,10 +119,10 @@ void sl_group_run_apply(struct sl_group *g)
 	if (!g->err && SL_FAILPOINT_CALL(SL_FP_SERVER_CODECS, 0) != 0)
 		g->err = SL_ERR_DEVICE;
 	if (!g->err)
-		g->err = sl_exec_follow(g->exec, g->done + g->round);
+		g->err = sl_exec_follow(g->exec, g->r.done + g->round);
 	if (g->err && !g->fail.text[0])
-		sl_fail_set(&g->fail, g->err, "step %" PRIu64 " of group %s could not be applied: %s", g->done, g->name,
-			    sl_err_text(g->err));
+		sl_fail_set(&g->fail, g->err, "step %" PRIu64 " of group %s could not be applied: %s", g->r.done,
+			    g->name, sl_err_text(g->err));
 	if (g->err && g->err != SL_ERR_NONFINITE)
 		sl_group_end_ranks(g, g->fail.text);
 	if (g->err)
@@ -141,13 +130,11 @@ void sl_group_run_apply(struct sl_group *g)
 	settle(g);
 	g->torn = false;
 	SL_FAILPOINT(SL_FP_SERVER_APPLIED);
-	g->checkpointed = g->stays = g->checkpoint && sl_group_all_kept(g, sl_group_keep(g));
+	g->checkpointed = g->r.stays = g->checkpoint && sl_group_all_kept(g, sl_group_keep(g));
 }
 
 void sl_group_run_catch_up(struct sl_group *g)
 {
-	struct sl_group_seat *seat = &g->seat[g->which];
-
 	g->err = sl_group_ends_reach(g, g->behind)
 			 ? SL_OK
 			 : sl_fail_set(&g->fail, SL_ERR_MISMATCH,
@@ -155,6 +142,6 @@ void sl_group_run_catch_up(struct sl_group *g)
 				       g->which, g->name, g->behind);
 	if (g->err)
 		return;
-	seat->number = g->behind + 1;
-	seat->made = g->branch;
+	g->r.seat[g->which].number = g->behind + 1;
+	g->seat[g->which].made = g->branch;
 }

@@ -115,6 +115,7 @@ enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_pla
 		return err;
 	seat->m = m;
 	seat->fresh = true;
+	g->r.seat[sl_group_seat_of(m)].hello = sl_group_hello(g, sl_group_seat_of(m));
 	return SL_OK;
 }
 
@@ -137,51 +138,46 @@ int sl_group_first_here(const struct sl_group *g)
 	return k;
 }
 
-/* All others can go on from a checkpoint. */
-static int find_odd(const struct sl_group *g, struct sl_fail *fail)
+static void list_stored(struct sl_group *g)
 {
-	const int odd = sl_group_odd_one(g);
+	const int most = (int)(sizeof g->stored / sizeof g->stored[0]);
+	uint64_t file = UINT64_MAX;
 
-	if (odd >= 0)
-		(void)sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
-				 "member %d goes on from step %" PRIu64
-				 ", and group %s from a checkpoint that this member does not hold: all members can "
-				 "begin anew with --fresh",
-				 odd, sl_group_hello(g, odd)->held[0], g->name);
-	return odd;
+	g->r.stored = g->stored;
+	g->r.n_stored = 0;
+	while (g->keep.dir[0] && g->r.n_stored < most && sl_checkpoint_older(g->keep.dir, g->keep.prefix, &file))
+		g->stored[g->r.n_stored++] = file;
 }
 
 /* The one that begins anew where others go on, and that had a checkpoint: it lost its files, or is another run. One
- * that was killed before its first checkpoint has none to lose, and all begin anew with it. */
+ * that was killed before its first checkpoint has none to lose, and all begin anew with it. Or one whose steps are
+ * nobody else's. */
 static int find_stranger(struct sl_group *g, struct sl_fail *fail)
 {
-	uint64_t step = UINT64_MAX;
 	struct sl_fail why;
-	int fresh = -1, others = 0;
+	int others = 0, who;
 
-	for (int k = g->first; k < g->end; k++) {
-		if (!g->seat[k].m)
-			continue;
-		if (sl_group_is_new(sl_group_hello(g, k)))
-			fresh = k;
-		else
-			others++;
-	}
-	if (!others || !g->keep.dir[0] || !sl_checkpoint_older(g->keep.dir, g->keep.prefix, &step) ||
-	    sl_exec_follow(g->exec, step) || sl_group_read(g, step, &why))
+	for (int k = g->first; k < g->end; k++)
+		others += g->seat[k].m && !sl_hello_is_new(sl_group_hello(g, k));
+	list_stored(g);
+	if (!others || !g->r.n_stored || sl_exec_follow(g->exec, g->stored[0]) || sl_group_read(g, g->stored[0], &why))
 		return -1;
 	for (int k = g->first; k < g->end; k++)
 		if (g->seat[k].m && sl_group_check_owner(g, k, fail))
 			return k;
-	if (sl_group_varies(g))
-		return -1;
-	if (fresh < 0 || !sl_group_lost_files(g, fresh))
-		return find_odd(g, fail);
-	(void)sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
-			 "group %s goes on from an earlier run, and member %d begins anew: --resume goes on with its "
-			 "log.dir; or all members begin anew with --fresh",
-			 g->name, fresh);
-	return fresh;
+	who = sl_group_varies(g) ? -1 : sl_records_stranger(&g->r);
+	if (who >= 0 && sl_hello_is_new(sl_group_hello(g, who)))
+		(void)sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
+				 "group %s goes on from an earlier run, and member %d begins anew: --resume goes on "
+				 "with its log.dir; or all members begin anew with --fresh",
+				 g->name, who);
+	else if (who >= 0)
+		(void)sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
+				 "member %d goes on from step %" PRIu64
+				 ", and group %s from a checkpoint that this member does not hold: all members can "
+				 "begin anew with --fresh",
+				 who, sl_group_hello(g, who)->held[0], g->name);
+	return who;
 }
 
 static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
@@ -199,10 +195,9 @@ static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 	for (int k = 0; k < g->n; k++) {
 		struct sl_group_seat *seat = &g->seat[k];
 
-		seat->number = seat->made = 0;
+		sl_record_forget(&g->r.seat[k]);
+		seat->made = 0;
 		seat->kept = seat->fresh = false;
-		memset(seat->pin, 0, sizeof seat->pin);
-		seat->has_files = false;
 		memset(seat->session, 0, sizeof seat->session);
 		for (int dir = 0; dir < SL_DIR_COUNT && seat->m; dir++)
 			sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
@@ -251,31 +246,13 @@ enum sl_err sl_group_take_up(struct sl_group *g, uint64_t step, struct sl_fail *
 	return sl_group_all_took(g, step, err, fail);
 }
 
-uint64_t sl_group_left_at(const struct sl_group *g)
-{
-	uint64_t step = 0;
-
-	for (int k = g->first; k < g->end; k++)
-		if (g->seat[k].left && !g->seat[k].m && g->seat[k].number > step)
-			step = g->seat[k].number;
-	return step;
-}
-
 /* Those that are not here have nothing to do behind that step. */
 static bool can_do_without(const struct sl_group *g, uint64_t step)
 {
 	char left[SL_KEEP_LEFT] = "";
+	const bool noted = sl_records_gone(&g->r) && g->groups->ranks && sl_keep_who_left_at(&g->keep, step, left);
 
-	if (step < sl_group_left_at(g) || (g->n_gone && !g->groups->ranks && step != g->gone_at))
-		return false;
-	if (!g->n_gone || !g->groups->ranks)
-		return true;
-	if (!sl_keep_who_left_at(&g->keep, step, left))
-		return false;
-	for (int k = g->first; k < g->end; k++)
-		if (!g->seat[k].m && g->seat[k].gone && left[k] != SL_GROUP_FINISHED)
-			return false;
-	return true;
+	return sl_records_can_begin(&g->r, step, noted ? left : NULL);
 }
 
 /* What this server has, where no member is here. */
@@ -319,7 +296,13 @@ static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 
 		if (!err) {
 			SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
-			g->done = g->from = g->on_disk = step;
+			for (int k = g->first; k < g->end; k++)
+				if (sl_record_caught_up(&g->r, k, step))
+					g->seat[k].made = g->keep.made;
+			sl_records_begin(&g->r, step);
+			if (g->keep.dir[0]) /* the steps kept behind it are another past's */
+				sl_keep_leave(&g->keep, step);
+			g->from = step;
 			g->common = i == 0;
 			g->has_weights = g->has_weights || step;
 			return SL_OK;
@@ -348,13 +331,13 @@ static void run_choose(struct sl_group *g)
 	g->need_weights = g->common = false;
 	g->void_ = sl_group_varies(g) && sl_group_some_lost(g);
 	for (int k = g->first; k < g->end; k++) {
-		g->void_ = g->void_ || (!sl_group_varies(g) && !g->seat[k].m && !g->seat[k].gone && !g->seat[k].left);
+		g->void_ = g->void_ || (!sl_group_varies(g) && !g->seat[k].m && g->r.seat[k].state == SL_SEAT_IN);
 		all = all && g->seat[k].m;
 	}
 	if (g->void_)
 		return;
-	for (int k = g->first; k < g->end && all; k++)
-		(void)sl_group_gone_is_back(g, k);
+	if (all)
+		sl_records_await_all(&g->r);
 	begin_branch(g);
 	g->stranger = find_stranger(g, &g->fail);
 	if (g->stranger >= 0)
@@ -369,108 +352,102 @@ static void run_choose(struct sl_group *g)
 	g->met = 0;
 	g->valid = !g->err;
 	g->torn = g->torn && g->err;
-	g->late_at = 0;
+	g->r.late_at = 0;
 	if (!g->err)
 		sl_group_ends_begin(g);
 }
 
-bool sl_group_newest_of(const struct sl_group *g, int k, uint64_t *step)
+/* The copy that the member trains is the trunk's again. */
+static void reset_copy(struct sl_group *g, bool moments)
 {
-	const struct sl_hello *h = sl_group_hello(g, k);
-	bool any = false;
-
-	for (uint32_t i = 0; i < h->n_held; i++)
-		if (h->held[i] < g->seat[k].number && (!any || h->held[i] > *step)) {
-			*step = h->held[i];
-			any = true;
-		}
-	return any;
+	if (sl_group_has_rounds(g) && sl_group_reset_copy(g, g->which, moments))
+		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the copy of member %d could not be set", g->which);
 }
 
-/* The member comes back while the others train. It goes on where its seat stands, or everybody goes back; or, where the
- * group has done steps without somebody since, it goes on from what it has. */
-static void run_rejoin(struct sl_group *g)
+static void come_here(struct sl_group *g, bool was_done)
 {
 	struct sl_group_seat *seat = &g->seat[g->which];
-	const struct sl_hello *h = seat->m ? sl_group_hello(g, g->which) : NULL;
-	uint64_t newest = 0, step;
-	bool any = false, back;
 
-	g->back = false;
-	g->need_weights = !g->has_weights;
-	g->err = SL_OK;
-	if (!h)
-		return;
-	if (sl_hello_is_done(h) && sl_hello_holds(h, seat->number)) {
-		if (sl_group_done_is_back(g, g->which))
-			g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the copy of member %d could not be set",
-					     g->which);
-	} else if (sl_group_gone_is_back(g, g->which)) {
-		g->back = true; /* it has more to do than it had, and so have the others */
-		return;
-	}
-	if (g->err)
-		return;
-	if (sl_hello_holds(h, seat->number)) {
-		if (seat->kept && sl_codecs_state_give(&seat->codecs, sl_port_codecs(seat->m->port)))
-			g->err = sl_fail_set(&g->fail, SL_ERR_DATA, "the state of member %d does not fit its codecs",
-					     g->which);
-		return;
-	}
-	if (sl_group_lost_files(g, g->which)) {
-		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
-				    "group %s is at step %" PRIu64
-				    ", and member %d begins anew: --resume goes on with its log.dir",
-				    g->name, g->done, g->which);
-		return;
-	}
-	any = sl_group_newest_of(g, g->which, &newest);
-	back = !any || newest >= g->late_at;
-	if (back && !sl_group_can_go_back(g, g->which, &step)) {
-		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
-				    "member %d goes on from step %" PRIu64 ", and group %s, at step %" PRIu64
-				    ", has no checkpoint of a step that this member and the others hold",
-				    g->which, any ? newest : h->held[0], g->name, g->done);
-		return;
-	}
-	g->back = back && sl_group_may_go_back(g, g->which);
-	if (g->back)
-		return;
+	if (was_done)
+		reset_copy(g, true);
+	if (!g->err && seat->kept && sl_codecs_state_give(&seat->codecs, sl_port_codecs(seat->m->port)))
+		g->err = sl_fail_set(&g->fail, SL_ERR_DATA, "the state of member %d does not fit its codecs", g->which);
+}
+
+/* The group has done steps without somebody since, so the member goes on from what it has. */
+static void come_behind(struct sl_group *g, uint64_t newest)
+{
+	struct sl_group_seat *seat = &g->seat[g->which];
+
 	if (g->ends && !sl_group_ends_reach(g, newest)) {
 		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
 				    "member %d goes on from step %" PRIu64 ", and group %s, at step %" PRIu64
 				    ", has not kept the means of heads and tails from there on",
-				    g->which, newest, g->name, g->done);
+				    g->which, newest, g->name, g->r.done);
 		return;
 	}
 	if (!g->ends)
 		sl_log_limited(SL_LOG_WARN, "ends-behind",
 			       "group %s: member %d goes on with the head and tail of step %" PRIu64
 			       ", which has done %" PRIu64 ": %s, so nobody goes back",
-			       g->name, g->which, newest, seat->number,
-			       back ? "all have gone back to that step for it time and again"
-				    : "steps since were done without somebody");
-	seat->number = newest;
+			       g->name, g->which, newest, g->r.seat[g->which].number,
+			       newest >= g->r.late_at ? "all have gone back to that step for it time and again"
+						      : "steps since were done without somebody");
 	seat->made = SL_MADE_UNKNOWN;
-	if (sl_group_has_rounds(g) && sl_group_reset_copy(g, g->which, false))
-		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the copy of member %d could not be set", g->which);
+	reset_copy(g, false);
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
+}
+
+/* The member comes back while the others train. It goes on where its seat stands, or everybody goes back; or, where the
+ * group has done steps without somebody since, it goes on from what it has. */
+static void run_rejoin(struct sl_group *g)
+{
+	const struct sl_record *record = &g->r.seat[g->which];
+	const bool was_done = record->state == SL_SEAT_DONE;
+	uint64_t newest;
+
+	g->came = sl_record_come(&g->r, g->which, &newest);
+	if (g->came == SL_COME_LOST)
+		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
+				    "group %s is at step %" PRIu64
+				    ", and member %d begins anew: --resume goes on with its log.dir",
+				    g->name, g->r.done, g->which);
+	else if (g->came == SL_COME_NOWHERE)
+		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
+				    "member %d goes on from step %" PRIu64 ", and group %s, at step %" PRIu64
+				    ", has no checkpoint of a step that this member and the others hold",
+				    g->which, newest ? newest : record->hello->held[0], g->name, g->r.done);
+	else if (g->came == SL_COME_HERE)
+		come_here(g, was_done);
+	else if (g->came == SL_COME_BEHIND)
+		come_behind(g, newest);
+	if (!g->err)
+		sl_record_came(&g->r, g->which, g->came, newest);
 }
 
 /* A member is there while others train. */
 static void run_return(struct sl_group *g)
 {
 	struct sl_group_seat *seat = &g->seat[g->which];
+	bool back;
 
-	g->back = false;
+	g->came = SL_COME_HERE;
+	g->need_weights = !g->has_weights;
 	g->err = seat->m ? sl_group_check_owner(g, g->which, &g->fail) : SL_OK;
-	if (!g->err && sl_group_varies(g))
+	if (g->err || !seat->m) {
+		seat->fresh = g->err != SL_OK;
+		return;
+	}
+	g->r.seat[g->which].foreign = sl_group_is_foreign(g, g->which);
+	list_stored(g);
+	if (sl_group_varies(g))
 		sl_group_run_come(g);
-	else if (!g->err)
+	else
 		run_rejoin(g);
-	seat->fresh = g->err || g->back;
-	if (seat->m && !seat->fresh)
+	back = g->came == SL_COME_BACK || g->came == SL_COME_LONGER;
+	seat->fresh = g->err || back;
+	if (!seat->fresh)
 		sl_group_note_owner(g, g->which);
 }
 
@@ -523,13 +500,13 @@ enum sl_err sl_group_install(struct sl_group *g, struct sl_middle *m, struct sl_
 
 enum sl_err sl_group_gather(struct sl_group *g, struct sl_middle *m, bool *checkpointed)
 {
-	const struct sl_group_seat *seat = &g->seat[sl_group_seat_of(m)];
+	const uint64_t number = g->r.seat[sl_group_seat_of(m)].number;
 	struct sl_exec *copy = g->fold.part[sl_group_seat_of(m)].copy;
 	enum sl_err err = sl_exec_get_weights(copy ? copy : g->exec, sl_port_weights(m->port));
-	const bool here = (seat->number == g->done || (sl_group_varies(g) && seat->number < g->done)) &&
-			  (g->done == g->on_disk || sl_group_at_border(g));
+	const bool here = (number == g->r.done || (sl_group_varies(g) && number < g->r.done)) &&
+			  (g->r.done == g->r.on_disk || sl_group_at_border(g));
 
-	*checkpointed = !err && here && g->keep.dir[0] && (g->done == g->on_disk || sl_group_keep(g));
-	g->stays = g->stays || (*checkpointed && g->done == g->from);
+	*checkpointed = !err && here && g->keep.dir[0] && (g->r.done == g->r.on_disk || sl_group_keep(g));
+	g->r.stays = g->r.stays || (*checkpointed && g->r.done == g->from);
 	return err;
 }

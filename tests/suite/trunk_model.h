@@ -1,0 +1,550 @@
+/* The model of test_trunk_table.c, and of it alone: the server's own tables, three clients with their files, and the
+ * server's files. A fault can be planted in the tables. */
+#ifndef SL_TESTS_SUITE_TRUNK_MODEL_H
+#define SL_TESTS_SUITE_TRUNK_MODEL_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum fault {
+	NO_FAULT,
+	NONE_TO_LOSE,          /* whoever begins anew is refused, though it had no checkpoint to lose */
+	NOBODY_NOTES_WHO_LEFT, /* a server that begins again waits for members that are done */
+	GOODBYE_MUST_BE_HEARD, /* … for those whose goodbye it had not heard */
+	ONE_TAKES_ALL_BACK,    /* one member without files has all begin anew */
+	LEAVE_AT_ONCE,         /* a member leaves before the others have their last checkpoints */
+	BEING_WRITTEN_COUNTS,  /* a file that is still being written counts as kept */
+	ANY_GOODBYE_ENDS,      /* a goodbye before the last step ends a run */
+	OTHER_RANKS_MAY_REDO,  /* a member leaves before those of other ranks have their last checkpoints */
+	FAULTS,
+};
+static enum fault planted;
+#define SL_PLANTED(fault) (planted == (fault))
+#include "server/trunk_records.c"
+#include "server/trunk_table.c"
+
+enum { SEATS = 3, STEPS = 3 };
+enum proc { DEAD, ALIVE, REFUSED, OVER };
+
+/* Bytes alone: worlds are compared by their hash. */
+struct client {
+	uint8_t proc, number, doubt, files, writing, given, lost_disk;
+};
+struct seat_bytes {
+	uint8_t state, link, prepared, skip, asks, number, ends, probation, lapses;
+};
+struct record_bytes {
+	uint8_t state, linked, number, ends, pin[2], has, back_to, backs;
+};
+struct file {
+	uint8_t there, note[SEATS], number[SEATS], pin[SEATS][2], has[SEATS];
+};
+struct world {
+	struct client client[SEATS];
+	struct seat_bytes seat[SEATS];
+	struct record_bytes record[SEATS];
+	struct file file[STEPS + 1];
+	uint8_t up, open, step, done, late_at, gone_at, file_gone_at, on_disk, from, stays, heard;
+	uint8_t crashes, servers, timers, wipes, leaves; /* how many there may still be */
+	uint8_t somebody_late;
+};
+
+/* What is searched. */
+struct kind {
+	const char *name;
+	int least, ranks;
+	uint8_t steps; /* of every run */
+	struct world begin;
+};
+
+/* A world, as the tables see it. */
+struct model {
+	struct world w;
+	const struct kind *kind;
+	struct sl_seat seat[SEATS];
+	struct sl_record record[SEATS];
+	struct sl_hello hello[SEATS];
+	struct sl_trunk_table t;
+	struct sl_records r;
+	uint64_t stored[STEPS];
+	const char *broken; /* which sentence does not hold */
+};
+
+/* ---- files */
+
+/* What a client says it can go on from. One that was restarted has its files alone. */
+static void say_hello(struct model *m, int k)
+{
+	const struct client *c = &m->w.client[k];
+	struct sl_hello *h = &m->hello[k];
+
+	*h = (struct sl_hello){.run_steps = m->kind->steps};
+	if (c->proc == ALIVE && c->doubt)
+		h->held[h->n_held++] = c->number + 1u;
+	if (c->proc == ALIVE && c->number)
+		h->held[h->n_held++] = c->number;
+	for (uint8_t step = STEPS; step > 0; step--)
+		if ((c->files >> step & 1) && !(c->proc == ALIVE && c->number == step) && h->n_held < 4)
+			h->held[h->n_held++] = step;
+	if (h->n_held < 4)
+		h->held[h->n_held++] = 0;
+}
+
+static int two_files(const struct client *c, uint64_t kept[2])
+{
+	int n = 0;
+
+	kept[0] = kept[1] = 0;
+	if (c->writing)
+		kept[n++] = c->writing;
+	for (uint8_t step = STEPS; step > 0 && n < 2; step--)
+		if (c->files >> step & 1)
+			kept[n++] = step;
+	return n;
+}
+
+static void list_stored(struct model *m)
+{
+	m->r.stored = m->stored;
+	m->r.n_stored = 0;
+	for (uint8_t step = STEPS; step > 0; step--)
+		if (m->w.file[step].there)
+			m->stored[m->r.n_stored++] = step;
+}
+
+static void write_file(struct model *m)
+{
+	struct file *f = &m->w.file[m->r.done];
+
+	if (!m->r.done)
+		return;
+	*f = (struct file){.there = 1};
+	for (int k = 0; k < SEATS; k++) {
+		const struct sl_record *s = &m->record[k];
+
+		f->note[k] = (uint8_t)sl_record_note(&m->r, k);
+		f->number[k] = (uint8_t)s->number;
+		f->pin[k][0] = (uint8_t)s->pin[0];
+		f->pin[k][1] = (uint8_t)s->pin[1];
+		f->has[k] = s->has_files;
+	}
+	m->r.on_disk = m->r.done;
+	list_stored(m);
+}
+
+static void read_file(struct model *m, uint64_t step)
+{
+	const struct file *f = &m->w.file[step];
+
+	for (int k = 0; k < SEATS; k++) {
+		struct sl_record *s = &m->record[k];
+
+		s->number = step ? f->number[k] : 0;
+		s->pin[0] = step ? f->pin[k][0] : 0;
+		s->pin[1] = step ? f->pin[k][1] : 0;
+		s->has_files = step && f->has[k];
+	}
+}
+
+/* ---- a world and its model */
+
+static void expand(struct model *m, const struct world *w, const struct kind *kind)
+{
+	*m = (struct model){.w = *w, .kind = kind};
+	m->t = (struct sl_trunk_table){.seat = m->seat,
+				       .n = SEATS,
+				       .end = SEATS,
+				       .least = kind->least,
+				       .ranks = kind->ranks > 1,
+				       .open = w->open,
+				       .step = w->step,
+				       .round = 1,
+				       .gone_at = w->file_gone_at,
+				       .far = {.could = true, .unsafe_end = UINT64_MAX}};
+	m->r = (struct sl_records){.seat = m->record,
+				   .n = SEATS,
+				   .end = SEATS,
+				   .varies = kind->least > 0,
+				   .done = w->done,
+				   .late_at = w->late_at,
+				   .gone_at = w->gone_at,
+				   .on_disk = w->on_disk,
+				   .stays = w->stays};
+	for (int k = 0; k < SEATS; k++) {
+		const struct seat_bytes *s = &w->seat[k];
+		const struct record_bytes *r = &w->record[k];
+
+		say_hello(m, k);
+		m->seat[k] = (struct sl_seat){.state = s->state,
+					      .link = s->link,
+					      .hello = s->link ? &m->hello[k] : NULL,
+					      .prepared = s->prepared,
+					      .skip = s->skip,
+					      .asks = s->asks,
+					      .number = s->number,
+					      .ends_at = s->ends,
+					      .lapses = s->lapses,
+					      .probation = s->probation};
+		m->record[k] = (struct sl_record){.state = r->state,
+						  .hello = r->linked ? &m->hello[k] : NULL,
+						  .has_files = r->has,
+						  .number = r->number,
+						  .ends_at = r->ends,
+						  .pin = {r->pin[0], r->pin[1]},
+						  .back_to = r->back_to,
+						  .backs = r->backs};
+	}
+	list_stored(m);
+}
+
+static void compress(struct world *w, const struct model *m)
+{
+	*w = m->w;
+	w->open = m->t.open;
+	w->step = (uint8_t)m->t.step;
+	w->done = (uint8_t)m->r.done;
+	w->late_at = (uint8_t)m->r.late_at;
+	w->gone_at = (uint8_t)m->r.gone_at;
+	w->file_gone_at = (uint8_t)m->t.gone_at;
+	w->on_disk = (uint8_t)m->r.on_disk;
+	w->stays = m->r.stays;
+	for (int k = 0; k < SEATS; k++) {
+		const struct sl_seat *s = &m->seat[k];
+		const struct sl_record *r = &m->record[k];
+
+		w->seat[k] = (struct seat_bytes){
+			(uint8_t)s->state,  (uint8_t)s->link,    s->prepared,           s->skip,           s->asks,
+			(uint8_t)s->number, (uint8_t)s->ends_at, (uint8_t)s->probation, (uint8_t)s->lapses};
+		w->record[k] = (struct record_bytes){(uint8_t)r->state,
+						     r->hello != NULL,
+						     (uint8_t)r->number,
+						     (uint8_t)r->ends_at,
+						     {(uint8_t)r->pin[0], (uint8_t)r->pin[1]},
+						     r->has_files,
+						     (uint8_t)r->back_to,
+						     (uint8_t)r->backs};
+	}
+}
+
+static void breaks(struct model *m, const char *sentence)
+{
+	if (!m->broken)
+		m->broken = sentence;
+}
+
+/* ---- what the server does */
+
+static void link_over(struct model *m, int k, enum sl_seat_end how)
+{
+	enum sl_last last;
+
+	if (!m->w.up || m->seat[k].link == SL_LINK_NONE)
+		return;
+	sl_trunk_over(&m->t, k, how);
+	if (!m->record[k].hello)
+		return;
+	sl_record_over(&m->r, k, how);
+	last = sl_records_last(&m->r, how);
+	if (last == SL_LAST_WRITE)
+		write_file(m);
+	if (last != SL_LAST_REMOVE)
+		return;
+	for (uint8_t step = 1; step <= STEPS; step++)
+		if (!m->r.stays || step != m->r.on_disk)
+			m->w.file[step].there = 0;
+	for (int i = 0; i < SEATS; i++) {
+		const struct client *c = &m->w.client[i];
+
+		/* whoever was late, or was not waited for at the end, may be left behind */
+		if (c->proc != OVER && c->files && m->record[i].number && !m->w.somebody_late &&
+		    !(m->r.stays && sl_hello_holds(&m->hello[i], m->r.on_disk)))
+			breaks(m, "2: files are removed that a seat needs");
+	}
+	list_stored(m);
+}
+
+static void refuse(struct model *m, int k)
+{
+	bool behind = true;
+
+	m->w.client[k].proc = REFUSED;
+	m->w.client[k].doubt = 0;
+	link_over(m, k, SL_SEAT_LOST);
+	/* one whose files are older than two of all others cannot take them back, whatever became of its own */
+	for (int i = 0; i < SEATS; i++)
+		behind = behind && (i == k || m->record[i].pin[1]);
+	if (behind)
+		m->w.client[k].lost_disk = 1;
+	if (!m->w.client[k].lost_disk)
+		breaks(m, "3: a member is refused that lost nothing");
+}
+
+static void welcome(struct model *m, int k, bool all)
+{
+	struct client *c = &m->w.client[k];
+	const uint64_t step = m->record[k].number;
+
+	if (!sl_hello_holds(&m->hello[k], step))
+		breaks(m, "3: a member goes on from a step that it does not hold");
+	if (!m->kind->least && !m->w.somebody_late && !c->lost_disk && step != m->r.done)
+		breaks(m, "3: a member goes on from another step than the others");
+	sl_trunk_welcome(&m->t, k, m->kind->least && step < m->t.step ? m->t.step : step);
+	c->proc = ALIVE;
+	c->number = (uint8_t)m->seat[k].number;
+	c->doubt = c->given = 0;
+	if (m->kind->least && !all)
+		return;
+	for (uint8_t later = c->number + 1; later <= STEPS; later++) /* of another past */
+		c->files &= (uint8_t) ~(1 << later);
+	if (c->writing > c->number)
+		c->writing = 0;
+}
+
+/* One begins anew, and all others have said of two files behind the step that all go back to. */
+static void check_back(struct model *m, uint64_t step)
+{
+	int fresh = 0, others = 0, later = 0;
+
+	for (int k = 0; k < SEATS; k++) {
+		if (!m->record[k].hello)
+			continue;
+		fresh += sl_hello_is_new(&m->hello[k]);
+		others += !sl_hello_is_new(&m->hello[k]);
+		later += !sl_hello_is_new(&m->hello[k]) && m->record[k].pin[1] > step;
+	}
+	if (fresh == 1 && others && later == others)
+		breaks(m, "2: all go back behind checkpoints that the others have");
+}
+
+static bool all_hold(const struct model *m, uint64_t step)
+{
+	for (int k = 0; k < SEATS; k++)
+		if (m->record[k].hello && !sl_hello_holds(m->record[k].hello, step))
+			return false;
+	return true;
+}
+
+static bool begin_from(struct model *m, uint64_t step)
+{
+	if (!all_hold(m, step) || (!m->kind->least && !sl_records_can_begin(&m->r, step, NULL)) ||
+	    (step && !m->w.file[step].there))
+		return false;
+	check_back(m, step);
+	read_file(m, step);
+	sl_records_begin(&m->r, step);
+	m->w.from = (uint8_t)step;
+	for (uint64_t later = step + 1; later <= STEPS; later++) /* of another past */
+		m->w.file[later].there = 0;
+	list_stored(m);
+	for (int k = 0; k < SEATS && m->kind->least; k++)
+		if (m->record[k].hello)
+			sl_record_came(&m->r, k, SL_COME_HERE, 0);
+	sl_trunk_opens(&m->t, step);
+	for (int k = 0; k < SEATS; k++)
+		if (m->seat[k].link == SL_LINK_JOINING)
+			welcome(m, k, true);
+	return true;
+}
+
+static void choose(struct model *m)
+{
+	int stranger = -1, here = 0, fresh = 0;
+
+	for (int k = 0; k < SEATS; k++) {
+		m->record[k].hello = m->seat[k].hello;
+		here += m->seat[k].hello != NULL;
+		fresh += m->seat[k].hello && sl_hello_is_new(m->seat[k].hello);
+	}
+	if (here == SEATS)
+		sl_records_await_all(&m->r);
+	if (m->r.n_stored && fresh < here) {
+		read_file(m, m->stored[0]);
+		stranger = sl_records_stranger(&m->r);
+	}
+	if (stranger >= 0) {
+		refuse(m, stranger);
+		return;
+	}
+	for (int step = STEPS; step >= 0; step--)
+		if (begin_from(m, (uint64_t)step))
+			return;
+	for (int k = 0; k < SEATS; k++)
+		if (m->seat[k].link != SL_LINK_NONE)
+			refuse(m, k);
+}
+
+static void go_back(struct model *m, int but)
+{
+	sl_trunk_gathers(&m->t);
+	for (int k = 0; k < SEATS; k++)
+		if (k != but)
+			link_over(m, k, SL_SEAT_LOST);
+}
+
+static void come(struct model *m, int k)
+{
+	uint64_t newest;
+	enum sl_come how;
+
+	m->record[k].hello = m->seat[k].hello;
+	how = sl_record_come(&m->r, k, &newest);
+	if (how == SL_COME_LOST || how == SL_COME_NOWHERE) {
+		refuse(m, k);
+		return;
+	}
+	sl_record_came(&m->r, k, how, newest);
+	for (int i = 0; i < SEATS && how == SL_COME_LONGER; i++)
+		if (m->record[i].state == SL_SEAT_IN && m->seat[i].state == SL_SEAT_DONE)
+			m->seat[i].state = SL_SEAT_IN;
+	if (how == SL_COME_BACK || how == SL_COME_LONGER)
+		go_back(m, k);
+	else
+		welcome(m, k, false);
+}
+
+static void decided(struct model *m, int k)
+{
+	struct client *c = &m->w.client[k];
+	uint64_t kept[2];
+
+	two_files(c, kept);
+	sl_record_keeps(&m->record[k], kept, c->writing != 0, m->r.done);
+	m->seat[k].prepared = m->seat[k].skip = false;
+	m->seat[k].number = m->record[k].number;
+	c->number = (uint8_t)m->seat[k].number;
+	c->doubt = 0;
+	if (!c->writing)
+		c->writing = c->number;
+}
+
+static void apply(struct model *m)
+{
+	enum sl_took took[SEATS];
+
+	for (int k = 0; k < SEATS; k++)
+		took[k] = sl_seat_is_ready(&m->t, k) ? SL_TOOK_PART
+			  : m->kind->least && m->seat[k].link == SL_LINK_NONE && sl_seat_is_in(m->seat[k].state)
+				  ? SL_TOOK_LOST
+				  : SL_TOOK_MISSED;
+	sl_records_stepped(&m->r, took, 1, false);
+	m->t.step = m->r.done;
+	for (int k = 0; k < SEATS; k++) {
+		m->w.somebody_late |= took[k] == SL_TOOK_MISSED && sl_seat_is_in(m->seat[k].state);
+		if (took[k] == SL_TOOK_PART) {
+			sl_trunk_in_time(&m->t, k);
+			decided(m, k);
+		} else if (took[k] == SL_TOOK_LOST) {
+			(void)sl_trunk_out(&m->t, k);
+		} else {
+			(void)sl_trunk_late(&m->t, k);
+		}
+	}
+	m->r.stays = true;
+	write_file(m);
+}
+
+static void let_go(struct model *m, bool tired)
+{
+	bool leaves[SEATS];
+
+	for (int k = 0; k < SEATS; k++)
+		leaves[k] = sl_trunk_may_leave(&m->t, k, tired);
+	for (int k = 0; k < SEATS; k++)
+		if (leaves[k])
+			sl_record_let_go(&m->r, k);
+	m->r.stays = m->r.stays || m->r.done == m->w.from;
+	if (m->r.done == m->r.on_disk)
+		write_file(m);
+	for (int k = 0; k < SEATS; k++)
+		if (leaves[k]) {
+			m->seat[k].asks = false;
+			m->w.client[k].given = 1;
+		}
+}
+
+static void look_behind(struct model *m, int k, bool skip)
+{
+	struct client *c = &m->w.client[k];
+
+	m->seat[k].prepared = m->seat[k].skip = false;
+	c->doubt = 0;
+	if (!skip)
+		return;
+	m->record[k].number = ++m->seat[k].number;
+	c->number = (uint8_t)m->seat[k].number;
+}
+
+/* With several ranks: the last seat is the second rank's. Each knows what the other has told. */
+static void stand_at(struct model *m, int rank)
+{
+	struct sl_trunk_tally c;
+
+	if (m->kind->ranks < 2)
+		return;
+	m->t.first = rank ? 0 : SEATS - 1;
+	m->t.end = rank ? SEATS - 1 : SEATS;
+	c = sl_trunk_count(&m->t);
+	m->t.far = sl_trunk_tell(&m->t);
+	m->t.far.ready = c.ready;
+	m->t.far.members = c.members;
+	m->t.far.elsewhere = c.elsewhere;
+	m->t.far.could = sl_trunk_could(&m->t, false);
+	m->t.first = m->r.first = rank ? SEATS - 1 : 0;
+	m->t.end = m->r.end = rank ? SEATS : SEATS - 1;
+}
+
+static void stand_nowhere(struct model *m)
+{
+	m->t.first = m->r.first = 0;
+	m->t.end = m->r.end = SEATS;
+}
+
+/* All ranks choose or apply, or none does. */
+static enum sl_trunk_act next(struct model *m, bool tired, int *seat)
+{
+	enum sl_trunk_act act = SL_TRUNK_WAIT, all = SL_TRUNK_WAIT;
+	bool ready = false;
+
+	for (int rank = 0; rank < m->kind->ranks; rank++) {
+		stand_at(m, rank);
+		act = sl_trunk_next(&m->t, tired, tired, seat);
+		if (act == SL_TRUNK_COME || act == SL_TRUNK_BEHIND || act == SL_TRUNK_CATCH_UP ||
+		    act == SL_TRUNK_LET_GO)
+			return act;
+		all = rank == 0 || all == act ? act : SL_TRUNK_WAIT;
+	}
+	for (int k = 0; k < SEATS; k++)
+		ready = ready || sl_seat_is_ready(&m->t, k);
+	return all == SL_TRUNK_APPLY && !ready ? SL_TRUNK_WAIT : all; /* the ranks meet, and nobody is there */
+}
+
+static void run(struct model *m, bool tired)
+{
+	for (int turns = 0; m->w.up && !m->broken; turns++) {
+		int seat;
+		const enum sl_trunk_act act = next(m, tired, &seat);
+
+		if (act == SL_TRUNK_WAIT)
+			break;
+		if (act != SL_TRUNK_COME && act != SL_TRUNK_LET_GO)
+			stand_nowhere(m);
+		if (act == SL_TRUNK_CHOOSE)
+			choose(m);
+		else if (act == SL_TRUNK_COME)
+			come(m, seat);
+		else if (act == SL_TRUNK_LET_GO)
+			let_go(m, tired);
+		else if (act == SL_TRUNK_APPLY)
+			apply(m);
+		else
+			look_behind(m, seat, act == SL_TRUNK_CATCH_UP);
+		stand_nowhere(m);
+		tired = tired && (act == SL_TRUNK_COME || act == SL_TRUNK_BEHIND || act == SL_TRUNK_CATCH_UP);
+		if (turns > 64)
+			breaks(m, "1: it turns in circles");
+	}
+	stand_nowhere(m);
+}
+
+#endif
