@@ -158,37 +158,6 @@ struct cu_place_index {
 cudaError_t cu_places_read(cudaStream_t s, uint32_t *bitmap, uint32_t *status, const uint8_t *coded,
 			   const struct cu_place_index *index, int64_t n);
 
-/* ---- codec_randomk.cu ---- */
-struct cu_draw {
-	struct cu_philox key;
-	uint64_t phase, step; /* in 2^-32 elements */
-	uint32_t n, k;
-};
-cudaError_t cu_draw_gather(cudaStream_t s, float *y, const float *x, const struct cu_draw *d);
-cudaError_t cu_draw_scatter(cudaStream_t s, float *x, const float *y, const struct cu_draw *d);
-
-/* ---- codec_downsample.cu: cells of f × f positions of [N, H, W, C] ---- */
-struct cu_tap { /* where a position lies between cells `at` and `next`; weights, 1 in sum */
-	int at, next;
-	float near, far;
-};
-struct cu_cells {
-	bool adjoint; /* of the mean and of the interpolation */
-	int f, h, w, c, small_h, small_w;
-	const struct cu_tap *rows, *cols; /* [h], [w] */
-};
-/* y [N, small_h, small_w, C]. NONFINITE. */
-cudaError_t cu_cells_shrink(cudaStream_t s, float *y, uint32_t *status, const float *x, const struct cu_cells *d,
-			    int64_t samples);
-cudaError_t cu_cells_grow(cudaStream_t s, float *x, const float *y, const struct cu_cells *d, int64_t samples);
-
-/* Means of cells as bf16 [N, small_h, small_w, C]; y = x less the mean of its cell as it is sent. NONFINITE from 2^126
- * on. */
-cudaError_t cu_cells_split(cudaStream_t s, uint16_t *mean, float *y, uint32_t *status, const float *x,
-			   const struct cu_cells *d, int64_t samples);
-cudaError_t cu_cells_join(cudaStream_t s, float *x, const uint16_t *mean, const float *y, const struct cu_cells *d,
-			  int64_t samples);
-
 /* ---- codec_lowrank.cu: X [M, C] of every sample against A [r, M] and B [r, C], samples `stride` floats apart ---- */
 struct cu_factors {
 	int64_t samples, m, c;

@@ -242,15 +242,15 @@ enum sl_err cu_stage_said(enum sl_err err, struct sl_fail *fail)
 }
 
 extern const struct sl_codec_stage cu_stage_none, cu_stage_f16, cu_stage_bf16, cu_stage_quant, cu_stage_terngrad,
-	cu_stage_qsgd, cu_stage_topk, cu_stage_randomk, cu_stage_threshold, cu_stage_sortquant, cu_stage_lowrank,
-	cu_stage_downsample, cu_stage_cells, cu_stage_quant_groups, cu_stage_qsgd_groups, cu_stage_terngrad_groups;
+	cu_stage_qsgd, cu_stage_topk, cu_stage_threshold, cu_stage_sortquant, cu_stage_lowrank, cu_stage_quant_groups,
+	cu_stage_qsgd_groups, cu_stage_terngrad_groups;
 
 /* A codec moves from the second list to the first when `gpu-check.sh codecs` has passed on a device. Of two stages with
  * one id the first counts: those with groups take the place of those without. */
 #define PROVEN &cu_stage_none, &cu_stage_f16, &cu_stage_bf16, &cu_stage_quant, &cu_stage_terngrad, &cu_stage_qsgd
-#define UNPROVEN                                                                                                     \
-	&cu_stage_quant_groups, &cu_stage_qsgd_groups, &cu_stage_terngrad_groups, &cu_stage_topk, &cu_stage_randomk, \
-		&cu_stage_threshold, &cu_stage_sortquant, &cu_stage_lowrank, &cu_stage_downsample, &cu_stage_cells
+#define UNPROVEN                                                                                                       \
+	&cu_stage_quant_groups, &cu_stage_qsgd_groups, &cu_stage_terngrad_groups, &cu_stage_topk, &cu_stage_threshold, \
+		&cu_stage_sortquant, &cu_stage_lowrank
 
 const struct sl_codec_stage *const cu_codec_stages[] = {PROVEN, NULL};
 const struct sl_codec_stage *const cu_codec_stages_all[] = {UNPROVEN, PROVEN, NULL};

@@ -137,10 +137,9 @@ static void bench(const char *text, const float *host)
 
 int main(int argc, char **argv)
 {
-	static const char *const all[] = {
-		"none",        "f16",           "bf16",      "quant:8",          "quant:4",
-		"terngrad",    "qsgd:255",      "topk:0.1",  "topk:0.1|quant:8", "threshold:1",
-		"randomk:0.1", "sortquant:6+2", "lowrank:3", "lowrank:7",        "downsample:2"};
+	static const char *const all[] = {"none",          "f16",       "bf16",     "quant:8",          "quant:4",
+					  "terngrad",      "qsgd:255",  "topk:0.1", "topk:0.1|quant:8", "threshold:1",
+					  "sortquant:6+2", "lowrank:3", "lowrank:7"};
 	const struct sl_module *module;
 	const struct sl_module_options options = {0};
 	struct sl_fail fail;

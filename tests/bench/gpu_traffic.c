@@ -166,13 +166,10 @@ int main(int argc, char **argv)
 					  "topk:0.1",
 					  "topk:0.1|quant:8",
 					  "topk:0.01",
-					  "cells:2|topk:0.1",
 					  "threshold:1",
-					  "randomk:0.1",
 					  "sortquant:6+2",
 					  "lowrank:3",
-					  "lowrank:7",
-					  "downsample:2"};
+					  "lowrank:7"};
 	const struct sl_rng_key key = {.seed = 1, .tensor = SL_RNG_TEST};
 	const int first = read_options(argc, argv);
 	struct sl_fail fail;

@@ -19,10 +19,10 @@ serve() { # NAME OVERLAP
 	[ -z "${server_pid:-}" ] || { kill -9 "$server_pid"; wait "$server_pid" 2>/dev/null || true; }
 	start_server "$1" device=cuda:0 overlap="$2" graphs="$2"
 }
-codecs=(none f16 quant:8 'quant:4,per=channel' 'qsgd:100' 'topk:0.3|quant:8' 'cells:8|topk:0.2|quant:8' 'topk:0.2,ef=true|quant:4'
-	'randomk:0.2' 'lowrank:2,warm=true,ef=true|quant:8' downsample:2 'threshold:0.5' sortquant:6+2 'topk:0.2|quant:4|zstd:1')
+codecs=(none f16 quant:8 'quant:4,per=channel' 'qsgd:100' 'topk:0.3|quant:8' 'topk:0.2,ef=true|quant:4'
+	'lowrank:2,warm=true,ef=true|quant:8' 'threshold:0.5' sortquant:6+2 'topk:0.2|quant:4|zstd:1')
 mixed=(--set codec.head_act=quant:8 --set codec.mid_act=none --set codec.mid_grad='topk:0.2|f16' --set codec.head_grad=qsgd:20,bucket=256)
-[ -n "${SPLIT_LONG:-}" ] || codecs=(none 'cells:8,ef=true|topk:0.2|quant:8|zstd:1')
+[ -n "${SPLIT_LONG:-}" ] || codecs=(none 'topk:0.2,ef=true|quant:8|zstd:1')
 nan=(--set train.on_nan=skip --set train.precision=fp16 --set train.batch=4 --set train.chunks=2 --set train.optimizer.lr=0.005)
 
 serve plain false

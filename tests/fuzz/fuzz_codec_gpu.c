@@ -35,9 +35,6 @@ static const char *const specs[] = {
 	"threshold:300",
 	"threshold:1",
 	"threshold:450|quant:4",
-	"randomk:0.1",
-	"randomk:0.9",
-	"randomk:0.3|quant:5",
 	"sortquant:6+2",
 	"sortquant:3+1",
 	"sortquant:12+4",
@@ -45,12 +42,6 @@ static const char *const specs[] = {
 	"lowrank:3",
 	"lowrank:2|quant:8,per=sample",
 	"lowrank:1|topk:0.5",
-	"downsample:2",
-	"downsample:3|quant:6",
-	"downsample:2|lowrank:1",
-	"cells:2",
-	"cells:3|topk:0.2|quant:8",
-	"cells:2|quant:6",
 };
 enum { SPECS = sizeof specs / sizeof specs[0], MOST = 2 * 41 * 43 * 24 };
 

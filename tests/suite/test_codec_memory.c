@@ -15,6 +15,7 @@
 #include "common/codec/frame.h"
 #include "common/codec/stage.h"
 #include "kernels/cpu/cpu.h"
+#include "tests/support/codec.h"
 #include "tests/support/counted/counted.h"
 #include "tests/support/gpu_codecs/sim.h"
 
@@ -130,7 +131,7 @@ static bool nowhere_but_here(const char *text, struct sl_backend *be)
 	struct sl_codec_spec spec;
 	struct sl_fail fail;
 
-	if (!be || !be->ops->codec_stages || strncmp(text, "adaptive", 8) != 0)
+	if (!be || !be->ops->codec_stages || !codec_is_host_only(text))
 		return false;
 	assert_int_equal(sl_codec_parse(text, &spec, &fail), SL_OK);
 	assert_int_equal(sl_codec_need(&spec, &env, SL_CODEC_ALONE, &need, &fail), SL_ERR_UNAVAILABLE);
@@ -160,14 +161,12 @@ static void compare_all(struct sl_backend *be)
 /* The device has no stage that asks where a row begins, where rows have different lengths. */
 static bool unavailable(const char *text, const struct sl_codec_env *env)
 {
-	bool by_row = strstr(text, "per=sample") || strstr(text, "lowrank") || strstr(text, "downsample") ||
-		      strstr(text, "cells");
+	const bool by_row = strstr(text, "per=sample") || strstr(text, "lowrank") || codec_is_host_only(text);
 	struct sl_codec_need need;
 	struct sl_codec_spec spec;
 	struct sl_fail fail;
 	enum sl_err err;
 
-	by_row = by_row || strstr(text, "adaptive");
 	assert_int_equal(sl_codec_parse(text, &spec, &fail), SL_OK);
 	err = sl_codec_need(&spec, env, SL_CODEC_ALONE, &need, &fail);
 	assert_int_equal(err, by_row && env->be && env->be->ops->codec_stages ? SL_ERR_UNAVAILABLE : SL_OK);
@@ -279,7 +278,7 @@ static void wild_sizes_wrap_nowhere(void **state)
 			assert_int_equal(sl_codec_need(&spec, &env, SL_CODEC_ALONE, &need, &fail), SL_ERR_LIMIT);
 		}
 		for (size_t i = 0; i < sizeof large / sizeof large[0]; i++)
-			for (int b = 0; b < 2 && !(b && strncmp(specs[p / 2], "adaptive", 8) == 0); b++)
+			for (int b = 0; b < 2 && !(b && codec_is_host_only(specs[p / 2])); b++)
 				for (int k = SL_CODEC_ALONE; k <= SL_CODEC_PAIRED; k++) {
 					uint64_t one;
 

@@ -51,17 +51,11 @@ static const struct spec specs[] = {
 	{"threshold:1e9|quant:8", false},
 	{"threshold:1e9|qsgd:6,bucket=10", false},
 	{"threshold:1e9", false},
-	{"cells:3|threshold:0.4|quant:6", false},
 	{"threshold:0.5|topk:0.5|quant:4", true},
-	{"randomk:0.1|f16", false},
 	{"lowrank:2", false},
 	{"lowrank:2,warm=true|quant:6", false},
-	{"downsample:2|bf16", false},
-	{"cells:3", false},
-	{"cells:3|topk:0.2|quant:8", false},
 	{"quant:8|zstd:1", false},
 	{"none|zstd:1", false},
-	{"cells:2|topk:0.3|quant:4|zstd:1", false},
 	{"none,ef=true", false},
 	{"quant:3,ef=true", false},
 	{"quant:3,per=sample,ef=true", false},
@@ -69,10 +63,7 @@ static const struct spec specs[] = {
 	{"topk:0.1,ef=true", false},
 	{"topk:0.1,ef=true|terngrad", false},
 	{"topk:0.2,ef=true|sortquant:3+1", false},
-	{"cells:3,ef=true|topk:0.1|quant:4|zstd:1", false},
 	{"lowrank:2,warm=true,ef=true|quant:8", false},
-	{"randomk:0.3,ef=true|qsgd:10,bucket=64", false},
-	{"downsample:2,ef=true", false},
 	{"threshold:0.5,ef=true|f16", false},
 	{"threshold:0.5,ef=true", false},
 	{"threshold:0.8,ef=true|quant:4,block=100", false},
@@ -108,9 +99,8 @@ static void calls_of_several_slots_are_collected_in_any_order(void **state)
 /* A server's: activations are decoded, gradients encoded at their places. And a client's. */
 static void gradients_of_several_slots_use_their_places(void **state)
 {
-	static const struct spec pairs[] = {{"topk:0.2|quant:8", false}, {"threshold:0.7", false},
-					    {"randomk:0.3", false},      {"downsample:2", false},
-					    {"cells:3|topk:0.2", false}, {"topk:0.1,ef=true|qsgd:10", false}};
+	static const struct spec pairs[] = {
+		{"topk:0.2|quant:8", false}, {"threshold:0.7", false}, {"topk:0.1,ef=true|qsgd:10", false}};
 	struct sl_backend *be = rig_backend(state);
 
 	for (size_t p = 0; p < sizeof pairs / sizeof pairs[0]; p++) {
@@ -284,10 +274,9 @@ static enum sl_err decode_paged(struct beside *b, const struct paged *p, size_t 
 /* A quantizer refuses what transforms have begun to bring to the device: its memory is not read any more. */
 static void what_is_refused_is_not_read_later(void **state)
 {
-	static const struct spec chains[] = {{"cells:3|quant:8", false},
-					     {"topk:0.2|quant:8", false},
+	static const struct spec chains[] = {{"topk:0.2|quant:8", false},
 					     {"topk:0.6|f16", false},
-					     {"cells:3|topk:0.2|sortquant:3+1", false},
+					     {"topk:0.6|topk:0.5|sortquant:3+1", false},
 					     {"threshold:0.5,ef=true|qsgd:10", false}};
 	struct sl_backend *be = rig_backend(state);
 
@@ -300,7 +289,7 @@ static void what_is_refused_is_not_read_later(void **state)
 		beside_encode(&b, 0);
 		beside_make_idle(&b);
 		/* values come behind the header and the table of parts, side bytes last */
-		values = SL_FRAME_BYTES + (strncmp(chains[i].text, "cells:3|topk", 12) ? 1 : 2) * SL_FRAME_PART_BYTES;
+		values = SL_FRAME_BYTES + (strncmp(chains[i].text, "topk:0.6|topk", 13) ? 1 : 2) * SL_FRAME_PART_BYTES;
 		len = b.lane[1].right_len - 1;
 		p = paged_open(be, len);
 		for (int round = 0; round < 4; round++) {

@@ -221,3 +221,13 @@ struct sl_shape codec_odd_shape(int i)
 
 	return sl_shape4(dim[i][0], dim[i][1], dim[i][2], dim[i][3]);
 }
+
+bool codec_is_host_only(const char *text)
+{
+	static const char *const method[] = {"adaptive", "randomk", "downsample", "cells"};
+
+	for (size_t i = 0; i < sizeof method / sizeof method[0]; i++)
+		if (strncmp(text, method[i], strlen(method[i])) == 0)
+			return true;
+	return false;
+}

@@ -26,6 +26,8 @@ enum codec_kind { RANDOM, CONSTANT, ZERO, TINY, HUGE_VALUES, RELU, KINDS };
 void codec_fill(float *x, int64_t n, enum codec_kind kind);
 /* The same in memory of its own; the caller frees. */
 float *codec_make(int64_t n, enum codec_kind kind);
+/* Whether a chain begins with a method that a device has no stage for. */
+bool codec_is_host_only(const char *text);
 /* ‖x − y‖ / ‖x‖ */
 double codec_relative_error(const float *x, const float *y, int64_t n);
 
