@@ -26,27 +26,6 @@ enum sl_err sl_group_list_open(struct sl_group_list **out, struct sl_loop *loop,
 	return SL_OK;
 }
 
-void sl_group_free(struct sl_group *g)
-{
-	sl_group_free_trunk(g);
-	free(g->member);
-	free(g->part);
-	free(g->fold.part);
-	free(g->t.seat);
-	free(g->r.seat);
-	free(g);
-}
-
-void sl_group_drop(struct sl_group *g)
-{
-	struct sl_group **at = &g->groups->first;
-
-	while (*at != g)
-		at = &(*at)->next;
-	*at = g->next;
-	sl_group_free(g);
-}
-
 void sl_group_list_close(struct sl_group_list *gs)
 {
 	while (gs && gs->first)

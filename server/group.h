@@ -7,14 +7,16 @@
  *   trunk_table.c whom a step waits for, and what is next; trunk_records.c what of a seat survives: both pure
  *   group_await.c the loop's: the clock and other ranks' words, for the table
  *   group_enter.c who may join, and how a group begins
- *   group_task.c  the worker's: where to go on from, weights, the end of a session
- *   group_step.c  the worker's: the sum of a step
+ *   group_task.c  the worker's: where to go on from, and weights
+ *   group_step.c  the worker's: a step
  *   group_round.c the worker's: copies of the trunk, and their average
- *   group_keep.c  the worker's: checkpoints
+ *   group_keep.c  the worker's: checkpoints, and what is taken up from one
  *   group_ends.c  the worker's: heads and tails that are shared
  *   group_ranks.c the worker's: members that other servers have (ranks.h)
  *   group_intro.c groups of other ranks, where all members of this one are done
  *   group_leave.c how members leave, and who is done
+ *   group_owner.c whose a seat is
+ *   group_lr.c    the learning rate of a step
  *   group_members.c members that come and go (share.clients: 2..8) */
 #ifndef SL_SERVER_GROUP_H
 #define SL_SERVER_GROUP_H

@@ -22,7 +22,8 @@ int sl_group_count_in(const struct sl_group *g)
 	return sl_trunk_count(&g->t).members;
 }
 
-bool sl_group_waited(const struct sl_group *g, bool waits, uint64_t *since_ms)
+/* Whether one has waited for others for share.straggler_s. *since_ms: since when it `waits`, 0: it does not. */
+static bool waited(const struct sl_group *g, bool waits, uint64_t *since_ms)
 {
 	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
 	const uint64_t patience_ms = (uint64_t)g->agreed.share.straggler_s * 1000;
@@ -123,12 +124,12 @@ static void look(struct sl_group *g)
 
 static bool is_tired(struct sl_group *g)
 {
-	return sl_group_waited(g, sl_trunk_time_counts(&g->t), &g->half_ms);
+	return waited(g, sl_trunk_time_counts(&g->t), &g->half_ms);
 }
 
 static bool is_end_tired(struct sl_group *g)
 {
-	return sl_group_waited(g, sl_trunk_end_counts(&g->t), &g->end_ms);
+	return waited(g, sl_trunk_end_counts(&g->t), &g->end_ms);
 }
 
 enum sl_trunk_act sl_group_next(struct sl_group *g, int *k)

@@ -6,6 +6,27 @@
 #include "common/link/proof.h"
 #include "server/group_impl.h"
 
+static void free_group(struct sl_group *g)
+{
+	sl_group_free_trunk(g);
+	free(g->member);
+	free(g->part);
+	free(g->fold.part);
+	free(g->t.seat);
+	free(g->r.seat);
+	free(g);
+}
+
+void sl_group_drop(struct sl_group *g)
+{
+	struct sl_group **at = &g->groups->first;
+
+	while (*at != g)
+		at = &(*at)->next;
+	*at = g->next;
+	free_group(g);
+}
+
 enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, struct sl_group **out,
 			  struct sl_fail *fail)
 {
@@ -23,7 +44,7 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 	}
 	if (!g || !g->member || !g->seat || !g->part || !g->fold.part || !g->t.seat || !g->r.seat) {
 		if (g)
-			sl_group_free(g);
+			free_group(g);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a group");
 	}
 	for (int k = 0; k < g->n && a->share.least; k++)
@@ -55,6 +76,13 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 	return SL_OK;
 }
 
+/* Tells the other ranks of a group, which may have no member there any more (group_intro.c). */
+static void introduce(struct sl_group_list *gs, struct sl_bytes text)
+{
+	if (text.len)
+		gs->ranks->send(gs->ranks, text.data, text.len);
+}
+
 enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const struct sl_agreed *a,
 			   struct sl_fail *fail)
 {
@@ -74,7 +102,7 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 		return sl_fail_at(fail, "share.mode", SL_ERR_PROTOCOL, "a member has %lld of an epoch's %lld turns",
 				  (long long)a->share.turns, (long long)a->share.epoch_steps);
 	if (!g && gs->ranks && !sl_hello_is_new(&s->hello))
-		sl_group_introduce(gs, sl_port_asked(m->port));
+		introduce(gs, sl_port_asked(m->port));
 	err = g ? sl_agreed_joins(&g->agreed, a, fail) : sl_group_make(gs, a, &g, fail);
 	if (err && g && a->share.member < g->n)
 		snprintf(g->member[a->share.member].refused, sizeof g->member->refused, "%.199s", fail->text);

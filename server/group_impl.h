@@ -171,24 +171,19 @@ void sl_group_drop(struct sl_group *group); /* out of the list, and freed */
 /* An executor with a trunk's parameters, and no more. */
 enum sl_err sl_group_open_bare(struct sl_exec **out, const struct sl_plan *plan, struct sl_backend *be,
 			       struct sl_fail *fail) SL_MUST_CHECK;
-/* group_intro.c, the loop's: tells other ranks of a group by the Hello of its first member; hears of theirs. */
-void sl_group_introduce(struct sl_group_list *groups, struct sl_bytes text);
+/* group_intro.c, the loop's: hears of other ranks' groups. */
 void sl_group_hear_intro(struct sl_group_list *groups);
 void sl_group_close_intro(struct sl_group_list *groups);
 /* group_await.c, the loop's. What is next, by the table and the clock; and for which member, where it is for one. */
 enum sl_trunk_act sl_group_next(struct sl_group *group, int *k);
 /* Those who wait for their last weights and may leave, into `part`. */
 void sl_group_leaving(struct sl_group *group);
-/* Members of this rank that have not left; whether one has waited for others for share.straggler_s. *since_ms: since
- * when it `waits`, 0: it does not. */
-int sl_group_count_in(const struct sl_group *group);
-bool sl_group_waited(const struct sl_group *group, bool waits, uint64_t *since_ms);
+int sl_group_count_in(const struct sl_group *group); /* members of this rank that have not left */
 /* Whether members have waited for share.wait_s in vain; `why` says who is missing, or was refused. */
 bool sl_group_gives_up(struct sl_group *group, struct sl_fail *why);
 /* Tells the other ranks how it stands, where that has changed; whether one of them calls for a meeting. */
 void sl_group_tell(struct sl_group_list *groups);
 bool sl_group_is_called(const struct sl_group *group);
-void sl_group_free(struct sl_group *group); /* what `enter` made; nothing of it is in use */
 static inline bool sl_group_has_rounds(const struct sl_group *g)
 {
 	return g->agreed.share.mode == SL_SHARE_ROUNDS;
@@ -221,14 +216,19 @@ bool sl_group_some_lost(const struct sl_group *group);
 enum sl_err sl_group_choose_some(struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
 /* (worker) A member comes while others train: as run_rejoin. */
 void sl_group_run_come(struct sl_group *group);
-/* group_task.c, (worker): takes up the state of a step; its Hello; it has no more than the first weights. */
-enum sl_err sl_group_take_up(struct sl_group *group, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
 static inline const struct sl_hello *sl_group_hello(const struct sl_group *g, int k)
 {
 	return &sl_port_session(g->seat[k].m->port)->hello;
 }
 /* The lowest member of this rank that has a session; has_sessions false: it may have none. */
-int sl_group_first_here(const struct sl_group *group);
+static inline int sl_group_first_here(const struct sl_group *g)
+{
+	int k = g->first;
+
+	while (k < g->end - 1 && !g->seat[k].m)
+		k++;
+	return k;
+}
 static inline bool sl_group_has_sessions(const struct sl_group *g)
 {
 	return g->seat[sl_group_first_here(g)].m != NULL;
@@ -240,10 +240,8 @@ enum sl_err sl_group_check_owner(const struct sl_group *group, int k, struct sl_
 void sl_group_note_owner(struct sl_group *group, int k);
 /* group_leave.c: whether the members' turns make up an epoch. */
 bool sl_group_turns_fit(struct sl_group *group, struct sl_fail *why);
-/* (worker) Who is done, by the newest checkpoint; and what the next one says of it. */
+/* (worker) Who is done, by the newest checkpoint. */
 void sl_group_hear_left(struct sl_group *group);
-void sl_group_note_left(struct sl_group *group);
-void sl_group_keep_left(struct sl_group *group); /* in the file of the last step, where that does not say it yet */
 bool sl_group_at_border(const struct sl_group *group);
 enum sl_seat_end sl_group_how_it_ended(const struct sl_middle *m);
 /* The loop's. Behind LET_GO: those in `part` get theirs. */
@@ -253,10 +251,14 @@ bool sl_group_hear_ask(struct sl_group *group, struct sl_middle *m);
 void sl_group_run_let_go(struct sl_group *group);
 /* group_keep.c, (worker). The codecs of a seat's session, into the seat, unless they are fresh. */
 enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat) SL_MUST_CHECK;
-/* Writes what was applied to the store; false, and logged: it is not there. */
+/* Writes what was applied to the store; false, and logged: it is not there. _left: who may leave, into the file of the
+ * last step, where that does not say it yet. */
 bool sl_group_keep(struct sl_group *group);
+void sl_group_keep_left(struct sl_group *group);
 /* As sl_keep_read, for the trunk, the seats and their sessions' codecs. */
 enum sl_err sl_group_read(struct sl_group *group, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
+/* All ranks take up the state of a step: what was read, or the first weights. */
+enum sl_err sl_group_take_up(struct sl_group *group, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
 /* group_step.c, (worker): what `part` says of member k, for the fold. The step of those in `part`; and of member
  * `which`, which skipped one that the group had done without it. */
 void sl_group_hand_over(struct sl_group *group, int k);

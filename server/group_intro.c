@@ -23,12 +23,6 @@ struct sl_group_intro {
 	struct sl_end_layout ends;
 };
 
-void sl_group_introduce(struct sl_group_list *gs, struct sl_bytes text)
-{
-	if (text.len)
-		gs->ranks->send(gs->ranks, text.data, text.len);
-}
-
 static void close_intro(struct sl_group_intro *in)
 {
 	if (!in)

@@ -1,4 +1,5 @@
-/* What of a group lies in the store: the trunk's state, and behind it each member's step and what its codecs keep. */
+/* What of a group lies in the store: the trunk's state, and behind it each member's step and what its codecs keep. And
+ * how a group takes up such a state, or the first weights. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,13 @@ struct member_record {
 	uint64_t applied; /* in rounds, where members keep moments: by the optimizer of its copy, whose moments are last
 			   */
 };
+
+int64_t sl_group_own_moments(const struct sl_group *g)
+{
+	const struct sl_plan_segment *s = &g->plan->segment[SL_MIDDLE];
+
+	return sl_group_has_rounds(g) && g->agreed.share.moments == SL_SHARE_KEEP ? s->moments * s->trainable_count : 0;
+}
 
 static size_t moment_bytes(const struct sl_group *g)
 {
@@ -124,6 +132,17 @@ static void pin_files(struct sl_group *g)
 		}
 }
 
+static void note_left(struct sl_group *g)
+{
+	bool any = sl_group_varies(g);
+
+	for (int k = 0; k < g->n; k++) {
+		g->keep.left[k] = sl_record_note(&g->r, k);
+		any = any || g->keep.left[k] != SL_NOTE_IN;
+	}
+	g->keep.left[any ? g->n : 0] = '\0';
+}
+
 bool sl_group_keep(struct sl_group *g)
 {
 	struct sl_buf records = {0};
@@ -150,7 +169,7 @@ bool sl_group_keep(struct sl_group *g)
 		sl_fail_set(&fail, err, "no memory for a checkpoint");
 	if (!err) {
 		pin_files(g);
-		sl_group_note_left(g);
+		note_left(g);
 		g->keep.made = g->branch;
 		err = sl_keep_write_group(&g->keep, g->r.done, g->exec, &records, &fail);
 	}
@@ -164,6 +183,16 @@ bool sl_group_keep(struct sl_group *g)
 	}
 	g->r.on_disk = g->r.done;
 	return true;
+}
+
+void sl_group_keep_left(struct sl_group *g)
+{
+	char before[SL_KEEP_LEFT];
+
+	memcpy(before, g->keep.left, sizeof before);
+	note_left(g);
+	if (g->valid && !g->torn && g->keep.dir[0] && g->r.done == g->r.on_disk && strcmp(before, g->keep.left) != 0)
+		sl_group_keep(g);
 }
 
 /* The codecs of a member that is not here, for when it comes. */
@@ -276,4 +305,63 @@ enum sl_err sl_group_read(struct sl_group *g, uint64_t step, struct sl_fail *fai
 		err = read_records(g, &records, fail);
 	free(records.data);
 	return err;
+}
+
+/* ---- where all go on from */
+
+static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
+{
+	const int first = sl_group_first_here(g);
+	const struct sl_hello *h = sl_group_hello(g, first);
+	enum sl_err err;
+
+	for (int k = first + 1; k < g->end; k++)
+		if (g->seat[k].m &&
+		    memcmp(sl_group_hello(g, k)->weights_hash, h->weights_hash, sizeof h->weights_hash) != 0)
+			return sl_fail_at(fail, "model.weights", SL_ERR_MISMATCH,
+					  "members %d and %d of group %s begin with different weights of the middle",
+					  first, k, g->name);
+	for (int k = 0; k < g->n; k++) {
+		struct sl_group_seat *seat = &g->seat[k];
+
+		sl_record_forget(&g->r.seat[k]);
+		seat->made = 0;
+		seat->kept = seat->fresh = false;
+		memset(seat->session, 0, sizeof seat->session);
+		for (int dir = 0; dir < SL_DIR_COUNT && seat->m; dir++)
+			sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
+	}
+	sl_exec_set_applied(g->exec, 0);
+	err = sl_trunk_first_weights(g->exec, g->plan, &g->groups->store, h, sl_port_weights(g->seat[first].m->port),
+				     &g->need_weights);
+	g->has_weights = !g->need_weights;
+	return err;
+}
+
+/* Zeroes: what a new run begins with. */
+static enum sl_err clear_moments(struct sl_group *g)
+{
+	const struct sl_plan_segment *s = &g->plan->segment[SL_MIDDLE];
+	float *zero = s->moments ? calloc((size_t)s->trainable_count + 1, sizeof *zero) : NULL;
+	enum sl_err err = s->moments && !zero ? SL_ERR_NOMEM : SL_OK;
+
+	for (int i = 0; i < s->moments && !err; i++)
+		err = sl_exec_set_moment(g->exec, i, zero);
+	free(zero);
+	return err;
+}
+
+enum sl_err sl_group_take_up(struct sl_group *g, uint64_t step, struct sl_fail *fail)
+{
+	enum sl_err err = sl_exec_follow(g->exec, step);
+
+	if (!err && step)
+		err = sl_group_read(g, step, fail);
+	else if (!err)
+		err = clear_moments(g);
+	if (!err && !step && !sl_group_has_sessions(g))
+		err = sl_fail_set(fail, SL_ERR_NOINPUT, "nobody is here who knows the first weights");
+	else if (!err && !step)
+		err = first_weights(g, fail);
+	return sl_group_all_took(g, step, err, fail);
 }

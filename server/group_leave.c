@@ -81,27 +81,6 @@ void sl_group_hear_left(struct sl_group *g)
 	memcpy(g->keep.left, left, sizeof g->keep.left);
 }
 
-void sl_group_note_left(struct sl_group *g)
-{
-	bool any = sl_group_varies(g);
-
-	for (int k = 0; k < g->n; k++) {
-		g->keep.left[k] = sl_record_note(&g->r, k);
-		any = any || g->keep.left[k] != SL_NOTE_IN;
-	}
-	g->keep.left[any ? g->n : 0] = '\0';
-}
-
-void sl_group_keep_left(struct sl_group *g)
-{
-	char before[SL_KEEP_LEFT];
-
-	memcpy(before, g->keep.left, sizeof before);
-	sl_group_note_left(g);
-	if (g->valid && !g->torn && g->keep.dir[0] && g->r.done == g->r.on_disk && strcmp(before, g->keep.left) != 0)
-		sl_group_keep(g);
-}
-
 /* Nobody is inside a round: what the trunk and the seats hold is one state. */
 bool sl_group_at_border(const struct sl_group *g)
 {

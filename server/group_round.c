@@ -9,13 +9,6 @@ _Static_assert((int)SL_SHARE_KEEP == (int)SL_MOMENTS_KEEP && (int)SL_SHARE_AVERA
 		       (int)SL_SHARE_ZERO == (int)SL_MOMENTS_ZERO,
 	       "moments are numbered alike");
 
-int64_t sl_group_own_moments(const struct sl_group *g)
-{
-	const struct sl_plan_segment *s = &g->plan->segment[SL_MIDDLE];
-
-	return sl_group_has_rounds(g) && g->agreed.share.moments == SL_SHARE_KEEP ? s->moments * s->trainable_count : 0;
-}
-
 enum sl_err sl_group_reset_copy(struct sl_group *g, int k, bool moments)
 {
 	struct sl_fold_part *part = &g->fold.part[k];
@@ -33,6 +26,17 @@ enum sl_err sl_group_reset_copies(struct sl_group *g)
 	for (int k = 0; k < g->n && !err; k++)
 		err = sl_group_reset_copy(g, k, moments);
 	return err;
+}
+
+void sl_group_hand_over(struct sl_group *g, int k)
+{
+	const struct sl_group_part *part = &g->part[k];
+	struct sl_fold_part *p = &g->fold.part[k];
+
+	p->exec = part->m ? part->m->trunk.exec : NULL;
+	p->change = part->m ? part->m->ends.change : NULL;
+	p->averaged = part->m != NULL;
+	p->rows = part->rows;
 }
 
 /* As a run without a group takes a step. */

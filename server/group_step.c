@@ -30,17 +30,6 @@ enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fa
 		       : sl_end_check_norm(&m->ends.layout, m->ends.change, factor, g->agreed.share.member_norm, fail);
 }
 
-void sl_group_hand_over(struct sl_group *g, int k)
-{
-	const struct sl_group_part *part = &g->part[k];
-	struct sl_fold_part *p = &g->fold.part[k];
-
-	p->exec = part->m ? part->m->trunk.exec : NULL;
-	p->change = part->m ? part->m->ends.change : NULL;
-	p->averaged = part->m != NULL;
-	p->rows = part->rows;
-}
-
 static enum sl_err apply(struct sl_group *g, struct sl_fail *fail)
 {
 	enum sl_err err = sl_fold_sum(&g->fold, sl_group_last_step(g), fail);
