@@ -1,7 +1,21 @@
 #!/usr/bin/env bash
-# Checks every #include against the table of rooms in docs/MAP.md: who may include whom, and which library has one home.
+# Checks every #include against the table of rooms in docs/MAP.md: who may include whom, and which library has one home. Finds a
+# `kill` in an end-to-end test that says nothing where its process is over already.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
+git ls-files --cached --others --exclude-standard 'tests/e2e/*.sh' | while read -r f; do
+	[ ! -f "$f" ] || awk -v file="$f" '
+		/^[ \t]*#/ {next}
+		{
+			rest = $0
+			while (match(rest, /(^|[;&|{(!)]|then|do|else)[ \t]*kill [^;]*/)) {
+				one = substr(rest, RSTART, RLENGTH)
+				rest = substr(rest, RSTART + RLENGTH)
+				if (one !~ /kill -0 / && one !~ /\|\|/)
+					print file ":" FNR ": a bare kill: use end_process, end_client or signal (tests/e2e/lib/daemons.sh)"
+			}
+		}' "$f"
+done | { ! grep . >&2; }
 git ls-files --cached --others --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | while read -r f; do
 	[ ! -f "$f" ] || awk -v file="$f" '
 		match($0, /^[ \t]*#[ \t]*include[ \t]*[<"][^>"]+[>"]/) {

@@ -31,8 +31,7 @@ interrupted() {
 	mv "$store" "$tmp/$1/store"
 }
 end_server() {
-	kill -9 "$server_pid"
-	{ wait "$server_pid" || true; } 2>/dev/null
+	end_process "$server_pid"
 }
 interrupted saved quant:8
 interrupted other topk:0.1,ef=true

@@ -279,7 +279,7 @@ done
 # a signal ends a client that is still planning or connecting
 SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=link.connect=delay:600000 start_client connects "$tmp/good.yaml" --set server="$endpoint"
 at_point connects link.connect
-kill -TERM "$client_pid"
+signal TERM "$client_pid"
 ends_with "$client_pid" 143 60 'a client that connects'
 
 # a session that the server's limits refuse

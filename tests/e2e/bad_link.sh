@@ -19,7 +19,7 @@ started+=("$relay")
 wait_for "the relay" test -s "$tmp/relay.out"
 start_client bad "$tmp/client.yaml" "${sets[@]}" --set "server=tcp://127.0.0.1:$(head -n 1 "$tmp/relay.out")"
 ends_with "$client_pid" 0 $patience "the client on the bad link"
-kill -TERM "$relay"
+signal TERM "$relay"
 wait "$relay" || true
 tail -n 1 "$tmp/relay.out"
 same_run good bad 80

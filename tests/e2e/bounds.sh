@@ -31,8 +31,7 @@ ended() {
 	ends_with "$1" "$2" $patience "$4"
 	[ -n "${SAN:-}" ] || clock_within "$3" "$4"
 }
-stop_server() { kill -TERM "$server_pid"; ends_with "$server_pid" 0 $patience "the server"; }
-kill_server() { kill -9 "$server_pid"; { wait "$server_pid" || true; } 2>/dev/null; } # its address is free then
+stop_server() { signal TERM "$server_pid"; ends_with "$server_pid" 0 $patience "the server"; }
 says() { grep -q "$2" "$tmp/$1.log" || fail "$1 does not say '$2'"; }
 
 # ---- the watchdog
@@ -54,7 +53,7 @@ same_run hung hung $steps
 go client.apply=delay:20000@4 hung4 --set watchdog_s=3 --set link.timeout_ms=1000
 at_point hung4 client.apply
 clock_starts
-kill_server
+end_process "$server_pid"
 ended "$client_pid" 75 8000 "the client whose task hangs when its server is lost"
 says hung4 'a task has run for .* s (watchdog_s is 3)'
 serve ''
@@ -110,10 +109,10 @@ serve port.whole=delay:20000@30
 go '' late --set drain_s=1
 at_point server port.whole
 clock_starts
-kill -TERM "$client_pid"
+signal TERM "$client_pid"
 ended "$client_pid" 0 4000 "the client whose server is slow"
 says late '^WARN pause-unsure: '
-kill_server
+end_process "$server_pid"
 serve ''
 go '' late --resume
 ends_with "$client_pid" 0 $patience "the client that was paused before a step"
@@ -128,10 +127,10 @@ client_pid=$!
 started+=("$client_pid")
 at_point server port.whole
 clock_starts
-kill -TERM "$client_pid"
+signal TERM "$client_pid"
 ended "$client_pid" 0 4000 "the evaluation whose server is slow"
 ! grep -E 'resume|pause|step' "$tmp/eval.log" || fail "an evaluation has no steps to go on from"
-kill_server
+end_process "$server_pid"
 
 # ---- drain_s is over while the client applies a step: that step is part of what it keeps
 serve server.apply=delay:1500@6
@@ -152,7 +151,7 @@ serve server.apply=delay:6000@6
 go '' unsure --set drain_s=2
 at_point server server.apply
 clock_starts
-kill -TERM "$client_pid"
+signal TERM "$client_pid"
 ended "$client_pid" 69 5000 "the client whose step is in doubt"
 says unsure 'not stopped within 2 s (drain_s); --resume goes on from the last checkpoint'
 [ "$(steps_of unsure)" = 5 ] || fail "$(steps_of unsure) steps, not 5, are in the log"
@@ -174,7 +173,7 @@ same_run hung lost $steps
 go client.apply=delay:20000@4 stuck --set drain_s=1
 at_point stuck client.apply
 clock_starts
-kill -TERM "$client_pid"
+signal TERM "$client_pid"
 ended "$client_pid" 75 4000 "the client that hangs"
 # The fault begins a moment behind the signal: the loop goes on looking
 stop_server
@@ -189,10 +188,9 @@ serve server.chosen=delay:20000 drain_s=1
 go '' unopened
 at_point server server.chosen
 clock_starts
-kill -TERM "$server_pid"
+signal TERM "$server_pid"
 ended "$server_pid" 75 4000 "the server that opens a session, and hangs"
-kill -9 "$client_pid"
-wait "$client_pid" 2>/dev/null || true
+end_client
 serve ''
 
 # ---- drain_s of a server whose task hangs, and a second signal
@@ -202,11 +200,10 @@ for second in '' yes; do
 	go '' "drain$second"
 	at_point server server.apply
 	clock_starts
-	kill -TERM "$server_pid"
-	[ -z "$second" ] || { wait_for "no word of the first signal" grep -q shutdown: "$tmp/server.log"; kill -TERM "$server_pid"; }
+	signal TERM "$server_pid"
+	[ -z "$second" ] || { wait_for "no word of the first signal" grep -q shutdown: "$tmp/server.log"; signal TERM "$server_pid"; }
 	ended "$server_pid" "$([ -n "$second" ] && echo 69 || echo 75)" 4000 "the server that hangs${second:+, signalled twice}"
-	kill -9 "$client_pid"
-	wait "$client_pid" 2>/dev/null || true
+	end_client
 done
 
 # ---- a server that is there and takes its time before the first step: the client says which of the two
@@ -214,8 +211,7 @@ serve server.chosen=delay:6000
 go '' slow
 wait_for "not a word of a server that prepares" grep -q '^INFO preparing: .* has answered, and prepares this run$' "$tmp/slow.log"
 ends_with "$client_pid" 0 $patience "the client of a server that takes its time"
-kill -9 "$server_pid"
-wait "$server_pid" 2>/dev/null || true
+end_process "$server_pid"
 
 # ---- the store
 ls "$tmp/store" | grep -q session- || fail "no session's files in the store"
@@ -227,7 +223,7 @@ wait_for "ten steps" has_steps live 10
 ask "$SPLITS" "$tmp/server.sock" "$tmp/status.json"
 id=$(jq -r '.sessions[0].id' "$tmp/status.json")
 wait_for "old sessions are still there" sh -c "! ls '$tmp/store' | grep session- | grep -v '$id'"
-kill -STOP "$client_pid"
+signal STOP "$client_pid"
 sleep 3
 ls "$tmp/store" | grep -q "session-$id" || fail "the files of a live session are gone"
 [ -e "$tmp/store/notes.txt" ] && [ -e "$tmp/store/0123.f32" ] || fail "somebody else's file is gone"
@@ -235,8 +231,7 @@ ask "$SPLITS" "$tmp/server.sock" "$tmp/status.json"
 jq -e '.store_files >= 1 and .store_bytes > 0 and .store_oldest_s >= 0' "$tmp/status.json" >/dev/null || fail "status: $(cat "$tmp/status.json")"
 in_table() { "$SPLITS" status --control "$tmp/server.sock" | grep -qE '^store: [0-9]+ files, '; }
 wait_for "status does not speak of the store" in_table
-kill -9 "$client_pid" "$server_pid"
-wait "$client_pid" "$server_pid" 2>/dev/null || true
+end_process "$client_pid" "$server_pid"
 serve '' store_ttl_s=2
 wait_for "a dead session's files stay" sh -c "! ls '$tmp/store' | grep -q session-"
 echo passed

@@ -44,7 +44,7 @@ died() {
 	start_server "$name-2" "listen=tcp://127.0.0.1:$port" "store=$tmp/store-$name"
 	ends_with "$client_pid" 0 $patience "the client of a server that died at $point"
 	same_run "$name" "$twin" $steps
-	kill -9 "$server_pid"
+	end_process "$server_pid"
 }
 died server.apply=kill@2 local-1 train.clip_norm=0.5
 died server.commit=kill@2 local-2 train.clip_norm=0.5 'train.freeze=features.0.*'

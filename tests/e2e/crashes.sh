@@ -49,8 +49,7 @@ while [ $n -lt "$kills" ]; do
 	kill -0 "$client_pid" 2>/dev/null || [ $victim != 1 ] || break
 	at=$(steps_of killed)
 	[ "${at:-0}" -le $most ] || most=$at
-	[ $victim = 0 ] || kill -9 "$server_pid"
-	[ $victim = 0 ] || { wait "$server_pid" 2>/dev/null || true; serve; }
+	[ $victim = 0 ] || { end_process "$server_pid"; serve; }
 	[ $victim = 1 ] || { wait "$client_pid" 2>/dev/null || true; go_on; }
 	n=$((n + 1)) victims="$victims $([ $victim = 0 ] && echo client || { [ $victim = 1 ] && echo server || echo both; })"
 	[ $((n % 50)) != 0 ] || echo "$n of $kills kills, $most of $steps steps"

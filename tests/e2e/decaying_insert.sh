@@ -91,17 +91,16 @@ done
 client undisturbed "$tmp/client.yaml" "${sets[@]}" || fail "the undisturbed run: status $?"
 start_slow_client 16 500 disturbed "$tmp/client.yaml" "${sets[@]}"
 wait_for 'sixteen steps' has_steps disturbed 16
-kill -INT "$client_pid"
+signal INT "$client_pid"
 ends_with "$client_pid" 0 $patience 'the interrupted client'
-kill -TERM "$server_pid"
+signal TERM "$server_pid"
 ends_with "$server_pid" 0 $patience 'the server of the interrupted client'
 SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=server.answered=kill@24 serve
 start_slow_client 50 500 disturbed "$tmp/client.yaml" "${sets[@]}" --resume
 ends_with "$server_pid" 137 $patience 'the server that is killed at the fortieth step or soon after'
 serve
 wait_for 'sixty-six steps' has_steps disturbed 66
-kill -9 "$server_pid" "$client_pid"
-wait "$server_pid" "$client_pid" 2>/dev/null || true
+end_process "$server_pid" "$client_pid"
 serve
 client disturbed "$tmp/client.yaml" "${sets[@]}" --resume || fail "the resumed run: status $?"
 same_run undisturbed disturbed 120

@@ -15,7 +15,7 @@ small=(--set model.width=0.1 --set model.form=cifar --set head_end=features.0.1 
 
 start_server whole device=cuda:0 "listen=$endpoint"
 client undisturbed "$tmp/client.yaml" "${small[@]}" || fail 'the undisturbed run'
-kill "$server_pid"
+signal TERM "$server_pid"
 wait "$server_pid" || true
 
 SPLIT_SIM_FAILS=60 start_server failing device=cuda:0 "listen=$endpoint" watchdog_s=0
@@ -28,7 +28,7 @@ start_server again device=cuda:0 "listen=$endpoint"
 ends_with "$client_pid" 0 $patience 'the client whose server came back'
 same_run undisturbed comes_back "$(steps_of undisturbed)"
 echo "failed behind a step, went on, $(steps_of comes_back) steps"
-kill "$server_pid"
+signal TERM "$server_pid"
 wait "$server_pid" || true
 
 SPLIT_SIM_REFUSES=60 start_server refusing device=cuda:0 "listen=$endpoint"

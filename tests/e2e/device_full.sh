@@ -23,7 +23,7 @@ grep -qE 'the session needs [0-9]+ bytes, [0-9]+ of them on cuda:0 \(.*\); the d
 	fail "a device that is too small: $(tail -n 1 "$tmp/refused.log")"
 kill -0 "$server_pid" || fail 'the server did not survive its refusal'
 needs=$(sed -nE 's/.* ([0-9]+) of them on cuda:0.*/\1/p' "$tmp/refused.log" | head -n 1)
-kill "$server_pid"
+signal TERM "$server_pid"
 wait "$server_pid" || true
 
 echo 1100000 >"$tmp/others"
@@ -44,6 +44,6 @@ shows_memory() {
 }
 wait_for 'the memory of a session' shows_memory
 wait_for 'no steps' has_steps fits 2
-kill -INT "$client_pid"
+signal INT "$client_pid"
 ends_with "$client_pid" 0 $patience 'a session that fits'
 echo "refused for good with 100000 bytes, served with $needs once another program had ended"

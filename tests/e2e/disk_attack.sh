@@ -27,10 +27,10 @@ wait_for 'no steps' has_steps good 5
 timeout -k 5 $patience "$TOOLS/hostile" "$endpoint" flood 3 >"$tmp/flood.out" || fail "the flood: status $?"
 before=$(steps_of good)
 wait_for 'the good client stands still' has_steps good $((before + 5))
-kill -INT "$client_pid"
+signal INT "$client_pid"
 ends_with "$client_pid" 0 $patience 'the good client beside a flood'
 ask "$SPLITS" "$tmp/host.sock" "$tmp/status.json"
-kill -TERM "$server_pid"
+signal TERM "$server_pid"
 ends_with "$server_pid" 0 $patience 'the server behind a flood'
 read -r messages _ sessions _ <"$tmp/flood.out"
 [ "$messages" -gt 400 ] && [ "$sessions" -gt 0 ] || fail "no flood: $(cat "$tmp/flood.out")"
@@ -58,14 +58,14 @@ pauses() {
 	# shellcheck disable=SC2046
 	start_slow_client "$3" 100 "$1" "${short[@]}" $(with_key "$2")
 	wait_for "no steps of $1" has_steps "$1" "$3"
-	kill -INT "$client_pid"
+	signal INT "$client_pid"
 	ends_with "$client_pid" 0 $patience "the pause of $1"
 }
 rm -r "$tmp/store"
 start_server first "${keys[@]}"
 write_config "$tmp/client.yaml"
 pauses paused good 6
-kill -TERM "$server_pid"
+signal TERM "$server_pid"
 ends_with "$server_pid" 0 $patience 'the first server'
 state=$(find "$tmp/store" -name 'session-*' -printf '%s\n' | sort -n | tail -n 1)
 most=$((8 * state))
@@ -82,7 +82,7 @@ for i in 1 2 3 4 5 6; do
 	[ "$held" -le $most ] || fail "the store holds $held bytes, and may hold $most"
 done
 grep -q 'INFO store-tidy: session-' "$tmp/second.log" || fail 'the greedy client has not filled its share'
-kill -INT "$beside_pid"
+signal INT "$beside_pid"
 ends_with "$beside_pid" 0 $patience 'the run beside the greedy client'
 no_late_step beside
 # shellcheck disable=SC2046

@@ -83,8 +83,7 @@ for side in c s; do
 	begin "$([ $side = s ] || echo "$broken,")client.apply=delay:1000@8" "$([ $side = c ] || echo "$broken")" train.on_checkpoint_error=exit
 	ends_with "$client_pid" 74 $patience "$what"
 	grep -q '^splitc: no checkpoint (train.on_checkpoint_error: exit): ' "$tmp/client.log" || fail "$what: no sentence"
-	kill -9 "$server_pid"
-	{ wait "$server_pid" || true; } 2>/dev/null
+	end_process "$server_pid"
 	serve ''
 	go_on ''
 	ends_with "$client_pid" 0 $patience "$what: resumed"

@@ -32,8 +32,7 @@ said() {
 }
 wait_for "the client does not say so" said
 wait_for "the run does not go on" step_is $(($(jq '.sessions[0].step' "$tmp/status.json") + 30))
-kill -9 "$client_pid"
-{ wait "$client_pid" || true; } 2>/dev/null
+end_client
 mv "$tmp/run.log" "$tmp/first.log"
 grep -q 'log-write: log.jsonl: .*; lines are lost' "$tmp/first.log" || fail "nothing was said of the log"
 grep -q 'log-write: events for TensorBoard: .*; they are lost' "$tmp/first.log" || fail "nothing was said of the events"

@@ -60,7 +60,7 @@ data_of "$tmp/done.safetensors" >"$tmp/exported"
 data_of "$tmp/busy/model.safetensors" | cmp - "$tmp/exported" || fail 'an export has other tensors than the model'
 
 # ---- another run at its control socket is none of its business
-start_slow_client 5 400 other "$tmp/client.yaml"
+start_slow_client 5 2000 other "$tmp/client.yaml"
 wait_for 'no checkpoint' test -e "$tmp/other/checkpoint-000000000003.safetensors"
 export_model done busy --set control="$tmp/other.sock"
 is_of done 16
@@ -69,7 +69,7 @@ status=75 export_model hidden other --set control="$tmp/nobody.sock"
 grep -q "but does not answer at $tmp/nobody.sock: name its control socket" "$tmp/hidden.log" || fail "$(cat "$tmp/hidden.log")"
 
 # ---- paused: the model that it left; no server is asked
-kill -INT "$client_pid"
+signal INT "$client_pid"
 ends_with "$client_pid" 0 $patience 'a pause'
 export_model paused other --set server=tcp://127.0.0.1:9
 is_of paused "$(steps_of other)"
@@ -77,16 +77,14 @@ client other "$tmp/client.yaml" --resume || fail '--resume behind an export'
 same_run whole other 16
 
 # ---- killed: the newest pair, once and once more; then on another server with that store; and the run goes on
-start_slow_client 8 60000 killed "$tmp/client.yaml"
-wait_for 'no step 7' has_steps killed 7
+client_stands 7 killed "$tmp/client.yaml"
 wait_for 'no checkpoint' test -e "$tmp/killed/checkpoint-000000000003.safetensors"
-kill -9 "$client_pid"
-wait "$client_pid" 2>/dev/null || true
+end_client
 cp "$tmp/killed/log.jsonl" "$tmp/log.before"
 newest=$(ls "$tmp/killed" | sed -n 's/^checkpoint-0*\([0-9]*\)\.safetensors$/\1/p' | tail -n 1)
 export_model pair killed
 is_of pair "$newest"
-kill "$server_pid"
+signal TERM "$server_pid"
 ends_with "$server_pid" 0 60 splits
 status=69 export_model away killed --set link.connect_timeout_ms=1000
 grep -q "was not ended. The server has the middle of its checkpoint at step $newest: no answer from" "$tmp/away.log" || fail "$(cat "$tmp/away.log")"
@@ -95,8 +93,7 @@ grep -q "was not ended. The server has the middle of its checkpoint at step $new
 start_server host listen="tcp://127.0.0.1:$port"
 start_slow_client 3 300 waits "$tmp/client.yaml" --set link.on_server_lost=wait --set link.timeout_ms=2000
 wait_for 'no steps' has_steps waits 2
-kill -9 "$server_pid"
-wait "$server_pid" 2>/dev/null || true
+end_process "$server_pid"
 wait_for 'the loss is not noticed' grep -q 'server-lost' "$tmp/waits.log"
 status=69 export_model lost waits
 grep -q 'goes on, but cannot give its model now: the link to the server was lost' "$tmp/lost.log" || fail "$(cat "$tmp/lost.log")"
@@ -123,10 +120,9 @@ summary whole | jq -e '.best_step == null' >/dev/null || fail 'best weights that
 client best "$tmp/client.yaml" --set train.keep_best=true --local || fail 'keep_best, --local'
 is_best best
 for at_step in 6 13; do
-	start_slow_client $at_step 60000 "killed-$at_step" "$tmp/client.yaml" --set train.keep_best=true
-	wait_for 'no steps' has_steps "killed-$at_step" $((at_step - 1))
-	kill -9 "$client_pid"
-	wait "$client_pid" 2>/dev/null || true
+	client_stands $((at_step - 1)) "killed-$at_step" "$tmp/client.yaml" --set train.keep_best=true
+	wait_for 'no checkpoint to go on from' has_checkpoint "killed-$at_step"
+	end_client
 	client "killed-$at_step" "$tmp/client.yaml" --resume --set train.keep_best=true || fail "--resume from $at_step"
 	same_run whole "killed-$at_step" 16
 	is_best "killed-$at_step"

@@ -38,7 +38,7 @@ jq -e '(.t_compute_client_per_batch_s + .t_compute_server_per_batch_s - .t_compu
 # what was sent for steps: of head_act two thirds, 96 images of 144
 jq -e '((.directions[0].wire_bytes * 2 / 3 + .directions[2].wire_bytes) / 1e6) as $mb | .avg_mb_s * .t_compute_per_batch_s * .steps / $mb
 	| . > 0.95 and . < 1.05' "$tmp/heavy.json" >/dev/null || fail "avg_mb_s is not what was sent for a step over its computation: $(cat "$tmp/heavy.json")"
-kill "$server_pid"
+signal TERM "$server_pid"
 ends_with "$server_pid" 0 60 "the first server"
 
 # ---- four slow steps, and after --resume two fast ones, on another server: means of six
@@ -46,7 +46,7 @@ serve slow server.apply=delay:600@1+
 run slow client.begin=term@4 0 --fresh
 is slow t_compute_server_per_batch_s 0.6 1.5
 is slow steps 4 4
-kill "$server_pid"
+signal TERM "$server_pid"
 ends_with "$server_pid" 0 60 "the slow server"
 serve fast ""
 run resumed "" 0 --resume

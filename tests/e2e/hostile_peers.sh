@@ -23,7 +23,7 @@ for _ in 1 2 3 4 5; do
 	head -c 3000 /dev/urandom >"/dev/tcp/127.0.0.1/${endpoint##*:}" 2>/dev/null || true
 done
 wait_for 'the good client stands still' has_steps good $(($(steps_of good) + 5))
-kill -INT "$client_pid"
+signal INT "$client_pid"
 ends_with "$client_pid" 0 $patience 'good client among bad ones'
 steps=$(steps_of good)
 client alone "${run[@]}" --local --set train.max_steps="$steps" || fail "alone: exit status $?"

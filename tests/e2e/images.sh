@@ -45,10 +45,9 @@ client skips "$tmp/client.yaml" --local $skip || fail "on_bad_sample: skip: exit
 grep -q "bad-sample: $jpeg: " "$tmp/skips.log" && grep -q "bad-sample: $png: " "$tmp/skips.log" || fail "no names: $(grep WARN "$tmp/skips.log")"
 
 # killed in its third step, and resumed
-start_slow_client 3 600000 killed "$tmp/client.yaml" $skip
-at_point killed client.apply
+client_stands 2 killed "$tmp/client.yaml" $skip
 wait_for "killed has no checkpoint" compgen -G "$tmp/killed/*checkpoint*" >/dev/null
-kill -9 "$client_pid"
+end_client
 client killed "$tmp/client.yaml" --resume $skip || fail "--resume: exit status $?"
 same_run killed skips $steps
 

@@ -30,8 +30,7 @@ for try in 1 2 3 4 5 6; do
 	client run "$tmp/client.yaml" "${sets[@]}" --set "server=tcp://127.0.0.1:$(head -n 1 "$tmp/relay.out")" ||
 		fail "over the link that is lost: status $?: $(tail -n 3 "$tmp/run.log")"
 	[ "$(went_on)" -gt 2 ] || break
-	kill -9 "$relay" "$server_pid"
-	wait "$relay" "$server_pid" 2>/dev/null || true
+	end_process "$relay" "$server_pid"
 	rm -f "$tmp/relay.out"
 done
 same_run good run 20

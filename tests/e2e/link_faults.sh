@@ -19,7 +19,7 @@ times $beat
 start_server host
 write_config "$tmp/client.yaml"
 client good "$tmp/client.yaml" "${sets[@]}" || fail "over the good link: status $?"
-kill "$server_pid"
+signal TERM "$server_pid"
 ends_with "$server_pid" 0 $patience 'the server'
 
 count() { jq "$1" "$tmp/$2.json"; }
@@ -40,7 +40,7 @@ listen() {
 	done
 }
 starved() {
-	kill "$listener"
+	signal TERM "$listener"
 	wait "$listener" 2>/dev/null || true
 	[ "$(cat "$tmp/late")" -ge $beat ] || return 1
 	echo "$name: the machine kept a process waiting for $(cat "$tmp/late") ms"
@@ -80,10 +80,10 @@ play() {
 	# what is late comes late
 	[ "${fault[0]}" != late ] || sleep "$(awk -v ms="$ms" 'BEGIN {print ms / 1000 + 0.1}')"
 	settled
-	kill -TERM "$relay"
+	signal TERM "$relay"
 	wait "$relay" || true
 	tail -n 1 "$tmp/relay.out" >"$tmp/relay.json"
-	kill "$server_pid"
+	signal TERM "$server_pid"
 	wait "$server_pid" || fail "$name: the end of the server"
 }
 judge() {
@@ -154,7 +154,7 @@ for try in 1 2 3 4 5 6; do
 	client gone "$tmp/client.yaml" "${sets[@]}" --set link.on_server_lost=exit --set "server=tcp://127.0.0.1:$(cat "$tmp/relay.out")" || rc=$?
 	[ $rc = 69 ] || fail "the client of a vanished server: status $rc"
 	wait_for 'the server did not notice' grep -q ' session-failed: ' "$tmp/host.log"
-	kill -TERM "$relay" "$server_pid"
+	signal TERM "$relay" "$server_pid"
 	ends_with "$server_pid" 0 $patience 'the server'
 	starved && [ $try -lt 6 ] || break
 done

@@ -32,8 +32,7 @@ for try in 1 2 3; do
 	task_runs || fail "the long task had ended before the good client"
 	[ "$(steps_of attack-$try)" = 0 ] || fail "the attack was no long task: $(steps_of attack-$try) steps"
 	same_run alone "beside-$try" 12
-	kill -9 $attack_pid
-	wait $attack_pid 2>/dev/null || true
+	end_process $attack_pid
 	began=$SECONDS
 	wait_for "the task of a session that ended goes on" no_task
 	echo "good client: longest step $(longest_step alone) s alone, $(longest_step beside-$try) s beside the long task, which ended $((SECONDS - began)) s after its session"

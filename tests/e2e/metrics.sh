@@ -80,9 +80,9 @@ grep -qF -- "--set metrics: cannot listen on 127.0.0.1:$port: address already in
 
 step=$(value "$client_url" split_session_step)
 wait_for 'the run stands still' more "$client_url"
-kill -INT "$client_pid"
+signal INT "$client_pid"
 ends_with "$client_pid" 0 $patience 'client'
-kill "$server_pid"
+signal TERM "$server_pid"
 ends_with "$server_pid" 0 $patience 'server'
 
 # by default there is none; beyond loopback it says so

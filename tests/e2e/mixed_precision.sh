@@ -32,7 +32,7 @@ small=(--set model.width=0.1 --set model.form=cifar --set head_end=features.0.1 
 	--set train.checkpoint_every=2 --set train.eval_every=0 --set train.max_steps=18 --set train.epochs=3)
 run() { client "$1" "$tmp/client.yaml" "${small[@]}" --set server="$endpoint" "${@:2}" || fail "$1: $(tail -n 1 "$tmp/$1.log")"; }
 serve() {
-	[ -z "${server_pid:-}" ] || { kill -9 "$server_pid"; wait "$server_pid" 2>/dev/null || true; }
+	[ -z "${server_pid:-}" ] || end_process "$server_pid"
 	start_server gpu device=cuda:0
 }
 # The step of the newest checkpoint in the store, and what it holds of the loss scale: it, and the steps since it changed
@@ -51,10 +51,9 @@ stands() {
 }
 
 serve
-start_slow_client 8 500 whole "$tmp/client.yaml" "${small[@]}" --set server="$endpoint"
-wait_for "12 steps" has_steps whole 12
-kill -9 "$client_pid" "$server_pid" || fail "whole: ended before it could be killed"
-wait "$client_pid" "$server_pid" 2>/dev/null || true
+client_stands 9 whole "$tmp/client.yaml" "${small[@]}" --set server="$endpoint"
+wait_for 'no checkpoint to go on from' has_checkpoint whole
+end_process "$client_pid" "$server_pid"
 server_pid=
 read -r step scale good < <(newest)
 [ "$step $scale $good" = "$(stands whole "$step")" ] ||

@@ -20,7 +20,7 @@ expect() {
 }
 # server_with FAILPOINTS: instead of the last one
 server_with() {
-	[ -z "${server_pid:-}" ] || { kill -9 "$server_pid"; wait "$server_pid" 2>/dev/null || true; }
+	[ -z "${server_pid:-}" ] || end_process "$server_pid"
 	export SPLIT_FAILPOINTS=$1
 	start_server server
 	unset SPLIT_FAILPOINTS

@@ -24,7 +24,7 @@ goes_on() {
 	start_server lives store="$tmp/store-$1"
 	write_config "$tmp/client.yaml"
 	client $1 "$tmp/client.yaml" "${sets[@]}" "${other[@]}" || fail "$1: status $?"
-	kill -TERM "$server_pid"
+	signal TERM "$server_pid"
 	ends_with "$server_pid" 0 $patience "the server of $1"
 	grep -q 'from step 6$' "$tmp/$1.log" || fail "$1 goes on from another past: $(grep 'from step' "$tmp/$1.log")"
 }

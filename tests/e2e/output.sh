@@ -58,7 +58,7 @@ for f in "$SPLITC $tmp/run.sock" "$SPLITS $tmp/host.sock"; do
 	wait_for 'no metrics' "${f%% *}" status --control "${f#* }" --prometheus >>"$tmp/metrics"
 done
 sed -n 's/^\(split_[a-z_]*\).*/\1/p' "$tmp/metrics" | compare metrics Metrics ''
-kill -INT "$client_pid"
+signal INT "$client_pid"
 ends_with "$client_pid" 0 $patience 'client'
 
 client end "$tmp/client.yaml" --set train.clip_norm=1 --json || fail "a run with --json: exit status $?"

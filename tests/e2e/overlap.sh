@@ -16,7 +16,7 @@ small=(--set model.width=0.1 --set model.form=cifar --set head_end=features.0.1 
 	--set train.checkpoint_every=2 --set train.epochs=2)
 run() { client "$1" "$tmp/client.yaml" "${small[@]}" --set server="$endpoint" "${@:2}" || fail "$1: $(tail -n 1 "$tmp/$1.log")"; }
 serve() { # NAME OVERLAP
-	[ -z "${server_pid:-}" ] || { kill -9 "$server_pid"; wait "$server_pid" 2>/dev/null || true; }
+	[ -z "${server_pid:-}" ] || end_process "$server_pid"
 	start_server "$1" device=cuda:0 overlap="$2" graphs="$2"
 }
 codecs=(none f16 quant:8 'quant:4,per=channel' 'qsgd:100' 'topk:0.3|quant:8' 'topk:0.2,ef=true|quant:4'
@@ -59,10 +59,9 @@ for seed in ${SPLIT_LONG:+3 5 7 9 11} 1; do
 done
 
 # ---- killed between two steps, and gone on from what both keep
-start_slow_client 4 500 ahead-killed "$tmp/client.yaml" "${small[@]}" --set server="$endpoint" "${mixed[@]}"
-wait_for "4 steps" has_steps ahead-killed 4
-kill -9 "$client_pid" "$server_pid" || fail "ended before it could be killed"
-wait "$client_pid" "$server_pid" 2>/dev/null || true
+client_stands 4 ahead-killed "$tmp/client.yaml" "${small[@]}" --set server="$endpoint" "${mixed[@]}"
+wait_for 'no checkpoint to go on from' has_checkpoint ahead-killed
+end_process "$client_pid" "$server_pid"
 server_pid=
 serve ahead true
 run ahead-killed --resume "${mixed[@]}"

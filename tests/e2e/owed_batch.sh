@@ -13,7 +13,6 @@ for pair in train.checkpoint_every=0 link.on_server_lost=wait link.retry_ms=20 l
 	sets+=(--set "$pair")
 done
 forgetful() { start_server "$1" store= "listen=tcp://127.0.0.1:$port"; }
-ends() { kill -9 "$server_pid"; { wait "$server_pid" || true; } 2>/dev/null; }
 lost() { [ "$(grep -c ' server-lost: ' "$tmp/run.log")" -ge "$1" ]; }
 opened() { [ "$(grep -c ' session-open: .*, from step 0$' "$tmp/run.log")" -ge "$1" ]; }
 
@@ -31,7 +30,7 @@ wait_for "the steps before it" has_steps run 3
 sleep 0.5
 steps=$(steps_of run)
 for link in 1 2; do
-	ends
+	end_process "$server_pid"
 	wait_for "loss $link" lost $link
 	[ $link = 2 ] || forgetful again
 	[ $link = 2 ] || wait_for 'the link at step 0' opened 2

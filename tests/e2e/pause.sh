@@ -8,7 +8,7 @@ port=$(free_port)
 serve() { start_server server "listen=tcp://127.0.0.1:$port"; }
 # serve_failing FAILPOINTS: another one in its place
 serve_failing() {
-	kill -TERM "$server_pid"
+	signal TERM "$server_pid"
 	ends_with "$server_pid" 0 $patience "the server"
 	SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=$1 serve
 }
@@ -25,7 +25,7 @@ client undisturbed "$tmp/client.yaml" "${sets[@]}" || fail "the undisturbed run:
 serve_failing server.last=kill
 start_slow_client 9 500 died "$tmp/client.yaml" "${sets[@]}"
 wait_for "ten steps" has_steps died 10
-kill -INT "$client_pid"
+signal INT "$client_pid"
 ends_with "$client_pid" 0 $patience "the client whose server dies at its pause"
 grep -q '^INFO paused: ' "$tmp/died.log" || fail "it does not say that it paused"
 ! grep 'pause-unsure' "$tmp/died.log" || fail "the server has kept its side, the client does not know"
@@ -37,7 +37,7 @@ same_run undisturbed died 120
 
 start_slow_client 9 500 paused "$tmp/client.yaml" "${sets[@]}"
 wait_for "ten steps" has_steps paused 10
-kill -INT "$client_pid"
+signal INT "$client_pid"
 ends_with "$client_pid" 0 $patience "the interrupted client"
 ls "$tmp"/paused/checkpoint-*.safetensors >/dev/null || fail "no checkpoint after SIGINT"
 wait_for "the server says nothing of the pause" grep -q '^INFO session-paused: ' "$tmp/server.log"
@@ -67,7 +67,7 @@ for load_ms in 1000 6000 60000; do # the second batch is there no sooner than tw
 	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.load=delay:$load_ms@1+ start_client owed-$load_ms "$tmp/client.yaml" \
 		"${sets[@]}" --set drain_s=600
 	wait_for "a step" has_steps owed-$load_ms 1
-	kill -TERM "$client_pid"
+	signal TERM "$client_pid"
 	took=$(((${EPOCHREALTIME/./} - began) / 1000))
 	ends_with "$client_pid" 0 $patience "the client that waits for its loader"
 	[ $took -ge $((2 * load_ms)) ] || break
@@ -81,17 +81,16 @@ for how in told stood stood-again killed; do
 	start_client $how "$tmp/client.yaml" "${sets[@]}" --set link.on_server_lost=exit
 	wait_for "ten steps" has_steps $how 10
 	case $how in
-	told) kill -TERM "$server_pid" ;;
+	told) signal TERM "$server_pid" ;;
 	killed)
-		kill -9 "$server_pid"
-		wait "$server_pid" 2>/dev/null || true
+		end_process "$server_pid"
 		;;
 	stood*)
-		kill -STOP "$client_pid"
+		signal STOP "$client_pid"
 		noticed=$(grep -c '^WARN session-failed: .*nothing heard' "$tmp/server.log" || true)
 		has_noticed() { [ "$(grep -c '^WARN session-failed: .*nothing heard' "$tmp/server.log")" -gt "$noticed" ]; }
 		wait_for "the server does not notice" has_noticed
-		kill -CONT "$client_pid"
+		signal CONT "$client_pid"
 		;;
 	esac
 	ends_with "$client_pid" 69 $patience "the client whose server is lost ($how)"
@@ -108,9 +107,9 @@ done
 [ $kept -ge 1 ] || fail "nothing was kept at any of these ends: $(cat "$tmp/told.log" "$tmp/stood.log")"
 
 # what is gone on with under other settings is one run no more, and is told so
-start_client changed "$tmp/client.yaml" "${sets[@]}"
+start_slow_client 9 500 changed "$tmp/client.yaml" "${sets[@]}"
 wait_for "ten steps" has_steps changed 10
-kill -INT "$client_pid"
+signal INT "$client_pid"
 ends_with "$client_pid" 0 $patience "the interrupted client whose config will change"
 client changed "$tmp/client.yaml" "${sets[@]}" --set train.epochs=5 --set data.flip=false --resume || fail "other settings: status $?"
 grep -q '^WARN resume-changed: from step [0-9]* on this run differs from the one before: train.epochs was 6, is 5; data.flip was true, is false$' \
@@ -118,14 +117,14 @@ grep -q '^WARN resume-changed: from step [0-9]* on this run differs from the one
 [ "$(steps_of changed)" = 100 ] || fail "five epochs have $(steps_of changed) steps"
 
 # with a server that keeps nothing the run begins anew, and says so
-kill -TERM "$server_pid"
+signal TERM "$server_pid"
 ends_with "$server_pid" 0 $patience "the server that keeps states"
 start_server server "listen=tcp://127.0.0.1:$port" store=
 start_slow_client 9 500 forgotten "$tmp/client.yaml" "${sets[@]}" --set train.checkpoint_every=2
 wait_for "ten steps" has_steps forgotten 10
 [ "$(grep -c 'so this session cannot be resumed: name a folder in `store`' "$tmp/server.log")" = 1 ] ||
 	fail "what a server without a store says: $(cat "$tmp/server.log")"
-kill -INT "$client_pid"
+signal INT "$client_pid"
 ends_with "$client_pid" 0 $patience "the interrupted client of a server without a store"
 grep -q '^WARN pause-unsure: the server has not said that its side is on its disk (.* no `store`' "$tmp/forgotten.log" || fail "an unsure pause is not said to be one"
 cp -r "$tmp/forgotten" "$tmp/fresh"
@@ -141,6 +140,6 @@ grep -q 'from step 0$' "$tmp/fresh.log" || fail "--fresh did not begin anew: $(c
 rc=0
 "$SPLITC" train "$tmp/client.yaml" "${sets[@]}" --fresh --set log.dir="$tmp/fresh" --set control="$tmp/second.sock" 2>"$tmp/second.log" || rc=$?
 [ $rc = 75 ] && grep -q 'another run is writing it' "$tmp/second.log" || fail "two runs in one folder: status $rc"
-kill -HUP "$client_pid"
+signal HUP "$client_pid"
 ends_with "$client_pid" 0 $patience "the client whose terminal is closed"
 ls "$tmp"/fresh/checkpoint-*.safetensors >/dev/null || fail "no checkpoint after SIGHUP"

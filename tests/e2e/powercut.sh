@@ -68,7 +68,7 @@ begun_anew() {
 
 end_server() {
 	wait_for "$what: the server does not listen" listens # it may not handle SIGTERM before that
-	kill -TERM "$server_pid"
+	signal TERM "$server_pid"
 	ends_with "$server_pid" 0 $patience "$what: the server"
 }
 

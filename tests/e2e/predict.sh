@@ -69,7 +69,7 @@ status=66 predict none --local --set log.dir="$tmp/nowhere"
 grep -q 'model.safetensors cannot be read: `splitc train` writes it; or name another file with --weights' "$tmp/none.log" || fail "$(cat "$tmp/none.log")"
 predict checked --check-config
 grep -q ': ok, 70 samples to test with' "$tmp/checked.out" || fail "$(cat "$tmp/checked.out")"
-kill "$server_pid"
+signal TERM "$server_pid"
 ends_with "$server_pid" 0 60 splits
 status=69 predict alone --json --set link.connect_timeout_ms=1000
 [ ! -s "$tmp/alone.out" ] || fail 'predictions without a server'
@@ -78,7 +78,7 @@ SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=server.eval=delay:300@3+ start_s
 "$SPLITC" predict "$tmp/client.yaml" --csv --set server="$endpoint" --set log.dir="$tmp/run" --set control="$tmp/c.sock" >"$tmp/cut.out" 2>"$tmp/cut.log" &
 started+=($!)
 at_point slow server.eval
-kill -INT $!
+signal INT $!
 ends_with $! 69 60 'predict that is interrupted'
 grep -qE 'interrupted: [0-9]+ of 70 samples were predicted' "$tmp/cut.log" || fail "$(cat "$tmp/cut.log")"
 echo "70 images, by the server and alone, in four forms; accuracy $(cat "$tmp/accuracy")"

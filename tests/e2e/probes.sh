@@ -42,7 +42,7 @@ wait_for "status does not find run one by its config" says_pid "$tmp/one.yaml" "
 wait_for "status does not find run two by its config" says_pid "$tmp/two.yaml" "$two"
 wait_for "of two runs status takes one" becomes 64 '2 clients run here: name one by its CONFIG' "$SPLITC"
 wait_for 'a server with no place left is ready' becomes 69 'not ready: all places are taken (2 of 2, limits.sessions)' "$SPLITS" --control "$tmp/host.sock" --ready
-kill -INT "$two"
+signal INT "$two"
 ends_with "$two" 0 $patience 'the second run'
 cp "$tmp/two/model.safetensors" "$tmp/one/model.safetensors"
 wait_for 'the place is not free again' becomes 0 '^ready: splits 0.*pid.*, 1 of 2 sessions$' "$SPLITS" --control "$tmp/host.sock" --ready
@@ -58,14 +58,13 @@ wait_for 'a quiet probe' becomes 0 '' "$SPLITC" "$tmp/one.yaml" --ready --quiet
 jq -e '.ready == 1 and .disk_bytes > 0 and .disk_free_bytes > 0 and .sessions_limit == 0' "$tmp/status.json" >"$tmp/jq.out" || fail "$(cat "$tmp/status.json")"
 age=$(($(date +%s) - $(jq .started_s "$tmp/status.json")))
 [ $age -ge 0 ] && [ $age -le $((patience * 4)) ] || fail "it began $age s ago"
-kill -STOP "$server_pid"
+signal STOP "$server_pid"
 probe 69 'no answer at' "$SPLITS" --control "$tmp/host.sock" --live
 
 # ---- the server stands still, in training or in an evaluation, then is gone: no pace is made up
 slower() { "$SPLITC" status "$tmp/one.yaml" --json | jq -e '.sessions[0] | .phase != "connect" and .idle_s > 1 and .samples_per_s < 16' >"$tmp/jq.out"; }
 wait_for "a client whose server stands still goes on at its pace" slower
-kill -9 "$server_pid"
-wait "$server_pid" 2>/dev/null || true
+end_process "$server_pid"
 away() { "$SPLITC" status "$tmp/one.yaml" --json | jq -e '.ready == 0 and (.sessions[0] | .phase == "connect" and .step >= 3
 	and .samples_per_s == null and .left_s == null and .tx_mb_s == null)' >"$tmp/jq.out"; }
 wait_for "a client without a server has a pace" away
@@ -73,7 +72,7 @@ probe 69 "^splitc: not ready: no link to tcp://127.0.0.1:$port; the last batch w
 probe 0 '^live: ' "$SPLITC" "$tmp/one.yaml" --live
 start_server host "listen=tcp://127.0.0.1:$port"
 wait_for "the client is not ready again" becomes 0 '^ready: ' "$SPLITC" "$tmp/one.yaml" --ready
-kill -INT "$one"
+signal INT "$one"
 ends_with "$one" 0 $patience 'the run'
 probe 69 'nobody answers' "$SPLITC" "$tmp/one.yaml" --ready # it is paused, with a model
 

@@ -37,12 +37,12 @@ cell() { jq -r "select(.row == \"$1\") | $2" "$tmp/page.jsonl"; } # ROW FILTER
 start_reproduce tiny/none
 wait_for 'no checkpoint' has_checkpoint
 n=$(step)
-kill -9 "$(daemon splitc)"
+signal KILL "$(daemon splitc)"
 wait_for 'the killed client does not go on' beyond $((n + 4))
 n=$(step)
-kill -9 "$(daemon splits)"
+signal KILL "$(daemon splits)"
 wait_for 'no step with the new server' beyond $((n + 8))
-kill -9 "$script"
+end_process "$script"
 wait_for 'daemons of a killed script live' no_daemons
 n=$(step)
 [ "$n" -lt 60 ] || fail "the run was over before the script was killed"

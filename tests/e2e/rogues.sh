@@ -46,7 +46,7 @@ rogues_on() {
 	wait_for 'the rogues do not stand' grep -q standing "$tmp/rogues.out"
 }
 rogues_off() {
-	kill -TERM "$rogues" "$squatters"
+	signal TERM "$rogues" "$squatters"
 	wait "$rogues" || fail 'the rogues failed'
 	wait "$squatters" || fail 'the squatters failed'
 	read -r standing cuts rate < <(tail -n 1 "$tmp/rogues.out")

@@ -7,7 +7,7 @@ trap 'rm -rf "$tmp"' EXIT
 cd "$tmp"
 command -v git >/dev/null || { echo 'no git'; exit 77; }
 git init -q .
-mkdir -p scripts common/base common/nn common/codec client/cmd client/run client/persist client/data server kernels/ref kernels/cpu
+mkdir -p scripts common/base common/nn common/codec client/cmd client/run client/persist client/data server kernels/ref kernels/cpu tests/e2e
 cp "$root"/scripts/check-rooms.sh "$root"/scripts/run-tests.sh scripts/
 
 try() { # file, include, 0: in order | 1: refused
@@ -38,6 +38,25 @@ try server/a.c '"client/loop.h"' 1
 try kernels/cpu/a.c '<cblas.h>' 0
 try kernels/ref/a.c '"kernels/cpu/cpu.h"' 1
 try kernels/cpu/a.c '<pthread.h>' 1
+
+# kills LINE, 0: in order | 1: refused, of an end-to-end test
+kills() {
+	local rc=0
+	echo "$1" >tests/e2e/a.sh
+	echo '#include "common/base/err.h"' >common/base/a.c
+	scripts/check-rooms.sh >out 2>&1 || rc=$?
+	[ $rc = "$2" ] || { echo "$1: exit status $rc"; cat out; exit 1; }
+	[ $rc = 0 ] || grep -q '^tests/e2e/a.sh:1: a bare kill' out || { echo "$1: the place is not named"; cat out; exit 1; }
+	rm tests/e2e/a.sh common/base/a.c
+}
+kills 'end_process "$pid"' 0
+kills '# kill -9 "$pid"' 0
+kills 'kill -0 "$pid" || fail over' 0
+kills 'kill -9 "$pid" 2>/dev/null || true' 0
+kills 'kill -9 "$pid"' 1
+bare=kill # else it would be found here
+kills "	[ \$n = 0 ] || $bare \"\$pid\"" 1
+kills "stop() { kill -0 \"\$pid\"; $bare -TERM \"\$pid\"; }" 1
 if scripts/check-rooms.sh >out 2>&1; then echo 'nothing to check, and no complaint'; exit 1; fi
 
 printf '#!/bin/sh\nexit 0\n' >good.sh

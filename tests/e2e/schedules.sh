@@ -20,11 +20,9 @@ check() { # NAME, the 12 learning rates, settings …
 	[ "$(rates "$name")" = "$want" ] || fail "$name: $(rates "$name"), not $want"
 	client "$name-local" "$tmp/client.yaml" "${sets[@]}" --local || fail "$name --local: status $?"
 	same_run "$name" "$name-local" 12
-	start_slow_client 7 60000 "$name-killed" "$tmp/client.yaml" "${sets[@]}"
-	wait_for "$name: no steps" has_steps "$name-killed" 6
+	client_stands 6 "$name-killed" "$tmp/client.yaml" "${sets[@]}"
 	wait_for "$name: no checkpoint" test -e "$tmp/$name-killed/checkpoint-000000000004.safetensors"
-	kill -9 "$client_pid"
-	wait "$client_pid" 2>/dev/null || true
+	end_client
 	client "$name-killed" "$tmp/client.yaml" "${sets[@]}" --resume || fail "$name --resume: status $?"
 	! grep resume-changed "$tmp/$name-killed.log" || fail "$name: its settings are the same"
 	same_run "$name" "$name-killed" 12
@@ -41,11 +39,9 @@ check by_epoch '0.06 0.06 0.06 0.06 0.06 0.06 0.03 0.03 0.03 0.03 0.03 0.03' tra
 
 # other points than before: named, and they are what the next steps have
 sets=("${base[@]}" --set train.schedule.kind=points)
-start_slow_client 7 60000 changed "$tmp/client.yaml" "${sets[@]}" --set train.schedule.points=0:0,1:0.06,2:0
-wait_for "no steps" has_steps changed 6
+client_stands 6 changed "$tmp/client.yaml" "${sets[@]}" --set train.schedule.points=0:0,1:0.06,2:0
 wait_for "no checkpoint" test -e "$tmp/changed/checkpoint-000000000004.safetensors"
-kill -9 "$client_pid"
-wait "$client_pid" 2>/dev/null || true
+end_client
 client changed "$tmp/client.yaml" "${sets[@]}" --set train.schedule.points=0:0.02,2:0.02 --resume || fail "other points: status $?"
 grep -q '^WARN resume-changed: .* train.schedule.points was \["0:0", "1:0.06", "2:0"\], is \["0:0.02", "2:0.02"\]$' "$tmp/changed.log" ||
 	fail "other points, and not a word: $(grep WARN "$tmp/changed.log")"

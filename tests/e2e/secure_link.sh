@@ -114,13 +114,13 @@ refused() {
 	"$SPLITS" status --control "$tmp/secure.sock" --json >"$tmp/status.json"
 	[ "$(jq -r '.sessions[0].peer' "$tmp/status.json")" = "edge-1 $(print_of edge-1)" ] || fail 'the status does not say whose session it is'
 	echo nonsense >"$tmp/clients"
-	kill -HUP $secure_pid
+	signal HUP $secure_pid
 	wait_for 'no word on the broken list' grep -q 'reload: .*clients:1: .*the server keeps the old list' "$tmp/secure.log"
 	steps=$(steps_of revoked)
 	wait_for 'the session ended' has_steps revoked $((steps + 5))
 	allow edge-2
 	clock_starts
-	kill -HUP $secure_pid
+	signal HUP $secure_pid
 	ends_with $revoked_pid 77 $patience 'revoked client'
 	clock_within "$prompt" 'revoked client'
 	tail -n 1 "$tmp/revoked.log" | grep -qF "$(print_of edge-1)" || fail 'revoked: the fingerprint is not named'
@@ -148,7 +148,7 @@ clock_within "$prompt" 'a client among rogues'
 same_run among alone 6
 wait_for 'nobody is cut' grep -q cut "$tmp/rogues.out" # those that say nothing: after 8 s
 grown=$(($(rss) - before))
-kill -TERM $rogues_pid
+signal TERM $rogues_pid
 wait $rogues_pid || fail 'the rogues failed'
 read -r standing cuts _ < <(tail -n 1 "$tmp/rogues.out")
 [ "$standing" = 100 ] && [ "$cuts" -ge 66 ] || fail "$standing rogues stood, and were cut $cuts times"

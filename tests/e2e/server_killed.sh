@@ -22,7 +22,7 @@ write_config "$tmp/client.yaml"
 start_client orphan "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}"
 wait_for 'no steps' has_steps orphan 3
 clock_starts
-kill -9 "$server_pid"
+end_process "$server_pid"
 ends_with "$client_pid" 69 $patience 'client of a killed server'
 clock_within "$most" 'client of a killed server'
 says orphan 'splitc: nothing heard from the server for'
@@ -33,19 +33,18 @@ tail -n 1 "$tmp/orphan/log.jsonl" | grep -qE '^\{"type":"(step|epoch)",.*\}$' ||
 start_server before listen="tcp://127.0.0.1:$port" threads=1
 start_client waits "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}" --set link.on_server_lost=wait
 wait_for 'no steps' has_steps waits 3
-kill -9 "$server_pid"
-wait "$server_pid" 2>/dev/null || true
+end_process "$server_pid"
 wait_for 'the client does not wait' grep -q 'waiting for it' "$tmp/waits.log"
 start_server after listen="tcp://127.0.0.1:$port" threads=1
 wait_for 'the client did not come back' grep -q ' session-open: ' "$tmp/after.log"
 wait_for 'no steps with the new server' has_steps waits 3
-kill -9 "$client_pid"
+end_client
 
 # waits_in_vain NAME WORDS [argument]…: a run that waits and is told to stop has no step to end: it says what is left of it
 waits_in_vain() {
 	start_client "$1" "$tmp/client.yaml" --set server=tcp://127.0.0.1:9 --set link.on_server_lost=wait --set link.connect_timeout_ms=100 "${@:3}"
 	wait_for 'the client does not wait' grep -q 'waiting for it' "$tmp/$1.log"
-	kill "$client_pid"
+	signal TERM "$client_pid"
 	ends_with "$client_pid" 69 $patience 'client that waits, and is told to stop'
 	says "$1" "splitc: interrupted by signal 15; $2"
 }
@@ -54,10 +53,10 @@ waits_in_vain patient 'there is no checkpoint to --resume from'
 # A client that is told to stop in a step, and then loses its server, does not wait
 start_client leaving "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}" --set link.on_server_lost=wait --set drain_s=3000
 wait_for 'no steps' has_steps leaving 3
-kill -STOP "$server_pid"
-kill "$client_pid"
+signal STOP "$server_pid"
+signal TERM "$client_pid"
 wait_for 'the client does not stop' grep -q ' stopping: ' "$tmp/leaving.log"
-kill -9 "$server_pid"
+end_process "$server_pid"
 ends_with "$client_pid" 69 $patience 'client that is told to stop, and loses its server'
 start_server after listen="tcp://127.0.0.1:$port" threads=1
 
@@ -65,7 +64,7 @@ start_server after listen="tcp://127.0.0.1:$port" threads=1
 start_client told "$tmp/client.yaml" "${endless[@]}"
 wait_for 'no steps' has_steps told 3
 clock_starts
-kill "$server_pid"
+signal TERM "$server_pid"
 ends_with "$client_pid" 69 $patience 'client of a server that shuts down'
 ends_with "$server_pid" 0 $patience 'server that shuts down'
 clock_within "$most" 'a server that shuts down'
@@ -77,7 +76,7 @@ start_server long
 sed -i "s|^server: .*|server: $endpoint|" "$tmp/client.yaml"
 start_client stopped "$tmp/client.yaml" "${endless[@]}"
 wait_for 'no steps' has_steps stopped 3
-kill -INT "$client_pid"
+signal INT "$client_pid"
 ends_with "$client_pid" 0 $patience 'client that is told to stop'
 grep -q '"outcome":"interrupted"' "$tmp/stopped/log.jsonl" || fail 'the summary does not say interrupted'
 says stopped 'interrupted: '
@@ -87,7 +86,7 @@ waits_in_vain stopped '--resume goes on from the last checkpoint' "${endless[@]}
 # SIGKILL of a client: the server notices, and goes on
 start_client shot "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}"
 wait_for 'no steps' has_steps shot 3
-kill -9 "$client_pid"
+end_client
 wait_for 'the server did not notice' grep -q ' session-failed: ' "$tmp/long.log"
 
 # two clients at once, of different models: each is what it is alone
@@ -114,16 +113,16 @@ client second "$tmp/client.yaml" --set server="$endpoint" || rc=$?
 says second 'all sessions of this server are taken'
 steps=$(steps_of first)
 wait_for 'the first client stands still' has_steps first $((steps + 3))
-kill -INT "$client_pid"
+signal INT "$client_pid"
 ends_with "$client_pid" 0 $patience 'first client'
 
 # a store is one server's: a second one hears so, and touches nothing, not even where the first hangs
 : >"$tmp/narrow/session-00112233445566778899aabbccddeeff-000000000001.safetensors.tmp"
-kill -STOP "$server_pid"
+signal STOP "$server_pid"
 rc=0
 timeout $patience "$SPLITS" serve "$tmp/empty.yaml" --set listen=tcp://127.0.0.1:0 --set device=cpu --set "store=$tmp/narrow" \
 	--set "control=$tmp/intruder.sock" 2>"$tmp/intruder.log" || rc=$?
-kill -CONT "$server_pid"
+signal CONT "$server_pid"
 [ $rc = 75 ] || fail "a second server on one store: exit status $rc, not 75"
 says intruder "another running server uses the store '$tmp/narrow'"
 [ -e "$tmp/narrow/session-00112233445566778899aabbccddeeff-000000000001.safetensors.tmp" ] || fail 'the second server removed files of the first'

@@ -85,6 +85,6 @@ refused frozen 'shares another head and tail' share.ends=step train.freeze=featu
 refused private 'the group g has step, this client has private'
 refused mean 'the group g has none, this client has quant:8' share.ends=step codec.end_mean=quant:8
 kill -0 $waiting || fail 'a client that was refused ended another one'
-kill $waiting
+signal TERM $waiting
 ends_with $waiting 69 $patience 'a member that waits, and is interrupted'
 echo "share_ends_link: ok, absent $absent"

@@ -24,9 +24,9 @@ frozen() {
 		pid[k]=$client_pid
 	done
 	wait_for "$mode: member 1 does not train" has_steps "$mode-1" 2
-	kill -STOP "${pid[1]}"
+	signal STOP "${pid[1]}"
 	sleep $freeze_s
-	kill -CONT "${pid[1]}"
+	signal CONT "${pid[1]}"
 	for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "$mode, member $k"; done
 	for k in 0 2; do ! grep -q '"skipped":true' "$tmp/$mode-$k/log.jsonl" || fail "$mode: member $k was left out of a step, too"; done
 	waits=$(grep -c "group-late: group $mode: .* without member 1, .*straggler_s" "$tmp/one.log" || true)

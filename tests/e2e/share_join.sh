@@ -24,7 +24,7 @@ begin() {
 }
 # stop GROUP MEMBER: as a user does
 stop() {
-	kill -TERM "${pid[$2]}"
+	signal TERM "${pid[$2]}"
 	ends_with "${pid[$2]}" 0 $patience "member $2 of $1, stopped"
 }
 last_step() { sed -n 's/.*"type":"step","step":\([0-9]*\),.*/\1/p' "$tmp/$1/log.jsonl" | tail -n 1; }
@@ -92,18 +92,15 @@ killed() {
 	is_in $1 1 5
 	begin $1 0 48
 	is_in $1 0 12
-	kill -9 "$server_pid"
-	wait "$server_pid" 2>/dev/null || true
+	end_process "$server_pid"
 	serve $2
 	is_in $1 0 18
 	stop $1 3
-	kill -9 "${pid[1]}"
-	wait "${pid[1]}" 2>/dev/null || true
+	end_process "${pid[1]}"
 	wait_for 'the group does not say that it waits' grep -q "group-short: group $1 waits .*: 1 members are there, and share.clients needs 2; not there: 1 (lost its link), 3 (has left)" "$tmp/$2.log"
 	begin $1 1 48 --resume
 	is_in $1 1 $(($(last_step $1-3) + 4))
-	kill -9 "$server_pid"
-	wait "$server_pid" 2>/dev/null || true
+	end_process "$server_pid"
 	serve $3
 	begin $1 3 48 --resume
 	for k in 0 1 3; do ends_with "${pid[k]}" 0 $patience "member $k, after kills"; done

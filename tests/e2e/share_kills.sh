@@ -34,8 +34,7 @@ if [ "$ranks" = 1 ]; then
 	where() { echo "$endpoint"; }
 	mend() { :; }
 	strike() {
-		kill -9 "$server_pid"
-		wait "$server_pid" 2>/dev/null || true
+		end_process "$server_pid"
 		serve
 	}
 else
@@ -80,8 +79,7 @@ while [ $died -lt $kills ]; do
 		strike
 	else
 		alive $victim || continue # it is done
-		kill -9 "${pid[victim]}"
-		wait "${pid[victim]}" 2>/dev/null || true
+		end_process "${pid[victim]}"
 		begin $victim
 	fi
 	touch "$tmp/struck"

@@ -57,8 +57,7 @@ for k in 0 1 2; do begin $k; done
 two_files() { [ "$(ls "$tmp/gone-2"/checkpoint-*.safetensors | wc -l)" -ge 2 ]; }
 wait_for 'member 2 writes no checkpoints' two_files
 wait_for 'member 2 stands at its checkpoint' has_steps gone-2 15
-kill -9 "${pid[2]}"
-wait "${pid[2]}" 2>/dev/null || true
+end_process "${pid[2]}"
 left_out() { [ "$(grep -c 'group-late: group gone: .* member 2' "$tmp/one.log")" -ge 1 ] && has_steps gone-0 $(($(steps_of gone-2) + 4)); }
 wait_for 'the others do not go on' left_out
 begin 2 --resume

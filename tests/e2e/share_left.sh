@@ -36,7 +36,7 @@ end() { # MEMBER…
 }
 alike() {
 	for k in 0 1 2; do same_run "$name-$k" "$mode/member-$k" "$(steps_of "$mode/member-$k")"; done
-	kill "$server_pid"
+	signal TERM "$server_pid"
 	ends_with "$server_pid" 0 $patience "$name: the server"
 }
 # dies_at_end [kill-server]: member $slow has no checkpoint of its last step, and one of an earlier step: one that was killed before its
@@ -47,13 +47,11 @@ dies_at_end() {
 	begin "client.logged=delay:600000@$last,client.apply=delay:300@1+"
 	at_point "$name-$slow" client.logged
 	wait_for "$name: the member that is killed has no checkpoint" has_checkpoint "$name-$slow"
-	kill -9 "${pid[slow]}"
-	ends_with "${pid[slow]}" 137 $patience "$name: the member that is killed"
+	end_process "${pid[slow]}"
 	wait_for "$name: the others are not done" grep -q "group-done.* 2 of 3" "$tmp/$name-server.log"
 	for k in "${others[@]}"; do kill -0 "${pid[k]}" || fail "$name: member $k has left, which is needed once more"; done
 	if [ $# = 1 ]; then
-		kill -9 "$server_pid"
-		wait "$server_pid" 2>/dev/null || true
+		end_process "$server_pid"
 		serve "$name-again"
 	fi
 	member "$slow" --resume
@@ -66,8 +64,7 @@ unheard() {
 	serve "$name-server" server.let_go=kill
 	begin ''
 	ends_with "$server_pid" 137 $patience "$name: the server that dies"
-	kill -9 "${pid[slow]}"
-	wait "${pid[slow]}" 2>/dev/null || true
+	end_process "${pid[slow]}"
 	serve "$name-again"
 	end "${others[@]}"
 	member "$slow" --resume

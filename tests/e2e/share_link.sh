@@ -39,6 +39,6 @@ wait_for 'member 0 does not say what it waits for' grep -q 'INFO group-waits: tc
 "$SPLITS" status --control "$tmp/one.sock" >"$tmp/status"
 grep -q 'member 0 of 3 in group g, which has done 0 steps; 1 is there' "$tmp/status" || fail "splits status does not say who is there: $(cat "$tmp/status")"
 kill -0 $waiting || fail 'a client that was refused ended another one'
-kill $waiting
+signal TERM $waiting
 ends_with $waiting 69 $patience 'a member that waits, and is interrupted'
 echo "share_link: ok"

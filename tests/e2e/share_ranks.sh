@@ -57,12 +57,12 @@ for k in 0 1 2; do # steps take a while, so that the one that comes back finds s
 	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k = 0 ] || echo client.apply=delay:100@1+) member late $k 3 "${late[@]}"
 done
 wait_for 'member 0 does not train' has_steps late-0 2
-kill -STOP "${pid[0]}"
+signal STOP "${pid[0]}"
 left_out() { grep -q 'group-late: group late: .* without member 0' "$tmp/rank.0"; }
 wait_for 'nobody goes on without member 0' left_out
 further=$(($(steps_of late-1) + 3))
 wait_for 'the others wait for member 0 again' has_steps late-1 $further
-kill -CONT "${pid[0]}"
+signal CONT "${pid[0]}"
 for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "late, member $k"; done
 for k in 1 2; do ! grep -q '"skipped":true' "$tmp/late-$k/log.jsonl" || fail "member $k of the other rank was left out of a step, too"; done
 absent=$(grep '"skipped":true' "$tmp/late-0/log.jsonl" | sed -E 's/.*"step":([0-9]+),.*/0:\1/' | paste -sd,)
@@ -82,8 +82,7 @@ for k in 0 1 2; do
 		member back $k 3 "${back[@]}" --set train.max_steps=$([ $k = 0 ] && echo 30 || echo 45)
 done
 wait_for 'member 0 stands behind its checkpoint' has_steps back-0 12
-kill -9 "${pid[0]}"
-wait "${pid[0]}" 2>/dev/null || true
+end_process "${pid[0]}"
 member back 0 3 "${back[@]}" --set train.max_steps=30 --resume
 ends_with "${pid[0]}" 0 $patience 'back, member 0'
 grep -q 'group-back: group back: member 0' "$tmp/rank.1" || fail 'the other rank does not say that it went back'

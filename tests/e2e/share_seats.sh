@@ -24,15 +24,14 @@ behind() { [ "$(last_step "$1")" -ge "$2" ]; }
 comes_to() { wait_for "$1 does not come to step $2" behind "$1" "$2"; }
 says() { wait_for "the server $1 does not say $2" grep -q "$2" "$tmp/$1.log"; }
 stop() {
-	kill -TERM "${pid[$1]}"
+	signal TERM "${pid[$1]}"
 	ends_with "${pid[$1]}" 0 $patience "member $1, stopped"
 }
 
 # a link that is lost does not leave at once
 for k in 0 1 2; do begin m$k $k 100000; done
 comes_to m2 6
-kill -9 "${pid[2]}"
-wait "${pid[2]}" 2>/dev/null || true
+end_process "${pid[2]}"
 rc=0
 "$SPLITC" export "$tmp/client.yaml" "$tmp/none.safetensors" "${set[@]}" --set server="$endpoint" --set share.member=2 --set log.dir="$tmp/m2" >"$tmp/export.log" 2>&1 || rc=$?
 [ $rc = 69 ] && grep -q 'member 2 of group g, was not ended at step .*--resume' "$tmp/export.log" || fail "export of a member that was killed: $rc, $(cat "$tmp/export.log")"
@@ -57,10 +56,10 @@ grep -q 'INFO joined: the group did steps 1 to' "$tmp/other.log" || fail 'the cl
 # everybody leaves, the server ends, and the group goes on with whoever comes
 for k in 0 1; do stop $k; done
 says one 'group-short: group g waits .*: 1 members are there, and share.clients needs 2; not there: 0 (has left), 1 (has left)'
-kill -TERM "${pid[2]}" # its step waits for others
+signal TERM "${pid[2]}" # its step waits for others
 ends_with "${pid[2]}" 69 $patience 'the last member, stopped'
 says one 'member 2 leaves .* (it was stopped): 0 are in'
-kill "$server_pid"
+signal TERM "$server_pid"
 ends_with "$server_pid" 0 $patience 'the server'
 serve two
 at=$(last_step m0)

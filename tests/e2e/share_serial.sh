@@ -62,6 +62,6 @@ start_client waits "$tmp/sgd.yaml" --set server="$endpoint" --set share.group=g 
 waiting=$client_pid
 wait_for 'member 0 does not come' grep -q 'group-waits: group g: member 0 is here, 1 of 2' "$tmp/one.log"
 refused share.mode 'has sync, this client has serial' share.mode=serial share.member=1
-kill $waiting
+signal TERM $waiting
 ends_with $waiting 69 $patience 'a member that waits, and is interrupted'
 echo "share_serial: ok, absent $absent"

@@ -60,8 +60,7 @@ stolen() {
 	serve
 	for k in 0 1; do member $k; done
 	wait_for "$group: no checkpoint" has_steps "$group-1" 10
-	kill -9 "${pid[1]}"
-	wait "${pid[1]}" 2>/dev/null || true
+	end_process "${pid[1]}"
 	disguise
 	refused 'is the run of another client' --resume
 	disguise
@@ -87,12 +86,11 @@ serve_again() {
 	if [ "$keys" = none ]; then start_server serving "listen=$endpoint"; else start_server serving "listen=$endpoint" "${server_keys[@]}"; fi
 }
 kill_server() {
-	kill -9 "$server_pid"
-	wait "$server_pid" 2>/dev/null || true
+	end_process "$server_pid"
 	serve_again
 }
 stop_server() {
-	kill "$server_pid"
+	signal TERM "$server_pid"
 	ends_with "$server_pid" 0 $patience "$group: the server"
 }
 stolen sessions none

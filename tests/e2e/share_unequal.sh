@@ -20,35 +20,31 @@ use_adamw "$tmp/client.yaml"
 set=(--set share.clients=3 --set share.straggler_s=0 --set train.epochs=3 --set train.checkpoint_every=2 --set train.schedule.warmup_epochs=0
 	--set codec='topk:0.5,ef=true' --set link.retry_ms=50 --set link.on_server_lost=wait)
 begin() { # GROUP MEMBER [argument]…
-	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:30@1+ start_client "$1-$2" "$tmp/client.yaml" "${set[@]}" \
+	start_client "$1-$2" "$tmp/client.yaml" "${set[@]}" \
 		--set server="$endpoint" --set share.group="$1" --set share.member="$2" "${@:3}"
 	pid[$2]=$client_pid
 }
-dies() {
-	kill -9 "$1"
-	wait "$1" 2>/dev/null || true
-}
-kept() { ls "$tmp/$1"/checkpoint-*.safetensors >"$tmp/files"; }
-# trains MODE STEPS [key=value]…
+# trains MODE STEPS KEPT [key=value]…: member 1 waits for its first checkpoint, behind step KEPT, and dies; the server dies while the
+# group waits for that member, and its next process at its seventh step
 trains() {
-	local mode=$1 steps=$2 more=() pair
-	for pair in "share.mode=$1" "${@:3}"; do more+=(--set "$pair"); done
+	local mode=$1 steps=$2 kept=$3 more=() pair
+	for pair in "share.mode=$1" "${@:4}"; do more+=(--set "$pair"); done
 	client "$mode" "$tmp/client.yaml" --local "${set[@]}" "${more[@]}" --set share.group="$mode" || fail "$mode in one process: exit status $?"
-	for k in 0 1 2; do begin "$mode" $k "${more[@]}"; done
-	wait_for "$mode: member 1 writes no checkpoint" kept "$mode-1"
-	dies "${pid[1]}"
+	for k in 0 2; do begin "$mode" $k "${more[@]}"; done
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.kept=kill,client.apply=delay:600000@$((kept + 1)) begin "$mode" 1 "${more[@]}"
+	ends_with "${pid[1]}" 137 $patience "$mode: the member that is killed"
+	end_process "$server_pid"
+	SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=server.applied=kill@7 serve "$mode-dies"
 	begin "$mode" 1 "${more[@]}" --resume
-	wait_for "$mode: member 1 does not come back" grep -q session-open "$tmp/$mode-1.log"
-	wait_for "$mode: member 0 does not go on" has_steps "$mode-0" $(($(steps_of "$mode-0") + 1))
-	dies "$server_pid"
+	ends_with "$server_pid" 137 $patience "$mode: the server that is killed"
 	serve "$mode-again"
 	for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "$mode, member $k"; done
 	for k in 0 1 2; do same_run "$mode-$k" "$mode/member-$k" "$(steps_of "$mode/member-$k")"; done
 	[ "$(steps_of "$mode-0")" = "$steps" ] || fail "$mode: member 0 has $(steps_of "$mode-0") steps, not $steps"
 }
-trains sync 18 share.epoch_steps=6
-trains rounds 18 share.epoch_steps=6
-trains serial 18 share.batches=6,4,2
+trains sync 18 2 share.epoch_steps=6
+trains rounds 18 6 share.epoch_steps=6
+trains serial 18 2 share.batches=6,4,2
 [ "$(steps_of serial-1)" = 12 ] && [ "$(steps_of serial-2)" = 6 ] || fail 'serial: members do not have their own steps'
 
 # refused NAME PHRASE MEMBERS [key=value]…: each of the members ends with that sentence
@@ -73,7 +69,7 @@ begin listed 0 --set share.mode=serial --set share.batches=6,4,2
 wait_for 'member 0 does not wait' grep -q 'group listed: member 0 is here' "$tmp/serial-again.log"
 refused listed "share.batches: .*this client's list is another than that of group listed" 1 share.mode=serial share.batches=5,4,3
 refused listed 'this client is member 2, and its data make 2 batches of train.batch, not 3' 2 share.mode=serial share.batches=6,4,3
-dies "${pid[0]}"
+end_process "${pid[0]}"
 sed -i 's|site-%m|site-0|' "$tmp/client.yaml"
 wrong() {
 	local rc=0

@@ -112,7 +112,7 @@ kill -0 "$host_pid" || fail 'the server is dead'
 ask "$SPLITS" "$tmp/host.sock" "$tmp/host.json"
 [ "$(jq .rejected+.malformed "$tmp/host.json")" = 0 ] || fail 'frames were rejected'
 
-kill -TERM "$host_pid" # with a sanitizer, this is when it says what leaked
+signal TERM "$host_pid" # with a sanitizer, this is when it says what leaked
 ends_with "$host_pid" 0 "$patience" 'the server'
 
 # COLUMN UNIT: least squares over the samples behind the first fifth

@@ -66,10 +66,10 @@ LC_ALL=C.UTF-8 "$SPLITC" status --control "$tmp/run.sock" --watch >"$tmp/watched
 watch_pid=$!
 started+=("$watch_pid")
 wait_for 'no bars' grep -q '^loss, every 1 s  [▁▂▃▄▅▆▇█]* ' "$tmp/watched.txt"
-kill "$watch_pid"
+signal TERM "$watch_pid"
 
 # a client that stands still moves nothing: after ten seconds, in which the runs below go on, its rates are those of heartbeats
-kill -STOP "$client_pid"
+signal STOP "$client_pid"
 id=$(jq -r '.sessions[0].id' "$tmp/client.json")
 grep -q "^INFO session-open: .*, session ${id:0:8}: [0-9]* layers, .*, codec " "$tmp/host.log" || fail "the server's log names no session $id"
 
@@ -122,12 +122,12 @@ stands() {
 		jq -e ".sessions[] | select(.id == \"$id\") | .tx_bytes > 100000 and .tx_mb_s < 0.001 and .rx_mb_s < 0.001" >"$tmp/jq.out"
 }
 wait_for 'the rates of a client that stands still are not those of heartbeats' stands
-kill -CONT "$client_pid"
+signal CONT "$client_pid"
 "$SPLITC" status --control "$tmp/run.sock" --watch --json >"$tmp/watched.json" 2>"$tmp/watched.err" &
 watch_pid=$!
 started+=("$watch_pid")
 wait_for 'nothing is watched' test -s "$tmp/watched.json"
-kill -INT "$client_pid"
+signal INT "$client_pid"
 ends_with "$watch_pid" 0 60 'watching a run that ends'
 grep -q 'it has ended' "$tmp/watched.err" || fail 'no word of the end'
 ends_with "$client_pid" 0 $patience 'client'

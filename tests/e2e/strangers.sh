@@ -44,12 +44,12 @@ squatters=$!
 started+=("$squatters")
 told() { [ "$(grep -c 'session-failed: .*the peer sent more than its credit allows' "$tmp/host.log")" -ge 4 ]; }
 wait_for 'those who send more than their credit are not refused' told
-kill -TERM "$squatters"
+signal TERM "$squatters"
 wait "$squatters" || fail 'the squatters failed'
 overdrew=$(($(rss) - before))
 wait_for 'the good client stands still' has_steps good $(($(steps_of good) + 5))
 late=$(awk '{n = $1 > n ? $1 : n} END {print n + 0}' "$tmp/clock.late")
-kill -INT "$client_pid"
+signal INT "$client_pid"
 ends_with "$client_pid" 0 $patience 'good client among strangers'
 steps=$(steps_of good)
 

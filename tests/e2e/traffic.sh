@@ -44,7 +44,7 @@ run() {
 # near NAME: both ways
 near() {
 	local name=$1
-	kill -TERM "$relay"
+	signal TERM "$relay"
 	wait "$relay" || true
 	tail -n 1 "$tmp/relay.out" >"$tmp/relay.json"
 	tail -n 1 "$tmp/$name.log" >"$tmp/$name.json"

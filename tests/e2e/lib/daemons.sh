@@ -197,9 +197,10 @@ signal() {
 end_client() { end_process "$client_pid"; }
 end_process() {
 	local pid rc
+	kill -9 "$@" 2>/dev/null || true
 	for pid in "$@"; do
 		rc=0
-		{ kill -9 "$pid" || true; wait "$pid" || rc=$?; } 2>/dev/null
+		{ wait "$pid" || rc=$?; } 2>/dev/null
 		[ $rc = 137 ] || fail "line ${BASH_LINENO[-2]}: the process was over before it was killed, with status $rc"
 	done
 }

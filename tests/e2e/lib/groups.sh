@@ -50,6 +50,6 @@ killed() {
 	start_server "$name-again" "listen=$endpoint" "store=$tmp/store-$name"
 	for k in 0 1 2; do ends_with "${pids[k]}" 0 $patience "$name, member $k"; done
 	for k in 0 1 2; do same_run "$name-$k" "$name/member-$k" "$(steps_of "$name/member-$k")"; done
-	kill "$server_pid"
+	signal TERM "$server_pid"
 	server_pid=$one endpoint=$at
 }
