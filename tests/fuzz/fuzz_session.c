@@ -139,7 +139,8 @@ static void fill_frame(struct input *in, const struct driver *d, struct sl_frame
 						 take(in) & 1,
 						 take(in) & 1,
 						 {near(in, s->next_step), near(in, s->next_step)},
-						 s->limits.clip_norm > 0 ? 0.5 * (double)near(in, 1) : 0};
+						 s->limits.clip_norm > 0 ? 0.5 * (double)near(in, 1) : 0,
+						 take(in) & 1};
 		break;
 	case SL_FRAME_COMMITTED:
 		f->u.committed = (struct sl_committed){near(in, s->number), 0.5, take(in) & 1,
@@ -147,7 +148,8 @@ static void fill_frame(struct input *in, const struct driver *d, struct sl_frame
 		break;
 	case SL_FRAME_ABANDON:
 		f->u.abandon = (struct sl_abandon){
-			near(in, s->state == SL_SESSION_WEIGHTS || idle(s) ? s->next_step : s->number), "NaN"};
+			near(in, s->state == SL_SESSION_WEIGHTS || idle(s) ? s->next_step : s->number), "NaN",
+			take(in) % 4 == 0};
 		break;
 	case SL_FRAME_CHALLENGE:
 		f->u.challenge.nonce[0] = take(in);
