@@ -34,7 +34,9 @@ struct driver {
 	uint32_t n_held;
 	uint64_t stepped; /* the step that STEPPED told last, and one; 0: none in this epoch */
 	struct sl_session_limits limits;
-	int abandoned, skipped; /* in this pass */
+	int abandoned, skipped;        /* in this pass */
+	bool joining, prepared, asked; /* the member of a group waits for what the group says */
+	uint64_t group_step;
 };
 
 static uint8_t take(struct input *in)
@@ -238,7 +240,10 @@ static void check_stepped(struct driver *d)
 {
 	CHECK(d->s.next_step == d->s.number + 1);
 	CHECK(d->stepped ? d->s.next_step == d->stepped + 1 : is_held(d, d->s.number));
-	CHECK(d->done[SL_TASK_COMMIT] == 1 + d->skipped);
+	if (d->limits.shared)
+		CHECK(d->done[SL_TASK_PREPARE] >= 1 && !d->done[SL_TASK_COMMIT]);
+	else
+		CHECK(d->done[SL_TASK_COMMIT] == 1 + d->skipped);
 	d->stepped = d->s.next_step;
 }
 
@@ -265,6 +270,9 @@ static void check_actions(struct driver *d, const struct sl_event *ev, enum sl_e
 			CHECK(is_held(d, d->s.next_step));
 		else if (a->kind == SL_ACTION_STEPPED)
 			check_stepped(d);
+		d->joining |= a->kind == SL_ACTION_JOINING;
+		d->prepared |= a->kind == SL_ACTION_PREPARED;
+		d->asked |= a->kind == SL_ACTION_ASKED;
 		failed |= a->kind == SL_ACTION_FAIL;
 	}
 	CHECK(failed == (err != SL_OK));
@@ -367,10 +375,34 @@ static const uint32_t *one_each(void)
 	return begin;
 }
 
-static bool request(struct input *in, const struct driver *d, struct sl_event *ev, enum sl_event_kind kind)
+/* What the member's group says, where the member waits for it; LATE comes at any time. */
+static bool group_says(struct input *in, struct driver *d, struct sl_event *ev, enum sl_event_kind kind)
 {
-	if (kind >= SL_EV_JOINED && kind <= SL_EV_LATE) /* of groups */
+	if (d->s.role != SL_SESSION_SERVER || !d->limits.shared)
 		return false;
+	d->prepared &= d->s.state == SL_SESSION_COMMIT;
+	d->asked &= d->s.state == SL_SESSION_FETCH;
+	bool *waits = kind == SL_EV_JOINED ? &d->joining : kind == SL_EV_DECIDED ? &d->prepared : &d->asked;
+
+	if (kind == SL_EV_LATE) {
+		if (d->group_step < d->s.next_step + take(in) % 2)
+			d->group_step = d->s.next_step + 1;
+		ev->next_step = d->group_step;
+	} else {
+		if (!*waits)
+			return false;
+		*waits = false;
+		ev->next_step = d->s.hello.n_held ? d->s.hello.held[take(in) % d->s.hello.n_held] : 0;
+		ev->mean = d->s.limits.ends && take(in) & 1;
+	}
+	ev->kind = kind;
+	return true;
+}
+
+static bool request(struct input *in, struct driver *d, struct sl_event *ev, enum sl_event_kind kind)
+{
+	if (kind >= SL_EV_JOINED && kind <= SL_EV_LATE)
+		return group_says(in, d, ev, kind);
 	if (d->s.role == SL_SESSION_SERVER || (kind == SL_EV_OPEN) != (d->s.state == SL_SESSION_NEW))
 		return false;
 	if (d->s.state == SL_SESSION_ABANDON && kind != SL_EV_LEAVE) {
@@ -442,6 +474,7 @@ static void open_session(struct input *in, struct driver *d)
 			l->run_bytes[what] = 200;
 	l->run_bytes[SL_PART_WEIGHTS] = 5000;
 	l->ends = how / 16 % 2;
+	l->shared = how / 64 % 2;
 	if (l->ends)
 		l->run_bytes[d->client ? SL_PART_END_MEAN : SL_PART_END_GRAD] = 150;
 	if (how / 6 % 2) {
@@ -481,9 +514,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		struct sl_event ev = {.kind = (enum sl_event_kind)kind};
 		struct sl_frame frame;
 
-		if (kind == 24) {
-			if (d.over)
-				come_back(&d, now_ms);
+		if (kind == SL_EV_LATE && d.over) {
+			come_back(&d, now_ms);
 			continue;
 		}
 		if (kind < SL_EV_TASK_DONE) {
