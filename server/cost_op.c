@@ -3,6 +3,8 @@
  * piece is what lies between two places where a kernel gives way: a step of sl_pool_run_long, or a block. */
 #include "server/cost.h"
 
+#include <math.h>
+
 #include "common/base/pieces.h"
 
 struct work {
@@ -233,7 +235,11 @@ bool sl_op_has_price(enum sl_op_kind kind)
 struct sl_cost sl_op_cost(const struct sl_op *op, double products)
 {
 	static const double op_ns = 20000;
-	const struct work w = price_of[op->kind](op, (double)op->in_shape[0].dim[0]);
+	struct work w;
+
+	if ((unsigned)op->kind >= SL_OP_COUNT || !price_of[op->kind])
+		return (struct sl_cost){INFINITY, INFINITY}; /* above every limit */
+	w = price_of[op->kind](op, (double)op->in_shape[0].dim[0]);
 
 	return (struct sl_cost){(products * w.all + op_ns) * 1e-9, (products * w.piece + op_ns) * 1e-9};
 }

@@ -465,6 +465,30 @@ static void every_op_has_a_price(void **state)
 			fail_msg("%s has no price in server/cost_op.c", sl_op_kind_name((enum sl_op_kind)k));
 }
 
+static void a_kind_without_a_price_is_refused(void **state)
+{
+	const struct sl_op op = {.kind = SL_OP_COUNT};
+	const struct sl_cost cost = sl_op_cost(&op, 1);
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_session_cost_check(&cost, 120, 0, &fail), SL_ERR_LIMIT);
+	assert_int_equal(sl_session_cost_check(&cost, 0, 1000, &fail), SL_ERR_LIMIT);
+}
+
+static void a_window_of_a_pool_can_be_counted(void **state)
+{
+	struct sl_op op = {.kind = SL_OP_AVGPOOL, .name = "p", .n_in = 1, .u.pool = {.k = 32769, .stride = 1}};
+	struct sl_fail fail;
+
+	(void)state;
+	op.in_shape[0] = sl_shape4(1, 32769, 32769, 1);
+	assert_int_equal(sl_op_infer_shape(&op, &fail), SL_ERR_CONFIG);
+	assert_string_equal(fail.text, "p (avgpool): a window of 32769x32769 is too large: 32768 is the most");
+	op.u.pool.k = 32768;
+	assert_int_equal(sl_op_infer_shape(&op, &fail), SL_OK);
+}
+
 static void none_takes_longer_than_its_price(void **state)
 {
 	const double most_s = is_long() ? 0.5 : 0.02;
@@ -566,6 +590,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_op_has_a_price),
+		cmocka_unit_test(a_kind_without_a_price_is_refused),
+		cmocka_unit_test(a_window_of_a_pool_can_be_counted),
 		cmocka_unit_test(what_stops_keeps_its_scratch),
 		cmocka_unit_test(stopping_changes_no_bit),
 		cmocka_unit_test(none_takes_longer_than_its_price),
