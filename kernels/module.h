@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 
 enum { SL_MODULE_ABI = 9, SL_MODULE_TEXT = 256 };
 

@@ -27,20 +27,22 @@ BEGIN {
 	# room, and what it may include besides itself
 	may["common/base"] = ""
 	may["common/conf"] = "common/base"
-	may["common/nn"] = "common/base common/conf"
-	may["common/codec"] = "common/base common/nn/tensor.h common/nn/backend.h"
+	may["common/graph"] = "common/base common/conf"
+	may["common/exec"] = "common/base common/conf common/graph"
+	may["common/weights"] = "common/base common/graph common/exec"
+	may["common/codec"] = "common/base common/graph/tensor.h common/exec/backend.h"
 	may["common/link"] = "common/base proto"
 	may["common/telemetry"] = "common/base common/link/loop.h common/link/control.h common/link/http.h" # the status socket, /metrics
-	may["common/session"] = "common/base common/conf/agreed.h common/nn common/codec common/link common/telemetry"
-	may["kernels"] = "common/base common/nn common/codec"
+	may["common/session"] = "common/base common/conf/agreed.h common/graph common/exec common/weights common/codec common/link common/telemetry"
+	may["kernels"] = "common/base common/graph common/exec common/weights common/codec"
 	may["client"] = "common kernels client/cmd" # main.c
 	may["client/cmd"] = "common kernels client/run client/model client/persist client/data client/text"
 	may["client/run"] = "common kernels client/model client/persist client/data"
-	may["client/model"] = "common/base common/conf common/nn proto/onnx.pb-c.h"
+	may["client/model"] = "common/base common/conf common/graph common/exec common/weights proto/onnx.pb-c.h"
 	may["client/persist"] = "common kernels client/model"
 	may["client/data"] = "common client/text"
 	may["client/text"] = "common/base"
-	may["server"] = "common/base common/conf common/nn common/codec common/link common/telemetry common/session kernels"
+	may["server"] = "common/base common/conf common/graph common/exec common/weights common/codec common/link common/telemetry common/session kernels"
 	may["tests"] = "common kernels client server proto"
 	# library header, and the only rooms that may name it
 	home["uv.h"] = home["zmq.h"] = home["protobuf-c/"] = "common/link tests"

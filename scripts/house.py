@@ -13,7 +13,9 @@ import re
 import subprocess
 import sys
 
-CIRCLE_MOST, EXPORTS_MOST, COLUMNS, FILE_MOST, FUNCTION_MOST = 3, 25, 100, 600, 100
+CIRCLE_MOST, EXPORTS_MOST, COLUMNS, FILE_MOST, ROW_MOST = 3, 25, 100, 600, 200
+# What is above these limits today, by the first file's or the header's name. An entry goes when its fault is mended.
+NOT_YET = {"kernels/cpu/conv", "kernels/cuda/launch.h", "kernels/cuda/codec.h", "server/group_impl.h", "common/conf/check.h"}
 ROOMS = ("client", "server", "common", "kernels", "proto")
 STRUCTS = ("sl_group", "sl_group_member", "sl_group_seat", "sl_trunk", "sl_seat", "sl_session", "sl_middle")
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
@@ -152,11 +154,16 @@ def main(argv):
     riddles = [(s.name, line) for s in sources for line, c in comments(s) if re.match(r"(//|/\*\*?)\s*(…|\.\.\.)", c)]
     wide = [(s.name, n) for s in sources for n, line in enumerate(s.text.splitlines(), 1)
             if len(line.expandtabs(4)) > COLUMNS]
-    wrong = [f"circle of {len(r)} files, at most {CIRCLE_MOST}: {' '.join(r)}" for r in rings if len(r) > CIRCLE_MOST]
-    wrong += [f"{h}: a private header shows {n} functions, at most {EXPORTS_MOST}" for h, n in private if n > EXPORTS_MOST]
+    rows = [line for line in (root / "docs/MAP.md").read_text().splitlines() if line.startswith("|")]
+    above = {r[0]: f"circle of {len(r)} files, at most {CIRCLE_MOST}: {' '.join(r)}" for r in rings if len(r) > CIRCLE_MOST}
+    above |= {h: f"{h}: a private header shows {n} functions, at most {EXPORTS_MOST}" for h, n in private
+              if n > EXPORTS_MOST}
+    wrong = [text for name, text in above.items() if name not in NOT_YET]
+    wrong += [f"{name}: is within the limits now: take it out of NOT_YET in scripts/house.py" for name in NOT_YET - set(above)]
+    wrong += [f"docs/MAP.md: a row has {len(r)} characters, at most {ROW_MOST}: {r[:60]}" for r in rows if len(r) > ROW_MOST]
     wrong += [f"{f}:{n}: a comment begins with an ellipsis: give it a subject" for f, n in riddles]
     if gate:
-        print("\n".join(wrong) or "house: circles, private headers and comments are in order", file=sys.stderr if wrong else sys.stdout)
+        print("\n".join(wrong) or f"house: circles, headers, comments and rows are in order, but for {len(NOT_YET)} not yet", file=sys.stderr if wrong else sys.stdout)
         return 1 if wrong else 0
 
     by_room = collections.Counter()
@@ -176,7 +183,6 @@ def main(argv):
         if n is not None:
             print(f"booleans in struct {name}: {n}")
     print("functions that a private header shows: " + ", ".join(f"{h} {n}" for h, n in private[:6]))
-    rows = [line for line in (root / "docs/MAP.md").read_text().splitlines() if line.startswith("|")]
     print(f"longest row of docs/MAP.md: {max(map(len, rows))} characters")
     print(f"comments that begin with an ellipsis: {len(riddles)}")
     print(f"lines of code above {COLUMNS} columns: {len(wide)}")

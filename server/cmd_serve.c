@@ -87,7 +87,6 @@ static void on_drain_over(void *arg)
 
 static void on_alive(void *arg)
 {
-	(void)arg;
 	sl_notify("WATCHDOG=1");
 }
 

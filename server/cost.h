@@ -3,7 +3,7 @@
 #define SL_SERVER_COST_H
 
 #include "common/codec/cost.h"
-#include "common/nn/plan.h"
+#include "common/exec/plan.h"
 
 /* Of one thread of a CPU: a chunk forward or backward, with its codecs, or the first weights. The longest piece is that
  * of any of them. */

@@ -4,7 +4,7 @@
 
 #include "common/base/pool.h"
 #include "common/conf/conf.h"
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 
 enum { SL_DEVICE_TEXT = 256 };
 

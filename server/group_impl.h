@@ -145,7 +145,7 @@ struct sl_group_list {
 	struct sl_worker *worker;
 	struct sl_trunk_store store;
 	const struct sl_ranks *ranks;    /* NULL: this server is the only one */
-	struct sl_backend *be, *host_be; /* … and this rank's; the CPU's */
+	struct sl_backend *be, *host_be; /* this rank's backend; the CPU's */
 	struct sl_group_intro *intro;    /* of a group that other ranks have (group_intro.c) */
 	struct sl_group_word *word;      /* [ranks->count] what each has told last */
 	struct sl_group *first;

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "common/base/memory.h"
-#include "common/nn/exec.h"
+#include "common/exec/exec.h"
 #include "common/session/port.h"
 
 /* At most. `weights` with gradients, the optimizer's state and the host's copy for the link; `activations` of all

@@ -127,7 +127,6 @@ static enum sl_err compute_forward(struct sl_middle *m, const struct sl_exec_cal
 {
 	enum sl_err err = call->slot == 0 && call->training ? sl_exec_begin(m->trunk.exec) : SL_OK;
 
-	(void)fail;
 	SL_FAILPOINT(call->training ? SL_FP_NONE : SL_FP_SERVER_EVAL);
 	return err ? err : sl_exec_forward(m->trunk.exec, call, NULL);
 }

@@ -28,7 +28,7 @@ struct sl_middle {
 	struct sl_session_memory memory, shown_memory; /* the worker's; the loop's copy of it, from READY on */
 	bool need_weights, over;
 	struct sl_memory back; /* of its older links, which end when it is admitted */
-	bool owned;            /* … by the client with this key: there is auth */
+	bool owned;            /* there is auth: the session belongs to the client with this key */
 	struct sl_key owner;
 	struct sl_checkpoint_state shown; /* the loop's copy of the trunk's */
 	struct sl_job last; /* writes the state behind the last applied step, or clears the checkpoints of a client that

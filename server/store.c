@@ -17,7 +17,7 @@
 #include "common/base/newfile.h"
 #include "common/base/pieces.h"
 #include "common/base/worker.h"
-#include "common/nn/weights.h"
+#include "common/weights/weights.h"
 
 static bool ends(const char *name, const char *suffix)
 {

@@ -6,7 +6,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
-#include "common/nn/weights.h"
+#include "common/weights/weights.h"
 #include "server/store.h"
 
 enum sl_err sl_trunk_first_weights(struct sl_exec *exec, const struct sl_plan *plan, const struct sl_trunk_store *store,

@@ -4,7 +4,7 @@
 #ifndef SL_SERVER_TRUNK_H
 #define SL_SERVER_TRUNK_H
 
-#include "common/nn/exec.h"
+#include "common/exec/exec.h"
 #include "server/keep.h"
 
 struct sl_trunk {

@@ -9,7 +9,7 @@
 struct sl_record {
 	enum sl_seat_state state;     /* never LATE */
 	const struct sl_hello *hello; /* of its session; NULL: it has none */
-	bool foreign;                 /* … which is another client's than the seat's */
+	bool foreign;                 /* the session is another client's than the seat's */
 	bool has_files;               /* a checkpoint lies on its disk for sure: whoever begins anew has lost it */
 	uint64_t number, ends_at;
 	uint64_t pin[2]; /* checkpoints on its disk, or being written: the newest, and the one before */
@@ -24,7 +24,7 @@ struct sl_records {
 	uint64_t done, late_at; /* the trunk's step; the newest one that was done without somebody, 0: none */
 	uint64_t gone_at;       /* the step behind which those are done that are not here */
 	uint64_t on_disk;       /* the newest checkpoint that is known to be there; 0: none */
-	bool stays;             /* … outlives a goodbye, for a longer run */
+	bool stays;             /* the newest checkpoint outlives a goodbye, for a longer run */
 	const uint64_t *stored; /* [n_stored] checkpoints of this trunk, newest first */
 	int n_stored;
 };

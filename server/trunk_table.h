@@ -86,8 +86,8 @@ enum sl_trunk_act {
 	SL_TRUNK_CHOOSE,   /* all that are awaited are here: choose the step to go on from */
 	SL_TRUNK_COME,     /* the seat's member comes while others train */
 	SL_TRUNK_BEHIND,   /* the seat has prepared a step that was done without it */
-	SL_TRUNK_CATCH_UP, /* … has skipped one */
-	SL_TRUNK_STEP,     /* … is ready for a step inside its round */
+	SL_TRUNK_CATCH_UP, /* the seat has skipped a step that was done without it */
+	SL_TRUNK_STEP,     /* the seat is ready for a step inside its round */
 	SL_TRUNK_LET_GO,   /* some seats get the weights of their last step, and may leave */
 	SL_TRUNK_APPLY,
 };

@@ -5,7 +5,7 @@
 #include "client/cmd/command.h"
 #include "client/run/setup.h"
 #include "common/base/wrap.h"
-#include "common/nn/narrow.h"
+#include "common/exec/narrow.h"
 
 static const char *const usage[] = {
 	"splitc flops [CONFIG] [--set KEY=VALUE]… [--json]",

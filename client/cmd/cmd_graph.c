@@ -5,7 +5,7 @@
 
 #include "client/cmd/command.h"
 #include "client/run/setup.h"
-#include "common/nn/graph_text.h"
+#include "common/graph/graph_text.h"
 
 static const char *const usage[] = {
 	"splitc graph [CONFIG [head|middle|tail]] [--set KEY=VALUE]… [--json|--text]",

@@ -35,13 +35,11 @@ struct figure {
 
 static double at_epoch(const struct sl_run_epoch *e, int epoch)
 {
-	(void)e;
 	return epoch + 1;
 }
 
 static double at_bytes(const struct sl_run_epoch *e, int epoch)
 {
-	(void)epoch;
 	return e->bytes > 0 ? e->bytes / 1e6 : (double)NAN;
 }
 

@@ -29,7 +29,6 @@ static volatile sig_atomic_t stop_asked;
 
 static void on_signal(int signum)
 {
-	(void)signum;
 	stop_asked = 1;
 }
 

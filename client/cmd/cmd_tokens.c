@@ -53,7 +53,6 @@ static void print_text(const char *text)
 
 static void print_row(const struct tokens *t, const struct sl_tokens *row, json_t *label)
 {
-	(void)label;
 	for (int32_t i = 0; i < row->n; i++) {
 		if (i)
 			putchar(' ');

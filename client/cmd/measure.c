@@ -11,8 +11,8 @@
 #include "common/base/pool.h"
 #include "common/base/wrap.h"
 #include "common/codec/codec.h"
-#include "common/nn/safetensors.h"
 #include "common/telemetry/json.h"
+#include "common/weights/safetensors.h"
 #include "kernels/cpu/cpu.h"
 
 enum { MAX_SPECS = 64, REPEATS = 5, MAX_TENSOR = 1 << 29, CODEC_WIDTH = 24 };

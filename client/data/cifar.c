@@ -307,8 +307,6 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 {
 	const struct records *r = set->data;
 
-	(void)room;
-	(void)fail;
 	out[SL_FIELD_INPUT] = (struct sl_value){.data = r->pixels + index * IMAGE_BYTES, .dim = {SIDE, SIDE, CHANNELS}};
 	out[SL_FIELD_TARGET] = (struct sl_value){.data = r->labels + index};
 	return SL_OK;

@@ -379,8 +379,6 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 {
 	const struct table *t = set->data;
 
-	(void)room;
-	(void)fail;
 	out[SL_FIELD_INPUT] = (struct sl_value){.data = t->x + index * t->features, .dim = {t->features}};
 	out[SL_FIELD_TARGET] = (struct sl_value){.data = t->y + index};
 	return SL_OK;

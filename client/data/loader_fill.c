@@ -146,7 +146,6 @@ static void mix_rows(void *arg, int64_t r, int thread)
 	const int64_t row[2] = {r, slot->batch.rows - 1 - r};
 	double lambda[2];
 
-	(void)thread;
 	for (int i = 0; i < 2; i++) {
 		lambda[i] = sl_mixup_draw(spec->mixup, spec->seed, slot->batch.epoch, slot->samples[row[i]]);
 		slot->other[row[i]] = label[row[1 - i]];

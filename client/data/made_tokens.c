@@ -74,7 +74,6 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 
 static void close_set(struct sl_set *set)
 {
-	(void)set;
 }
 
 const struct sl_source sl_source_made_tokens = {.name = "made_tokens",

@@ -26,8 +26,6 @@ static void fails(png_structp png, png_const_charp text)
 
 static void warns(png_structp png, png_const_charp text)
 {
-	(void)png;
-	(void)text;
 }
 
 static void take(png_structp png, png_bytep out, size_t n)

@@ -30,9 +30,6 @@ static tmsize_t take(thandle_t handle, void *out, tmsize_t n)
 
 static tmsize_t refuse(thandle_t handle, void *in, tmsize_t n)
 {
-	(void)handle;
-	(void)in;
-	(void)n;
 	return -1;
 }
 
@@ -46,7 +43,6 @@ static toff_t seek(thandle_t handle, toff_t offset, int whence)
 
 static int close_nothing(thandle_t handle)
 {
-	(void)handle;
 	return 0;
 }
 
@@ -60,8 +56,6 @@ static int says(TIFF *tiff, void *arg, const char *module, const char *format, v
 {
 	struct memory *m = arg;
 
-	(void)tiff;
-	(void)module;
 	if (!m->text[0])
 		vsnprintf(m->text, sizeof m->text, format, args);
 	sl_text_make_safe(m->text, '?');
@@ -70,11 +64,6 @@ static int says(TIFF *tiff, void *arg, const char *module, const char *format, v
 
 static int keeps_silent(TIFF *tiff, void *arg, const char *module, const char *format, va_list args)
 {
-	(void)tiff;
-	(void)arg;
-	(void)module;
-	(void)format;
-	(void)args;
 	return 1;
 }
 

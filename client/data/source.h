@@ -9,7 +9,7 @@
 
 #include "client/data/mask.h"
 #include "common/base/err.h"
-#include "common/nn/tensor.h"
+#include "common/graph/tensor.h"
 
 enum sl_split { SL_SPLIT_TRAIN, SL_SPLIT_TEST, SL_SPLIT_COUNT };
 

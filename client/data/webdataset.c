@@ -73,7 +73,6 @@ static int64_t skip(struct archive *archive, void *arg, int64_t n)
 	struct reading *r = arg;
 	struct stat st;
 
-	(void)archive;
 	if (n < 0 || fstat(r->fd, &st) || r->at >= st.st_size)
 		return 0;
 	n = n < st.st_size - r->at ? n : st.st_size - r->at;

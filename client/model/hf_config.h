@@ -5,7 +5,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
-#include "common/nn/op.h"
+#include "common/graph/op.h"
 
 enum { SL_HF_FILE_MOST = 1 << 20, SL_HF_MAX_LAYERS = 256, SL_HF_MAX_FEATURES = 65536 };
 

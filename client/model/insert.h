@@ -33,7 +33,7 @@
 #ifndef SL_CLIENT_MODEL_INSERT_H
 #define SL_CLIENT_MODEL_INSERT_H
 
-#include "common/nn/model.h"
+#include "common/graph/model.h"
 
 enum { SL_INSERT_TEXT = 128, SL_INSERT_MAX_ITEMS = 4 };
 

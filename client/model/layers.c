@@ -1,6 +1,6 @@
 /* The layers of model.h: a node each, with its parameters. */
 #include "client/model/lora.h"
-#include "common/nn/model_impl.h"
+#include "common/graph/model_impl.h"
 
 static void add_vector(struct sl_build *b, struct sl_draft *d, const char *suffix, int64_t count,
 		       enum sl_init_kind init, enum sl_role role)

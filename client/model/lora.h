@@ -4,8 +4,8 @@
 #ifndef SL_CLIENT_MODEL_LORA_H
 #define SL_CLIENT_MODEL_LORA_H
 
-#include "common/nn/model.h"
-#include "common/nn/weights.h"
+#include "common/graph/model.h"
+#include "common/weights/weights.h"
 
 struct sl_conf_list;
 

@@ -28,7 +28,6 @@ static void *take(void *data, size_t size)
 
 static void give(void *data, void *memory)
 {
-	(void)data;
 	free(memory);
 }
 

@@ -3,7 +3,7 @@
 #define SL_CLIENT_MODEL_ROLES_H
 
 #include "common/conf/conf.h"
-#include "common/nn/cut.h"
+#include "common/graph/cut.h"
 
 /* Freezes what the globs (fnmatch) match, in all three parts; "kind:GLOB" means the kind of the layer (ops.def);
  * running statistics go on moving. CONFIG, with the key train.freeze: a pattern matches nothing, which names the

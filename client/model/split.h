@@ -5,7 +5,7 @@
 #include "client/model/insert.h"
 #include "client/model/source.h"
 #include "common/conf/conf.h"
-#include "common/nn/plan.h"
+#include "common/exec/plan.h"
 
 /* LABELS: the network's own loss. RESTORE_…: the mean squared difference between the activation at that cut and what
  * the insert there makes of it. Only that insert learns, and it lies in the middle, on both sides of its narrow place;

@@ -4,8 +4,8 @@
 #ifndef SL_CLIENT_MODEL_WEIGHTS_FILE_H
 #define SL_CLIENT_MODEL_WEIGHTS_FILE_H
 
-#include "common/nn/model.h"
-#include "common/nn/safetensors.h"
+#include "common/graph/model.h"
+#include "common/weights/safetensors.h"
 
 /* One parameter between the order of torchvision's file and that of memory; the buffers do not overlap. */
 void sl_param_from_file_order(const struct sl_file_param *p, const float *file, float *memory);

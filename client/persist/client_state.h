@@ -3,7 +3,7 @@
 #ifndef SL_CLIENT_PERSIST_CLIENT_STATE_H
 #define SL_CLIENT_PERSIST_CLIENT_STATE_H
 
-#include "common/nn/exec.h"
+#include "common/exec/exec.h"
 #include "common/session/mean.h"
 #include "common/session/state.h"
 

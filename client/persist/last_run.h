@@ -3,9 +3,9 @@
 #define SL_CLIENT_PERSIST_LAST_RUN_H
 
 #include "common/conf/conf.h"
+#include "common/exec/plan.h"
 #include "common/link/proof.h"
 #include "common/link/wire.h"
-#include "common/nn/plan.h"
 
 enum { SL_LAST_RUN_STEPS = SL_WIRE_HELD_MAX - 1 }; /* beside them Hello offers step 0 */
 

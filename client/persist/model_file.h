@@ -5,8 +5,8 @@
 #include <limits.h>
 
 #include "common/conf/conf.h"
-#include "common/nn/plan.h"
-#include "common/nn/weights.h"
+#include "common/exec/plan.h"
+#include "common/weights/weights.h"
 
 #define SL_MODEL_FILE  "model.safetensors" /* what a run leaves */
 #define SL_MODEL_BEST  "best.safetensors"  /* the weights that did best in an evaluation so far: train.keep_best */

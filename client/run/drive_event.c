@@ -1,5 +1,6 @@
 /* What an event does to a run: it carries out the rule that sl_drive_table has for the run's state. */
 #include "client/run/drive_parts.h"
+#include "client/run/report.h"
 
 static void move(struct drive *d, enum drive_state next)
 {
@@ -55,4 +56,11 @@ void sl_drive_hung(struct drive *d, uint64_t busy_ms)
 	sl_drive_leave(d, sl_fail_set(d->fail, SL_ERR_DEVICE, "a task has run for %llu s (watchdog_s is %d)%s",
 				      (unsigned long long)busy_ms / 1000, d->setup->conf->watchdog_s,
 				      sl_recover_outlook(d->recover)));
+}
+
+void sl_drive_count(struct drive *d)
+{
+	if (sl_drive_is_open(d) && d->remote)
+		sl_report_count(&d->link, d->remote);
+	sl_training_carried(d->run, d->link.traffic);
 }

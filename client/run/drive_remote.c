@@ -12,13 +12,6 @@
 
 enum { WATCH_MS = 250, SAY_WAITS_MS = 5000 };
 
-void sl_drive_count(struct drive *d)
-{
-	if (sl_drive_is_open(d) && d->remote)
-		sl_report_count(&d->link, d->remote);
-	sl_training_carried(d->run, d->link.traffic);
-}
-
 /* ---- the link ---- */
 
 static void on_ready(void *arg, uint64_t next_step)

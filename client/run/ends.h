@@ -5,9 +5,9 @@
 
 #include "client/run/feed.h"
 #include "client/run/kept.h"
-#include "common/nn/exec.h"
-#include "common/nn/weights.h"
+#include "common/exec/exec.h"
 #include "common/session/mean.h"
+#include "common/weights/weights.h"
 
 /* The model's weights into a segment's executor, and back. */
 enum sl_err sl_exec_put(struct sl_exec *exec, const struct sl_weights *weights) SL_MUST_CHECK;

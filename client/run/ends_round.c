@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/nn/finite.h"
+#include "common/exec/finite.h"
 
 static const enum sl_segment part[2] = {SL_HEAD, SL_TAIL};
 

@@ -5,7 +5,7 @@
 #define SL_CLIENT_RUN_ENDS_ROUND_H
 
 #include "client/run/ends.h"
-#include "common/nn/average.h"
+#include "common/exec/average.h"
 #include "common/session/state.h"
 
 struct sl_ends_round {

@@ -4,7 +4,7 @@
 #define SL_CLIENT_RUN_KEPT_H
 
 #include "client/data/source.h"
-#include "common/nn/plan.h"
+#include "common/exec/plan.h"
 
 struct sl_kept;
 

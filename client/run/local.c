@@ -6,8 +6,8 @@
 
 #include "common/base/clock.h"
 #include "common/codec/lengths.h"
-#include "common/nn/clip.h"
-#include "common/nn/finite.h"
+#include "common/exec/clip.h"
+#include "common/exec/finite.h"
 
 /* A gradient that nothing below needs does not. */
 static bool crosses(const struct sl_local *l, enum sl_dir dir)

@@ -38,7 +38,6 @@ static enum sl_err merge_counts(struct sl_metric_state *s, const struct sl_metri
 
 static enum sl_err begin_share(struct sl_metric_state *s, int width)
 {
-	(void)width;
 	return begin_counts(s, 2);
 }
 
@@ -145,8 +144,6 @@ static double f1_result(const struct sl_metric_state *s)
 
 static enum sl_err begin_nothing(struct sl_metric_state *s, int width)
 {
-	(void)s;
-	(void)width;
 	return SL_OK;
 }
 

@@ -6,9 +6,9 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
+#include "common/exec/clip.h"
+#include "common/exec/finite.h"
 #include "common/link/loop.h"
-#include "common/nn/clip.h"
-#include "common/nn/finite.h"
 
 enum { LINGER_MS = 500, TICK_FRACTION = 4, HWM = 64 };
 
@@ -16,7 +16,6 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 {
 	const struct sl_remote *r = arg;
 
-	(void)task;
 	memcpy(done->squares, r->squares, sizeof done->squares);
 }
 
@@ -97,7 +96,6 @@ static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct s
 {
 	struct sl_remote *r = arg;
 
-	(void)peer;
 	sl_port_deliver(r->port, header, payload);
 	if (sl_port_session(r->port)->counts.frames)
 		sl_link_event(r, LINK_HEARD);
@@ -107,7 +105,6 @@ static void on_writable(void *arg, sl_peer peer)
 {
 	struct sl_remote *r = arg;
 
-	(void)peer;
 	sl_port_writable(r->port);
 }
 
@@ -116,15 +113,12 @@ static void on_malformed(void *arg, sl_peer peer, const char *why)
 	struct sl_remote *r = arg;
 	struct sl_fail fail;
 
-	(void)peer;
 	sl_fail_set(&fail, SL_ERR_PROTOCOL, "the server sent a malformed message: %s", why);
 	sl_port_fail(r->port, &fail);
 }
 
 static void on_lost(void *arg, sl_peer peer)
 {
-	(void)arg;
-	(void)peer;
 	sl_log(SL_LOG_WARN, "link-lost", "the connection to the server broke; waiting for it to come back");
 }
 

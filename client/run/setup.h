@@ -8,10 +8,10 @@
 #include "client/run/kept.h"
 #include "common/base/pool.h"
 #include "common/conf/conf.h"
-#include "common/nn/backend.h"
-#include "common/nn/weights.h"
+#include "common/exec/backend.h"
 #include "common/session/agree.h"
 #include "common/session/turns.h"
+#include "common/weights/weights.h"
 
 /* Which part of a run with train.phases this is. */
 struct sl_phase {

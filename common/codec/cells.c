@@ -60,20 +60,16 @@ static int64_t means_of(const struct sl_extent *e, int64_t f)
 
 static void shape(const double *arg, const struct sl_extent *in, struct sl_extent *out, uint32_t *begin)
 {
-	(void)begin;
-	(void)arg;
 	*out = *in;
 }
 
 static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
-	(void)paired;
 	return (size_t)(means_of(in, (int64_t)arg[SIDE]) * MEAN_BYTES);
 }
 
 static enum sl_err check(const double *arg, bool channels, bool samples, struct sl_fail *fail)
 {
-	(void)arg;
 	if (!channels || !samples)
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "codec: cells needs the tensor as it was, and the stage before it does not keep it");
@@ -94,7 +90,6 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 	const struct sl_shape *s = &env->most.shape;
 	int64_t w = s->ndim == 4 ? s->dim[2] : 1, line = over(w, (int64_t)env->arg[SIDE]) * s->dim[s->ndim - 1];
 
-	(void)pairing;
 	sl_need(&need->host, 1, sizeof(struct cells));
 	sl_need(&need->host, sl_stage_threads(env) * line, sizeof(float));
 	if (sl_extent_ragged(&env->most))
@@ -224,7 +219,6 @@ static void decode_sample(void *arg, int64_t row, int worker)
 	const struct lines l = lines_of(s, row);
 	int64_t line = s->w * s->c, at = l.before * line;
 
-	(void)worker;
 	restore_run(s, s->from + at, at, l.count * line, s->to + at);
 	sl_codec_settle(s->env.loops);
 }
@@ -235,7 +229,6 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	struct cells *s = state;
 	size_t bytes = bound(s->env.arg, false, xs);
 
-	(void)call;
 	if (side->cap - side->len < bytes)
 		return SL_ERR_LIMIT;
 	s->x = x;
@@ -267,7 +260,6 @@ static void check_block(void *arg, int64_t block, int worker)
 		stop = first + SL_CODEC_BLOCK < s->means ? first + SL_CODEC_BLOCK : s->means;
 	int16_t most = 0;
 
-	(void)worker;
 	for (int64_t i = first; i < stop; i++)
 		most = size_of_mean(s->in + i * MEAN_BYTES) > most ? size_of_mean(s->in + i * MEAN_BYTES) : most;
 	if (most >= BF16_INF_BITS)
@@ -281,7 +273,6 @@ static enum sl_err parse(void *state, const struct sl_codec_call *call, struct s
 	size_t bytes = bound(s->env.arg, false, xs);
 	int64_t at = 0;
 
-	(void)call;
 	if (side.len != bytes || count != sl_shape_count(&xs->shape))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD,
 				   "cells: %zu bytes of means and %lld values, expected %zu and %lld", side.len,
@@ -305,8 +296,6 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 {
 	struct cells *s = state;
 
-	(void)call;
-	(void)ys;
 	s->from = y;
 	s->to = x;
 	sl_pool_run(s->env.pool, xs->rows, decode_sample, s);

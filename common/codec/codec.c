@@ -9,7 +9,7 @@
 #include "common/codec/frame.h"
 #include "common/codec/impl.h"
 #include "common/codec/stage.h"
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 
 /* 2 GiB of fp32: body lengths fit in 32 bits. */
 static const int64_t max_elements = (int64_t)1 << 29;

@@ -15,7 +15,7 @@
 #include "common/base/err.h"
 #include "common/base/memory.h"
 #include "common/base/rng.h"
-#include "common/nn/tensor.h"
+#include "common/graph/tensor.h"
 
 struct sl_backend;
 

@@ -78,7 +78,6 @@ static void shape(const double *arg, const struct sl_extent *in, struct sl_exten
 
 static enum sl_err check(const double *arg, bool channels, bool samples, struct sl_fail *fail)
 {
-	(void)arg;
 	if (!channels || !samples)
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "codec: downsample needs the tensor as it was, and the stage before it "
@@ -89,8 +88,6 @@ static enum sl_err check(const double *arg, bool channels, bool samples, struct 
 /* What the means leave out is never sent. */
 static bool contracts(const double *arg, int64_t n)
 {
-	(void)arg;
-	(void)n;
 	return false;
 }
 
@@ -120,7 +117,6 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 {
 	const struct sides s = sides_of(&env->most, (int64_t)env->arg[FACTOR]);
 
-	(void)pairing;
 	sl_need(&need->host, 1, sizeof(struct downsample));
 	sl_need(&need->host, line_taps(env, &s) + s.w, sizeof(struct sl_tap));
 	sl_need(&need->host, sl_stage_threads(env) * s.small_h * s.small_w * s.c, sizeof(float));
@@ -288,8 +284,6 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 {
 	struct downsample *d = state;
 
-	(void)call;
-	(void)side;
 	d->x = x;
 	d->y = y;
 	d->large = xs;
@@ -302,9 +296,6 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
 			 const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail)
 {
-	(void)state;
-	(void)call;
-	(void)xs;
 	return sl_sized_parse("downsample", ys, side, count, fail);
 }
 
@@ -313,7 +304,6 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 {
 	struct downsample *d = state;
 
-	(void)call;
 	d->from = y;
 	d->to = x;
 	d->large = xs;

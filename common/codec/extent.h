@@ -4,7 +4,7 @@
 #ifndef SL_CODEC_EXTENT_H
 #define SL_CODEC_EXTENT_H
 
-#include "common/nn/tensor.h"
+#include "common/graph/tensor.h"
 
 struct sl_extent {
 	struct sl_shape shape;

@@ -10,7 +10,7 @@
 #include "common/base/pieces.h"
 #include "common/base/pool.h"
 #include "common/codec/impl.h"
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 
 enum sl_err sl_codec_feeds_back(const struct sl_codec_spec *spec, const struct sl_extent *most, struct sl_fail *fail)
 {
@@ -105,7 +105,6 @@ static void feedback_block(void *arg, int64_t block, int worker)
 	int64_t first = block * SL_CODEC_BLOCK;
 	int64_t stop = first + SL_CODEC_BLOCK < f->n ? first + SL_CODEC_BLOCK : f->n;
 
-	(void)worker;
 	for (int64_t i = first; i < stop; i++)
 		f->out[i] = f->a[i] + f->sign * f->b[i];
 }

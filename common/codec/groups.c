@@ -73,7 +73,6 @@ static void measure_part(void *arg, int64_t block, int worker)
 	int64_t first = group * m->g->size + block % m->blocks * SL_CODEC_BLOCK;
 	int64_t stop = first + SL_CODEC_BLOCK, end = end_of(m->g, group);
 
-	(void)worker;
 	if (stop > end)
 		stop = end;
 	measure_run(m->loops, m->x, m->squares, first, stop, &m->g->partial[block]);
@@ -84,7 +83,6 @@ static void measure_groups(void *arg, int64_t block, int worker)
 	const struct measure *m = arg;
 	int64_t first = block * m->groups, stop = first + m->groups;
 
-	(void)worker;
 	/* what is not finite is found in stat[] behind */
 	sl_groups_measure_some(m->g, m->loops, m->x, m->squares, first, stop < m->g->count ? stop : m->g->count);
 }
@@ -108,7 +106,6 @@ static void measure_parts(void *arg, int64_t block, int worker)
 	const struct measure *m = arg;
 	int64_t at = block * SL_CODEC_BLOCK, stop = at + SL_CODEC_BLOCK < m->g->n ? at + SL_CODEC_BLOCK : m->g->n, run;
 
-	(void)worker;
 	for (; at < stop; at += run) {
 		int64_t group = sl_groups_find(m->g, at);
 

@@ -23,8 +23,6 @@ struct half {
 
 static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
-	(void)arg;
-	(void)paired;
 	return (size_t)sl_shape_count(&in->shape) * 2;
 }
 
@@ -35,8 +33,6 @@ static double nominal(const double *arg, const struct sl_extent *in)
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	(void)env;
-	(void)pairing;
 	sl_need(&need->host, 1, sizeof(struct half));
 }
 
@@ -85,7 +81,6 @@ static void encode_block(void *arg, int64_t block, int worker)
 	struct half *h = arg;
 	int64_t first = block * SL_CODEC_BLOCK;
 
-	(void)worker;
 	if (h->to(h->x + first, block_length(h, block), h->out + 2 * first) >= SL_F32_INF_BITS)
 		atomic_store_explicit(&h->nonfinite, true, memory_order_relaxed);
 }
@@ -95,7 +90,6 @@ static void decode_block(void *arg, int64_t block, int worker)
 	struct half *h = arg;
 	int64_t first = block * SL_CODEC_BLOCK;
 
-	(void)worker;
 	h->from(h->in + 2 * first, block_length(h, block), h->y + first);
 }
 
@@ -104,7 +98,6 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 {
 	struct half *h = state;
 
-	(void)call;
 	h->n = sl_shape_count(&xs->shape);
 	if (out->cap - out->len < (size_t)h->n * 2)
 		return SL_ERR_LIMIT;
@@ -123,7 +116,6 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 {
 	struct half *h = state;
 
-	(void)call;
 	h->n = sl_shape_count(&xs->shape);
 	if (in.len != (size_t)h->n * 2)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "16-bit floats: %zu bytes, expected %lld", in.len,

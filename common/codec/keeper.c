@@ -67,9 +67,6 @@ enum sl_err sl_keeper_inverse(void *keeper, const struct sl_codec_call *call, co
 {
 	struct sl_keeper *k = keeper;
 
-	(void)call;
-	(void)ys;
-	(void)xs;
 	sl_places_expand(places_of(k), k->set, y, &k->env, x);
 	return SL_OK;
 }

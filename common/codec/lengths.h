@@ -6,7 +6,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
-#include "common/nn/tensor.h"
+#include "common/graph/tensor.h"
 
 static inline size_t sl_lengths_bytes(int64_t rows)
 {

@@ -63,7 +63,6 @@ static size_t payload_bytes(int64_t n, int64_t bucket, int q)
 
 static size_t qsgd_bound(const double *arg, bool paired, const struct sl_extent *in)
 {
-	(void)paired;
 	return payload_bytes(sl_shape_count(&in->shape), (int64_t)arg[QSGD_BUCKET], (int)arg[QSGD_Q]);
 }
 
@@ -74,13 +73,11 @@ static double qsgd_nominal(const double *arg, const struct sl_extent *in)
 
 static size_t tern_bound(const double *arg, bool paired, const struct sl_extent *in)
 {
-	(void)paired;
 	return payload_bytes(sl_shape_count(&in->shape), (int64_t)arg[TERN_BUCKET], 1);
 }
 
 static double tern_nominal(const double *arg, const struct sl_extent *in)
 {
-	(void)arg;
 	return (double)sl_shape_count(&in->shape) / 4;
 }
 
@@ -125,13 +122,11 @@ static void need_levels(const struct sl_stage_env *env, int64_t bucket, struct s
 
 static void qsgd_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	(void)pairing;
 	need_levels(env, (int64_t)env->arg[QSGD_BUCKET], need);
 }
 
 static void tern_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	(void)pairing;
 	need_levels(env, (int64_t)env->arg[TERN_BUCKET], need);
 }
 
@@ -264,7 +259,6 @@ static void encode_block(void *arg, int64_t block, int worker)
 	int64_t first = block * SL_CODEC_BLOCK, stop = block_end(l, first), end;
 	uint16_t code[SL_CODEC_TILE], rnd[SL_CODEC_TILE];
 
-	(void)worker;
 	for (; first < stop; first = end) {
 		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
 		if (l->within && first % sl_groups_stretch(&l->groups) == 0 && !measure_stretch(l, first)) {
@@ -281,7 +275,6 @@ static void check_block(void *arg, int64_t block, int worker)
 	int64_t first = block * SL_CODEC_BLOCK, stop = block_end(l, first), end;
 	uint16_t code[SL_CODEC_TILE];
 
-	(void)worker;
 	for (; first < stop; first = end) {
 		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
 		if (!check_tile(l, first, end, code))
@@ -295,7 +288,6 @@ static void decode_block(void *arg, int64_t block, int worker)
 	int64_t first = block * SL_CODEC_BLOCK, stop = block_end(l, first), end;
 	uint16_t code[SL_CODEC_TILE];
 
-	(void)worker;
 	if (l->within)
 		read_scales(l, first / l->groups.size, sl_groups_count(stop, l->groups.size));
 	for (; first < stop; first = end) {
@@ -341,7 +333,6 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 	int64_t n = sl_shape_count(&xs->shape);
 	int used = (int)(n * (l->bits + 1) % 8);
 
-	(void)call;
 	if (in.len != payload_bytes(n, l->bucket, l->q))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "levels: %zu bytes, expected %zu", in.len,
 				   payload_bytes(n, l->bucket, l->q));

@@ -108,7 +108,6 @@ static void shape(const double *arg, const struct sl_extent *in, struct sl_exten
 
 static enum sl_err check(const double *arg, bool channels, bool samples, struct sl_fail *fail)
 {
-	(void)arg;
 	if (!channels || !samples)
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "codec: lowrank needs the tensor's samples and channels, and the stage "
@@ -150,7 +149,6 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 {
 	int64_t m, c, r = (int64_t)env->arg[RANK];
 
-	(void)pairing;
 	sides(&env->most, &m, &c);
 	sl_need(&need->host, 1, sizeof(struct lowrank));
 	sl_need(&need->host, r * larger(m, c), sizeof(float));
@@ -395,7 +393,6 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	struct sl_rng_key key = sl_codec_key(l->env.seed, l->env.dir, call, SL_STAGE_TRANSFORM);
 	int64_t large = l->r * larger(l->m, l->c);
 
-	(void)side;
 	for (int64_t first = 0; first < large; first += SL_CODEC_TILE) {
 		int64_t n = large - first < SL_CODEC_TILE ? large - first : SL_CODEC_TILE;
 		uint32_t word[SL_CODEC_TILE];
@@ -487,9 +484,6 @@ static enum sl_err load(void *state, struct sl_bytes *in)
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
 			 const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail)
 {
-	(void)state;
-	(void)call;
-	(void)xs;
 	return sl_sized_parse("lowrank", ys, side, count, fail);
 }
 
@@ -514,7 +508,6 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 {
 	struct lowrank *l = state;
 
-	(void)call;
 	l->from = y;
 	l->to = x;
 	l->xs = xs;

@@ -1,7 +1,7 @@
 /* What a codec will take, counted before it is opened; tests/suite/test_codec_memory.c holds it against what is. */
 #include "common/codec/frame.h"
 #include "common/codec/impl.h"
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 
 /* The transform whose places a gradient uses: the first that a gradient can be paired with. */
 static int keeper_of(const struct sl_codec *c)

@@ -16,8 +16,6 @@ struct copy {
 
 static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
-	(void)arg;
-	(void)paired;
 	return (size_t)sl_shape_count(&in->shape) * sizeof(float);
 }
 
@@ -28,8 +26,6 @@ static double nominal(const double *arg, const struct sl_extent *in)
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	(void)env;
-	(void)pairing;
 	sl_need(&need->host, 1, sizeof(struct copy));
 }
 
@@ -51,7 +47,6 @@ static void copy_block(void *arg, int64_t block, int worker)
 	const struct copy *c = arg;
 	size_t at = (size_t)block * COPY_BYTES, left = c->bytes - at;
 
-	(void)worker;
 	memcpy(c->dst + at, c->src + at, left < COPY_BYTES ? left : COPY_BYTES);
 }
 
@@ -68,7 +63,6 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 {
 	size_t bytes = (size_t)sl_shape_count(&xs->shape) * sizeof *x;
 
-	(void)call;
 	if (out->cap - out->len < bytes)
 		return SL_ERR_LIMIT;
 	copy_all(state, out->data + out->len, x, bytes);
@@ -81,7 +75,6 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 {
 	size_t bytes = (size_t)sl_shape_count(&xs->shape) * sizeof *x;
 
-	(void)call;
 	if (in.len != bytes)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "none: %zu bytes, expected %zu", in.len, bytes);
 	copy_all(state, x, in.data, bytes);

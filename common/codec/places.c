@@ -321,7 +321,6 @@ static void gather_block(void *arg, int64_t block, int worker)
 	struct gathering *g = arg;
 	uint32_t top = 0;
 
-	(void)worker;
 	g->p->loops->gather(g->x + block * SL_CODEC_BLOCK, sl_block_length(g->set->n, block),
 			    g->set->bitmap + block * BLOCK_WORDS, g->y + g->set->offset[block], &top);
 	if (top >= SL_F32_INF_BITS)
@@ -348,7 +347,6 @@ static void expand_block(void *arg, int64_t block, int worker)
 {
 	const struct expanding *e = arg;
 
-	(void)worker;
 	e->p->loops->expand(e->y + e->set->offset[block], sl_block_length(e->set->n, block),
 			    e->set->bitmap + block * BLOCK_WORDS, e->x + block * SL_CODEC_BLOCK);
 }
@@ -362,7 +360,6 @@ static void expand_for_front(void *arg, int64_t block, int worker)
 	const sl_f32u *y = e->y + e->set->offset[block];
 	float tile[SL_CODEC_TILE];
 
-	(void)worker;
 	for (int64_t n; first < stop; first += n) {
 		n = stop - first < SL_CODEC_TILE ? stop - first : SL_CODEC_TILE;
 		y += loops->expand(y, n, e->set->bitmap + first / 64, tile);

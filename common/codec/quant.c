@@ -87,13 +87,11 @@ static int64_t group_count(const double *arg, const struct sl_extent *e)
 /* An element's error is at most half a step, stochastic a step, of 2·largest/(2^b − 1). */
 static bool contracts(const double *arg, int64_t n)
 {
-	(void)n;
 	return arg[BITS] > 1;
 }
 
 static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
-	(void)paired;
 	return (size_t)(group_count(arg, in) * RANGE_BYTES +
 			sl_packed_bytes(sl_shape_count(&in->shape), (int)arg[BITS]));
 }
@@ -143,7 +141,6 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 	int64_t n = sl_shape_count(&env->most.shape), most = group_count(env->arg, &env->most);
 	const struct quant *q = NULL;
 
-	(void)pairing;
 	sl_need(&need->host, 1, sizeof *q);
 	sl_groups_memory(n, most, need);
 	sl_need(&need->host, most, sizeof *q->affine);
@@ -193,7 +190,6 @@ static void measure_columns(void *arg, int64_t block, int worker)
 	int64_t c = q->channels, rows = task_rows(c), first = block * rows, all = q->groups.n / c;
 	float *lo = q->extremes + block * 2 * c, *hi = lo + c;
 
-	(void)worker;
 	for (int64_t j = 0; j < c; j++) {
 		lo[j] = INFINITY;
 		hi[j] = -INFINITY;
@@ -334,7 +330,6 @@ static void encode_block(void *arg, int64_t block, int worker)
 	int64_t first = block * SL_CODEC_BLOCK, stop = block_end(q, first), end;
 	uint16_t code[SL_CODEC_TILE], rnd[SL_CODEC_TILE];
 
-	(void)worker;
 	for (; first < stop; first = end) {
 		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
 		if (q->within && first % sl_groups_stretch(&q->groups) == 0 && !measure_stretch(q, first)) {
@@ -351,7 +346,6 @@ static void decode_block(void *arg, int64_t block, int worker)
 	int64_t first = block * SL_CODEC_BLOCK, stop = block_end(q, first), end;
 	uint16_t code[SL_CODEC_TILE];
 
-	(void)worker;
 	if (q->within)
 		read_ranges(q, first / q->groups.size, sl_groups_count(stop, q->groups.size));
 	for (; first < stop; first = end) {
@@ -407,7 +401,6 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 	int64_t count = group_count(q->env.arg, xs), n = sl_shape_count(&xs->shape);
 	int used = (int)(n * q->bits % 8);
 
-	(void)call;
 	if (in.len != bound(q->env.arg, false, xs))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "quant: %zu bytes, expected %zu", in.len,
 				   bound(q->env.arg, false, xs));

@@ -37,22 +37,16 @@ struct randomk {
 
 static void shape(const double *arg, const struct sl_extent *in, struct sl_extent *out, uint32_t *begin)
 {
-	(void)begin;
 	*out = sl_extent_flat(sl_codec_kept(arg[RATIO], sl_shape_count(&in->shape)));
 }
 
 static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
-	(void)arg;
-	(void)paired;
-	(void)in;
 	return 0;
 }
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	(void)env;
-	(void)pairing;
 	sl_need(&need->host, 1, sizeof(struct randomk));
 }
 
@@ -131,7 +125,6 @@ static void gather_block(void *arg, int64_t block, int worker)
 	int64_t first = block * RUNS, stop = first + block_runs(r, block);
 	uint32_t place[TILE];
 
-	(void)worker;
 	each_range(r, block, check_range);
 	for (; first < stop; first += TILE) {
 		int64_t n = stop - first < TILE ? stop - first : TILE;
@@ -148,7 +141,6 @@ static void scatter_block(void *arg, int64_t block, int worker)
 	int64_t first = block * RUNS, stop = first + block_runs(r, block);
 	uint32_t place[TILE];
 
-	(void)worker;
 	each_range(r, block, clear_range);
 	for (; first < stop; first += TILE) {
 		int64_t n = stop - first < TILE ? stop - first : TILE;
@@ -164,7 +156,6 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 {
 	struct randomk *r = state;
 
-	(void)side;
 	prepare(r, call, sl_shape_count(&xs->shape));
 	r->x = x;
 	r->y = y;
@@ -195,9 +186,6 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 {
 	struct randomk *r = state;
 
-	(void)call;
-	(void)ys;
-	(void)xs;
 	r->from = y;
 	r->to = x;
 	sl_pool_run(r->env.pool, (r->k + RUNS - 1) / RUNS, scatter_block, r);

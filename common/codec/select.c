@@ -142,7 +142,6 @@ static void scan_block(void *arg, int64_t block, int worker)
 {
 	struct sl_select *s = arg;
 
-	(void)worker;
 	s->top[block] = 0;
 	s->above[block] = s->loops->scan(s->x + block * SL_CODEC_BLOCK, sl_block_length(s->n, block), s->lo, s->hi,
 					 s->candidate + block * CANDIDATE_STRIDE, s->cap, &s->found[block],
@@ -234,7 +233,6 @@ static void place_candidates(void *arg, int64_t block, int worker)
 	const uint32_t *c = s->candidate + block * CANDIDATE_STRIDE;
 	int64_t above = 0, equal = 0;
 
-	(void)worker;
 	for (int64_t i = 0; i < s->found[block]; i++) {
 		above += c[i] > s->lo;
 		equal += c[i] == s->lo;

@@ -2,15 +2,11 @@
 
 bool sl_sized_always(const double *arg)
 {
-	(void)arg;
 	return true;
 }
 
 size_t sl_sized_bound(const double *arg, bool paired, const struct sl_extent *in)
 {
-	(void)arg;
-	(void)paired;
-	(void)in;
 	return 0;
 }
 

@@ -45,8 +45,6 @@ struct sortquant {
 
 static enum sl_err check(const double *arg, bool channels, bool samples, struct sl_fail *fail)
 {
-	(void)channels;
-	(void)samples;
 	if (arg[BITS] + arg[SPLIT] > 16)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "codec: sortquant:b+s with b + s at most 16, got '%g+%g'",
 				   arg[BITS], arg[SPLIT]);
@@ -55,7 +53,6 @@ static enum sl_err check(const double *arg, bool channels, bool samples, struct 
 
 static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
-	(void)paired;
 	return (size_t)(RANGE_BYTES << (int)arg[SPLIT]) +
 	       (size_t)sl_packed_bytes(sl_shape_count(&in->shape), (int)(arg[BITS] + arg[SPLIT]));
 }
@@ -80,7 +77,6 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 {
 	const struct sortquant *q = NULL;
 
-	(void)pairing;
 	sl_need(&need->host, 1, sizeof *q);
 	sl_need(&need->host, sl_codec_blocks(sl_shape_count(&env->most.shape)) + 1, sizeof *q->stats);
 	sl_need(&need->host, SL_SAMPLE, sizeof *q->sample + sizeof *q->scratch);
@@ -131,7 +127,6 @@ static void stats_block(void *arg, int64_t block, int worker)
 	struct sortquant *q = arg;
 	struct sl_bucket_stats *s = &q->stats[block];
 
-	(void)worker;
 	*s = (struct sl_bucket_stats){.range = SL_RANGE_EMPTY};
 	memcpy(s->max_below, q->known_below, sizeof s->max_below);
 	q->env.loops->bucket_stats(q->x + block * SL_CODEC_BLOCK, sl_block_length(q->n, block), &q->buckets, s);
@@ -338,7 +333,6 @@ static void code_block(void *arg, int64_t block, int worker)
 	int64_t first = block * SL_CODEC_BLOCK, stop = first + sl_block_length(q->n, block);
 	uint16_t code[SL_CODEC_TILE];
 
-	(void)worker;
 	for (; first < stop; first += SL_CODEC_TILE) {
 		int64_t n = stop - first < SL_CODEC_TILE ? stop - first : SL_CODEC_TILE;
 
@@ -361,7 +355,6 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 	uint8_t *ranges = out->data + out->len;
 	size_t bytes = bound(q->env.arg, false, xs);
 
-	(void)call;
 	if (out->cap - out->len < bytes)
 		return SL_ERR_LIMIT;
 	q->n = sl_shape_count(&xs->shape);
@@ -399,7 +392,6 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 	int used = (int)(sl_shape_count(&xs->shape) * bits % 8);
 	size_t bytes = bound(q->env.arg, false, xs);
 
-	(void)call;
 	if (in.len != bytes)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "sortquant: %zu bytes, expected %zu", in.len, bytes);
 	if (used != 0 && in.data[in.len - 1] >> used != 0)

@@ -36,14 +36,11 @@ struct threshold {
 
 static void shape(const double *arg, const struct sl_extent *in, struct sl_extent *out, uint32_t *begin)
 {
-	(void)begin;
-	(void)arg;
 	*out = sl_extent_flat(sl_shape_count(&in->shape));
 }
 
 static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
-	(void)arg;
 	return paired ? 0 : sl_places_bound(sl_shape_count(&in->shape));
 }
 
@@ -103,7 +100,6 @@ static void mark_block(void *arg, int64_t block, int worker)
 	struct sl_place_set *set = t->keeper.set;
 	uint32_t top = 0;
 
-	(void)worker;
 	set->count[block] =
 		(uint32_t)t->keeper.env.loops->mark(t->x + block * SL_CODEC_BLOCK, sl_block_length(set->n, block),
 						    t->least, set->bitmap + block * (SL_CODEC_BLOCK / 64), &top);

@@ -27,13 +27,11 @@ struct topk {
 
 static void shape(const double *arg, const struct sl_extent *in, struct sl_extent *out, uint32_t *begin)
 {
-	(void)begin;
 	*out = sl_extent_flat(sl_codec_kept(arg[RATIO], sl_shape_count(&in->shape)));
 }
 
 static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
-	(void)arg;
 	return paired ? 0 : sl_places_bound(sl_shape_count(&in->shape));
 }
 

@@ -25,8 +25,6 @@ struct zstd {
 
 static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 {
-	(void)arg;
-	(void)paired;
 	return ZSTD_compressBound((size_t)in->shape.dim[0]);
 }
 
@@ -41,7 +39,6 @@ static void close_zstd(void *state)
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	(void)pairing;
 	sl_need(&need->host, 1, sizeof(struct zstd));
 	sl_need(&need->host, 1, ZSTD_estimateCCtxSize((int)env->arg[LEVEL]) + ZSTD_estimateDCtxSize());
 }

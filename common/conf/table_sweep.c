@@ -50,8 +50,6 @@ static const struct sl_conf_key keys[] = {
 
 static const char *finish(void *conf, char why[SL_CONF_WHY])
 {
-	(void)conf;
-	(void)why;
 	return NULL;
 }
 

@@ -118,7 +118,6 @@ static void client_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
 	struct client *client = handle->data;
 
-	(void)suggested;
 	*buf = uv_buf_init(client->request + client->len, (unsigned)(REQUEST_MAX - client->len));
 }
 
@@ -127,7 +126,6 @@ static void client_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 	struct client *client = stream->data;
 	char *newline;
 
-	(void)buf;
 	if (n < 0) { /* ENOBUFS, too: 64 bytes and no newline */
 		client_close(client);
 		return;

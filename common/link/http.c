@@ -125,8 +125,6 @@ static char *make_answer(int status, const char *type, const char *body, bool wi
 
 static void client_shut(uv_shutdown_t *shutdown, int status)
 {
-	(void)shutdown;
-	(void)status;
 }
 
 /* A connection that is closed with bytes unread is reset, and the answer lost on its way: so this side says that it is
@@ -171,7 +169,6 @@ static void client_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 	struct client *client = handle->data;
 	size_t from = client->answered ? 0 : client->len;
 
-	(void)suggested;
 	*buf = uv_buf_init(client->head + from, (unsigned)(SL_REQUEST_MAX - from));
 }
 
@@ -180,7 +177,6 @@ static void client_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 	struct client *client = stream->data;
 	int status;
 
-	(void)buf;
 	client->ended = n < 0;
 	if (n < 0 && (n != UV_EOF || client->written || !client->len)) {
 		client_close(client);

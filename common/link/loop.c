@@ -68,7 +68,6 @@ void sl_loop_stop(struct sl_loop *loop)
 
 static void close_leftover(uv_handle_t *handle, void *arg)
 {
-	(void)arg;
 	if (!uv_is_closing(handle))
 		uv_close(handle, NULL);
 }
@@ -245,7 +244,6 @@ static void hung_up(uv_signal_t *uv, int signum)
 {
 	struct sl_loop *loop = uv->data;
 
-	(void)signum;
 	loop->on_hangup(loop->hangup_arg);
 }
 

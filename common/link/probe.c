@@ -99,7 +99,6 @@ static void take_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
 	struct sl_probe *p = handle->data;
 
-	(void)suggested;
 	*buf = uv_buf_init((char *)p->heard + p->len, (unsigned)(sizeof p->heard - p->len));
 }
 
@@ -108,7 +107,6 @@ static void was_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 	struct sl_probe *p = stream->data;
 	enum sl_greeting greeting;
 
-	(void)buf;
 	if (n < 0) {
 		tell(p, SL_GREETING_PART,
 		     p->len ? sl_greeting_text(SL_GREETING_PART)

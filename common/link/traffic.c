@@ -25,13 +25,13 @@ enum {
 	SYN = 1, /* which TCP confirms as if it were a byte */
 };
 
-static void add_framing(struct sl_tap *t, enum sl_way way, uint64_t bytes)
+static void add_framing(struct sl_traffic_tap *t, enum sl_way way, uint64_t bytes)
 {
 	t->total[way].framing += bytes;
 	t->said[way] += bytes;
 }
 
-void sl_tap_shook_hands(struct sl_tap *t)
+void sl_tap_shook_hands(struct sl_traffic_tap *t)
 {
 	if (!t->total)
 		return;
@@ -39,7 +39,7 @@ void sl_tap_shook_hands(struct sl_tap *t)
 	add_framing(t, SL_RECEIVED, GREETING + (t->curve ? WELCOME + CURVE_READY : READY));
 }
 
-static void frame(struct sl_tap *t, enum sl_way way, size_t len)
+static void frame(struct sl_traffic_tap *t, enum sl_way way, size_t len)
 {
 	const size_t curve = t->curve ? CURVE : 0;
 
@@ -48,7 +48,7 @@ static void frame(struct sl_tap *t, enum sl_way way, size_t len)
 	t->said[way] += len + curve;
 }
 
-void sl_tap_message(struct sl_tap *t, enum sl_way way, size_t header, size_t payload)
+void sl_tap_message(struct sl_traffic_tap *t, enum sl_way way, size_t header, size_t payload)
 {
 	if (!t->total)
 		return;
@@ -59,7 +59,7 @@ void sl_tap_message(struct sl_tap *t, enum sl_way way, size_t header, size_t pay
 /* What was sent is what the other side has confirmed and what waits for that; in this order, lest a byte be counted
  * twice. (tcpi_bytes_sent counts a segment again that this host's own queue refused.) Where the kernel does not say,
  * as of Unix sockets, it is what ought to have left and come. */
-static void carried(const struct sl_tap *t, uint64_t out[SL_WAYS])
+static void carried(const struct sl_traffic_tap *t, uint64_t out[SL_WAYS])
 {
 	struct tcp_info info;
 	socklen_t len = sizeof info;
@@ -76,7 +76,7 @@ static void carried(const struct sl_tap *t, uint64_t out[SL_WAYS])
 	out[SL_RECEIVED] = info.tcpi_bytes_received;
 }
 
-void sl_tap_look(struct sl_tap *t)
+void sl_tap_look(struct sl_traffic_tap *t)
 {
 	uint64_t now[SL_WAYS];
 
@@ -91,7 +91,7 @@ void sl_tap_look(struct sl_tap *t)
 	}
 }
 
-void sl_tap_close(struct sl_tap *t)
+void sl_tap_close(struct sl_traffic_tap *t)
 {
 	sl_tap_look(t);
 	if (t->fd < 0)
@@ -102,7 +102,7 @@ void sl_tap_close(struct sl_tap *t)
 		t->said[way] = t->seen[way] = 0;
 }
 
-void sl_tap_connected(struct sl_tap *t, int fd)
+void sl_tap_connected(struct sl_traffic_tap *t, int fd)
 {
 	struct stat at;
 

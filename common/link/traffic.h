@@ -18,7 +18,7 @@ struct sl_traffic {
 };
 
 /* The connection that stands, if any. Zero it, and set `fd` to -1. */
-struct sl_tap {
+struct sl_traffic_tap {
 	struct sl_traffic *total; /* [SL_WAYS], to add to; NULL: nobody asks */
 	bool curve;
 	int fd;                 /* a duplicate, which outlives ZeroMQ's; -1: no connection */
@@ -28,12 +28,12 @@ struct sl_tap {
 };
 
 /* A connection stands at this descriptor of ZeroMQ's. */
-void sl_tap_connected(struct sl_tap *tap, int fd);
-void sl_tap_shook_hands(struct sl_tap *tap);
+void sl_tap_connected(struct sl_traffic_tap *tap, int fd);
+void sl_tap_shook_hands(struct sl_traffic_tap *tap);
 /* A message with two frames of these sizes was handed over, or came. */
-void sl_tap_message(struct sl_tap *tap, enum sl_way way, size_t header, size_t payload);
+void sl_tap_message(struct sl_traffic_tap *tap, enum sl_way way, size_t header, size_t payload);
 /* Adds what the connection has carried since the last time. */
-void sl_tap_look(struct sl_tap *tap);
-void sl_tap_close(struct sl_tap *tap);
+void sl_tap_look(struct sl_traffic_tap *tap);
+void sl_tap_close(struct sl_traffic_tap *tap);
 
 #endif

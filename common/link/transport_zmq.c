@@ -48,7 +48,7 @@ struct zmq_transport {
 	struct sl_zap *zap;              /* of a bound one with auth */
 	bool busy, lost;                 /* of a connected one */
 	struct sl_handshakes handshakes; /* of a connected one */
-	struct sl_tap tap;               /* of a connected one */
+	struct sl_traffic_tap tap;       /* of a connected one */
 	struct sl_zrecords records;
 	char endpoint[ENDPOINT_MAX];
 };
@@ -526,7 +526,7 @@ enum sl_err sl_transport_zmq_open(struct sl_transport **out, struct sl_loop *loo
 	t->payload_max = sl_transport_payload_max(conf, bind);
 	t->bound = bind;
 	t->loop = loop;
-	t->tap = (struct sl_tap){.total = bind ? NULL : conf->traffic, .curve = conf->auth != NULL, .fd = -1};
+	t->tap = (struct sl_traffic_tap){.total = bind ? NULL : conf->traffic, .curve = conf->auth != NULL, .fd = -1};
 	t->handshakes.auth = conf->auth;
 	t->handshakes.endpoint = t->endpoint;
 	t->handshakes.loop = loop;

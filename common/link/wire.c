@@ -86,8 +86,6 @@ static void *bump_alloc(void *arg, size_t size)
 
 static void bump_free(void *arg, void *p)
 {
-	(void)arg;
-	(void)p;
 }
 
 /* ---- fields: `put` for encoding, `get` for decoding */

@@ -59,7 +59,6 @@ static void released(void *data, void *hint)
 {
 	struct sl_zrecord *r = hint;
 
-	(void)data;
 	if (atomic_load_explicit(&r->armed, memory_order_acquire))
 		r->release(r->arg);
 	give(r);

@@ -40,7 +40,6 @@ enum sl_err sl_abandon_check(const struct sl_session *s, const struct sl_frame *
 
 enum sl_err sl_on_nonfinite(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)now_ms;
 	sl_abandon_begin(s, out, ev->why->text, true);
 	return SL_OK;
 }
@@ -49,7 +48,6 @@ enum sl_err sl_on_abandon(struct sl_session *s, const struct sl_event *ev, uint6
 {
 	enum sl_err err = sl_abandon_check(s, ev->frame, s->number, out);
 
-	(void)now_ms;
 	s->late = !err && s->role == SL_SESSION_CLIENT && ev->frame->u.abandon.late;
 	if (!err)
 		sl_abandon_begin(s, out, ev->frame->u.abandon.text, false);
@@ -59,7 +57,6 @@ enum sl_err sl_on_abandon(struct sl_session *s, const struct sl_event *ev, uint6
 /* Both sides have found it, and their words crossed. */
 enum sl_err sl_on_abandon_again(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)now_ms;
 	if (!s->abandoned)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "Abandon frame where no step is under way");
 	if (s->role == SL_SESSION_SERVER)
@@ -69,15 +66,10 @@ enum sl_err sl_on_abandon_again(struct sl_session *s, const struct sl_event *ev,
 
 enum sl_err sl_on_stale_part(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)now_ms;
 	return sl_pass_drop(s, ev->frame, out);
 }
 
 enum sl_err sl_on_task_ignored(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)s;
-	(void)ev;
-	(void)now_ms;
-	(void)out;
 	return SL_OK;
 }

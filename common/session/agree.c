@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/nn/graph_text.h"
+#include "common/graph/graph_text.h"
 
 _Static_assert((int)SL_CONF_MAX_CHUNKS == (int)SL_PLAN_MAX_CHUNKS && (int)SL_CONF_MAX_BATCH == (int)SL_PLAN_MAX_BATCH,
 	       "what may be agreed on, a plan has");

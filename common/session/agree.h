@@ -5,8 +5,8 @@
 
 #include "common/codec/codec.h"
 #include "common/conf/agreed.h"
+#include "common/exec/plan.h"
 #include "common/link/wire.h"
-#include "common/nn/plan.h"
 #include "common/session/mean.h"
 
 struct sl_agreement {

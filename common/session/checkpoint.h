@@ -6,8 +6,8 @@
 #define SL_SESSION_CHECKPOINT_H
 
 #include "common/base/err.h"
-#include "common/nn/plan.h"
-#include "common/nn/safetensors.h"
+#include "common/exec/plan.h"
+#include "common/weights/safetensors.h"
 
 enum {
 	SL_CHECKPOINT_KEPT = 2,

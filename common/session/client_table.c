@@ -1,13 +1,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "common/nn/clip.h"
+#include "common/exec/clip.h"
 #include "common/session/table.h"
 
 static enum sl_err say_hello(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)ev;
-	(void)now_ms;
 	sl_outbox_frame(s, out, SL_FRAME_HELLO)->u.hello = s->hello;
 	s->state = SL_SESSION_HELLO;
 	return SL_OK;
@@ -65,7 +63,6 @@ static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, u
 {
 	const struct sl_welcome *w = &ev->frame->u.welcome;
 
-	(void)now_ms;
 	if (w->version != SL_WIRE_VERSION)
 		return sl_wire_other_version(w->version, false, &out->fail);
 	if (memcmp(w->plan_hash, s->hello.plan_hash, sizeof w->plan_hash) != 0)
@@ -140,7 +137,6 @@ static enum sl_err begin_pass(struct sl_session *s, const struct sl_event *ev, s
 
 static enum sl_err begin_step(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)now_ms;
 	if (ev->number != s->next_step)
 		return sl_fail_set(&out->fail, SL_ERR_MISMATCH,
 				   "step %" PRIu64 " begun where the server expects %" PRIu64, ev->number,
@@ -154,7 +150,6 @@ static enum sl_err begin_step(struct sl_session *s, const struct sl_event *ev, u
 /* Nothing of this member is in the step: COMMIT says so at once. */
 static enum sl_err pass(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)now_ms;
 	if (ev->number != s->next_step)
 		return sl_fail_set(&out->fail, SL_ERR_MISMATCH,
 				   "step %" PRIu64 " passed where the server expects %" PRIu64, ev->number,
@@ -169,15 +164,12 @@ static enum sl_err pass(struct sl_session *s, const struct sl_event *ev, uint64_
 
 static enum sl_err begin_eval(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)now_ms;
 	s->state = SL_SESSION_EVAL;
 	return begin_pass(s, ev, out, false);
 }
 
 static enum sl_err begin_fetch(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)ev;
-	(void)now_ms;
 	memset(s->lane, 0, sizeof s->lane);
 	sl_outbox_frame(s, out, SL_FRAME_FETCH);
 	s->state = SL_SESSION_FETCH;
@@ -201,7 +193,6 @@ static enum sl_err on_pass_part(struct sl_session *s, const struct sl_event *ev,
 	bool grad = p->what == SL_PART_HEAD_GRAD, whole = false;
 	enum sl_err err;
 
-	(void)now_ms;
 	if (p->what == SL_PART_WEIGHTS || (grad && (!s->training || p->chunk >= (uint32_t)s->done[SL_TASK_TAIL])) ||
 	    (!grad && p->chunk >= (uint32_t)s->done[SL_TASK_HEAD_FWD]))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "%s of chunk %u before it can exist",
@@ -218,7 +209,6 @@ static enum sl_err on_fetch_part(struct sl_session *s, const struct sl_event *ev
 	bool whole = false;
 	enum sl_err err;
 
-	(void)now_ms;
 	if (ev->frame->u.part.what != SL_PART_WEIGHTS && s->abandoned)
 		return sl_pass_drop(s, ev->frame, out);
 	if (ev->frame->u.part.what != SL_PART_WEIGHTS)
@@ -268,7 +258,6 @@ static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, ui
 	/* the last task of a chunk */
 	const enum sl_task last = s->limits.no_head_grad ? SL_TASK_TAIL : SL_TASK_HEAD_BWD;
 
-	(void)now_ms;
 	s->done[ev->task]++;
 	if (ev->task == SL_TASK_TELL) {
 		sl_outbox_post(out, SL_PART_END_GRAD, 0);
@@ -293,7 +282,6 @@ static enum sl_err on_norm(struct sl_session *s, const struct sl_event *ev, uint
 {
 	const struct sl_wire_norm *n = &ev->frame->u.norm;
 
-	(void)now_ms;
 	if (!awaits_norm(s) || s->norm_known || n->step != s->number || s->done[SL_TASK_TAIL] != s->chunks ||
 	    !(n->squares >= 0))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
@@ -309,7 +297,6 @@ static enum sl_err on_norm(struct sl_session *s, const struct sl_event *ev, uint
 static enum sl_err on_stale_norm(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				 struct sl_outbox *out)
 {
-	(void)now_ms;
 	if (s->abandoned && awaits_norm(s) && ev->frame->u.norm.step == s->number)
 		return SL_OK;
 	return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "Norm frame of step %" PRIu64 " in state %s",
@@ -318,7 +305,6 @@ static enum sl_err on_stale_norm(struct sl_session *s, const struct sl_event *ev
 
 static enum sl_err eval_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)now_ms;
 	s->done[ev->task]++;
 	if (ev->task == SL_TASK_HEAD_FWD)
 		sl_outbox_post(out, SL_PART_HEAD_ACT, ev->chunk);
@@ -348,7 +334,6 @@ static bool mean_fits(const struct sl_session *s)
 
 static enum sl_err on_committed(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)now_ms;
 	if (ev->frame->u.committed.step != s->number)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " committed, %" PRIu64 " was asked for",
 				   ev->frame->u.committed.step, s->number);
@@ -389,7 +374,6 @@ static enum sl_err on_commit_part(struct sl_session *s, const struct sl_event *e
 
 static enum sl_err commit_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)now_ms;
 	if (ev->task == SL_TASK_TELL) { /* of a step that is skipped */
 		sl_outbox_post(out, SL_PART_END_GRAD, 0);
 		return SL_OK;
@@ -404,7 +388,6 @@ static enum sl_err commit_task(struct sl_session *s, const struct sl_event *ev, 
 /* All is quiet here: what becomes of the step is the driver's word. */
 static enum sl_err abandon_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)now_ms;
 	if (ev->task != SL_TASK_ABANDON)
 		return SL_OK;
 	s->quiet = true;
@@ -415,8 +398,6 @@ static enum sl_err abandon_task(struct sl_session *s, const struct sl_event *ev,
 
 static enum sl_err skip(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)ev;
-	(void)now_ms;
 	if (!s->quiet)
 		return sl_fail_set(&out->fail, SL_ERR_BUG, "step %" PRIu64 " skipped while it is under way", s->number);
 	commit_skip(s, out);
@@ -435,8 +416,6 @@ static enum sl_err on_late_abandon(struct sl_session *s, const struct sl_event *
 
 static enum sl_err leave(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)ev;
-	(void)now_ms;
 	sl_outbox_frame(s, out, SL_FRAME_BYE);
 	s->state = SL_SESSION_CLOSED;
 	return SL_OK;

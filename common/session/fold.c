@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/nn/clip.h"
+#include "common/exec/clip.h"
 
 /* ---- with other processes */
 

@@ -6,7 +6,7 @@
 #ifndef SL_SESSION_FOLD_H
 #define SL_SESSION_FOLD_H
 
-#include "common/nn/average.h"
+#include "common/exec/average.h"
 #include "common/session/mean.h"
 
 struct sl_fold_part {
@@ -18,7 +18,7 @@ struct sl_fold_part {
 	uint64_t trained;     /* rows since the last average */
 	bool averaged;        /* it has a part in the average under way */
 	/* the outcome of a step or an average */
-	bool left_out; /* … without it: `why` */
+	bool left_out; /* the outcome was made without this part: `why` */
 	struct sl_fail why;
 };
 
@@ -29,7 +29,7 @@ struct sl_fold {
 	enum sl_moments moments;
 	double most;             /* share.member_norm, of what a part told in a round; 0: any */
 	struct sl_end_sum *ends; /* NULL: heads and tails are not shared */
-	struct sl_buf *mean;     /* … what all hear of them; stays empty where nobody took part */
+	struct sl_buf *mean;     /* what all hear of shared heads and tails; empty where nobody took part */
 	const struct sl_others *others;
 	/* a sum that waits to be applied */
 	uint64_t rows;

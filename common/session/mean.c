@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/nn/clip.h"
-#include "common/nn/finite.h"
-#include "common/nn/optimizer.h"
+#include "common/exec/clip.h"
+#include "common/exec/finite.h"
+#include "common/exec/optimizer.h"
 #include "common/session/mean_rows.h"
 
 const char *sl_end_name(enum sl_end end)

@@ -10,7 +10,7 @@
 #define SL_SESSION_MEAN_H
 
 #include "common/codec/codec.h"
-#include "common/nn/exec.h"
+#include "common/exec/exec.h"
 
 /* What crosses beside the four tensors of a chunk. */
 enum sl_end { SL_END_GRAD, SL_END_MEAN, SL_END_COUNT };

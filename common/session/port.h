@@ -9,10 +9,10 @@
 
 #include "common/base/worker.h"
 #include "common/codec/codec.h"
+#include "common/exec/backend.h"
+#include "common/exec/plan.h"
 #include "common/link/loop.h"
 #include "common/link/outq.h"
-#include "common/nn/backend.h"
-#include "common/nn/plan.h"
 #include "common/session/mean.h"
 #include "common/session/session.h"
 

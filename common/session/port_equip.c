@@ -5,7 +5,7 @@
 #include "common/base/log.h"
 #include "common/codec/frame.h"
 #include "common/codec/lengths.h"
-#include "common/nn/finite.h"
+#include "common/exec/finite.h"
 #include "common/session/port_impl.h"
 
 /* ---- codecs at work ---- */

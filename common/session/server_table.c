@@ -10,7 +10,6 @@ static enum sl_err on_hello(struct sl_session *s, const struct sl_event *ev, uin
 	const struct sl_hello *h = &ev->frame->u.hello;
 	uint32_t part_bytes = s->hello.part_bytes;
 
-	(void)now_ms;
 	s->epoch = ev->frame->epoch;
 	if (h->version != SL_WIRE_VERSION)
 		return sl_wire_other_version(h->version, true, &out->fail);
@@ -107,9 +106,6 @@ static void gather(struct sl_session *s, struct sl_outbox *out)
 
 static enum sl_err on_give(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)s;
-	(void)ev;
-	(void)now_ms;
 	sl_outbox_task(out, SL_TASK_GATHER, 0);
 	return SL_OK;
 }
@@ -139,7 +135,6 @@ static enum sl_err on_weights_part(struct sl_session *s, const struct sl_event *
 	bool whole = false;
 	enum sl_err err;
 
-	(void)now_ms;
 	if (ev->frame->u.part.what != SL_PART_WEIGHTS)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of kind %u before the weights are whole",
 				   ev->frame->u.part.what);
@@ -161,8 +156,6 @@ static enum sl_err on_weights_part(struct sl_session *s, const struct sl_event *
 static enum sl_err on_early_fetch(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				  struct sl_outbox *out)
 {
-	(void)ev;
-	(void)now_ms;
 	if (s->fetch_asked || s->skip_asked)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "weights fetched twice before they were whole");
 	s->fetch_asked = true;
@@ -175,7 +168,6 @@ static enum sl_err on_early_abandon(struct sl_session *s, const struct sl_event 
 {
 	enum sl_err err = sl_abandon_check(s, ev->frame, s->next_step, out);
 
-	(void)now_ms;
 	if (!err && (s->abandon_asked || s->skip_asked))
 		err = sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " abandoned twice", s->next_step);
 	if (err)
@@ -229,7 +221,6 @@ static enum sl_err ask_skip(struct sl_session *s, const struct sl_commit *c, uin
 static enum sl_err on_early_commit(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				   struct sl_outbox *out)
 {
-	(void)now_ms;
 	if (!s->abandon_asked && !(s->limits.shared && ev->frame->u.commit.skip))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "commit before the weights are whole");
 	return ask_skip(s, &ev->frame->u.commit, s->next_step, out);
@@ -241,7 +232,6 @@ static enum sl_err on_pass(struct sl_session *s, const struct sl_event *ev, uint
 	const struct sl_commit *c = &ev->frame->u.commit;
 	enum sl_err err;
 
-	(void)now_ms;
 	if (!s->limits.shared || !c->skip)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "Commit frame of step %" PRIu64 " in state %s, where no step is under way", c->step,
@@ -258,7 +248,6 @@ static enum sl_err on_first_abandon(struct sl_session *s, const struct sl_event 
 {
 	enum sl_err err = sl_abandon_check(s, ev->frame, s->next_step, out);
 
-	(void)now_ms;
 	if (err)
 		return err;
 	snprintf(s->nonfinite, sizeof s->nonfinite, "%s", ev->frame->u.abandon.text);
@@ -282,7 +271,6 @@ static void answer_quiet(struct sl_session *s, struct sl_outbox *out)
 
 static enum sl_err abandon_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)now_ms;
 	if (ev->task == SL_TASK_ABANDON) {
 		s->quiet = true;
 		answer_quiet(s, out);
@@ -294,7 +282,6 @@ static enum sl_err on_skip(struct sl_session *s, const struct sl_event *ev, uint
 {
 	enum sl_err err = ask_skip(s, &ev->frame->u.commit, s->number, out);
 
-	(void)now_ms;
 	if (!err)
 		answer_quiet(s, out);
 	return err;
@@ -303,8 +290,6 @@ static enum sl_err on_skip(struct sl_session *s, const struct sl_event *ev, uint
 static enum sl_err on_quiet_fetch(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				  struct sl_outbox *out)
 {
-	(void)ev;
-	(void)now_ms;
 	if (s->skip_asked || s->fetch_asked)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "weights fetched twice");
 	s->fetch_asked = true;
@@ -361,7 +346,6 @@ static enum sl_err on_pass_part(struct sl_session *s, const struct sl_event *ev,
 	bool grad = p->what == SL_PART_MID_GRAD, whole = false;
 	enum sl_err err;
 
-	(void)now_ms;
 	if (p->what == SL_PART_END_GRAD && s->limits.ends)
 		return on_end_part(s, ev, out);
 	if (p->what == SL_PART_WEIGHTS || (grad && (!s->training || p->chunk >= (uint32_t)s->done[SL_TASK_MID_FWD])))
@@ -382,7 +366,6 @@ static void leave_out(struct sl_session *s, struct sl_outbox *out)
 
 static enum sl_err on_late(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)now_ms;
 	s->group_step = ev->next_step;
 	if ((s->state == SL_SESSION_STEP || (s->state == SL_SESSION_COMMIT && !s->skip && !s->mean)) &&
 	    s->number < s->group_step)
@@ -404,7 +387,6 @@ static enum sl_err on_first_part(struct sl_session *s, const struct sl_event *ev
 
 static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)now_ms;
 	s->done[ev->task]++;
 	if (ev->task == SL_TASK_MID_FWD)
 		sl_outbox_post(out, SL_PART_MID_ACT, ev->chunk);
@@ -419,10 +401,6 @@ static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, ui
 
 static enum sl_err ready_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)s;
-	(void)ev;
-	(void)now_ms;
-	(void)out;
 	return SL_OK; /* INSTALL */
 }
 
@@ -450,7 +428,6 @@ static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, ui
 	const struct sl_commit *c = &ev->frame->u.commit;
 	enum sl_err err;
 
-	(void)now_ms;
 	if (c->step != s->number || c->chunks != (uint32_t)s->chunks)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "commit of step %" PRIu64 " with %u chunks in step %" PRIu64 " with %d", c->step,
@@ -495,7 +472,6 @@ static void committed(struct sl_session *s, struct sl_outbox *out)
 /* The step is done; the mean of heads and tails, where there is one, is brought first. */
 static enum sl_err on_decided(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)now_ms;
 	s->decided_s = ev->compute_s;
 	s->checkpointed = ev->checkpointed;
 	s->mean = ev->mean;
@@ -526,7 +502,6 @@ static enum sl_err on_skip_part(struct sl_session *s, const struct sl_event *ev,
 	bool whole = false;
 	enum sl_err err;
 
-	(void)now_ms;
 	if (p->what != SL_PART_END_GRAD || !(s->skip || s->skip_asked) || s->told || !sl_session_skip_tells(s))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "Part frame of kind %u, step %" PRIu64 ", in state %s",
 				   p->what, p->step, sl_session_state_name(s->state));
@@ -548,15 +523,12 @@ static enum sl_err on_abandoned_part(struct sl_session *s, const struct sl_event
 
 static enum sl_err on_fetch(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)ev;
-	(void)now_ms;
 	gather(s, out);
 	return SL_OK;
 }
 
 static enum sl_err fetch_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)now_ms;
 	if (ev->task != SL_TASK_GATHER)
 		return SL_OK; /* INSTALL */
 	s->kept_step = ev->checkpointed ? s->next_step : 0;
@@ -567,8 +539,6 @@ static enum sl_err fetch_task(struct sl_session *s, const struct sl_event *ev, u
 
 static enum sl_err on_bye(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)ev;
-	(void)now_ms;
 	s->state = SL_SESSION_CLOSED;
 	sl_outbox_add(out, SL_ACTION_LEFT);
 	return SL_OK;

@@ -246,7 +246,6 @@ enum sl_err sl_on_credit(struct sl_session *s, const struct sl_event *ev, uint64
 {
 	uint64_t bytes = ev->frame->u.credit.bytes;
 
-	(void)now_ms;
 	if (bytes < 1 || bytes > s->peer_window_bytes)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "credit of %" PRIu64 " bytes where the window is %" PRIu64, bytes,
@@ -259,7 +258,6 @@ enum sl_err sl_on_heartbeat(struct sl_session *s, const struct sl_event *ev, uin
 {
 	const struct sl_heartbeat *h = &ev->frame->u.heartbeat;
 
-	(void)out;
 	s->peer_sent_ms = h->sent_ms;
 	s->peer_sent_heard_ms = now_ms;
 	if (h->echo_ms && h->echo_ms <= now_ms)
@@ -272,7 +270,6 @@ enum sl_err sl_on_tick_patiently(struct sl_session *s, const struct sl_event *ev
 {
 	struct sl_heartbeat *h;
 
-	(void)ev;
 	if (now_ms < s->said_ms + s->hello.heartbeat_ms)
 		return SL_OK;
 	h = &sl_outbox_frame(s, out, SL_FRAME_HEARTBEAT)->u.heartbeat;
@@ -300,7 +297,6 @@ enum sl_err sl_on_refuse(struct sl_session *s, const struct sl_event *ev, uint64
 	/* it shuts down, or has not heard of this side for long: nothing was asked for that could be refused */
 	bool ended = code == SL_ERR_UNAVAILABLE || code == SL_ERR_PEER_LOST;
 
-	(void)now_ms;
 	s->paused = code == SL_ERR_BUSY;
 	return sl_fail_at(&out->fail, r->key, code, "the %s %s: %s", s->role == SL_SESSION_CLIENT ? "server" : "client",
 			  ended ? "ended the session" : "refused", r->text);
@@ -324,7 +320,6 @@ static void end(struct sl_session *s, struct sl_outbox *out, bool tell_peer)
 
 void sl_session_fail(struct sl_session *s, const struct sl_fail *why, uint64_t now_ms, struct sl_outbox *out)
 {
-	(void)now_ms;
 	out->n_action = out->n_frame = 0;
 	if (s->state == SL_SESSION_CLOSED)
 		return;

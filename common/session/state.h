@@ -5,7 +5,7 @@
 #define SL_SESSION_STATE_H
 
 #include "common/codec/codec.h"
-#include "common/nn/exec.h"
+#include "common/exec/exec.h"
 #include "common/session/checkpoint.h"
 
 /* One segment's. */

@@ -17,7 +17,6 @@ static enum sl_err alloc(struct sl_backend *be, size_t bytes, void **out, struct
 	struct sl_arena arena = {0};
 	enum sl_err err = sl_arena_open(&arena, sl_align(bytes) + SL_ARENA_ALIGN, fail);
 
-	(void)be;
 	if (err != SL_OK)
 		return err;
 	*(struct sl_arena *)(void *)arena.base = arena;
@@ -31,7 +30,6 @@ static void free_(struct sl_backend *be, void *ptr)
 {
 	struct sl_arena arena;
 
-	(void)be;
 	if (ptr == NULL)
 		return;
 	arena = *(struct sl_arena *)(void *)((unsigned char *)ptr - SL_ARENA_ALIGN);
@@ -40,21 +38,18 @@ static void free_(struct sl_backend *be, void *ptr)
 
 static enum sl_err copy(struct sl_backend *be, void *dst, const void *src, size_t bytes)
 {
-	(void)be;
 	sl_copy(dst, src, bytes);
 	return SL_OK;
 }
 
 static enum sl_err zero(struct sl_backend *be, void *dst, size_t bytes)
 {
-	(void)be;
 	sl_clear(dst, bytes);
 	return SL_OK;
 }
 
 static enum sl_err fence(struct sl_backend *be, void (*done)(void *arg), void *arg)
 {
-	(void)be;
 	done(arg);
 	return SL_OK;
 }
@@ -72,7 +67,6 @@ static void update_block(void *arg, int64_t block, int worker)
 	const struct update_job *j = arg;
 	int64_t at = block * SL_CPU_BLOCK, n = sl_cpu_min(SL_CPU_BLOCK, j->count - at);
 
-	(void)worker;
 	if (j->second)
 		j->simd->adam(j->update, n, j->weight + at, j->grad + at, j->first + at, j->second + at);
 	else
@@ -108,7 +102,6 @@ static void reduce_block(void *arg, int64_t block, int worker)
 	const struct reduce_job *j = arg;
 	int64_t at = block * REDUCE_BLOCK, n = sl_cpu_min(REDUCE_BLOCK, j->n - at);
 
-	(void)worker;
 	for (int64_t t = 0; t < j->parts; t++)
 		j->simd->sum(j->out + at, j->out + at, j->part + t * j->stride + at, n);
 }

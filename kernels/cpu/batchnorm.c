@@ -55,7 +55,6 @@ static void stats_block(void *arg, int64_t block, int worker)
 	const float *x = j->x + block * j->block_rows * j->c;
 	float *part = j->part + block * sl_bn_part_floats(j->c);
 
-	(void)worker;
 	sl_bn_begin_stats(part, x, j->c, (struct sl_bn_range){0, j->c});
 	sl_bn_add_stats(j->simd, part, x, rows_in(j, block), j->c, (struct sl_bn_range){0, j->c});
 }
@@ -65,7 +64,6 @@ static void forward_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	int64_t at = block * j->block_rows * j->c;
 
-	(void)worker;
 	j->simd->bn_forward(j->out + at, j->x + at, &j->k, j->c, rows_in(j, block), (int)j->c, j->op->u.bn.act);
 }
 
@@ -75,7 +73,6 @@ static void sums_block(void *arg, int64_t block, int worker)
 	int64_t at = block * j->block_rows * j->c;
 	float *part = j->part + block * sl_bn_part_floats(j->c);
 
-	(void)worker;
 	sl_bn_begin_sums(part, j->c, (struct sl_bn_range){0, j->c});
 	sl_bn_add_sums(j->simd, part, j->dy + at, j->x + at, &j->k, j->op, rows_in(j, block),
 		       (struct sl_bn_range){0, j->c});
@@ -86,7 +83,6 @@ static void backward_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	int64_t at = block * j->block_rows * j->c;
 
-	(void)worker;
 	j->simd->bn_backward(j->out + at, j->dy + at, j->x + at, &j->k, rows_in(j, block), (int)j->c, j->op->u.bn.act,
 			     j->add);
 }

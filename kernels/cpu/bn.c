@@ -115,7 +115,6 @@ static void stats_group(void *arg, int64_t group, int worker)
 	int64_t stride = sl_bn_part_floats(c);
 	double mean[GROUP] = {0}, m2[GROUP] = {0};
 
-	(void)worker;
 	for (int64_t b = 0; b < j->blocks; b++) {
 		const float *part = j->parts + b * stride, *origin = origin_of(part) + at;
 		const double *sum = sum_of(part, c, SUM) + at;
@@ -189,7 +188,6 @@ static void sums_group(void *arg, int64_t group, int worker)
 	int64_t c = j->call->op->u.bn.c, at = group * GROUP, n_k = sl_cpu_min(GROUP, c - at);
 	double sum_g[GROUP] = {0}, sum_gx[GROUP] = {0};
 
-	(void)worker;
 	for (int64_t b = 0; b < j->blocks; b++) {
 		const float *part = j->parts + b * sl_bn_part_floats(c);
 		const double *g = sum_of(part, c, SUM_G) + at, *gx = sum_of(part, c, SUM_GX) + at;

@@ -42,7 +42,6 @@ static void gate_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	const int64_t first = block * j->per_block, n = sl_cpu_min(j->per_block, j->rows * j->pixels - first);
 
-	(void)worker;
 	for (int64_t m = first; m < first + n; m++)
 		j->simd->product(j->out + m * j->c, j->x + m * j->c, j->by + m / j->pixels * j->c, j->c, j->add);
 }
@@ -55,7 +54,6 @@ static void gate_sums(void *arg, int64_t task, int worker)
 	const int64_t n = sl_cpu_min(LANES, j->c - first);
 	double sum[LANES] = {0};
 
-	(void)worker;
 	for (int64_t p = 0; p < j->pixels; p++) {
 		const int64_t at = (row * j->pixels + p) * j->c + first;
 
@@ -108,7 +106,6 @@ static void concat_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	const int64_t first = block * j->per_block, n = sl_cpu_min(j->per_block, j->rows * j->pixels - first);
 
-	(void)worker;
 	for (int64_t m = first; m < first + n; m++) {
 		memcpy(j->out + m * j->c, j->x + m * j->a, (size_t)j->a * sizeof(float));
 		memcpy(j->out + m * j->c + j->a, j->second + m * j->b, (size_t)j->b * sizeof(float));
@@ -121,7 +118,6 @@ static void take_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	const int64_t first = block * j->per_block, n = sl_cpu_min(j->per_block, j->rows * j->pixels - first);
 
-	(void)worker;
 	for (int64_t m = first; m < first + n; m++) {
 		float *out = j->out + m * j->a;
 		const float *dy = j->dy + m * j->c + j->from;

@@ -21,7 +21,6 @@ static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
 {
 	struct sl_conv_dims d = sl_conv_dims_of(op, 1);
 
-	(void)be;
 	return (size_t)(MAX_SPANS * part_floats(&d)) * sizeof(float);
 }
 

@@ -260,7 +260,6 @@ static void gradient_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	int64_t o = j->d.o, m = block * GRADIENT_ROWS, end = sl_cpu_min(j->m, m + GRADIENT_ROWS);
 
-	(void)worker;
 	if (j->ld_dy == o) {
 		bn_gradient(j, j->dy + m * o, m, end - m);
 		return;

@@ -96,13 +96,11 @@ static struct sl_gemm_weights pack(const struct job *j, int64_t g, bool back)
 
 static void pack_forward(void *arg, int64_t g, int worker)
 {
-	(void)worker;
 	(void)pack(arg, g, false);
 }
 
 static void pack_back(void *arg, int64_t g, int worker)
 {
-	(void)worker;
 	(void)pack(arg, g, true);
 }
 

@@ -190,7 +190,6 @@ static void pack_panel(void *arg, int64_t panel, int worker)
 	const int64_t width = n > p->j->simd->panel / 2 ? p->j->simd->panel : p->j->simd->panel / 2;
 	float *to[PLACES];
 
-	(void)worker;
 	for (int i = 0; i < PLACES; i++)
 		to[i] = p->u[i].packed + at * p->in;
 	(p->back ? pack_back : pack_forward)(p, at, n, width, to);
@@ -389,7 +388,6 @@ static void add_weights(void *arg, int64_t o, int worker)
 	const int64_t c = j->d.c, plane = j->d.o * c;
 	float *du = j->part + o * c;
 
-	(void)worker;
 	for (int64_t span = 1; span < j->spans; span++)
 		for (int i = 0; i < PLACES; i++)
 			j->simd->sum(du + i * plane, du + i * plane, du + span * part_floats(j) + i * plane, c);

@@ -65,7 +65,6 @@ static void add_bias(void *arg, int64_t n, int worker)
 {
 	const struct job *j = arg;
 
-	(void)worker;
 	j->simd->add_row(j->y + n * j->pixels * j->c, j->bias, j->pixels, (int)j->c);
 }
 
@@ -74,7 +73,6 @@ static void sum_bias(void *arg, int64_t n, int worker)
 	const struct job *j = arg;
 	float *part = j->parts + n * sl_cpu_line(j->c);
 
-	(void)worker;
 	memset(part, 0, (size_t)j->c * sizeof *part);
 	j->simd->row_sum(part, j->dy + n * j->pixels * j->c, j->c, j->pixels, (int)j->c);
 }
@@ -117,7 +115,6 @@ static void sum_block(void *arg, int64_t block, int worker)
 	const struct sum_job *j = arg;
 	int64_t at = block * SL_CPU_BLOCK;
 
-	(void)worker;
 	j->simd->sum(j->to + at, j->to + at, j->from + at, sl_cpu_min(SL_CPU_BLOCK, j->count - at));
 }
 

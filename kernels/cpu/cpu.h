@@ -1,4 +1,4 @@
-/* The fast backend of the table in common/nn/backend.h: OpenBLAS and SIMD kernels on the CPU.
+/* The fast backend of the table in common/exec/backend.h: OpenBLAS and SIMD kernels on the CPU.
  * Results are bit-identical for any number of threads of the pool. They do depend on the SIMD level and on the core
  * type of OpenBLAS: sl_cpu_describe() says both, so that a checkpoint can name them. */
 #ifndef SL_CPU_CPU_H
@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 
 /* `pool` is borrowed until be->ops->close(be); NULL: single-threaded. Sets OpenBLAS to one thread in this process. */
 enum sl_err sl_cpu_backend_open(struct sl_backend *be, struct sl_pool *pool, struct sl_fail *fail) SL_MUST_CHECK;

@@ -51,7 +51,6 @@ static void copy_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	int64_t at = block * SL_CPU_BLOCK, n = count_in(j, at);
 
-	(void)worker;
 	if (j->add)
 		j->simd->sum(j->out + at, j->out + at, j->a + at, n);
 	else
@@ -69,7 +68,6 @@ static void act_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	int64_t at = block * SL_CPU_BLOCK;
 
-	(void)worker;
 	j->simd->act_forward(j->out + at, j->a + at, count_in(j, at), j->act);
 }
 
@@ -88,7 +86,6 @@ static void act_back_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	int64_t at = block * SL_CPU_BLOCK;
 
-	(void)worker;
 	j->simd->act_backward(j->out + at, j->a + at, j->b + at, count_in(j, at), j->act, j->add);
 }
 
@@ -110,7 +107,6 @@ static void add_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	int64_t at = block * SL_CPU_BLOCK;
 
-	(void)worker;
 	j->simd->sum(j->out + at, j->a + at, j->b + at, count_in(j, at));
 }
 
@@ -137,7 +133,6 @@ static void scale_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	int64_t at = block * SL_CPU_BLOCK;
 
-	(void)worker;
 	j->simd->scale(j->out + at, j->a + at, j->by, count_in(j, at), j->add);
 }
 
@@ -169,7 +164,6 @@ static void dropout_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	int64_t at = block * DROPOUT_BLOCK, n = sl_cpu_min(DROPOUT_BLOCK, j->n - at);
 
-	(void)worker;
 	j->simd->dropout(j->out + at, j->a + at, j->rng, at, n, j->p, j->add);
 }
 
@@ -193,7 +187,6 @@ static void dropout_row(void *arg, int64_t row, int worker)
 	const struct sl_op *op = j->call->op;
 	const int64_t f = sl_shape_row(&op->out_shape), at = (int64_t)j->call->dims.begin[row] * f;
 
-	(void)worker;
 	drop_from(j, j->out + at, j->a + at, row * op->most * f, (int64_t)j->call->dims.begin[row + 1] * f - at);
 }
 

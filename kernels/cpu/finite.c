@@ -1,6 +1,6 @@
 #include <stdatomic.h>
 
-#include "common/nn/finite.h"
+#include "common/exec/finite.h"
 #include "kernels/cpu/impl.h"
 
 struct job {
@@ -14,7 +14,6 @@ static void finite_block(void *arg, int64_t block, int worker)
 	struct job *j = arg;
 	int64_t at = block * SL_CPU_BLOCK, n = sl_cpu_min(SL_CPU_BLOCK, j->count - at);
 
-	(void)worker;
 	if (!sl_finite_host(j->x + at, n))
 		atomic_store_explicit(&j->bad, true, memory_order_relaxed);
 }

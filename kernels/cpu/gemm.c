@@ -21,7 +21,6 @@ static void pack_panel(void *arg, int64_t panel, int worker)
 	float *to = j->to.packed + at * j->to.depth;
 	const float *w = j->w + at * j->col;
 
-	(void)worker;
 	if (j->row == 1) {
 		j->to.simd->transpose(to, (int)width, w, j->col, n, j->to.depth);
 		return;

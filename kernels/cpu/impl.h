@@ -3,7 +3,7 @@
 #define SL_CPU_IMPL_H
 
 #include "common/base/pool.h"
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 #include "kernels/cpu/simd.h"
 
 enum {

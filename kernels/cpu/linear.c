@@ -241,7 +241,6 @@ static void bias_block(void *arg, int64_t block, int worker)
 	const int64_t at = block * BIAS_ROWS;
 	float *part = j->part + block * sl_cpu_line(j->o);
 
-	(void)worker;
 	memset(part, 0, (size_t)j->o * sizeof *part);
 	j->simd->row_sum(part, j->dy + at * j->o, j->o, sl_cpu_min(BIAS_ROWS, j->rows - at), (int)j->o);
 }

@@ -52,7 +52,6 @@ static void forward_block(void *arg, int64_t block, int worker)
 	const float *x = c->in[0].data, *beta = c->op->n_param > 1 ? c->param[BETA] : NULL;
 	float *y = c->out.data, *stat = c->saved;
 
-	(void)worker;
 	for (int64_t n = block * ROWS; n < sl_cpu_min(j->rows, (block + 1) * ROWS); n++)
 		j->simd->norm_forward(y + n * j->f, stat + 2 * n, x + n * j->f, c->param[GAMMA], beta, j->f,
 				      c->op->u.norm.eps, is_centred(c->op));
@@ -73,7 +72,6 @@ static void backward_block(void *arg, int64_t block, int worker)
 	const float *x = c->in[0].data, *dy = c->dout.data, *stat = c->saved;
 	float *dx = c->din[0].data, *part = j->part + block * 2 * j->line;
 
-	(void)worker;
 	memset(part, 0, (size_t)(2 * j->line) * sizeof *part);
 	for (int64_t n = block * ROWS; n < sl_cpu_min(j->rows, (block + 1) * ROWS); n++)
 		j->simd->norm_backward(dx ? dx + n * j->f : NULL, dy + n * j->f, x + n * j->f, c->param[GAMMA],

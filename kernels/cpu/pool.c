@@ -106,7 +106,6 @@ static void windows(const struct job *j, int64_t n, struct sl_pool_step *s, wind
 
 static void average_window(const struct job *j, const float *x, float *y, const float *dy, struct window v)
 {
-	(void)dy;
 	j->simd->window_sum(y, x + (v.h0 * j->w + v.w0) * j->c, j->w * j->c, v.h1 - v.h0, v.w1 - v.w0, (int)j->c,
 			    1.0 / (double)(j->k_h * j->k_w));
 }
@@ -131,7 +130,6 @@ static void average_back_window(const struct job *j, const float *x, float *dx, 
 {
 	const float by = 1.0f / (float)(j->k_h * j->k_w);
 
-	(void)x;
 	for (int64_t h = v.h0; h < v.h1; h++)
 		for (int64_t w = v.w0; w < v.w1; w++)
 			j->simd->scale(dx + (h * j->w + w) * j->c, dy, by, j->c, j->add || !is_whole(j));
@@ -164,7 +162,6 @@ static bool beats(float v, float best)
 
 static void max_window(const struct job *j, const float *x, float *y, const float *dy, struct window v)
 {
-	(void)dy;
 	for (int64_t k = 0; k < j->c; k++)
 		y[k] = -INFINITY;
 	for (int64_t h = v.h0; h < v.h1; h++)

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #include "common/base/rng.h"
-#include "common/nn/op.h"
-#include "common/nn/optimizer.h"
+#include "common/exec/optimizer.h"
+#include "common/graph/op.h"
 
 /* A batchnorm with its activation, per channel [C]: z = (x − mean)·scale + shift; y = act(z).
  * Backward: g = dy where z lies in the activation's linear part, else 0; dx = a·g + b·(x − mean) + d.

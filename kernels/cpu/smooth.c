@@ -40,7 +40,6 @@ static void forward_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	int64_t at = block * BLOCK;
 
-	(void)worker;
 	j->simd->smooth_forward(j->out + at, j->x + at, count_in(j, at), j->kind);
 }
 
@@ -49,7 +48,6 @@ static void backward_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	int64_t at = block * BLOCK;
 
-	(void)worker;
 	j->simd->smooth_backward(j->out + at, j->dy + at, j->x + at, count_in(j, at), j->kind, j->add);
 }
 
@@ -81,7 +79,6 @@ static void product_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	int64_t at = block * BLOCK;
 
-	(void)worker;
 	j->simd->product(j->out + at, j->x + at, j->dy + at, count_in(j, at), j->add);
 }
 

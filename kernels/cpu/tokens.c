@@ -27,7 +27,6 @@ static void forward_row(void *arg, int64_t row, int worker)
 	const float *x = j->call->in[0].data;
 	float *y = j->call->out.data;
 
-	(void)worker;
 	memcpy(y + row * j->f, x + first_of(j->call, row) * j->f, (size_t)j->f * sizeof *y);
 }
 
@@ -46,7 +45,6 @@ static void backward_row(void *arg, int64_t row, int worker)
 	const float *dy = (const float *)j->call->dout.data + row * j->f;
 	float *dx = (float *)j->call->din[0].data + first * j->f;
 
-	(void)worker;
 	if (!j->call->din_add[0]) {
 		memcpy(dx, dy, (size_t)j->f * sizeof *dx);
 		memset(dx + j->f, 0, (size_t)(rest * j->f) * sizeof *dx);
@@ -130,7 +128,6 @@ static void turn_strip(void *arg, int64_t task, int worker)
 	const float *from = j->from + at;
 	float *to = j->to + at;
 
-	(void)worker;
 	for (int64_t row = 0; row < j->rows; row += TURN_ROWS) {
 		const int64_t n = sl_cpu_min(TURN_ROWS, j->rows - row);
 
@@ -198,7 +195,6 @@ static void embed_row(void *arg, int64_t row, int worker)
 	float *y = j->call->out.data;
 	int64_t marks = 0;
 
-	(void)worker;
 	for (int64_t t = first; t < stop; t++)
 		memcpy(y + t * j->f, j->call->param[0] + looked_up(j->call, t, first, &marks) * j->f,
 		       (size_t)j->f * sizeof *y);

@@ -69,7 +69,6 @@ static void row(void *arg, int64_t n, int worker)
 	float top = x[0];
 	double total = 0;
 
-	(void)worker;
 	if (is_ignored(j->call, n)) {
 		memset(g, 0, (size_t)j->classes * sizeof *g);
 		j->loss[n] = 0;

@@ -142,19 +142,16 @@ static struct grouped tern_of(const double *arg)
 
 static void quant_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	(void)pairing;
 	memory_of(env, quant_of(env->arg), need);
 }
 
 static void qsgd_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	(void)pairing;
 	memory_of(env, qsgd_of(env->arg), need);
 }
 
 static void tern_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	(void)pairing;
 	memory_of(env, tern_of(env->arg), need);
 }
 

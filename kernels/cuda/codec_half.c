@@ -26,7 +26,6 @@ static size_t value_bytes(const struct half *h, int64_t n)
 
 static void none_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	(void)pairing;
 	cu_stage_memory(env, sizeof(struct half), need);
 	if (env->scratch)
 		sl_need(&need->device, sl_shape_count(&env->most.shape), sizeof(float));
@@ -34,7 +33,6 @@ static void none_memory(const struct sl_stage_env *env, enum sl_codec_pairing pa
 
 static void half_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	(void)pairing;
 	cu_stage_memory(env, sizeof(struct half), need);
 	sl_need(&need->device, sl_shape_count(&env->most.shape), sizeof(uint16_t));
 }

@@ -82,7 +82,6 @@ static struct cu_codes quant_codes(const double *arg)
 
 static void quant_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	(void)pairing;
 	need_codes(env, quant_codes(env->arg), false, need);
 }
 
@@ -113,7 +112,6 @@ static enum sl_err offers_qsgd(const struct sl_backend *be, const double *arg, s
 
 static void qsgd_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	(void)pairing;
 	need_codes(env, level_codes((uint32_t)env->arg[QSGD_Q]), env->arg[QSGD_NORM] == 0, need);
 }
 
@@ -131,7 +129,6 @@ static enum sl_err offers_tern(const struct sl_backend *be, const double *arg, s
 
 static void tern_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	(void)pairing;
 	need_codes(env, level_codes(1), false, need);
 }
 
@@ -271,7 +268,6 @@ static enum sl_err echo(void *state, float *x, const struct sl_extent *xs)
 {
 	struct levels *l = state;
 
-	(void)xs;
 	if (l->codes.n == 0)
 		return SL_OK;
 	return cu_stage_queued(&l->stage, cu_codes_decode(l->stage.stream, x, NULL, &l->codes));

@@ -57,7 +57,6 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 	int64_t c = s->dim[s->ndim - 1], m = sl_shape_row(s) / c;
 	uint64_t slot = 0;
 
-	(void)pairing;
 	cu_stage_memory(env, sizeof(struct lowrank), need);
 	if (env->arg[WARM] == 0)
 		return;
@@ -141,8 +140,6 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	enum sl_err err = cu_stage_begin(s);
 	cudaError_t queued;
 
-	(void)ys;
-	(void)side;
 	if (err != SL_OK)
 		return err;
 	queued = cu_factors_start(s->stream, &f, l->a_large, &philox, warm != NULL ? warm->current : NULL,
@@ -168,7 +165,6 @@ static enum sl_err collect(void *state, const struct sl_codec_call *call, struct
 	struct sl_warm *warm = warm_of(l, call);
 	enum sl_err err = cu_stage_collect(&l->stage, call->slot, NULL);
 
-	(void)side;
 	if (err != SL_OK && warm != NULL)
 		warm->pending_rows = 0;
 	return cu_stage_said(err, fail);
@@ -251,9 +247,6 @@ static enum sl_err load(void *state, struct sl_bytes *in)
 static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
 			 const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail)
 {
-	(void)state;
-	(void)call;
-	(void)xs;
 	if (side.len != 0 || count != sl_shape_count(&ys->shape))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "lowrank: %lld values, expected %lld", (long long)count,
 				   (long long)sl_shape_count(&ys->shape));
@@ -268,8 +261,6 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 	const struct cu_factors f = factors_in(l, (float *)(uintptr_t)y, NULL, xs->shape.dim[0]);
 	enum sl_err err = cu_stage_enter(s);
 
-	(void)call;
-	(void)ys;
 	return err ? err : cu_stage_queued(s, cu_factors_product(s->stream, x, &f));
 }
 

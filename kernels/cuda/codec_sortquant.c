@@ -40,7 +40,6 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 	const struct cu_buckets buckets = buckets_of(env);
 	const struct sortquant *q = NULL;
 
-	(void)pairing;
 	cu_stage_memory(env, sizeof *q, need);
 	sl_need(&need->device, 1, sizeof *q->search);
 	sl_need(&need->device, 1, cu_buckets_bytes(&buckets) + CU_CODE_PAD);
@@ -180,7 +179,6 @@ static enum sl_err echo(void *state, float *x, const struct sl_extent *xs)
 {
 	struct sortquant *q = state;
 
-	(void)xs;
 	if (q->buckets.n == 0)
 		return SL_OK;
 	return cu_stage_queued(&q->stage, cu_bucket_decode(q->stage.stream, x, &q->buckets));

@@ -16,7 +16,7 @@
 #define SL_KERNELS_CUDA_CODEC_STAGE_H
 
 #include "common/codec/stage.h"
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 #include "kernels/cuda/codec.h"
 
 /* in, out: copies to and from the device; main again where nothing is to run ahead. */

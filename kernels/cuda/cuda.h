@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 
 #include "common/base/worker.h"
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 #include "kernels/cuda/dnn.h"
 #include "kernels/cuda/graph.h"
 #include "kernels/cuda/launch.h"

@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "common/base/err.h"
-#include "common/nn/precision.h"
+#include "common/graph/precision.h"
 #include "kernels/cuda/launch.h"
 
 struct dnn;

@@ -16,7 +16,7 @@
 
 #include <stdatomic.h>
 
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 
 enum { CU_GRAPHS = 512 }; /* passes known at once, of all sessions; beyond: plain */
 

@@ -42,7 +42,6 @@ static enum sl_err launch(void *arg, void *graph, const uint64_t *step)
 /* One that is under way is freed when it is done. */
 static void drop(void *arg, void *graph)
 {
-	(void)arg;
 	cudaGraphExecDestroy(graph);
 }
 

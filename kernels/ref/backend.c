@@ -12,7 +12,6 @@ static enum sl_err ref_alloc(struct sl_backend *be, size_t bytes, void **out, st
 	size_t padded = (bytes / ALIGN + 1) * ALIGN; /* never 0 */
 	void *ptr = padded > bytes ? aligned_alloc(ALIGN, padded) : NULL;
 
-	(void)be;
 	if (!ptr)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "reference backend: %zu bytes of memory refused", bytes);
 	memset(ptr, 0, padded);
@@ -22,27 +21,23 @@ static enum sl_err ref_alloc(struct sl_backend *be, size_t bytes, void **out, st
 
 static void ref_free(struct sl_backend *be, void *ptr)
 {
-	(void)be;
 	free(ptr);
 }
 
 static enum sl_err ref_copy(struct sl_backend *be, void *dst, const void *src, size_t bytes)
 {
-	(void)be;
 	memcpy(dst, src, bytes);
 	return SL_OK;
 }
 
 static enum sl_err ref_zero(struct sl_backend *be, void *dst, size_t bytes)
 {
-	(void)be;
 	memset(dst, 0, bytes);
 	return SL_OK;
 }
 
 static enum sl_err ref_fence(struct sl_backend *be, void (*done)(void *arg), void *arg)
 {
-	(void)be;
 	done(arg);
 	return SL_OK;
 }
@@ -98,7 +93,6 @@ static const struct sl_backend_ops ref_ops = {
 
 enum sl_err sl_ref_backend_open(struct sl_backend *be, struct sl_fail *fail)
 {
-	(void)fail;
 	*be = (struct sl_backend){.ops = &ref_ops, .host_memory = true};
 	return SL_OK;
 }

@@ -2,7 +2,7 @@
 #ifndef SL_KERNELS_REF_KERNELS_H
 #define SL_KERNELS_REF_KERNELS_H
 
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 
 extern const struct sl_kernel sl_ref_conv2d, sl_ref_convt2d, sl_ref_batchnorm, sl_ref_act, sl_ref_add, sl_ref_maxpool,
 	sl_ref_avgpool, sl_ref_linear, sl_ref_dropout, sl_ref_flatten, sl_ref_xent, sl_ref_mse, sl_ref_scale,

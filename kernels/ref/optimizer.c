@@ -35,7 +35,6 @@ static void adam(const struct sl_update *u, int64_t count, float *weight, const 
 enum sl_err sl_ref_update(struct sl_backend *be, const struct sl_update *u, int64_t count, float *weight,
 			  const float *grad, float *const moment[SL_MOMENTS_MOST])
 {
-	(void)be;
 	if (u->kind == SL_OPTIMIZER_SGD)
 		sgd(u, count, weight, grad, moment[0]);
 	else

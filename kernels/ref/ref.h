@@ -1,7 +1,7 @@
 /* The reference backend: every op in plain loops with double accumulators, written straight from its formula and
  * never tuned. It is what the other backends are compared with, and what "the formula" means where they differ.
  *
- * What common/nn/backend.h leaves open is settled here, as torch has it unless said:
+ * What common/exec/backend.h leaves open is settled here, as torch has it unless said:
  * - relu, relu6: the gradient at a kink (exactly 0, exactly 6) is 0.
  * - NaN: comes out of every op that it goes into, relu, relu6 and maxpool included, so that a run which diverges is
  *   seen; but an element that dropout drops is 0.
@@ -15,7 +15,7 @@
 #ifndef SL_KERNELS_REF_REF_H
 #define SL_KERNELS_REF_REF_H
 
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 
 /* Fills *be; close with be->ops->close(be). */
 enum sl_err sl_ref_backend_open(struct sl_backend *be, struct sl_fail *fail) SL_MUST_CHECK;

@@ -15,7 +15,7 @@
 #include "common/base/arena.h"
 #include "common/base/pool.h"
 #include "common/codec/codec.h"
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 #include "kernels/cpu/codec_loops.h"
 
 static const char *const default_specs[] = {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/nn/exec.h"
+#include "common/exec/exec.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/bench/op_times.h"
 

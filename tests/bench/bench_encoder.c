@@ -12,8 +12,8 @@
 #include "common/base/clock.h"
 #include "common/base/pool.h"
 #include "common/base/rng.h"
-#include "common/nn/exec.h"
-#include "common/nn/model.h"
+#include "common/exec/exec.h"
+#include "common/graph/model.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/bench/op_times.h"
 

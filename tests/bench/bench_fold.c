@@ -10,9 +10,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/pool.h"
-#include "common/nn/clip.h"
-#include "common/nn/exec.h"
-#include "common/nn/finite.h"
+#include "common/exec/clip.h"
+#include "common/exec/exec.h"
+#include "common/exec/finite.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/bench/op_times.h"
 

@@ -10,7 +10,7 @@
 
 #include "client/model/split.h"
 #include "common/base/clock.h"
-#include "common/nn/exec.h"
+#include "common/exec/exec.h"
 #include "kernels/module.h"
 
 enum { BATCH = 64, ROUNDS = 7, SEED = 1 };

@@ -16,7 +16,7 @@
 #include "client/model/split.h"
 #include "common/base/clock.h"
 #include "common/base/pool.h"
-#include "common/nn/exec.h"
+#include "common/exec/exec.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/bench/op_times.h"
 

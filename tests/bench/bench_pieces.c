@@ -14,7 +14,7 @@
 #include "common/base/arena.h"
 #include "common/base/pool.h"
 #include "common/codec/cost.h"
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/piece_rig.h"
 

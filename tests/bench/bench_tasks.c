@@ -13,8 +13,8 @@
 
 #include "client/model/split.h"
 #include "common/base/pool.h"
-#include "common/nn/exec.h"
-#include "common/nn/weights.h"
+#include "common/exec/exec.h"
+#include "common/weights/weights.h"
 #include "kernels/cpu/cpu.h"
 #include "server/cost.h"
 #include "tests/support/piece_rig.h"

@@ -2,7 +2,7 @@
 #ifndef SL_BENCH_OP_TIMES_H
 #define SL_BENCH_OP_TIMES_H
 
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 
 enum pass { FORWARD, BACKWARD, PASSES };
 

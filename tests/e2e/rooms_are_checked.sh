@@ -7,7 +7,7 @@ trap 'rm -rf "$tmp"' EXIT
 cd "$tmp"
 command -v git >/dev/null || { echo 'no git'; exit 77; }
 git init -q .
-mkdir -p scripts common/base common/nn common/codec client/cmd client/run client/persist client/data server kernels/ref kernels/cpu tests/e2e
+mkdir -p scripts common/base common/graph common/codec client/cmd client/run client/persist client/data server kernels/ref kernels/cpu tests/e2e
 cp "$root"/scripts/check-rooms.sh "$root"/scripts/run-tests.sh scripts/
 
 try() { # file, include, 0: in order | 1: refused
@@ -20,18 +20,18 @@ try() { # file, include, 0: in order | 1: refused
 }
 
 try common/base/a.c '"common/base/err.h"' 0
-try common/base/a.c '"common/nn/op.h"' 1
-try common/nn/a.c '"common/base/err.h"' 0
-try common/nn/a.c '<cblas.h>' 1
-try common/codec/a.c '"common/nn/tensor.h"' 0
-try common/codec/a.c '"common/nn/op.h"' 1
+try common/base/a.c '"common/graph/op.h"' 1
+try common/graph/a.c '"common/base/err.h"' 0
+try common/graph/a.c '<cblas.h>' 1
+try common/codec/a.c '"common/graph/tensor.h"' 0
+try common/codec/a.c '"common/graph/op.h"' 1
 try client/main.c '"client/cmd/command.h"' 0
 try client/cmd/a.c '"client/run/drive.h"' 0
-try client/run/a.c '"common/nn/op.h"' 0
+try client/run/a.c '"common/graph/op.h"' 0
 try client/run/a.c '"server/session.h"' 1
 try client/run/a.c '<zmq.h>' 1
 try client/run/a.c '"client/cmd/command.h"' 1
-try client/persist/a.c '"common/nn/exec.h"' 0
+try client/persist/a.c '"common/exec/exec.h"' 0
 try client/persist/a.c '"client/run/drive.h"' 1
 try client/data/a.c '"client/run/setup.h"' 1
 try server/a.c '"client/loop.h"' 1

@@ -11,7 +11,7 @@
 
 #include "common/codec/frame.h"
 #include "common/codec/loops.h"
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 #include "kernels/cpu/codec_loops.h"
 
 enum { FUZZ_SPECS = 8 };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/nn/graph_text.h"
+#include "common/graph/graph_text.h"
 
 struct check {
 	const char *at;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "client/model/onnx.h"
-#include "common/nn/cut.h"
+#include "common/graph/cut.h"
 #include "proto/onnx.pb-c.h"
 
 static void read_one(const uint8_t *data, size_t size)

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/nn/safetensors.h"
+#include "common/weights/safetensors.h"
 
 enum { MOST_BYTES = 1 << 20 };
 

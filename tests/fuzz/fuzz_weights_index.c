@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/nn/safetensors.h"
+#include "common/weights/safetensors.h"
 
 static char dir[] = "/dev/shm/fuzz_weights_index.XXXXXX";
 

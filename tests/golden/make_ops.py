@@ -1,5 +1,5 @@
 """Writes tests/golden/ops.h: what PyTorch makes of small inputs, forward, backward and in running statistics, computed in
-double and laid out as common/nn/op.h has it (NHWC, weights OHWI or HWC).
+double and laid out as common/graph/op.h has it (NHWC, weights OHWI or HWC).
 Run: python3 tests/golden/make_ops.py | clang-format --assume-filename=x.h > tests/golden/ops.h"""
 import torch
 import torch.nn.functional as F

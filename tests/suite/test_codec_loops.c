@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "common/codec/loops_c.h"
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 #include "kernels/cpu/codec_loops.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/level.h"

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 #include "kernels/cpu/level.h"
 #include "tests/support/codec.h"
 

@@ -16,9 +16,9 @@
 #include <string.h>
 
 #include "common/base/pool.h"
-#include "common/nn/exec.h"
-#include "common/nn/graph.h"
-#include "common/nn/safetensors.h"
+#include "common/exec/exec.h"
+#include "common/graph/graph.h"
+#include "common/weights/safetensors.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/ref/ref.h"
 

@@ -14,7 +14,7 @@
 
 #include "client/model/split.h"
 #include "common/base/rng.h"
-#include "common/nn/exec.h"
+#include "common/exec/exec.h"
 #include "kernels/module.h"
 #include "kernels/ref/ref.h"
 #include "tests/support/gpu.h"

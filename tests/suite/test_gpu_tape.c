@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "client/model/split.h"
-#include "common/nn/exec.h"
-#include "common/nn/weights.h"
+#include "common/exec/exec.h"
+#include "common/weights/weights.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/graph.h"
 

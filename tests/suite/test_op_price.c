@@ -18,7 +18,7 @@
 #include "common/base/pool.h"
 #include "common/base/rng.h"
 #include "common/base/worker.h"
-#include "common/nn/graph.h"
+#include "common/graph/graph.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/level.h"
 #include "server/cost.h"

@@ -2,7 +2,7 @@
 #ifndef SL_TESTS_GPU_H
 #define SL_TESTS_GPU_H
 
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 
 extern struct sl_backend gpu; /* ops NULL: none answers */
 

@@ -2,7 +2,7 @@
 #ifndef SL_TESTS_HALF_H
 #define SL_TESTS_HALF_H
 
-#include "common/nn/precision.h"
+#include "common/graph/precision.h"
 
 /* What is left of x: in BF16 and FP16 where it is stored, in TF32 where it is multiplied, in FP32 all. */
 float half_round(enum sl_precision p, float x);

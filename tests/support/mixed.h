@@ -3,7 +3,7 @@
 #ifndef SL_TESTS_MIXED_H
 #define SL_TESTS_MIXED_H
 
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 
 /* Fills *be; close with be->ops->close(be). One at a time. */
 enum sl_err mixed_backend_open(struct sl_backend *be, struct sl_fail *fail) SL_MUST_CHECK;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/rng.h"
-#include "common/nn/graph.h"
+#include "common/graph/graph.h"
 
 #define CONV_HW(n_, h_, w_, i_, o_, kh_, kw_, s_, p_, bias_)                          \
 	{                                                                             \

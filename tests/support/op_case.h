@@ -2,7 +2,7 @@
 #ifndef SL_TESTS_OP_CASE_H
 #define SL_TESTS_OP_CASE_H
 
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 
 enum op_data {
 	DATA_PLAIN,  /* uniform, as all are; mean 0, deviation 1 (activations: 4, so that some pass 6) */

@@ -1,6 +1,6 @@
 #include "tests/support/op_point.h"
 
-#include "common/nn/graph.h"
+#include "common/graph/graph.h"
 
 static struct sl_shape input_of(const struct op_point *p)
 {

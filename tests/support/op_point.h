@@ -2,7 +2,7 @@
 #ifndef SL_TESTS_OP_POINT_H
 #define SL_TESTS_OP_POINT_H
 
-#include "common/nn/op.h"
+#include "common/graph/op.h"
 
 enum { SIZES = 9 /* of what attributes do not say */, MOST_ATTR = 8 };
 enum { N, H, W, C, OUT, KH, KW, FORM, FLAGS };

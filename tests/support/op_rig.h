@@ -5,7 +5,7 @@
 #ifndef SL_TESTS_OP_RIG_H
 #define SL_TESTS_OP_RIG_H
 
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 #include "tests/support/op_case.h"
 
 /* Failures of one test; the first few are printed. */

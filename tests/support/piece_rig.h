@@ -10,7 +10,7 @@
 
 #include "common/base/worker.h"
 #include "common/codec/codec.h"
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 
 struct piece_task {
 	struct sl_job job; /* first */

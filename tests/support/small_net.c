@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "common/base/rng.h"
-#include "common/nn/weights.h"
+#include "common/weights/weights.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/ref/ref.h"
 

@@ -3,7 +3,7 @@
 #ifndef SL_TESTS_SMALL_NET_H
 #define SL_TESTS_SMALL_NET_H
 
-#include "common/nn/exec.h"
+#include "common/exec/exec.h"
 #include "tests/support/small_plan.h"
 
 struct sl_pool;

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "common/nn/clip.h"
+#include "common/exec/clip.h"
 #include "tests/support/mixed.h"
 #include "tests/support/small_net.h"
 

@@ -12,7 +12,7 @@
 #include "common/base/pool.h"
 #include "common/codec/codec.h"
 #include "common/codec/stage.h"
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 #include "tests/support/codec.h"
 
 static void none_carries_any_bits(void **state)

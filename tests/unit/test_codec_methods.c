@@ -13,7 +13,7 @@
 
 #include "common/base/pool.h"
 #include "common/codec/stage.h"
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 #include "tests/support/codec.h"
 
 static const char *const all_specs[] = {

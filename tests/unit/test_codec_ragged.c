@@ -12,7 +12,7 @@
 #include "common/base/pool.h"
 #include "common/codec/frame.h"
 #include "common/codec/lengths.h"
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 #include "tests/support/codec.h"
 
 enum { MOST_ROWS = 8 };

@@ -16,7 +16,7 @@
 #include "client/run/setup.h"
 #include "common/base/pool.h"
 #include "common/base/rng.h"
-#include "common/nn/exec.h"
+#include "common/exec/exec.h"
 #include "kernels/cpu/cpu.h"
 #include "server/cost.h"
 #include "tests/support/piece_rig.h"

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "client/model/source.h"
-#include "common/nn/cut.h"
+#include "common/graph/cut.h"
 
 static int open_model(void **state)
 {

@@ -9,8 +9,8 @@
 
 #include "common/base/pool.h"
 #include "common/base/rng.h"
-#include "common/nn/graph_text.h"
-#include "common/nn/weights.h"
+#include "common/graph/graph_text.h"
+#include "common/weights/weights.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/ref/ref.h"
 #include "tests/support/small_net.h"

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "common/base/pool.h"
-#include "common/nn/exec.h"
-#include "common/nn/graph.h"
+#include "common/exec/exec.h"
+#include "common/graph/graph.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/ref/ref.h"
 #include "tests/support/codec.h"

@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 #include "common/base/rng.h"
-#include "common/nn/clip.h"
-#include "common/nn/exec.h"
-#include "common/nn/graph.h"
+#include "common/exec/clip.h"
+#include "common/exec/exec.h"
+#include "common/graph/graph.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/ref/ref.h"
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "common/base/pool.h"
-#include "common/nn/exec.h"
+#include "common/exec/exec.h"
 #include "kernels/cpu/cpu.h"
 
 /* More floats than a block, and no whole number of them; more members than are added in one go. */

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "common/nn/graph_text.h"
+#include "common/graph/graph_text.h"
 #include "tests/support/small_plan.h"
 
 static struct sl_fail fail;

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "client/model/split.h"
-#include "common/nn/graph_text.h"
+#include "common/graph/graph_text.h"
 
 static void put(void *arg, const char *text, size_t len)
 {

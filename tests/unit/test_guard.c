@@ -21,7 +21,7 @@
 #include "common/base/newfile.h"
 #include "common/link/gate.h"
 #include "common/link/key.h"
-#include "common/nn/safetensors.h"
+#include "common/weights/safetensors.h"
 #include "server/store.h"
 
 enum { OTHER = 54321 }; /* a user that nobody is */

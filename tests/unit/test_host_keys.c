@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "common/nn/weights.h"
+#include "common/weights/weights.h"
 #include "server/keep.h"
 #include "server/store.h"
 #include "tests/support/asked.h"

@@ -14,7 +14,7 @@
 #include <malloc.h>
 
 #include "common/codec/frame.h"
-#include "common/nn/optimizer.h"
+#include "common/exec/optimizer.h"
 #include "common/telemetry/status.h"
 #include "server/host_sessions.h"
 #include "tests/support/asked.h"

@@ -13,7 +13,7 @@
 
 #include "client/model/huggingface.h"
 #include "client/model/weights_file.h"
-#include "common/nn/cut.h"
+#include "common/graph/cut.h"
 
 static const char base[] =
 	"{\"model_type\": \"roberta\", \"architectures\": [\"RobertaForMaskedLM\"], \"vocab_size\": 50265, "

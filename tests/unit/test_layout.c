@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "common/base/arena.h"
-#include "common/nn/exec.h"
-#include "common/nn/layout.h"
+#include "common/exec/exec.h"
+#include "common/exec/layout.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/ref/ref.h"
 #include "tests/support/small_plan.h"

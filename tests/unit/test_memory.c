@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/base/pool.h"
-#include "common/nn/graph_text.h"
+#include "common/graph/graph_text.h"
 #include "kernels/cpu/cpu.h"
 #include "server/memory.h"
 
@@ -144,7 +144,9 @@ static void a_plan_is_counted(void **state)
 		sl_exec_close(exec);
 		sl_plan_close(plan);
 	}
+#ifndef SL_SANITIZED /* whose allocator does not say what it has given out */
 	assert_in_range(many.weights.host - few.weights.host, took - took / 10, took + took / 2);
+#endif
 	free(text);
 	be.ops->close(&be);
 	sl_pool_close(pool);

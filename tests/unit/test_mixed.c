@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "common/nn/exec.h"
+#include "common/exec/exec.h"
 #include "common/session/state.h"
 #include "kernels/ref/ref.h"
 #include "tests/support/asked.h"

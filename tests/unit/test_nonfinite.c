@@ -12,7 +12,7 @@
 #include "client/run/local.h"
 #include "client/run/remote.h"
 #include "common/base/rng.h"
-#include "common/nn/finite.h"
+#include "common/exec/finite.h"
 #include "kernels/cpu/cpu.h"
 #include "server/host.h"
 #include "tests/support/asked.h"

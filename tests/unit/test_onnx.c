@@ -13,7 +13,7 @@
 
 #include "client/model/onnx.h"
 #include "client/model/weights_file.h"
-#include "common/nn/cut.h"
+#include "common/graph/cut.h"
 #include "proto/onnx.pb-c.h"
 
 static const char small[] = "tests/golden/onnx_small.onnx", wide[] = "tests/golden/onnx_wide.onnx";

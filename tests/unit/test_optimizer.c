@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "common/nn/optimizer.h"
+#include "common/exec/optimizer.h"
 
 static const struct sl_optimizer adam = {.kind = SL_OPTIMIZER_ADAM, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
 

@@ -14,7 +14,7 @@
 
 #include "client/run/local.h"
 #include "common/base/pool.h"
-#include "common/nn/graph_text.h"
+#include "common/graph/graph_text.h"
 #include "common/session/table.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/asked.h"

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "common/nn/rewrite.h"
+#include "common/exec/rewrite.h"
 
 enum { MOST = 8 };
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "common/nn/safetensors.h"
+#include "common/weights/safetensors.h"
 
 static char dir[] = "/tmp/split-safetensors-XXXXXX";
 static char path[128];

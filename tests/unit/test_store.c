@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "common/base/buf.h"
-#include "common/nn/weights.h"
+#include "common/weights/weights.h"
 #include "server/store.h"
 
 enum { COUNT = 100 };

@@ -16,7 +16,7 @@
 #include "common/base/buf.h"
 #include "common/base/clock.h"
 #include "common/base/worker.h"
-#include "common/nn/weights.h"
+#include "common/weights/weights.h"
 #include "server/store.h"
 
 enum { COUNT = 9 << 20, BYTES = 4 * COUNT }; /* written in two parts, and a job gives way behind the first */

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "common/nn/tensor.h"
+#include "common/graph/tensor.h"
 
 static void dtypes_have_sizes(void **state)
 {

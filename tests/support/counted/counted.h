@@ -4,7 +4,7 @@
 #define SL_TESTS_COUNTED_H
 
 #include "common/base/memory.h"
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 
 void counted_begin(void);
 struct sl_memory counted_end(void);

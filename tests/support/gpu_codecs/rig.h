@@ -3,7 +3,7 @@
 #ifndef SL_TESTS_GPU_CODECS_RIG_H
 #define SL_TESTS_GPU_CODECS_RIG_H
 
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 #include "tests/support/codec.h"
 
 /* Setups of a test, and the teardown of all of them. */

@@ -3,7 +3,7 @@
 #ifndef SL_TESTS_GPU_CODECS_SIM_H
 #define SL_TESTS_GPU_CODECS_SIM_H
 
-#include "common/nn/backend.h"
+#include "common/exec/backend.h"
 
 /* ahead: calls of several slots may be under way, though what they queue is done at once. */
 extern struct sl_backend sim_codec_backend, sim_codec_backend_ahead;

@@ -1,0 +1,172 @@
+#include "common/exec/average.h"
+
+#include <stdlib.h>
+
+#include "common/exec/finite.h"
+
+/* Moments of the optimizer are kinds from 0 on. */
+enum { WEIGHTS = -1 };
+
+static int64_t count_of(const struct sl_exec *e, int kind)
+{
+	const struct sl_plan_segment *s = sl_exec_segment(e);
+
+	return kind == WEIGHTS ? s->weight_count : s->trainable_count;
+}
+
+static enum sl_err get(struct sl_exec *e, int kind, float *x)
+{
+	return kind == WEIGHTS ? sl_exec_get_weights(e, x) : sl_exec_get_moment(e, kind, x);
+}
+
+static enum sl_err set(struct sl_exec *e, int kind, const float *x)
+{
+	return kind == WEIGHTS ? sl_exec_set_weights(e, x) : sl_exec_set_moment(e, kind, x);
+}
+
+enum sl_err sl_copy_check(struct sl_exec *copy, struct sl_fail *fail)
+{
+	const int64_t count = count_of(copy, WEIGHTS);
+	float *x = malloc((size_t)count * sizeof *x + 1);
+	enum sl_err err = x ? get(copy, WEIGHTS, x) : SL_ERR_NOMEM;
+
+	if (!err && !sl_finite_host(x, count))
+		err = sl_fail_set(fail, SL_ERR_NONFINITE,
+				  "NaN or Inf in the weights that this member trained in the round");
+	free(x);
+	return err;
+}
+
+/* What becomes one, and how. */
+struct union_of {
+	struct sl_exec *trunk;
+	const struct sl_copy *copy;
+	int n;
+	uint64_t rows, applied; /* of all copies; the most steps of one that takes part */
+	const struct sl_others *others;
+};
+
+/* x [count] becomes the average, sum [count] is zeroes and room for it. */
+static enum sl_err average_into(float *x, double *sum, const struct union_of *u, int kind, int64_t count)
+{
+	const size_t bytes = (size_t)count * sizeof *sum;
+	enum sl_err err = SL_OK;
+
+	(void)sl_others_take(u->others, sum, bytes);
+	for (int k = 0; k < u->n && !err; k++) {
+		const double by = (double)u->copy[k].rows;
+
+		if (!u->copy[k].rows)
+			continue;
+		err = get(u->copy[k].exec, kind, x);
+		for (int64_t i = 0; i < count && !err; i++)
+			sum[i] += by * (double)x[i];
+	}
+	if (err)
+		return err;
+	sl_others_pass(u->others, sum, bytes);
+	sl_others_spread(u->others, sum, bytes);
+	for (int64_t i = 0; i < count; i++)
+		x[i] = (float)(sum[i] / (double)u->rows);
+	return SL_OK;
+}
+
+static enum sl_err give(const struct union_of *u, int kind, const float *x)
+{
+	enum sl_err err = set(u->trunk, kind, x);
+
+	for (int k = 0; k < u->n && !err; k++)
+		err = set(u->copy[k].exec, kind, x);
+	return err;
+}
+
+static enum sl_err unite(const struct union_of *u, int kind, bool zero)
+{
+	const int64_t count = count_of(u->trunk, kind);
+	float *x = calloc((size_t)count + 1, sizeof *x);
+	double *sum = calloc((size_t)count + 1, sizeof *sum);
+	enum sl_err err = x && sum ? SL_OK : SL_ERR_NOMEM;
+
+	if (!err && !zero)
+		err = average_into(x, sum, u, kind, count);
+	if (!err)
+		err = give(u, kind, x);
+	free(x);
+	free(sum);
+	return err;
+}
+
+static void unite_applied(const struct union_of *u, bool zero)
+{
+	const uint64_t applied = zero ? 0 : u->applied;
+
+	sl_exec_set_applied(u->trunk, applied);
+	for (int k = 0; k < u->n; k++)
+		sl_exec_set_applied(u->copy[k].exec, applied);
+}
+
+/* Of all processes: the sum of rows, and the most steps of one that takes part. */
+static enum sl_err hear_others(struct union_of *u)
+{
+	const struct {
+		uint64_t rows, applied;
+	} own = {u->rows, u->applied}, *all;
+
+	if (!u->others)
+		return SL_OK;
+	all = u->others->gather(u->others->arg, &own, sizeof own);
+	if (!all)
+		return SL_ERR_NOMEM;
+	u->rows = 0;
+	for (int r = 0; r < u->others->count; r++) {
+		u->rows += all[r].rows;
+		u->applied = all[r].applied > u->applied ? all[r].applied : u->applied;
+	}
+	free((void *)(uintptr_t)all);
+	return SL_OK;
+}
+
+enum sl_err sl_average(struct sl_exec *trunk, const struct sl_copy *copy, int n, enum sl_moments how,
+		       const struct sl_others *others)
+{
+	const int moments = sl_exec_segment(trunk)->moments;
+	struct union_of u = {.trunk = trunk, .copy = copy, .n = n, .others = others};
+	enum sl_err err;
+
+	for (int k = 0; k < n; k++) {
+		u.rows += copy[k].rows;
+		if (copy[k].rows && sl_exec_applied(copy[k].exec) > u.applied)
+			u.applied = sl_exec_applied(copy[k].exec);
+	}
+	err = hear_others(&u);
+	if (err || !u.rows)
+		return err;
+	err = unite(&u, WEIGHTS, false);
+	for (int i = 0; i < moments && how != SL_MOMENTS_KEEP && !err; i++)
+		err = unite(&u, i, how == SL_MOMENTS_ZERO);
+	if (!err && how != SL_MOMENTS_KEEP)
+		unite_applied(&u, how == SL_MOMENTS_ZERO);
+	return err;
+}
+
+static enum sl_err copy_kind(struct sl_exec *to, struct sl_exec *from, int kind)
+{
+	float *x = malloc((size_t)count_of(from, kind) * sizeof *x + 1);
+	enum sl_err err = x ? get(from, kind, x) : SL_ERR_NOMEM;
+
+	if (!err)
+		err = set(to, kind, x);
+	free(x);
+	return err;
+}
+
+enum sl_err sl_copy_reset(struct sl_exec *copy, struct sl_exec *trunk, bool moments)
+{
+	enum sl_err err = copy_kind(copy, trunk, WEIGHTS);
+
+	for (int i = 0; i < sl_exec_segment(trunk)->moments && moments && !err; i++)
+		err = copy_kind(copy, trunk, i);
+	if (!err && moments)
+		sl_exec_set_applied(copy, sl_exec_applied(trunk));
+	return err;
+}

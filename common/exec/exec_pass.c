@@ -1,0 +1,510 @@
+/* One pass of a segment: forward, backward, and the statistics that a step leaves behind. */
+#include "common/base/worker.h"
+#include "common/exec/exec_impl.h"
+
+static void *address(struct sl_exec *e, const struct sl_place *place, int slot)
+{
+	switch (place->region) {
+	case SL_REGION_SLOT:
+		return e->slot_area + (size_t)slot * e->layout.slot_bytes + place->offset;
+	case SL_REGION_SCRATCH:
+		return e->scratch + place->offset;
+	default:
+		return NULL;
+	}
+}
+
+static struct sl_tensor tensor_at(struct sl_exec *e, const struct sl_place *place, int slot, struct sl_shape shape)
+{
+	return (struct sl_tensor){sl_precision_dtype(e->segment->precision), shape, address(e, place, slot), e->be};
+}
+
+/* What crosses a cut is fp32: the segment's own value, or the copy beside it. */
+static struct sl_tensor edge_at(struct sl_exec *e, enum sl_edge edge, const struct sl_place *own, int slot,
+				struct sl_shape shape)
+{
+	struct sl_tensor t = tensor_at(e, sl_exec_mixed(e) ? &e->layout.edge[edge] : own, slot, shape);
+
+	t.dtype = edge == SL_EDGE_IN ? e->segment->graph.value[e->segment->in_value].dtype : SL_F32;
+	return t;
+}
+
+/* Dimension 0 of a value in a chunk. */
+static int64_t count_of(const struct sl_exec *e, int value, const struct sl_dims *dims)
+{
+	switch (e->segment->graph.value[value].lead) {
+	case SL_PER_ROW:
+		return dims->rows;
+	case SL_PER_TOKEN:
+		return dims->tokens;
+	case SL_PER_CHOSEN:
+		return dims->chosen;
+	case SL_ONCE:
+		break;
+	}
+	return 1;
+}
+
+int64_t sl_exec_in_count(const struct sl_exec *e, const struct sl_dims *dims)
+{
+	return count_of(e, e->segment->in_value, dims);
+}
+
+int64_t sl_exec_out_count(const struct sl_exec *e, const struct sl_dims *dims)
+{
+	return count_of(e, e->segment->out_value, dims);
+}
+
+/* A tensor of the segment's input or output: where it crosses a cut, as wide as what crosses now. */
+static struct sl_tensor at_end(struct sl_exec *e, enum sl_edge edge, const struct sl_place *place, int slot,
+			       int64_t rows)
+{
+	const struct sl_plan_segment *s = e->segment;
+	bool output = edge == SL_EDGE_OUT || edge == SL_EDGE_DOUT;
+	bool cut = output ? s->which != SL_TAIL : s->which != SL_HEAD, mid = (s->which == SL_MIDDLE) == output;
+	struct sl_shape shape = cut ? sl_plan_cut_shape_after(e->plan, mid, rows, e->done)
+				    : sl_shape_rows(output ? s->out_shape : s->in_shape, rows);
+
+	return edge_at(e, edge, place, slot, shape);
+}
+
+struct sl_tensor sl_exec_input(struct sl_exec *e, int slot, int64_t rows)
+{
+	return at_end(e, SL_EDGE_IN, &e->layout.value[e->segment->in_value], slot, rows);
+}
+
+struct sl_tensor sl_exec_output(struct sl_exec *e, int slot, int64_t rows)
+{
+	return at_end(e, SL_EDGE_OUT, &e->layout.value[e->segment->out_value], slot, rows);
+}
+
+struct sl_tensor sl_exec_dout(struct sl_exec *e, int slot, int64_t rows)
+{
+	return at_end(e, SL_EDGE_DOUT, &e->layout.grad[e->segment->out_value], slot, rows);
+}
+
+struct sl_tensor sl_exec_din(struct sl_exec *e, int slot, int64_t rows)
+{
+	return at_end(e, SL_EDGE_DIN, &e->layout.grad[e->segment->in_value], slot, rows);
+}
+
+/* Where each row begins, in the backend's memory. */
+static uint32_t *begin_at(const struct sl_exec *e, int slot)
+{
+	return e->begin + (size_t)slot * sl_exec_begin_numbers(e);
+}
+
+static uint32_t *place_at(const struct sl_exec *e, int slot)
+{
+	return begin_at(e, slot) + sl_dims_numbers(e->plan->rows, e->plan->spec.padded);
+}
+
+/* To attention a row's padding is a row of its own: no token in front of it sees it, and kernels need not know. */
+static struct sl_dims dims_of(const struct sl_exec *e, const struct sl_exec_call *call, enum sl_op_kind kind)
+{
+	struct sl_dims dims = call->dims;
+
+	if (dims.begin && e->begin) {
+		dims.begin = begin_at(e, call->slot);
+		if (dims.pieces)
+			dims.pieces = sl_dims_pieces(begin_at(e, call->slot), e->plan->rows);
+		if (dims.place && sl_plan_chosen_most(e->plan, &e->segment->graph))
+			dims.place = place_at(e, call->slot);
+	}
+	if (dims.pieces && kind == SL_OP_ATTENTION)
+		dims = (struct sl_dims){.rows = 2 * dims.rows, .tokens = dims.tokens, .begin = dims.pieces};
+	return dims;
+}
+
+/* To where the backend's kernels read it. */
+static enum sl_err send_dims(struct sl_exec *e, const struct sl_exec_call *call)
+{
+	const struct sl_dims *dims = &call->dims;
+	uint32_t *to = e->begin ? begin_at(e, call->slot) : NULL;
+	enum sl_err err = SL_OK;
+
+	if (!dims->begin || !to)
+		return SL_OK;
+	err = e->be->ops->upload(e->be, to, dims->begin, ((size_t)dims->rows + 1) * sizeof *to);
+	if (!err && dims->pieces)
+		err = e->be->ops->upload(e->be, sl_dims_pieces(to, e->plan->rows), dims->pieces,
+					 (2 * (size_t)dims->rows + 1) * sizeof *to);
+	if (!err && dims->chosen && sl_plan_chosen_most(e->plan, &e->segment->graph))
+		err = e->be->ops->upload(e->be, place_at(e, call->slot), dims->place,
+					 (size_t)dims->chosen * sizeof *to);
+	return err;
+}
+
+/* Everything of one op's call but the tensors. */
+static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_call *call)
+{
+	const struct sl_segment_op *so = &e->segment->op[i];
+	struct sl_op_call c = {
+		.be = e->be,
+		.op = e->op[i],
+		.state = e->state[i],
+		.dims = dims_of(e, call, so->op.kind),
+		.rng = {e->plan->spec.seed, call->step, (uint16_t)call->chunk, so->op.stream},
+		.training = call->training,
+		.saved = e->saved_area + (size_t)call->slot * e->layout.saved_bytes + e->layout.saved_offset[i],
+		.workspace = e->workspace,
+	};
+
+	for (int k = 0; k < so->op.n_param; k++) {
+		const size_t low = sl_dtype_bytes(sl_precision_dtype(e->segment->precision));
+		int64_t offset;
+
+		if (so->param[k] >= SL_TIED_AT) {
+			const struct sl_tied_param *tied = &e->segment->tied[so->param[k] - SL_TIED_AT];
+
+			c.param[k] = e->owner->weight + tied->offset;
+			c.grad[k] = tied->learns ? e->grad + e->segment->trainable_count + tied->grad : NULL;
+			continue;
+		}
+		offset = e->segment->param[so->param[k]].offset;
+		c.param[k] = e->weight + offset;
+		if (offset < e->segment->trainable_count)
+			c.grad[k] = e->to + offset;
+		if (e->weight_low)
+			c.param_low[k] = (const unsigned char *)e->weight_low + (size_t)offset * low;
+	}
+	return c;
+}
+
+/* A node's call with those of the ops beside it. Points into itself: not to be copied. */
+struct node_call {
+	struct sl_op_call call, pre, post;
+};
+
+static void open_node(struct node_call *c, struct sl_exec *e, const struct sl_exec_node *n,
+		      const struct sl_exec_call *call)
+{
+	c->call = op_call(e, n->op, call);
+	c->call.form = n->form;
+	if (n->pre >= 0) {
+		c->pre = op_call(e, n->pre, call);
+		c->call.pre = &c->pre;
+	}
+	if (n->post >= 0) {
+		c->post = op_call(e, n->post, call);
+		c->call.post = &c->post;
+	}
+}
+
+/* Data NULL: of no value. */
+static struct sl_tensor of_value(struct sl_exec *e, const struct sl_place *places, int value, int slot,
+				 struct sl_shape shape)
+{
+	static const struct sl_place none;
+
+	return tensor_at(e, value >= 0 ? &places[value] : &none, slot, shape);
+}
+
+static struct sl_shape in_shape(const struct sl_exec *e, const struct sl_op *op, int k, const struct sl_dims *dims)
+{
+	return sl_shape_rows(op->in_shape[k], count_of(e, op->in[k], dims));
+}
+
+static struct sl_shape out_shape(const struct sl_exec *e, const struct sl_op *op, const struct sl_dims *dims)
+{
+	return sl_shape_rows(op->out_shape, count_of(e, op->out, dims));
+}
+
+enum sl_err sl_exec_begin(struct sl_exec *e)
+{
+	const struct sl_plan_segment *s = e->segment;
+	struct sl_range r = {0};
+	enum sl_err err = SL_OK;
+
+	e->tried = e->finite = false;
+	while (!err && sl_exec_range(e, &r))
+		err = e->be->ops->zero(e->be, e->grad + r.from, (size_t)r.count * sizeof(float));
+	sl_exec_table_begin(e);
+	if (!err && s->tied_count)
+		err = e->be->ops->zero(e->be, e->grad + s->trainable_count, (size_t)s->tied_count * sizeof(float));
+	for (int i = 0; i < e->n_narrow && !err; i++)
+		err = sl_narrow_pull(&e->narrow[i], e->be, e->weight, e->grad, e->loss_scale.scale,
+				     sl_exec_falls(e, i));
+	return err;
+}
+
+/* How many labels or targets a chunk has. */
+static int64_t labels_of(const struct sl_exec *e, const struct sl_dims *dims)
+{
+	return count_of(e, e->segment->graph.in[1].value, dims);
+}
+
+static enum sl_err check_labels(const struct sl_exec *e, const struct sl_exec_loss *loss, int64_t rows)
+{
+	if (!e->segment->classes) /* targets */
+		return SL_OK;
+	for (int64_t i = 0; i < rows; i++) {
+		if (loss->ignores && loss->labels[i] == loss->ignored)
+			continue;
+		if (loss->labels[i] < 0 || loss->labels[i] >= e->segment->classes)
+			return SL_ERR_DATA;
+		if (loss->other && (loss->other[i] < 0 || loss->other[i] >= e->segment->classes))
+			return SL_ERR_DATA;
+	}
+	return SL_OK;
+}
+
+static struct sl_xent_rule rule_of(const struct sl_op *op, const struct sl_exec_call *call,
+				   const struct sl_exec_loss *loss)
+{
+	const bool learns = op->kind == SL_OP_XENT && call->training;
+
+	return (struct sl_xent_rule){learns ? op->u.xent.smoothing : 0, loss->ignores, loss->ignored,
+				     learns ? loss->other : NULL, learns ? loss->share : NULL};
+}
+
+static enum sl_err forward_node(struct sl_exec *e, const struct sl_exec_node *n, const struct sl_exec_call *call,
+				struct sl_exec_loss *loss)
+{
+	const struct sl_op *op = e->op[n->op];
+	struct node_call c;
+	enum sl_err err;
+
+	open_node(&c, e, n, call);
+	for (int k = 0; k < op->n_in; k++)
+		c.call.in[k] = of_value(e, e->layout.value, n->in[k], call->slot, in_shape(e, op, k, &call->dims));
+	c.call.out = of_value(e, e->layout.value, n->out, call->slot, out_shape(e, op, &call->dims));
+	if (sl_op_is_loss(op->kind)) {
+		c.call.rule = rule_of(op, call, loss);
+		c.call.labels = loss->labels;
+		c.call.targets = loss->targets;
+		c.call.loss_scale = loss->scale;
+		c.call.loss_sum = &loss->sum;
+		c.call.correct = &loss->correct;
+	}
+	err = sl_exec_kernel(e, n->op)->forward(&c.call);
+	if (!err && sl_op_is_loss(op->kind) && loss->logits)
+		err = e->be->ops->download(e->be, loss->logits, c.call.in[0].data,
+					   (size_t)sl_shape_count(&c.call.in[0].shape) * sizeof *loss->logits);
+	return err;
+}
+
+static enum sl_err forward_nodes(struct sl_exec *e, const struct sl_exec_call *call, struct sl_exec_loss *loss)
+{
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < e->n_node && !err; i++)
+		err = sl_worker_unwanted() ? SL_ERR_PEER_LOST : forward_node(e, &e->node[i], call, loss);
+	return err;
+}
+
+static enum sl_err backward_node(struct sl_exec *e, const struct sl_exec_node *n, const struct sl_exec_call *call,
+				 const struct sl_exec_loss *loss)
+{
+	const struct sl_op *op = e->op[n->op];
+	const struct sl_shape made = out_shape(e, op, &call->dims);
+	struct node_call c;
+
+	open_node(&c, e, n, call);
+	for (int k = 0; k < op->n_in; k++) {
+		struct sl_shape shape = in_shape(e, op, k, &call->dims);
+
+		c.call.in[k] = of_value(e, e->layout.value, k < n->keeps_in ? n->in[k] : -1, call->slot, shape);
+		c.call.din[k] = of_value(e, e->layout.grad, n->din[k], call->slot, shape);
+		c.call.din_add[k] = n->din_add[k];
+	}
+	c.call.out = of_value(e, e->layout.value, n->keeps_out ? n->out : -1, call->slot, made);
+	c.call.dout = of_value(e, e->layout.grad, n->dout, call->slot, made);
+	if (sl_op_is_loss(op->kind)) {
+		c.call.rule = rule_of(op, call, loss);
+		c.call.labels = loss->labels;
+		c.call.targets = loss->targets;
+		c.call.loss_scale = loss->scale;
+	}
+	return sl_exec_kernel(e, n->op)->backward(&c.call);
+}
+
+static enum sl_err backward_nodes(struct sl_exec *e, const struct sl_exec_call *call, const struct sl_exec_loss *loss)
+{
+	enum sl_err err = SL_OK;
+
+	for (int i = e->n_node - 1; i >= 0 && !err; i--)
+		if (e->node[i].backward)
+			err = sl_worker_unwanted() ? SL_ERR_PEER_LOST : backward_node(e, &e->node[i], call, loss);
+	return err;
+}
+
+static bool is_statistic(const struct sl_plan_segment *s, int param)
+{
+	return param < SL_TIED_AT && s->graph.param[s->param[param].graph_param].role == SL_STATISTIC;
+}
+
+static enum sl_err commit_ops(struct sl_exec *e, const struct sl_exec_call *call)
+{
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < e->segment->n_op && !err; i++) {
+		const struct sl_kernel *kernel = sl_exec_kernel(e, i);
+		struct sl_op_call c;
+
+		if (!kernel->commit)
+			continue;
+		c = op_call(e, i, call);
+		for (int k = 0; k < c.op->n_param; k++)
+			if (is_statistic(e->segment, e->segment->op[i].param[k]))
+				c.param[k] = e->trial + (c.param[k] - (e->weight + e->segment->trainable_count));
+		for (int k = 0; k < c.op->n_in; k++)
+			c.in[k].shape = in_shape(e, c.op, k, &call->dims);
+		c.out.shape = out_shape(e, c.op, &call->dims);
+		err = kernel->commit(&c);
+	}
+	return err;
+}
+
+/* ---- passes without a loss, which the backend may have recorded */
+
+/* Between what crosses, in fp32, and the segment's own value or gradient; `in`: from the former to the latter. */
+static enum sl_err convert(struct sl_exec *e, struct sl_tensor crossing, const struct sl_place *own, int slot, bool in,
+			   const float *scale)
+{
+	enum sl_dtype low = sl_precision_dtype(e->segment->precision);
+	void *there = address(e, own, slot);
+	int64_t count = sl_shape_count(&crossing.shape);
+
+	return in ? e->be->ops->convert(e->be, there, low, crossing.data, SL_F32, scale, count)
+		  : e->be->ops->convert(e->be, crossing.data, SL_F32, there, low, scale, count);
+}
+
+static enum sl_err forward_mixed(struct sl_exec *e, const struct sl_exec_call *call)
+{
+	const struct sl_plan_segment *s = e->segment;
+	enum sl_err err = convert(e, sl_exec_input(e, call->slot, sl_exec_in_count(e, &call->dims)),
+				  &e->layout.value[s->in_value], call->slot, true, NULL);
+
+	if (!err)
+		err = forward_nodes(e, call, NULL);
+	return err ? err
+		   : convert(e, sl_exec_output(e, call->slot, sl_exec_out_count(e, &call->dims)),
+			     &e->layout.value[s->out_value], call->slot, false, NULL);
+}
+
+static enum sl_err backward_mixed(struct sl_exec *e, const struct sl_exec_call *call)
+{
+	const struct sl_plan_segment *s = e->segment;
+	enum sl_err err = convert(e, sl_exec_dout(e, call->slot, sl_exec_out_count(e, &call->dims)),
+				  &e->layout.grad[s->out_value], call->slot, true, e->scale);
+
+	if (!err)
+		err = backward_nodes(e, call, NULL);
+	return err || !s->grad_in
+		       ? err
+		       : convert(e, sl_exec_din(e, call->slot, sl_exec_in_count(e, &call->dims)),
+				 &e->layout.grad[s->in_value], call->slot, false, e->scale ? e->scale + 1 : NULL);
+}
+
+static enum sl_err compute(struct sl_exec *e, enum sl_pass_kind kind, const struct sl_exec_call *call)
+{
+	const bool mixed = sl_exec_mixed(e);
+
+	return kind == SL_PASS_FORWARD    ? (mixed ? forward_mixed(e, call) : forward_nodes(e, call, NULL))
+	       : kind == SL_PASS_BACKWARD ? (mixed ? backward_mixed(e, call) : backward_nodes(e, call, NULL))
+					  : commit_ops(e, call);
+}
+
+static int64_t row_of(struct sl_tensor t)
+{
+	return sl_shape_row(&t.shape);
+}
+
+static enum sl_err run_pass(struct sl_exec *e, enum sl_pass_kind kind, const struct sl_exec_call *call)
+{
+	const struct sl_backend_ops *ops = e->be->ops;
+	enum sl_pass_way way = SL_PASS_PLAIN;
+	enum sl_err err = SL_OK;
+
+	/* lengths differ from chunk to chunk: a pass of them would be recorded for nothing */
+	if (ops->pass_begin && !call->dims.begin) {
+		const struct sl_pass pass = {
+			.owner = e,
+			.kind = kind,
+			.slot = call->slot,
+			.training = call->training,
+			.rows = call->dims.rows,
+			.width_in = row_of(sl_exec_input(e, call->slot, sl_exec_in_count(e, &call->dims))),
+			.width_out = row_of(sl_exec_output(e, call->slot, sl_exec_out_count(e, &call->dims))),
+			.step = call->step};
+
+		err = ops->pass_begin(e->be, &pass, &way);
+	}
+	if (err || way == SL_PASS_DONE)
+		return err;
+	err = compute(e, kind, call);
+	if (way == SL_PASS_PLAIN)
+		return err;
+	err = ops->pass_end(e->be, err, &way);
+	return err || way == SL_PASS_DONE ? err : compute(e, kind, call);
+}
+
+enum sl_err sl_exec_forward(struct sl_exec *e, const struct sl_exec_call *call, struct sl_exec_loss *loss)
+{
+	enum sl_err err = send_dims(e, call);
+
+	if (!err && e->segment->n_tied && !e->owner)
+		return SL_ERR_BUG;
+	if (!err && e->table.rows)
+		err = sl_exec_table_read(e, sl_exec_input(e, call->slot, sl_exec_in_count(e, &call->dims)).data,
+					 sl_exec_in_count(e, &call->dims), call->training);
+	if (!err)
+		err = loss ? check_labels(e, loss, labels_of(e, &call->dims)) : run_pass(e, SL_PASS_FORWARD, call);
+	return err || !loss ? err : forward_nodes(e, call, loss);
+}
+
+static enum sl_err backward_pass(struct sl_exec *e, const struct sl_exec_call *call, const struct sl_exec_loss *loss)
+{
+	return loss ? backward_nodes(e, call, loss) : run_pass(e, SL_PASS_BACKWARD, call);
+}
+
+static enum sl_err clear_part(struct sl_exec *e)
+{
+	enum sl_err err = SL_OK;
+
+	for (struct sl_range r = {0}; !err && sl_exec_range(e, &r);)
+		err = e->be->ops->zero(e->be, e->part + r.from, (size_t)r.count * sizeof *e->part);
+	return err;
+}
+
+/* grad += part */
+static enum sl_err add_part(struct sl_exec *e)
+{
+	enum sl_err err = SL_OK;
+
+	for (struct sl_range r = {0}; !err && sl_exec_range(e, &r);) {
+		float *sum = e->grad + r.from;
+		const float *x = e->part + r.from;
+
+		if (!e->be->host_memory)
+			err = e->be->ops->add(e->be, sum, x, r.count);
+		for (int64_t i = 0; i < r.count && e->be->host_memory; i++)
+			sum[i] += x[i];
+	}
+	return err;
+}
+
+/* Kernels add a chunk's gradient piece by piece. So what is there already would take part in their rounding: chunks
+ * behind the first one are summed apart where that matters. */
+enum sl_err sl_exec_backward(struct sl_exec *e, const struct sl_exec_call *call, const struct sl_exec_loss *loss)
+{
+	enum sl_err err;
+
+	e->finite = false;
+	if (!e->part || call->slot == 0)
+		return backward_pass(e, call, loss);
+	err = clear_part(e);
+	e->to = e->part;
+	if (!err)
+		err = backward_pass(e, call, loss);
+	e->to = e->grad;
+	return err ? err : add_part(e);
+}
+
+enum sl_err sl_exec_try_chunk(struct sl_exec *e, int chunk, int64_t rows)
+{
+	const struct sl_exec_call call = {.slot = chunk, .chunk = chunk, .dims = sl_dims_rows(rows), .training = true};
+
+	return run_pass(e, SL_PASS_COMMIT, &call);
+}

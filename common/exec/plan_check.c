@@ -1,0 +1,166 @@
+/* What a part cannot be, beyond what its graph alone shows. */
+#include <inttypes.h>
+
+#include "common/exec/plan.h"
+
+static const int64_t most_draws = INT64_C(1) << 34;    /* of a chunk: four to a 32-bit counter (base/rng.h) */
+static const int64_t most_elements = INT64_C(1) << 50; /* of a batch: sums of bytes cannot overflow */
+
+/* What is computed per chosen token. */
+static bool node_per_chosen(enum sl_op_kind kind)
+{
+	return kind == SL_OP_LINEAR || kind == SL_OP_ACT || kind == SL_OP_GELU || kind == SL_OP_SILU ||
+	       kind == SL_OP_TANH || kind == SL_OP_ADD || kind == SL_OP_MUL || kind == SL_OP_SCALE ||
+	       sl_op_is_norm(kind) || kind == SL_OP_XENT;
+}
+
+/* Tokens are chosen by whoever has the labels. */
+static enum sl_err check_chosen(const struct sl_graph *g, enum sl_segment which, struct sl_fail *fail)
+{
+	for (int i = 0; i < g->n_value; i++)
+		if (g->value[i].lead == SL_PER_CHOSEN && which != SL_TAIL)
+			return sl_fail_at(fail, "tail_begin", SL_ERR_CONFIG,
+					  "tokens are chosen in the %s: the tail has to begin at the head of the "
+					  "network, where that happens, or before it",
+					  sl_segment_name(which));
+	for (int i = 0; i < g->n_node; i++) {
+		const enum sl_lead lead = g->value[g->link[g->node[i].in]].lead;
+
+		if (lead == SL_PER_CHOSEN && !node_per_chosen(g->node[i].kind))
+			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s of chosen tokens is not supported",
+					   g->node[i].name, sl_op_kind_name(g->node[i].kind));
+	}
+	return SL_OK;
+}
+
+/* What is computed per token is what looks at one token at a time, and no more. */
+static bool node_per_token(enum sl_op_kind kind)
+{
+	return kind == SL_OP_LINEAR || kind == SL_OP_ACT || kind == SL_OP_GELU || kind == SL_OP_SILU ||
+	       kind == SL_OP_TANH || kind == SL_OP_ADD || kind == SL_OP_MUL || kind == SL_OP_SCALE ||
+	       sl_op_is_norm(kind) || sl_op_reads_rows(kind) || kind == SL_OP_DROPOUT || kind == SL_OP_TRANSPOSE;
+}
+
+/* Where a part transposes a row's tokens, every row has as many of them as any: rows are padded to `tokens.row`. */
+static enum sl_err check_transposes(const struct sl_graph *g, const struct sl_plan_spec *spec, struct sl_fail *fail)
+{
+	const int64_t rows = (spec->batch + spec->chunks - 1) / spec->chunks;
+
+	for (int i = 0; i < g->n_node; i++) {
+		const struct sl_op op = sl_graph_op(g, i);
+		int64_t tokens;
+
+		if (op.kind != SL_OP_TRANSPOSE)
+			continue;
+		tokens = op.u.transpose.tokens ? op.u.transpose.tokens : op.in_shape[0].dim[2];
+		if (!spec->padded || tokens != spec->row_tokens || spec->chunk_tokens != rows * spec->row_tokens)
+			return sl_fail_set(fail, SL_ERR_CONFIG,
+					   "%s: takes rows that are all padded to %" PRId64 " tokens", op.name, tokens);
+	}
+	return SL_OK;
+}
+
+/* Dropout on probabilities counts its random numbers by op.h: 2^34 of them are there. */
+static bool can_draw(const struct sl_op *op, const struct sl_plan_spec *spec)
+{
+	const int64_t rows = (spec->batch + spec->chunks - 1) / spec->chunks, most = (op->most + 3) / 4 * 4;
+
+	return op->kind != SL_OP_ATTENTION || op->u.attention.p == 0.0f ||
+	       rows <= most_draws / (most * most) / op->u.attention.heads;
+}
+
+/* Numbers that a dropout draws by: a token's do not depend on how long other rows are. */
+static int64_t draws(const struct sl_graph *g, int node, const struct sl_plan_spec *spec)
+{
+	const struct sl_op op = sl_graph_op(g, node);
+	const int64_t rows = (spec->batch + spec->chunks - 1) / spec->chunks;
+
+	return op.most * sl_shape_row(&op.out_shape) > most_draws / rows ? INT64_MAX
+									 : rows * op.most * sl_shape_row(&op.out_shape);
+}
+
+static enum sl_err check_tokens(const struct sl_graph *g, enum sl_segment which, const struct sl_plan_spec *spec,
+				struct sl_fail *fail)
+{
+	for (int i = 0; i < g->n_value; i++)
+		if (g->value[i].lead == SL_PER_TOKEN && !spec->chunk_tokens)
+			return sl_fail_set(fail, SL_ERR_CONFIG, "the %s computes per token, which is not supported",
+					   sl_segment_name(which));
+	for (int i = 0; i < g->n_in; i++)
+		if (g->value[g->in[i].value].lead == SL_PER_TOKEN && spec->row_tokens > g->in[i].most)
+			return sl_fail_set(fail, SL_ERR_CONFIG,
+					   "%s: rows have up to %" PRId64 " tokens, and %d at most", g->in[i].name,
+					   spec->row_tokens, g->in[i].most);
+	if (g->most && spec->row_tokens > g->most)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "the %s: rows have up to %" PRId64 " tokens, and %d at most",
+				   sl_segment_name(which), spec->row_tokens, g->most);
+	for (int i = 0; i < g->n_node; i++)
+		if (g->node[i].kind == SL_OP_DROPOUT && draws(g, i, spec) > most_draws)
+			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: a chunk has more elements than can be drawn for",
+					   g->node[i].name);
+	for (int i = 0; i < g->n_node; i++)
+		if (g->value[g->link[g->node[i].in]].lead == SL_PER_TOKEN && !node_per_token(g->node[i].kind))
+			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s of tokens is not supported", g->node[i].name,
+					   sl_op_kind_name(g->node[i].kind));
+	for (int i = 0; i < g->n_node; i++) {
+		const struct sl_op op = sl_graph_op(g, i);
+
+		if (!can_draw(&op, spec))
+			return sl_fail_set(fail, SL_ERR_CONFIG,
+					   "%s: too many random numbers for the dropout of %d heads over %d tokens; "
+					   "more chunks need fewer each",
+					   op.name, op.u.attention.heads, op.most);
+	}
+	return SL_OK;
+}
+
+/* What executor and session can do with a part today: one tensor comes in, per row, besides the tail's labels; one
+ * goes out, or the loss. */
+enum sl_err sl_plan_check_part(const struct sl_graph *g, enum sl_segment which, const struct sl_plan_spec *spec,
+			       struct sl_fail *fail)
+{
+	const int64_t batch = spec->batch > spec->chunk_tokens ? spec->batch : spec->chunk_tokens;
+	const bool tail = which == SL_TAIL;
+	enum sl_err err = sl_graph_check(g, fail);
+
+	if (err)
+		return err;
+	if (g->elements[0] > most_elements / batch)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "the %s is too large for a batch of %" PRId64,
+				   sl_segment_name(which), batch);
+	if (g->n_in != 1 + tail || g->n_out != 1)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "the %s has %d inputs and %d outputs, where %d and 1 are right",
+				   sl_segment_name(which), g->n_in, g->n_out, 1 + tail);
+	if (g->value[g->in[0].value].dtype != SL_F32 && which != SL_HEAD)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: what comes in must be f32", g->in[0].name);
+	err = check_tokens(g, which, spec, fail);
+	if (!err)
+		err = check_transposes(g, spec, fail);
+	if (!err)
+		err = check_chosen(g, which, fail);
+	if (err)
+		return err;
+	if (which == SL_MIDDLE && !g->n_param)
+		return sl_fail_at(
+			fail, "partition", SL_ERR_CONFIG,
+			"the middle has no parameters: a server has nothing to train there; take another cut");
+	for (int i = 0; i < g->n_node; i++)
+		if (sl_op_is_loss(g->node[i].kind) != (tail && i == g->n_node - 1))
+			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: the loss is the tail's last node, and there alone",
+					   g->node[i].name);
+	for (int i = 0; i < g->n_param; i++) {
+		const struct sl_param *p = &g->param[i];
+
+		if (p->role == SL_TIED && !tail)
+			return sl_fail_set(fail, SL_ERR_CONFIG,
+					   "%s: two layers have this parameter, and the cut parts them: the client "
+					   "keeps both where the tail begins at the second one or before it",
+					   p->name);
+		if (p->init.kind == SL_INIT_FILE)
+			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: weights from a file are not supported", p->name);
+		if (p->group > spec->n_group || (p->group && p->role != SL_LEARNS))
+			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: it is of group %d, where %d can be", p->name,
+					   p->group, p->role == SL_LEARNS ? spec->n_group : 0);
+	}
+	return SL_OK;
+}

@@ -1,0 +1,184 @@
+#include "common/exec/rewrite.h"
+
+#include <stdlib.h>
+
+/* Of one op while nodes are chosen. */
+struct choice {
+	struct sl_exec_form form;
+	int pre, post;
+	bool absorbed; /* nodes beside it do all its work */
+};
+
+struct rewrite {
+	const struct sl_plan_segment *part;
+	const struct sl_backend *be;
+	struct choice *choice; /* [part->n_op] */
+};
+
+static bool takes(const struct rewrite *r, int i, struct sl_exec_form form)
+{
+	const struct sl_op *op = &r->part->op[i].op;
+	const struct sl_kernel *kernel = r->be->ops->kernel[op->kind];
+
+	return kernel && kernel->takes && kernel->takes(op, form);
+}
+
+/* A narrowing convolution stays by itself: what fits it at one width need not at the next. */
+static bool is_wide_conv(const struct rewrite *r, int i)
+{
+	return i >= 0 && r->part->op[i].op.kind == SL_OP_CONV2D && !r->part->op[i].narrows;
+}
+
+static bool takes_pre(const struct rewrite *r, int conv, enum sl_pre pre)
+{
+	struct sl_exec_form form;
+
+	if (!is_wide_conv(r, conv))
+		return false;
+	form = r->choice[conv].form;
+	form.pre = pre;
+	return takes(r, conv, form);
+}
+
+static bool takes_post(const struct rewrite *r, int conv, enum sl_post post)
+{
+	struct sl_exec_form form;
+
+	if (!is_wide_conv(r, conv))
+		return false;
+	form = r->choice[conv].form;
+	form.post = post;
+	return takes(r, conv, form);
+}
+
+/* Only ops that have a backward, or have none, together become one node. */
+static bool alike(const struct rewrite *r, int a, int b)
+{
+	return a < 0 || b < 0 || r->part->op[a].backward == r->part->op[b].backward;
+}
+
+static bool takes_half(const struct rewrite *r, int norm, enum sl_half half)
+{
+	return takes(r, norm, (struct sl_exec_form){.half = half});
+}
+
+/* The op that makes a value; -1: none of this part. */
+static int maker_of(const struct sl_plan_segment *s, int value)
+{
+	for (int i = 0; i < s->n_op; i++)
+		if (s->op[i].op.out == value)
+			return i;
+	return -1;
+}
+
+/* The only op that reads a value; -1: none, several, or the value leaves the part. */
+static int only_reader_of(const struct sl_plan_segment *s, int value)
+{
+	int reader = -1, count = value == s->out_value;
+
+	for (int i = 0; i < s->n_op; i++)
+		for (int k = 0; k < s->op[i].op.n_in; k++)
+			if (s->op[i].op.in[k] == value) {
+				reader = i;
+				count++;
+			}
+	return count == 1 ? reader : -1;
+}
+
+/* The activation is applied by the convolution behind it, which also puts its gradient through it. */
+static void choose_act(struct rewrite *r, int act)
+{
+	const struct sl_segment_op *so = &r->part->op[act];
+	int consumer = only_reader_of(r->part, so->op.out);
+
+	if (so->din_add[0]) /* the convolution cannot add what goes through the activation first */
+		return;
+	if (!alike(r, act, consumer) || !takes_pre(r, consumer, SL_PRE_ACT))
+		return;
+	r->choice[consumer].form.pre = SL_PRE_ACT;
+	r->choice[consumer].pre = act;
+	r->choice[act].absorbed = true;
+}
+
+/* The convolution in front takes the statistics, or does everything; then the one behind applies them. */
+static void choose_norm(struct rewrite *r, int norm)
+{
+	const struct sl_op *op = &r->part->op[norm].op;
+	int producer = maker_of(r->part, op->in[0]), consumer = only_reader_of(r->part, op->out);
+	bool front = only_reader_of(r->part, op->in[0]) == norm && alike(r, norm, producer) &&
+		     takes_post(r, producer, SL_POST_STATS) && takes_half(r, norm, SL_HALF_APPLY);
+
+	if (front) {
+		r->choice[producer].post = norm;
+		if (!r->part->op[producer].din_want[0] && takes_post(r, producer, SL_POST_WHOLE)) {
+			r->choice[producer].form.post = SL_POST_WHOLE;
+			r->choice[norm].absorbed = true;
+			return;
+		}
+		r->choice[producer].form.post = SL_POST_STATS;
+		r->choice[norm].form.half = SL_HALF_APPLY;
+	}
+	if (!alike(r, norm, consumer) || !takes_pre(r, consumer, SL_PRE_NORM) || !takes_half(r, norm, SL_HALF_STATS))
+		return;
+	r->choice[consumer].form.pre = SL_PRE_NORM;
+	r->choice[consumer].pre = norm;
+	if (front)
+		r->choice[norm].absorbed = true;
+	else
+		r->choice[norm].form.half = SL_HALF_STATS;
+}
+
+static struct sl_exec_node node_of(const struct rewrite *r, int i)
+{
+	const struct choice *c = &r->choice[i];
+	const struct sl_segment_op *op = r->part->op, *so = &op[i];
+	const bool whole = c->form.post == SL_POST_WHOLE;
+	/* whose input is read, whose input's gradient is written */
+	const struct sl_op *from = &op[c->pre >= 0 ? c->pre : i].op;
+	const struct sl_segment_op *to = c->form.pre == SL_PRE_ACT ? &op[c->pre] : so;
+	struct sl_exec_node n = {
+		.op = i,
+		.pre = c->pre,
+		.post = c->post,
+		.form = c->form,
+		.out = whole                           ? op[c->post].op.out
+		       : c->form.half == SL_HALF_STATS ? -1
+						       : so->op.out,
+		.backward = so->backward,
+		.dout = sl_op_is_loss(so->op.kind) || !so->backward ? -1 : op[c->post >= 0 ? c->post : i].op.out,
+		.keeps_in = so->backward ? sl_op_saves_inputs(&so->op, so->learns || c->form.pre || whole) : 0,
+		.keeps_out = so->backward && c->post >= 0,
+	};
+
+	for (int k = 0; k < SL_OP_MAX_IN; k++) {
+		bool has = k < so->op.n_in, wanted = has && to->din_want[k] && c->form.half != SL_HALF_APPLY;
+
+		n.in[k] = has ? from->in[k] : -1;
+		n.din[k] = wanted ? to->op.in[k] : -1;
+		n.din_add[k] = wanted && to->din_add[k];
+	}
+	return n;
+}
+
+enum sl_err sl_rewrite(struct sl_exec_node *node, int *n, const struct sl_plan_segment *part,
+		       const struct sl_backend *be)
+{
+	struct rewrite r = {part, be, calloc((size_t)part->n_op, sizeof *r.choice)};
+
+	if (!r.choice)
+		return SL_ERR_NOMEM;
+	for (int i = 0; i < part->n_op; i++)
+		r.choice[i].pre = r.choice[i].post = -1;
+	for (int i = 0; i < part->n_op; i++) {
+		if (part->op[i].op.kind == SL_OP_BATCHNORM)
+			choose_norm(&r, i);
+		else if (part->op[i].op.kind == SL_OP_ACT)
+			choose_act(&r, i);
+	}
+	*n = 0;
+	for (int i = 0; i < part->n_op; i++)
+		if (!r.choice[i].absorbed)
+			node[(*n)++] = node_of(&r, i);
+	free(r.choice);
+	return SL_OK;
+}

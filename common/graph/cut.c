@@ -1,0 +1,241 @@
+#include "common/graph/cut.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/nearest.h"
+
+enum { MOST_CROSSING = 3, MOST_NAMES = 3 };
+_Static_assert((int)SL_NAME_MAX <= (int)SL_NEAREST_LONGEST, "any name can be compared");
+
+/* A boundary `at` lies before op `at`: the ops [0, at) are on one side of it. */
+struct crossing {
+	int count;
+	int value[MOST_CROSSING]; /* the first of them, by op */
+};
+
+static bool read_at_or_after(const struct sl_model *m, int value, int at)
+{
+	for (int i = at; i < m->graph.n_node; i++)
+		for (int j = 0; j < m->graph.node[i].n_in; j++)
+			if (m->graph.link[m->graph.node[i].in + j] == value)
+				return true;
+	return false;
+}
+
+static struct crossing crossing_at(const struct sl_model *m, int at)
+{
+	struct crossing c = {0};
+
+	for (int i = -1; i < at;
+	     i++) { /* -1: the images; labels cross nothing, for the client gives them to the tail */
+		int value = i < 0 ? SL_BUILD_INPUT : m->graph.node[i].out;
+
+		if (!read_at_or_after(m, value, at))
+			continue;
+		if (c.count < MOST_CROSSING)
+			c.value[c.count] = value;
+		c.count++;
+	}
+	return c;
+}
+
+static bool is_legal(const struct sl_model *m, int at)
+{
+	struct crossing c;
+
+	if (at < 1 || at >= m->graph.n_node)
+		return false;
+	c = crossing_at(m, at);
+	return c.count == 1 && c.value[0] != SL_BUILD_INPUT;
+}
+
+static const char *value_name(const struct sl_model *m, int value)
+{
+	int maker = m->graph.value[value].maker;
+
+	return maker < 0 ? "the input" : m->graph.node[maker].name;
+}
+
+/* How a user would name the boundary on the given side: by its unit where it is one's end or beginning. */
+static const char *boundary_name(const struct sl_model *m, int at, bool as_head_end)
+{
+	for (int i = 0; i < m->n_unit; i++)
+		if (at == (as_head_end ? m->unit[i].end_node : m->unit[i].first_node))
+			return m->unit[i].name;
+	return m->graph.node[as_head_end ? at - 1 : at].name;
+}
+
+static bool begins(const char *path, const char *name)
+{
+	size_t len = strlen(path);
+
+	return len > 0 && !strncmp(path, name, len) && (name[len] == 0 || name[len] == '.');
+}
+
+/* What all names begin with may be left out. */
+static bool path_holds(const struct sl_model *m, const char *path, const char *name)
+{
+	const size_t len = strlen(m->prefix);
+
+	return begins(path, name) || (len && !strncmp(name, m->prefix, len) && begins(path, name + len));
+}
+
+static void keep_nearest(const char *near[MOST_NAMES], int far[MOST_NAMES], const char *name, const char *wanted)
+{
+	int d = sl_nearest_edits(wanted, strlen(wanted), name);
+
+	for (int i = 0; i < MOST_NAMES; i++) {
+		if (near[i] && far[i] < d) /* of equals the later: features.18 for features.19 */
+			continue;
+		memmove(near + i + 1, near + i, (size_t)(MOST_NAMES - 1 - i) * sizeof(*near));
+		memmove(far + i + 1, far + i, (size_t)(MOST_NAMES - 1 - i) * sizeof(*far));
+		near[i] = name;
+		far[i] = d;
+		return;
+	}
+}
+
+static enum sl_err unknown_path(const struct sl_model *m, const char *key, const char *path, struct sl_fail *fail)
+{
+	const char *near[MOST_NAMES] = {0};
+	int far[MOST_NAMES] = {0};
+	char names[MOST_NAMES * (SL_NAME_MAX + 2)] = "";
+	size_t used = 0;
+
+	if (strlen(path) < SL_NAME_MAX) {
+		for (int i = 0; i < m->n_unit; i++)
+			keep_nearest(near, far, m->unit[i].name, path);
+		for (int i = 0; i < m->graph.n_node; i++)
+			keep_nearest(near, far, m->graph.node[i].name, path);
+	}
+	for (int i = 0; i < MOST_NAMES && near[i]; i++)
+		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "; near it: ", near[i]);
+	return sl_fail_at(fail, key, SL_ERR_CONFIG, "%s has no \"%.*s\"; units are %s … %s%s", m->name, SL_NAME_MAX,
+			  path, m->unit[0].name, m->unit[m->n_unit - 1].name, names);
+}
+
+static enum sl_err illegal_boundary(const struct sl_model *m, const char *key, int at, bool as_head_end,
+				    struct sl_fail *fail)
+{
+	const char *where = boundary_name(m, at > m->graph.n_node ? m->graph.n_node : at, as_head_end);
+	struct crossing c = crossing_at(m, at);
+	int before = at - 1, after = at + 1;
+	char near[2 * SL_NAME_MAX + 8];
+
+	while (before > 0 && !is_legal(m, before))
+		before--;
+	while (after < m->graph.n_node && !is_legal(m, after))
+		after++;
+	snprintf(near, sizeof(near), "%s%s%s", before > 0 ? boundary_name(m, before, as_head_end) : "",
+		 before > 0 && after < m->graph.n_node ? " or " : "",
+		 after < m->graph.n_node ? boundary_name(m, after, as_head_end) : "");
+	if (c.count < 2)
+		return sl_fail_at(fail, key, SL_ERR_CONFIG, "nothing would be left beyond %s; valid near it: %s", where,
+				  near);
+	return sl_fail_at(fail, key, SL_ERR_CONFIG,
+			  "%d values cross the cut at %s (%s and %s), where one must; valid near it: %s", c.count,
+			  where, value_name(m, c.value[0]), value_name(m, c.value[1]), near);
+}
+
+/* The boundary that `path` names. */
+static enum sl_err find_path(const struct sl_model *m, const char *key, const char *path, bool as_head_end, int *at,
+			     struct sl_fail *fail)
+{
+	int first = -1, last = -1;
+
+	/* Not every network names a unit's ops with the unit and a dot. */
+	for (int i = 0; i < m->n_unit; i++)
+		if (strcmp(path, m->unit[i].name) == 0) {
+			*at = as_head_end ? m->unit[i].end_node : m->unit[i].first_node;
+			return SL_OK;
+		}
+	for (int i = 0; i < m->graph.n_node; i++) {
+		if (!path_holds(m, path, m->graph.node[i].name))
+			continue;
+		if (first < 0)
+			first = i;
+		last = i;
+	}
+	if (first < 0)
+		return unknown_path(m, key, path, fail);
+	*at = as_head_end ? last + 1 : first;
+	return SL_OK;
+}
+
+/* Digits only, 1 … 9999. */
+static bool parse_count(const char **text, int *out)
+{
+	int n = 0, digits = 0;
+
+	for (; **text >= '0' && **text <= '9' && digits < 4; ++*text, digits++)
+		n = n * 10 + (**text - '0');
+	*out = n;
+	return digits > 0 && n > 0;
+}
+
+static enum sl_err find_partition(const struct sl_model *m, const char *partition, int *head_at, int *tail_at,
+				  struct sl_fail *fail)
+{
+	const char *p = partition;
+	int first, last;
+	bool ok = parse_count(&p, &first) && *p++ == ':' && *p++ == '-' && parse_count(&p, &last) && *p == 0;
+
+	if (!ok)
+		return sl_fail_at(fail, "partition", SL_ERR_CONFIG,
+				  "\"%.40s\" is not A:-B (first A units | middle | last B units), as 1:-1 is",
+				  partition);
+	if (first + last >= m->n_unit)
+		return sl_fail_at(fail, "partition", SL_ERR_CONFIG,
+				  "\"%s\" leaves no middle: %s has %d units, %s … %s, and %d are taken", partition,
+				  m->name, m->n_unit, m->unit[0].name, m->unit[m->n_unit - 1].name, first + last);
+	*head_at = m->unit[first - 1].end_node;
+	*tail_at = m->unit[m->n_unit - last].first_node;
+	return SL_OK;
+}
+
+enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const char *partition, const char *head_end,
+			const char *tail_begin, struct sl_fail *fail)
+{
+	const char *head_key = head_end ? "head_end" : "partition", *tail_key = tail_begin ? "tail_begin" : "partition";
+	int head_at, tail_at;
+	enum sl_err err = find_partition(model, partition ? partition : "1:-1", &head_at, &tail_at, fail);
+
+	if (err == SL_OK && head_end)
+		err = find_path(model, head_key, head_end, true, &head_at, fail);
+	if (err == SL_OK && tail_begin)
+		err = find_path(model, tail_key, tail_begin, false, &tail_at, fail);
+	if (err == SL_OK && !is_legal(model, head_at))
+		err = illegal_boundary(model, head_key, head_at, true, fail);
+	if (err == SL_OK && !is_legal(model, tail_at))
+		err = illegal_boundary(model, tail_key, tail_at, false, fail);
+	if (err != SL_OK)
+		return err;
+	if (head_at >= tail_at)
+		return sl_fail_at(fail, tail_begin ? tail_key : head_key, SL_ERR_CONFIG,
+				  "no middle: the head ends after %s, and the tail begins at %s, which is no later op",
+				  model->graph.node[head_at - 1].name, model->graph.node[tail_at].name);
+	out->head_end = head_at - 1;
+	out->tail_begin = tail_at;
+	out->head_value = crossing_at(model, head_at).value[0];
+	out->tail_value = crossing_at(model, tail_at).value[0];
+	snprintf(out->text, sizeof(out->text), "head_end=%s tail_begin=%s", boundary_name(model, head_at, true),
+		 boundary_name(model, tail_at, false));
+	return SL_OK;
+}
+
+void sl_cut_nodes(const struct sl_cut *cut, const struct sl_model *model, enum sl_segment segment, int *first, int *end)
+{
+	const int boundary[SL_SEGMENT_COUNT + 1] = {0, cut->head_end + 1, cut->tail_begin, model->graph.n_node};
+
+	*first = boundary[segment];
+	*end = boundary[segment + 1];
+}
+
+const char *sl_segment_name(enum sl_segment segment)
+{
+	static const char *const names[SL_SEGMENT_COUNT] = {"head", "middle", "tail"};
+
+	return (unsigned)segment < SL_SEGMENT_COUNT ? names[segment] : "?";
+}

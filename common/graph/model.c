@@ -1,0 +1,263 @@
+#include "common/graph/model.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/rng.h"
+#include "common/graph/model_impl.h"
+
+enum { FIRST_CAP = 32 };
+
+void sl_model_close(struct sl_model *model)
+{
+	if (!model)
+		return;
+	sl_graph_close(&model->graph);
+	free(model->file);
+	free(model->unit);
+	free(model->adapter);
+	free(model);
+}
+
+/* Keeps the first failure only: what follows it is its consequence. */
+static int give_up(struct sl_build *b, enum sl_err err)
+{
+	if (b->err == SL_OK)
+		b->err = err;
+	return -1;
+}
+
+void sl_build_refuse(struct sl_build *b, const char *fmt, ...)
+{
+	char text[SL_FAIL_TEXT];
+	va_list args;
+
+	if (b->err != SL_OK)
+		return;
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	give_up(b, sl_fail_set(b->fail, SL_ERR_CONFIG, "%s", text));
+}
+
+bool sl_build_name(struct sl_build *b, char dst[SL_NAME_MAX], const char *name, const char *suffix)
+{
+	size_t len = strlen(name), more = strlen(suffix);
+
+	if (len + more >= SL_NAME_MAX) {
+		give_up(b, sl_fail_set(b->fail, SL_ERR_CONFIG, "the name %.40s… is longer than %d bytes", name,
+				       SL_NAME_MAX - 1));
+		return false;
+	}
+	memcpy(dst, name, len);
+	memcpy(dst + len, suffix, more + 1);
+	return true;
+}
+
+/* Makes room for one more element behind *list, which has `count` of them. */
+static bool grow(struct sl_build *b, void **list, int count, int *cap, size_t size)
+{
+	int more = *cap ? *cap * 2 : FIRST_CAP;
+	void *bigger;
+
+	if (count < *cap)
+		return true;
+	bigger = realloc(*list, (size_t)more * size);
+	if (!bigger) {
+		give_up(b, sl_fail_set(b->fail, SL_ERR_NOMEM, "no memory for a model of %d parts", more));
+		return false;
+	}
+	*list = bigger;
+	*cap = more;
+	return true;
+}
+
+static enum sl_err open_model(struct sl_build *b, const char *name, const struct sl_field *input,
+			      const struct sl_graph_value *value, int classes, enum sl_lead labels,
+			      struct sl_fail *fail)
+{
+	struct sl_model *m = calloc(1, sizeof(*m));
+	enum sl_err err;
+
+	*b = (struct sl_build){.model = m, .fail = fail};
+	if (!m)
+		return b->err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a model");
+	b->graph = &m->graph;
+	m->classes = classes;
+	if (sl_build_name(b, m->name, name, "")) {
+		err = sl_graph_add_input(b->graph, input->name, value->dtype, value->lead, value->shape, input->most,
+					 NULL, fail);
+		if (!err)
+			err = classes == 1 && labels == SL_PER_ROW
+				      ? sl_graph_add_input(b->graph, "number", SL_F32, SL_PER_ROW, sl_shape2(1, 1), 1,
+							   NULL, fail)
+				      : sl_graph_add_input(b->graph, "label", SL_I32, labels, sl_shape1(1), 1, NULL,
+							   fail);
+		b->err = err;
+	}
+	if (b->err != SL_OK) {
+		sl_model_close(m);
+		b->model = NULL;
+	}
+	return b->err;
+}
+
+enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape image, int classes,
+			  struct sl_fail *fail)
+{
+	const struct sl_field input = {.name = "image", .most = 1};
+	const struct sl_graph_value value = {.dtype = SL_F32, .lead = SL_PER_ROW, .shape = image};
+
+	return open_model(b, name, &input, &value, classes, SL_PER_ROW, fail);
+}
+
+enum sl_err sl_build_open_rows(struct sl_build *b, const char *name, int features, int classes, struct sl_fail *fail)
+{
+	const struct sl_field input = {.name = "row", .most = 1};
+	const struct sl_graph_value value = {.dtype = SL_F32, .lead = SL_PER_ROW, .shape = sl_shape2(1, features)};
+
+	return open_model(b, name, &input, &value, classes, SL_PER_ROW, fail);
+}
+
+enum sl_err sl_build_open_tokens(struct sl_build *b, const char *name, int most, int vocab, int classes,
+				 struct sl_fail *fail)
+{
+	const struct sl_field input = {.name = "tokens", .most = most};
+	const struct sl_graph_value value = {.dtype = SL_I32, .lead = SL_PER_TOKEN, .shape = sl_shape1(1)};
+	enum sl_err err = open_model(b, name, &input, &value, classes, SL_PER_ROW, fail);
+
+	if (!err)
+		b->model->vocab = vocab;
+	return err;
+}
+
+enum sl_err sl_build_open_masked(struct sl_build *b, const char *name, int most, int vocab, struct sl_fail *fail)
+{
+	const struct sl_field input = {.name = "tokens", .most = most};
+	const struct sl_graph_value value = {.dtype = SL_I32, .lead = SL_PER_TOKEN, .shape = sl_shape1(1)};
+	enum sl_err err = open_model(b, name, &input, &value, vocab, SL_PER_CHOSEN, fail);
+
+	if (!err) {
+		b->model->vocab = vocab;
+		b->model->masked = true;
+	}
+	return err;
+}
+
+struct sl_draft sl_draft_begin(struct sl_build *b, enum sl_op_kind kind, const char *name, int in)
+{
+	struct sl_draft d = {.node = sl_node_of(kind), .in = {in}};
+
+	d.node.stream = (uint16_t)b->graph->n_node;
+	d.node.n_in = 1;
+	sl_build_name(b, d.node.name, name, "");
+	if (b->err == SL_OK && (in < 0 || in >= b->graph->n_value))
+		give_up(b, sl_fail_set(b->fail, SL_ERR_BUG, "%s: there is no value %d yet", name, in));
+	return d;
+}
+
+int sl_draft_finish(struct sl_build *b, struct sl_draft *d)
+{
+	enum sl_err err;
+	int out;
+
+	if (b->err != SL_OK)
+		return -1;
+	if (b->graph->n_node >= SL_RNG_INIT)
+		return give_up(b, sl_fail_set(b->fail, SL_ERR_CONFIG, "%s: too large a model", d->node.name));
+	err = sl_graph_add_node(b->graph, &d->node, d->in, d->param, &out, b->fail);
+	return err ? give_up(b, err) : out;
+}
+
+void sl_draft_param(struct sl_build *b, struct sl_draft *d, const struct sl_made_param *made)
+{
+	struct sl_model *m = b->model;
+	const bool frozen = b->lora && !b->adapting && !b->head && !b->insert && made->role == SL_LEARNS;
+	struct sl_param param = {.shape = made->shape,
+				 .init = made->init,
+				 .stream = (uint32_t)m->graph.n_param,
+				 .role = frozen ? SL_FROZEN : made->role};
+	const char *given = b->param_name ? b->param_name[d->node.n_param] : NULL;
+	enum sl_err err;
+
+	if (b->err != SL_OK || !sl_build_name(b, param.name, given ? given : d->node.name, given ? "" : made->suffix) ||
+	    !grow(b, (void **)&m->file, m->graph.n_param, &m->cap_file, sizeof(*m->file)))
+		return;
+	m->file[m->graph.n_param] = (struct sl_file_param){.shape = made->file.ndim ? made->file : made->shape,
+							   .layout = made->layout,
+							   .channels = made->channels,
+							   .optional = b->insert || b->adapting,
+							   .head = b->head};
+	d->param[d->node.n_param++] = b->graph->n_param;
+	err = sl_graph_add_param(b->graph, &param, b->fail);
+	if (!err && b->graph != &m->graph)
+		err = sl_graph_add_param(&m->graph, &param, b->fail);
+	if (err)
+		give_up(b, err);
+}
+
+void sl_build_adapter(struct sl_build *b, const struct sl_adapter *adapter)
+{
+	struct sl_model *m = b->model;
+
+	if (b->err == SL_OK && grow(b, (void **)&m->adapter, m->n_adapter, &m->cap_adapter, sizeof(*m->adapter)))
+		m->adapter[m->n_adapter++] = *adapter;
+}
+
+void sl_build_new_head(struct sl_build *b)
+{
+	b->head = true;
+}
+
+void sl_build_unit(struct sl_build *b, const char *name)
+{
+	sl_build_unit_at(b, name, b->model->graph.n_node);
+}
+
+void sl_build_unit_at(struct sl_build *b, const char *name, int first_node)
+{
+	struct sl_model *m = b->model;
+	struct sl_unit *unit;
+
+	if (b->err != SL_OK || !grow(b, (void **)&m->unit, m->n_unit, &m->cap_unit, sizeof(*m->unit)))
+		return;
+	unit = &m->unit[m->n_unit];
+	if (!sl_build_name(b, unit->name, name, ""))
+		return;
+	unit->first_node = first_node;
+	if (m->n_unit > 0)
+		unit[-1].end_node = first_node;
+	m->n_unit++;
+}
+
+static enum sl_err check_units(struct sl_build *b)
+{
+	struct sl_model *m = b->model;
+
+	if (m->n_unit == 0 || m->unit[0].first_node != 0)
+		return sl_fail_set(b->fail, SL_ERR_BUG, "%s: its first node lies in no unit", m->name);
+	m->unit[m->n_unit - 1].end_node = m->graph.n_node;
+	for (int i = 0; i < m->n_unit; i++)
+		if (m->unit[i].end_node <= m->unit[i].first_node)
+			return sl_fail_set(b->fail, SL_ERR_BUG, "%s: unit %s is empty", m->name, m->unit[i].name);
+	return SL_OK;
+}
+
+enum sl_err sl_build_finish(struct sl_build *b, struct sl_model **out)
+{
+	if (b->err == SL_OK)
+		b->err = check_units(b);
+	if (b->err == SL_OK)
+		b->err = sl_graph_check(b->graph, b->fail);
+	if (b->err == SL_OK) {
+		b->model->n_plain = b->model->graph.n_param;
+		*out = b->model;
+	} else {
+		sl_model_close(b->model);
+	}
+	b->model = NULL;
+	return b->err;
+}

@@ -1,0 +1,292 @@
+#include "common/graph/op.h"
+
+static enum sl_err misfit(const struct sl_op *op, struct sl_fail *fail, const char *wants)
+{
+	char text[SL_SHAPE_TEXT];
+
+	return sl_fail_set(fail, SL_ERR_CONFIG, "%s (%s): takes %s, not %s", op->name, sl_op_kind_name(op->kind), wants,
+			   sl_shape_text(&op->in_shape[0], text));
+}
+
+/* Positions that a window of k with `stride` and `pad` on both sides takes along `size`; 0 where none fits. */
+static int64_t window_positions(int64_t size, int64_t k, int64_t stride, int64_t pad)
+{
+	return size + 2 * pad < k ? 0 : (size + 2 * pad - k) / stride + 1;
+}
+
+static enum sl_err infer_windows(struct sl_op *op, int kh, int kw, int stride, int pad, int64_t out_c,
+				 struct sl_fail *fail)
+{
+	const int64_t *d = op->in_shape[0].dim;
+
+	if (kh < 1 || kw < 1 || stride < 1 || pad < 0)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (%s): window %dx%d, stride %d, padding %d is none",
+				   op->name, sl_op_kind_name(op->kind), kh, kw, stride, pad);
+	int64_t h = window_positions(d[1], kh, stride, pad), w = window_positions(d[2], kw, stride, pad);
+	if (h < 1 || w < 1)
+		return misfit(op, fail, "an image no smaller than its window");
+	op->out_shape = sl_shape4(d[0], h, w, out_c);
+	return SL_OK;
+}
+
+enum { MOST_SPREAD = 1 << 24 }; /* pixels that a window reaches over */
+enum { MOST_WINDOW = 1 << 15 }; /* of a pool: its pixels can be counted */
+
+static enum sl_err infer_conv(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_conv_attr *a = &op->u.conv;
+
+	if (a->in_c < 1 || a->out_c < 1)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (conv2d): %d to %d channels", op->name, a->in_c, a->out_c);
+	if (a->groups < 1 || a->in_c % a->groups || a->out_c % a->groups)
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "%s (conv2d): %d groups of %d to %d channels; groups divide both numbers", op->name,
+				   a->groups, a->in_c, a->out_c);
+	if (!a->dilation)
+		op->u.conv.dilation = 1;
+	if (a->dilation < 1 || a->kh > MOST_SPREAD / a->dilation || a->kw > MOST_SPREAD / a->dilation)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (conv2d): a window of %dx%d with dilation %d is none",
+				   op->name, a->kh, a->kw, a->dilation);
+	if (op->in_shape[0].ndim != 4 || op->in_shape[0].dim[3] != a->in_c)
+		return misfit(op, fail, "[N,H,W,I] with its input channels");
+	if (a->kh < 1 || a->kw < 1)
+		return infer_windows(op, a->kh, a->kw, a->stride, a->pad, a->out_c, fail);
+	return infer_windows(op, (a->kh - 1) * a->dilation + 1, (a->kw - 1) * a->dilation + 1, a->stride, a->pad,
+			     a->out_c, fail);
+}
+
+static enum sl_err infer_convt(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_convt_attr *a = &op->u.convt;
+	const int64_t *d = op->in_shape[0].dim;
+
+	if (a->in_c < 1 || a->out_c < 1)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (convt2d): %d to %d channels", op->name, a->in_c, a->out_c);
+	if (op->in_shape[0].ndim != 4 || d[3] != a->in_c)
+		return misfit(op, fail, "[N,H,W,I] with its input channels");
+	if (a->kh < 1 || a->kw < 1 || a->stride < 1 || a->pad < 0 || a->out_pad_h < 0 || a->out_pad_w < 0 ||
+	    a->out_pad_h >= a->stride || a->out_pad_w >= a->stride)
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "%s (convt2d): window %dx%d, stride %d, padding %d, output padding %dx%d is none",
+				   op->name, a->kh, a->kw, a->stride, a->pad, a->out_pad_h, a->out_pad_w);
+	int64_t h = (d[1] - 1) * a->stride - 2 * a->pad + a->kh + a->out_pad_h;
+	int64_t w = (d[2] - 1) * a->stride - 2 * a->pad + a->kw + a->out_pad_w;
+	if (h < 1 || w < 1)
+		return misfit(op, fail, "an image larger than its padding takes away");
+	op->out_shape = sl_shape4(d[0], h, w, a->out_c);
+	return SL_OK;
+}
+
+static enum sl_err infer_pool(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_pool_attr *a = &op->u.pool;
+	const int64_t *d = op->in_shape[0].dim;
+
+	if (op->in_shape[0].ndim != 4)
+		return misfit(op, fail, "[N,H,W,C]");
+	if (a->k == 0) {
+		op->out_shape = sl_shape4(d[0], 1, 1, d[3]);
+		return SL_OK;
+	}
+	if (a->k > MOST_WINDOW)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (%s): a window of %dx%d is too large: %d is the most",
+				   op->name, sl_op_kind_name(op->kind), a->k, a->k, MOST_WINDOW);
+	if (a->pad > a->k / 2) /* a window could lie in the padding alone */
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (%s): padding %d is more than half of the window %d",
+				   op->name, sl_op_kind_name(op->kind), a->pad, a->k);
+	return infer_windows(op, a->k, a->k, a->stride, a->pad, d[3], fail);
+}
+
+static enum sl_err infer_pair(struct sl_op *op, struct sl_fail *fail)
+{
+	if (op->n_in != 2 || !sl_shape_equal(&op->in_shape[0], &op->in_shape[1]))
+		return misfit(op, fail, "two inputs of one shape");
+	op->out_shape = op->in_shape[0];
+	return SL_OK;
+}
+
+static enum sl_err infer_gate(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_shape *x = &op->in_shape[0], *by = &op->in_shape[1];
+
+	if (op->n_in != 2 || x->ndim != 4 || by->ndim != 4 || by->dim[0] != x->dim[0] || by->dim[1] != 1 ||
+	    by->dim[2] != 1 || by->dim[3] != x->dim[3])
+		return misfit(op, fail, "[N,H,W,C] and [N,1,1,C]");
+	op->out_shape = *x;
+	return SL_OK;
+}
+
+static enum sl_err infer_concat(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_shape *a = &op->in_shape[0], *b = &op->in_shape[1];
+
+	if (op->n_in != 2 || a->ndim != 4 || b->ndim != 4 || a->dim[0] != b->dim[0] || a->dim[1] != b->dim[1] ||
+	    a->dim[2] != b->dim[2])
+		return misfit(op, fail, "two images [N,H,W,C] of one size");
+	op->out_shape = sl_shape4(a->dim[0], a->dim[1], a->dim[2], a->dim[3] + b->dim[3]);
+	return SL_OK;
+}
+
+static enum sl_err infer_linear(struct sl_op *op, struct sl_fail *fail)
+{
+	const int64_t in_f = op->u.linear.in_f, out_f = op->u.linear.out_f;
+	int last = op->in_shape[0].ndim - 1;
+
+	if (in_f < 1 || out_f < 1)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (%s): %lld to %lld features", op->name,
+				   sl_op_kind_name(op->kind), (long long)in_f, (long long)out_f);
+	if (last < 1 || last > 2 || op->in_shape[0].dim[last] != in_f)
+		return misfit(op, fail, "[N,F] or [N,S,F] with its input features");
+	op->out_shape = op->in_shape[0];
+	op->out_shape.dim[last] = out_f;
+	return SL_OK;
+}
+
+static enum sl_err infer_attention(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_attention_attr *a = &op->u.attention;
+	const struct sl_shape *q = &op->in_shape[0], *k = &op->in_shape[1];
+	const int kv = sl_attention_kv(a);
+	int64_t d;
+
+	if (a->heads < 1 || kv < 1 || a->heads % kv)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (attention): %d heads do not share %d of keys and values",
+				   op->name, a->heads, kv);
+	if (!(a->p >= 0.0f && a->p < 1.0f))
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (attention): p is %g; it must lie in [0, 1)", op->name,
+				   (double)a->p);
+	if (op->n_in != 3 || q->ndim != 2 || q->dim[1] % a->heads)
+		return misfit(op, fail, "tokens [F], a multiple of its heads");
+	d = q->dim[1] / a->heads;
+	if (k->ndim != 2 || k->dim[1] != kv * d || !sl_shape_equal(k, &op->in_shape[2]))
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (attention): keys and values are not tokens [%lld] both",
+				   op->name, (long long)(kv * d));
+	if (a->rope > 0 && d % 2)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (attention): rotary positions of %lld features per head",
+				   op->name, (long long)d);
+	op->out_shape = *q;
+	return SL_OK;
+}
+
+static enum sl_err infer_transpose(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_transpose_attr *a = &op->u.transpose;
+	const struct sl_shape *in = &op->in_shape[0];
+
+	if (a->tokens) {
+		if (in->ndim != 2 || a->most)
+			return misfit(op, fail, "tokens [F], and no other most than theirs");
+		op->out_shape = sl_shape3(in->dim[0], in->dim[1], a->tokens);
+		return SL_OK;
+	}
+	if (in->ndim != 3 || in->dim[2] > UINT16_MAX || (a->most && a->most < in->dim[2]))
+		return misfit(op, fail, "rows [F,S] with S tokens at most");
+	op->out_shape = sl_shape2(in->dim[0], in->dim[1]);
+	return SL_OK;
+}
+
+enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_shape *in = &op->in_shape[0];
+
+	if (in->ndim < 1)
+		return misfit(op, fail, "an input");
+	switch (op->kind) {
+	case SL_OP_CONV2D:
+		return infer_conv(op, fail);
+	case SL_OP_CONVT2D:
+		return infer_convt(op, fail);
+	case SL_OP_BATCHNORM:
+		if (in->ndim != 4 || in->dim[3] != op->u.bn.c)
+			return misfit(op, fail, "[N,H,W,C] with its channels");
+		op->out_shape = *in;
+		return SL_OK;
+	case SL_OP_ADD:
+	case SL_OP_MUL:
+		return infer_pair(op, fail);
+	case SL_OP_GATE:
+		return infer_gate(op, fail);
+	case SL_OP_CONCAT:
+		return infer_concat(op, fail);
+	case SL_OP_MAXPOOL:
+	case SL_OP_AVGPOOL:
+		return infer_pool(op, fail);
+	case SL_OP_LINEAR:
+		return infer_linear(op, fail);
+	case SL_OP_ACT:
+	case SL_OP_SCALE:
+	case SL_OP_GELU:
+	case SL_OP_SILU:
+	case SL_OP_TANH:
+	case SL_OP_SIGMOID:
+	case SL_OP_HARDSIGMOID:
+	case SL_OP_HARDSWISH:
+		op->out_shape = *in;
+		return SL_OK;
+	case SL_OP_LAYERNORM:
+	case SL_OP_RMSNORM:
+		if (in->ndim < 2)
+			return misfit(op, fail, "[N,F] or [N,S,F]");
+		op->out_shape = *in;
+		return SL_OK;
+	case SL_OP_DROPOUT:
+		if (!(op->u.dropout.p >= 0.0f && op->u.dropout.p < 1.0f))
+			return sl_fail_set(fail, SL_ERR_CONFIG, "%s (dropout): p is %g; it must lie in [0, 1)",
+					   op->name, (double)op->u.dropout.p);
+		op->out_shape = *in;
+		return SL_OK;
+	case SL_OP_ATTENTION:
+		return infer_attention(op, fail);
+	case SL_OP_SELECT:
+	case SL_OP_GATHER:
+		if (in->ndim != 2)
+			return misfit(op, fail, "tokens [F]");
+		op->out_shape = *in;
+		return SL_OK;
+	case SL_OP_TRANSPOSE:
+		return infer_transpose(op, fail);
+	case SL_OP_EMBEDDING:
+		if (in->ndim != 1)
+			return misfit(op, fail, "ids []");
+		op->out_shape = sl_shape2(in->dim[0], op->u.embedding.features);
+		return SL_OK;
+	case SL_OP_FLATTEN:
+		op->out_shape = sl_shape2(in->dim[0], sl_shape_row(in));
+		return SL_OK;
+	case SL_OP_XENT:
+		if (in->ndim != 2 || in->dim[1] != op->u.xent.classes)
+			return misfit(op, fail, "logits [N,K] with a column per class");
+		op->out_shape = sl_shape1(1);
+		return SL_OK;
+	case SL_OP_MSE:
+		if (in->ndim != 2)
+			return misfit(op, fail, "[N,K]");
+		op->out_shape = sl_shape1(1);
+		return SL_OK;
+	case SL_OP_COUNT:
+		break;
+	}
+	return sl_fail_set(fail, SL_ERR_BUG, "%s: no op of kind %d", op->name, (int)op->kind);
+}
+
+int64_t sl_op_macs(const struct sl_op *op, int64_t rows)
+{
+	const struct sl_conv_attr *c = &op->u.conv;
+
+	switch (op->kind) {
+	case SL_OP_CONV2D:
+		return rows * sl_shape_row(&op->out_shape) * c->kh * c->kw * (c->in_c / c->groups);
+	case SL_OP_CONVT2D:
+		return rows * sl_shape_row(&op->out_shape) * op->u.convt.kh * op->u.convt.kw * op->u.convt.in_c;
+	case SL_OP_BATCHNORM:
+	case SL_OP_LAYERNORM:
+	case SL_OP_RMSNORM:
+		return rows * sl_shape_row(&op->out_shape) * 2;
+	case SL_OP_LINEAR:
+		return rows * sl_shape_row(&op->out_shape) * op->u.linear.in_f;
+	case SL_OP_ATTENTION: /* of tokens, in rows of the most tokens: what is masked counts too */
+		return rows * sl_shape_row(&op->out_shape) * 2 * op->most;
+	default:
+		return 0;
+	}
+}

@@ -1,0 +1,241 @@
+/* Ops: what each computes, its shapes, its parameters and its multiply-accumulates, said once for every backend.
+ *
+ * kind       in → out (row shape)                     parameters, in this order (memory layout)
+ * CONV2D     [H,W,I] → [H',W',O]                      weight [O,KH,KW,I/groups] or, depthwise, [KH,KW,C], bias [O]
+ * CONVT2D    [H',W',I] → [H,W,O]                      weight [I,KH,KW,O], bias [O]   (torch.nn.ConvTranspose2d: the
+ *            adjoint in x of the convolution [H,W,O] → [H',W',I] that has this weight)
+ * BATCHNORM  [H,W,C] → same, then act                 weight [C], bias [C], running_mean [C], running_var [C]
+ * ACT        any → same                               –
+ * ADD        a, b → a + b                             –
+ * MAXPOOL    [H,W,C] → [H',W',C]                      –
+ * AVGPOOL    [H,W,C] → [H',W',C] (whole plane: 1×1)   –      (padding counts, as count_include_pad=True)
+ * LINEAR     [F] → [O], or [S,F] → [S,O]              weight [O,F] (transposed: [F,O]), bias [O]
+ * DROPOUT    any → same (× 1/(1-p) where kept)        –
+ * SCALE      any → by · in                             –
+ * GELU       any → same                               –      (with erf, torch.nn.GELU(); tanh: approximate="tanh")
+ * SILU       any → same                               –      (torch.nn.SiLU)
+ * TANH       any → same                               –
+ * MUL        a, b → a · b, element by element         –
+ * SIGMOID    any → same                               –      (torch.nn.Sigmoid)
+ * HARDSIGMOID, HARDSWISH  any → same                  –      (min(max(x/6 + 1/2, 0), 1), and x times that)
+ * GATE       a [H,W,C], b [1,1,C] → a · b             –      (each channel by a number of its own)
+ * CONCAT     a [H,W,C], b [H,W,D] → [H,W,C+D]         –      (a's channels, then b's)
+ * LAYERNORM  [F], [S,F] … → same                      weight [F], bias [F] or none   (torch.nn.LayerNorm(F))
+ * RMSNORM    [F], [S,F] … → same                      weight [F]   (x / sqrt(mean of x² + eps) · weight)
+ * ATTENTION  tokens q [H·D], k, v [KV·D] → [H·D]     –      (of each row by itself; see struct sl_attention_attr)
+ * FLATTEN    [H,W,C] → [H·W·C]                        –      (NHWC order; equals torch's where H·W = 1)
+ * SELECT     tokens [F] → rows [F]                    –      (the first token of every row)
+ * GATHER     tokens [F] → chosen tokens [F]           –      (those that sl_dims.place says)
+ * TRANSPOSE  tokens [F] → rows [F,S], and rows [F,S] → tokens [F]   –   (every row has S tokens; see struct
+ *            sl_transpose_attr)
+ * EMBEDDING  tokens' ids → [F]                        weight [V,F]   (row `id`; see struct sl_embedding_attr)
+ * XENT       logits [K] + labels → mean loss          –      (softmax cross-entropy, torch.nn.CrossEntropyLoss)
+ * MSE        x [K] + targets [K] → mean loss          –      (Σ (x − target)² / K of a row, torch.nn.MSELoss;
+ *            no targets: zeros)
+ *
+ * The shape of a loss' output is [1] for any number of rows: its results go to the call's host pointers.
+ */
+#ifndef SL_GRAPH_OP_H
+#define SL_GRAPH_OP_H
+
+#include "common/base/err.h"
+#include "common/graph/precision.h"
+
+enum sl_op_kind {
+#define SL_OP_ROW(kind, word, n_in, least_param, params, keeps) SL_OP_##kind,
+#include "common/graph/ops.def"
+	SL_OP_COUNT
+};
+
+enum sl_act { SL_ACT_NONE, SL_ACT_RELU, SL_ACT_RELU6, SL_ACT_COUNT };
+
+enum { SL_OP_MAX_IN = 3, SL_OP_MAX_PARAM = 4, SL_NAME_MAX = 96 };
+
+struct sl_conv_attr {
+	int in_c, out_c, kh, kw, stride, pad;
+	int groups; /* divides in_c and out_c: outputs of a group see its inputs alone */
+	bool bias;
+	int dilation; /* pixels from one tap of the window to the next; 0 means 1, which a shape's inference makes of it
+		       */
+};
+
+struct sl_convt_attr {
+	int in_c, out_c, kh, kw, stride, pad;
+	int out_pad_h,
+		out_pad_w; /* rows and columns more at the end, 0 … stride - 1: which of the sizes that give H' */
+	bool bias;
+};
+
+struct sl_bn_attr {
+	int c;
+	float eps;       /* 1e-5 */
+	float momentum;  /* of the running statistics, torch's sense: new = (1-m)·old + m·batch (unbiased variance) */
+	enum sl_act act; /* applied to the output; set by the plan's fusion or the model */
+};
+
+struct sl_pool_attr {
+	int k, stride, pad; /* k = 0: the whole plane */
+};
+
+struct sl_linear_attr {
+	int in_f, out_f;
+	bool bias;
+	bool transposed; /* the weight is [F,O] */
+};
+
+struct sl_dropout_attr {
+	float p;
+};
+
+struct sl_xent_attr {
+	int classes;
+	/* Of training: this share of every target falls to all classes alike, the rest to the label. The loss of an
+	 * evaluation has none. */
+	float smoothing;
+};
+
+struct sl_scale_attr {
+	float by;
+};
+
+struct sl_gelu_attr {
+	bool tanh; /* its approximation: x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))) */
+};
+
+/* Multi-head attention: of head h, softmax(q·kᵀ/√D)·v over the keys of the query's own row. */
+struct sl_attention_attr {
+	int heads;
+	int kv;      /* heads of keys and values, of which heads / kv queries' heads share each; 0: as many as heads */
+	bool causal; /* a query sees the keys up to its own token */
+	/* Rotary positions: features i and i + D/2 of q and k, as a pair, are turned by t·rope^(−2i/D), t the token's
+	 * place in its row. 0: none. */
+	float rope;
+	/* Dropout on probabilities: element ((row·H + h)·M + query)·M + key of the stream, M = `most` of the op rounded
+	 * up to a multiple of 4. */
+	float p;
+};
+
+struct sl_norm_attr {
+	float eps;
+};
+
+struct sl_embedding_attr {
+	int rows, features; /* of the weight */
+	bool position;      /* row `first` + the token's place in its row of tokens */
+	int first;
+	bool segment; /* row: how many tokens of the id `mark` stand before the token in its row, V - 1 at most */
+	int mark;
+};
+
+/* Of a row of n tokens at most share · n + 1/2 are chosen, or one. */
+struct sl_gather_attr {
+	float share;
+};
+
+/* Between what is per token and what is per row, of rows that have all the same number of tokens. */
+struct sl_transpose_attr {
+	int tokens; /* of a row, of tokens [F]; 0: the input is rows [F,S] */
+	int most;   /* of rows [F,S]: `most` of the ops behind (struct sl_op), at least S; 0: S */
+};
+
+/* What ops of each kind are told besides their inputs. */
+union sl_op_attr {
+	struct sl_conv_attr conv;
+	struct sl_convt_attr convt;
+	struct sl_bn_attr bn;
+	enum sl_act act;
+	struct sl_pool_attr pool;
+	struct sl_linear_attr linear;
+	struct sl_dropout_attr dropout;
+	struct sl_xent_attr xent;
+	struct sl_scale_attr scale;
+	struct sl_gelu_attr gelu;
+	struct sl_attention_attr attention;
+	struct sl_norm_attr norm; /* LAYERNORM, RMSNORM */
+	struct sl_embedding_attr embedding;
+	struct sl_gather_attr gather;
+	struct sl_transpose_attr transpose;
+};
+
+/* A planned op, as kernels see it; the plan makes one of each node of a graph (graph.h). Values and parameters are
+ * indices into the graph's lists. */
+struct sl_op {
+	enum sl_op_kind kind;
+	char name[SL_NAME_MAX]; /* torchvision's module path: "features.1.conv.0.0" */
+	uint16_t stream;        /* rng key of dropout: its number in the whole model */
+	int in[SL_OP_MAX_IN], n_in;
+	int out;
+	int param[SL_OP_MAX_PARAM], n_param;
+	/* Shapes of this op's inputs and output; dimension 0 is the most rows of a chunk once planned, else 1. */
+	struct sl_shape in_shape[SL_OP_MAX_IN], out_shape;
+	int most; /* tokens of a row, by which random numbers are counted; 1 where inputs are per row */
+	enum sl_precision precision; /* of the segment it was planned into: of its inputs, output and their gradients */
+	union sl_op_attr u;
+};
+
+const char *sl_op_kind_name(enum sl_op_kind kind);
+
+/* Fills op->out_shape from op->in_shape; says what does not fit. */
+enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Multiply-accumulates of one forward pass over `rows` rows, by the usual convention of published tables: conv and
+ * linear count one per product, batchnorm and the other norms two per element. Everything else counts 0, pooling
+ * included. A transposed convolution counts KH·KW·I per element of its output; it computes stride² times less. */
+int64_t sl_op_macs(const struct sl_op *op, int64_t rows);
+
+/* How many of the inputs, from the first on, backward reads again, so that they are kept; `learns`: a parameter of the
+ * op does. No op reads its own output again. */
+int sl_op_saves_inputs(const struct sl_op *op, bool learns);
+
+static inline int sl_attention_kv(const struct sl_attention_attr *a)
+{
+	return a->kv ? a->kv : a->heads;
+}
+
+/* The last node of a tail. Its second input says what is right, and is none of the planned op's. */
+static inline bool sl_op_is_loss(enum sl_op_kind kind)
+{
+	return kind == SL_OP_XENT || kind == SL_OP_MSE;
+}
+
+/* One input, whose order of elements is the output's. */
+static inline bool sl_op_is_elementwise(enum sl_op_kind kind)
+{
+	return kind == SL_OP_DROPOUT || kind == SL_OP_ACT || kind == SL_OP_SCALE || kind == SL_OP_GELU ||
+	       kind == SL_OP_SILU || kind == SL_OP_TANH || kind == SL_OP_SIGMOID || kind == SL_OP_HARDSIGMOID ||
+	       kind == SL_OP_HARDSWISH;
+}
+
+/* Whether its kernels read where rows begin (sl_op_call.dims). */
+static inline bool sl_op_reads_rows(enum sl_op_kind kind)
+{
+	return kind == SL_OP_SELECT || kind == SL_OP_ATTENTION || kind == SL_OP_EMBEDDING || kind == SL_OP_GATHER;
+}
+
+static inline bool sl_op_is_norm(enum sl_op_kind kind)
+{
+	return kind == SL_OP_LAYERNORM || kind == SL_OP_RMSNORM;
+}
+
+/* The convolution whose adjoint a CONVT2D is, with its shapes. */
+static inline struct sl_op sl_op_convt_adjoint(const struct sl_op *op)
+{
+	const struct sl_convt_attr *a = &op->u.convt;
+	struct sl_op conv = *op;
+
+	conv.kind = SL_OP_CONV2D;
+	conv.in_shape[0] = op->out_shape;
+	conv.out_shape = op->in_shape[0];
+	conv.u.conv = (struct sl_conv_attr){a->out_c, a->in_c, a->kh, a->kw, a->stride, a->pad, 1, false, 1};
+	return conv;
+}
+
+/* As many groups as channels on both sides, each of one. */
+static inline bool sl_op_is_depthwise(const struct sl_op *op)
+{
+	const struct sl_conv_attr *a = &op->u.conv;
+
+	return op->kind == SL_OP_CONV2D && a->groups > 1 && a->groups == a->in_c && a->in_c == a->out_c;
+}
+
+#endif

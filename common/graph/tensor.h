@@ -1,0 +1,117 @@
+/* Tensors: packed, row-major, NHWC (or [N, S, F] for sequences). Dimension 0 is N, the rows of a chunk, or T, the
+ * tokens of all its rows, one row's behind the other's.
+ * Letters used at every pointer of the project: N rows (images), H W height and width, C channels, M = N·H·W. */
+#ifndef SL_GRAPH_TENSOR_H
+#define SL_GRAPH_TENSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct sl_backend;
+
+enum sl_dtype { SL_F32, SL_F16, SL_BF16, SL_I32, SL_I64, SL_U8, SL_DTYPE_COUNT };
+
+enum { SL_MAX_DIMS = 4, SL_SHAPE_TEXT = 64 };
+
+struct sl_shape {
+	int ndim;
+	int64_t dim[SL_MAX_DIMS];
+};
+
+/* `data` lives where `be` computes (NULL: host memory). Does not own it. */
+struct sl_tensor {
+	enum sl_dtype dtype;
+	struct sl_shape shape;
+	void *data;
+	struct sl_backend *be;
+};
+
+size_t sl_dtype_bytes(enum sl_dtype dtype);
+
+static inline struct sl_shape sl_shape4(int64_t n, int64_t h, int64_t w, int64_t c)
+{
+	return (struct sl_shape){4, {n, h, w, c}};
+}
+
+static inline struct sl_shape sl_shape3(int64_t n, int64_t s, int64_t f)
+{
+	return (struct sl_shape){3, {n, s, f, 0}};
+}
+
+static inline struct sl_shape sl_shape2(int64_t n, int64_t c)
+{
+	return (struct sl_shape){2, {n, c, 0, 0}};
+}
+
+static inline struct sl_shape sl_shape1(int64_t n)
+{
+	return (struct sl_shape){1, {n, 0, 0, 0}};
+}
+
+static inline int64_t sl_shape_count(const struct sl_shape *s)
+{
+	int64_t n = 1;
+
+	for (int i = 0; i < s->ndim; i++)
+		n *= s->dim[i];
+	return n;
+}
+
+/* Elements of one row (everything but dimension 0). */
+static inline int64_t sl_shape_row(const struct sl_shape *s)
+{
+	int64_t n = 1;
+
+	for (int i = 1; i < s->ndim; i++)
+		n *= s->dim[i];
+	return n;
+}
+
+/* The same shape with dimension 0 set to `rows`. */
+static inline struct sl_shape sl_shape_rows(struct sl_shape s, int64_t rows)
+{
+	s.dim[0] = rows;
+	return s;
+}
+
+/* What a chunk has: rows, and tokens of all rows. Row i has the tokens begin[i] to begin[i + 1]. Some tokens may be
+ * chosen: those that a masked language model has to guess. */
+struct sl_dims {
+	int64_t rows, tokens;
+	const uint32_t *begin; /* [rows + 1]; NULL: every row is one token. Borrowed */
+	/* [2·rows + 1], of rows that are padded: where each begins, where its padding does, then where all end. A row's
+	 * padding may be empty. NULL: rows are not padded. Borrowed */
+	const uint32_t *pieces;
+	int64_t chosen;        /* tokens */
+	const uint32_t *place; /* [chosen], which tokens they are, ascending; NULL: none is chosen. Borrowed */
+};
+
+/* Rows that are one token each. */
+static inline struct sl_dims sl_dims_rows(int64_t rows)
+{
+	return (struct sl_dims){.rows = rows, .tokens = rows};
+}
+
+/* Numbers in the memory of a chunk of at most so many rows: its begin, and behind that its pieces. */
+static inline size_t sl_dims_numbers(int64_t most, bool padded)
+{
+	return (size_t)most + 1 + (padded ? 2 * (size_t)most + 1 : 0);
+}
+
+static inline uint32_t *sl_dims_pieces(uint32_t *numbers, int64_t most)
+{
+	return numbers + most + 1;
+}
+
+/* A chunk's part of a batch, rows [first, first + rows), whose tokens count from 0; pieces may be NULL. */
+void sl_dims_take(uint32_t *numbers, int64_t most, const uint32_t *begin, const uint32_t *pieces, int64_t first,
+		  int64_t rows);
+
+bool sl_shape_equal(const struct sl_shape *a, const struct sl_shape *b);
+/* Product of the dimensions; false where one is below 1 or the product passes `max`. For shapes from outside. */
+bool sl_shape_count_checked(const struct sl_shape *s, int64_t max, int64_t *count);
+/* "[64,112,112,32]"; returns `out`. */
+const char *sl_shape_text(const struct sl_shape *s, char out[SL_SHAPE_TEXT]);
+
+#endif

@@ -1,0 +1,157 @@
+/* Weights of a folder: one safetensors file, or several with an index that says which tensor lies where. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/weights/safetensors_impl.h"
+
+enum { SHARDS_MOST = 1024, INDEX_BYTES_MOST = 64 << 20 };
+
+static const char whole_name[] = "model.safetensors", index_name[] = "model.safetensors.index.json";
+
+static bool in_folder(const char *dir, const char *name, char path[PATH_MAX])
+{
+	return snprintf(path, PATH_MAX, "%s/%s", dir, name) < PATH_MAX && access(path, F_OK) == 0;
+}
+
+bool sl_st_in_folder(const char *dir)
+{
+	char path[PATH_MAX];
+
+	return in_folder(dir, whole_name, path) || in_folder(dir, index_name, path) ||
+	       in_folder(dir, "pytorch_model.bin", path) || in_folder(dir, "pytorch_model.bin.index.json", path);
+}
+
+/* A name that stays in the folder and in one line. */
+static bool is_plain(const char *name)
+{
+	if (!name || !name[0] || name[0] == '.' || strlen(name) > NAME_MAX)
+		return false;
+	return !strchr(name, '/') && sl_text_is_safe(name, strlen(name));
+}
+
+static enum sl_err read_index(json_t **map, json_t **root, const char *path, struct sl_fail *fail)
+{
+	json_error_t at;
+	uint8_t *data;
+	size_t len;
+	enum sl_err err = sl_file_read(path, INDEX_BYTES_MOST, &data, &len, fail);
+
+	if (err)
+		return err;
+	*root = json_loadb((const char *)data, len, JSON_REJECT_DUPLICATES, &at);
+	free(data);
+	if (!*root)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s:%d:%d: no JSON", path, at.line, at.column);
+	*map = json_object_get(*root, "weight_map");
+	if (!json_is_object(*map))
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: no map weight_map", path);
+	return SL_OK;
+}
+
+/* The number of the shard called so, opened where it is new; names [n_shard] are the index's. */
+static enum sl_err shard_of(struct sl_st_file *f, const char **names, const char *dir, const char *name, int *shard,
+			    struct sl_fail *fail)
+{
+	char path[PATH_MAX];
+	enum sl_err err;
+
+	for (*shard = 0; *shard < f->n_shard; ++*shard)
+		if (strcmp(names[*shard], name) == 0)
+			return SL_OK;
+	if (f->n_shard == SHARDS_MOST)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: more than %d files", f->name, SHARDS_MOST);
+	if (snprintf(path, sizeof path, "%s/%s", dir, name) >= PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "the path of %s is too long", name);
+	err = sl_st_open(&f->shard[f->n_shard], path, fail);
+	if (!err)
+		names[f->n_shard++] = name;
+	return err;
+}
+
+static enum sl_err add_tensor(struct sl_st_file *f, const char **names, const char *dir, const char *tensor,
+			      const json_t *file, struct sl_fail *fail)
+{
+	const struct sl_st_tensor *found;
+	int shard;
+	enum sl_err err;
+
+	if (!is_plain(json_string_value(file)))
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: \"%.96s\" lies in no file of this folder", f->name, tensor);
+	err = shard_of(f, names, dir, json_string_value(file), &shard, fail);
+	if (err)
+		return err;
+	found = sl_st_find(f->shard[shard], tensor);
+	if (!found)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: %s has no tensor \"%.96s\"", f->name,
+				   json_string_value(file), tensor);
+	f->tensor[f->n_tensor] = *found;
+	f->tensor[f->n_tensor++].shard = shard;
+	return SL_OK;
+}
+
+static enum sl_err open_shards(struct sl_st_file *f, const char *dir, const json_t *map, struct sl_fail *fail)
+{
+	const size_t n = json_object_size(map);
+	const char **names = calloc(SHARDS_MOST, sizeof *names);
+	const char *key;
+	json_t *value;
+	int held = 0;
+	enum sl_err err = SL_OK;
+
+	f->tensor = calloc(n + 1, sizeof *f->tensor);
+	f->shard = calloc(SHARDS_MOST, sizeof *f->shard);
+	if (!names || !f->tensor || !f->shard)
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory for its list of tensors", f->name);
+	json_object_foreach((json_t *)map, key, value)
+	{
+		if (!err)
+			err = add_tensor(f, names, dir, key, value, fail);
+	}
+	for (int i = 0; i < f->n_shard; i++)
+		held += sl_st_count(f->shard[i]);
+	if (!err && held != f->n_tensor)
+		err = sl_fail_set(fail, SL_ERR_DATA, "%s: it lists %d tensors, and its files hold %d", f->name,
+				  f->n_tensor, held);
+	free(names);
+	if (!err)
+		qsort(f->tensor, (size_t)f->n_tensor, sizeof *f->tensor, sl_st_by_name);
+	return err;
+}
+
+static enum sl_err open_index(struct sl_st_file **out, const char *dir, const char *path, struct sl_fail *fail)
+{
+	struct sl_st_file *f = sl_st_new(path);
+	json_t *map, *root = NULL;
+	enum sl_err err;
+
+	if (!f)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to open %s", path);
+	err = read_index(&map, &root, path, fail);
+	if (!err)
+		err = open_shards(f, dir, map, fail);
+	json_decref(root);
+	if (err)
+		sl_st_close(f);
+	else
+		*out = f;
+	return err;
+}
+
+enum sl_err sl_st_open_folder(struct sl_st_file **out, const char *dir, struct sl_fail *fail)
+{
+	char path[PATH_MAX];
+
+	if (in_folder(dir, whole_name, path))
+		return sl_st_open(out, path, fail);
+	if (in_folder(dir, index_name, path))
+		return open_index(out, dir, path, fail);
+	if (in_folder(dir, "pytorch_model.bin", path) || in_folder(dir, "pytorch_model.bin.index.json", path))
+		return sl_fail_set(fail, SL_ERR_NOINPUT,
+				   "%s: weights of torch.save, which may hold code, are not read: write "
+				   "model.safetensors with transformers' save_pretrained",
+				   path);
+	return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: no %s there", dir, whole_name);
+}

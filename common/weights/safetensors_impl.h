@@ -1,0 +1,25 @@
+/* Inside of the reader of safetensors files. */
+#ifndef SL_WEIGHTS_SAFETENSORS_IMPL_H
+#define SL_WEIGHTS_SAFETENSORS_IMPL_H
+
+#include <jansson.h>
+
+#include "common/weights/safetensors.h"
+
+struct sl_st_file {
+	int fd;                /* -1: read from `image` */
+	struct sl_bytes image; /* not owned */
+	uint64_t data_start;   /* of the data in the file */
+	json_t *root;          /* owns the names; NULL: its shards do */
+	struct sl_st_tensor *tensor;
+	int n_tensor;
+	struct sl_st_file **shard; /* of a set of files: it has no data of its own, and tensors name theirs */
+	int n_shard;
+	char name[96]; /* the end of the path, for errors */
+};
+
+/* An empty one that errors call `path`; NULL: no memory. */
+struct sl_st_file *sl_st_new(const char *path);
+int sl_st_by_name(const void *a, const void *b); /* of struct sl_st_tensor */
+
+#endif

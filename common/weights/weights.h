@@ -1,0 +1,28 @@
+/* A model's weights in host memory, and their way into and out of the weight ranges of the three segments (plan.h). */
+#ifndef SL_WEIGHTS_WEIGHTS_H
+#define SL_WEIGHTS_WEIGHTS_H
+
+#include "common/exec/plan.h"
+
+/* value[i]: parameter i of the model, in memory layout, inside one allocation. */
+struct sl_weights {
+	int n_param;
+	float **value;
+	float *storage;
+};
+
+enum sl_err sl_weights_open(struct sl_weights *w, const struct sl_model *model, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_weights_close(struct sl_weights *w); /* idempotent; a zeroed one is fine */
+/* Every parameter from its initialisation and the seed. */
+void sl_weights_init(struct sl_weights *w, const struct sl_model *model, uint64_t seed);
+
+/* The same for one segment's range alone: no memory for the rest of the model, whose size a server must not trust. */
+void sl_weights_init_range(const struct sl_plan_segment *segment, uint64_t seed, float *range);
+
+/* range [weight_count of the segment]; the padding is set to zero. */
+void sl_weights_pack(const struct sl_weights *w, const struct sl_plan_segment *segment, float *range);
+void sl_weights_unpack(struct sl_weights *w, const struct sl_plan_segment *segment, const float *range);
+/* XXH3-128, canonical, of a range: what stores and Hello call the weights' hash. */
+void sl_weights_hash(const float *range, int64_t count, uint8_t out[16]);
+
+#endif
