@@ -391,6 +391,8 @@ static void run_here(int64_t blocks, struct what what)
 			s = run_block(&what, i, s.at, 0, turns);
 			if (turns && (s.is || sl_worker_turn_due(turns)))
 				sl_worker_turn();
+			if (s.is && sl_worker_unwanted())
+				return;
 		}
 	}
 }
@@ -415,6 +417,8 @@ static void run(struct sl_pool *pool, int64_t blocks, struct what what)
 		if (blocks == 0)
 			return;
 		sl_worker_turn();
+		if (what.long_fn && sl_worker_unwanted())
+			return;
 	}
 }
 

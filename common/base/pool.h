@@ -30,7 +30,8 @@ int sl_pool_threads(const struct sl_pool *pool);
 void sl_pool_run(struct sl_pool *pool, int64_t blocks, sl_pool_fn *fn, void *arg);
 
 /* A block that may take long has steps. Between two of them it asks sl_pool_stop, and returns where that is true; later
- * it is called again with the same `worker`, so that its scratch is as it left it, and with the step in `at`. */
+ * it is called again with the same `worker`, so that its scratch is as it left it, and with the step in `at`. Where
+ * nobody wants the job any more (sl_worker_unwant), the run ends there, and its blocks stay undone. */
 struct sl_pool_step {
 	int worker;
 	int64_t at; /* 0 at first */

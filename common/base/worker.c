@@ -339,8 +339,12 @@ void sl_worker_unwant(struct sl_worker *worker, int (*owned)(const struct sl_job
 	pthread_mutex_lock(&worker->lock);
 	struct sl_job *const lists[] = {worker->held, worker->paused};
 
-	if (worker->running && owned(worker->running, arg))
+	if (worker->running && owned(worker->running, arg)) {
 		atomic_store_explicit(&worker->running->unwanted, true, memory_order_relaxed);
+		/* A long block stops at its next step, and finds out. */
+		atomic_store_explicit(&worker->slice_end_ns, 0, memory_order_relaxed);
+		atomic_store_explicit(&worker->wanted, true, memory_order_relaxed);
+	}
 	for (int i = 0; i < 2; i++)
 		for (struct sl_job *job = lists[i]; job; job = job->next)
 			if (owned(job, arg))

@@ -187,6 +187,43 @@ static void the_unwanted_hear_of_it(void **state)
 	assert_false(stopped);
 }
 
+/* A block without an end: nothing but that nobody wants it stops it. */
+static void endless(void *arg, int64_t block, struct sl_pool_step *step)
+{
+	if (!step->at)
+		sem_post(&gate_entered);
+	for (int64_t at = step->at + 1; !sl_pool_stop(step, at); at++)
+		pieces++;
+}
+
+static void endless_run(struct sl_job *job)
+{
+	struct sl_pool *pool;
+
+	assert_int_equal(sl_pool_open(&pool, let_go ? 3 : 1, NULL), SL_OK);
+	sl_pool_run_long(pool, 1 + 2 * let_go, endless, NULL);
+	sl_pool_close(pool);
+	stopped = sl_worker_unwanted();
+	probe_run(job);
+}
+
+/* Also where no other job waits, by one thread and by three. */
+static void an_unwanted_block_ends_at_its_next_step(void **state)
+{
+	for (int threads = 1; threads <= 3; threads += 2) {
+		struct probe a = probe(1, 0);
+
+		let_go = threads == 3;
+		stopped = false;
+		a.job.run = endless_run;
+		a.job.share = &mine;
+		begin(*state, &a);
+		sl_worker_unwant(*state, is_long, NULL);
+		drain_until(*state, threads == 3 ? 2 : 1);
+		assert_true(stopped);
+	}
+}
+
 static void *let_go_soon(void *arg)
 {
 	(void)arg;
@@ -317,11 +354,17 @@ int main(void)
 {
 #define TURNS(f) cmocka_unit_test_setup_teardown(f, setup_turns, teardown)
 	const struct CMUnitTest tests[] = {
-		TURNS(others_run_while_a_long_job_does),   TURNS(two_long_jobs_take_turns),
-		TURNS(jobs_of_one_key_do_not_overlap),     TURNS(what_goes_ahead_of_its_key_comes_first),
-		TURNS(held_jobs_do_not_stop_who_gave_way), TURNS(the_unwanted_hear_of_it),
-		TURNS(cancel_waits_for_who_gave_way),      TURNS(close_waits_for_who_gave_way),
-		TURNS(a_job_that_gives_way_is_not_silent), TURNS(runs_of_a_pool_give_way_between_blocks),
+		TURNS(others_run_while_a_long_job_does),
+		TURNS(two_long_jobs_take_turns),
+		TURNS(jobs_of_one_key_do_not_overlap),
+		TURNS(what_goes_ahead_of_its_key_comes_first),
+		TURNS(held_jobs_do_not_stop_who_gave_way),
+		TURNS(the_unwanted_hear_of_it),
+		TURNS(an_unwanted_block_ends_at_its_next_step),
+		TURNS(cancel_waits_for_who_gave_way),
+		TURNS(close_waits_for_who_gave_way),
+		TURNS(a_job_that_gives_way_is_not_silent),
+		TURNS(runs_of_a_pool_give_way_between_blocks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

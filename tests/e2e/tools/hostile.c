@@ -1,9 +1,11 @@
 /* usage: hostile ENDPOINT [ROUNDS]
  *        hostile ENDPOINT flood SECONDS
+ *        hostile ENDPOINT train GRAPH TOKENS
  * Peers that misbehave, each on a raw ZeroMQ socket of its own: what is not a frame, frames out of place, sessions that
  * break their own rules. Each case names the error that the server must answer with. Exit status 1 where an answer is
  * another one. A flood is messages that are no frames, and sessions that fail at once, as fast as they can be sent:
- * it says how many. */
+ * it says how many. One that trains does step after step of the graph in that file, a row of zeros each, of so many
+ * tokens, or of an image where that is 0. It says when a pass is done, and ends when it is refused. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,8 @@
 
 #include <zmq.h>
 
+#include "common/codec/lengths.h"
+#include "common/graph/graph_text.h"
 #include "common/link/proof.h"
 #include "tests/support/asked.h"
 
@@ -131,21 +135,26 @@ static struct sl_frame head_act(struct peer *p, uint32_t chunk)
 	return f;
 }
 
-/* The next frame of this kind, or a Refuse; heartbeats, credit and results in between are passed over. */
-static void await(struct peer *p, enum sl_frame_kind kind, struct sl_frame *frame)
+/* The next frame; false: none has come in time. */
+static bool hear(struct peer *p, struct sl_frame *frame)
 {
 	static uint8_t header[SL_WIRE_HEADER_MAX], payload[PART];
 	struct sl_fail fail;
+	int h = zmq_recv(p->socket, header, sizeof header, 0), n = h < 0 ? h : zmq_recv(p->socket, payload, PART, 0);
 
+	if (n < 0)
+		return false;
+	if (sl_wire_decode((struct sl_bytes){header, (size_t)h}, (struct sl_bytes){payload, (size_t)n}, frame, &fail))
+		die("answer", fail.text);
+	return true;
+}
+
+/* The next frame of this kind, or a Refuse; heartbeats, credit and results in between are passed over. */
+static void await(struct peer *p, enum sl_frame_kind kind, struct sl_frame *frame)
+{
 	do {
-		int h = zmq_recv(p->socket, header, sizeof header, 0),
-		    n = h < 0 ? h : zmq_recv(p->socket, payload, PART, 0);
-
-		if (n < 0)
+		if (!hear(p, frame))
 			die("no answer", zmq_strerror(errno));
-		if (sl_wire_decode((struct sl_bytes){header, (size_t)h}, (struct sl_bytes){payload, (size_t)n}, frame,
-				   &fail))
-			die("answer", fail.text);
 	} while (frame->kind != kind && frame->kind != SL_FRAME_REFUSE);
 }
 
@@ -661,6 +670,115 @@ static void flood(int seconds)
 	printf("%d messages, %d sessions\n", messages, sessions);
 }
 
+/* ---- a network whose passes take long */
+
+static void open_graph(const char *file, int64_t tokens)
+{
+	static char text[SL_GRAPH_TEXT_MAX];
+	struct sl_graph middle;
+	struct sl_fail fail;
+	FILE *f = fopen(file, "r");
+	size_t len = f ? fread(text, 1, sizeof text, f) : 0;
+
+	if (!f || fclose(f))
+		die(file, "cannot be read");
+	asked.agreement.agreed = sl_agreed_default();
+	asked.agreement.agreed.batch = asked.agreement.agreed.chunks = 1;
+	asked.agreement.agreed.row_tokens = asked.agreement.agreed.chunk_tokens = tokens;
+	if (asked_settle(&asked, &fail) || sl_graph_read(&middle, text, len, &fail) ||
+	    sl_plan_open_part(&plan, &asked.agreement.plan, SL_MIDDLE, &middle, &fail))
+		die(file, fail.text);
+}
+
+/* Zeros for one of the cuts, as the codec none and the lengths of the rows have them. */
+static void send_zeros(struct peer *p, enum sl_part_what what, uint64_t step, int64_t tokens)
+{
+	const bool up = what == SL_PART_HEAD_ACT;
+	const struct sl_shape shape = sl_plan_cut_shape(plan, !up, tokens ? tokens : 1);
+	const size_t lengths = up && tokens ? sl_lengths_bytes(1) : 0;
+	const size_t total = lengths + 16 + (size_t)sl_shape_count(&shape) * sizeof(float);
+	uint8_t *run = calloc(1, total), *head = run + lengths;
+	const uint64_t rows = (uint64_t)shape.dim[0];
+
+	if (!run)
+		die("a run", "no memory");
+	if (lengths)
+		run[0] = (uint8_t)tokens, run[1] = (uint8_t)(tokens >> 8);
+	head[0] = head[1] = head[8] = 1;
+	for (int i = 0; i < 4; i++)
+		head[4 + i] = (uint8_t)(rows >> 8 * i);
+	for (size_t at = 0; at < total; at += PART) {
+		struct sl_frame f = {.kind = SL_FRAME_PART,
+				     .u.part = {.what = what,
+						.training = true,
+						.step = step,
+						.rows = 1,
+						.batch_rows = 1,
+						.tokens = (uint32_t)tokens,
+						.total = total,
+						.offset = at},
+				     .payload = {run + at, total - at < PART ? total - at : PART}};
+
+		f.u.part.xxh3 = sl_wire_hash(f.payload);
+		send_frame(p, &f);
+	}
+	free(run);
+}
+
+/* Until Committed, or all of that run, has come. False: refused. */
+static bool hear_of(struct peer *p, enum sl_frame_kind kind, enum sl_part_what what)
+{
+	struct sl_frame f;
+
+	for (;;) {
+		if (!hear(p, &f)) {
+			send_frame(p, &(struct sl_frame){.kind = SL_FRAME_HEARTBEAT});
+			continue;
+		}
+		if (f.kind == SL_FRAME_REFUSE) {
+			printf("refused: %s\n", f.u.refuse.text);
+			return false;
+		}
+		if (f.kind == SL_FRAME_PART)
+			send_frame(p, &(struct sl_frame){.kind = SL_FRAME_CREDIT, .u.credit.bytes = f.payload.len});
+		if (f.kind == kind && (kind != SL_FRAME_PART || (f.u.part.what == (uint32_t)what &&
+								 f.u.part.offset + f.payload.len == f.u.part.total)))
+			return true;
+	}
+}
+
+static void train(const char *file, int64_t tokens)
+{
+	const int often_ms = 500;
+	struct peer p;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	open_graph(file, tokens);
+	p = open_peer();
+	send_hello(&p);
+	zmq_setsockopt(p.socket, ZMQ_RCVTIMEO, &often_ms, sizeof often_ms);
+	if (p.refused) {
+		printf("refused: %s\n", p.answer.u.refuse.text);
+	} else if (hear_of(&p, SL_FRAME_WELCOME, 0)) {
+		printf("welcome\n");
+		for (uint64_t step = 0;; step++) {
+			send_zeros(&p, SL_PART_HEAD_ACT, step, tokens);
+			if (!hear_of(&p, SL_FRAME_PART, SL_PART_MID_ACT))
+				break;
+			printf("forward\n");
+			send_zeros(&p, SL_PART_MID_GRAD, step, tokens);
+			if (!hear_of(&p, SL_FRAME_PART, SL_PART_HEAD_GRAD))
+				break;
+			printf("backward\n");
+			send_frame(&p, &(struct sl_frame){.kind = SL_FRAME_COMMIT,
+							  .u.commit = {.step = step, .chunks = 1, .lr = 1e-3}});
+			if (!hear_of(&p, SL_FRAME_COMMITTED, 0))
+				break;
+		}
+	}
+	close_peer(&p);
+}
+
 int main(int argc, char **argv)
 {
 	int wrong = 0, rounds = argc > 2 ? atoi(argv[2]) : 1;
@@ -669,8 +787,11 @@ int main(int argc, char **argv)
 		return 64;
 	endpoint = argv[1];
 	context = zmq_ctx_new();
-	if (argc > 3 && strcmp(argv[2], "flood") == 0) {
-		flood(atoi(argv[3]));
+	if (argc > 3 && (strcmp(argv[2], "flood") == 0 || strcmp(argv[2], "train") == 0)) {
+		if (argv[2][0] == 'f')
+			flood(atoi(argv[3]));
+		else
+			train(argv[3], argc > 4 ? atoi(argv[4]) : 0);
 		sl_plan_close(plan);
 		zmq_ctx_term(context);
 		return 0;

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Networks that make one task long, at the server's default limits (tools/hostile.c, train): large windows of pools and
+# convolutions, and long rows of attention. Beside each of them a good client trains on: no step of its takes 2 s longer
+# than a busy machine keeps a process waiting, and it learns what it learns alone. What is too long is refused. The
+# server ends in time, with 0, while such a task runs.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 480 24
+start_server host
+write_config "$tmp/client.yaml"
+run=("$tmp/client.yaml" --set train.epochs=100000 --set train.eval_every=0 --set train.optimizer.lr=0.002
+	--set train.schedule.kind=constant --set train.schedule.warmup_epochs=0) # max_steps changes a cosine
+
+# ---- graphs: of an image SIZE wide or of tokens, and the nodes behind a first one
+image() { # SIZE CHANNELS NODE PARAM…; attributes in the order of ops.def
+	local size=$1 channels=$2 node=$3 param
+	shift 3
+	printf 'graph 1\nin head_act f32 R[%d,%d,%d]\nparam first [%d,1,1,1] normal:0.5:1\n' "$size" "$size" 1 "$channels"
+	for param in "$@"; do echo "param $param"; done
+	printf 'node first conv2d %%0 &0\nnode long %s\nout mid_act %%2\n' "$node"
+}
+row() { # QUERY_WIDTH KEY_WIDTH ATTRIBUTES
+	printf 'graph 1\nin head_act f32 T[8] most=65535\n'
+	printf 'param q [%d,8] normal:0.5:1\nparam k [%d,8] normal:0.5:2\n' "$1" "$2"
+	printf 'node q linear %%0 &0\nnode k linear %%0 &1\nnode long attention %%1 %%2 %%2%s\nout mid_act %%3\n' "$3"
+}
+
+task_s() { ask "$SPLITS" "$tmp/host.sock" "$tmp/status"; grep -oE '"task_s": [0-9.]+' "$tmp/status" | cut -d: -f2 | sort -g | tail -n 1; }
+task_runs() { awk -v s="$(task_s)" 'BEGIN {exit !(s > 1)}'; }
+no_task() { awk -v s="$(task_s)" 'BEGIN {exit !(s < 1)}'; }
+long_or_over() { ! kill -0 "$stranger" 2>/dev/null || task_runs || grep -q ^backward "$tmp/$name.out"; }
+slowest_since() { sed -n 's/.*"t_step_s":\([0-9.e-]*\).*/\1/p' "$tmp/good/log.jsonl" | tail -n +"$(($1 + 1))" | sort -g | tail -n 1; }
+
+starts() { # NAME TOKENS, the graph on stdin: $stranger
+	name=$1
+	cat >"$tmp/$name.graph"
+	"$TOOLS/hostile" "$endpoint" train "$tmp/$name.graph" "$2" >"$tmp/$name.out" 2>"$tmp/$name.err" &
+	stranger=$!
+	started+=("$stranger")
+	wait_for "$name: neither a long task nor a refusal" long_or_over
+}
+
+# beside long|refused NAME TOKENS: the good client's steps beside it
+beside() {
+	local before slowest late how=$1
+	before=$(steps_of good)
+	clock_starts
+	starts "$2" "$3"
+	if [ "$how" = refused ]; then
+		wait "$stranger" || fail "$name: $(cat "$tmp/$name.err")"
+		grep -q "^refused: .*limits\." "$tmp/$name.out" || fail "$name is not refused: $(cat "$tmp/$name.out")"
+		echo "$name: $(cat "$tmp/$name.out")"
+		return
+	fi
+	grep -q '^welcome' "$tmp/$name.out" || fail "$name is no long task: $(cat "$tmp/$name.out")"
+	wait_for "$name: the good client stands still" has_steps good $(($(steps_of good) + 10))
+	end_process "$stranger"
+	wait_for "$name: the task of a session that ended goes on" no_task
+	slowest=$(slowest_since "$before") late=$(awk '{n += $1} END {print n / 1000}' "$tmp/clock.late")
+	echo "$name: $(($(steps_of good) - before)) steps of the good client, the slowest $slowest s; a process was kept waiting for $late s"
+	[ -n "${SAN:-}" ] || awk -v s="$slowest" -v late="$late" 'BEGIN { exit !(s > 0 && s < 2 + late) }' ||
+		fail "$name: a step took $slowest s, and a process was kept waiting for $late s"
+}
+
+start_client good "${run[@]}"
+good=$client_pid
+wait_for 'no steps' has_steps good 5
+beside long maxpool-255 0 < <(image 256 1 'maxpool %1 k=255 stride=1 pad=127')
+beside refused maxpool-1023 0 < <(image 1024 1 'maxpool %1 k=1023 stride=1 pad=511')
+beside refused one-head-65535 65535 < <(row 8 8 '')
+beside long one-head 40000 < <(row 8 8 '')
+beside long eight-heads 5000 < <(row 64 8 ' heads=8 kv=1')
+beside long depthwise-97 0 < <(image 256 2 'conv2d %1 &1 pad=48 groups=2' 'window [97,97,2] normal:0.01:2')
+beside long dilated 0 < <(image 192 8 'conv2d %1 &1 pad=120 dilation=10' 'window [8,25,25,8] normal:0.01:2')
+beside long transposed 0 < <(image 128 8 'convt2d %1 &1 stride=2 pad=24' 'window [8,49,49,8] normal:0.01:2')
+end_process "$good"
+
+# the server ends in time while such a task runs
+starts drained 0 < <(image 256 1 'maxpool %1 k=255 stride=1 pad=127')
+signal TERM "$server_pid"
+ends_with "$server_pid" 0 $patience 'the server with a long task'
