@@ -339,6 +339,7 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 		.loop = loop,
 		.transport = h->transport,
 		.worker = h->worker,
+		.newcomers = &h->newcomers,
 		.be = &device->be,
 		.host_be = device->be.host_memory ? NULL : &device->cpu,
 		.store = conf->store,

@@ -14,6 +14,7 @@ struct sl_host {
 	struct sl_loop *loop;
 	struct sl_transport *transport;
 	struct sl_worker *worker;
+	struct sl_share newcomers; /* the worker's */
 	struct sl_async *jobs_done;
 	struct sl_timer *ticker;
 	struct sl_middle_env env;

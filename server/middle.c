@@ -251,6 +251,7 @@ enum sl_err sl_middle_open(struct sl_middle **out, const struct sl_middle_env *e
 		free(m);
 		return err;
 	}
+	sl_port_admit_share(m->port, env->newcomers);
 	sl_session_open_server(sl_port_session(m->port), env->window_bytes, env->part_bytes, m->opened_ms);
 	sl_port_session(m->port)->device = env->device;
 	*out = m;

@@ -16,7 +16,8 @@ struct sl_middle;
 struct sl_middle_env {
 	struct sl_loop *loop;
 	struct sl_transport *transport;
-	struct sl_worker *worker; /* the device's: sessions take turns on it, task by task */
+	struct sl_worker *worker;   /* the device's: sessions take turns on it, task by task */
+	struct sl_share *newcomers; /* of the worker: sessions that are not admitted yet, together */
 	struct sl_backend *be;
 	struct sl_backend *host_be; /* the CPU's, for codecs where be is a GPU's; else NULL */
 	const char *store;          /* folder, or "" */

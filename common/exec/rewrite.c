@@ -9,10 +9,16 @@ struct choice {
 	bool absorbed; /* nodes beside it do all its work */
 };
 
+/* Of one value: the op that makes it, and the only op that reads it. -1: no op of this part, or several read it. */
+struct ends {
+	int maker, reader;
+};
+
 struct rewrite {
 	const struct sl_plan_segment *part;
 	const struct sl_backend *be;
 	struct choice *choice; /* [part->n_op] */
+	struct ends *ends;     /* [values] */
 };
 
 static bool takes(const struct rewrite *r, int i, struct sl_exec_form form)
@@ -62,34 +68,41 @@ static bool takes_half(const struct rewrite *r, int norm, enum sl_half half)
 	return takes(r, norm, (struct sl_exec_form){.half = half});
 }
 
-/* The op that makes a value; -1: none of this part. */
-static int maker_of(const struct sl_plan_segment *s, int value)
+/* In one pass over the ops: a stranger's graph has thousands. A value that leaves the part is read by several. */
+static enum sl_err find_ends(struct rewrite *r)
 {
-	for (int i = 0; i < s->n_op; i++)
-		if (s->op[i].op.out == value)
-			return i;
-	return -1;
-}
+	const struct sl_plan_segment *s = r->part;
+	int values = s->out_value + 1;
 
-/* The only op that reads a value; -1: none, several, or the value leaves the part. */
-static int only_reader_of(const struct sl_plan_segment *s, int value)
-{
-	int reader = -1, count = value == s->out_value;
-
-	for (int i = 0; i < s->n_op; i++)
+	for (int i = 0; i < s->n_op; i++) {
+		values = s->op[i].op.out >= values ? s->op[i].op.out + 1 : values;
 		for (int k = 0; k < s->op[i].op.n_in; k++)
-			if (s->op[i].op.in[k] == value) {
-				reader = i;
-				count++;
-			}
-	return count == 1 ? reader : -1;
+			values = s->op[i].op.in[k] >= values ? s->op[i].op.in[k] + 1 : values;
+	}
+	r->ends = malloc((size_t)values * sizeof *r->ends);
+	if (!r->ends)
+		return SL_ERR_NOMEM;
+	for (int v = 0; v < values; v++)
+		r->ends[v] = (struct ends){-1, -1};
+	for (int i = 0; i < s->n_op; i++) {
+		r->ends[s->op[i].op.out].maker = i;
+		for (int k = 0; k < s->op[i].op.n_in; k++) {
+			struct ends *e = &r->ends[s->op[i].op.in[k]];
+
+			e->reader = e->reader == -1 ? i : -2;
+		}
+	}
+	r->ends[s->out_value].reader = -2;
+	for (int v = 0; v < values; v++)
+		r->ends[v].reader = r->ends[v].reader < 0 ? -1 : r->ends[v].reader;
+	return SL_OK;
 }
 
 /* The activation is applied by the convolution behind it, which also puts its gradient through it. */
 static void choose_act(struct rewrite *r, int act)
 {
 	const struct sl_segment_op *so = &r->part->op[act];
-	int consumer = only_reader_of(r->part, so->op.out);
+	int consumer = r->ends[so->op.out].reader;
 
 	if (so->din_add[0]) /* the convolution cannot add what goes through the activation first */
 		return;
@@ -104,8 +117,8 @@ static void choose_act(struct rewrite *r, int act)
 static void choose_norm(struct rewrite *r, int norm)
 {
 	const struct sl_op *op = &r->part->op[norm].op;
-	int producer = maker_of(r->part, op->in[0]), consumer = only_reader_of(r->part, op->out);
-	bool front = only_reader_of(r->part, op->in[0]) == norm && alike(r, norm, producer) &&
+	int producer = r->ends[op->in[0]].maker, consumer = r->ends[op->out].reader;
+	bool front = r->ends[op->in[0]].reader == norm && alike(r, norm, producer) &&
 		     takes_post(r, producer, SL_POST_STATS) && takes_half(r, norm, SL_HALF_APPLY);
 
 	if (front) {
@@ -163,10 +176,13 @@ static struct sl_exec_node node_of(const struct rewrite *r, int i)
 enum sl_err sl_rewrite(struct sl_exec_node *node, int *n, const struct sl_plan_segment *part,
 		       const struct sl_backend *be)
 {
-	struct rewrite r = {part, be, calloc((size_t)part->n_op, sizeof *r.choice)};
+	struct rewrite r = {part, be, calloc((size_t)part->n_op, sizeof *r.choice), NULL};
+	enum sl_err err = r.choice ? find_ends(&r) : SL_ERR_NOMEM;
 
-	if (!r.choice)
-		return SL_ERR_NOMEM;
+	if (err) {
+		free(r.choice);
+		return err;
+	}
 	for (int i = 0; i < part->n_op; i++)
 		r.choice[i].pre = r.choice[i].post = -1;
 	for (int i = 0; i < part->n_op; i++) {
@@ -180,5 +196,6 @@ enum sl_err sl_rewrite(struct sl_exec_node *node, int *n, const struct sl_plan_s
 		if (!r.choice[i].absorbed)
 			node[(*n)++] = node_of(&r, i);
 	free(r.choice);
+	free(r.ends);
 	return SL_OK;
 }

@@ -51,6 +51,9 @@ enum sl_err sl_port_open(struct sl_port **out, struct sl_loop *loop, struct sl_t
 struct sl_session *sl_port_session(struct sl_port *port);
 /* Of the worker: of its tasks, and of what else is done for this session until the port is closed. */
 struct sl_share *sl_port_share(struct sl_port *port);
+/* ADMIT counts for this share instead: newcomers have one together, so that one of their plans at a time delays others.
+ */
+void sl_port_admit_share(struct sl_port *port, struct sl_share *share);
 /* Of a job (worker.h) for the session with this id: its OPEN has it. INSTALL has that of the weights' hash. */
 uint64_t sl_port_key(const uint8_t id[16]);
 /* From here on all its tasks have this key: none of them overlaps another one that has it. */

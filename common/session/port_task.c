@@ -224,6 +224,11 @@ enum sl_err sl_port_open_jobs(struct sl_port *p, bool chunks, int count)
 	return SL_OK;
 }
 
+void sl_port_admit_share(struct sl_port *p, struct sl_share *share)
+{
+	p->job[SL_TASK_ADMIT]->job.share = share;
+}
+
 void sl_port_close_jobs(struct sl_port *p)
 {
 	for (int task = 0; task < SL_TASK_COUNT; task++) {

@@ -41,9 +41,18 @@ starts() { # NAME TOKENS, the graph on stdin: $stranger
 	wait_for "$name: neither a long task nor a refusal" long_or_over
 }
 
+# no_late_step STEP: since then, beside $name
+no_late_step() {
+	local slowest late
+	slowest=$(slowest_since "$1") late=$(awk '{n += $1} END {print n / 1000}' "$tmp/clock.late")
+	echo "$name: $(($(steps_of good) - before)) steps of the good client, the slowest $slowest s; a process was kept waiting for $late s"
+	[ -n "${SAN:-}" ] || awk -v s="$slowest" -v late="$late" 'BEGIN { exit !(s > 0 && s < 2 + late) }' ||
+		fail "$name: a step took $slowest s, and a process was kept waiting for $late s"
+}
+
 # beside long|refused NAME TOKENS: the good client's steps beside it
 beside() {
-	local before slowest late how=$1
+	local before how=$1
 	before=$(steps_of good)
 	clock_starts
 	starts "$2" "$3"
@@ -57,10 +66,7 @@ beside() {
 	wait_for "$name: the good client stands still" has_steps good $(($(steps_of good) + 10))
 	end_process "$stranger"
 	wait_for "$name: the task of a session that ended goes on" no_task
-	slowest=$(slowest_since "$before") late=$(awk '{n += $1} END {print n / 1000}' "$tmp/clock.late")
-	echo "$name: $(($(steps_of good) - before)) steps of the good client, the slowest $slowest s; a process was kept waiting for $late s"
-	[ -n "${SAN:-}" ] || awk -v s="$slowest" -v late="$late" 'BEGIN { exit !(s > 0 && s < 2 + late) }' ||
-		fail "$name: a step took $slowest s, and a process was kept waiting for $late s"
+	no_late_step "$before"
 }
 
 start_client good "${run[@]}"
@@ -74,6 +80,25 @@ beside long eight-heads 5000 < <(row 64 8 ' heads=8 kv=1')
 beside long depthwise-97 0 < <(image 256 2 'conv2d %1 &1 pad=48 groups=2' 'window [97,97,2] normal:0.01:2')
 beside long dilated 0 < <(image 192 8 'conv2d %1 &1 pad=120 dilation=10' 'window [8,25,25,8] normal:0.01:2')
 beside long transposed 0 < <(image 128 8 'convt2d %1 &1 stride=2 pad=24' 'window [8,49,49,8] normal:0.01:2')
+
+# ---- strangers that log in again and again, with as many nodes as a graph may have: their plans take turns
+awk 'BEGIN {
+	print "graph 1\nin head_act f32 R[8,8,1]\nparam first [1,1,1,1] normal:0.5:1\nnode first conv2d %0 &0"
+	for (i = 1; i < 8189; i++) print "node n" i " act %" i
+	print "out mid_act %8189"
+}' >"$tmp/nodes.graph"
+logs_in() { while :; do timeout 2 "$TOOLS/hostile" "$endpoint" train "$tmp/nodes.graph" 0 || true; done >>"$tmp/logins.$1" 2>&1; }
+before=$(steps_of good)
+clock_starts
+for i in 1 2 3 4 5 6 7 8; do
+	logs_in $i &
+	started+=($!) logins[i]=$!
+done
+wait_for 'nobody logs in' grep -q ^welcome "$tmp/logins.1" "$tmp/logins.2" "$tmp/logins.3"
+wait_for 'logins: the good client stands still' has_steps good $(($(steps_of good) + 10))
+end_process "${logins[@]}"
+name=logins
+no_late_step "$before"
 end_process "$good"
 
 # the server ends in time while such a task runs
