@@ -68,6 +68,10 @@ client alone "${run[@]}" --local --set train.max_steps="$steps" || fail "alone: 
 for name in good alone; do learned $name | grep -A 3 '"type":"step"' >"$tmp/$name.steps"; done
 cmp "$tmp/good.steps" "$tmp/alone.steps" || fail 'the good client learned something else'
 cmp "$tmp/good/model.safetensors" "$tmp/alone/model.safetensors" || fail 'the good client ended with other weights'
-! grep ' session-failed: ' "$tmp/host.log" | grep -qv 'the peer sent more than its credit allows' || fail 'a session failed'
+# a peer that is cut for that may find its connection gone before its session hears why
+credit='the peer sent more than its credit allows|PEER_LOST: the connection is gone'
+! grep ' session-failed: ' "$tmp/host.log" | grep -qvE "$credit" || fail 'a session failed'
+flooded=$(sed -n 's/.* \([0-9]*\) that sent more than their credit.*/\1/p' "$tmp/host.log" | awk '{n += $1} END {print n + 0}')
+[ "$(grep -c ' session-failed: ' "$tmp/host.log")" -le "$flooded" ] || fail "more sessions failed than the $flooded that were cut"
 echo "$steps steps, the longest $longest ms; $opened connections in $seconds s, $greeted got in; $cuts endless messages cut, $((bytes / 1000000)) MB;" \
 	"the server grew by $grew KiB, with peers beyond their credit by $overdrew KiB"
