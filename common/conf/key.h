@@ -70,6 +70,11 @@ const char *sl_conf_value_set(const struct sl_conf_key *key, void *conf, const c
 const char *sl_conf_value_append(const struct sl_conf_key *key, void *conf, const char *text, char why[SL_CONF_WHY]);
 /* How many more brackets, round or square, the text opens than it closes. */
 int sl_conf_open_brackets(const char *text);
+/* Whether keys begin with `path` and a dot; whether one scalar may stand for all keys of the section; whether it is
+ * then meant for this key. */
+bool sl_conf_is_section(const struct sl_conf_schema *schema, const char *path);
+bool sl_conf_is_spread(const struct sl_conf_schema *schema, const char *section);
+bool sl_conf_is_within(const struct sl_conf_schema *schema, int key, const char *section);
 /* "a whole number from 1 to 65536 (samples)" */
 const char *sl_conf_value_wanted(const struct sl_conf_key *key, char out[SL_CONF_WHY]);
 void sl_conf_value_print(const struct sl_conf_key *key, const void *conf, FILE *file);

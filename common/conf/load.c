@@ -35,16 +35,6 @@ static enum sl_err SL_PRINTF(3, 4) fail_at(struct loader *l, yaml_mark_t mark, c
 	return sl_fail_set(l->fail, SL_ERR_CONFIG, "%s:%zu:%zu: %s", l->name, mark.line + 1, mark.column + 1, text);
 }
 
-static bool is_section(const struct sl_conf_schema *schema, const char *path)
-{
-	size_t len = strlen(path);
-
-	for (int i = 0; i < schema->n_key; i++)
-		if (strncmp(schema->key[i].path, path, len) == 0 && schema->key[i].path[len] == '.')
-			return true;
-	return false;
-}
-
 static const struct {
 	yaml_event_type_t type;
 	const char *what;
@@ -302,30 +292,13 @@ static enum sl_err load_value(struct loader *l, int index)
 	return SL_OK;
 }
 
-static bool is_spread(const struct sl_conf_schema *schema, const char *section)
-{
-	for (size_t i = 0; i < sizeof schema->spread / sizeof schema->spread[0]; i++)
-		if (schema->spread[i] && strcmp(section, schema->spread[i]) == 0)
-			return true;
-	return false;
-}
-
-/* Whether one scalar for the section is meant for this key. */
-static bool is_within(const struct sl_conf_schema *schema, int key, const char *section)
-{
-	const char *path = schema->key[key].path, *not = schema->not_spread;
-	const size_t len = strlen(section);
-
-	return strncmp(path, section, len) == 0 && path[len] == '.' && !(not &&strncmp(path, not, strlen(not )) == 0);
-}
-
 /* One scalar for every key of the section. */
 static enum sl_err load_spread(struct loader *l, const char *section)
 {
 	enum sl_err err = SL_OK;
 
 	for (int i = 0; i < l->schema->n_key && !err; i++)
-		if (is_within(l->schema, i, section))
+		if (sl_conf_is_within(l->schema, i, section))
 			err = load_value(l, i);
 	return err;
 }
@@ -350,7 +323,7 @@ static enum sl_err load_entry(struct loader *l, const char *path)
 			return err;
 		if (plain && (!*text || strcmp(text, "~") == 0 || strcmp(text, "null") == 0))
 			return SL_OK; /* all its keys are commented out */
-		if (is_spread(l->schema, path))
+		if (sl_conf_is_spread(l->schema, path))
 			return load_spread(l, path);
 		if (plain && strchr(text, ':'))
 			return fail_at(l, l->event.start_mark,
@@ -379,7 +352,7 @@ static enum sl_err load_section(struct loader *l, const char *section)
 		snprintf(path, sizeof path, "%s%s%.60s", section, *section ? "." : "", name);
 		/* a dot in a key would reach into another section behind the back of the duplicate check */
 		if (strlen(name) >= sizeof names[0] || strchr(name, '.') ||
-		    (sl_conf_find(l->schema, path) < 0 && !is_section(l->schema, path)))
+		    (sl_conf_find(l->schema, path) < 0 && !sl_conf_is_section(l->schema, path)))
 			return fail_at(l, mark, "unknown key \"%.60s\"%s%s: %s", name, *section ? " in " : "", section,
 				       sl_conf_suggest(l->schema, section, name, hint));
 		for (int i = 0; i < n_name; i++)
@@ -472,19 +445,19 @@ static enum sl_err apply_set(struct loader *l, const char *set)
 	index = sl_conf_find(l->schema, path);
 	if (index >= 0)
 		return apply_one(l, index, equals + 1);
-	if (is_spread(l->schema, path)) {
+	if (sl_conf_is_spread(l->schema, path)) {
 		for (int i = 0; i < l->schema->n_key && !err; i++)
-			if (is_within(l->schema, i, path))
+			if (sl_conf_is_within(l->schema, i, path))
 				err = apply_one(l, i, equals + 1);
 		return err;
 	}
-	if (is_section(l->schema, path))
+	if (sl_conf_is_section(l->schema, path))
 		return sl_fail_set(l->fail, SL_ERR_CONFIG, "--set %s: is a section: %s", path,
 				   sl_conf_suggest(l->schema, path, "", hint));
 	/* the first word that is none in the sections before it */
 	for (dot = strchr(path, '.'), name = path; dot; name = dot + 1, dot = strchr(name, '.')) {
 		snprintf(word, sizeof word, "%.*s", (int)(dot - path), path);
-		if (!is_section(l->schema, word))
+		if (!sl_conf_is_section(l->schema, word))
 			break;
 		strcpy(section, word);
 	}

@@ -435,3 +435,31 @@ void sl_conf_value_print(const struct sl_conf_key *key, const void *conf, FILE *
 		break;
 	}
 }
+
+/* ---- sections */
+
+bool sl_conf_is_section(const struct sl_conf_schema *schema, const char *path)
+{
+	size_t len = strlen(path);
+
+	for (int i = 0; i < schema->n_key; i++)
+		if (strncmp(schema->key[i].path, path, len) == 0 && schema->key[i].path[len] == '.')
+			return true;
+	return false;
+}
+
+bool sl_conf_is_spread(const struct sl_conf_schema *schema, const char *section)
+{
+	for (size_t i = 0; i < sizeof schema->spread / sizeof schema->spread[0]; i++)
+		if (schema->spread[i] && strcmp(section, schema->spread[i]) == 0)
+			return true;
+	return false;
+}
+
+bool sl_conf_is_within(const struct sl_conf_schema *schema, int key, const char *section)
+{
+	const char *path = schema->key[key].path, *not = schema->not_spread;
+	const size_t len = strlen(section);
+
+	return strncmp(path, section, len) == 0 && path[len] == '.' && !(not &&strncmp(path, not, strlen(not )) == 0);
+}
