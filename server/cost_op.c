@@ -95,14 +95,24 @@ static struct work norm(const struct sl_op *op, double rows)
 /* Losses: nothing gives way in their last pass. */
 static struct work serial(const struct sl_op *op, double rows)
 {
-	return elements(op, rows, loss_ns, rows * row_of(op));
+	enum { ROW_NS = 30 };
+	const struct work w = elements(op, rows, loss_ns, rows * row_of(op));
+
+	return (struct work){w.all + rows * ROW_NS, w.piece + rows * ROW_NS};
+}
+
+static struct work add(struct work a, struct work b)
+{
+	return (struct work){a.all + b.all, most(a.piece, b.piece)};
 }
 
 static struct work gather(const struct sl_op *op, double rows)
 {
-	enum { TOKENS = 1024 };
+	enum { TOKENS = 1024, TOKEN_NS = 5 };
+	const struct work copies =
+		elements(op, rows, element_ns, most(SL_PIECE_BYTES / sizeof(float), TOKENS * row_of(op)));
 
-	return elements(op, rows, element_ns, most(SL_PIECE_BYTES / sizeof(float), TOKENS * row_of(op)));
+	return add(copies, (struct work){rows * TOKEN_NS, TOKENS * TOKEN_NS});
 }
 
 /* Rows of [F, S] and tokens: what is written lies a row apart. */
@@ -153,18 +163,15 @@ static struct work depthwise(double pixels, double taps, double c, double band)
 			     most(most(row, BLOCK * element_ns), least(pixels, band) * row)};
 }
 
-static struct work add(struct work a, struct work b)
-{
-	return (struct work){a.all + b.all, most(a.piece, b.piece)};
-}
-
 static struct work conv(const struct sl_op *op, double rows)
 {
 	const struct sl_conv_attr *a = &op->u.conv;
 	const double w = (double)op->out_shape.dim[2], pixels = rows * (double)op->out_shape.dim[1] * w;
 	const double taps = (double)a->kh * a->kw;
-	const struct work copies = channels(op, rows);
+	struct work copies = channels(op, rows);
 
+	if (a->stride > 1) /* backward also clears what no window reads */
+		copies.all *= 2;
 	if (sl_op_is_depthwise(op))
 		return add(depthwise(pixels, taps, a->in_c, BAND_ROWS * w), copies);
 	return add(windows(pixels, w, a->groups, taps, a->in_c / a->groups, a->out_c / a->groups), copies);
@@ -200,7 +207,7 @@ static struct work attention(const struct sl_op *op, double rows)
 	const double queries = least(op->most >= MANY ? QUERIES / 2 : QUERIES, keys);
 	const struct work copies = tokens(op, rows);
 
-	return add((struct work){rows * a->heads * (keys * score + task_ns / keys) + copies.all,
+	return add((struct work){rows * a->heads * (keys * score + task_ns / keys) + 2 * copies.all,
 				 queries * keys * score + keys * d * smooth_ns},
 		   (struct work){0, copies.piece});
 }

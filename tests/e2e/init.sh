@@ -31,7 +31,7 @@ in_folder "$tmp/with" "$SPLITC" train --set server="$endpoint" --set data.train_
 [ $rc = 0 ] && [ -f "$tmp/with/runs/demo/model.safetensors" ] || fail "train without CONFIG: $rc: $(cat "$tmp/err")"
 in_folder "$tmp/with" "$SPLITC" eval --local --set data.test_limit=32
 [ $rc = 0 ] && grep -q '^test accuracy ' "$tmp/out" || fail "eval without CONFIG: $rc: $(cat "$tmp/err")"
-in_folder "$tmp/with" "$SPLITC" train --check-config
+in_folder "$tmp/with" "$SPLITC" train --set server="$endpoint"
 [ $rc = 73 ] || fail "the demo's run is done, and would be overwritten: $rc"
 mkdir -p "$HOME/.local/share"
 ln -s "$tmp/with/data" "$HOME/.local/share/split"
