@@ -152,8 +152,11 @@ void sl_journal_close(struct sl_journal *j)
 {
 	if (sl_jsonl_close(j->log) != SL_OK)
 		sl_log(SL_LOG_WARN, "log-close", "log.jsonl may not be on the disk");
-	if (j->traffic_fd && (fsync(j->traffic_fd - 1) < 0) | (close(j->traffic_fd - 1) < 0))
-		sl_log(SL_LOG_WARN, "log-close", "log.dir's count of bytes may not be on the disk");
+	if (j->traffic_fd) {
+		if (fsync(j->traffic_fd - 1) != 0)
+			sl_log(SL_LOG_WARN, "log-close", "log.dir's count of bytes may not be on the disk");
+		close(j->traffic_fd - 1);
+	}
 	if (sl_events_close(j->events) != SL_OK)
 		sl_log(SL_LOG_WARN, "log-close", "events for TensorBoard may not be on the disk");
 	*j = (struct sl_journal){.log = NULL};

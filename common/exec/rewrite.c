@@ -9,7 +9,7 @@ struct choice {
 	bool absorbed; /* nodes beside it do all its work */
 };
 
-/* Of one value: the op that makes it, and the only op that reads it. -1: no op of this part, or several read it. */
+/* Of one value: the op that makes it, and the only op that reads it. -1: no op of this part; -2: several read it. */
 struct ends {
 	int maker, reader;
 };
@@ -93,8 +93,6 @@ static enum sl_err find_ends(struct rewrite *r)
 		}
 	}
 	r->ends[s->out_value].reader = -2;
-	for (int v = 0; v < values; v++)
-		r->ends[v].reader = r->ends[v].reader < 0 ? -1 : r->ends[v].reader;
 	return SL_OK;
 }
 

@@ -57,8 +57,8 @@ void sl_tap_message(struct sl_traffic_tap *t, enum sl_way way, size_t header, si
 }
 
 /* What was sent is what the other side has confirmed and what waits for that; in this order, lest a byte be counted
- * twice. (tcpi_bytes_sent counts a segment again that this host's own queue refused.) Where the kernel does not say,
- * as of Unix sockets, it is what ought to have left and come. */
+ * twice. tcpi_bytes_sent will not do: it counts a segment again that this host's own queue refused. Of Unix sockets the
+ * kernel does not say; there it is what ought to have left and come. */
 static void carried(const struct sl_traffic_tap *t, uint64_t out[SL_WAYS])
 {
 	struct tcp_info info;

@@ -31,8 +31,8 @@ static struct job job_of(const struct sl_conv_call *call)
 	return (struct job){call, call->d, sl_cpu_blocks(call->d.n, per_span), per_span, call->workspace};
 }
 
-/* The taps of an output pixel that lie in the image, rows [h0, h1) and columns [w0, w1) of the window, and the input
- * offset of tap (0, 0), which may lie outside. */
+/* The taps of an output pixel that lie in the image: rows [h0, h1) and columns [w0, w1) of the window. `from` is the
+ * input offset of tap (0, 0), which may lie outside. */
 struct window {
 	int64_t h0, h1, w0, w1, from;
 };
