@@ -72,7 +72,12 @@ report() {
 	printf '[%*d/%d] ' "${#total}" "$ran" "$total"
 	printf '%-26s %4d passed %3d failed %3d skipped %7.1f s\n' "$name" "$ok" "$bad" "$skip" "$((took / 1000000))e-3"
 	case $1 in *.sh) [ -z "${SPLIT_LONG:-}" ] || [ $ok = 0 ] || tail -n 1 "$out" | sed 's/^/    /' ;; esac
-	[ "$bad" = 0 ] || { echo "---- $name: exit status $rc"; tail -n 200 "$out" | sed 's/^/    /'; echo "----"; }
+	[ "$bad" = 0 ] && return
+	echo "---- $name: exit status $rc"
+	tail -n 200 "$out" | sed 's/^/    /'
+	echo "----"
+	# said once more behind everything else, for who sees only the end
+	{ echo "FAILED $name: exit status $rc" && tail -n 12 "$out" | cut -c 1-200 | sed 's/^/    /'; } >>"$scratch/failures"
 }
 
 run_one() {
@@ -107,6 +112,7 @@ some() {
 [ -z "${SPLIT_LONG:-}" ] || echo "what they say as they run: $scratch/*.out"
 : >"$scratch/tally"
 : >"$scratch/skips"
+: >"$scratch/failures"
 # marked_as MARK: the names of tests, each between spaces
 marked_as() { echo " $(awk -v mark="$1" '$2 ~ mark {print $1}' tests/tiers 2>/dev/null | tr '\n' ' ') "; }
 lonely=$(marked_as alone) long=$(marked_as early)
@@ -121,6 +127,7 @@ some "$jobs" ${early[@]+"${early[@]}"} ${together[@]+"${together[@]}"}
 some 1 ${alone[@]+"${alone[@]}"}
 
 sort "$scratch/skips"
+cat "$scratch/failures"
 read -r ran passed failed skipped < <(awk '{p += $1; f += $2; s += $3} END {print NR, p + 0, f + 0, s + 0}' "$scratch/tally")
 [ "$ran" -gt 0 ] || { echo 'no test to run'; failed=1; }
 [ "$ran" = "$total" ] || { echo "$((total - ran)) tests did not end"; failed=$((failed + total - ran)); }
