@@ -5,10 +5,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "client/link/auth.h"
 #include "client/persist/epoch.h"
 #include "client/persist/jsonl.h"
 #include "client/persist/last_run.h"
-#include "client/run/auth.h"
 #include "client/run/drive.h"
 #include "client/run/remote.h"
 #include "common/link/loop.h"
@@ -86,29 +86,19 @@ static enum sl_err open_link(struct fetch *f, const struct sl_client_auth *auth,
 	static const struct sl_remote_events events = {
 		.ready = on_ready, .fetched = on_fetched, .failed = on_failed, .closed = on_closed};
 	const struct sl_conf_client *c = f->setup->conf;
-	struct sl_remote_conf remote = {
-		.endpoint = c->server,
-		.auth = auth->transport.own ? &auth->transport : NULL,
-		.plan = f->setup->plan,
-		.agreement = &f->setup->agreement,
-		.be = &f->setup->be,
-		.weights = &f->setup->weights,
-		.weights_from_seed = f->setup->weights_from_seed,
-		.part_bytes = (size_t)c->link.part_bytes,
-		.window_bytes = (uint64_t)c->link.window_bytes,
-		.heartbeat_ms = c->link.heartbeat_ms,
-		.timeout_ms = c->link.timeout_ms,
-		.connect_timeout_ms = c->link.connect_timeout_ms,
-		.stall_ms = (uint64_t)c->link.stall_s * 1000,
-		.n_held = run->n,
-		.secret = &run->secret,
-		.first = true,
-	};
+	struct sl_remote_conf remote = {.link = sl_link_conf_of(c, &auth->transport)};
+	struct sl_offer *offer = &remote.link.offer;
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	remote.epoch = sl_epoch_begin(c->log.dir, (uint64_t)now.tv_sec) + 1;
-	memcpy(remote.held, run->step, (size_t)run->n * sizeof run->step[0]); /* not step 0: that is no model */
+	remote.link.plan = f->setup->plan;
+	remote.link.agreement = &f->setup->agreement;
+	remote.link.be = &f->setup->be;
+	remote.link.weights = &f->setup->weights;
+	remote.link.weights_from_seed = f->setup->weights_from_seed;
+	*offer = (struct sl_offer){.secret = &run->secret, .first = true, .n_held = run->n};
+	offer->epoch = sl_epoch_begin(c->log.dir, (uint64_t)now.tv_sec) + 1;
+	memcpy(offer->held, run->step, (size_t)run->n * sizeof run->step[0]); /* not step 0: that is no model */
 	return sl_remote_open(&f->remote, f->loop, &remote, &events, f, f->fail);
 }
 

@@ -6,11 +6,11 @@
 
 #include "client/cmd/command.h"
 #include "client/cmd/preset.h"
+#include "client/link/auth.h"
 #include "client/model/weights_file.h"
 #include "client/persist/journal.h"
 #include "client/persist/last_run.h"
 #include "client/persist/model_file.h"
-#include "client/run/auth.h"
 #include "client/run/metric.h"
 #include "client/run/phase.h"
 #include "client/run/training.h"

@@ -9,8 +9,8 @@
 #ifndef SL_CLIENT_RUN_DRIVE_PARTS_H
 #define SL_CLIENT_RUN_DRIVE_PARTS_H
 
+#include "client/link/auth.h"
 #include "client/run/answers.h"
-#include "client/run/auth.h"
 #include "client/run/drive.h"
 #include "client/run/publish.h"
 #include "client/run/recover.h"

@@ -101,27 +101,22 @@ static enum sl_err open_link(struct drive *d)
 						       on_fetched, on_failed, on_closed};
 	const struct sl_conf_client *c = d->setup->conf;
 	struct sl_remote_conf remote = {
-		.endpoint = c->server,
-		.auth = d->auth.transport.own ? &d->auth.transport : NULL,
-		.plan = d->setup->plan,
-		.agreement = &d->setup->agreement,
-		.be = &d->setup->be,
-		.weights = &d->setup->weights,
-		.weights_from_seed = d->setup->weights_from_seed,
+		.link = sl_link_conf_of(c, &d->auth.transport),
 		.kept = d->setup->kept,
 		.logits = d->options->predict ? d->options->predict->row : sl_training_outputs(d->run),
 		.chunk_loss_sum = c->train.chunk_loss == SL_CHUNK_LOSS_SUM,
-		.part_bytes = (size_t)c->link.part_bytes,
-		.window_bytes = (uint64_t)c->link.window_bytes,
-		.heartbeat_ms = c->link.heartbeat_ms,
-		.timeout_ms = c->link.timeout_ms,
-		.connect_timeout_ms = c->link.connect_timeout_ms,
-		.stall_ms = c->agreed.share.group[0] ? 0 : (uint64_t)c->link.stall_s * 1000,
-		.run_steps = sl_training_state(d->run).total_steps,
-		.traffic = d->link.traffic,
 	};
 
-	sl_recover_offer(d->recover, &remote);
+	remote.link.plan = d->setup->plan;
+	remote.link.agreement = &d->setup->agreement;
+	remote.link.be = &d->setup->be;
+	remote.link.weights = &d->setup->weights;
+	remote.link.weights_from_seed = d->setup->weights_from_seed;
+	remote.link.run_steps = sl_training_state(d->run).total_steps;
+	remote.link.traffic = d->link.traffic;
+	if (c->agreed.share.group[0])
+		remote.link.stall_ms = 0; /* the others may keep everyone waiting */
+	sl_recover_offer(d->recover, &remote.link.offer);
 	return sl_remote_open(&d->remote, d->loop, &remote, &events, d, d->fail);
 }
 

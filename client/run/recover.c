@@ -12,12 +12,6 @@
 #include "client/persist/run_secret.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
-#include "common/base/rng.h"
-
-enum {
-	RETRY_MAX_MS = 32000,
-	BROKEN_MAX = 5 /* links that a refused or broken frame ended without a step between: one more is no accident */
-};
 
 struct sl_recover {
 	const struct sl_setup *setup;
@@ -35,8 +29,7 @@ struct sl_recover {
 	struct sl_client_state live, ahead;
 	bool has_live, has_ahead;
 	bool crowded; /* step 0 had no place in the last offer */
-	int lost,
-		broken; /* links that failed since the last step; those of them that a refused or broken frame ended */
+	struct sl_retry retry;
 	struct sl_step_result ahead_result;
 };
 
@@ -121,28 +114,17 @@ void sl_recover_close(struct sl_recover *r)
 	free(r);
 }
 
-void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf)
+void sl_recover_offer(struct sl_recover *r, struct sl_offer *offer)
 {
 	uint64_t file[SL_LAST_RUN_STEPS];
 	int n_file = sl_archive_files(r->archive, file);
 
-	conf->secret = &r->secret;
-	conf->epoch = ++r->epoch;
-	conf->first = !r->linked;
-	conf->n_held = 0;
-	if (r->has_ahead)
-		conf->held[conf->n_held++] = r->ahead.step;
-	if (r->has_live)
-		conf->held[conf->n_held++] = r->live.step;
-	/* step 0 has its place, but where a step ahead takes it */
-	for (int i = 0; i < n_file && conf->n_held < SL_WIRE_HELD_MAX - !r->has_ahead; i++)
-		if (!r->has_live || file[i] < r->live.step)
-			conf->held[conf->n_held++] = file[i];
-	r->crowded = conf->n_held == SL_WIRE_HELD_MAX && conf->held[conf->n_held - 1];
+	offer->secret = &r->secret;
+	offer->epoch = ++r->epoch;
+	offer->first = !r->linked;
 	/* what was learned to its end, of a phase too, does not begin anew because a server has forgotten it */
-	if (!r->longer && !r->setup->phase.step && conf->n_held < SL_WIRE_HELD_MAX &&
-	    !(conf->n_held && conf->held[conf->n_held - 1] == 0))
-		conf->held[conf->n_held++] = 0;
+	r->crowded = sl_offer_fill(offer, r->has_ahead ? r->ahead.step : 0, r->has_live ? r->live.step : SL_OFFER_NONE,
+				   file, n_file, !r->longer && !r->setup->phase.step);
 }
 
 /* Only a step that may be ahead of the server makes more than there is room for. */
@@ -154,49 +136,22 @@ static bool make_room(struct sl_recover *r, enum sl_err err)
 	return true;
 }
 
-static bool may_pass(enum sl_err err)
-{
-	switch (err) {
-	case SL_ERR_PEER_LOST:
-	case SL_ERR_TIMEOUT:
-	case SL_ERR_UNAVAILABLE:
-	case SL_ERR_BUSY:
-	case SL_ERR_DEVICE:
-		return true;
-	default:
-		return false;
-	}
-}
-
-/* One broken frame is an accident; a peer that breaks every frame is not. */
-static bool is_broken(enum sl_err err)
-{
-	return err == SL_ERR_PROTOCOL || err == SL_ERR_PAYLOAD;
-}
-
 bool sl_recover_failed(struct sl_recover *r, enum sl_err err)
 {
-	r->lost++;
-	if (is_broken(err))
-		return r->broken++ < BROKEN_MAX;
-	return may_pass(err) || make_room(r, err);
+	return sl_retry_failed(&r->retry, err) || make_room(r, err);
 }
 
 void sl_recover_progress(struct sl_recover *r)
 {
-	r->lost = r->broken = 0;
+	r->retry = (struct sl_retry){.lost = 0};
 }
 
 uint64_t sl_recover_retry_ms(const struct sl_recover *r, const struct sl_training *run)
 {
 	const struct sl_conf_client *c = r->setup->conf;
-	const struct sl_rng_key key = {(uint64_t)c->agreed.seed, sl_training_state(run).step, 0, SL_RNG_JITTER};
-	uint64_t pause = (uint64_t)c->link.retry_ms;
 
-	for (int i = 1; i < r->lost && pause < RETRY_MAX_MS; i++)
-		pause *= 2;
-	pause = pause < RETRY_MAX_MS ? pause : RETRY_MAX_MS;
-	return pause - sl_rng_below(sl_rng_u32(&key, (uint64_t)r->lost), (uint32_t)(pause / 4 + 1));
+	return sl_retry_pause_ms(&r->retry, (uint64_t)c->link.retry_ms, (uint64_t)c->agreed.seed,
+				 sl_training_state(run).step);
 }
 
 static enum sl_err take(struct sl_remote *remote, struct sl_client_state *s, uint64_t step, struct sl_fail *fail)
@@ -469,7 +424,8 @@ void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_tr
 	struct sl_fail fail;
 	uint64_t step;
 
-	if (!r->dir[0] || !(may_pass(why) || is_broken(why)) || !sl_remote_ready(remote) || sl_remote_in_doubt(remote))
+	if (!r->dir[0] || !(sl_retry_may_pass(why) || sl_retry_is_broken(why)) || !sl_remote_ready(remote) ||
+	    sl_remote_in_doubt(remote))
 		return;
 	if (sl_remote_applied(remote)) {
 		result = sl_remote_result(remote);

@@ -25,22 +25,20 @@ enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const
 			    const struct sl_recover_events *events, void *arg, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_recover_close(struct sl_recover *r); /* NULL is fine; behind sl_recover_settle */
 
-/* Fills session, epoch and held of a link about to be opened. */
-void sl_recover_offer(struct sl_recover *r, struct sl_remote_conf *conf);
+/* What the link about to be opened offers. */
+void sl_recover_offer(struct sl_recover *r, struct sl_offer *offer);
 
 /* The link is lost: copies its state before it is closed, unless a step was applied in part. *done: both sides had
  * applied the step under way, and the run does not know yet; *result is its result. */
 enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run, bool *done,
 			    struct sl_step_result *result, struct sl_fail *fail) SL_MUST_CHECK;
 
-/* A link failed with `err`: whether to try another. Lost connections are retried without limit. Refusals and broken
- * frames may end 5 links since the last sl_recover_progress; lost connections between them do not count. Where the
- * server refuses every offered step, the client offers once more, with step 0. Counts the failure. */
+/* A link failed with `err`: whether to try another (sl_retry_failed). Where the server refuses every offered step, the
+ * client offers once more, with step 0. */
 bool sl_recover_failed(struct sl_recover *r, enum sl_err err);
 /* A batch is done: failures are counted from here. */
 void sl_recover_progress(struct sl_recover *r);
-/* How long until the next link: 1, 2, 4 … times the configured pause by the number of failures, at most 32 s, each
- * shortened by up to a quarter. */
+/* How long until the next link: sl_retry_pause_ms. */
 uint64_t sl_recover_retry_ms(const struct sl_recover *r, const struct sl_training *run);
 
 enum sl_restored {

@@ -1,45 +1,25 @@
-/* The distributed run, from the client's side: one session with a server, driven by its caller batch by batch.
- * Loop thread; every event comes from the loop, never from within a call. */
+/* The distributed run, from the client's side: head and tail on a link (client/link/link.h), driven by its caller batch
+ * by batch. Loop thread; every event comes from the loop, never from within a call. */
 #ifndef SL_CLIENT_RUN_REMOTE_H
 #define SL_CLIENT_RUN_REMOTE_H
 
+#include "client/link/link.h"
 #include "client/persist/client_state.h"
 #include "client/run/feed.h"
 #include "client/run/kept.h"
 #include "client/run/step.h"
-#include "common/session/agree.h"
-#include "common/session/port.h"
 
 struct sl_remote;
 
 struct sl_remote_conf {
-	const char *endpoint;
-	const struct sl_transport_auth *auth; /* borrowed; NULL: a plain link */
-	const struct sl_plan *plan;
-	const struct sl_agreement *agreement;
-	struct sl_backend *be;
-	const struct sl_weights *weights; /* the whole model's; copied */
-	bool weights_from_seed;           /* the server can make the middle's itself */
-	bool chunk_loss_sum;              /* as in struct sl_ends */
-	float *logits;                    /* as in struct sl_ends; whole at `done` */
-	struct sl_kept *kept;             /* as in struct sl_ends */
-	size_t part_bytes;
-	uint64_t window_bytes;
-	int heartbeat_ms, timeout_ms, connect_timeout_ms;
-	uint64_t stall_ms; /* 0: no limit */
-	/* The session: its secret (borrowed), an epoch above all that it ever had, whether this process has had no link
-	 * of it before, and the steps that the caller can go on from. */
-	const struct sl_secret *secret;
-	uint64_t epoch;
-	bool first;
-	uint64_t held[SL_WIRE_HELD_MAX];
-	int n_held;
-	uint64_t run_steps;         /* of the run in all */
-	struct sl_traffic *traffic; /* as in struct sl_transport_conf */
+	struct sl_link_conf link; /* end_bytes are filled in here */
+	bool chunk_loss_sum;      /* as in struct sl_ends */
+	float *logits;            /* as in struct sl_ends; whole at `done` */
+	struct sl_kept *kept;     /* as in struct sl_ends */
 };
 
 struct sl_remote_events {
-	/* The handshake is done, and the server goes on from `next_step`, one of conf.held: give it the state that
+	/* The handshake is done, and the server goes on from `next_step`, one of those offered: give it the state that
 	 * belongs to it (or none for a fresh start), then ask for a step, an evaluation or the weights. */
 	void (*ready)(void *arg, uint64_t next_step);
 	/* The step or evaluation batch asked for is done: ask for the next. */

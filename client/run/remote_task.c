@@ -7,7 +7,7 @@ static int64_t crossing(const struct sl_remote *r, bool mid, int chunk)
 {
 	const struct sl_dims dims = sl_ends_dims(&r->ends, chunk);
 
-	return sl_plan_cut_count(r->conf.plan, mid, &dims);
+	return sl_plan_cut_count(r->conf.link.plan, mid, &dims);
 }
 
 static enum sl_err head_forward(struct sl_remote *r, int chunk, struct sl_fail *fail)
@@ -15,10 +15,10 @@ static enum sl_err head_forward(struct sl_remote *r, int chunk, struct sl_fail *
 	struct sl_tensor out = sl_exec_output(r->ends.head, chunk, crossing(r, false, chunk));
 	enum sl_err err;
 
-	sl_port_compute_begins(r->port);
+	sl_port_compute_begins(sl_link_port(r->link));
 	err = sl_ends_head_forward(&r->ends, chunk);
-	sl_port_compute_ends(r->port);
-	return err ? err : sl_port_encode(r->port, SL_DIR_HEAD_ACT, chunk, &out, fail);
+	sl_port_compute_ends(sl_link_port(r->link));
+	return err ? err : sl_port_encode(sl_link_port(r->link), SL_DIR_HEAD_ACT, chunk, &out, fail);
 }
 
 /* Behind the step's last task: what is asked of the server next is to apply it. */
@@ -26,31 +26,31 @@ static enum sl_err check_last(struct sl_remote *r, int chunk, struct sl_fail *fa
 {
 	enum sl_err err;
 
-	if (chunk != sl_plan_chunks_of(r->conf.plan, r->ends.feed.rows) - 1)
+	if (chunk != sl_plan_chunks_of(r->conf.link.plan, r->ends.feed.rows) - 1)
 		return SL_OK;
 	err = sl_ends_check(&r->ends, fail);
-	if (!err && sl_plan_clip_own(&r->conf.plan->spec) > 0)
+	if (!err && sl_plan_clip_own(&r->conf.link.plan->spec) > 0)
 		err = sl_ends_squares(&r->ends, r->squares, fail);
 	return err;
 }
 
 static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
 {
-	const bool *no_grad = r->conf.plan->spec.no_grad;
+	const bool *no_grad = r->conf.link.plan->spec.no_grad;
 	const int64_t count = crossing(r, true, chunk);
 	struct sl_tensor in = sl_exec_input(r->ends.tail, chunk, count);
-	enum sl_err err = sl_port_decode(r->port, SL_DIR_MID_ACT, chunk, &in, fail);
+	enum sl_err err = sl_port_decode(sl_link_port(r->link), SL_DIR_MID_ACT, chunk, &in, fail);
 
-	sl_port_compute_begins(r->port);
+	sl_port_compute_begins(sl_link_port(r->link));
 	if (!err)
 		err = sl_ends_tail(&r->ends, chunk, fail);
 	if (!err && r->ends.training && no_grad[0])
 		err = check_last(r, chunk, fail);
-	sl_port_compute_ends(r->port);
+	sl_port_compute_ends(sl_link_port(r->link));
 	if (!err && r->ends.training && !no_grad[1]) {
 		struct sl_tensor din = sl_exec_din(r->ends.tail, chunk, count);
 
-		err = sl_port_encode(r->port, SL_DIR_MID_GRAD, chunk, &din, fail);
+		err = sl_port_encode(sl_link_port(r->link), SL_DIR_MID_GRAD, chunk, &din, fail);
 	}
 	return err;
 }
@@ -58,14 +58,14 @@ static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
 static enum sl_err head_backward(struct sl_remote *r, int chunk, struct sl_fail *fail)
 {
 	struct sl_tensor dout = sl_exec_dout(r->ends.head, chunk, crossing(r, false, chunk));
-	enum sl_err err = sl_port_decode(r->port, SL_DIR_HEAD_GRAD, chunk, &dout, fail);
+	enum sl_err err = sl_port_decode(sl_link_port(r->link), SL_DIR_HEAD_GRAD, chunk, &dout, fail);
 
-	sl_port_compute_begins(r->port);
+	sl_port_compute_begins(sl_link_port(r->link));
 	if (!err)
 		err = sl_ends_head_backward(&r->ends, chunk);
 	if (!err)
 		err = check_last(r, chunk, fail);
-	sl_port_compute_ends(r->port);
+	sl_port_compute_ends(sl_link_port(r->link));
 	return err;
 }
 
@@ -77,15 +77,15 @@ static enum sl_err change_of(struct sl_remote *r)
 	if (!r->round.ends)
 		return sl_ends_change(&r->ends, &r->layout, r->change);
 	r->torn = true; /* while the step is tried */
-	err = sl_ends_round_tell(&r->round, !sl_port_session(r->port)->skip, r->lr,
-				 sl_port_session(r->port)->grad_scale, r->change);
+	err = sl_ends_round_tell(&r->round, !sl_link_session(r->link)->skip, r->lr,
+				 sl_link_session(r->link)->grad_scale, r->change);
 	r->torn = err != SL_OK;
 	return err;
 }
 
 static enum sl_err tell(struct sl_remote *r, struct sl_fail *fail)
 {
-	struct sl_buf run = sl_port_end_room(r->port, SL_END_GRAD);
+	struct sl_buf run = sl_port_end_room(sl_link_port(r->link), SL_END_GRAD);
 	enum sl_err err;
 
 	sl_end_coder_rollback(r->end[SL_END_GRAD]); /* of a step that was abandoned */
@@ -93,7 +93,7 @@ static enum sl_err tell(struct sl_remote *r, struct sl_fail *fail)
 	r->told = true;
 	if (!err)
 		err = sl_end_encode(r->end[SL_END_GRAD], r->ends.step, r->change, &run);
-	sl_port_end_filled(r->port, SL_END_GRAD, &run, sl_end_coder_nominal(r->end[SL_END_GRAD]));
+	sl_port_end_filled(sl_link_port(r->link), SL_END_GRAD, &run, sl_end_coder_nominal(r->end[SL_END_GRAD]));
 	return err ? sl_fail_set(fail, err, "end_grad: %s", sl_err_text(err)) : SL_OK;
 }
 
@@ -102,10 +102,11 @@ static enum sl_err hear(struct sl_remote *r, struct sl_fail *fail)
 {
 	enum sl_err err;
 
-	if (!sl_port_session(r->port)->mean)
+	if (!sl_link_session(r->link)->mean)
 		return SL_OK;
-	err = sl_end_decode(r->end[SL_END_MEAN], r->ends.step, sl_port_end_run(r->port, SL_END_MEAN), r->change, fail);
-	sl_port_end_heard(r->port, SL_END_MEAN, sl_end_coder_nominal(r->end[SL_END_MEAN]));
+	err = sl_end_decode(r->end[SL_END_MEAN], r->ends.step, sl_port_end_run(sl_link_port(r->link), SL_END_MEAN),
+			    r->change, fail);
+	sl_port_end_heard(sl_link_port(r->link), SL_END_MEAN, sl_end_coder_nominal(r->end[SL_END_MEAN]));
 	if (!err && r->round.ends)
 		return sl_ends_round_check(&r->round, r->change, fail);
 	if (!err && sl_end_check(&r->layout, r->change, fail))
@@ -117,7 +118,7 @@ static enum sl_err hear(struct sl_remote *r, struct sl_fail *fail)
  * went on without it. */
 static enum sl_err commit_round(struct sl_remote *r, bool skip)
 {
-	const struct sl_session *s = sl_port_session(r->port);
+	const struct sl_session *s = sl_link_session(r->link);
 	const double scale = r->told ? 0 : s->grad_scale; /* what was told was scaled for it */
 	enum sl_err err = skip ? SL_OK : sl_ends_commit(&r->ends, r->lr, scale);
 
@@ -137,33 +138,33 @@ static enum sl_err commit_shared(struct sl_remote *r, bool skip)
 		sl_end_coder_rollback(r->end[SL_END_GRAD]);
 	else
 		sl_end_coder_commit(r->end[SL_END_GRAD]);
-	return sl_port_session(r->port)->mean ? sl_ends_commit_mean(&r->ends, &r->layout, r->change, r->lr) : SL_OK;
+	return sl_link_session(r->link)->mean ? sl_ends_commit_mean(&r->ends, &r->layout, r->change, r->lr) : SL_OK;
 }
 
 enum sl_err sl_remote_commit(struct sl_remote *r, struct sl_fail *fail)
 {
-	bool skip = sl_port_session(r->port)->skip;
-	enum sl_err err =
-		sl_port_follow(r->port, r->ends.step + 1, fail); /* first: it can fail and leave all as it was */
+	bool skip = sl_link_session(r->link)->skip;
+	enum sl_err err = sl_port_follow(sl_link_port(r->link), r->ends.step + 1,
+					 fail); /* first: it can fail and leave all as it was */
 
 	if (!err && r->change)
 		err = hear(r, fail);
 	if (err)
 		return err;
 	r->torn = true;
-	sl_port_compute_begins(r->port);
+	sl_port_compute_begins(sl_link_port(r->link));
 	SL_FAILPOINT(skip ? SL_FP_CLIENT_SKIP : SL_FP_CLIENT_APPLY);
 	if (r->change)
 		err = commit_shared(r, skip);
 	else
-		err = skip ? SL_OK : sl_ends_commit(&r->ends, r->lr, sl_port_session(r->port)->grad_scale);
-	sl_port_compute_ends(r->port);
+		err = skip ? SL_OK : sl_ends_commit(&r->ends, r->lr, sl_link_session(r->link)->grad_scale);
+	sl_port_compute_ends(sl_link_port(r->link));
 	if (!err && !skip && SL_FAILPOINT_CALL(SL_FP_CLIENT_CODECS, 0) != 0)
 		err = SL_ERR_DEVICE;
 	if (err)
 		return err;
 	if (!skip)
-		sl_port_commit_codecs(r->port);
+		sl_port_commit_codecs(sl_link_port(r->link));
 	err = sl_ends_follow(&r->ends, r->ends.step + 1);
 	if (err)
 		return err;

@@ -217,20 +217,17 @@ static void run_remote(struct outcome *o, bool stop, bool upload)
 	struct driver d = {.o = o, .stop = stop};
 	const uint8_t seed[SL_SECRET_BYTES] = {7};
 	struct sl_secret secret;
-	struct sl_remote_conf remote = {.plan = plan,
-					.agreement = &asked.agreement,
-					.be = &cpu,
-					.weights = &first,
-					.weights_from_seed = !upload,
-					.part_bytes = PART,
-					.window_bytes = 4 * PART,
-					.heartbeat_ms = 100,
-					.timeout_ms = 20000,
-					.connect_timeout_ms = 20000,
-					.secret = &secret,
-					.first = true,
-					.epoch = 1,
-					.n_held = 1};
+	struct sl_remote_conf remote = {.link = {.plan = plan,
+						 .agreement = &asked.agreement,
+						 .be = &cpu,
+						 .weights = &first,
+						 .weights_from_seed = !upload,
+						 .part_bytes = PART,
+						 .window_bytes = 4 * PART,
+						 .heartbeat_ms = 100,
+						 .timeout_ms = 20000,
+						 .connect_timeout_ms = 20000,
+						 .offer = {.secret = &secret, .first = true, .epoch = 1, .n_held = 1}}};
 	struct sl_host *host;
 	struct sl_fail fail;
 
@@ -241,7 +238,7 @@ static void run_remote(struct outcome *o, bool stop, bool upload)
 	assert_int_equal(sl_loop_open(&d.loop, &fail), SL_OK);
 	if (sl_host_open(&host, d.loop, &conf, NULL, &device, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
-	remote.endpoint = sl_host_endpoint(host);
+	remote.link.endpoint = sl_host_endpoint(host);
 	if (sl_remote_open(&d.remote, d.loop, &remote, &events, &d, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	sl_loop_run(d.loop);

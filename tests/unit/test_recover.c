@@ -61,7 +61,7 @@ static void rig_close(struct rig *r)
 static void every_link_has_an_epoch_above_the_last(void **state)
 {
 	struct rig r = rig_open(false);
-	struct sl_remote_conf first = {.epoch = 0}, next = {.epoch = 0};
+	struct sl_offer first = {.epoch = 0}, next = {.epoch = 0};
 	uint64_t last;
 
 	(void)state;
@@ -179,7 +179,7 @@ static enum sl_err resume(struct sl_last_run *run, struct sl_fail *fail)
 static void offers(const struct sl_secret *secret, uint64_t first, uint64_t second, int n)
 {
 	struct rig r;
-	struct sl_remote_conf offer = {.epoch = 0};
+	struct sl_offer offer = {.epoch = 0};
 
 	snprintf(conf.log.dir, sizeof conf.log.dir, "%s", dir);
 	r = rig_open(true);

@@ -205,7 +205,7 @@ static void assert_files(const char *digits)
 
 static void assert_offer(const char *digits)
 {
-	struct sl_remote_conf offer = {.epoch = 0};
+	struct sl_offer offer = {.epoch = 0};
 	char held[SL_WIRE_HELD_MAX + 1] = "";
 
 	sl_recover_offer(rig.recover, &offer);
@@ -366,7 +366,7 @@ static void a_state_that_another_link_made_is_refused(void **state)
 /* A link that had to rise above epochs that this side did not remember. */
 static void later_links_are_above_one_that_rose(void **state)
 {
-	struct sl_remote_conf offer = {.epoch = 0};
+	struct sl_offer offer = {.epoch = 0};
 
 	(void)state;
 	sl_recover_offer(rig.recover, &offer);

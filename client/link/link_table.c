@@ -2,93 +2,93 @@
  * is the next one before the first action begins, since actions tell the caller, who may answer at once. */
 #include <stddef.h>
 
-#include "client/run/remote_parts.h"
+#include "client/link/link_parts.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 
 enum { SAY_MS = 1000, SAY_THERE_MS = 5000, ACTS = 2 };
 
-static uint64_t waited_ms(const struct sl_remote *r)
+static uint64_t waited_ms(const struct sl_link *l)
 {
-	return sl_loop_now_ms(r->loop) - r->opened_ms;
+	return sl_loop_now_ms(l->loop) - l->opened_ms;
 }
 
 /* Nobody has answered: that is said once, and is an error in the end. */
-static void wait_for_answer(struct sl_remote *r)
+static void wait_for_answer(struct sl_link *l)
 {
 	struct sl_fail fail;
 
-	if (waited_ms(r) > SAY_MS + (uint64_t)r->conf.heartbeat_ms && !r->said) {
-		r->said = true;
-		sl_log(SL_LOG_INFO, "connecting", "%s has not answered yet", r->conf.endpoint);
-	} else if (waited_ms(r) > (uint64_t)r->conf.connect_timeout_ms) {
+	if (waited_ms(l) > SAY_MS + (uint64_t)l->conf.heartbeat_ms && !l->said) {
+		l->said = true;
+		sl_log(SL_LOG_INFO, "connecting", "%s has not answered yet", l->conf.endpoint);
+	} else if (waited_ms(l) > (uint64_t)l->conf.connect_timeout_ms) {
 		sl_fail_set(&fail, SL_ERR_TIMEOUT, "no answer from %s within %d ms: is splits running there?",
-			    r->conf.endpoint, r->conf.connect_timeout_ms);
-		sl_port_fail(r->port, &fail);
+			    l->conf.endpoint, l->conf.connect_timeout_ms);
+		sl_port_fail(l->port, &fail);
 	}
 }
 
-static void hush(struct sl_remote *r)
+static void hush(struct sl_link *l)
 {
-	r->said = false;
+	l->said = false;
 }
 
 /* A server that builds its plan, or gathers a group, sends heartbeats before it sends WELCOME. */
-static void say_preparing(struct sl_remote *r)
+static void say_preparing(struct sl_link *l)
 {
-	const struct sl_agreed *a = &r->conf.agreement->agreed;
+	const struct sl_agreed *a = &l->conf.agreement->agreed;
 
-	if (r->said || waited_ms(r) <= SAY_THERE_MS)
+	if (l->said || waited_ms(l) <= SAY_THERE_MS)
 		return;
-	r->said = true;
+	l->said = true;
 	if (a->share.group[0] && a->share.least)
 		sl_log(SL_LOG_INFO, "group-waits", "%s has answered; group %s goes on once %d members are there",
-		       r->conf.endpoint, a->share.group, a->share.least);
+		       l->conf.endpoint, a->share.group, a->share.least);
 	else if (a->share.group[0] && a->share.clients > 1)
 		sl_log(SL_LOG_INFO, "group-waits", "%s has answered; group %s goes on once all %d members are there",
-		       r->conf.endpoint, a->share.group, a->share.clients);
+		       l->conf.endpoint, a->share.group, a->share.clients);
 	else
-		sl_log(SL_LOG_INFO, "preparing", "%s has answered, and prepares this run", r->conf.endpoint);
+		sl_log(SL_LOG_INFO, "preparing", "%s has answered, and prepares this run", l->conf.endpoint);
 }
 
 /* Heartbeats alone say that a server is there, not that it does its part. */
-static bool stalls(struct sl_remote *r)
+static bool stalls(struct sl_link *l)
 {
-	const struct sl_session *s = sl_port_session(r->port);
-	const uint64_t now_ms = sl_loop_now_ms(r->loop);
+	const struct sl_session *s = sl_port_session(l->port);
+	const uint64_t now_ms = sl_loop_now_ms(l->loop);
 
-	if (s->counts.worked != r->worked || s->state == SL_SESSION_READY || !sl_worker_idle(r->worker)) {
-		r->worked = s->counts.worked;
-		r->worked_ms = now_ms;
+	if (s->counts.worked != l->worked || s->state == SL_SESSION_READY || !sl_worker_idle(l->worker)) {
+		l->worked = s->counts.worked;
+		l->worked_ms = now_ms;
 	}
-	return r->conf.stall_ms && now_ms - r->worked_ms > r->conf.stall_ms;
+	return l->conf.stall_ms && now_ms - l->worked_ms > l->conf.stall_ms;
 }
 
-static void tick(struct sl_remote *r)
+static void tick(struct sl_link *l)
 {
 	struct sl_fail fail;
 
-	if (stalls(r)) {
+	if (stalls(l)) {
 		sl_fail_set(
 			&fail, SL_ERR_TIMEOUT,
 			"%s has sent nothing but heartbeats for %llu s (link.stall_s): it has too much to do, or does "
 			"not do its part; ask for its status there, set a longer link.stall_s, or use another server",
-			r->conf.endpoint, (unsigned long long)r->conf.stall_ms / 1000);
-		sl_port_fail(r->port, &fail);
+			l->conf.endpoint, (unsigned long long)l->conf.stall_ms / 1000);
+		sl_port_fail(l->port, &fail);
 		return;
 	}
-	sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_TICK});
+	sl_port_event(l->port, &(struct sl_event){.kind = SL_EV_TICK});
 }
 
-static void tell_ready(struct sl_remote *r)
+static void tell_ready(struct sl_link *l)
 {
 	SL_FAILPOINT(SL_FP_CLIENT_WELCOMED);
-	r->events.ready(r->arg, sl_port_session(r->port)->held_step);
+	l->events.ready(l->arg, sl_port_session(l->port)->held_step);
 }
 
-static void tell_failed(struct sl_remote *r)
+static void tell_failed(struct sl_link *l)
 {
-	r->events.failed(r->arg, &r->why);
+	l->events.failed(l->arg, &l->why);
 }
 
 static void run_last(struct sl_job *job)
@@ -99,51 +99,51 @@ static void run_last(struct sl_job *job)
 /* No task is under way any more, and what they work on is the caller's. */
 static void last_done(struct sl_job *job)
 {
-	sl_link_event((struct sl_remote *)(void *)((char *)job - offsetof(struct sl_remote, last)), LINK_QUIET);
+	sl_link_event((struct sl_link *)(void *)((char *)job - offsetof(struct sl_link, last)), LINK_QUIET);
 }
 
 /* No task begins any more. The loop does not wait for one that runs: it may hang, and whoever watches over it is on the
  * loop. */
-static void stop_tasks(struct sl_remote *r)
+static void stop_tasks(struct sl_link *l)
 {
-	sl_port_stop(r->port);
-	r->last = (struct sl_job){.run = run_last, .done = last_done, .share = sl_port_share(r->port)};
-	sl_worker_post(r->worker, &r->last);
+	sl_port_stop(l->port);
+	l->last = (struct sl_job){.run = run_last, .done = last_done, .share = sl_port_share(l->port)};
+	sl_worker_post(l->worker, &l->last);
 }
 
-static void say_pause(struct sl_remote *r)
+static void say_pause(struct sl_link *l)
 {
 	struct sl_fail why;
 
 	sl_fail_set(&why, SL_ERR_BUSY, "the client pauses; its session can be resumed");
-	sl_port_fail(r->port, &why);
-	sl_port_stop(r->port);
+	sl_port_fail(l->port, &why);
+	sl_port_stop(l->port);
 }
 
-static void say_goodbye(struct sl_remote *r)
+static void say_goodbye(struct sl_link *l)
 {
-	sl_port_event(r->port, &(struct sl_event){.kind = SL_EV_LEAVE});
+	sl_port_event(l->port, &(struct sl_event){.kind = SL_EV_LEAVE});
 }
 
 static void port_closed(void *arg)
 {
-	struct sl_remote *r = arg;
-	void (*closed)(void *) = r->events.closed;
-	void *closed_arg = r->arg;
+	struct sl_link *l = arg;
+	void (*closed)(void *) = l->events.closed;
+	void *closed_arg = l->arg;
 
-	sl_remote_free(r);
+	sl_link_free(l);
 	closed(closed_arg);
 }
 
-static void close_port(struct sl_remote *r)
+static void close_port(struct sl_link *l)
 {
-	sl_port_close(r->port, port_closed, r);
+	sl_port_close(l->port, port_closed, l);
 }
 
 struct link_rule {
 	enum link_state next;
-	void (*act[ACTS])(struct sl_remote *r); /* NULL behind the last */
-	bool there;                             /* false: the event means nothing in this state */
+	void (*act[ACTS])(struct sl_link *l); /* NULL behind the last */
+	bool there;                           /* false: the event means nothing in this state */
 };
 
 /* clang-format off */
@@ -183,15 +183,15 @@ static const struct link_rule table[LINK_STATE_COUNT][LINK_EVENT_COUNT] = {
 };
 /* clang-format on */
 
-void sl_link_event(struct sl_remote *r, enum link_event ev)
+void sl_link_event(struct sl_link *l, enum link_event ev)
 {
-	const struct link_rule *rule = &table[r->state][ev];
+	const struct link_rule *rule = &table[l->state][ev];
 
 	if (!rule->there)
 		return;
-	if (r->state <= LINK_UP && rule->next > LINK_UP)
-		r->ended_in = r->state;
-	r->state = rule->next;
+	if (l->state <= LINK_UP && rule->next > LINK_UP)
+		l->ended_in = l->state;
+	l->state = rule->next;
 	for (int i = 0; i < ACTS && rule->act[i]; i++)
-		rule->act[i](r);
+		rule->act[i](l);
 }

@@ -1,4 +1,4 @@
-#include "client/run/auth.h"
+#include "client/link/auth.h"
 
 #include "common/base/log.h"
 

@@ -1,6 +1,6 @@
 /* The client's key and that of its server, as the config names them. */
-#ifndef SL_CLIENT_RUN_AUTH_H
-#define SL_CLIENT_RUN_AUTH_H
+#ifndef SL_CLIENT_LINK_AUTH_H
+#define SL_CLIENT_LINK_AUTH_H
 
 #include "common/conf/conf.h"
 #include "common/link/transport.h"
@@ -9,7 +9,7 @@ struct sl_client_auth {
 	struct sl_keypair own;
 	struct sl_key server;
 	bool met;
-	struct sl_transport_auth transport; /* for sl_remote_conf; own NULL: no auth in the config */
+	struct sl_transport_auth transport; /* for struct sl_link_conf; own NULL: no auth in the config */
 };
 
 /* Errors begin with the place in the config. `auth` stays where it is. */
