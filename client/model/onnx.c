@@ -133,19 +133,28 @@ static bool reads_attr(const struct sl_onnx_kind *kind, const char *name)
 	return false;
 }
 
+static bool reads_unread(struct sl_onnx_import *im)
+{
+	const struct sl_onnx_value *v;
+
+	for (size_t i = 0; i < im->node->n_input; i++)
+		if (im->node->input[i][0] && (v = sl_onnx_find(im, im->node->input[i])) && v->unread)
+			return true;
+	return false;
+}
+
 static void read_node(struct sl_onnx_import *im)
 {
 	const Onnx__Node *n = im->node;
 	const bool standard = !n->domain || !n->domain[0] || strcmp(n->domain, "ai.onnx") == 0;
 	const struct sl_onnx_kind *kind = standard ? sl_onnx_find_kind(n->op_type) : NULL;
 
-	char known[384];
-
 	if (!kind) {
-		sl_onnx_kinds(known, sizeof known);
-		sl_onnx_refuse(im, "this kind is not read; these are: %s", known);
+		sl_onnx_refuse_kind(im);
 		return;
 	}
+	if (reads_unread(im))
+		return;
 	if (n->n_input < (size_t)kind->least_in || n->n_input > (size_t)kind->most_in)
 		sl_onnx_refuse(im, "it has %zu inputs, where %d to %d are right", n->n_input, kind->least_in,
 			       kind->most_in);
@@ -163,11 +172,21 @@ static void read_node(struct sl_onnx_import *im)
 	im->b->param_name = NULL;
 }
 
+/* What the node did not make. */
+static void leave_unread(struct sl_onnx_import *im)
+{
+	struct sl_onnx_value *v = sl_onnx_find(im, im->node->output[0]);
+
+	if (v && !v->known)
+		v->known = v->unread = true;
+}
+
 static void read_nodes(struct sl_onnx_import *im, const bool *live)
 {
 	const Onnx__Graph *g = im->onnx->graph;
+	struct sl_build *b = im->b;
 
-	for (size_t i = 0; i < g->n_node && !im->b->err; i++) {
+	for (size_t i = 0; i < g->n_node && !b->err; i++) {
 		if (!live[i])
 			continue;
 		im->node = g->node[i];
@@ -175,7 +194,14 @@ static void read_nodes(struct sl_onnx_import *im, const bool *live)
 		for (char *c = im->name; *c; c++) /* what names in a graph have */
 			*c = *c > ' ' && *c < 0x7f ? *c : '_';
 		read_node(im);
+		if (b->err == SL_ERR_CONFIG) {
+			sl_onnx_note_refusal(im);
+			b->err = SL_OK;
+		}
+		leave_unread(im);
 	}
+	if (!b->err)
+		sl_onnx_report_refusals(im);
 }
 
 static void read_output(struct sl_onnx_import *im)
@@ -197,12 +223,33 @@ static void read_output(struct sl_onnx_import *im)
 	sl_build_loss(im->b, "loss", v->value);
 }
 
+/* What an export folds into one tensor has a name that no module knows: a convolution with its batch norm in
+ * evaluation. */
+static void check_training(struct sl_onnx_import *im)
+{
+	for (int i = 0; i < im->onnx->n_init; i++) {
+		const Onnx__Tensor *t = im->onnx->init[i];
+
+		if (t->data_type == SL_ONNX_FLOAT && t->n_dims && strncmp(t->name, "onnx::", 6) == 0) {
+			sl_build_refuse(im->b,
+					"its tensor '%.96s' is no module's: the file is of a network in evaluation, or "
+					"with folded constants, which would train another network; export with %s",
+					t->name, sl_onnx_how);
+			return;
+		}
+	}
+}
+
 static void import(struct sl_build *b, const struct sl_onnx *onnx)
 {
 	struct sl_onnx_import im = {.onnx = onnx, .b = b};
 	bool *live = calloc(onnx->graph->n_node + 1, sizeof *live);
 
-	b->err = live ? list_values(&im, b->fail) : sl_fail_set(b->fail, SL_ERR_NOMEM, "no memory for a network");
+	im.refused = calloc(SL_ONNX_MOST_REFUSED, sizeof *im.refused);
+	b->err = live && im.refused ? list_values(&im, b->fail)
+				    : sl_fail_set(b->fail, SL_ERR_NOMEM, "no memory for a network");
+	if (!b->err)
+		check_training(&im);
 	if (!b->err) {
 		find_live(&im, live);
 		read_nodes(&im, live);
@@ -211,6 +258,7 @@ static void import(struct sl_build *b, const struct sl_onnx *onnx)
 	free(live);
 	free(im.value);
 	free(im.param);
+	free(im.refused);
 }
 
 /* ---- the whole */

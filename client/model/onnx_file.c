@@ -9,8 +9,8 @@ enum { FIRST_OPSET = 13, LAST_OPSET = 17, MOST_DIMS = 8, MOST_CLASSES = 100000, 
 /* What may be allocated for a file: some bytes for each of its own. */
 enum { MEMORY_FACTOR = 16, MEMORY_LEAST = 4 << 20 };
 
-static const char how[] = "torch.onnx.export(model.train(), x, FILE, training=TrainingMode.TRAINING, "
-			  "do_constant_folding=False, opset_version=16)";
+const char sl_onnx_how[] = "torch.onnx.export(model.train(), x, FILE, training=TrainingMode.TRAINING, "
+			   "do_constant_folding=False, opset_version=16)";
 
 struct purse {
 	size_t left;
@@ -213,12 +213,12 @@ static enum sl_err check_model(struct sl_onnx *o, struct sl_fail *fail)
 			opset = m->opset_import[i]->version;
 	if (opset < FIRST_OPSET || opset > LAST_OPSET)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "its opset is %lld, where %d to %d are read; export with %s",
-				   opset, FIRST_OPSET, LAST_OPSET, how);
+				   opset, FIRST_OPSET, LAST_OPSET, sl_onnx_how);
 	o->opset = (int)opset;
 	o->graph = m->graph;
 	if (m->n_functions || o->graph->n_sparse_initializer)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "it has %s, which are not read; export with %s",
-				   m->n_functions ? "functions" : "sparse initializers", how);
+				   m->n_functions ? "functions" : "sparse initializers", sl_onnx_how);
 	if (o->graph->n_node > SL_GRAPH_MOST_NODES)
 		return sl_fail_set(fail, SL_ERR_LIMIT, "%zu nodes, where %d are the most", o->graph->n_node,
 				   SL_GRAPH_MOST_NODES);
@@ -240,7 +240,7 @@ enum sl_err sl_onnx_parse(struct sl_onnx **out, const char *name, struct sl_byte
 	o->model = image.len ? onnx__model__unpack(&allocator, image.len, image.data) : NULL;
 	err = o->model ? check_model(o, fail)
 		       : sl_fail_set(fail, SL_ERR_DATA, "it is no ONNX file, or a truncated one; write one with %s",
-				     how);
+				     sl_onnx_how);
 	if (err) {
 		sl_onnx_close(o);
 		return err;

@@ -27,6 +27,8 @@ struct sl_onnx {
 	int opset;
 };
 
+extern const char sl_onnx_how[]; /* the call that writes a file which is read */
+
 const Onnx__Tensor *sl_onnx_find_init(const struct sl_onnx *onnx, const char *name); /* NULL: none */
 /* Elements of a tensor whose dims were checked. */
 int64_t sl_onnx_count(const Onnx__Tensor *t);

@@ -21,8 +21,15 @@ struct sl_onnx_value {
 	int n_ints;
 	bool scalar;
 	int64_t ints[SL_ONNX_INTS];
-	int pad;    /* zeros around an image that its reader is to add; the graph's value has none */
-	bool known; /* its maker has been read */
+	int pad;     /* zeros around an image that its reader is to add; the graph's value has none */
+	bool known;  /* its maker has been read, or refused: */
+	bool unread; /* there is no value */
+};
+
+/* A module of which a node is not read. */
+enum { SL_ONNX_MOST_REFUSED = 64 };
+struct sl_onnx_refused {
+	char module[SL_NAME_MAX], kind[48], says[SL_FAIL_TEXT];
 };
 
 struct sl_onnx_import {
@@ -32,8 +39,10 @@ struct sl_onnx_import {
 	int n_value;
 	const char **param; /* initializers that are parameters by now, in order of the graph's */
 	int n_param;
-	const Onnx__Node *node; /* that is being read */
-	char name[SL_NAME_MAX]; /* what it is to be called */
+	const Onnx__Node *node;          /* that is being read */
+	char name[SL_NAME_MAX];          /* what it is to be called */
+	struct sl_onnx_refused *refused; /* [SL_ONNX_MOST_REFUSED] */
+	int n_refused;                   /* all of them, listed or not */
 };
 
 /* ---- values, attributes and inputs of the node that is being read (onnx_args.c). What does not fit is refused;

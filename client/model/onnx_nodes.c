@@ -467,11 +467,3 @@ const struct sl_onnx_kind *sl_onnx_find_kind(const char *word)
 			return &kinds[i];
 	return NULL;
 }
-
-void sl_onnx_kinds(char *out, size_t cap)
-{
-	size_t used = 0;
-
-	for (int i = 0; i < N_KINDS && used < cap; i++)
-		used += (size_t)snprintf(out + used, cap - used, "%s%s", i ? ", " : "", kinds[i].word);
-}

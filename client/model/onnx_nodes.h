@@ -11,7 +11,15 @@ struct sl_onnx_kind {
 	void (*read)(struct sl_onnx_import *im);
 };
 const struct sl_onnx_kind *sl_onnx_find_kind(const char *word); /* NULL: there is none */
-void sl_onnx_kinds(char *out, size_t cap);                      /* "Add, …" */
+
+/* ---- refusals (onnx_refusals.c) */
+
+/* Of a kind that is never read. */
+void sl_onnx_refuse_kind(struct sl_onnx_import *im);
+/* The node's refusal stands in *im->b->fail: lists it, once for each module. */
+void sl_onnx_note_refusal(struct sl_onnx_import *im);
+/* All that were listed: the sentence, and where there are several a line of the log for each. */
+void sl_onnx_report_refusals(struct sl_onnx_import *im);
 
 /* ---- readers of kinds that change shapes (onnx_shapes.c) */
 void sl_onnx_read_shape(struct sl_onnx_import *im);

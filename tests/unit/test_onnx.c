@@ -192,6 +192,21 @@ static void dropout_off(Onnx__Model *m)
 	attr(node(m, "/classifier/classifier.0/Constant_1"), "value")->t->raw_data.data[0] = 0;
 }
 
+static void several(Onnx__Model *m)
+{
+	attr(node(m, conv1), "group")->i = 3;
+	attr(node(m, stem), "group")->i = 3;
+	evaluation(m); /* behind a value that is unread: nothing is said of it */
+	set(&node(m, "/classifier/classifier.1/Relu")->op_type, "Einsum");
+	set(&node(m, "/classifier/classifier.3/Relu")->op_type, "Unheard");
+}
+
+static void folded(Onnx__Model *m)
+{
+	set(&tensor(m, "block.conv1.weight")->name, "onnx::Conv_27");
+	set(&node(m, conv1)->input[1], "onnx::Conv_27");
+}
+
 static void relu5(Onnx__Model *m)
 {
 	const float five = 5;
@@ -491,12 +506,19 @@ static const struct change changes[] = {
 	{groups, SL_ERR_CONFIG,
 	 "its weight 'block.conv1.weight' is [8, 4, 3, 3], which does not fit 8 channels in 3 groups"},
 	{no_groups, SL_ERR_CONFIG, "in 0 groups"},
-	{other_kind, SL_ERR_CONFIG, "node '/Flatten' (Einsum): this kind is not read; these are: Add, "},
+	{other_kind, SL_ERR_CONFIG, "node '/Flatten' (Einsum): torch's einsum is not read; write it with matmul"},
 	{other_domain, SL_ERR_CONFIG, "node '/Flatten' (Flatten): this kind is not read"},
 	{unknown_attribute, SL_ERR_CONFIG, "its attribute swift is not read"},
 	{attribute_twice, SL_ERR_CONFIG, "its attribute pads is there twice"},
 	{evaluation, SL_ERR_CONFIG, "it is of a network in evaluation; export model.train() with"},
 	{dropout_off, SL_ERR_CONFIG, "its training_mode is not the constant true"},
+	{several, SL_ERR_CONFIG,
+	 "3 modules are not read, which the lines above explain: stem.0 (Conv), classifier.1 (Einsum), classifier.3 "
+	 "(Unheard)"},
+	{folded, SL_ERR_CONFIG,
+	 "its tensor 'onnx::Conv_27' is no module's: the file is of a network in evaluation, or with folded constants, "
+	 "which would train another network; export with torch.onnx.export(model.train(), x, FILE, "
+	 "training=TrainingMode.TRAINING, do_constant_folding=False"},
 	{relu5, SL_ERR_CONFIG, "its bounds are not constants 0 and 6"},
 	{ceil_pool, SL_ERR_CONFIG, "ceil_mode adds a window beyond the border of an image of 16x16"},
 	{border_of_pool, SL_ERR_CONFIG, "its input 0 has a border of zeros, which convolutions and means alone read"},

@@ -1,0 +1,96 @@
+/* What of a file is not read: all of it, not only the node that is met first. A node that is refused makes a value that
+ * is unread; what depends on that is passed over, but for nodes of a kind that is never read. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/model/onnx_nodes.h"
+#include "common/base/log.h"
+
+/* Kinds that torch writes, under torch's name, and what a user can do. */
+static const struct advice {
+	const char *word, *torch, *instead;
+} advices[] = {
+	{"ArgMax", "argmax", "leave it out: a network gives logits"},
+	{"CumSum", "cumsum", NULL},
+	{"Einsum", "einsum", "write it with matmul"},
+	{"Expand", "expand", "write it with additions, which repeat a parameter for every sample"},
+	{"GRU", "nn.GRU", NULL},
+	{"GatherElements", "gather", NULL},
+	{"GridSample", "F.grid_sample", NULL},
+	{"If", "a branch on values", "take a fixed size of pictures, without a branch"},
+	{"LSTM", "nn.LSTM", NULL},
+	{"LRN", "nn.LocalResponseNorm", "take nn.BatchNorm2d or nn.GroupNorm"},
+	{"LogSoftmax", "log_softmax", "leave it out at the end of a network: the loss has it"},
+	{"Loop", "a loop", "unroll it"},
+	{"MaxUnpool", "nn.MaxUnpool2d", "take nn.ConvTranspose2d"},
+	{"NonZero", "nonzero", NULL},
+	{"RNN", "nn.RNN", NULL},
+	{"RandomUniformLike", "rand_like", "nn.Dropout is read"},
+	{"Scan", "a loop", "unroll it"},
+	{"ScatterND", "an assignment to a part", "write it with torch.cat"},
+	{"Softmax", "softmax", "leave it out at the end of a network: the loss has it"},
+	{"TopK", "topk", NULL},
+	{"Where", "where", NULL},
+};
+
+void sl_onnx_refuse_kind(struct sl_onnx_import *im)
+{
+	for (size_t i = 0; i < sizeof advices / sizeof advices[0]; i++)
+		if (strcmp(advices[i].word, im->node->op_type) == 0) {
+			sl_onnx_refuse(im, "torch's %s is not read%s%s", advices[i].torch,
+				       advices[i].instead ? "; " : "", advices[i].instead ? advices[i].instead : "");
+			return;
+		}
+	sl_onnx_refuse(im, "this kind is not read; docs/howto-onnx.md lists those that are");
+}
+
+/* The module's path, or where the node's name shows none the node's own name. */
+static void module_of(const struct sl_onnx_import *im, char out[SL_NAME_MAX])
+{
+	const char *last;
+
+	if (!im->node->name || !sl_onnx_scope(im->node->name, out, &last) || !out[0])
+		snprintf(out, SL_NAME_MAX, "%s", im->name);
+}
+
+void sl_onnx_note_refusal(struct sl_onnx_import *im)
+{
+	struct sl_onnx_refused *r = &im->refused[im->n_refused];
+	char module[SL_NAME_MAX];
+
+	module_of(im, module);
+	for (int i = 0; i < im->n_refused && i < SL_ONNX_MOST_REFUSED; i++)
+		if (strcmp(im->refused[i].module, module) == 0)
+			return;
+	if (im->n_refused++ >= SL_ONNX_MOST_REFUSED)
+		return;
+	memcpy(r->module, module, sizeof module);
+	snprintf(r->kind, sizeof r->kind, "%s", im->node->op_type);
+	snprintf(r->says, sizeof r->says, "%s", im->b->fail->text);
+}
+
+void sl_onnx_report_refusals(struct sl_onnx_import *im)
+{
+	char names[SL_FAIL_TEXT / 2];
+	size_t used = 0;
+	int named = 0;
+
+	if (im->n_refused == 1)
+		sl_build_refuse(im->b, "%s", im->refused[0].says);
+	if (im->n_refused < 2)
+		return;
+	for (int i = 0; i < im->n_refused && i < SL_ONNX_MOST_REFUSED; i++) {
+		const struct sl_onnx_refused *r = &im->refused[i];
+		const size_t more = strlen(r->module) + strlen(r->kind) + 5;
+
+		sl_log(SL_LOG_WARN, "onnx-not-read", "%s: %s", r->module, r->says);
+		if (named == i && used + more < sizeof names) {
+			used += (size_t)snprintf(names + used, sizeof names - used, "%s%s (%s)", i ? ", " : "",
+						 r->module, r->kind);
+			named++;
+		}
+	}
+	sl_build_refuse(im->b, "%d modules are not read, which the lines above explain: %s%s", im->n_refused, names,
+			named < im->n_refused ? ", …" : "");
+}

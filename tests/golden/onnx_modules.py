@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+"""Small modules as people write them, each inside a network of images that torch.onnx.export writes to a file.
+
+usage: onnx_modules.py survey SPLITC [NAME…]   whether SPLITC reads each one: "read" or the sentence of the refusal, then the count
+A module stands behind two convolutions, which make 8 channels of 8×8 pixels. What it makes is flattened for a linear layer.
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from make_networks import widen
+
+C, SIZE = 8, 8
+
+
+class Fn(nn.Module):
+    """A function of x, with modules and parameters of its own."""
+
+    def __init__(self, fn, **parts):
+        super().__init__()
+        self.fn = fn
+        for name, part in parts.items():
+            setattr(self, name, nn.Parameter(part) if isinstance(part, torch.Tensor) else part)
+
+    def forward(self, x):
+        return self.fn(self, x)
+
+
+class Net(nn.Module):
+    """stem, the module, then flatten and linear; `tokens`: the module sees [batch, 64, 8]; `rows`: [batch, 12]."""
+
+    def __init__(self, part, form="image", channels=3):
+        super().__init__()
+        self.form = form
+        self.stem, self.mid = nn.Conv2d(channels, C, 3, padding=1), nn.Conv2d(C, C, 1)
+        self.mix = nn.Linear(C, 12) if form == "rows" else None
+        self.part = part
+        with torch.no_grad():
+            self.fc = nn.Linear(self.body(torch.zeros(2, channels, SIZE, SIZE)).flatten(1).shape[1], 10)
+
+    def body(self, x):
+        x = self.mid(self.stem(x))
+        if self.form == "tokens":
+            x = x.flatten(2).transpose(1, 2)
+        if self.form == "rows":
+            x = self.mix(F.adaptive_avg_pool2d(x, 1).flatten(1))
+        return self.part(x)
+
+    def forward(self, x):
+        return self.fc(self.body(x).flatten(1))
+
+
+def attend(q, k, v, heads, mask=None):
+    """scaled_dot_product_attention, written out as a ViT does."""
+    n, s, f = q.shape
+    q, k, v = (t.reshape(n, s, heads, f // heads).transpose(1, 2) for t in (q, k, v))
+    a = (q @ k.transpose(-2, -1)) * (f // heads) ** -0.5
+    a = a.softmax(-1) if mask is None else (a + mask).softmax(-1)
+    return (a @ v).transpose(1, 2).reshape(n, s, f)
+
+
+class Attention(nn.Module):
+    """As timm writes it: one linear layer for queries, keys and values."""
+
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads, self.qkv, self.proj = heads, nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        n, s, f = x.shape
+        q, k, v = self.qkv(x).reshape(n, s, 3, self.heads, f // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
+        a = ((q @ k.transpose(-2, -1)) * (f // self.heads) ** -0.5).softmax(-1)
+        return self.proj((a @ v).transpose(1, 2).reshape(n, s, f))
+
+
+class Rms(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.weight = nn.Parameter(1 + 0.1 * torch.randn(dim))
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight
+
+
+class Norm2d(nn.LayerNorm):
+    """torchvision's LayerNorm2d: over the channels of every pixel."""
+
+    def forward(self, x):
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class Excite(nn.Module):
+    def __init__(self, c, linear):
+        super().__init__()
+        layer = nn.Linear if linear else lambda a, b: nn.Conv2d(a, b, 1)
+        self.linear, self.fc1, self.fc2 = linear, layer(c, 4), layer(4, c)
+
+    def forward(self, x):
+        s = F.adaptive_avg_pool2d(x, 1)
+        s = self.fc2(F.relu(self.fc1(s.flatten(1) if self.linear else s))).sigmoid()
+        return x * (s[:, :, None, None] if self.linear else s)
+
+
+class ClassToken(nn.Module):
+    def __init__(self, s, f):
+        super().__init__()
+        self.cls, self.pos = nn.Parameter(torch.randn(1, 1, f)), nn.Parameter(torch.randn(1, s + 1, f))
+
+    def forward(self, x):
+        return torch.cat([self.cls.expand(x.shape[0], -1, -1), x], 1) + self.pos
+
+
+class Self(nn.MultiheadAttention):
+    def forward(self, x):
+        return super().forward(x, x, x, need_weights=False)[0]
+
+
+def fn(f, **parts):
+    return lambda: Fn(f, **parts)
+
+
+def seq(*makers):
+    return lambda: nn.Sequential(*[m() for m in makers])
+
+
+def conv(*args, **more):
+    return lambda: nn.Conv2d(*args, **more)
+
+
+# name: (module, form, channels of the picture)
+MODULES = {}
+
+
+def add(name, make, form="image", channels=3):
+    MODULES[name] = (make, form, channels)
+
+
+for name in ("ReLU", "ReLU6", "LeakyReLU", "PReLU", "ELU", "SELU", "CELU", "GELU", "SiLU", "Mish", "Softplus", "Hardswish", "Hardsigmoid", "Hardtanh",
+             "Tanh", "Sigmoid", "LogSigmoid", "Softsign", "Identity"):
+    add(name, getattr(nn, name))
+add("GELU tanh", fn(lambda m, x: 0.5 * x * (1 + torch.tanh(0.7978845608028654 * (x + 0.044715 * x ** 3)))))
+add("PReLU channels", lambda: nn.PReLU(C))
+add("F.relu6", fn(lambda m, x: F.relu6(x)))
+add("clamp", fn(lambda m, x: x.clamp(-1, 2)))
+add("Linear no bias", lambda: nn.Linear(12, 6, bias=False), "rows")
+add("Linear", lambda: nn.Linear(12, 6), "rows")
+add("matmul", fn(lambda m, x: x @ m.w, w=torch.randn(12, 5) / 3), "rows")
+add("Linear of tokens", lambda: nn.Linear(C, 6), "tokens")
+add("Linear of tokens no bias", lambda: nn.Linear(C, 6, bias=False), "tokens")
+add("LayerNorm rows", lambda: nn.LayerNorm(12), "rows")
+add("LayerNorm tokens", lambda: nn.LayerNorm(C), "tokens")
+add("LayerNorm plain", lambda: nn.LayerNorm(C, elementwise_affine=False), "tokens")
+add("LayerNorm channels", lambda: Norm2d(C))
+add("LayerNorm image", lambda: nn.LayerNorm([C, SIZE, SIZE]))
+add("GroupNorm", lambda: nn.GroupNorm(2, C))
+add("GroupNorm 1", lambda: nn.GroupNorm(1, C))
+add("GroupNorm plain", lambda: nn.GroupNorm(4, C, affine=False))
+add("InstanceNorm2d", lambda: nn.InstanceNorm2d(C))
+add("InstanceNorm2d affine", lambda: nn.InstanceNorm2d(C, affine=True))
+add("BatchNorm2d", lambda: nn.BatchNorm2d(C))
+add("BatchNorm1d", lambda: nn.BatchNorm1d(12), "rows")
+add("RMSNorm", lambda: Rms(C), "tokens")
+add("Dropout", lambda: nn.Dropout(0.0))
+add("Dropout2d", lambda: nn.Dropout2d(0.0))
+add("LayerScale image", fn(lambda m, x: x * m.gamma, gamma=torch.randn(C, 1, 1)))
+add("LayerScale tokens", fn(lambda m, x: x * m.gamma, gamma=torch.randn(C)), "tokens")
+add("x + 1", fn(lambda m, x: x + 1.0))
+add("1 - x", fn(lambda m, x: 1.0 - x))
+add("x * 2", fn(lambda m, x: x * 2.0))
+add("x / 3", fn(lambda m, x: x / 3.0))
+add("-x", fn(lambda m, x: -x))
+add("x - y", fn(lambda m, x: x - m.c(x), c=nn.Conv2d(C, C, 1)))
+add("x / y", fn(lambda m, x: x / (1 + m.c(x) ** 2), c=nn.Conv2d(C, C, 1)))
+add("x * y", fn(lambda m, x: x * m.c(x), c=nn.Conv2d(C, C, 1)))
+add("x ** 2", fn(lambda m, x: x ** 2))
+add("sqrt", fn(lambda m, x: torch.sqrt(x ** 2 + 1)))
+add("exp", fn(lambda m, x: torch.exp(-x * x)))
+add("x + bias", fn(lambda m, x: x + m.b, b=torch.randn(1, C, 1, 1)))
+add("SE Conv", lambda: Excite(C, False))
+add("SE Linear", lambda: Excite(C, True))
+add("Conv2d oblong", conv(C, 6, (1, 3), padding=(0, 1)))
+add("Conv2d oblong stride", conv(C, 6, 3, stride=(2, 1), padding=1))
+add("Conv2d oblong dilation", conv(C, 6, 3, padding=(1, 2), dilation=(1, 2)))
+add("Conv2d same", conv(C, 6, 4, padding="same"))
+add("Conv2d reflect", conv(C, 6, 3, padding=1, padding_mode="reflect"))
+add("Conv2d depthwise", conv(C, C, 3, padding=1, groups=C))
+add("MaxPool2d oblong", lambda: nn.MaxPool2d((2, 1)))
+add("AvgPool2d oblong", lambda: nn.AvgPool2d((1, 2)))
+add("AvgPool2d pad", lambda: nn.AvgPool2d(3, 2, 1))
+add("AvgPool2d pad not counted", lambda: nn.AvgPool2d(3, 2, 1, count_include_pad=False))
+add("MaxPool2d ceil", lambda: nn.MaxPool2d(3, 2, ceil_mode=True))
+add("ZeroPad2d", lambda: nn.ZeroPad2d(1))
+add("ZeroPad2d uneven", lambda: nn.ZeroPad2d((0, 1, 0, 1)))
+add("ReflectionPad2d", lambda: nn.ReflectionPad2d(2))
+add("ReplicationPad2d", lambda: nn.ReplicationPad2d(1))
+add("Conv1d", fn(lambda m, x: m.c(x.flatten(2)), c=nn.Conv1d(C, 6, 5, stride=2, padding=2)))
+add("BatchNorm1d signal", fn(lambda m, x: m.c(x.flatten(2)), c=nn.BatchNorm1d(C)))
+add("MaxPool1d", fn(lambda m, x: m.c(x.flatten(2)), c=nn.MaxPool1d(2)))
+add("AdaptiveAvgPool1d", fn(lambda m, x: m.c(x.flatten(2)), c=nn.AdaptiveAvgPool1d(1)))
+add("ConvTranspose2d", lambda: nn.ConvTranspose2d(C, 6, 2, 2))
+add("ConvTranspose2d pad", lambda: nn.ConvTranspose2d(C, 6, 3, 2, 1, output_padding=1))
+add("Upsample nearest", lambda: nn.Upsample(scale_factor=2))
+add("Upsample bilinear", lambda: nn.Upsample(scale_factor=2, mode="bilinear"))
+add("Upsample aligned", lambda: nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True))
+add("Upsample size", lambda: nn.Upsample(size=(12, 10), mode="bilinear"))
+add("AdaptiveAvgPool2d 1", lambda: nn.AdaptiveAvgPool2d(1))
+add("AdaptiveAvgPool2d 4", lambda: nn.AdaptiveAvgPool2d(4))
+add("AdaptiveMaxPool2d 1", lambda: nn.AdaptiveMaxPool2d(1))
+add("mean", fn(lambda m, x: x.mean((2, 3))))
+add("mean of tokens", fn(lambda m, x: x.mean(1)), "tokens")
+add("max of plane", fn(lambda m, x: x.amax((2, 3))))
+add("cat channels", fn(lambda m, x: torch.cat([x, m.c(x)], 1), c=nn.Conv2d(C, 5, 1)))
+add("cat height", fn(lambda m, x: torch.cat([x, m.c(x)], 2), c=nn.Conv2d(C, C, 1)))
+add("slice channels", fn(lambda m, x: x[:, 2:6]))
+add("slice pixels", fn(lambda m, x: x[:, :, 1:-1, ::2]))
+add("chunk", fn(lambda m, x: torch.mul(*x.chunk(2, 1))))
+add("split", fn(lambda m, x: torch.cat(x.split([3, 5], 1)[::-1], 1)))
+add("GLU", lambda: nn.GLU(1))
+add("ChannelShuffle", fn(lambda m, x: x.view(-1, 2, C // 2, SIZE, SIZE).transpose(1, 2).reshape(-1, C, SIZE, SIZE)))
+add("PixelShuffle", lambda: nn.PixelShuffle(2))
+add("PixelUnshuffle", lambda: nn.PixelUnshuffle(2))
+add("patch embedding", fn(lambda m, x: m.c(x).flatten(2).transpose(1, 2), c=nn.Conv2d(C, 6, 4, 4)))
+add("transposed linear", fn(lambda m, x: m.c(x.transpose(1, 2)).transpose(1, 2), c=nn.Linear(64, 20)), "tokens")
+add("permute to image", fn(lambda m, x: m.c(x.transpose(1, 2).reshape(-1, C, SIZE, SIZE)), c=nn.Conv2d(C, 5, 3)), "tokens")
+add("class token", lambda: ClassToken(64, C), "tokens")
+add("positions", fn(lambda m, x: x + m.pos, pos=torch.randn(1, 64, C)), "tokens")
+add("first token", fn(lambda m, x: x[:, 0]), "tokens")
+add("Softmax", lambda: nn.Softmax(-1), "tokens")
+add("MultiheadAttention", lambda: Self(C, 2, batch_first=True), "tokens")
+add("attention of timm", lambda: Attention(C, 2), "tokens")
+add("attention written out", fn(lambda m, x: attend(m.q(x), m.k(x), m.v(x), 2), q=nn.Linear(C, C), k=nn.Linear(C, C, bias=False), v=nn.Linear(C, C)), "tokens")
+add("attention causal", fn(lambda m, x: attend(m.q(x), x, x, 2, torch.full((64, 64), float("-inf")).triu(1)), q=nn.Linear(C, C)), "tokens")
+add("TransformerEncoderLayer", lambda: nn.TransformerEncoderLayer(C, 2, 16, 0.0, "gelu", batch_first=True, norm_first=True), "tokens")
+add("1 channel", nn.ReLU, channels=1)
+add("16 channels", nn.ReLU, channels=16)
+
+
+def network(name, seed=1):
+    make, form, channels = MODULES[name]
+    torch.manual_seed(seed)
+    return widen(Net(make(), form, channels), torch.Generator().manual_seed(seed), 2.0), channels
+
+
+def export(model, path, channels, opset=16):
+    model.float().train()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(model, torch.zeros(2, channels, SIZE, SIZE), path, training=torch.onnx.TrainingMode.TRAINING,
+                          do_constant_folding=False, opset_version=opset)
+
+
+def file_of(name):
+    return re.sub(r"\W+", "_", name.replace("-", "minus ").replace("+", "plus").replace("*", "times").replace("/", "by")).strip("_")
+
+
+def survey(splitc, names):
+    count = {"read": 0, "refused": 0, "not exported": 0}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names or MODULES:
+            path = os.path.join(folder, file_of(name) + ".onnx")
+            model, channels = network(name)
+            try:
+                export(model, path, channels)
+            except Exception as e:
+                count["not exported"] += 1
+                print(f"{name}: PyTorch does not export it: {str(e).splitlines()[0][:120]}")
+                continue
+            with open(path + ".yaml", "w") as config:
+                config.write(f"model: {{onnx: {path}}}\ndata: {{dir: unused}}\n")
+            got = subprocess.run([splitc, "graph", path + ".yaml"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            ok = got.returncode == 0
+            count["read" if ok else "refused"] += 1
+            says = " ".join(got.stdout.split()).replace(path, file_of(name) + ".onnx")
+            print(f"{name}: read" if ok else f"{name}: exit status {got.returncode}: {says[:400]}")
+    print(f"{len(names or MODULES)} modules: " + ", ".join(f"{n} {kind}" for kind, n in count.items()))
+
+
+def main():
+    torch.set_num_threads(1)
+    if sys.argv[1] == "survey":
+        survey(sys.argv[2], sys.argv[3:])
+
+
+if __name__ == "__main__":
+    main()
