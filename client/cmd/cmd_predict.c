@@ -30,7 +30,7 @@ static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *s
 	if (p->rows < (uint64_t)all)
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
 				   "interrupted: %" PRIu64 " of %" PRId64 " samples were predicted", p->rows, all);
-	if (p->classes == 1)
+	if (!p->task->met)
 		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples", p->rows);
 	else
 		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples, accuracy %.2f %%", p->rows,
@@ -43,7 +43,7 @@ static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, s
 	static struct sl_predict p; /* as in sl_drive_remote */
 	const struct sl_drive_options drive = {.eval_only = true, .predict = &p};
 	enum sl_err err = sl_predict_open(&p, format_of(o), o->logits, stdout, setup->conf->agreed.batch,
-					  setup->conf->model.classes, fail);
+					  sl_setup_task(setup->conf), setup->conf->model.classes, fail);
 
 	if (!err)
 		err = sl_drive(setup, &drive, o->local, fail);
@@ -75,7 +75,7 @@ int splitc_predict(int argc, char **argv)
 		(void)sl_conf_client_fail(&conf, "train.loss", &fail, "predict needs the network's own loss: labels");
 		return sl_command_failed(&fail);
 	}
-	if (conf.model.head == SL_CONF_MASKED_LM) {
+	if (!sl_setup_task(&conf)->labelled) {
 		(void)sl_conf_client_fail(&conf, "model.head", &fail, "predict needs a classifier");
 		return sl_command_failed(&fail);
 	}

@@ -117,16 +117,16 @@ static enum sl_err count_steps(const struct sl_conf_client *conf, int64_t sample
 /* What evaluations are asked for can be computed of classes, or of numbers. */
 static enum sl_err check_metrics(const struct sl_conf_client *c, struct sl_fail *fail)
 {
-	const enum sl_metric_of of = c->model.classes == 1 ? SL_METRIC_NUMBERS : SL_METRIC_CLASSES;
+	const struct sl_learn_task *task = sl_setup_task(c);
 	const struct sl_metric *metric;
 	struct sl_fail why;
 
-	if (c->train.loss != SL_CONF_LABELS || c->model.head == SL_CONF_MASKED_LM)
+	if (c->train.loss != SL_CONF_LABELS || task->perplexity)
 		return SL_OK;
-	if (c->train.best_metric[0] && sl_metric_find(&metric, c->train.best_metric, of, &why) != SL_OK)
+	if (c->train.best_metric[0] && sl_metric_find(&metric, c->train.best_metric, task, &why) != SL_OK)
 		return sl_conf_client_fail(c, "train.best_metric", fail, "%s", why.text);
 	for (int i = 0; i < c->train.metrics.n; i++)
-		if (sl_metric_find(&metric, c->train.metrics.item[i], of, &why) != SL_OK)
+		if (sl_metric_find(&metric, c->train.metrics.item[i], task, &why) != SL_OK)
 			return sl_conf_client_fail(c, "train.metrics", fail, "%s", why.text);
 	return SL_OK;
 }

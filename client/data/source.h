@@ -9,7 +9,7 @@
 
 #include "client/data/mask.h"
 #include "common/base/err.h"
-#include "common/graph/tensor.h"
+#include "common/graph/task.h"
 
 enum sl_split { SL_SPLIT_TRAIN, SL_SPLIT_TEST, SL_SPLIT_COUNT };
 
@@ -49,8 +49,8 @@ struct sl_set_spec {
 	const char *const *
 		train_files; /* of own texts: the files whose labels are the classes, [ntrain_files]; NULL: the usual */
 	int ncolumns, ntrain_files;
-	bool numbers;    /* of own texts: labels are numbers to be predicted, not classes */
-	bool unlabelled; /* of own texts: labels are not read, and need not be there */
+	bool unlabelled;                  /* labels are not read, and need not be there */
+	const struct sl_learn_task *task; /* of own texts: what labels are; NULL: classes */
 };
 
 struct sl_source;

@@ -158,7 +158,7 @@ static enum sl_err learn_classes(struct texts *t, const struct sl_set_spec *spec
 
 	if (spec->unlabelled)
 		return SL_OK;
-	if (spec->numbers) {
+	if (spec->task && !spec->task->met) {
 		t->value.regression = true;
 		return SL_OK;
 	}
@@ -288,7 +288,7 @@ static void describe(struct sl_set *out, const struct sl_source *self, struct te
 {
 	const struct sl_glue_task *task = task_of(self);
 	const int64_t all = t->end[t->parts - 1];
-	const bool numbers = t->value.regression;
+	const struct sl_learn_task *of = &sl_learn_tasks[t->value.regression ? SL_LEARN_NUMBER : SL_LEARN_CLASSES];
 
 	*out = (struct sl_set){
 		.source = self,
@@ -297,10 +297,9 @@ static void describe(struct sl_set *out, const struct sl_source *self, struct te
 		.classes = t->value.classes,
 		.vocab = sl_tokenizer_size(tokenizer),
 		.pad = sl_tokenizer_pad(tokenizer) < 0 ? 0 : sl_tokenizer_pad(tokenizer),
-		.metrics = metrics_of(task, numbers),
+		.metrics = metrics_of(task, !of->met),
 		.mask = {.mask = sl_tokenizer_mask(tokenizer)},
-		.field = {{"tokens", SL_I32, 1, {0}},
-			  {numbers ? "number" : "label", numbers ? SL_F32 : SL_I32, 0, {0}}},
+		.field = {{"tokens", SL_I32, 1, {0}}, {of->target, of->dtype, 0, {0}}},
 	};
 	out->mask.n_special = sl_tokenizer_special_ids(tokenizer, out->mask.special, SL_MASK_SPECIALS);
 }

@@ -61,6 +61,7 @@ static enum sl_err check_tokens(const struct sl_hf_config *c, const struct sl_mo
 
 enum sl_err sl_hf_open(struct sl_model **out, const struct sl_model_spec *spec, struct sl_fail *fail)
 {
+	const struct sl_learn_task *task = sl_learn_task_of(spec->classes, spec->masked > 0);
 	struct sl_hf_config c;
 	struct sl_build b;
 	enum sl_err err = read_config(&c, spec, fail);
@@ -68,23 +69,21 @@ enum sl_err sl_hf_open(struct sl_model **out, const struct sl_model_spec *spec, 
 	if (!err)
 		err = check_tokens(&c, spec, fail);
 	if (!err)
-		err = spec->masked > 0
-			      ? sl_build_open_masked(&b, sl_hf_family_name(c.family), spec->tokens, c.vocab, fail)
-			      : sl_build_open_tokens(&b, sl_hf_family_name(c.family), spec->tokens, c.vocab,
-						     spec->classes, fail);
+		err = sl_build_open_tokens(&b, sl_hf_family_name(c.family), spec->tokens, c.vocab, task,
+					   task->labelled ? spec->classes : c.vocab, fail);
 	if (err)
 		return err;
 	snprintf(b.model->prefix, sizeof b.model->prefix, "%s.", sl_hf_family_name(c.family));
-	b.model->ignored = spec->masked > 0 ? ignored_masked[c.family] : ignored[c.family];
+	b.model->ignored = task->labelled ? ignored[c.family] : ignored_masked[c.family];
 	b.lora = spec->lora;
 	snprintf(b.model->note, sizeof b.model->note,
 		 "%s, %d layers of %d, %d heads, %d classes, rows of up to %d tokens below %d, dropout %g",
 		 sl_hf_family_name(c.family), c.layers, c.features, c.heads, b.model->classes, spec->tokens, c.vocab,
 		 c.dropout);
-	if (spec->masked > 0)
-		sl_hf_masked(&b, &c, (float)spec->masked);
-	else
+	if (task->labelled)
 		sl_hf_encoder(&b, &c, spec->classes);
+	else
+		sl_hf_masked(&b, &c, (float)spec->masked);
 	sl_lora_check(&b);
 	return sl_build_finish(&b, out);
 }

@@ -341,8 +341,7 @@ int sl_build_decoder(struct sl_build *b, const char *name, int in, int weight, c
 
 int sl_build_loss(struct sl_build *b, const char *name, int logits)
 {
-	const bool number = b->model->classes == 1 && !b->model->masked;
-	struct sl_draft d = sl_draft_begin(b, number ? SL_OP_MSE : SL_OP_XENT, name, logits);
+	struct sl_draft d = sl_draft_begin(b, b->model->task->loss, name, logits);
 	int loss;
 
 	d.in[d.node.n_in++] = SL_BUILD_LABEL;

@@ -123,7 +123,8 @@ static enum sl_err open_images(struct sl_build *b, const struct sl_model_spec *s
 
 static enum sl_err open_tokens(struct sl_build *b, const struct sl_model_spec *spec, struct sl_fail *fail)
 {
-	enum sl_err err = sl_build_open_tokens(b, spec->name, spec->tokens, spec->vocab, spec->classes, fail);
+	enum sl_err err = sl_build_open_tokens(b, spec->name, spec->tokens, spec->vocab,
+					       sl_learn_task_of(spec->classes, false), spec->classes, fail);
 
 	if (!err)
 		snprintf(b->model->note, sizeof(b->model->note),

@@ -258,7 +258,7 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 	struct sl_exec_call call = exec_call(ends, chunk);
 	struct sl_exec_loss *loss = &ends->loss[chunk];
 	const int64_t first = first_answer(ends, chunk);
-	const bool numbers = ends->plan->model->classes == 1 && !ends->plan->model->masked;
+	const bool numbers = ends->plan->model->task->dtype == SL_F32;
 	enum sl_err err;
 
 	*loss = (struct sl_exec_loss){

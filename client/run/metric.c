@@ -280,17 +280,17 @@ static double spearman_result(const struct sl_metric_state *s)
 }
 
 const struct sl_metric sl_metrics[] = {
-	{"accuracy", SL_METRIC_CLASSES, true, 0, begin_share, add_accuracy, merge_counts, share_result},
-	{"top5", SL_METRIC_CLASSES, true, TOP + 1, begin_share, add_top, merge_counts, share_result},
-	{"matthews", SL_METRIC_CLASSES, false, 0, begin_confusion, add_confusion, merge_counts, matthews_result},
-	{"f1", SL_METRIC_CLASSES, false, 0, begin_confusion, add_confusion, merge_counts, f1_result},
-	{"pearson", SL_METRIC_NUMBERS, false, 0, begin_nothing, add_moments, merge_moments, pearson_result},
-	{"spearman", SL_METRIC_NUMBERS, false, 0, begin_nothing, add_pairs, merge_pairs, spearman_result},
+	{"accuracy", SL_LEARN_CLASSES, true, 0, begin_share, add_accuracy, merge_counts, share_result},
+	{"top5", SL_LEARN_CLASSES, true, TOP + 1, begin_share, add_top, merge_counts, share_result},
+	{"matthews", SL_LEARN_CLASSES, false, 0, begin_confusion, add_confusion, merge_counts, matthews_result},
+	{"f1", SL_LEARN_CLASSES, false, 0, begin_confusion, add_confusion, merge_counts, f1_result},
+	{"pearson", SL_LEARN_NUMBER, false, 0, begin_nothing, add_moments, merge_moments, pearson_result},
+	{"spearman", SL_LEARN_NUMBER, false, 0, begin_nothing, add_pairs, merge_pairs, spearman_result},
 };
 const int sl_metric_count = sizeof sl_metrics / sizeof sl_metrics[0];
 _Static_assert(sizeof sl_metrics / sizeof sl_metrics[0] <= SL_SCORES_MOST, "a run may ask for all of them");
 
-const struct sl_metric sl_metric_perplexity = {.name = "perplexity", .of = SL_METRIC_CLASSES};
+const struct sl_metric sl_metric_perplexity = {.name = "perplexity", .of = SL_LEARN_MASKED};
 
 /* ---- the metrics of a run ---- */
 
@@ -302,14 +302,15 @@ struct sl_scores {
 	float *output;
 };
 
-enum sl_err sl_metric_find(const struct sl_metric **out, const char *name, enum sl_metric_of of, struct sl_fail *fail)
+enum sl_err sl_metric_find(const struct sl_metric **out, const char *name, const struct sl_learn_task *task,
+			   struct sl_fail *fail)
 {
 	char known[128] = "";
 
 	for (int i = 0; i < sl_metric_count; i++) {
 		size_t n = strlen(known);
 
-		if (sl_metrics[i].of != of)
+		if (sl_metrics[i].of != task->kind)
 			continue;
 		if (strcmp(sl_metrics[i].name, name) == 0) {
 			*out = &sl_metrics[i];
@@ -317,8 +318,7 @@ enum sl_err sl_metric_find(const struct sl_metric **out, const char *name, enum 
 		}
 		snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "", sl_metrics[i].name);
 	}
-	return sl_fail_set(fail, SL_ERR_CONFIG, "no metric \"%.60s\" of %s; there are %s", name,
-			   of == SL_METRIC_CLASSES ? "classes" : "numbers", known);
+	return sl_fail_set(fail, SL_ERR_CONFIG, "no metric \"%.60s\" of %s; there are %s", name, task->name, known);
 }
 
 static void take(struct sl_scores *s, const struct sl_metric *metric)
@@ -329,8 +329,8 @@ static void take(struct sl_scores *s, const struct sl_metric *metric)
 	s->metric[s->n++] = metric;
 }
 
-enum sl_err sl_scores_open(struct sl_scores **out, const char *const *asked, int n_asked, enum sl_metric_of of,
-			   int width, int64_t batch, struct sl_fail *fail)
+enum sl_err sl_scores_open(struct sl_scores **out, const char *const *asked, int n_asked,
+			   const struct sl_learn_task *task, int width, int64_t batch, struct sl_fail *fail)
 {
 	struct sl_scores *s = calloc(1, sizeof *s);
 	const struct sl_metric *metric = NULL;
@@ -340,10 +340,10 @@ enum sl_err sl_scores_open(struct sl_scores **out, const char *const *asked, int
 		return err;
 	s->width = width;
 	for (int i = 0; i < sl_metric_count; i++)
-		if (sl_metrics[i].of == of && sl_metrics[i].always_from && width >= sl_metrics[i].always_from)
+		if (sl_metrics[i].of == task->kind && sl_metrics[i].always_from && width >= sl_metrics[i].always_from)
 			take(s, &sl_metrics[i]);
 	for (int i = 0; i < n_asked && !err; i++) {
-		err = sl_metric_find(&metric, asked[i], of, fail);
+		err = sl_metric_find(&metric, asked[i], task, fail);
 		if (!err)
 			take(s, metric);
 	}

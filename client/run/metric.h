@@ -6,13 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/base/err.h"
-
-/* What a network's output [rows, width] is compared with. */
-enum sl_metric_of {
-	SL_METRIC_CLASSES, /* int32_t labels [rows], in [0, width) */
-	SL_METRIC_NUMBERS  /* float targets [rows]; width is 1 */
-};
+#include "common/graph/task.h"
 
 struct sl_metric_state {
 	int width;
@@ -25,7 +19,9 @@ struct sl_metric_state {
 
 struct sl_metric {
 	const char *name; /* in JSON, logs and train.metrics */
-	enum sl_metric_of of;
+	/* What a network's output [rows, width] is compared with. CLASSES: int32_t labels [rows], in [0, width);
+	 * NUMBER: float targets [rows], where width is 1. */
+	enum sl_learn_kind of;
 	bool share;      /* of samples: shown in per cent */
 	int always_from; /* width from which it is computed unasked; 0: never */
 	enum sl_err (*begin)(struct sl_metric_state *s, int width);
@@ -44,8 +40,8 @@ extern const int sl_metric_count;
 /* e to the loss: of language models, whose runs compute it, and no function here. */
 extern const struct sl_metric sl_metric_perplexity;
 
-/* CONFIG with a sentence where there is none of this name, or what it measures is not `of`. */
-enum sl_err sl_metric_find(const struct sl_metric **out, const char *name, enum sl_metric_of of,
+/* CONFIG with a sentence where there is none of this name, or what it measures is not the task's. */
+enum sl_err sl_metric_find(const struct sl_metric **out, const char *name, const struct sl_learn_task *task,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 
 enum sl_err sl_metric_begin(const struct sl_metric *m, struct sl_metric_state *s, int width) SL_MUST_CHECK;
@@ -62,8 +58,9 @@ struct sl_score {
 struct sl_scores;
 
 /* `asked`: names, beside those that are computed always. CONFIG as sl_metric_find; NOMEM. */
-enum sl_err sl_scores_open(struct sl_scores **out, const char *const *asked, int n_asked, enum sl_metric_of of,
-			   int width, int64_t batch, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_scores_open(struct sl_scores **out, const char *const *asked, int n_asked,
+			   const struct sl_learn_task *task, int width, int64_t batch,
+			   struct sl_fail *fail) SL_MUST_CHECK;
 void sl_scores_close(struct sl_scores *scores); /* NULL is fine */
 /* [batch, width], for the outputs of a batch; NULL where no metric is computed. */
 float *sl_scores_output(struct sl_scores *scores);

@@ -13,7 +13,7 @@ static const char *value_name(const struct sl_predict *p)
 
 static void put_names(const struct sl_predict *p)
 {
-	if (p->classes == 1) {
+	if (!p->task->met) {
 		if (p->format == SL_PREDICT_TEXT)
 			fprintf(p->out, "%8s %12s %12s\n", "sample", "number", "predicted");
 		else if (p->format == SL_PREDICT_CSV)
@@ -31,9 +31,9 @@ static void put_names(const struct sl_predict *p)
 }
 
 enum sl_err sl_predict_open(struct sl_predict *p, enum sl_predict_format format, bool logits, FILE *out, int64_t batch,
-			    int classes, struct sl_fail *fail)
+			    const struct sl_learn_task *task, int classes, struct sl_fail *fail)
 {
-	*p = (struct sl_predict){.format = format, .logits = logits, .out = out, .classes = classes};
+	*p = (struct sl_predict){.format = format, .logits = logits, .out = out, .task = task, .classes = classes};
 	p->row = calloc((size_t)batch * (size_t)classes, sizeof *p->row);
 	p->value = calloc((size_t)classes, sizeof *p->value);
 	if (!p->row || !p->value) {
@@ -130,9 +130,9 @@ void sl_predict_batch(struct sl_predict *p, const void *target, int64_t rows)
 {
 	const int32_t *labels = target;
 
-	for (int64_t n = 0; n < rows && p->classes == 1; n++, p->rows++)
+	for (int64_t n = 0; n < rows && !p->task->met; n++, p->rows++)
 		put_number(p, ((const float *)target)[n], p->row[n]);
-	if (p->classes == 1)
+	if (!p->task->met)
 		return;
 	for (int64_t n = 0; n < rows; n++) {
 		const float *x = p->row + n * p->classes;

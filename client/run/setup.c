@@ -201,7 +201,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	put(spec.model.name, sizeof spec.model.name, conf->model.name);
 	spec.model.width = conf->model.width;
 	spec.model.classes = conf->model.classes;
-	spec.model.masked = conf->model.head == SL_CONF_MASKED_LM ? conf->data.mask_rate : 0;
+	spec.model.masked = sl_setup_task(conf)->labelled ? 0 : conf->data.mask_rate;
 	spec.model.image = conf->model.image.h;
 	spec.model.image_w = conf->model.image.w;
 	spec.model.cifar_stem = conf->model.form == SL_FORM_CIFAR;

@@ -50,6 +50,12 @@ struct sl_setup {
 	bool in_use; /* by a task that may never end: sl_setup_close leaves everything */
 };
 
+/* What the network learns. */
+static inline const struct sl_learn_task *sl_setup_task(const struct sl_conf_client *conf)
+{
+	return sl_learn_task_of(conf->model.classes, conf->model.head == SL_CONF_MASKED_LM);
+}
+
 /* Where the network's own file says what model.classes and model.image are: these, unless they are given. */
 enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
 /* `conf` is borrowed. The plan, codecs and optimizer. */

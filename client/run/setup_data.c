@@ -46,11 +46,6 @@ static int row_most(const struct sl_conf_client *c)
 	return c->data.max_length && c->data.max_length < c->model.tokens ? c->data.max_length : c->model.tokens;
 }
 
-static bool masked(const struct sl_conf_client *c)
-{
-	return c->model.head == SL_CONF_MASKED_LM;
-}
-
 static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split split, struct names *name)
 {
 	const struct sl_conf_client *c = s->conf;
@@ -71,8 +66,8 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.mark = s->takes.mark,
 		.column = name->column,
 		.ncolumns = c->data.columns.n,
-		.numbers = c->model.classes == 1 && !masked(c),
-		.unlabelled = masked(c),
+		.task = sl_setup_task(c),
+		.unlabelled = !sl_setup_task(c)->labelled,
 	};
 
 	point_to(name->file, files);
@@ -95,6 +90,7 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 			       enum sl_err err, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = s->conf;
+	const struct sl_learn_task *task = sl_setup_task(c);
 	const struct sl_field_type image = {"image", SL_F32, 3, {c->model.image.h, c->model.image.w, CHANNELS}};
 	const struct sl_field_type tokens = {"tokens", SL_I32, 1, {0}};
 	const struct sl_field_type row = {"row", SL_F32, 1, {0}};
@@ -110,15 +106,15 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 					    : spec->split == SL_SPLIT_TRAIN ? "data.train_files"
 									    : "data.test_files",
 					    err, fail);
-	if (masked(c) && set->mask.mask < 0)
+	if (!task->labelled && set->mask.mask < 0)
 		return sl_conf_client_fail(c, set->vocab && c->data.tokenizer[0] ? "data.tokenizer" : "data.kind", fail,
 					   "a masked language model needs a tokenizer with <mask> or [MASK]");
-	if (!masked(c) && !set->classes != (c->model.classes == 1))
+	if (task->labelled && set->field[SL_FIELD_TARGET].dtype != task->dtype)
 		return sl_conf_client_fail(c, "model.classes", fail,
 					   set->classes ? "%s has %d classes; 1 is for numbers that are predicted"
 							: "%s has numbers to be predicted: give 1 instead of classes",
 					   spec->source, set->classes);
-	if (!masked(c) && set->classes > c->model.classes)
+	if (task->labelled && set->classes > c->model.classes)
 		return sl_conf_client_fail(c, "model.classes", fail, "%s has %d classes, the model only %d",
 					   spec->source, set->classes, c->model.classes);
 	if (sl_set_fits(set, SL_FIELD_INPUT, wanted, &why) != SL_OK)
@@ -408,10 +404,10 @@ static enum sl_err open_preparation(struct sl_setup *s, struct sl_fail *fail)
 /* What a sample's activations depend on besides the sample. */
 static const char *drawn_anew(const struct sl_conf_client *c)
 {
-	return masked(c)                  ? "cannot be where tokens are masked anew in each epoch"
-	       : c->data.pad              ? "needs rows without padding: leave data.pad out"
-	       : c->agreed.share.group[0] ? "cannot be in a group"
-					  : NULL;
+	return !sl_setup_task(c)->labelled ? "cannot be where tokens are masked anew in each epoch"
+	       : c->data.pad               ? "needs rows without padding: leave data.pad out"
+	       : c->agreed.share.group[0]  ? "cannot be in a group"
+					   : NULL;
 }
 
 static enum sl_err keep_head(struct sl_setup *s, struct sl_fail *fail)
@@ -486,7 +482,7 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 		.by_length = train && s->set[split].source->extent && s->conf->data.group_by_length,
 		.pad = s->set[split].source->extent ? (enum sl_pad)s->conf->data.pad : SL_PAD_NONE,
 		.pad_to = s->agreement.agreed.row_tokens,
-		.masked = masked(s->conf) ? (float)s->conf->data.mask_rate : 0,
+		.masked = sl_setup_task(s->conf)->labelled ? 0 : (float)s->conf->data.mask_rate,
 		.mixup = s->conf->train.mixup,
 		.seed = cut ? (uint64_t)s->conf->agreed.seed : seed_of(s),
 		.prefetch = s->conf->data.prefetch,

@@ -186,8 +186,7 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 	else
 		printf("\ntest accuracy %.2f %%", 100 * s->test_acc);
 	if (t->test_samples) /* else it was another process of the run that evaluated */
-		printf(" of %s%" PRIu64 " samples",
-		       t->score[0].metric == &sl_metric_perplexity ? "the masked tokens of " : "", t->test_samples);
+		printf(" of %s%" PRIu64 " samples", t->task->of, t->test_samples);
 	if (!isnan(s->test_acc))
 		printf(", loss %.4f", s->test_loss);
 	if (s->best_test_acc > s->test_acc)

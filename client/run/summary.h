@@ -8,6 +8,7 @@
 
 struct sl_training_totals {
 	const char *mode; /* "local", "remote" */
+	const struct sl_learn_task *task;
 	uint64_t epochs, steps, skipped, samples, train_samples, eval_samples;
 	uint64_t test_samples;                              /* of the last evaluation, where this process made it */
 	uint64_t linked_train_samples, linked_eval_samples; /* of this process alone, as the link's figures are */

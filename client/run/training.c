@@ -27,18 +27,18 @@ static bool has_labels(const struct sl_training *r)
 /* NaN where there are no labels that could be met. */
 static double accuracy(const struct sl_training *r, int64_t correct, int64_t answers)
 {
-	return has_labels(r) && !sl_run_numbers(r) && answers > 0 ? (double)correct / (double)answers : NAN;
+	return has_labels(r) && r->task->met && answers > 0 ? (double)correct / (double)answers : NAN;
 }
 
-static enum sl_err best_by(struct sl_training *r, enum sl_metric_of of, struct sl_fail *fail)
+static enum sl_err best_by(struct sl_training *r, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = r->setup->conf;
-	const char *const *of_data = sl_run_masked(r) ? NULL : r->setup->set[SL_SPLIT_TEST].metrics;
+	const char *const *of_data = r->task->perplexity ? NULL : r->setup->set[SL_SPLIT_TEST].metrics;
 	const struct sl_metric *metric;
 	struct sl_fail why;
 
 	r->totals.kept_by = c->train.best_metric[0] ? c->train.best_metric : of_data ? of_data[0] : "accuracy";
-	if (c->train.best_metric[0] && sl_metric_find(&metric, c->train.best_metric, of, &why) != SL_OK)
+	if (c->train.best_metric[0] && sl_metric_find(&metric, c->train.best_metric, r->task, &why) != SL_OK)
 		return sl_conf_client_fail(c, "train.best_metric", fail, "%s", why.text);
 	return SL_OK;
 }
@@ -46,11 +46,10 @@ static enum sl_err best_by(struct sl_training *r, enum sl_metric_of of, struct s
 static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = r->setup->conf;
-	const enum sl_metric_of of = sl_run_numbers(r) ? SL_METRIC_NUMBERS : SL_METRIC_CLASSES;
-	const char *const *of_data = sl_run_masked(r) ? NULL : r->setup->set[SL_SPLIT_TEST].metrics;
+	const char *const *of_data = r->task->perplexity ? NULL : r->setup->set[SL_SPLIT_TEST].metrics;
 	const char *asked[SL_CONF_LIST_MAX + SL_SCORES_MOST + 1];
 	struct sl_fail why;
-	enum sl_err err = best_by(r, of, fail);
+	enum sl_err err = best_by(r, fail);
 	int n = 0;
 
 	if (err)
@@ -61,9 +60,9 @@ static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
 		asked[n++] = c->train.best_metric;
 	for (int i = 0; i < c->train.metrics.n; i++)
 		asked[n++] = c->train.metrics.item[i];
-	err = has_labels(r) && !sl_run_masked(r)
-		      ? sl_scores_open(&r->scores, asked, n, of, c->model.classes, c->agreed.batch, &why)
-		      : sl_scores_open(&r->scores, NULL, 0, SL_METRIC_NUMBERS, 0, c->agreed.batch, &why);
+	err = has_labels(r) && !r->task->perplexity
+		      ? sl_scores_open(&r->scores, asked, n, r->task, c->model.classes, c->agreed.batch, &why)
+		      : sl_scores_open(&r->scores, NULL, 0, r->task, 0, c->agreed.batch, &why);
 	if (err == SL_ERR_CONFIG)
 		return sl_conf_client_fail(c, "train.metrics", fail, "%s", why.text);
 	return err ? sl_fail_set(fail, err, "%s", why.text) : SL_OK;
@@ -79,6 +78,7 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 	if (!r)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the run");
 	r->setup = setup;
+	r->task = r->totals.task = sl_setup_task(c);
 	r->eval_only = eval_only;
 	r->loss = r->acc = NAN;
 	r->totals.mode = mode;
@@ -243,7 +243,7 @@ static const char *accuracy_text(double acc, char out[SL_SCORE_TEXT])
 static void take_scores(const struct sl_training *r, double loss, struct sl_score score[SL_SCORES_MOST])
 {
 	sl_scores_result(r->scores, score);
-	if (sl_run_masked(r))
+	if (r->task->perplexity)
 		score[0] = (struct sl_score){&sl_metric_perplexity, exp(loss)};
 }
 

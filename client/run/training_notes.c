@@ -221,8 +221,12 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 	r->in_epoch = r->in_eval = 0;
 	r->train = r->eval = (struct tally){0};
 	sl_scores_begin(r->scores);
-	r->totals = (struct sl_training_totals){
-		.mode = mode, .kept_by = kept_by, .test_loss = NAN, .test_acc = NAN, .best_test_acc = NAN};
+	r->totals = (struct sl_training_totals){.mode = mode,
+						.task = r->task,
+						.kept_by = kept_by,
+						.test_loss = NAN,
+						.test_acc = NAN,
+						.best_test_acc = NAN};
 	r->skipped_in_row = 0;
 	r->best_due = false;
 	r->loss = r->acc = NAN;

@@ -28,6 +28,7 @@ struct mark {
 
 struct sl_training {
 	const struct sl_setup *setup;
+	const struct sl_learn_task *task;
 	bool eval_only;
 	struct sl_schedule schedule;
 	int64_t steps_per_epoch, eval_batches;
@@ -64,16 +65,5 @@ bool sl_run_keeps_best(const struct sl_training *r);
  * is more than what is known. NULL: nothing. */
 void sl_run_traffic_text(const struct sl_training *r, char text[SL_JOURNAL_TRAFFIC]);
 void sl_run_traffic_before(struct sl_training *r, const char *text);
-/* The network predicts numbers. */
-/* A masked language model. */
-static inline bool sl_run_masked(const struct sl_training *r)
-{
-	return r->setup->conf->model.head == SL_CONF_MASKED_LM;
-}
-
-static inline bool sl_run_numbers(const struct sl_training *r)
-{
-	return r->setup->conf->model.classes == 1 && !sl_run_masked(r);
-}
 
 #endif

@@ -76,7 +76,7 @@ static bool grow(struct sl_build *b, void **list, int count, int *cap, size_t si
 }
 
 static enum sl_err open_model(struct sl_build *b, const char *name, const struct sl_field *input,
-			      const struct sl_graph_value *value, int classes, enum sl_lead labels,
+			      const struct sl_graph_value *value, const struct sl_learn_task *task, int classes,
 			      struct sl_fail *fail)
 {
 	struct sl_model *m = calloc(1, sizeof(*m));
@@ -86,16 +86,14 @@ static enum sl_err open_model(struct sl_build *b, const char *name, const struct
 	if (!m)
 		return b->err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a model");
 	b->graph = &m->graph;
+	m->task = task;
 	m->classes = classes;
 	if (sl_build_name(b, m->name, name, "")) {
 		err = sl_graph_add_input(b->graph, input->name, value->dtype, value->lead, value->shape, input->most,
 					 NULL, fail);
 		if (!err)
-			err = classes == 1 && labels == SL_PER_ROW
-				      ? sl_graph_add_input(b->graph, "number", SL_F32, SL_PER_ROW, sl_shape2(1, 1), 1,
-							   NULL, fail)
-				      : sl_graph_add_input(b->graph, "label", SL_I32, labels, sl_shape1(1), 1, NULL,
-							   fail);
+			err = sl_graph_add_input(b->graph, task->target, task->dtype, task->lead, task->shape, 1, NULL,
+						 fail);
 		b->err = err;
 	}
 	if (b->err != SL_OK) {
@@ -111,7 +109,7 @@ enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape 
 	const struct sl_field input = {.name = "image", .most = 1};
 	const struct sl_graph_value value = {.dtype = SL_F32, .lead = SL_PER_ROW, .shape = image};
 
-	return open_model(b, name, &input, &value, classes, SL_PER_ROW, fail);
+	return open_model(b, name, &input, &value, sl_learn_task_of(classes, false), classes, fail);
 }
 
 enum sl_err sl_build_open_rows(struct sl_build *b, const char *name, int features, int classes, struct sl_fail *fail)
@@ -119,31 +117,18 @@ enum sl_err sl_build_open_rows(struct sl_build *b, const char *name, int feature
 	const struct sl_field input = {.name = "row", .most = 1};
 	const struct sl_graph_value value = {.dtype = SL_F32, .lead = SL_PER_ROW, .shape = sl_shape2(1, features)};
 
-	return open_model(b, name, &input, &value, classes, SL_PER_ROW, fail);
+	return open_model(b, name, &input, &value, sl_learn_task_of(classes, false), classes, fail);
 }
 
-enum sl_err sl_build_open_tokens(struct sl_build *b, const char *name, int most, int vocab, int classes,
-				 struct sl_fail *fail)
+enum sl_err sl_build_open_tokens(struct sl_build *b, const char *name, int most, int vocab,
+				 const struct sl_learn_task *task, int classes, struct sl_fail *fail)
 {
 	const struct sl_field input = {.name = "tokens", .most = most};
 	const struct sl_graph_value value = {.dtype = SL_I32, .lead = SL_PER_TOKEN, .shape = sl_shape1(1)};
-	enum sl_err err = open_model(b, name, &input, &value, classes, SL_PER_ROW, fail);
+	enum sl_err err = open_model(b, name, &input, &value, task, classes, fail);
 
 	if (!err)
 		b->model->vocab = vocab;
-	return err;
-}
-
-enum sl_err sl_build_open_masked(struct sl_build *b, const char *name, int most, int vocab, struct sl_fail *fail)
-{
-	const struct sl_field input = {.name = "tokens", .most = most};
-	const struct sl_graph_value value = {.dtype = SL_I32, .lead = SL_PER_TOKEN, .shape = sl_shape1(1)};
-	enum sl_err err = open_model(b, name, &input, &value, vocab, SL_PER_CHOSEN, fail);
-
-	if (!err) {
-		b->model->vocab = vocab;
-		b->model->masked = true;
-	}
 	return err;
 }
 

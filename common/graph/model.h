@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "common/graph/graph.h"
+#include "common/graph/task.h"
 
 /* How a parameter's memory layout (op.h) relates to the one in a safetensors file of torchvision. */
 enum sl_param_layout {
@@ -46,8 +46,8 @@ struct sl_model {
 	struct sl_file_param *file; /* [n_param] */
 	struct sl_unit *unit;
 	int n_unit, cap_file, cap_unit;
-	int classes;
-	bool masked; /* a masked language model: labels are of chosen tokens, and classes are the vocabulary */
+	const struct sl_learn_task *task;
+	int classes; /* of a masked language model the vocabulary */
 	int vocab;   /* tokens are below it; 0: the input is images */
 	/* Of networks with pretrained files: what begins the names of all but the head ("roberta."), which files and
 	 * users may leave out; globs, up to a NULL, over tensors of files that are of no use here. "", NULL: none. */
@@ -85,11 +85,8 @@ enum { SL_BUILD_INPUT, SL_BUILD_LABEL };
 enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape image, int classes,
 			  struct sl_fail *fail) SL_MUST_CHECK;
 /* The same where the first input is tokens: numbers below `vocab`, in rows of 1 to `most`. */
-enum sl_err sl_build_open_tokens(struct sl_build *b, const char *name, int most, int vocab, int classes,
-				 struct sl_fail *fail) SL_MUST_CHECK;
-/* The same where some tokens of a row are chosen, and their class is one of the vocabulary. */
-enum sl_err sl_build_open_masked(struct sl_build *b, const char *name, int most, int vocab,
-				 struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_build_open_tokens(struct sl_build *b, const char *name, int most, int vocab,
+				 const struct sl_learn_task *task, int classes, struct sl_fail *fail) SL_MUST_CHECK;
 /* The same where the first input is rows of so many numbers. */
 enum sl_err sl_build_open_rows(struct sl_build *b, const char *name, int features, int classes,
 			       struct sl_fail *fail) SL_MUST_CHECK;

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	if (config.features % config.heads || config.first >= config.positions)
 		abort();
-	if (sl_build_open_tokens(&b, "fuzz", 1, config.vocab, 2, &fail) != SL_OK)
+	if (sl_build_open_tokens(&b, "fuzz", 1, config.vocab, &sl_learn_tasks[SL_LEARN_CLASSES], 2, &fail) != SL_OK)
 		abort();
 	sl_hf_encoder(&b, &config, 2);
 	if (sl_build_finish(&b, &model) == SL_OK)

@@ -46,7 +46,7 @@ static const struct sl_metric *metric(const char *name)
 
 static void *targets(const struct sl_metric *m, int at)
 {
-	return m->of == SL_METRIC_CLASSES ? (void *)(label + at) : (void *)(number + at);
+	return m->of == SL_LEARN_CLASSES ? (void *)(label + at) : (void *)(number + at);
 }
 
 /* Of pieces of `piece` samples, merged in their order. */
@@ -147,7 +147,7 @@ static struct sl_scores *open_scores(const char *const *asked, int n, int width)
 	struct sl_scores *scores = NULL;
 	struct sl_fail fail = {0};
 
-	if (sl_scores_open(&scores, asked, n, SL_METRIC_CLASSES, width, 50, &fail) != SL_OK)
+	if (sl_scores_open(&scores, asked, n, &sl_learn_tasks[SL_LEARN_CLASSES], width, 50, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	return scores;
 }
@@ -190,9 +190,11 @@ static void what_cannot_be_measured_is_refused(void **state)
 	struct sl_fail fail = {0};
 
 	(void)state;
-	assert_int_equal(sl_scores_open(&scores, asked, 1, SL_METRIC_CLASSES, 7, 50, &fail), SL_ERR_CONFIG);
+	assert_int_equal(sl_scores_open(&scores, asked, 1, &sl_learn_tasks[SL_LEARN_CLASSES], 7, 50, &fail),
+			 SL_ERR_CONFIG);
 	assert_string_equal(fail.text, "no metric \"pearson\" of classes; there are accuracy, top5, matthews, f1");
-	assert_int_equal(sl_scores_open(&scores, unknown, 1, SL_METRIC_NUMBERS, 1, 50, &fail), SL_ERR_CONFIG);
+	assert_int_equal(sl_scores_open(&scores, unknown, 1, &sl_learn_tasks[SL_LEARN_NUMBER], 1, 50, &fail),
+			 SL_ERR_CONFIG);
 	assert_string_equal(fail.text, "no metric \"f2\" of numbers; there are pearson, spearman");
 	assert_null(scores);
 }

@@ -26,7 +26,9 @@ static char *write_three(enum sl_predict_format format, bool logits)
 	FILE *out = open_memstream(&text, &len);
 
 	assert_non_null(out);
-	assert_int_equal(sl_predict_open(&p, format, logits, out, BATCH, CLASSES, &fail), SL_OK);
+	assert_int_equal(
+		sl_predict_open(&p, format, logits, out, BATCH, &sl_learn_tasks[SL_LEARN_CLASSES], CLASSES, &fail),
+		SL_OK);
 	memcpy(p.row, row, 2 * sizeof row[0]);
 	sl_predict_batch(&p, label, 2);
 	memcpy(p.row, row[2], sizeof row[2]);
