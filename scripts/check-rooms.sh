@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
 # Checks every #include against the table of rooms in docs/MAP.md: who may include whom, and which library has one home. Finds a
-# `kill` in an end-to-end test that says nothing where its process is over already.
+# `kill` in an end-to-end test that says nothing where its process is over already, and a script that cannot be run.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
+git ls-files --cached --others --exclude-standard '*.sh' '*.py' | while read -r f; do
+	[ -x "$f" ] || [ ! -f "$f" ] || ! read -r -n 2 begin <"$f" || [ "$begin" != '#!' ] || echo "$f: it cannot be run: chmod +x"
+done | { ! grep . >&2; }
 git ls-files --cached --others --exclude-standard 'tests/e2e/*.sh' | while read -r f; do
 	[ ! -f "$f" ] || awk -v file="$f" '
 		/^[ \t]*#/ {next}
