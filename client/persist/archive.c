@@ -116,6 +116,8 @@ static void on_written(void *arg)
 	struct sl_archive *a = arg;
 
 	sl_worker_drain(a->disk);
+	if (!a->busy)
+		a->events.written(a->arg);
 }
 
 enum sl_err sl_archive_open(struct sl_archive **out, struct sl_loop *loop, const char *dir, int watchdog_s,

@@ -14,6 +14,8 @@ struct sl_archive_events {
 	void (*sync)(void *arg);
 	/* A checkpoint could not be written. On the loop. */
 	void (*missed)(void *arg, const struct sl_fail *fail);
+	/* A write has ended, well or not. From the loop, never from within sl_archive_settle. */
+	void (*written)(void *arg);
 };
 
 /* dir: log.dir, borrowed; "": nothing is on disk. watchdog_s: the longest time that a write may take; 0: any time. */

@@ -263,6 +263,8 @@ void sl_drive_next(struct drive *d)
 		d->state = DRIVE_FETCH;
 		d->waits_ms = sl_loop_now_ms(d->loop);
 		sl_act_fetch(d);
+	} else if (want != SL_WANT_EVAL && sl_recover_must_wait(d->recover, d->run)) {
+		d->state = DRIVE_WRITE;
 	} else if (want == SL_WANT_PASS) {
 		d->state = DRIVE_PASS;
 		begin_pass(d);

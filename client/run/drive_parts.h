@@ -22,7 +22,7 @@ enum drive_state {
 	DRIVE_FEED,  /* the loader is asked for a batch */
 	DRIVE_PASS,  /* a step, or a batch of an evaluation, is under way */
 	DRIVE_COPY,  /* the middle's weights are fetched for a file that is written while the run goes on */
-	DRIVE_WRITE, /* the file of the weights that COPY fetched is written */
+	DRIVE_WRITE, /* a file is written that the run waits for: COPY's, or a checkpoint */
 	DRIVE_FETCH, /* the middle's weights are fetched, and the run ends with them */
 	DRIVE_DROP,  /* the link is lost and is being closed; the run goes on with another */
 	DRIVE_WAIT,  /* there is no link until the back-off is over */
@@ -50,7 +50,7 @@ enum drive_event {
 	EV_FETCHED,   /* the weights are there; the run is done, or goes on */
 	EV_STOPPED,   /* the weights are there; the run ends before its last step */
 	EV_UNSAVED,   /* the model of a run that is done could not be written */
-	EV_WRITTEN,   /* a file of weights is written, or could not be */
+	EV_WRITTEN,   /* that file is written, or could not be */
 	EV_LOST,      /* the link failed (`cause`), and another may stand */
 	EV_OVER,      /* the link failed (`cause`), and the run ends with it */
 	EV_CLOSED,    /* the link is closed */

@@ -152,6 +152,14 @@ static void on_written(void *arg)
 	sl_drive_event(arg, EV_WRITTEN);
 }
 
+static void on_kept(void *arg)
+{
+	struct drive *d = arg;
+
+	if (d->state == DRIVE_WRITE)
+		sl_drive_event(d, EV_WRITTEN);
+}
+
 static void on_missed(void *arg, const struct sl_fail *why)
 {
 	struct drive *d = arg;
@@ -249,7 +257,7 @@ static void on_signal(void *arg, int signum)
 
 static enum sl_err open_all(struct drive *d)
 {
-	static const struct sl_recover_events events = {on_missed};
+	static const struct sl_recover_events events = {on_missed, on_kept};
 	bool train = !d->options->eval_only;
 	enum sl_err err = sl_loop_open(&d->loop, d->fail);
 

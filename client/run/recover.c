@@ -63,11 +63,18 @@ static void on_missed(void *arg, const struct sl_fail *fail)
 	r->events.missed(r->arg, fail);
 }
 
+static void on_written(void *arg)
+{
+	struct sl_recover *r = arg;
+
+	r->events.written(r->arg);
+}
+
 enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const struct sl_setup *setup,
 			    const struct sl_training *run, bool keep, bool resume,
 			    const struct sl_recover_events *events, void *arg, struct sl_fail *fail)
 {
-	static const struct sl_archive_events archive_events = {sync_log, on_missed};
+	static const struct sl_archive_events archive_events = {sync_log, on_missed, on_written};
 	struct sl_recover *r = calloc(1, sizeof *r);
 	struct timespec now;
 	enum sl_err err;
@@ -322,6 +329,11 @@ bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run)
 		return false; /* all members of a group stand at one step where a round ends, and nowhere else */
 	/* the state behind the last step is what a longer run goes on from */
 	return done / every > from / every || done == s.total_steps;
+}
+
+bool sl_recover_must_wait(const struct sl_recover *r, const struct sl_training *run)
+{
+	return r->setup->conf->agreed.share.group[0] && sl_archive_busy(r->archive) && sl_recover_due(r, run);
 }
 
 /* Refusing what a file's own content or disk is to blame for; a plan, a core or a schedule that differs stays an error.

@@ -16,6 +16,8 @@ struct sl_recover;
 struct sl_recover_events {
 	/* A checkpoint could not be written on this side, or the server has none. On the loop; may end the run. */
 	void (*missed)(void *arg, const struct sl_fail *fail);
+	/* A checkpoint is written, or could not be: sl_recover_must_wait may have another answer. On the loop. */
+	void (*written)(void *arg);
 };
 
 /* resume: the session, and its checkpoints, are those of log.dir; each file is read once here, with the errors of
@@ -59,6 +61,9 @@ bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err
 bool sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEPT]);
 /* Whether the step that is about to begin ends with a checkpoint. */
 bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run);
+/* Whether that step cannot begin yet: a member of a group has the checkpoint before it on its disk first. The others
+ * keep no older one once that step is done. */
+bool sl_recover_must_wait(const struct sl_recover *r, const struct sl_training *run);
 /* After such a step: writes the checkpoint, if the server has written its side. */
 void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run);
 /* At a pause: waits for the file. IO: it is not there, and what is left is an older one. */

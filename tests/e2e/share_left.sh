@@ -40,11 +40,11 @@ alike() {
 	ends_with "$server_pid" 0 $patience "$name: the server"
 }
 # dies_at_end [kill-server]: member $slow has no checkpoint of its last step, and one of an earlier step: one that was killed before its
-# first one has nothing to come back with, and one whose disk is slower than the steps skips checkpoints that the others have
+# first one has nothing to come back with. Its disk is slower than the steps: the others wait for it, so all have a step in common.
 dies_at_end() {
 	name=$mode-dies
 	serve "$name-server"
-	begin "client.logged=delay:600000@$last,client.apply=delay:300@1+"
+	begin "client.logged=delay:600000@$last,ckpt.sync=delay:400@1+"
 	at_point "$name-$slow" client.logged
 	wait_for "$name: the member that is killed has no checkpoint" has_checkpoint "$name-$slow"
 	end_process "${pid[slow]}"

@@ -26,6 +26,11 @@ struct rig {
 	struct sl_recover *recover;
 };
 
+static void written(void *arg)
+{
+	(void)arg;
+}
+
 static void missed(void *arg, const struct sl_fail *why)
 {
 	(void)arg;
@@ -34,7 +39,7 @@ static void missed(void *arg, const struct sl_fail *why)
 
 static struct rig rig_open(bool resume)
 {
-	static const struct sl_recover_events events = {missed};
+	static const struct sl_recover_events events = {missed, written};
 	struct sl_fail fail;
 	struct rig r;
 
@@ -252,7 +257,7 @@ static void a_run_goes_on_with_one_session(void **state)
 
 static void without_a_file_there_is_nothing_to_resume(void **state)
 {
-	static const struct sl_recover_events events = {missed};
+	static const struct sl_recover_events events = {missed, written};
 	struct sl_recover *recover;
 	struct rig r = rig_open(false);
 	struct sl_fail fail;

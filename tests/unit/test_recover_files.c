@@ -129,6 +129,11 @@ static struct rig {
 	int missed;
 } rig;
 
+static void written(void *arg)
+{
+	(void)arg;
+}
+
 static void missed(void *arg, const struct sl_fail *why)
 {
 	(void)arg;
@@ -138,7 +143,7 @@ static void missed(void *arg, const struct sl_fail *why)
 
 static int open_rig(void **state)
 {
-	static const struct sl_recover_events events = {missed};
+	static const struct sl_recover_events events = {missed, written};
 	struct sl_fail fail;
 
 	(void)state;
@@ -261,6 +266,23 @@ static void the_two_newest_are_kept_and_named(void **state)
 	assert_kept(0, 0);
 	assert_files("");
 	assert_false(sl_past_run(dir).resumable);
+}
+
+/* The others of a group keep no older checkpoint than the one before such a step. */
+static void a_member_has_the_last_one_on_its_disk_first(void **state)
+{
+	(void)state;
+	steps_to(1);
+	step();
+	sl_recover_keep(rig.recover, &rig.link, rig.run);
+	assert_false(sl_recover_must_wait(rig.recover, rig.run)); /* the next step is not due */
+	step();
+	assert_false(sl_recover_must_wait(rig.recover, rig.run)); /* nobody waits for a single client */
+	snprintf(conf.agreed.share.group, sizeof conf.agreed.share.group, "g");
+	assert_true(sl_recover_must_wait(rig.recover, rig.run));
+	assert_true(sl_recover_settle(rig.recover));
+	assert_false(sl_recover_must_wait(rig.recover, rig.run));
+	conf.agreed.share.group[0] = 0;
 }
 
 /* The last state outlives the run under another name, where the server has its side too. */
@@ -640,6 +662,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(the_two_newest_are_kept_and_named),
+		CASE(a_member_has_the_last_one_on_its_disk_first),
 		CASE(the_last_state_stays),
 		CASE(what_the_server_lacks_is_not_kept),
 		CASE(a_step_in_doubt_is_offered_both_ways),
