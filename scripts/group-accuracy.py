@@ -91,11 +91,11 @@ def runs_of(a, seed):
         group = ("--clients", str(a.clients))
         part = f"data.partition={partition}"
         share = a.batch // a.clients
-        out += [Run("sync", partition, group, (part,), share, steps, members),
+        out += [Run("sync", partition, group, (part, "share.ends=private"), share, steps, members),
                 Run("sync, shared ends", partition, group, (part, "share.ends=step"), share, steps, members),
-                Run("serial", partition, group, (part, "share.mode=serial"), a.batch, 0, members),
+                Run("serial", partition, group, (part, "share.mode=serial", "share.ends=private"), a.batch, 0, members),
                 Run("serial, shared ends", partition, group, (part, "share.mode=serial", "share.ends=step"), a.batch, 0, members),
-                Run("rounds", partition, group, (part, "share.mode=rounds"), a.batch, 0, members),
+                Run("rounds", partition, group, (part, "share.mode=rounds", "share.ends=private"), a.batch, 0, members),
                 Run("rounds, shared ends", partition, group, (part, "share.mode=rounds", "share.ends=round"), a.batch, 0, members)]
         out += [Run(f"alone {k}", partition, (*group, "--alone", str(k)), (part,), a.batch, steps) for k in range(a.clients)]
     for run in out:

@@ -40,7 +40,7 @@ server=$!
 until grep -q ' serving: ' "$work/server.log" || ! kill -0 $server; do sleep 0.1; done
 address=$(grep -o 'tcp://[0-9.:]*' "$work/server.log" | head -n 1)
 for ((i = 0; i < members; i++)); do
-	share=(--set share.group=members --set share.clients="$members" --set share.member="$i")
+	share=(--set share.group=members --set share.ends=private --set share.clients="$members" --set share.member="$i")
 	[ "$members" -gt 1 ] || share=()
 	"$build/splitc" train "$work/client.yaml" --set server="$address" --set log.dir="$work/run-$i" "${share[@]}" "${sets[@]}" >"$work/client-$i.log" 2>&1 &
 	clients+=($!)

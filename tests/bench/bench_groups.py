@@ -111,7 +111,7 @@ def wait_all(folder, clients):
 
 
 def share(members, number):
-    return [] if members == 0 else ["share.group=bench", f"share.clients={members}", f"share.member={number}"]
+    return [] if members == 0 else ["share.group=bench", "share.ends=private", f"share.clients={members}", f"share.member={number}"]
 
 
 def make_table(folder):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Members of a group in one process: one member alone is a run without a group; parts of data; who is absent changes the others' sum
-# and nothing of its own; keys that cannot be are refused with their place.
+# Members of a group in one process, with heads and tails of their own: one member alone is a run without a group; parts of data; who is
+# absent changes the others' sum and nothing of its own; keys that cannot be are refused with their place.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -15,6 +15,7 @@ run() {
 	shift
 	while [ $# -gt 0 ] && [ "$1" != -- ]; do args+=("$1"); shift; done
 	[ $# = 0 ] || shift
+	case " ${args[*]} " in *' --clients '*) set+=(--set share.ends=private) ;; esac
 	for pair in "$@"; do set+=(--set "$pair"); done
 	client "$name" "$config" --local ${args[@]+"${args[@]}"} ${set[@]+"${set[@]}"} || fail "$name: exit status $?"
 }
@@ -109,7 +110,7 @@ done
 refused share.clients '2..8 does not go with share.mode: serial' --local --set share.group=g --set share.clients=2..8 --set share.mode=serial
 refused share.clients '2..8 is possible with share.ends: private alone' --local --set share.group=g --set share.clients=2..8 --set share.ends=step
 for clients in 2..8:2..8 3..3:3 4:4; do
-	"$SPLITC" train "$config" --set share.group=g --set share.clients="${clients%:*}" --print-config | grep -qx " *clients: ${clients#*:}" ||
+	"$SPLITC" train "$config" --set share.group=g --set share.clients="${clients%:*}" --set share.ends=private --print-config | grep -qx " *clients: ${clients#*:}" ||
 		fail "share.clients: ${clients%:*} is not printed as ${clients#*:}"
 done
 refused clients 'need --local' --clients 2
@@ -122,10 +123,10 @@ refused absent 'MEMBER:STEP' --local --clients 2 --absent 1
 refused absent 'MEMBER:STEP' --local --clients 2 --absent 1:4-3
 refused absent 'leaves nobody in step 2' --local --clients 2 --absent 0:2-3,1:2-2
 refused absent 'in share.mode: sync and rounds' --local --clients 2 --absent 1:2-3 --set share.mode=serial
-refused absent 'share.moments: average or zero' --local --clients 2 --absent 1:2-3 --set share.mode=rounds
-refused absent 'comes back in step 4, inside a round of 2 steps' --local --clients 2 --absent 1:2-3 --set share.mode=rounds \
+refused absent 'share.moments: average or zero' --local --clients 2 --absent 1:2-3 --set share.ends=private --set share.mode=rounds
+refused absent 'comes back in step 4, inside a round of 2 steps' --local --clients 2 --absent 1:2-3 --set share.ends=private --set share.mode=rounds \
 	--set share.moments=zero --set share.round=2
-refused share.moments 'take average or zero' --local --set share.group=g --set share.clients=2..8 --set share.mode=rounds
+refused share.moments 'take average or zero' --local --set share.group=g --set share.clients=2..8 --set share.ends=private --set share.mode=rounds
 client again "$config" --local --clients 2 --set "${calm[0]}" --set data.partition=iid || fail "again: $?"
 refused member-0 'holds a trained model' --local --clients 2 --set log.dir="$tmp/again"
 echo "share: ok"

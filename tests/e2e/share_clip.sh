@@ -7,12 +7,13 @@ cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 . tests/e2e/lib/groups.sh
 begin_groups 0.01
+private=share.ends=private # heads and tails of their own
 iid=data.partition=iid
 clip=train.clip_norm=0.5
 
-group sync "$tmp/sgd.yaml" 3 data.partition=dirichlet:2 $clip 'codec=topk:0.3,ef=true|quant:8'
-group serial "$tmp/sgd.yaml" 2 $iid $clip share.mode=serial
-group rounds "$tmp/adamw.yaml" 2 $iid $clip share.mode=rounds share.round=2 train.max_steps=4
+group sync "$tmp/sgd.yaml" 3 $private data.partition=dirichlet:2 $clip 'codec=topk:0.3,ef=true|quant:8'
+group serial "$tmp/sgd.yaml" 2 $private $iid $clip share.mode=serial
+group rounds "$tmp/adamw.yaml" 2 $private $iid $clip share.mode=rounds share.round=2 train.max_steps=4
 group round "$tmp/sgd.yaml" 2 $iid $clip share.mode=rounds share.ends=round share.round=2 train.max_steps=4 codec.end_grad=topk:0.3,ef=true
 group step "$tmp/adamw.yaml" 3 data.partition=dirichlet:2 $clip share.ends=step codec.end_grad=qsgd:64 codec.end_mean=quant:8
 group turns "$tmp/sgd.yaml" 2 $iid $clip share.mode=serial share.ends=step

@@ -94,8 +94,8 @@ refused() {
 refused share.ends 'needs the name of a group' --local --set share.ends=step
 refused share.ends 'share.mode: rounds: take private or round' --local --clients 2 --set share.ends=step --set share.mode=rounds
 refused share.ends 'share.mode: sync: take private or step' --local --clients 2 --set share.ends=round
-refused codec.end_grad 'share.ends: step' --local --clients 2 --set codec.end_grad=quant:8
-refused share.layers 'share.ends: step' --local --clients 2 --set share.layers=all
+refused codec.end_grad 'share.ends: step' --local --clients 2 --set share.ends=private --set codec.end_grad=quant:8
+refused share.layers 'share.ends: step' --local --clients 2 --set share.ends=private --set share.layers=all
 refused codec.end_mean 'positions' --local --clients 2 --set share.ends=step --set codec.end_mean=lowrank:2
 refused share.ends 'nothing in head and tail learns' --local --clients 2 --set share.ends=step --set model.name=vgg16 --set model.width=0.05 --set partition=1:-1 \
 	--set train.freeze=features.0.*,classifier.*

@@ -33,7 +33,7 @@ one_model serial 3
 group turns "$tmp/adamw.yaml" 2 "${serial[@]}" share.layers=all data.partition=iid model.name=resnet9 model.width=0.125 partition=3:-2
 one_model turns 2
 # averaged ends are others than private ones
-client private "$tmp/sgd.yaml" --local --clients 2 --set share.mode=rounds --set share.round=2 --set data.partition=iid --set train.epochs=2 || fail "private: exit status $?"
+client private "$tmp/sgd.yaml" --local --clients 2 --set share.ends=private --set share.mode=rounds --set share.round=2 --set data.partition=iid --set train.epochs=2 || fail "private: exit status $?"
 ! cmp -s "$tmp/private/member-0/model.safetensors" "$tmp/two/member-0/model.safetensors" || fail 'averaging made no difference'
 
 # a round of one member is a run without a group, but for the rounding of differences, which later steps make larger

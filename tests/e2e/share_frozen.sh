@@ -15,7 +15,7 @@ frozen() {
 	local mode=$1 set=() pair k pid=() absent
 	shift
 	set=(--set share.mode="$mode" --set train.epochs=1000 --set train.max_steps=$steps --set train.eval_every=0 --set data.partition=iid
-		--set share.clients=3 --set share.straggler_s=1 --set train.checkpoint_every=0 --set train.schedule.warmup_epochs=0
+		--set share.clients=3 --set share.straggler_s=1 --set share.ends=private --set train.checkpoint_every=0 --set train.schedule.warmup_epochs=0
 		--set link.timeout_ms=60000 --set link.heartbeat_ms=20000 --set share.group="$mode")
 	for pair in "$@"; do set+=(--set "$pair"); done
 	for k in 0 1 2; do # steps take a while, so that the one that comes back finds some left to do

@@ -11,7 +11,7 @@ serve() { start_server "$1" threads=2 listen=tcp://127.0.0.1:"$port"; }
 serve one
 write_config "$tmp/client.yaml"
 sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/lr: 0.05/lr: 0.01/' "$tmp/client.yaml"
-set=(--set train.epochs=1000 --set train.eval_every=0 --set data.partition=iid --set share.clients=2..4 --set share.straggler_s=60
+set=(--set train.epochs=1000 --set train.eval_every=0 --set data.partition=iid --set share.clients=2..4 --set share.ends=private --set share.straggler_s=60
 	--set train.checkpoint_every=4 --set train.schedule.warmup_epochs=0 --set codec='topk:0.5,ef=true' --set link.retry_ms=50
 	--set link.on_server_lost=wait)
 

@@ -9,7 +9,7 @@ start_server one threads=2
 write_config "$tmp/client.yaml"
 sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/lr: 0.05/lr: 0.01/' "$tmp/client.yaml"
 steps=40
-set=(--set train.epochs=1000 --set train.max_steps=$steps --set train.eval_every=0 --set data.partition=iid --set share.clients=3
+set=(--set train.epochs=1000 --set train.max_steps=$steps --set train.eval_every=0 --set data.partition=iid --set share.clients=3 --set share.ends=private
 	--set share.straggler_s=2 --set train.checkpoint_every=0 --set train.schedule.warmup_epochs=0 --set link.timeout_ms=60000
 	--set link.heartbeat_ms=20000 --set codec='topk:0.5,ef=true')
 

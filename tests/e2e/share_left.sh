@@ -86,7 +86,7 @@ anew() {
 	alike
 }
 for mode in sync serial rounds; do
-	set=(--set share.mode=$mode --set share.group=$mode --set share.clients=3 --set share.straggler_s=0 --set data.partition=iid
+	set=(--set share.mode=$mode --set share.group=$mode --set share.ends=private --set share.clients=3 --set share.straggler_s=0 --set data.partition=iid
 		--set train.checkpoint_every=2 --set link.on_server_lost=wait --set link.retry_ms=20 --set codec='topk:0.3,ef=true|quant:8')
 	client $mode "$tmp/client.yaml" "${set[@]}" "${epochs[@]}" --local || fail "$mode in one process: exit status $?"
 	# the one whose step is the last of all: in mode serial another member's may be

@@ -6,17 +6,18 @@ cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 . tests/e2e/lib/groups.sh
 begin_groups 0.01
+private=share.ends=private # heads and tails of their own
 
-group two "$tmp/sgd.yaml" 2 data.partition=iid train.epochs=2
-group three "$tmp/adamw.yaml" 3 data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8'
-group four "$tmp/adamw.yaml" 4 data.partition=by_label train.chunks=3 codec.head_act=lowrank:2,warm=true codec.head_grad=lowrank:2,warm=true threads=2
-group batches "$tmp/sgd.yaml" 2 data.partition=batch codec=qsgd:16
-group alone "$tmp/sgd.yaml" 1 codec=quant:4
+group two "$tmp/sgd.yaml" 2 $private data.partition=iid train.epochs=2
+group three "$tmp/adamw.yaml" 3 $private data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8'
+group four "$tmp/adamw.yaml" 4 $private data.partition=by_label train.chunks=3 codec.head_act=lowrank:2,warm=true codec.head_grad=lowrank:2,warm=true threads=2
+group batches "$tmp/sgd.yaml" 2 $private data.partition=batch codec=qsgd:16
+group alone "$tmp/sgd.yaml" 1 $private codec=quant:4
 grep -q '"skipped":true' "$tmp"/*/log.jsonl && fail 'a step was skipped'
 
 # weights from a file, which the server does not have: each member brings them, once they are stored none does
-group from_file "$tmp/sgd.yaml" 2 data.partition=iid model.weights="$tmp/two/member-0/model.safetensors"
-group from_store "$tmp/sgd.yaml" 2 data.partition=iid model.weights="$tmp/two/member-0/model.safetensors"
+group from_file "$tmp/sgd.yaml" 2 $private data.partition=iid model.weights="$tmp/two/member-0/model.safetensors"
+group from_store "$tmp/sgd.yaml" 2 $private data.partition=iid model.weights="$tmp/two/member-0/model.safetensors"
 
 # refused NAME KEY PHRASE [key=value]…: a client beside the member that waits
 refused() {

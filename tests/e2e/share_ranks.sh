@@ -30,15 +30,15 @@ group() {
 	for ((k = 0; k < n; k++)); do same_run "$name-$k" "$name/member-$k" "$(steps_of "$name/member-$k")"; done
 }
 
-group rounds 4 3 share.mode=rounds share.round=7 share.moments=average data.partition=iid codec='topk:0.3,ef=true|quant:8'
+group rounds 4 3 share.ends=private share.mode=rounds share.round=7 share.moments=average data.partition=iid codec='topk:0.3,ef=true|quant:8'
 end_job
-group serial 5 3 share.mode=serial data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8'
+group serial 5 3 share.ends=private share.mode=serial data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8'
 end_job
 group ends 3 3 share.ends=step codec.end_grad=topk:0.1,ef=true codec.end_mean=quant:8 data.partition=iid
 end_job
 group moments 3 2 share.mode=rounds share.round=7 share.ends=round codec.end_mean=quant:8 data.partition=iid codec=quant:8
 end_job
-group two 5 2 data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8'
+group two 5 2 share.ends=private data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8'
 # whoever connects to the wrong rank, or asks for what ranks do not have
 refused() {
 	local name=$1 phrase=$2 rc=0
@@ -50,7 +50,7 @@ refused too_few 'it has 2 members at least, not 1' --set share.clients=1
 end_job
 
 # rank 0 has member 0 alone. It is stopped for several times share.straggler_s: the other rank goes on without it, and rank 0 with it
-late=(--set train.max_steps=36 --set train.eval_every=0 --set data.partition=iid --set train.checkpoint_every=0 --set share.straggler_s=1
+late=(--set share.ends=private --set train.max_steps=36 --set train.eval_every=0 --set data.partition=iid --set train.checkpoint_every=0 --set share.straggler_s=1
 	--set train.schedule.warmup_epochs=0 --set link.timeout_ms=60000 --set link.heartbeat_ms=20000)
 begin_job 2
 for k in 0 1 2; do # steps take a while, so that the one that comes back finds some left to do
@@ -103,7 +103,7 @@ end_job
 
 # a member is killed before the checkpoint of its last step is there: that of the other rank, which is done, waits and does the steps once
 # more
-end=("${set_back[@]}" --set train.max_steps=23)
+end=("${set_back[@]}" --set share.ends=private --set train.max_steps=23)
 begin_job 2
 for k in 0 1; do
 	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k = 0 ] || echo client.logged=kill@23) member end $k 2 "${end[@]}"

@@ -7,16 +7,17 @@ cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 . tests/e2e/lib/groups.sh
 begin_groups 0.01
+private=share.ends=private # heads and tails of their own
 
-group two "$tmp/sgd.yaml" 2 share.mode=rounds data.partition=iid train.epochs=2
+group two "$tmp/sgd.yaml" 2 $private share.mode=rounds data.partition=iid train.epochs=2
 feedback='topk:0.3,ef=true|quant:8'
-group keep "$tmp/adamw.yaml" 3 share.mode=rounds share.round=2 data.partition=iid codec="$feedback" train.epochs=2
-group average "$tmp/adamw.yaml" 3 share.mode=rounds share.round=2 share.moments=average data.partition=iid train.epochs=2
-group zero "$tmp/adamw.yaml" 2 share.mode=rounds share.round=3 share.moments=zero data.partition=iid train.epochs=2
-group unequal "$tmp/sgd.yaml" 3 share.mode=rounds data.partition=dirichlet:0.7 train.epochs=2
-group four "$tmp/adamw.yaml" 4 share.mode=rounds share.round=3 share.moments=average data.partition=by_label train.chunks=3 threads=2 \
+group keep "$tmp/adamw.yaml" 3 $private share.mode=rounds share.round=2 data.partition=iid codec="$feedback" train.epochs=2
+group average "$tmp/adamw.yaml" 3 $private share.mode=rounds share.round=2 share.moments=average data.partition=iid train.epochs=2
+group zero "$tmp/adamw.yaml" 2 $private share.mode=rounds share.round=3 share.moments=zero data.partition=iid train.epochs=2
+group unequal "$tmp/sgd.yaml" 3 $private share.mode=rounds data.partition=dirichlet:0.7 train.epochs=2
+group four "$tmp/adamw.yaml" 4 $private share.mode=rounds share.round=3 share.moments=average data.partition=by_label train.chunks=3 threads=2 \
 	codec.head_act=lowrank:2,warm=true codec.head_grad=lowrank:2,warm=true codec.mid_grad=qsgd:16
-group weights "$tmp/sgd.yaml" 2 share.mode=rounds data.partition=iid model.weights="$tmp/two/member-0/model.safetensors"
+group weights "$tmp/sgd.yaml" 2 $private share.mode=rounds data.partition=iid model.weights="$tmp/two/member-0/model.safetensors"
 params() { python3 -c '
 import hashlib, json, struct, sys
 f = open(sys.argv[1], "rb"); n = struct.unpack("<Q", f.read(8))[0]; h = json.loads(f.read(n)); d = f.read()
@@ -37,11 +38,11 @@ done
 
 # one member alone is a run without a group
 client plain "$tmp/adamw.yaml" --local || fail "plain: exit status $?"
-client alone "$tmp/adamw.yaml" --local --clients 1 --set share.mode=rounds --set share.round=1 || fail "alone: exit status $?"
+client alone "$tmp/adamw.yaml" --local --clients 1 --set $private --set share.mode=rounds --set share.round=1 || fail "alone: exit status $?"
 same_run alone/member-0 plain "$(steps_of plain)"
 
 # a member that stands still has no part in that round, and its copy is replaced
-late=(--set share.mode=rounds --set share.round=3 --set share.clients=2 --set share.straggler_s=1 --set data.partition=iid
+late=(--set $private --set share.mode=rounds --set share.round=3 --set share.clients=2 --set share.straggler_s=1 --set data.partition=iid
 	--set train.epochs=5 --set train.eval_every=0 --set link.timeout_ms=60000 --set link.heartbeat_ms=20000)
 for k in 0 1; do
 	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k = 1 ] && echo client.begin=delay:2500@5 || echo client.apply=delay:200@1+) \
@@ -57,8 +58,8 @@ last=$(grep '"type":"step"' "$tmp/late-1/log.jsonl" | tail -n 1)
 client oracle "$tmp/sgd.yaml" --local "${late[@]}" --set share.group=late --absent "$absent" || fail "the oracle: exit status $?"
 for k in 0 1; do same_run "late-$k" "oracle/member-$k" 30; done
 
-killed kills "$tmp/adamw.yaml" 48 share.mode=rounds share.round=4 train.checkpoint_every=5 codec="$feedback"
-killed kills_average "$tmp/adamw.yaml" 48 share.mode=rounds share.round=4 share.moments=average train.checkpoint_every=4
+killed kills "$tmp/adamw.yaml" 48 $private share.mode=rounds share.round=4 train.checkpoint_every=5 codec="$feedback"
+killed kills_average "$tmp/adamw.yaml" 48 $private share.mode=rounds share.round=4 share.moments=average train.checkpoint_every=4
 
 # refused KEY PHRASE [key=value]…
 refused() {

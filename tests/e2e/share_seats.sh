@@ -12,7 +12,7 @@ write_config "$tmp/client.yaml"
 sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/lr: 0.05/lr: 0.005/' "$tmp/client.yaml"
 set=(--set train.epochs=1000 --set train.eval_every=0 --set data.partition=iid --set share.clients=2..3 --set share.straggler_s=1
 	--set train.checkpoint_every=4 --set train.schedule.warmup_epochs=0 --set link.retry_ms=50 --set link.on_server_lost=wait
-	--set share.group=g --set drain_s=3)
+	--set share.group=g --set drain_s=3 --set share.ends=private)
 # begin NAME MEMBER STEPS [argument]…
 begin() {
 	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:60@1+ start_client "$1" "$tmp/client.yaml" "${set[@]}" \

@@ -6,12 +6,13 @@ cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 . tests/e2e/lib/groups.sh
 begin_groups 0.01
+private=share.ends=private # heads and tails of their own
 
-group two "$tmp/sgd.yaml" 2 share.mode=serial data.partition=iid train.epochs=2
-group three "$tmp/adamw.yaml" 3 share.mode=serial data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8' train.epochs=2
-group four "$tmp/adamw.yaml" 4 share.mode=serial data.partition=by_label train.chunks=3 threads=2 \
+group two "$tmp/sgd.yaml" 2 $private share.mode=serial data.partition=iid train.epochs=2
+group three "$tmp/adamw.yaml" 3 $private share.mode=serial data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8' train.epochs=2
+group four "$tmp/adamw.yaml" 4 $private share.mode=serial data.partition=by_label train.chunks=3 threads=2 \
 	codec.head_act=lowrank:2,warm=true codec.head_grad=lowrank:2,warm=true codec.mid_grad=qsgd:16
-group weights "$tmp/sgd.yaml" 2 share.mode=serial data.partition=iid model.weights="$tmp/two/member-0/model.safetensors"
+group weights "$tmp/sgd.yaml" 2 $private share.mode=serial data.partition=iid model.weights="$tmp/two/member-0/model.safetensors"
 
 # a step is one member's, every member has all of its own batches, and no two epochs have the same order
 steps() { sed -n 's/^{"type":"step","step":\([0-9]*\),.*/\1/p' "$tmp/$1/log.jsonl"; }
@@ -26,11 +27,11 @@ second=$(steps two/member-0 | awk '$1 > 12 {print $1 - 12}' | tr '\n' ' ')
 
 # one member alone has all turns: a run without a group
 client plain "$tmp/sgd.yaml" --local || fail "plain: exit status $?"
-client alone "$tmp/sgd.yaml" --local --clients 1 --set share.mode=serial || fail "alone: exit status $?"
+client alone "$tmp/sgd.yaml" --local --clients 1 --set $private --set share.mode=serial || fail "alone: exit status $?"
 same_run alone/member-0 plain "$(steps_of plain)"
 
 # a member that stands still loses its turn, and the others do not
-late=(--set share.mode=serial --set share.clients=2 --set share.straggler_s=1 --set data.partition=iid --set train.epochs=5 --set train.eval_every=0
+late=(--set $private --set share.mode=serial --set share.clients=2 --set share.straggler_s=1 --set data.partition=iid --set train.epochs=5 --set train.eval_every=0
 	--set link.timeout_ms=60000 --set link.heartbeat_ms=20000)
 for k in 0 1; do
 	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k = 1 ] && echo client.begin=delay:2500@3 || echo client.apply=delay:200@1+) \
@@ -46,7 +47,7 @@ last=$(grep '"type":"step"' "$tmp/late-1/log.jsonl" | tail -n 1)
 client oracle "$tmp/sgd.yaml" --local "${late[@]}" --set share.group=late --absent "$absent" || fail "the oracle: exit status $?"
 for k in 0 1; do same_run "late-$k" "oracle/member-$k" 30; done
 
-killed kills "$tmp/adamw.yaml" 48 share.mode=serial train.checkpoint_every=5 codec='topk:0.3,ef=true|quant:8'
+killed kills "$tmp/adamw.yaml" 48 $private share.mode=serial train.checkpoint_every=5 codec='topk:0.3,ef=true|quant:8'
 
 # refused KEY PHRASE [key=value]…
 refused() {

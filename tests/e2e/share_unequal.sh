@@ -17,7 +17,7 @@ write_config "$tmp/client.yaml"
 sed -i 's/, test_limit: [0-9]*/, test_limit: 16/' "$tmp/client.yaml"
 sed -i "s/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s|$tmp/data|$tmp/site-%m|" "$tmp/client.yaml"
 use_adamw "$tmp/client.yaml"
-set=(--set share.clients=3 --set share.straggler_s=0 --set train.epochs=3 --set train.checkpoint_every=2 --set train.schedule.warmup_epochs=0
+set=(--set share.clients=3 --set share.straggler_s=0 --set share.ends=private --set train.epochs=3 --set train.checkpoint_every=2 --set train.schedule.warmup_epochs=0
 	--set codec='topk:0.5,ef=true' --set link.retry_ms=50 --set link.on_server_lost=wait)
 begin() { # GROUP MEMBER [argument]…
 	start_client "$1-$2" "$tmp/client.yaml" "${set[@]}" \
