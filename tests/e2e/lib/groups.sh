@@ -39,11 +39,13 @@ killed() {
 	SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=server.applied=kill@$((steps / 2 + 6)) start_server "$name-server" "listen=$endpoint" "store=$tmp/store-$name"
 	for k in 0 1 2; do
 		fp=
-		[ $k != 1 ] || fp=client.applied=kill@$((steps / 4))
+		[ $k != 1 ] || fp=client.applied=delay:600000@$((steps / 4))
 		SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$fp start_client "$name-$k" "$config" "${set[@]}" --set server="$endpoint" --set share.member=$k
 		pids[k]=$client_pid
 	done
-	ends_with "${pids[1]}" 137 $patience "$name: the member that is killed"
+	at_point "$name-1" client.applied
+	wait_for "$name: the member that is killed has no checkpoint" has_checkpoint "$name-1"
+	end_process "${pids[1]}"
 	start_client "$name-1" "$config" "${set[@]}" --set server="$endpoint" --set share.member=1 --resume
 	pids[1]=$client_pid
 	ends_with "$server_pid" 137 $patience "$name: the server that is killed"
