@@ -35,6 +35,7 @@ struct sl_agreed sl_agreed_default(void)
 
 	for (int i = 0; i < N_KEYS; i++)
 		(void)sl_conf_value_set(&keys[i], &a, keys[i].preset, true, why);
+	a.share.ends = SL_ENDS_PRIVATE; /* an agreement that does not say it is of a time when this was the default */
 	return a;
 }
 

@@ -169,8 +169,8 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 		"how long a step waits for late members once half of the members are ready; then it goes on without them") \
 	X(SL_INT, "share.wait_s", share.wait_s, PLAIN, 0, 604800, "3600", "seconds; 0: wait for ever", \
 		"how long members wait for a group that is not complete; then those that are there end, and say who is missing, or was refused and why") \
-	X(SL_CHOICE, "share.ends", share.ends, PLAIN, sl_agreed_ends, "private", \
-		"head and tail of the members: private, each has its own; step (in sync and serial), all have the same, and learn from the mean of all members' gradients in each step; round (in rounds), they are averaged after every round, as the copies of the middle are") \
+	X(SL_CHOICE, "share.ends", share.ends, PLAIN, sl_agreed_ends, "step", \
+		"head and tail of the members: step (in sync and serial), all have the same, and learn from the mean of all members' gradients in each step; round (in rounds, and the default there), they are averaged after every round, as the copies of the middle are; private, each member has its own") \
 	X(SL_CHOICE, "share.layers", share.layers, PLAIN, sl_agreed_layers, "each", \
 		"what codec.end_grad and codec.end_mean code: each, every parameter by itself; all, the parameters of head and tail as one vector")
 #define SL_AGREED_ROUNDS(X) \
@@ -198,7 +198,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 
 enum { SL_AGREED_TEXT = 4096 }; /* room for any agreement, with its NUL */
 
-/* All at their defaults. */
+/* All at the values that an agreement has which does not say them: the config's defaults, but for share.ends. */
 struct sl_agreed sl_agreed_default(void);
 /* Whether nothing reads the key `path`, given the others: another kind of optimizer has it. */
 bool sl_agreed_is_idle(const struct sl_agreed *a, const char *path);

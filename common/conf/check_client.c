@@ -438,6 +438,8 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 	struct sl_conf_client *c = conf;
 	const char *blame = check_model(c, why);
 
+	if (c->agreed.share.mode == SL_SHARE_ROUNDS && !line_of(c, "share.ends"))
+		c->agreed.share.ends = SL_ENDS_ROUND; /* there heads and tails can be shared so alone */
 	if (!blame)
 		blame = check_lora(c, why);
 	if (!blame)

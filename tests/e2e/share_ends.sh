@@ -91,6 +91,15 @@ refused() {
 	[ $rc -ge 64 ] && grep -q "$key" "$tmp/refused.log" && grep -q "$phrase" "$tmp/refused.log" ||
 		fail "$*: status $rc, and not a word on $key: $phrase"
 }
+# who does not say it shares heads and tails, in each mode
+for default in sync:step serial:step rounds:round; do
+	"$SPLITC" train "$tmp/client.yaml" --set share.group=g --set share.mode="${default%:*}" --print-config | grep -qx " *ends: ${default#*:}" ||
+		fail "share.ends in mode ${default%:*} is not ${default#*:}"
+done
+run default --clients 3 -- data.partition=iid train.batch=4
+for k in 0 1 2; do cmp "$tmp/none/member-$k/model.safetensors" "$tmp/default/member-$k/model.safetensors" || fail "member $k: the default is not step"; done
+refused share.clients '2..8 is possible with share.ends: private alone' --local --set share.group=g --set share.clients=2..8
+
 refused share.ends 'needs the name of a group' --local --set share.ends=step
 refused share.ends 'share.mode: rounds: take private or round' --local --clients 2 --set share.ends=step --set share.mode=rounds
 refused share.ends 'share.mode: sync: take private or step' --local --clients 2 --set share.ends=round

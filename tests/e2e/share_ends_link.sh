@@ -82,7 +82,7 @@ refused() {
 	[ $rc -ge 64 ] && grep -q -e "$phrase" "$tmp/$name.log" || fail "$name: status $rc, and not '$phrase'"
 }
 refused frozen 'shares another head and tail' share.ends=step train.freeze=features.0.0.weight
-refused private 'the group g has step, this client has private'
+refused private 'the group g has step, this client has private' share.ends=private
 refused mean 'the group g has none, this client has quant:8' share.ends=step codec.end_mean=quant:8
 kill -0 $waiting || fail 'a client that was refused ended another one'
 signal TERM $waiting

@@ -59,6 +59,24 @@ static void the_text_is_the_rows_that_are_no_default(void **state)
 	assert_string_equal(again, text);
 }
 
+/* An agreement of before says nothing of heads and tails, and means what it meant. */
+static void heads_and_tails_are_private_unless_it_says_so(void **state)
+{
+	static const char old[] = "agree 1\ntrain.batch = 64\ntrain.chunks = 4\nshare.group = g\n";
+	char text[SL_AGREED_TEXT];
+	struct sl_agreed a;
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_agreed_read(&a, old, strlen(old), &fail), SL_OK);
+	assert_int_equal(a.share.ends, SL_ENDS_PRIVATE);
+	a.share.ends = SL_ENDS_STEP;
+	sl_agreed_write(&a, text);
+	assert_non_null(strstr(text, "share.ends = step\n"));
+	assert_int_equal(sl_agreed_same(old, strlen(old), &a, &fail), SL_ERR_MISMATCH);
+	assert_string_equal(fail.text, "share.ends: was private, is step");
+}
+
 static void any_agreement_has_room(void **state)
 {
 	struct sl_agreed a = other_than_default();
@@ -266,6 +284,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_text_is_the_rows_that_are_no_default),
+		cmocka_unit_test(heads_and_tails_are_private_unless_it_says_so),
 		cmocka_unit_test(any_agreement_has_room),
 		cmocka_unit_test(what_is_out_of_bounds_is_refused_by_its_key),
 		cmocka_unit_test(there_is_one_spelling),
