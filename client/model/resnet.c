@@ -121,7 +121,7 @@ void sl_source_resnet18(struct sl_build *b, const struct sl_model_spec *spec)
 	build(b, spec, &(struct resnet){{2, 2, 2, 2}, false, 0, 0});
 }
 
-void sl_source_resnext50(struct sl_build *b, const struct sl_model_spec *spec)
+void sl_source_resnext50_32x4d(struct sl_build *b, const struct sl_model_spec *spec)
 {
 	build(b, spec, &(struct resnet){{3, 4, 6, 3}, true, 32, 4});
 }

@@ -14,29 +14,12 @@ _Static_assert((int)SL_MODEL_MIN_IMAGE == (int)SL_CONF_MIN_IMAGE && (int)SL_MODE
 	       "what a config may ask for, a model has");
 static const double min_width = 0.01, max_width = 16.0;
 
+#define BUILT_IN(name, has) {#name, sl_source_##name},
+
 static const struct source {
 	const char *name;
 	void (*build)(struct sl_build *b, const struct sl_model_spec *spec);
-	bool tokens, rows; /* its input; neither: images */
-} sources[] = {
-	/* clang-format off */
-	{"mobilenet_v2", sl_source_mobilenet_v2, false, false},
-	{"mobilenet_v2_pool4", sl_source_mobilenet_v2_pool4, false, false},
-	{"mobilenet_v2_relu", sl_source_mobilenet_v2_relu, false, false},
-	{"resnet9", sl_source_resnet9, false, false},
-	{"resnet18", sl_source_resnet18, false, false},
-	{"resnet34", sl_source_resnet34, false, false},
-	{"resnet50", sl_source_resnet50, false, false},
-	{"resnext50_32x4d", sl_source_resnext50, false, false},
-	{"alexnet", sl_source_alexnet, false, false},
-	{"alexnet1", sl_source_alexnet1, false, false},
-	{"vgg16", sl_source_vgg16, false, false},
-	{"token_mlp", sl_source_token_mlp, true, false},
-	{"mlp", sl_source_mlp, false, true},
-	{SL_CONF_HUGGINGFACE, NULL, true, false}, /* huggingface.h */
-	{SL_CONF_ONNX, NULL, false, false},       /* onnx.h */
-	/* clang-format on */
-};
+} sources[] = {SL_BUILT_IN_NETWORKS(BUILT_IN){SL_CONF_HUGGINGFACE, NULL} /* huggingface.h */};
 enum { N_SOURCES = sizeof(sources) / sizeof(sources[0]) };
 
 static const struct source *find(const char *name)
@@ -49,16 +32,12 @@ static const struct source *find(const char *name)
 
 bool sl_model_takes_tokens(const char *name)
 {
-	const struct source *source = find(name);
-
-	return source && source->tokens;
+	return sl_network_has(name) & SL_NETWORK_TOKENS;
 }
 
 bool sl_model_takes_rows(const char *name)
 {
-	const struct source *source = find(name);
-
-	return source && source->rows;
+	return sl_network_has(name) & SL_NETWORK_ROWS;
 }
 
 static enum sl_err unknown_model(const char *name, struct sl_fail *fail)
@@ -66,8 +45,8 @@ static enum sl_err unknown_model(const char *name, struct sl_fail *fail)
 	char known[256] = "";
 	size_t used = 0;
 
-	for (int i = 0; i < N_SOURCES && used < sizeof(known); i++)
-		used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "", sources[i].name);
+	for (const struct sl_network *n = sl_networks; n->name && used < sizeof(known); n++)
+		used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "", n->name);
 	return sl_fail_at(fail, "model.name", SL_ERR_CONFIG, "unknown model \"%s\"; known: %s", name, known);
 }
 
@@ -145,25 +124,26 @@ static enum sl_err open_rows(struct sl_build *b, const struct sl_model_spec *spe
 
 enum sl_err sl_model_open(struct sl_model **out, const struct sl_model_spec *spec, struct sl_fail *fail)
 {
+	const bool tokens = sl_model_takes_tokens(spec->name), rows = sl_model_takes_rows(spec->name);
 	const struct source *entry = find(spec->name);
 	struct sl_build b;
 	enum sl_err err;
 
-	if (!entry)
-		return unknown_model(spec->name, fail);
-	if (strcmp(entry->name, SL_CONF_ONNX) == 0)
+	if (strcmp(spec->name, SL_CONF_ONNX) == 0)
 		return spec->onnx ? sl_onnx_open_model(out, spec, fail)
 				  : sl_fail_at(fail, "model.onnx", SL_ERR_CONFIG, "needs a file");
-	err = check_spec(spec, entry->tokens, entry->rows, fail);
+	if (!entry)
+		return unknown_model(spec->name, fail);
+	err = check_spec(spec, tokens, rows, fail);
 	if (!err && !entry->build == !spec->huggingface)
 		err = sl_fail_at(fail, "model.huggingface", SL_ERR_CONFIG, "%s a folder",
 				 entry->build ? "this network has no" : "needs");
 	if (!err && !entry->build)
 		return sl_hf_open(out, spec, fail);
 	if (!err)
-		err = entry->tokens ? open_tokens(&b, spec, fail)
-		      : entry->rows ? open_rows(&b, spec, fail)
-				    : open_images(&b, spec, fail);
+		err = tokens ? open_tokens(&b, spec, fail)
+		      : rows ? open_rows(&b, spec, fail)
+			     : open_images(&b, spec, fail);
 	if (err)
 		return err;
 	entry->build(&b, spec);

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "client/model/source.h"
+#include "common/conf/networks.h"
 
 /* `c` channels at this width: the nearest multiple of 8, and at least 8. */
 static inline int sl_source_channels(int c, double width)
@@ -14,18 +15,7 @@ static inline int sl_source_channels(int c, double width)
 	return rounded < 8 ? 8 : rounded;
 }
 
-void sl_source_mobilenet_v2(struct sl_build *b, const struct sl_model_spec *spec);
-void sl_source_mobilenet_v2_pool4(struct sl_build *b, const struct sl_model_spec *spec);
-void sl_source_mobilenet_v2_relu(struct sl_build *b, const struct sl_model_spec *spec);
-void sl_source_mlp(struct sl_build *b, const struct sl_model_spec *spec);
-void sl_source_token_mlp(struct sl_build *b, const struct sl_model_spec *spec);
-void sl_source_resnet9(struct sl_build *b, const struct sl_model_spec *spec);
-void sl_source_resnet18(struct sl_build *b, const struct sl_model_spec *spec);
-void sl_source_resnet34(struct sl_build *b, const struct sl_model_spec *spec);
-void sl_source_resnet50(struct sl_build *b, const struct sl_model_spec *spec);
-void sl_source_resnext50(struct sl_build *b, const struct sl_model_spec *spec);
-void sl_source_alexnet(struct sl_build *b, const struct sl_model_spec *spec);
-void sl_source_alexnet1(struct sl_build *b, const struct sl_model_spec *spec);
-void sl_source_vgg16(struct sl_build *b, const struct sl_model_spec *spec);
+#define SL_SOURCE(name, has) void sl_source_##name(struct sl_build *b, const struct sl_model_spec *spec);
+SL_BUILT_IN_NETWORKS(SL_SOURCE)
 
 #endif

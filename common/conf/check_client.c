@@ -40,15 +40,8 @@ ASK(reads_glue, c->data.kind == SL_DATA_GLUE || (reads_texts(c) && strcmp(c->dat
 ASK(has_label_column, reads_table(c) || reads_own_texts(c))
 ASK(names_train_files, c->data.kind != SL_DATA_IMAGES && !reads_table(c) && (!reads_texts(c) || reads_own_texts(c)))
 ASK(names_test_files, reads_shards(c) || reads_own_texts(c))
-/* Networks of which some keys are. */
-#define RESNETS         "resnet18, resnet34, resnet50, resnext50_32x4d"
-#define WITH_FORM       "mobilenet_v2, mobilenet_v2_pool4, " RESNETS
-#define OF_IMAGES       BUILT_IN_IMAGES ", " SL_CONF_ONNX
-#define BUILT_IN_IMAGES WITH_FORM ", mobilenet_v2_relu, resnet9, alexnet, alexnet1, vgg16"
-#define OF_TOKENS       "token_mlp, " SL_CONF_HUGGINGFACE
-
-#define NEED(key, met, why, ...) {key, met, NULL, why "; leave this key out", {__VA_ARGS__}}
-#define OF_MODELS(key, models)   {key, NULL, models, NULL, {"model.name"}}
+#define NEED(key, met, why, ...) {key, met, 0, why "; leave this key out", {__VA_ARGS__}}
+#define OF_NETWORKS(key, has)    {key, NULL, has, NULL, {"model.name"}}
 #define DATA         "data.kind", "data.transforms"
 #define SCHEDULE     "train.schedule.kind"
 #define LABELS       "belongs to train.loss: labels"
@@ -60,31 +53,31 @@ ASK(names_test_files, reads_shards(c) || reads_own_texts(c))
 #define PICTURE_FILE "belongs to data.kind: images and webdataset"
 #define TEXTS        "belongs to texts (data.kind: text, or a task of GLUE)"
 
-/* A key is idle, and refused where it was set, unless `met` holds or the network is one of `models`. `why` is the
+/* A key is idle, and refused where it was set, unless `met` holds or the network has one of `has`. `why` is the
  * refusal. Where --set has chosen a key of `by`, what the file has for another choice is put aside. */
 static const struct need {
 	const char *key; /* a path; with a dot at its end: all keys that begin so */
 	bool (*met)(const struct sl_conf_client *c);
-	const char *models; /* names with commas between them; NULL: any */
+	unsigned has; /* SL_NETWORK_…; 0: any */
 	const char *why;
 	const char *by[2];
 } needs[] = {
-	OF_MODELS("model.form", WITH_FORM),
-	OF_MODELS("model.init_bn0", RESNETS),
-	OF_MODELS("model.dropout", "mobilenet_v2, mobilenet_v2_pool4, alexnet1, vgg16, token_mlp, mlp"),
-	OF_MODELS("model.image", OF_IMAGES),
-	OF_MODELS("data.normalize", OF_IMAGES),
-	OF_MODELS("data.transforms", OF_IMAGES),
-	OF_MODELS("data.test_transforms", OF_IMAGES),
-	OF_MODELS("model.vocab", "token_mlp"),
-	OF_MODELS("model.tokens", OF_TOKENS),
-	OF_MODELS("model.head", SL_CONF_HUGGINGFACE),
-	OF_MODELS("data.pad", OF_TOKENS),
-	OF_MODELS("data.group_by_length", OF_TOKENS),
-	OF_MODELS("train.mixup", OF_IMAGES ", mlp"),
-	OF_MODELS("model.features", "mlp"),
-	OF_MODELS("model.width", BUILT_IN_IMAGES ", token_mlp, mlp"),
-	{"lora.", has_adapters, NULL, "needs lora.rank", {"lora.rank"}},
+	OF_NETWORKS("model.form", SL_NETWORK_FORM),
+	OF_NETWORKS("model.init_bn0", SL_NETWORK_BN0),
+	OF_NETWORKS("model.dropout", SL_NETWORK_DROPOUT),
+	OF_NETWORKS("model.image", SL_NETWORK_IMAGES),
+	OF_NETWORKS("data.normalize", SL_NETWORK_IMAGES),
+	OF_NETWORKS("data.transforms", SL_NETWORK_IMAGES),
+	OF_NETWORKS("data.test_transforms", SL_NETWORK_IMAGES),
+	OF_NETWORKS("model.vocab", SL_NETWORK_VOCAB),
+	OF_NETWORKS("model.tokens", SL_NETWORK_TOKENS),
+	OF_NETWORKS("model.head", SL_NETWORK_HEAD),
+	OF_NETWORKS("data.pad", SL_NETWORK_TOKENS),
+	OF_NETWORKS("data.group_by_length", SL_NETWORK_TOKENS),
+	OF_NETWORKS("train.mixup", SL_NETWORK_IMAGES | SL_NETWORK_ROWS),
+	OF_NETWORKS("model.features", SL_NETWORK_ROWS),
+	OF_NETWORKS("model.width", SL_NETWORK_WIDTH),
+	{"lora.", has_adapters, 0, "needs lora.rank", {"lora.rank"}},
 	NEED("model.classes", has_classes, NO_CLASSES, "model.head"),
 	NEED("data.label", has_classes, NO_CLASSES, "model.head"),
 	NEED("train.metrics", has_classes, NO_CLASSES, "model.head"),
@@ -118,17 +111,17 @@ static const struct need {
 	NEED("train.metrics", learns_labels, LABELS, "train.loss"),
 };
 /* clang-format on */
-enum { N_NEEDS = sizeof needs / sizeof needs[0] };
+enum { N_NEEDS = sizeof needs / sizeof needs[0], NAMES = 161 };
 
-/* `list`: names with commas between them */
-static bool lists(const char *list, const char *name)
+/* The names of the networks that have one of `has`, with commas between them. */
+static const char *names_with(unsigned has, char text[NAMES])
 {
-	const size_t len = strlen(name);
+	size_t used = 0;
 
-	for (const char *at = strstr(list, name); len && at; at = strstr(at + len, name))
-		if ((at == list || at[-1] == ' ') && (at[len] == ',' || !at[len]))
-			return true;
-	return false;
+	for (const struct sl_network *n = sl_networks; n->name && used < NAMES; n++)
+		if (n->has & has)
+			used += (size_t)snprintf(text + used, NAMES - used, "%s%s", used ? ", " : "", n->name);
+	return text;
 }
 
 static bool is_of(const struct need *n, const char *path)
@@ -143,8 +136,8 @@ static bool is_of(const struct need *n, const char *path)
 static bool is_met(const struct need *n, const struct sl_conf_client *c)
 {
 	/* Of an unknown network the name is what is wrong. */
-	if (n->models)
-		return lists(n->models, c->model.name) || !lists(OF_IMAGES ", " OF_TOKENS ", mlp", c->model.name);
+	if (n->has)
+		return (sl_network_has(c->model.name) & n->has) || !sl_network_has(c->model.name);
 	return n->met(c);
 }
 
@@ -167,6 +160,8 @@ static bool was_chosen_by_set(const struct need *n, const struct sl_conf_client 
 /* The first key that was set and has an unmet need; NULL: none. */
 static const char *check_needs(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
+	char names[NAMES];
+
 	for (const struct need *n = needs; n < needs + N_NEEDS; n++) {
 		const bool met = is_met(n, c), put_aside = was_chosen_by_set(n, c);
 
@@ -175,9 +170,9 @@ static const char *check_needs(const struct sl_conf_client *c, char why[SL_CONF_
 
 			if (!line || (line > 0 && put_aside))
 				continue;
-			if (n->models)
-				snprintf(why, SL_CONF_WHY, "%.64s has none: it is of %s; leave this key out",
-					 c->model.name, n->models);
+			if (n->has)
+				snprintf(why, SL_CONF_WHY, "%.48s has none: it is of %.160s; leave this key out",
+					 c->model.name, names_with(n->has, names));
 			else
 				snprintf(why, SL_CONF_WHY, "%s", n->why);
 			return key_at(i);

@@ -16,6 +16,7 @@
 #include "common/base/err.h"
 #include "common/base/log.h"
 #include "common/conf/agreed.h"
+#include "common/conf/networks.h"
 
 enum {
 	SL_CONF_TEXT = 256,
@@ -97,9 +98,6 @@ struct sl_conf_link {
 	int retry_ms;                     /* client only */
 	int stall_s;                      /* client only; 0: no limit */
 };
-
-#define SL_CONF_HUGGINGFACE "huggingface"
-#define SL_CONF_ONNX        "onnx"
 
 struct sl_conf_client {
 	char server[SL_CONF_TEXT]; /* tcp://host:port */

@@ -6,13 +6,15 @@ typedef struct sl_conf_client T;
 
 #define AGREED(type, path, field, class, ...) type(T, path, agreed.field, __VA_ARGS__),
 
+#define NETWORK(name, has) #name ", "
+
 /* clang-format off */
 const char *const sl_conf_data_kinds[] = {SL_DATA_KINDS(SL_DATA_WORD) NULL};
 
 static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "server", server, sl_conf_check_server, "tcp://127.0.0.1:5570", "where splits listens, tcp://host:port"),
 
-	{SL_STRING_ROW(T, "model.name", model.name, sl_conf_check_word, NULL, "network: mobilenet_v2, mobilenet_v2_pool4, mobilenet_v2_relu, resnet9, resnet18, resnet34, resnet50, resnext50_32x4d, alexnet, alexnet1, vgg16, token_mlp or mlp; or model.huggingface, or model.onnx"), .instead = {"model.huggingface", "model.onnx"}},
+	{SL_STRING_ROW(T, "model.name", model.name, sl_conf_check_word, NULL, "network: " SL_BUILT_IN_NETWORKS(NETWORK) "or one of model.huggingface or model.onnx"), .instead = {"model.huggingface", "model.onnx"}},
 	SL_STRING(T, "model.huggingface", model.huggingface, NULL, "", "folder of a network as Hugging Face's transformers keeps it, instead of model.name: config.json and, unless all weights are to be random, model.safetensors; families: roberta, bert, distilbert, electra"),
 	SL_STRING(T, "model.onnx", model.onnx, NULL, "", "ONNX file of a network of images, as torch.onnx.export writes it in training, instead of model.name; its weights are those to start from, and it says what model.classes and model.image are"),
 	SL_CHOICE(T, "model.head", model.head, SL_WORDS("classifier", "masked_lm"), "classifier",
