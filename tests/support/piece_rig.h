@@ -1,11 +1,13 @@
 /* A job of a worker, such as a codec's, beside a rival of another share that wants the worker at all times: seconds
- * that the job had, and the longest that the rival had to wait beyond a job's slice. For benchmarks and tests. */
+ * that the job had, and the longest that the rival had to wait beyond a job's slice. Where other processes have the
+ * processor meanwhile, their part of the time is taken off the wait. For benchmarks and tests. */
 #ifndef SL_TESTS_PIECE_RIG_H
 #define SL_TESTS_PIECE_RIG_H
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/worker.h"
@@ -65,11 +67,20 @@ static inline void piece_rival_again(struct sl_job *job)
 		sl_worker_post(r->worker, &r->job);
 }
 
+static inline double piece_cpu_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
 /* `run` is the job's; the rest is set here. */
 static inline double piece_measure_job(struct sl_job *job, double *piece_s)
 {
 	struct sl_share shares[2] = {{0}};
 	struct piece_rival r = {.job = {.run = piece_rival_runs, .done = piece_rival_again, .share = &shares[1]}};
+	double cpu_s = piece_cpu_s(), used_s;
 
 	if (sl_worker_open(&r.worker, "pieces", NULL, NULL, NULL))
 		abort();
@@ -82,9 +93,11 @@ static inline double piece_measure_job(struct sl_job *job, double *piece_s)
 		sl_worker_drain(r.worker);
 		usleep(200);
 	}
-	*piece_s = (double)sl_worker_late_ns(r.worker) * 1e-9;
+	cpu_s = piece_cpu_s() - cpu_s;
+	used_s = (double)shares[0].used_ns * 1e-9;
+	*piece_s = (double)sl_worker_late_ns(r.worker) * 1e-9 * (cpu_s < used_s ? cpu_s / used_s : 1);
 	sl_worker_close(r.worker);
-	return (double)shares[0].used_ns * 1e-9;
+	return used_s;
 }
 
 static inline double piece_measure(struct piece_task *t, double *piece_s)
