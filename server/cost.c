@@ -6,13 +6,20 @@
  * memory, which counts where there are few rows. A backward pass has two products where a forward pass has one. */
 static const double weight_ns = 40, pass_weight_ns = 2.5;
 
+/* Of two products of a backward pass, one is the gradient of weights. */
+static bool is_frozen(const struct sl_segment_op *op, double products)
+{
+	return products > 1 && op->op.n_param && !op->learns;
+}
+
 struct sl_cost sl_segment_cost(const struct sl_plan *plan, double products)
 {
 	const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
 	struct sl_cost sum = {0};
 
 	for (int i = 0; i < s->n_op; i++)
-		sl_cost_add(&sum, sl_op_cost(&s->op[i].op, products));
+		if (products <= 1 || s->op[i].backward)
+			sl_cost_add(&sum, sl_op_cost(&s->op[i].op, products - is_frozen(&s->op[i], products)));
 	sum.task_s += products * (double)s->weight_count * pass_weight_ns * 1e-9;
 	return sum;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/cost.h"
 #include "server/group_impl.h"
 
 /* Means are kept for members that are behind: the last one always, and as many more as fit. */
@@ -37,6 +38,25 @@ static uint64_t kept_share(uint64_t bound, int members)
 	return (all < most ? all : most) / (uint64_t)members + 1;
 }
 
+/* What a member tells is decoded in a task of its own. Another one adds up what all have told, and encodes the mean. */
+static enum sl_err check_cost(const struct sl_middle *m, struct sl_fail *fail)
+{
+	const struct sl_end_layout *l = &m->ends.layout;
+	const struct sl_end_coder_env grad = coder_env(&m->agreement, NULL, l, SL_END_GRAD),
+				      mean = coder_env(&m->agreement, NULL, l, SL_END_MEAN);
+	const struct sl_cost told = sl_end_coder_cost(&grad, false);
+	struct sl_cost sum = sl_end_coder_cost(&mean, true), pass = sl_end_pass_cost(l);
+	struct sl_fail why;
+	enum sl_err err;
+
+	pass.task_s *= m->agreement.agreed.share.clients;
+	sl_cost_add(&sum, pass);
+	err = sl_session_cost_check(&told, m->env.task_s, m->env.piece_ms, &why);
+	if (!err)
+		err = sl_session_cost_check(&sum, m->env.task_s, m->env.piece_ms, &why);
+	return err ? sl_fail_set(fail, err, "shared heads and tails: %.400s", why.text) : SL_OK;
+}
+
 enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struct sl_fail *fail)
 {
 	struct sl_memory *to = &m->memory.payloads;
@@ -44,6 +64,8 @@ enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struc
 
 	if (!err)
 		err = sl_end_layout_settle(&m->ends.layout, &m->trunk.plan->spec, fail);
+	if (!err)
+		err = check_cost(m, fail);
 	for (int end = 0; end < SL_END_COUNT && !err; end++) {
 		const struct sl_end_coder_env env =
 			coder_env(&m->agreement, host_of(&m->env), &m->ends.layout, (enum sl_end)end);

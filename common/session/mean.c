@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/worker.h"
 #include "common/exec/clip.h"
 #include "common/exec/finite.h"
 #include "common/exec/optimizer.h"
@@ -228,6 +229,28 @@ enum sl_err sl_end_coder_need(const struct sl_end_coder_env *env, uint64_t *memo
 	*memory = host;
 	*bound = bytes;
 	return SL_OK;
+}
+
+struct sl_cost sl_end_pass_cost(const struct sl_end_layout *l)
+{
+	static const double pass_ns = 4;
+	const double s = (double)l->floats * pass_ns * 1e-9;
+
+	return (struct sl_cost){s, s};
+}
+
+struct sl_cost sl_end_coder_cost(const struct sl_end_coder_env *env, bool encodes)
+{
+	struct sl_cost sum = sl_end_pass_cost(env->layout);
+
+	for (int i = 0; i < vectors_of(env); i++) {
+		const struct sl_codec_env of = codec_env(env, i);
+		const struct sl_extent e = sl_extent_of(of.shape);
+
+		if (!by_rows(env, i))
+			sl_cost_add(&sum, sl_codec_cost(env->spec, &e, encodes));
+	}
+	return sum;
 }
 
 enum sl_err sl_end_coder_open(struct sl_end_coder **out, const struct sl_end_coder_env *env, struct sl_fail *fail)
@@ -500,6 +523,7 @@ void sl_end_sum_add(struct sl_end_sum *s, const float *change)
 		keep[i] *= its_keep[i];
 		add[i] = sl_change_statistic(its_keep[i], add[i], its_add[i]);
 	}
+	sl_worker_turn();
 }
 
 void sl_end_sum_add_rows(struct sl_end_sum *s, const float *change, uint64_t rows)
@@ -515,6 +539,7 @@ void sl_end_sum_add_rows(struct sl_end_sum *s, const float *change, uint64_t row
 		s->total[i] += (double)rows * (double)change[i];
 	if (sl_steps_read(&applied, change + count) && applied > s->applied)
 		s->applied = applied;
+	sl_worker_turn();
 }
 
 /* As in nn/average.h: copies that were trained become one. */

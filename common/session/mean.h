@@ -10,6 +10,7 @@
 #define SL_SESSION_MEAN_H
 
 #include "common/codec/codec.h"
+#include "common/codec/cost.h"
 #include "common/exec/exec.h"
 
 /* What crosses beside the four tensors of a chunk. */
@@ -87,6 +88,9 @@ void sl_end_coder_close(struct sl_end_coder *coder); /* NULL is fine */
 /* Bytes that _open will take, and most bytes of a run; nothing is allocated. Errors of sl_codec_need. */
 enum sl_err sl_end_coder_need(const struct sl_end_coder_env *env, uint64_t *memory, uint64_t *bound,
 			      struct sl_fail *fail) SL_MUST_CHECK;
+/* What coding a change costs a processor. Nothing gives way within one pass over it, nor over a table's rows. */
+struct sl_cost sl_end_coder_cost(const struct sl_end_coder_env *env, bool encodes);
+struct sl_cost sl_end_pass_cost(const struct sl_end_layout *layout);
 size_t sl_end_coder_bound(const struct sl_end_coder *coder);
 /* As the methods' authors count; of the last change. */
 double sl_end_coder_nominal(const struct sl_end_coder *coder);

@@ -34,6 +34,7 @@ extern struct host_rig {
 	struct sl_backend_ops counting_ops;
 	size_t taken;      /* bytes that the backend was asked for */
 	const char *store; /* set before it is opened; NULL: none */
+	int piece_ms;      /* and this: limits.piece_ms; 0: none */
 	struct sl_device device;
 	struct sl_server_auth auth;
 } host_rig;

@@ -17,6 +17,7 @@
 #include "common/base/pool.h"
 #include "common/base/rng.h"
 #include "common/exec/exec.h"
+#include "common/session/mean.h"
 #include "kernels/cpu/cpu.h"
 #include "server/cost.h"
 #include "tests/support/piece_rig.h"
@@ -357,6 +358,59 @@ static void a_login_of_many_weights_gives_way(void **state)
 	sl_plan_close(plan);
 }
 
+/* ---- parts of a price */
+
+static double backward_s(const struct sl_plan *plan)
+{
+	return sl_segment_cost(plan, 2).task_s;
+}
+
+/* Frozen weights have no gradient, and where nothing learns below there is no backward pass. */
+static void what_does_not_learn_costs_less(void **state)
+{
+	struct sl_plan *plan = plan_of(32, 8, 1, "features.0", "classifier");
+	struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
+	const double all = backward_s(plan);
+	double half, at = 0;
+	int op = 0;
+
+	(void)state;
+	while (s->op[op].op.kind != SL_OP_CONV2D)
+		op++;
+	at = sl_op_cost(&s->op[op].op, 2).task_s;
+	half = at - sl_op_cost(&s->op[op].op, 1).task_s;
+	assert_true(half > 0);
+	s->op[op].learns = false;
+	assert_float_equal(backward_s(plan), all - half, 1e-9);
+	s->op[op].backward = false;
+	assert_float_equal(backward_s(plan), all - at, 1e-9);
+	assert_true(sl_segment_cost(plan, 1).task_s < backward_s(plan)); /* forward is as before */
+	sl_plan_close(plan);
+}
+
+/* Of a million parameters: packing takes its time, and so does a pass over them. */
+static void heads_and_tails_have_a_price(void **state)
+{
+	int64_t count[2] = {1000000, 0};
+	struct sl_end_layout layout = {.n = 1, .count = count, .row = count + 1, .grads = count[0], .floats = count[0]};
+	struct sl_codec_spec spec;
+	struct sl_end_coder_env env = {.layout = &layout, .spec = &spec};
+	const double pass_s = sl_end_pass_cost(&layout).task_s;
+	double plain_s;
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_codec_parse("none", &spec, &fail), SL_OK);
+	plain_s = sl_end_coder_cost(&env, true).task_s;
+	assert_in_range(plain_s * 1e9, pass_s * 1e9 + 1, 1e8);
+	assert_int_equal(sl_codec_parse("quant:8|zstd:19", &spec, &fail), SL_OK);
+	assert_true(sl_end_coder_cost(&env, true).task_s > 10 * plain_s);
+	assert_true(sl_end_coder_cost(&env, true).piece_s > 10 * sl_end_coder_cost(&env, false).piece_s);
+	count[1] = 100; /* without a codec a table crosses by rows */
+	assert_int_equal(sl_codec_parse("none", &spec, &fail), SL_OK);
+	assert_float_equal(sl_end_coder_cost(&env, true).task_s, pass_s, 1e-12);
+}
+
 /* ---- what is written of it */
 
 /* Configs name roberta-base, which everybody has to fetch. Its costs follow from its sizes. */
@@ -451,6 +505,8 @@ int main(void)
 		cmocka_unit_test(configs_that_come_with_it_are_let_in),
 		cmocka_unit_test(the_worst_that_is_let_in_is_as_predicted),
 		cmocka_unit_test(a_login_of_many_weights_gives_way),
+		cmocka_unit_test(what_does_not_learn_costs_less),
+		cmocka_unit_test(heads_and_tails_have_a_price),
 		cmocka_unit_test(the_page_has_the_bound),
 	};
 

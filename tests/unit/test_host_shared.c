@@ -37,6 +37,7 @@ static bool by_round; /* share.ends: round, with rounds of one step and averaged
 static int tests_run, features = 8;
 static bool shared = true; /* else members have ends of their own */
 static double member_norm;
+static const char *mean_codec = "none";
 
 static struct asked agreement(int k)
 {
@@ -61,6 +62,7 @@ static struct asked agreement(int k)
 	} else {
 		g->share.rows = MEMBERS * ROWS;
 	}
+	snprintf(g->end_codec[SL_END_MEAN], sizeof g->end_codec[0], "%s", mean_codec);
 	assert_int_equal(asked_settle(&a, &fail), SL_OK);
 	return a;
 }
@@ -474,6 +476,27 @@ static void what_sharing_takes_is_counted(void **state)
 	shared = true;
 }
 
+/* The middle is cheap, and packing the mean of a large head is not. */
+static void what_sharing_costs_is_known(void **state)
+{
+	(void)state;
+	features = 2000;
+	by_round = false;
+	host_rig.piece_ms = 100;
+	begin();
+	end();
+	mean_codec = "topk:0.5|zstd:19";
+	tests_run++;
+	host_rig_open(MEMBERS, 0);
+	call(0);
+	assert_refused(0, SL_ERR_LIMIT, "shared heads and tails: a task of this session");
+	host_rig_hang_up(&member[0].c);
+	host_rig_close();
+	host_rig.piece_ms = 0;
+	mean_codec = "none";
+	features = 8;
+}
+
 static int close_layout(void **state)
 {
 	(void)state;
@@ -486,7 +509,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(hostile_gradients_are_left_out), cmocka_unit_test(huge_ends_are_left_out),
 		cmocka_unit_test(huge_gradients_are_left_out),    cmocka_unit_test(what_sharing_takes_is_counted),
-		cmocka_unit_test(a_round_goes_on_without_them),
+		cmocka_unit_test(a_round_goes_on_without_them),   cmocka_unit_test(what_sharing_costs_is_known),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, close_layout);
