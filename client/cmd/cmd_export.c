@@ -9,6 +9,7 @@
 #include "client/model/adapter_file.h"
 #include "client/model/weights_file.h"
 #include "client/persist/model_file.h"
+#include "client/run/about.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/session/checkpoint.h"
@@ -77,20 +78,25 @@ static enum sl_err write_model(const char *out, const struct sl_setup *setup, st
 {
 	const struct sl_conf_client *conf = setup->conf;
 	char steps[24], width[32], image[16];
-	const struct sl_st_note note[] = {{"software", "splitc " SL_VERSION},
-					  {"model", setup->plan->model->name},
-					  {"width", width},
-					  {"form", form_text(conf)},
-					  {"image", image},
-					  {"normalize", normalize_text(conf)},
-					  {SL_WEIGHTS_STEPS, steps}};
-	const int notes = sizeof note / sizeof note[0];
+	struct sl_st_note note[] = {{"software", "splitc " SL_VERSION},
+				    {"model", setup->plan->model->name},
+				    {"width", width},
+				    {"form", form_text(conf)},
+				    {"image", image},
+				    {"normalize", normalize_text(conf)},
+				    {NULL, NULL},
+				    {NULL, NULL}};
+	int notes = 6;
 
 	snprintf(steps, sizeof steps, "%" PRId64, setup->trained);
 	snprintf(width, sizeof width, "%g", conf->model.width);
 	snprintf(image, sizeof image, conf->model.image.h == conf->model.image.w ? "%d" : "%dx%d", conf->model.image.h,
 		 conf->model.image.w);
-	return save_merged(setup, out, note, setup->trained < INT64_MAX ? notes : notes - 1, fail);
+	if (setup->trained < INT64_MAX)
+		note[notes++] = (struct sl_st_note){SL_WEIGHTS_STEPS, steps};
+	if (setup->about)
+		note[notes++] = (struct sl_st_note){SL_MODEL_DATA, setup->about};
+	return save_merged(setup, out, note, notes, fail);
 }
 
 /* What the run's own process has written for us, and removes when it ends. */
@@ -140,6 +146,7 @@ static enum sl_err read_pair(const struct sl_conf_client *conf, struct sl_setup 
 		err = sl_setup_backend(setup, fail);
 	if (err)
 		return err;
+	sl_about_read(setup, NULL);
 	err = sl_fetch_pair(setup, &step, &why);
 	setup->trained = (int64_t)step;
 	return err ? sl_fail_set(fail, err,

@@ -1,26 +1,150 @@
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "client/cmd/command.h"
+#include "client/run/about.h"
 #include "client/run/drive.h"
 #include "client/run/predict.h"
 #include "common/base/log.h"
+#include "common/base/newfile.h"
 
 static const char *const usage[] = {
-	"splitc predict CONFIG [--weights FILE] [--local] [--logits] [--csv | --json] [--set KEY=VALUE]…",
-	"Prints a line for each image of the test set, in its order: number, label, predicted class and the "
-	"probability of that class. --csv and --json print the probabilities of all classes.",
+	"splitc predict CONFIG [FILE|FOLDER|-]… [--weights FILE] [--local] [--logits] [--top N] [--csv | --json] "
+	"[--out FILE] [--set KEY=VALUE]…",
+	"Prints a line for each sample: its number, the predicted class, that class' probability, and names of class "
+	"and sample where they are known. --csv and --json print the probabilities of all classes.",
+	"FILEs are what is to be predicted, without labels: pictures, folders or tar files of pictures; CSV files of a "
+	"table; texts in files that end with csv, tsv or jsonl, or in any other file with a text on each line. The "
+	"file - is standard input. Nothing of the training data is needed. Without FILE it is the config's test set, "
+	"and lines have the labels, too.",
 	"The config's server computes the middle, with the config's codecs. With --local this process computes the "
 	"whole model. The weights are those of the last `train` of this run (log.dir/model.safetensors), or FILE, "
-	"for example one that `splitc export` wrote. The share of samples whose predicted class is the label equals "
-	"the accuracy that `splitc eval` prints.",
+	"for example one that `splitc export` wrote. On the test set the share of samples whose predicted class is "
+	"the label equals the accuracy that `splitc eval` prints.",
 	NULL,
 };
 
-static enum sl_predict_format format_of(const struct sl_options *o)
+/* Lines go to stdout, or into memory for a file that appears whole. */
+struct output {
+	FILE *file;
+	char *text;
+	size_t len;
+};
+
+/* ---- what is to be predicted ---- */
+
+static bool ends_with(const char *text, const char *end)
 {
-	return o->csv ? SL_PREDICT_CSV : o->json ? SL_PREDICT_JSON : SL_PREDICT_TEXT;
+	const size_t n = strlen(text), m = strlen(end);
+
+	return n >= m && strcmp(text + n - m, end) == 0;
 }
+
+/* Which source reads what was given: the network says what it takes. */
+static enum sl_err choose_source(struct sl_conf_client *c, const char *const *given, int n, struct sl_fail *fail)
+{
+	int tars = 0;
+
+	for (int i = 0; i < n; i++)
+		tars += ends_with(given[i], ".tar");
+	c->data.on_bad_sample = SL_BAD_SAMPLE_STOP; /* no other sample may stand under a file's name */
+	if (sl_model_takes_rows(c->model.name))
+		return c->data.kind == SL_DATA_CSV ? SL_OK : sl_conf_client_fail(c, "data.kind", fail, "must be csv");
+	if (sl_model_takes_tokens(c->model.name))
+		return c->data.kind >= SL_DATA_COLA
+			       ? SL_OK
+			       : sl_conf_client_fail(c, "data.kind", fail, "has no files of texts");
+	if (tars && tars < n)
+		return sl_fail_set(fail, SL_ERR_USAGE,
+				   "predict: give .tar files, or pictures and folders, not both at once");
+	c->data.kind = tars ? SL_DATA_WEBDATASET : SL_DATA_IMAGES;
+	return SL_OK;
+}
+
+/* ---- names of classes ---- */
+
+static void free_names(char **name, int n)
+{
+	for (int i = 0; name && i < n; i++)
+		free(name[i]);
+	free(name);
+}
+
+/* Of class `k`, by the model's file or the data; NULL: neither says. */
+static const char *class_name(const json_t *list, const struct sl_set *set, int k)
+{
+	const char *said = json_string_value(json_array_get(list, (size_t)k));
+
+	return said                                                    ? said
+	       : list || k >= set->classes || !set->source->class_name ? NULL
+								       : set->source->class_name(set, k);
+}
+
+/* [classes]; *out NULL: they have numbers alone. */
+static enum sl_err name_classes(char ***out, const struct sl_setup *s, struct sl_fail *fail)
+{
+	const int n = s->conf->model.classes;
+	json_t *about = sl_about_parse(s), *list = json_object_get(about, "classes");
+	char **name = sl_setup_task(s->conf)->met && class_name(list, &s->set[SL_SPLIT_TEST], 0)
+			      ? calloc((size_t)n, sizeof *name)
+			      : NULL;
+	bool fits = true;
+
+	for (int k = 0; name && k < n; k++) {
+		const char *text = class_name(list, &s->set[SL_SPLIT_TEST], k);
+		char number[24];
+
+		snprintf(number, sizeof number, "%d", k);
+		name[k] = strdup(text ? text : number);
+		fits = fits && name[k];
+		if (name[k])
+			sl_text_make_safe(name[k], '?');
+	}
+	json_decref(about);
+	if (!fits) {
+		free_names(name, n);
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the names of classes");
+	}
+	*out = name;
+	return SL_OK;
+}
+
+/* ---- output ---- */
+
+static enum sl_err open_output(struct output *out, const struct sl_options *o, struct sl_fail *fail)
+{
+	*out = (struct output){.file = stdout};
+	if (!o->out)
+		return SL_OK;
+	out->file = open_memstream(&out->text, &out->len);
+	return out->file ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %s", o->out);
+}
+
+/* The file appears where all went well. */
+static enum sl_err end_output(struct output *out, const struct sl_options *o, bool well, struct sl_fail *fail)
+{
+	struct sl_newfile file;
+	enum sl_err err = SL_OK;
+
+	if (!out->file || out->file == stdout)
+		return SL_OK;
+	if (fclose(out->file) != 0)
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %s", o->out);
+	if (!err && well)
+		err = sl_newfile_open(&file, o->out, 0666, SL_FP_NONE, fail);
+	if (!err && well)
+		err = sl_newfile_write(&file, out->text, out->len, fail);
+	if (!err && well)
+		err = sl_newfile_finish(&file, fail);
+	free(out->text);
+	return err;
+}
+
+/* ---- the command ---- */
 
 /* Lines are no prediction of all samples where a signal came between. */
 static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *setup, struct sl_fail *fail)
@@ -30,7 +154,7 @@ static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *s
 	if (p->rows < (uint64_t)all)
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
 				   "interrupted: %" PRIu64 " of %" PRId64 " samples were predicted", p->rows, all);
-	if (!p->task->met)
+	if (p->spec.unlabelled || !p->spec.task->met)
 		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples", p->rows);
 	else
 		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples, accuracy %.2f %%", p->rows,
@@ -38,20 +162,61 @@ static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *s
 	return SL_OK;
 }
 
-static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, struct sl_fail *fail)
+static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, FILE *out, struct sl_fail *fail)
 {
 	static struct sl_predict p; /* as in sl_drive_remote */
 	const struct sl_drive_options drive = {.eval_only = true, .predict = &p};
-	enum sl_err err = sl_predict_open(&p, format_of(o), o->logits, stdout, setup->conf->agreed.batch,
-					  sl_setup_task(setup->conf), setup->conf->model.classes, fail);
+	struct sl_predict_spec spec = {
+		.format = o->csv    ? SL_PREDICT_CSV
+			  : o->json ? SL_PREDICT_JSON
+				    : SL_PREDICT_TEXT,
+		.logits = o->logits,
+		.unlabelled = setup->given != NULL,
+		.top = o->top ? atoi(o->top) : 0,
+		.out = out,
+		.task = sl_setup_task(setup->conf),
+		.classes = setup->conf->model.classes,
+		.set = &setup->set[SL_SPLIT_TEST],
+	};
+	char **name = NULL;
+	enum sl_err err = name_classes(&name, setup, fail);
 
+	spec.class_name = (const char *const *)name;
+	if (!err)
+		err = sl_predict_open(&p, &spec, setup->conf->agreed.batch, fail);
 	if (!err)
 		err = sl_drive(setup, &drive, o->local, fail);
 	if (!err)
 		err = conclude(&p, setup, fail);
-	if (!setup->in_use)
+	if (!setup->in_use) {
 		sl_predict_close(&p);
+		free_names(name, spec.classes);
+	}
 	return err;
+}
+
+/* The command line, as far as no config is needed. */
+static enum sl_err check_options(const struct sl_options *o, struct sl_fail *fail)
+{
+	if (o->csv && o->json)
+		return sl_fail_set(fail, SL_ERR_USAGE, "predict: give --csv or --json, not both");
+	if (o->top && (strspn(o->top, "0123456789") != strlen(o->top) || strlen(o->top) > 6 || atoi(o->top) < 1))
+		return sl_fail_set(fail, SL_ERR_USAGE, "predict: --top takes a number of classes from 1, got \"%.40s\"",
+				   o->top);
+	if (o->out && !o->force && access(o->out, F_OK) == 0)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE,
+				   "predict: %s exists already: give --force to replace it, or name another FILE",
+				   o->out);
+	return SL_OK;
+}
+
+static enum sl_err check_config(const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	if (conf->train.loss != SL_CONF_LABELS)
+		return sl_conf_client_fail(conf, "train.loss", fail, "predict needs the network's own loss: labels");
+	if (!sl_setup_task(conf)->labelled)
+		return sl_conf_client_fail(conf, "model.head", fail, "predict needs a classifier");
+	return SL_OK;
 }
 
 int splitc_predict(int argc, char **argv)
@@ -59,29 +224,35 @@ int splitc_predict(int argc, char **argv)
 	struct sl_options o = {.command = "predict", .usage = usage};
 	static struct sl_conf_client conf;
 	static struct sl_setup setup;
-	struct sl_fail fail;
+	struct output out = {.file = NULL};
+	struct sl_fail fail, end;
 	enum sl_err err;
-	int status =
-		sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_LOCAL | SL_OPT_WEIGHTS | SL_OPT_PREDICT, 1);
+	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_LOCAL | SL_OPT_WEIGHTS | SL_OPT_PREDICT,
+				      SL_ANY_OPERANDS);
+	const bool given = o.n_positional > 1;
 
-	if (status < 0 && o.csv && o.json)
-		return sl_command_failed(
-			&(struct sl_fail){.code = SL_ERR_USAGE, .text = "predict: give --csv or --json, not both"});
+	if (status < 0 && check_options(&o, &fail) != SL_OK)
+		return sl_command_failed(&fail);
 	if (status < 0)
-		status = sl_options_load(&o, SL_USES_TRAINED | SL_USES_TEST_SET | SL_USES_LINK, &conf);
+		status = sl_options_load(&o, SL_USES_TRAINED | SL_USES_LINK | (given ? 0 : SL_USES_TEST_SET), &conf);
 	if (status >= 0)
 		return status;
-	if (conf.train.loss != SL_CONF_LABELS) {
-		(void)sl_conf_client_fail(&conf, "train.loss", &fail, "predict needs the network's own loss: labels");
-		return sl_command_failed(&fail);
+	err = check_config(&conf, &fail);
+	if (!err && given) {
+		setup.given = o.positional + 1;
+		setup.ngiven = o.n_positional - 1;
+		err = choose_source(&conf, setup.given, setup.ngiven, &fail);
 	}
-	if (!sl_setup_task(&conf)->labelled) {
-		(void)sl_conf_client_fail(&conf, "model.head", &fail, "predict needs a classifier");
-		return sl_command_failed(&fail);
-	}
-	err = sl_options_evaluation(&o, &conf, &setup, &fail);
 	if (!err)
-		err = predict(&setup, &o, &fail);
+		err = sl_options_evaluation(&o, &conf, &setup, &fail);
+	if (!err)
+		err = open_output(&out, &o, &fail);
+	if (!err)
+		err = predict(&setup, &o, out.file, &fail);
+	if (!setup.in_use && end_output(&out, &o, !err, &end) != SL_OK && !err) {
+		fail = end;
+		err = end.code;
+	}
 	sl_setup_close(&setup);
 	return err ? sl_command_failed(&fail) : 0;
 }

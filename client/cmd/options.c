@@ -11,6 +11,7 @@
 #include "client/persist/journal.h"
 #include "client/persist/last_run.h"
 #include "client/persist/model_file.h"
+#include "client/run/about.h"
 #include "client/run/metric.h"
 #include "client/run/phase.h"
 #include "client/run/training.h"
@@ -44,6 +45,8 @@ enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_
 		       : snprintf(path, sizeof path, "%s/" SL_MODEL_FILE, conf->log.dir) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "the path of the weights is too long");
 	setup->trained = sl_weights_steps(path);
+	setup->conf = conf;
+	sl_about_read(setup, path);
 	if (!o->weights)
 		warn_of_older(conf->log.dir, setup->trained);
 	err = sl_setup_plan(setup, conf, fail);

@@ -1,4 +1,5 @@
 /* Tables: CSV files with a header line and a column of labels. */
+#include <jansson.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,6 +24,8 @@ struct sheet {
 
 /* What training's file says of a column: a number less its mean and by its deviation, or a feature for each text. */
 struct column {
+	char *name;
+	int at; /* its cell in a row of the file that is encoded */
 	bool left_out, number;
 	double mean, deviation;
 	struct sl_names text; /* sorted */
@@ -33,9 +36,11 @@ struct column {
 struct table {
 	struct column *column;  /* [columns] */
 	struct sl_names labels; /* in the order of the classes */
-	int columns, label, features;
-	float *x;   /* [rows, features] */
-	int32_t *y; /* [rows] */
+	int columns, features;
+	int label;            /* its cell; -1: rows have none, and are to be predicted */
+	float *x;             /* [rows, features] */
+	int32_t *y;           /* [rows] */
+	struct sl_names name; /* [rows]: file and line */
 	int64_t rows;
 };
 
@@ -116,11 +121,23 @@ static enum sl_err read_sheet(struct sheet *s, struct sl_fail *fail)
 	sl_records_close(records);
 	if (!err && !s->rows)
 		err = sl_fail_set(fail, SL_ERR_DATA, "%s: no rows below a header", s->path);
-	for (int64_t i = 0; i < s->cell.n && !err; i++)
-		if (!*sl_name(&s->cell, i))
-			err = sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: the cell of column \"%.60s\" is empty", s->path,
-					  s->line[i / s->columns], sl_name(&s->header, i % s->columns));
 	return err;
+}
+
+/* Of the columns that are read, or of all: `t` NULL. */
+static enum sl_err check_cells(const struct sheet *s, const struct table *t, struct sl_fail *fail)
+{
+	const int columns = t ? t->columns : s->columns;
+
+	for (int64_t r = 0; r < s->rows; r++)
+		for (int i = 0; i < columns; i++) {
+			const int at = t ? t->column[i].at : i;
+
+			if ((!t || !t->column[i].left_out) && !*cell(s, r, at))
+				return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: the cell of column \"%.60s\" is empty",
+						   s->path, s->line[r], sl_name(&s->header, at));
+		}
+	return SL_OK;
 }
 
 /* ---- what training's file says ---- */
@@ -143,6 +160,9 @@ static enum sl_err learn_column(struct column *c, const struct sheet *s, int col
 	double sum = 0, squares = 0, x;
 	enum sl_err err;
 
+	c->name = strdup(sl_name(&s->header, column));
+	if (!c->name)
+		return no_memory(fail);
 	c->number = true;
 	for (int64_t r = 0; r < s->rows && c->number; r++) {
 		c->number = sl_text_number(cell(s, r, column), &x);
@@ -207,6 +227,7 @@ static enum sl_err learn(struct table *t, const struct sheet *s, const struct sl
 	for (int i = 0; i < t->columns && !err; i++) {
 		struct column *c = &t->column[i];
 
+		c->at = i;
 		if (c->left_out)
 			continue;
 		err = learn_column(c, s, i, fail);
@@ -222,6 +243,94 @@ static enum sl_err learn(struct table *t, const struct sheet *s, const struct sl
 		err = sl_fail_set(fail, SL_ERR_DATA, "%s: the columns make %d features, where 1 to %d may be", s->path,
 				  t->features, MOST_FEATURES);
 	return err;
+}
+
+/* ---- the same, between training and whoever predicts ---- */
+
+static void describe(const struct sl_set *set, json_t *about)
+{
+	const struct table *t = set->data;
+	json_t *list = json_array();
+
+	for (int i = 0; i < t->columns; i++) {
+		const struct column *c = &t->column[i];
+		json_t *texts = c->left_out || c->number ? NULL : json_array(), *one = NULL;
+
+		for (int64_t k = 0; texts && k < c->text.n; k++)
+			json_array_append_new(texts, json_string(sl_name(&c->text, k)));
+		if (texts)
+			one = json_pack("{s:s, s:o}", "name", c->name, "texts", texts);
+		else if (!c->left_out)
+			one = json_pack("{s:s, s:f, s:f}", "name", c->name, "mean", c->mean, "deviation", c->deviation);
+		if (one)
+			json_array_append_new(list, one);
+	}
+	json_object_set_new(about, "columns", list);
+}
+
+static enum sl_err recall_column(struct column *c, const json_t *from, struct sl_fail *fail)
+{
+	const json_t *texts = json_object_get(from, "texts"), *text;
+	const char *name = json_string_value(json_object_get(from, "name"));
+	size_t i;
+
+	c->name = name ? strdup(name) : NULL;
+	c->mean = json_number_value(json_object_get(from, "mean"));
+	c->deviation = json_number_value(json_object_get(from, "deviation"));
+	c->number = !texts;
+	c->n = texts ? (int)json_array_size(texts) : 1;
+	if (!c->name || (c->number && !(c->deviation > 0)) || c->n > MOST_TEXTS)
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "the model's file says of a column neither mean and deviation nor its texts");
+	json_array_foreach(
+		(json_t *)texts, i,
+		text) if (!json_is_string(text) ||
+			  !sl_names_add(&c->text,
+					json_string_value(text))) return sl_fail_set(fail, SL_ERR_DATA,
+										     "column \"%.60s\" of the model's "
+										     "file has no texts",
+										     name);
+	return SL_OK;
+}
+
+/* What describe has said. */
+static enum sl_err recall(struct table *t, const json_t *about, struct sl_fail *fail)
+{
+	const json_t *list = json_object_get(about, "columns");
+	const size_t n = json_array_size(list);
+	enum sl_err err = SL_OK;
+
+	if (!n || n > MOST_FEATURES)
+		return sl_fail_set(fail, SL_ERR_DATA, "the model's file says nothing of the columns of a table");
+	t->column = calloc(n, sizeof *t->column);
+	if (!t->column)
+		return no_memory(fail);
+	t->columns = (int)n;
+	for (int i = 0; i < t->columns && !err; i++) {
+		err = recall_column(&t->column[i], json_array_get(list, (size_t)i), fail);
+		t->column[i].first = t->features;
+		t->features += t->column[i].n;
+	}
+	if (!err && t->features > MOST_FEATURES)
+		err = sl_fail_set(fail, SL_ERR_DATA, "the model's file has %d features, where %d are the most",
+				  t->features, MOST_FEATURES);
+	return err;
+}
+
+/* Columns of a file that is to be predicted go by their names: others may stand beside them, in any order. */
+static enum sl_err find_columns(struct table *t, const struct sheet *s, struct sl_fail *fail)
+{
+	t->label = -1;
+	for (int i = 0; i < t->columns; i++) {
+		struct column *c = &t->column[i];
+
+		if (c->left_out)
+			continue;
+		c->at = find_column(s, c->name);
+		if (c->at < 0)
+			return no_column(s, "training has it", c->name, fail);
+	}
+	return check_cells(s, t, fail);
 }
 
 /* ---- rows ---- */
@@ -244,7 +353,7 @@ static enum sl_err encode_row(struct table *t, const struct sheet *s, int64_t fr
 {
 	float *x = t->x + to * t->features;
 
-	t->y[to] = place_in(&t->labels, cell(s, from, t->label));
+	t->y[to] = t->label < 0 ? 0 : place_in(&t->labels, cell(s, from, t->label));
 	if (t->y[to] < 0)
 		return unknown(s, from, t->label, fail);
 	for (int i = 0; i < t->columns; i++) {
@@ -255,32 +364,39 @@ static enum sl_err encode_row(struct table *t, const struct sheet *s, int64_t fr
 		if (c->left_out)
 			continue;
 		if (!c->number)
-			place = place_in(&c->text, cell(s, from, i));
-		else if (!sl_text_number(cell(s, from, i), &value))
+			place = place_in(&c->text, cell(s, from, c->at));
+		else if (!sl_text_number(cell(s, from, c->at), &value))
 			return sl_fail_set(fail, SL_ERR_DATA,
 					   "%s:%zu: column \"%.60s\": \"%.60s\" is no number, as all of training's are",
-					   s->path, s->line[from], sl_name(&s->header, i), cell(s, from, i));
+					   s->path, s->line[from], c->name, cell(s, from, c->at));
 		if (place < 0)
-			return unknown(s, from, i, fail);
+			return unknown(s, from, c->at, fail);
 		x[c->first + place] = c->number ? (float)((value - c->mean) / c->deviation) : 1;
 	}
 	return SL_OK;
 }
 
+/* Behind the rows that are there. */
 static enum sl_err encode(struct table *t, const struct sheet *s, int64_t most, struct sl_fail *fail)
 {
+	const int64_t more = most && most < s->rows ? most : s->rows, all = t->rows + more;
+	float *x = realloc(t->x, (size_t)all * (size_t)t->features * sizeof *x);
+	int32_t *y;
 	enum sl_err err = SL_OK;
 
-	if (s->columns != t->columns)
-		return sl_fail_set(fail, SL_ERR_DATA, "%s: %d columns, where train.csv has %d", s->path, s->columns,
-				   t->columns);
-	t->rows = most && most < s->rows ? most : s->rows;
-	t->x = calloc((size_t)t->rows * (size_t)t->features, sizeof *t->x);
-	t->y = calloc((size_t)t->rows, sizeof *t->y);
-	if (!t->x || !t->y)
+	t->x = x ? x : t->x;
+	y = realloc(t->y, (size_t)all * sizeof *y);
+	t->y = y ? y : t->y;
+	if (!x || !y)
 		return no_memory(fail);
-	for (int64_t r = 0; r < t->rows && !err; r++)
-		err = encode_row(t, s, sl_set_spread(r, t->rows, s->rows), r, fail);
+	memset(x + t->rows * t->features, 0, (size_t)more * (size_t)t->features * sizeof *x);
+	for (int64_t r = 0; r < more && !err; r++, t->rows++) {
+		const int64_t from = sl_set_spread(r, more, s->rows);
+		char name[PATH_MAX + 32];
+
+		snprintf(name, sizeof name, "%s:%zu", s->path, s->line[from]);
+		err = sl_names_add(&t->name, name) ? encode_row(t, s, from, t->rows, fail) : no_memory(fail);
+	}
 	return err;
 }
 
@@ -290,10 +406,13 @@ static void table_close(struct table *t)
 {
 	if (!t)
 		return;
-	for (int i = 0; i < t->columns && t->column; i++)
+	for (int i = 0; i < t->columns && t->column; i++) {
 		sl_names_close(&t->column[i].text);
+		free(t->column[i].name);
+	}
 	free(t->column);
 	sl_names_close(&t->labels);
+	sl_names_close(&t->name);
 	free(t->x);
 	free(t->y);
 	free(t);
@@ -318,24 +437,58 @@ static enum sl_err same_header(const struct sheet *a, const struct sheet *b, str
 			return sl_fail_set(fail, SL_ERR_DATA,
 					   "%s:1: column %d is \"%.60s\", where train.csv has \"%.60s\"", b->path,
 					   i + 1, sl_name(&b->header, i), sl_name(&a->header, i));
+	if (a->columns != b->columns)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: %d columns, where train.csv has %d", b->path, b->columns,
+				   a->columns);
 	return SL_OK;
+}
+
+/* Files of any names, which have no labels. */
+static enum sl_err fill_given(struct table *t, struct sheet *sheet, const struct sl_set_spec *spec,
+			      struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < spec->ngiven && !err; i++) {
+		if (snprintf(sheet->path, sizeof sheet->path, "%s", spec->given[i]) >= PATH_MAX)
+			return sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", spec->given[i]);
+		err = read_sheet(sheet, fail);
+		if (!err)
+			err = find_columns(t, sheet, fail);
+		if (!err)
+			err = encode(t, sheet, 0, fail);
+		sheet_close(sheet);
+		*sheet = (struct sheet){.rows = 0};
+	}
+	return err;
 }
 
 static enum sl_err fill_table(struct table *t, struct sheet sheet[2], const struct sl_set_spec *spec,
 			      struct sl_fail *fail)
 {
 	const char *dir = spec->dir ? spec->dir : ".";
-	enum sl_err err = name_sheet(&sheet[0], dir, "train.csv", NULL, fail);
+	enum sl_err err = SL_OK;
 
+	if (spec->about) {
+		err = recall(t, spec->about, fail);
+		return err ? err : fill_given(t, &sheet[1], spec, fail);
+	}
+	err = name_sheet(&sheet[0], dir, "train.csv", NULL, fail);
 	if (!err)
 		err = read_sheet(&sheet[0], fail);
 	if (!err)
+		err = check_cells(&sheet[0], NULL, fail);
+	if (!err)
 		err = learn(t, &sheet[0], spec, fail);
+	if (!err && spec->given)
+		return fill_given(t, &sheet[1], spec, fail);
 	if (err || spec->split == SL_SPLIT_TRAIN)
 		return err ? err : encode(t, &sheet[0], spec->max_samples, fail);
 	err = name_sheet(&sheet[1], dir, "val.csv", "test.csv", fail);
 	if (!err)
 		err = read_sheet(&sheet[1], fail);
+	if (!err)
+		err = check_cells(&sheet[1], NULL, fail);
 	if (!err)
 		err = same_header(&sheet[0], &sheet[1], fail);
 	return err ? err : encode(t, &sheet[1], spec->max_samples, fail);
@@ -363,7 +516,7 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		.source = self,
 		.data = t,
 		.count = t->rows,
-		.classes = (int)t->labels.n,
+		.classes = t->label < 0 ? 0 : (int)t->labels.n,
 		.field = {{"row", SL_F32, 1, {t->features}}, {"label", SL_I32, 0, {0}}},
 	};
 	return SL_OK;
@@ -384,6 +537,14 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 	return SL_OK;
 }
 
+static const char *sample_name(const struct sl_set *set, int64_t index, char *out, size_t size)
+{
+	const struct table *t = set->data;
+
+	snprintf(out, size, "%s", sl_name(&t->name, index));
+	return out;
+}
+
 static const char *class_name(const struct sl_set *set, int label)
 {
 	const struct table *t = set->data;
@@ -391,5 +552,10 @@ static const char *class_name(const struct sl_set *set, int label)
 	return sl_name(&t->labels, label);
 }
 
-const struct sl_source sl_source_csv = {
-	.name = "csv", .open = open_set, .sample = sample, .close = close_set, .class_name = class_name};
+const struct sl_source sl_source_csv = {.name = "csv",
+					.open = open_set,
+					.sample = sample,
+					.close = close_set,
+					.sample_name = sample_name,
+					.class_name = class_name,
+					.describe = describe};

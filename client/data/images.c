@@ -20,7 +20,7 @@ enum { MAX_DEPTH = 32, MAX_CLASSES = 100000 };
 
 /* What a set's `data` points to. A picture is a folder and a name in it. */
 struct folder_set {
-	char *root; /* of the split */
+	char *root; /* of the split; NULL: folders are paths, and nothing has a label */
 	struct sl_names classes, folders, files;
 	int32_t *label;     /* of a file's folder: [folders.n] */
 	int32_t *folder_of; /* [files.n] */
@@ -33,6 +33,12 @@ struct folder_set {
 static enum sl_err no_memory(struct sl_fail *fail)
 {
 	return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the list of pictures");
+}
+
+/* `path` below the set's root; false: it is too long. */
+static bool join(const struct folder_set *set, char out[PATH_MAX], const char *path)
+{
+	return snprintf(out, PATH_MAX, "%s%s%s", set->root ? set->root : "", set->root ? "/" : "", path) < PATH_MAX;
 }
 
 /* What an entry is, links followed; 0: neither a file nor a folder, or gone. */
@@ -94,9 +100,8 @@ static enum sl_err find_folders(const struct folder_set *set, const char *path, 
 	char whole[PATH_MAX];
 	enum sl_err err;
 
-	if (depth == MAX_DEPTH || snprintf(whole, sizeof whole, "%s/%s", set->root, path) >= PATH_MAX)
-		return sl_fail_set(fail, SL_ERR_DATA, "%s/%.200s: folders are nested too deeply, or in a circle",
-				   set->root, path);
+	if (depth == MAX_DEPTH || !join(set, whole, path))
+		return sl_fail_set(fail, SL_ERR_DATA, "%.300s: folders are nested too deeply, or in a circle", path);
 	if (!sl_names_add(out, path))
 		return no_memory(fail);
 	err = read_folder(whole, &inside, NULL, NULL, fail);
@@ -104,12 +109,34 @@ static enum sl_err find_folders(const struct folder_set *set, const char *path, 
 		char below[PATH_MAX];
 
 		if (snprintf(below, sizeof below, "%s/%s", path, sl_name(&inside, i)) >= PATH_MAX)
-			err = sl_fail_set(fail, SL_ERR_DATA, "%s/%.200s: the path is too long", set->root, path);
+			err = sl_fail_set(fail, SL_ERR_DATA, "%.300s: the path is too long", path);
 		else
 			err = find_folders(set, below, depth + 1, out, fail);
 	}
 	sl_names_close(&inside);
 	return err;
+}
+
+static enum sl_err begin_folder(struct folder_set *set, const char *path, int32_t label, struct sl_fail *fail)
+{
+	if (!sl_grow((void **)&set->label, &set->folders_cap, set->folders.n, sizeof *set->label) ||
+	    !sl_names_add(&set->folders, path))
+		return no_memory(fail);
+	set->label[set->folders.n - 1] = label;
+	return SL_OK;
+}
+
+/* A picture of the last folder. */
+static enum sl_err add_file(struct folder_set *set, const char *name, struct sl_fail *fail)
+{
+	if (set->files.n == SL_SET_MAX_SAMPLES)
+		return sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d pictures",
+				   sl_name(&set->folders, set->folders.n - 1), SL_SET_MAX_SAMPLES);
+	if (!sl_grow((void **)&set->folder_of, &set->files_cap, set->files.n, sizeof *set->folder_of) ||
+	    !sl_names_add(&set->files, name))
+		return no_memory(fail);
+	set->folder_of[set->files.n - 1] = (int32_t)set->folders.n - 1;
+	return SL_OK;
 }
 
 /* The pictures of one folder, sorted, behind those that the set has already. */
@@ -119,30 +146,18 @@ static enum sl_err add_folder(struct folder_set *set, const char *path, int32_t 
 	char whole[PATH_MAX];
 	enum sl_err err;
 
-	snprintf(whole, sizeof whole, "%s/%s", set->root, path);
+	(void)join(set, whole, path); /* find_folders has tried it */
 	err = read_folder(whole, NULL, &inside, &set->passed_over, fail);
 	sl_names_sort(&inside);
-	if (!err && inside.n) {
-		if (!sl_grow((void **)&set->label, &set->folders_cap, set->folders.n, sizeof *set->label) ||
-		    !sl_names_add(&set->folders, path))
-			err = no_memory(fail);
-		else
-			set->label[set->folders.n - 1] = label;
-	}
-	for (int64_t i = 0; i < inside.n && !err; i++) {
-		if (set->files.n == SL_SET_MAX_SAMPLES)
-			err = sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d pictures", set->root,
-					  SL_SET_MAX_SAMPLES);
-		else if (!sl_grow((void **)&set->folder_of, &set->files_cap, set->files.n, sizeof *set->folder_of) ||
-			 !sl_names_add(&set->files, sl_name(&inside, i)))
-			err = no_memory(fail);
-		else
-			set->folder_of[set->files.n - 1] = (int32_t)set->folders.n - 1;
-	}
+	if (!err && inside.n)
+		err = begin_folder(set, path, label, fail);
+	for (int64_t i = 0; i < inside.n && !err; i++)
+		err = add_file(set, sl_name(&inside, i), fail);
 	sl_names_close(&inside);
 	return err;
 }
 
+/* A folder with those below it. */
 static enum sl_err add_class(struct folder_set *set, const char *name, int32_t label, struct sl_fail *fail)
 {
 	const int64_t before = set->files.n;
@@ -154,7 +169,9 @@ static enum sl_err add_class(struct folder_set *set, const char *name, int32_t l
 		err = add_folder(set, sl_name(&folders, i), label, fail);
 	sl_names_close(&folders);
 	if (!err && set->files.n == before)
-		err = sl_fail_set(fail, SL_ERR_DATA, "%s/%s: the class has no picture (" SUFFIXES ")", set->root, name);
+		err = set->root ? sl_fail_set(fail, SL_ERR_DATA, "%s/%s: the class has no picture (" SUFFIXES ")",
+					      set->root, name)
+				: sl_fail_set(fail, SL_ERR_DATA, "%s: no picture in it (" SUFFIXES ")", name);
 	return err;
 }
 
@@ -242,6 +259,40 @@ static enum sl_err list_pictures(struct folder_set *set, struct sl_fail *fail)
 	return err;
 }
 
+/* A file, whatever it is called, or a folder. */
+static enum sl_err add_given(struct folder_set *set, const char *path, struct sl_fail *fail)
+{
+	const char *slash = strrchr(path, '/');
+	char folder[PATH_MAX];
+	enum sl_err err;
+
+	if (is_folder(path))
+		return add_class(set, path, 0, fail);
+	if (access(path, R_OK) != 0)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", path, strerror(errno));
+	if (snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 0, path) >= PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", path);
+	err = begin_folder(set, folder, 0, fail);
+	return err ? err : add_file(set, slash ? slash + 1 : path, fail);
+}
+
+static enum sl_err list_all(struct folder_set *set, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	char root[PATH_MAX], classes[PATH_MAX];
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < spec->ngiven && !err; i++)
+		err = add_given(set, spec->given[i], fail);
+	if (spec->given)
+		return err;
+	err = find_root(root, classes, spec, fail);
+	if (err)
+		return err;
+	set->root = strdup(root);
+	err = set->root ? find_classes(set, classes, fail) : no_memory(fail);
+	return err ? err : list_pictures(set, fail);
+}
+
 static void folder_set_close(struct folder_set *set)
 {
 	if (!set)
@@ -259,19 +310,12 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 			    struct sl_fail *fail)
 {
 	struct folder_set *set = calloc(1, sizeof *set);
-	char root[PATH_MAX], classes[PATH_MAX];
 	enum sl_err err;
 
 	if (!set)
 		return no_memory(fail);
 	err = spec->files ? sl_fail_set(fail, SL_ERR_CONFIG, "folders of pictures have no list of files")
-			  : find_root(root, classes, spec, fail);
-	if (!err) {
-		set->root = strdup(root);
-		err = set->root ? find_classes(set, classes, fail) : no_memory(fail);
-	}
-	if (!err)
-		err = list_pictures(set, fail);
+			  : list_all(set, spec, fail);
 	if (err) {
 		folder_set_close(set);
 		return err;
@@ -282,8 +326,8 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		sl_log(SL_LOG_WARN, "passed-over",
 		       "%s: %" PRId64 " file%s in class folders %s no picture that is read (" SUFFIXES
 		       "), beside %" PRId64,
-		       root, set->passed_over, set->passed_over == 1 ? "" : "s", set->passed_over == 1 ? "is" : "are",
-		       set->files.n);
+		       set->root ? set->root : spec->given[0], set->passed_over, set->passed_over == 1 ? "" : "s",
+		       set->passed_over == 1 ? "is" : "are", set->files.n);
 	*out = (struct sl_set){
 		.source = self,
 		.data = set,
@@ -311,7 +355,11 @@ static const char *sample_name(const struct sl_set *set, int64_t index, char *ou
 	const struct folder_set *s = set->data;
 	const int64_t file = file_of(s, index);
 
-	snprintf(out, size, "%s/%s/%s", s->root, sl_name(&s->folders, s->folder_of[file]), sl_name(&s->files, file));
+	const char *folder = sl_name(&s->folders, s->folder_of[file]);
+	const bool ends = !folder[0] || folder[strlen(folder) - 1] == '/';
+
+	snprintf(out, size, "%s%s%s%s%s", s->root ? s->root : "", s->root ? "/" : "", folder, ends ? "" : "/",
+		 sl_name(&s->files, file));
 	return out;
 }
 
@@ -369,7 +417,8 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 	err = sl_picture_decode(&out[SL_FIELD_INPUT], room->file, len, s->max_pixels, room, &why);
 	if (err)
 		return sl_fail_set(fail, err, "%s: %s", path, why.text);
-	out[SL_FIELD_TARGET] = (struct sl_value){.data = &s->label[s->folder_of[file_of(s, index)]]};
+	out[SL_FIELD_TARGET] =
+		s->root ? (struct sl_value){.data = &s->label[s->folder_of[file_of(s, index)]]} : sl_value_unlabelled();
 	return SL_OK;
 }
 

@@ -49,11 +49,18 @@ struct sl_set_spec {
 	const char *const *
 		train_files; /* of own texts: the files whose labels are the classes, [ntrain_files]; NULL: the usual */
 	int ncolumns, ntrain_files;
-	bool unlabelled;                  /* labels are not read, and need not be there */
+	bool unlabelled; /* labels are not read, and need not be there */
+	/* What is to be predicted: files and folders as a user names them, [ngiven], in place of dir and files. Nothing
+	 * has a label. A table has `about` then, a JSON object that `describe` filled in training; NULL: it reads
+	 * train.csv in dir. NULL: it is a split of the data set. */
+	const char *const *given;
+	int ngiven;
+	const struct json_t *about;
 	const struct sl_learn_task *task; /* of own texts: what labels are; NULL: classes */
 };
 
 struct sl_source;
+struct json_t;
 
 /* Constant once open: any number of threads may use it. */
 struct sl_set {
@@ -123,6 +130,8 @@ struct sl_source {
 	/* What a sample and a class are called, for messages; NULL: they have numbers alone. */
 	const char *(*sample_name)(const struct sl_set *set, int64_t index, char *out, size_t size);
 	const char *(*class_name)(const struct sl_set *set, int label);
+	/* What it has learned of training's samples and needs for others: members of a JSON object. NULL: nothing. */
+	void (*describe)(const struct sl_set *set, struct json_t *about);
 	/* Of a set of tokens: how many a sample has, 1 … 65535; as `sample`, though it cannot fail. NULL: of another.
 	 */
 	int64_t (*extent)(const struct sl_set *set, int64_t index);
@@ -145,6 +154,14 @@ enum sl_err sl_set_fits(const struct sl_set *set, enum sl_field_use use, const s
  */
 enum sl_err sl_set_most_tokens(const struct sl_set *set, int64_t rows, int64_t *out,
 			       struct sl_fail *fail) SL_MUST_CHECK;
+
+/* The target of a sample that has none: a label or a number that nobody looks at. */
+static inline struct sl_value sl_value_unlabelled(void)
+{
+	static const int64_t none;
+
+	return (struct sl_value){.data = &none};
+}
 
 /* Where not all of `all` samples are wanted, they are spread evenly over the list: the place of the index-th. */
 static inline int64_t sl_set_spread(int64_t index, int64_t wanted, int64_t all)

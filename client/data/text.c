@@ -16,7 +16,9 @@ enum { MOST_CLASSES = 1000, ROW_MOST = UINT16_MAX /* tokens */ };
 struct texts {
 	struct sl_token_set **part; /* [parts], one for each file */
 	int64_t *end;               /* [parts], samples of all parts up to this one */
+	char **path;                /* [parts] */
 	int parts;
+	bool given;             /* texts that are to be predicted */
 	struct sl_names label;  /* of own files: the classes */
 	const char **name;      /* the names in `label`, as sl_labels wants them */
 	struct sl_labels value; /* how a label reads; its names are a task's or `name` */
@@ -31,9 +33,12 @@ static void texts_close(struct texts *t)
 {
 	if (!t)
 		return;
-	for (int i = 0; i < t->parts; i++)
-		sl_token_set_close(t->part[i]);
+	for (int i = 0; i < t->parts; i++) {
+		sl_token_set_close(t->part ? t->part[i] : NULL);
+		free(t->path ? t->path[i] : NULL);
+	}
 	free(t->part);
+	free(t->path);
 	free(t->end);
 	sl_names_close(&t->label);
 	free(t->name);
@@ -156,12 +161,9 @@ static enum sl_err learn_classes(struct texts *t, const struct sl_set_spec *spec
 	char path[PATH_MAX];
 	enum sl_err err = SL_OK;
 
-	if (spec->unlabelled)
+	t->value.regression = spec->task && !spec->task->met;
+	if (spec->unlabelled || spec->given || t->value.regression)
 		return SL_OK;
-	if (spec->task && !spec->task->met) {
-		t->value.regression = true;
-		return SL_OK;
-	}
 	for (int i = 0; i < files_of(spec, SL_SPLIT_TRAIN) && !err; i++) {
 		err = path_of(path, spec, SL_SPLIT_TRAIN, i, fail);
 		if (!err)
@@ -175,12 +177,38 @@ static enum sl_err learn_classes(struct texts *t, const struct sl_set_spec *spec
 
 /* ---- both ---- */
 
+/* What a user names: by its end, or else a text a line, and a pair with a tab between. */
+static enum sl_err choose_given(struct sl_records_spec *out, char path[PATH_MAX], const struct sl_glue_task *task,
+				const struct sl_set_spec *spec, int i, struct sl_fail *fail)
+{
+	const char *b = task ? task->b : spec->ncolumns > 1 ? spec->column[1] : NULL;
+
+	if (snprintf(path, PATH_MAX, "%s", spec->given[i]) >= PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", spec->given[i]);
+	*out = (struct sl_records_spec){.path = path,
+					.format = sl_records_format_of(path),
+					.header = true,
+					.b.number = -1,
+					.label = {NULL, -1}};
+	if (out->format < SL_RECORDS_FORMAT_COUNT && out->format != SL_RECORDS_LINES) {
+		out->a.name = task ? task->a : spec->column[0];
+		out->b.name = b;
+		return SL_OK;
+	}
+	out->format = b ? SL_RECORDS_TSV : SL_RECORDS_LINES;
+	out->header = false;
+	out->b.number = b ? 1 : -1;
+	return SL_OK;
+}
+
 /* Which rows part i has. */
 static enum sl_err choose(struct sl_records_spec *out, char path[PATH_MAX], const struct sl_glue_task *task,
 			  const struct sl_set_spec *spec, int i, struct sl_fail *fail)
 {
 	enum sl_err err;
 
+	if (spec->given)
+		return choose_given(out, path, task, spec, i, fail);
 	if (task)
 		return sl_glue_records(task, spec->split == SL_SPLIT_TRAIN ? SL_GLUE_TRAIN : SL_GLUE_DEV,
 				       spec->dir ? spec->dir : ".", path, out, fail);
@@ -243,6 +271,9 @@ static enum sl_err read_part(struct texts *t, int i, const struct sl_glue_task *
 		err = check_types(t->part[i], spec, path, fail);
 	if (err)
 		return err;
+	t->path[i] = strdup(path);
+	if (!t->path[i])
+		return no_memory(fail);
 	t->end[i] = (i ? t->end[i - 1] : 0) + sl_token_set_count(t->part[i]);
 	if (t->end[i] > SL_SET_MAX_SAMPLES)
 		return sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d rows in all files", path, SL_SET_MAX_SAMPLES);
@@ -260,10 +291,12 @@ static enum sl_err read_all(struct texts *t, const struct sl_glue_task *task, co
 		err = learn_classes(t, spec, fail);
 	if (err)
 		return err;
-	t->parts = task ? 1 : files_of(spec, spec->split);
+	t->given = spec->given != NULL;
+	t->parts = spec->given ? spec->ngiven : task ? 1 : files_of(spec, spec->split);
 	t->part = calloc((size_t)t->parts, sizeof *t->part);
 	t->end = calloc((size_t)t->parts, sizeof *t->end);
-	if (!t->part || !t->end)
+	t->path = calloc((size_t)t->parts, sizeof *t->path);
+	if (!t->part || !t->end || !t->path)
 		return no_memory(fail);
 	for (int i = 0; i < t->parts && !err; i++)
 		err = read_part(t, i, task, spec, tokenizer, fail);
@@ -294,7 +327,7 @@ static void describe(struct sl_set *out, const struct sl_source *self, struct te
 		.source = self,
 		.data = t,
 		.count = spec->max_samples && spec->max_samples < all ? spec->max_samples : all,
-		.classes = t->value.classes,
+		.classes = t->given ? 0 : t->value.classes,
 		.vocab = sl_tokenizer_size(tokenizer),
 		.pad = sl_tokenizer_pad(tokenizer) < 0 ? 0 : sl_tokenizer_pad(tokenizer),
 		.metrics = metrics_of(task, !of->met),
@@ -368,8 +401,20 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 	id = (int32_t *)(void *)(label + 1);
 	*label = sl_token_set_sample(part, index, id).value;
 	out[SL_FIELD_INPUT] = (struct sl_value){.data = id, .dim = {n}};
-	out[SL_FIELD_TARGET] = (struct sl_value){.data = label};
+	out[SL_FIELD_TARGET] =
+		((const struct texts *)set->data)->given ? sl_value_unlabelled() : (struct sl_value){.data = label};
 	return SL_OK;
+}
+
+static const char *sample_name(const struct sl_set *set, int64_t index, char *out, size_t size)
+{
+	const struct texts *t = set->data;
+	int i = 0;
+
+	while (index >= t->end[i])
+		i++;
+	snprintf(out, size, "%s:%lld", t->path[i], (long long)(index - (i ? t->end[i - 1] : 0)) + 1);
+	return out;
 }
 
 static const char *class_name(const struct sl_set *set, int label)
@@ -382,7 +427,7 @@ static const char *class_name(const struct sl_set *set, int label)
 #define SOURCE(of)                                                                                            \
 	{                                                                                                     \
 		.name = of, .open = open_set, .sample = sample, .close = close_set, .class_name = class_name, \
-		.extent = extent                                                                              \
+		.sample_name = sample_name, .extent = extent                                                  \
 	}
 
 const struct sl_source sl_source_text = SOURCE("text");

@@ -30,6 +30,7 @@ struct shards {
 	int64_t wanted; /* samples; key.n or fewer */
 	int64_t max_pixels;
 	int classes;
+	bool given; /* tar files of pictures that are to be predicted: no labels are looked for */
 };
 
 /* A shard that is read, from a place on. */
@@ -204,6 +205,14 @@ static enum sl_err add_member(struct shards *s, struct reading *r, struct archiv
 
 	if (!name || archive_entry_filetype(entry) != AE_IFREG)
 		return SL_OK;
+	if (s->given) {
+		if (!sl_picture_name(name) || strlen(name) >= sizeof g->key)
+			return SL_OK;
+		strcpy(g->key, name);
+		g->picture_at = archive_read_header_position(r->archive);
+		g->label = 0;
+		return end_group(s, g, r->path, fail);
+	}
 	slash = strrchr(name, '/');
 	dot = strchr(slash ? slash + 1 : name, '.');
 	if (!dot || dot == name || dot - name >= (ptrdiff_t)sizeof g->key)
@@ -258,7 +267,7 @@ static enum sl_err add_shard(struct shards *s, const char *path, struct sl_fail 
 		err = damaged(r, fail);
 	if (!err)
 		err = check_end(r, fail);
-	if (!err)
+	if (!err && !s->given)
 		err = end_group(s, &g, path, fail);
 	reading_close(r);
 	free(r);
@@ -334,6 +343,11 @@ static enum sl_err find_shards(struct sl_names *out, const struct sl_set_spec *s
 	const char *dir = spec->dir ? spec->dir : ".";
 	enum sl_err err = SL_OK;
 
+	for (int i = 0; i < spec->ngiven; i++)
+		if (!sl_names_add(out, spec->given[i]))
+			return no_memory(fail);
+	if (spec->given)
+		return SL_OK;
 	if (!spec->files)
 		return usual_shards(out, dir, spec->split, fail);
 	for (int i = 0; i < spec->nfiles && !err; i++)
@@ -362,6 +376,8 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 	struct sl_names found = {0};
 	enum sl_err err = s ? find_shards(&found, spec, fail) : no_memory(fail);
 
+	if (s)
+		s->given = spec->given != NULL;
 	for (int64_t i = 0; i < found.n && !err; i++)
 		err = add_shard(s, sl_name(&found, i), fail);
 	if (!err && !s->key.n)

@@ -355,22 +355,31 @@ fail:
 	return err;
 }
 
-int64_t sl_weights_steps(const char *path)
+char *sl_weights_note(const char *path, const char *key)
 {
-	int64_t steps = INT64_MAX;
 	struct sl_st_file *file;
 	struct sl_fail fail;
 	const char *text;
-	char *end;
+	char *note;
 
 	if (sl_st_open(&file, path, &fail) != SL_OK)
-		return steps;
-	text = sl_st_metadata(file, SL_WEIGHTS_STEPS);
+		return NULL;
+	text = sl_st_metadata(file, key);
+	note = text ? strdup(text) : NULL;
+	sl_st_close(file);
+	return note;
+}
+
+int64_t sl_weights_steps(const char *path)
+{
+	char *text = sl_weights_note(path, SL_WEIGHTS_STEPS), *end;
+	int64_t steps = INT64_MAX;
+
 	if (text && *text >= '0' && *text <= '9') {
 		steps = strtoll(text, &end, 10);
 		if (*end)
 			steps = INT64_MAX;
 	}
-	sl_st_close(file);
+	free(text);
 	return steps;
 }

@@ -46,6 +46,8 @@ enum sl_err sl_weights_load(const struct sl_model *model, const char *path, unsi
 
 /* The note that says how many steps the weights have been trained for. */
 #define SL_WEIGHTS_STEPS "steps"
+/* What a file's metadata say of `key`, which the caller frees; NULL: nothing, or the file cannot be read. */
+char *sl_weights_note(const char *path, const char *key);
 /* What it says; INT64_MAX where the file has none or cannot be read. */
 int64_t sl_weights_steps(const char *path);
 

@@ -16,11 +16,12 @@ enum sl_err sl_model_file_path(char path[PATH_MAX], const struct sl_conf_client 
 }
 
 enum sl_err sl_model_file_write(const struct sl_conf_client *conf, const struct sl_plan *plan,
-				const struct sl_weights *weights, const char *name, uint64_t steps,
+				const struct sl_weights *weights, const char *about, const char *name, uint64_t steps,
 				struct sl_fail *fail)
 {
 	char path[PATH_MAX], count[24];
-	const struct sl_st_note note[] = {{"software", "splitc " SL_VERSION}, {SL_WEIGHTS_STEPS, count}};
+	const struct sl_st_note note[] = {
+		{"software", "splitc " SL_VERSION}, {SL_WEIGHTS_STEPS, count}, {SL_MODEL_DATA, about}};
 	enum sl_err err;
 
 	if (!conf->log.dir[0])
@@ -29,7 +30,8 @@ enum sl_err sl_model_file_write(const struct sl_conf_client *conf, const struct 
 	if (err)
 		return err;
 	snprintf(count, sizeof count, "%" PRIu64, steps);
-	return sl_weights_save(plan->model, path, (const float *const *)weights->value, (int64_t)steps, note, 2, fail);
+	return sl_weights_save(plan->model, path, (const float *const *)weights->value, (int64_t)steps, note,
+			       about ? 3 : 2, fail);
 }
 
 int64_t sl_model_file_steps(const struct sl_conf_client *conf, const char *name)

@@ -12,13 +12,16 @@
 #define SL_MODEL_BEST  "best.safetensors"  /* the weights that did best in an evaluation so far: train.keep_best */
 #define SL_MODEL_ASKED "asked.safetensors" /* what a run that goes on wrote for `splitc export` */
 
+#define SL_MODEL_DATA "data" /* a note of these files: what is known of the data */
+
 /* CANTCREATE: the path is too long. */
 enum sl_err sl_model_file_path(char path[PATH_MAX], const struct sl_conf_client *conf, const char *name,
 			       struct sl_fail *fail) SL_MUST_CHECK;
-/* `weights` of the plan's model behind so many steps; whole or not at all (base/newfile.h). Nothing where log.dir is
+/* `weights` of the plan's model behind so many steps, with what is known `about` its data (NULL: nothing); whole or not
+ * at all (base/newfile.h). Nothing where log.dir is
  * "". Any thread. */
 enum sl_err sl_model_file_write(const struct sl_conf_client *conf, const struct sl_plan *plan,
-				const struct sl_weights *weights, const char *name, uint64_t steps,
+				const struct sl_weights *weights, const char *about, const char *name, uint64_t steps,
 				struct sl_fail *fail) SL_MUST_CHECK;
 /* The number of steps that the model was trained; INT64_MAX where there is no model, or it does not say. */
 int64_t sl_model_file_steps(const struct sl_conf_client *conf, const char *name);

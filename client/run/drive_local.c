@@ -18,7 +18,7 @@ static void on_signal(int signum)
 
 enum sl_err sl_drive_save(const struct sl_setup *setup, uint64_t steps, struct sl_fail *fail)
 {
-	return sl_model_file_write(setup->conf, setup->plan, &setup->weights, SL_MODEL_FILE, steps, fail);
+	return sl_model_file_write(setup->conf, setup->plan, &setup->weights, setup->about, SL_MODEL_FILE, steps, fail);
 }
 
 /* A file that cannot be written costs these weights, not the run. */
@@ -31,7 +31,7 @@ static enum sl_err keep_best(struct sl_setup *setup, struct sl_local *local, str
 
 	if (sl_local_get_weights(local, &setup->weights))
 		return sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be read back");
-	err = sl_model_file_write(setup->conf, setup->plan, &setup->weights, SL_MODEL_BEST, step, &why);
+	err = sl_model_file_write(setup->conf, setup->plan, &setup->weights, setup->about, SL_MODEL_BEST, step, &why);
 	if (err)
 		sl_log(SL_LOG_WARN, "best-missed",
 		       "step %" PRIu64 ": %s; the run goes on, and best.safetensors keeps earlier weights", step,

@@ -1,46 +1,82 @@
 #include "client/run/predict.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { NUMBER = 32 };
+enum { NUMBER = 32, NAME = PATH_MAX + 64 };
 
-static const char *value_name(const struct sl_predict *p)
+static const char *value_name(const struct sl_predict_spec *s)
 {
-	return p->logits ? "logit" : "probability";
+	return s->logits ? "logit" : "probability";
 }
 
-static void put_names(const struct sl_predict *p)
+static bool names_samples(const struct sl_predict_spec *s)
 {
-	if (!p->task->met) {
-		if (p->format == SL_PREDICT_TEXT)
-			fprintf(p->out, "%8s %12s %12s\n", "sample", "number", "predicted");
-		else if (p->format == SL_PREDICT_CSV)
-			fputs("sample,number,predicted\n", p->out);
-		return;
+	return s->set && s->set->source->sample_name;
+}
+
+/* How many classes a line has. */
+static int shown(const struct sl_predict_spec *s)
+{
+	return s->top && s->top < s->classes ? s->top : s->classes;
+}
+
+/* ---- the line of names ---- */
+
+static void put_text_names(const struct sl_predict_spec *s)
+{
+	fprintf(s->out, "%8s", "sample");
+	if (!s->task->met && !s->unlabelled)
+		fprintf(s->out, " %12s", "number");
+	if (!s->task->met)
+		fprintf(s->out, " %12s", "predicted");
+	if (s->task->met && !s->unlabelled)
+		fprintf(s->out, " %6s", "label");
+	if (s->task->met)
+		fprintf(s->out, " %6s  %s", "class", value_name(s));
+	if (s->task->met && s->top > 1)
+		fputs("  others", s->out);
+	fprintf(s->out, "%s%s\n", s->task->met && s->class_name ? "  class_name" : "",
+		names_samples(s) ? "  name" : "");
+}
+
+static void put_csv_names(const struct sl_predict_spec *s)
+{
+	const bool classes = s->task->met, named = classes && s->class_name;
+
+	fputs("sample", s->out);
+	if (!s->unlabelled)
+		fputs(classes ? ",label" : ",number", s->out);
+	fputs(classes ? ",class" : ",predicted", s->out);
+	for (int k = 0; classes && !s->top && k < shown(s); k++)
+		fprintf(s->out, ",%s_%d", value_name(s), k);
+	for (int k = 1; classes && s->top && k <= shown(s); k++) {
+		fprintf(s->out, ",class_%d", k);
+		if (named)
+			fprintf(s->out, ",class_name_%d", k);
+		fprintf(s->out, ",%s_%d", value_name(s), k);
 	}
-	if (p->format == SL_PREDICT_TEXT)
-		fprintf(p->out, "%8s %6s %6s  %s\n", "sample", "label", "class", value_name(p));
-	if (p->format != SL_PREDICT_CSV)
-		return;
-	fputs("sample,label,class", p->out);
-	for (int k = 0; k < p->classes; k++)
-		fprintf(p->out, ",%s_%d", value_name(p), k);
-	putc('\n', p->out);
+	fprintf(s->out, "%s%s\n", named ? ",class_name" : "", names_samples(s) ? ",name" : "");
 }
 
-enum sl_err sl_predict_open(struct sl_predict *p, enum sl_predict_format format, bool logits, FILE *out, int64_t batch,
-			    const struct sl_learn_task *task, int classes, struct sl_fail *fail)
+enum sl_err sl_predict_open(struct sl_predict *p, const struct sl_predict_spec *spec, int64_t batch,
+			    struct sl_fail *fail)
 {
-	*p = (struct sl_predict){.format = format, .logits = logits, .out = out, .task = task, .classes = classes};
-	p->row = calloc((size_t)batch * (size_t)classes, sizeof *p->row);
-	p->value = calloc((size_t)classes, sizeof *p->value);
-	if (!p->row || !p->value) {
+	*p = (struct sl_predict){.spec = *spec};
+	p->row = calloc((size_t)batch * (size_t)spec->classes, sizeof *p->row);
+	p->value = calloc((size_t)spec->classes, sizeof *p->value);
+	p->order = calloc((size_t)spec->classes, sizeof *p->order);
+	if (!p->row || !p->value || !p->order) {
 		sl_predict_close(p);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the logits of a batch");
 	}
-	put_names(p);
+	if (spec->format == SL_PREDICT_TEXT)
+		put_text_names(spec);
+	if (spec->format == SL_PREDICT_CSV)
+		put_csv_names(spec);
 	return SL_OK;
 }
 
@@ -48,9 +84,13 @@ void sl_predict_close(struct sl_predict *p)
 {
 	free(p->row);
 	free(p->value);
+	free(p->order);
 	p->row = NULL;
 	p->value = NULL;
+	p->order = NULL;
 }
+
+/* ---- values of a row ---- */
 
 static int best_of(const float *x, int classes)
 {
@@ -65,14 +105,32 @@ static int best_of(const float *x, int classes)
 /* The row's logits, or their softmax. */
 static void fill_values(struct sl_predict *p, const float *x, int best)
 {
+	const int classes = p->spec.classes;
 	double sum = 0;
 
-	for (int k = 0; k < p->classes; k++) {
-		p->value[k] = p->logits ? (double)x[k] : exp((double)x[k] - (double)x[best]);
+	for (int k = 0; k < classes; k++) {
+		p->value[k] = p->spec.logits ? (double)x[k] : exp((double)x[k] - (double)x[best]);
 		sum += p->value[k];
 	}
-	for (int k = 0; k < p->classes && !p->logits; k++)
+	for (int k = 0; k < classes && !p->spec.logits; k++)
 		p->value[k] /= sum;
+}
+
+/* The first classes in the order of their logits, or all in their own. */
+static void fill_order(struct sl_predict *p, const float *x)
+{
+	for (int i = 0; i < p->spec.classes; i++)
+		p->order[i] = i;
+	for (int i = 0; p->spec.top && i < shown(&p->spec); i++) {
+		int best = i, class;
+
+		for (int k = i + 1; k < p->spec.classes; k++)
+			if (x[p->order[k]] > x[p->order[best]])
+				best = k;
+		class = p->order[best]; /* those between keep their order: of equal ones the first comes first */
+		memmove(p->order + i + 1, p->order + i, (size_t)(best - i) * sizeof *p->order);
+		p->order[i] = class;
+	}
 }
 
 /* A logit is a float, which nine digits give back. */
@@ -82,75 +140,195 @@ static const char *number(double x, const char *unknown, char text[NUMBER])
 	return isfinite(x) ? text : unknown;
 }
 
+/* ---- names ---- */
+
+/* A text as CSV has it (RFC 4180), as a string of JSON, or as it is. */
+static void put_quoted(const struct sl_predict_spec *s, const char *text)
+{
+	const bool json = s->format == SL_PREDICT_JSON;
+	const bool quotes = json || (s->format == SL_PREDICT_CSV && strpbrk(text, ",\""));
+
+	if (quotes)
+		putc('"', s->out);
+	for (; *text; text++) {
+		if (quotes && *text == '"')
+			putc(json ? '\\' : '"', s->out);
+		if (json && *text == '\\')
+			putc('\\', s->out);
+		putc(*text, s->out);
+	}
+	if (quotes)
+		putc('"', s->out);
+}
+
+static void put_class(const struct sl_predict_spec *s, int class)
+{
+	char number[NUMBER];
+
+	snprintf(number, sizeof number, "%d", class);
+	put_quoted(s, s->class_name ? s->class_name[class] : number);
+}
+
+/* Whatever a file is called, a line is UTF-8 without control characters. */
+static void put_sample(const struct sl_predict *p)
+{
+	char name[NAME];
+
+	p->spec.set->source->sample_name(p->spec.set, (int64_t)p->rows, name, sizeof name);
+	sl_text_make_safe(name, '?');
+	put_quoted(&p->spec, name);
+}
+
+/* ---- lines ---- */
+
+static void put_value(const struct sl_predict *p, double value)
+{
+	if (isfinite(value))
+		fprintf(p->spec.out, "%.4f", value);
+	else
+		putc('-', p->spec.out);
+}
+
 static void put_text(const struct sl_predict *p, int32_t label, int best)
 {
-	fprintf(p->out, "%8" PRIu64 " %6d %6d  ", p->rows, (int)label, best);
-	if (isfinite(p->value[best]))
-		fprintf(p->out, "%.4f\n", p->value[best]);
-	else
-		fputs("-\n", p->out);
+	const struct sl_predict_spec *s = &p->spec;
+
+	fprintf(s->out, "%8" PRIu64, p->rows);
+	if (!s->unlabelled)
+		fprintf(s->out, " %6d", (int)label);
+	fprintf(s->out, " %6d  ", best);
+	put_value(p, p->value[best]);
+	for (int k = 1; s->top && k < shown(s); k++) {
+		fputs(k > 1 ? ", " : "  ", s->out);
+		put_class(s, p->order[k]);
+		putc(' ', s->out);
+		put_value(p, p->value[p->order[k]]);
+	}
+	if (s->class_name)
+		fprintf(s->out, "  %s", s->class_name[best]);
+	if (names_samples(s)) {
+		fputs("  ", s->out);
+		put_sample(p);
+	}
+	putc('\n', s->out);
 }
 
 static void put_csv(const struct sl_predict *p, int32_t label, int best)
 {
+	const struct sl_predict_spec *s = &p->spec;
 	char text[NUMBER];
 
-	fprintf(p->out, "%" PRIu64 ",%d,%d", p->rows, (int)label, best);
-	for (int k = 0; k < p->classes; k++)
-		fprintf(p->out, ",%s", number(p->value[k], "", text));
-	putc('\n', p->out);
+	fprintf(s->out, "%" PRIu64, p->rows);
+	if (!s->unlabelled)
+		fprintf(s->out, ",%d", (int)label);
+	fprintf(s->out, ",%d", best);
+	for (int k = 0; k < shown(s); k++) {
+		if (s->top)
+			fprintf(s->out, ",%d", p->order[k]);
+		if (s->top && s->class_name) {
+			putc(',', s->out);
+			put_class(s, p->order[k]);
+		}
+		fprintf(s->out, ",%s", number(p->value[p->order[k]], "", text));
+	}
+	if (s->class_name) {
+		putc(',', s->out);
+		put_class(s, best);
+	}
+	if (names_samples(s)) {
+		putc(',', s->out);
+		put_sample(p);
+	}
+	putc('\n', s->out);
+}
+
+static void put_json_name(const struct sl_predict *p)
+{
+	if (!names_samples(&p->spec))
+		return;
+	fputs(",\"name\":", p->spec.out);
+	put_sample(p);
+}
+
+static void put_json_top(const struct sl_predict *p)
+{
+	const struct sl_predict_spec *s = &p->spec;
+	char text[NUMBER];
+
+	fputs("\"top\":[", s->out);
+	for (int k = 0; k < shown(s); k++) {
+		fprintf(s->out, "%s{\"class\":%d", k ? "," : "", p->order[k]);
+		if (s->class_name) {
+			fputs(",\"class_name\":", s->out);
+			put_class(s, p->order[k]);
+		}
+		fprintf(s->out, ",\"%s\":%s}", value_name(s), number(p->value[p->order[k]], "null", text));
+	}
+	fputs("]}\n", s->out);
 }
 
 static void put_json(const struct sl_predict *p, int32_t label, int best)
 {
+	const struct sl_predict_spec *s = &p->spec;
 	char text[NUMBER];
 
-	fprintf(p->out, "{\"sample\":%" PRIu64 ",\"label\":%d,\"class\":%d,\"%s\":[", p->rows, (int)label, best,
-		p->logits ? "logits" : "probabilities");
-	for (int k = 0; k < p->classes; k++)
-		fprintf(p->out, "%s%s", k ? "," : "", number(p->value[k], "null", text));
-	fputs("]}\n", p->out);
+	fprintf(s->out, "{\"sample\":%" PRIu64, p->rows);
+	put_json_name(p);
+	if (!s->unlabelled)
+		fprintf(s->out, ",\"label\":%d", (int)label);
+	fprintf(s->out, ",\"class\":%d,", best);
+	if (s->class_name) {
+		fputs("\"class_name\":", s->out);
+		put_class(s, best);
+		putc(',', s->out);
+	}
+	if (s->top) {
+		put_json_top(p);
+		return;
+	}
+	fprintf(s->out, "\"%s\":[", s->logits ? "logits" : "probabilities");
+	for (int k = 0; k < s->classes; k++)
+		fprintf(s->out, "%s%s", k ? "," : "", number(p->value[k], "null", text));
+	fputs("]}\n", s->out);
 }
 
 static void put_number(const struct sl_predict *p, double right, double predicted)
 {
 	static const char *const unknown[] = {
 		[SL_PREDICT_TEXT] = "-", [SL_PREDICT_CSV] = "", [SL_PREDICT_JSON] = "null"};
-	static const char *const form[] = {[SL_PREDICT_TEXT] = "%8" PRIu64 " %12s %12s\n",
-					   [SL_PREDICT_CSV] = "%" PRIu64 ",%s,%s\n",
-					   [SL_PREDICT_JSON] =
-						   "{\"sample\":%" PRIu64 ",\"number\":%s,\"predicted\":%s}\n"};
-	char a[NUMBER], b[NUMBER];
+	static const char *const sample[] = {"%8" PRIu64, "%" PRIu64, "{\"sample\":%" PRIu64};
+	static const char *const is[] = {" %12s", ",%s", ",\"number\":%s"};
+	static const char *const said[] = {" %12s", ",%s", ",\"predicted\":%s"};
+	const struct sl_predict_spec *s = &p->spec;
+	char text[NUMBER];
 
-	fprintf(p->out, form[p->format], p->rows, number(right, unknown[p->format], a),
-		number(predicted, unknown[p->format], b));
+	fprintf(s->out, sample[s->format], p->rows);
+	if (!s->unlabelled)
+		fprintf(s->out, is[s->format], number(right, unknown[s->format], text));
+	fprintf(s->out, said[s->format], number(predicted, unknown[s->format], text));
+	if (s->format == SL_PREDICT_JSON) {
+		put_json_name(p);
+	} else if (names_samples(s)) {
+		fputs(s->format == SL_PREDICT_CSV ? "," : "  ", s->out);
+		put_sample(p);
+	}
+	fputs(s->format == SL_PREDICT_JSON ? "}\n" : "\n", s->out);
 }
 
 void sl_predict_batch(struct sl_predict *p, const void *target, int64_t rows)
 {
+	static void (*const put[])(const struct sl_predict *p, int32_t label, int best) = {put_text, put_csv, put_json};
 	const int32_t *labels = target;
 
-	for (int64_t n = 0; n < rows && !p->task->met; n++, p->rows++)
+	for (int64_t n = 0; n < rows && !p->spec.task->met; n++, p->rows++)
 		put_number(p, ((const float *)target)[n], p->row[n]);
-	if (!p->task->met)
-		return;
-	for (int64_t n = 0; n < rows; n++) {
-		const float *x = p->row + n * p->classes;
-		int best = best_of(x, p->classes);
+	for (int64_t n = 0; n < rows && p->spec.task->met; n++, p->rows++) {
+		const float *x = p->row + n * p->spec.classes;
+		int best = best_of(x, p->spec.classes);
 
 		fill_values(p, x, best);
-		switch (p->format) {
-		case SL_PREDICT_TEXT:
-			put_text(p, labels[n], best);
-			break;
-		case SL_PREDICT_CSV:
-			put_csv(p, labels[n], best);
-			break;
-		case SL_PREDICT_JSON:
-			put_json(p, labels[n], best);
-			break;
-		}
-		p->rows++;
+		fill_order(p, x);
+		put[p->spec.format](p, labels[n], best);
 		p->correct += best == labels[n];
 	}
 }

@@ -2,28 +2,35 @@
 #ifndef SL_CLIENT_RUN_PREDICT_H
 #define SL_CLIENT_RUN_PREDICT_H
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 
-#include "common/graph/task.h"
+#include "client/data/source.h"
 
 enum sl_predict_format { SL_PREDICT_TEXT, SL_PREDICT_CSV, SL_PREDICT_JSON };
 
-struct sl_predict {
+struct sl_predict_spec {
 	enum sl_predict_format format;
-	bool logits; /* in place of probabilities, their softmax */
-	FILE *out;   /* borrowed */
+	bool logits;     /* in place of probabilities, their softmax */
+	bool unlabelled; /* samples have no labels to print */
+	int top;         /* so many of the most probable classes alone; 0: all */
+	FILE *out;       /* borrowed */
 	const struct sl_learn_task *task;
 	int classes;
+	const struct sl_set *set;      /* names the samples; NULL, or one that cannot: they have numbers alone */
+	const char *const *class_name; /* [classes], UTF-8; NULL: classes have numbers alone */
+};
+
+struct sl_predict {
+	struct sl_predict_spec spec;
 	float *row;             /* [most rows of a batch, classes]: the logits of the batch under way */
 	double *value;          /* [classes] */
+	int *order;             /* [classes], by value */
 	uint64_t rows, correct; /* written so far; of these, the class is the label */
 };
 
 /* Text and CSV begin with a line of names. */
-enum sl_err sl_predict_open(struct sl_predict *p, enum sl_predict_format format, bool logits, FILE *out, int64_t batch,
-			    const struct sl_learn_task *task, int classes, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_predict_open(struct sl_predict *p, const struct sl_predict_spec *spec, int64_t batch,
+			    struct sl_fail *fail) SL_MUST_CHECK;
 void sl_predict_close(struct sl_predict *p); /* idempotent; a zeroed one is fine */
 /* Writes the first `rows` of p->row; `target`: their labels, int32_t, or numbers, float. The class is the first of the
  * largest logits, as an evaluation counts; NaN and Inf are null, in CSV and text empty and "-". */

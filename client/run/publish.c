@@ -43,11 +43,11 @@ static void run_write(struct sl_job *job)
 
 	p->best_err = p->asked_err = SL_OK;
 	if (p->best)
-		p->best_err = sl_model_file_write(p->setup->conf, p->setup->plan, &p->weights, SL_MODEL_BEST, p->step,
-						  &p->best_fail);
+		p->best_err = sl_model_file_write(p->setup->conf, p->setup->plan, &p->weights, p->setup->about,
+						  SL_MODEL_BEST, p->step, &p->best_fail);
 	if (p->number)
-		p->asked_err = sl_model_file_write(p->setup->conf, p->setup->plan, &p->weights, SL_MODEL_ASKED, p->step,
-						   &p->asked_fail);
+		p->asked_err = sl_model_file_write(p->setup->conf, p->setup->plan, &p->weights, p->setup->about,
+						   SL_MODEL_ASKED, p->step, &p->asked_fail);
 }
 
 static void answer_asked(struct sl_publish *p, uint64_t number, uint64_t step, const char *why)

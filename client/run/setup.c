@@ -438,6 +438,7 @@ void sl_setup_close(struct sl_setup *s)
 		       (long long)put, (long long)taken);
 		sl_kept_close(s->kept);
 	}
+	free(s->about);
 	sl_weights_close(&s->weights);
 	sl_plan_close(s->plan);
 	*s = (struct sl_setup){0};

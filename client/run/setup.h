@@ -37,10 +37,14 @@ struct sl_setup {
 	struct sl_weights weights; /* of the whole model */
 	bool weights_from_seed;    /* every one of the middle's: no upload is needed */
 	struct sl_set set[SL_SPLIT_COUNT];
-	int64_t epoch_steps;   /* of a group, all of whose members have as many; 0: there is none */
-	int64_t dealt;         /* stands for share.batches; 0: there are none */
-	struct sl_turns turns; /* which of the dealt batches are this member's own */
-	bool alone;            /* has a member's part of the data, and is in no group. Set it before sl_setup_plan */
+	int64_t epoch_steps;      /* of a group, all of whose members have as many; 0: there is none */
+	int64_t dealt;            /* stands for share.batches; 0: there are none */
+	struct sl_turns turns;    /* which of the dealt batches are this member's own */
+	bool alone;               /* has a member's part of the data, and is in no group. Set it before sl_setup_plan */
+	char *about;              /* of the data, in training or of a model file (about.h); NULL: nothing is known */
+	const char *const *given; /* what is to be predicted, in place of the test set [ngiven]; NULL: that. Borrowed */
+	int ngiven;
+	struct json_t *recalled;    /* `about`, while `given` is opened */
 	struct sl_augment *augment; /* NULL: transforms instead */
 	struct sl_transform *transform[SL_SPLIT_COUNT];
 	struct sl_kept *kept; /* train.keep_head_bytes; NULL: nothing is kept */
@@ -55,6 +59,8 @@ static inline const struct sl_learn_task *sl_setup_task(const struct sl_conf_cli
 {
 	return sl_learn_task_of(conf->model.classes, conf->model.head == SL_CONF_MASKED_LM);
 }
+
+enum sl_norm sl_setup_norm(const struct sl_conf_client *conf); /* of data.normalize */
 
 /* Where the network's own file says what model.classes and model.image are: these, unless they are given. */
 enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;

@@ -8,6 +8,7 @@
 
 #include "client/data/subset.h"
 #include "client/model/source.h"
+#include "client/run/about.h"
 #include "common/base/log.h"
 #include "common/base/rng.h"
 
@@ -74,6 +75,14 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 	point_to(name->train, &c->data.train_files);
 	point_to(name->ignore, &c->data.ignore);
 	point_to(name->column, &c->data.columns);
+	if (s->given && split == SL_SPLIT_TEST) {
+		spec.given = s->given;
+		spec.ngiven = s->ngiven;
+		spec.about = s->recalled;
+		spec.max_samples = 0;
+		spec.cache = false;
+		return spec;
+	}
 	if (files->n) {
 		spec.files = name->file;
 		spec.nfiles = files->n;
@@ -99,6 +108,8 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 										  : &image;
 	struct sl_fail why;
 
+	if (err && spec->given && !fail->key[0])
+		return err;
 	if (err)
 		return sl_conf_client_blame(c,
 					    fail->key[0]                    ? fail->key
@@ -134,11 +145,17 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 static enum sl_err open_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail)
 {
 	struct names name;
-	const struct sl_set_spec spec = data_spec(s, split, &name);
+	struct sl_set_spec spec;
+	enum sl_err err;
 
 	if (s->set[split].source) /* the plan needed it */
 		return SL_OK;
-	return check_split(s, &spec, &s->set[split], sl_set_open(&s->set[split], &spec, fail), fail);
+	s->recalled = s->given ? sl_about_parse(s) : NULL;
+	spec = data_spec(s, split, &name);
+	err = check_split(s, &spec, &s->set[split], sl_set_open(&s->set[split], &spec, fail), fail);
+	json_decref(s->recalled);
+	s->recalled = NULL;
+	return err;
 }
 
 static int64_t batches(const struct sl_conf_client *c, int64_t samples)
@@ -295,7 +312,7 @@ enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, st
 	return err;
 }
 
-static enum sl_norm norm_of(const struct sl_conf_client *c)
+enum sl_norm sl_setup_norm(const struct sl_conf_client *c)
 {
 	static const enum sl_norm norm[] = {
 		[SL_NORMALIZE_IMAGENET] = SL_NORM_IMAGENET,
@@ -318,7 +335,7 @@ static enum sl_err open_augment(struct sl_setup *s, struct sl_fail *fail)
 		.out_w = c->model.image.w,
 		.crop_padding = c->data.crop_padding,
 		.flip = c->data.flip,
-		.norm = norm_of(c),
+		.norm = sl_setup_norm(c),
 	};
 
 	return sl_augment_open(&s->augment, &spec, fail);
@@ -352,7 +369,7 @@ static enum sl_err open_transform(const struct sl_conf_client *c, enum sl_split 
 				      .n = list->n,
 				      .out_h = c->model.image.h,
 				      .out_w = c->model.image.w,
-				      .norm = norm_of(c),
+				      .norm = sl_setup_norm(c),
 				      .fixed = !train,
 			      },
 			      &why) != SL_OK)
@@ -441,9 +458,9 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 		err = open_split(s, SL_SPLIT_TEST, fail);
 	if (!err && train)
 		err = keep_head(s, fail);
-	if (err || strcmp(s->set[SL_SPLIT_TEST].field[SL_FIELD_INPUT].name, "image") != 0)
-		return err;
-	return open_preparation(s, fail);
+	if (!err && strcmp(s->set[SL_SPLIT_TEST].field[SL_FIELD_INPUT].name, "image") == 0)
+		err = open_preparation(s, fail);
+	return err || !train ? err : sl_about_make(s, fail);
 }
 
 int sl_setup_loader_threads(const struct sl_conf_client *c)

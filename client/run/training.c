@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/persist/model_file.h"
+#include "client/run/about.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
@@ -15,6 +16,8 @@ static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *
 	const struct sl_progress_options options = {.fd = 2};
 	enum sl_err err = r->eval_only ? SL_OK : sl_journal_open(&r->journal, r->setup->conf, resume, fail);
 
+	if (!err && !r->eval_only)
+		err = sl_about_keep(r->setup, fail);
 	return err ? err : sl_progress_open(&r->progress, &options, fail);
 }
 

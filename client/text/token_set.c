@@ -94,7 +94,8 @@ static enum sl_err read_rows(struct builder *b, struct sl_bytes text, struct sl_
 {
 	struct sl_records *records;
 	struct sl_record row;
-	enum sl_err err = sl_records_open_bytes(&records, &b->spec->records, text, fail);
+	enum sl_err err = text.data ? sl_records_open_bytes(&records, &b->spec->records, text, fail)
+				    : sl_records_open(&records, &b->spec->records, fail);
 
 	if (err)
 		return err;
@@ -152,9 +153,10 @@ enum sl_err sl_token_set_open(struct sl_token_set **out, const struct sl_token_s
 	char path[PATH_MAX];
 	bool keeps = cache_path(spec, path);
 	uint64_t key = 0;
-	enum sl_err err = set ? sl_file_read(spec->records.path, SL_TOKEN_FILE_MOST, &text, &len, fail)
-			      : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a set of texts");
+	enum sl_err err = set ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a set of texts");
 
+	if (!err && strcmp(spec->records.path, "-") != 0)
+		err = sl_file_read(spec->records.path, SL_TOKEN_FILE_MOST, &text, &len, fail);
 	if (!err) {
 		key = sl_token_image_key(spec, (struct sl_bytes){text, len});
 		set->cached = keeps && sl_token_image_read(&set->image, path, key, spec);

@@ -63,7 +63,10 @@ static const struct option table[] = {
 	{"--logits", NULL, SL_OPT_PREDICT, AT(logits), "print logits, not probabilities (their softmax)"},
 	{"--csv", NULL, SL_OPT_PREDICT, AT(csv),
 	 "print comma-separated values of all classes, after a line of column names"},
-	{"--json", NULL, SL_OPT_PREDICT, AT(json), "print a JSON object for each image, one on each line"},
+	{"--json", NULL, SL_OPT_PREDICT, AT(json), "print a JSON object for each sample, one on each line"},
+	{"--top", "N", SL_OPT_PREDICT, AT(top), "print the N most probable classes of each sample, not all"},
+	{"--out", "FILE", SL_OPT_PREDICT, AT(out), "write to FILE, which appears whole; an existing one needs --force"},
+	{"--force", NULL, SL_OPT_PREDICT, AT(force), "overwrite an existing FILE of --out"},
 	{"--server", "ADDRESS", SL_OPT_INIT, AT(server), "where splits listens, tcp://HOST:PORT"},
 	{"--model", "NAME", SL_OPT_INIT, AT(model), "the network, as in model.name"},
 	{"--data", "KIND:DIR", SL_OPT_INIT, AT(data),
@@ -193,6 +196,7 @@ static int take(struct sl_options *o, const struct option *option, const char *v
 
 int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes, int operands)
 {
+	o->positional = (const char **)argv;
 	for (int i = 0, taken; i < argc; i += taken) {
 		const struct option *option = find(argv[i], takes);
 
@@ -216,8 +220,8 @@ int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes
 		o->positional[o->n_positional++] = argv[i];
 		taken = 1;
 	}
-	o->config = o->positional[0];
-	o->operand = o->positional[1];
+	o->config = o->n_positional > 0 ? o->positional[0] : NULL;
+	o->operand = o->n_positional > 1 ? o->positional[1] : NULL;
 	return -1;
 }
 

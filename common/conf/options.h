@@ -8,12 +8,12 @@
 
 #include "common/conf/conf.h"
 
-enum { SL_MAX_SETS = 64, SL_MAX_OPERANDS = 32 };
+enum { SL_MAX_SETS = 64, SL_MAX_OPERANDS = 32, SL_ANY_OPERANDS = INT_MAX };
 
 struct sl_options {
 	const char *command;      /* "train" */
 	const char *const *usage; /* the synopsis, "splitc train CONFIG …"; then paragraphs; NULL-terminated */
-	const char *positional[SL_MAX_OPERANDS];
+	const char **positional;  /* in argv */
 	int n_positional;
 	const char *config;  /* the first of them; NULL: not given */
 	const char *operand; /* the second */
@@ -26,6 +26,7 @@ struct sl_options {
 	const char *max_length, *task, *split, *columns, *format;       /* of tokens; NULL: not given */
 	const char *sheet;                                              /* of data; NULL: not given */
 	const char *figure;                                             /* of plot; NULL: not given */
+	const char *top;                                                /* of predict; NULL: not given */
 	const char *epochs, *batch, *lr;                                /* of train; NULL: not given */
 	const char *clients, *absent, *alone;                           /* of train --local; NULL: not given */
 };
@@ -41,7 +42,7 @@ enum {
 	SL_OPT_OUT = 128,      /* --out FILE */
 	SL_OPT_RESUME = 256,   /* --resume, --fresh */
 	SL_OPT_MEASURE = 512,  /* --measure, --shape, --threads */
-	SL_OPT_PREDICT = 1024, /* --logits, --csv, and --json of lines */
+	SL_OPT_PREDICT = 1024, /* --logits, --csv, --top, --out FILE, --force, and --json of lines */
 	SL_OPT_INIT = 2048,    /* --server, --model, --data, --cut, --force */
 	SL_OPT_PLOT = 4096,    /* --out PICTURE, --figure */
 	SL_OPT_TOKENS = 8192,  /* --text, --pair, --max-length, --stats, --task, --split, --columns, --format, --json */
@@ -52,8 +53,8 @@ enum {
 	SL_OPT_TRAIN = 262144, /* --epochs, --batch, --lr */
 };
 
-/* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments, SL_MAX_OPERANDS at most; "-" is one.
- * Returns -1 to go on, or the exit status (help printed: 0; a wrong command line: 64). */
+/* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments, "-" is one. They are moved to the front
+ * of argv. Returns -1 to go on, or the exit status (help printed: 0; a wrong command line: 64). */
 int sl_options_parse(struct sl_options *o, int argc, char **argv, unsigned takes, int operands);
 /* *conf is the config that was named, or else that of `text`; untouched where --control says already whom to ask. */
 enum sl_err sl_options_whom(const struct sl_options *o, const struct sl_conf_schema *schema, void *conf,

@@ -34,9 +34,9 @@ shard train-002.tar pax "${train[@]:50}"
 shard val.tar gnu "${val[@]}"
 client folders "$tmp/images.yaml" --local || fail "folders: exit status $?"
 client shards "$tmp/shards.yaml" --local || fail "shards: exit status $?"
-same_run shards folders 4
+same_run shards folders 4 other
 client named "$tmp/shards.yaml" --set 'data.train_files=train-{000..002}.tar' --set data.test_files=val.tar --set data.threads=3 || fail "named shards: exit status $?"
-same_run named folders 4
+same_run named folders 4 other
 
 # refused SENTENCE OPTION…: exit status 65
 refused() {

@@ -15,7 +15,7 @@
 enum { CLASSES = 3, BATCH = 2 };
 
 /* Two batches: a row that is right, one that is a tie, and one that holds a NaN. */
-static char *write_three(enum sl_predict_format format, bool logits)
+static char *write_three(struct sl_predict_spec spec)
 {
 	static const float row[3][CLASSES] = {{0, 0, 0.6931472f}, {1, -1, 1}, {NAN, 2, 0}};
 	static const int32_t label[3] = {2, 2, 1};
@@ -26,9 +26,8 @@ static char *write_three(enum sl_predict_format format, bool logits)
 	FILE *out = open_memstream(&text, &len);
 
 	assert_non_null(out);
-	assert_int_equal(
-		sl_predict_open(&p, format, logits, out, BATCH, &sl_learn_tasks[SL_LEARN_CLASSES], CLASSES, &fail),
-		SL_OK);
+	spec.out = out;
+	assert_int_equal(sl_predict_open(&p, &spec, BATCH, &fail), SL_OK);
 	memcpy(p.row, row, 2 * sizeof row[0]);
 	sl_predict_batch(&p, label, 2);
 	memcpy(p.row, row[2], sizeof row[2]);
@@ -41,12 +40,21 @@ static char *write_three(enum sl_predict_format format, bool logits)
 	return text;
 }
 
-static void check(enum sl_predict_format format, bool logits, const char *want)
+static void check_spec(struct sl_predict_spec spec, const char *want)
 {
-	char *text = write_three(format, logits);
+	char *text = write_three(spec);
 
 	assert_string_equal(text, want);
 	free(text);
+}
+
+static void check(enum sl_predict_format format, bool logits, const char *want)
+{
+	check_spec((struct sl_predict_spec){.format = format,
+					    .logits = logits,
+					    .task = &sl_learn_tasks[SL_LEARN_CLASSES],
+					    .classes = CLASSES},
+		   want);
 }
 
 static void text_has_the_class_and_its_probability(void **state)
@@ -78,12 +86,56 @@ static void json_is_an_object_a_line(void **state)
 	      "{\"sample\":2,\"label\":1,\"class\":0,\"logits\":[null,2,0]}\n");
 }
 
+/* Names that CSV and JSON have to quote; a control character becomes '?'. */
+static const char *sample_name(const struct sl_set *set, int64_t index, char *out, size_t size)
+{
+	static const char *const names[] = {"a,b.jpg", "say \"c\".png", "back\\slash\n"};
+
+	snprintf(out, size, "%s", names[index]);
+	return out;
+}
+
+static void names_and_the_most_probable(void **state)
+{
+	static const char *const class_name[CLASSES] = {"cat", "dog, small", "hen"};
+	static const struct sl_source source = {.sample_name = sample_name};
+	const struct sl_set set = {.source = &source};
+	struct sl_predict_spec spec = {.unlabelled = true,
+				       .top = 2,
+				       .task = &sl_learn_tasks[SL_LEARN_CLASSES],
+				       .classes = CLASSES,
+				       .set = &set,
+				       .class_name = class_name};
+	(void)state;
+	check_spec(spec, "  sample  class  probability  others  class_name  name\n"
+			 "       0      2  0.5000  cat 0.2500  hen  a,b.jpg\n"
+			 "       1      0  0.4683  hen 0.4683  cat  say \"c\".png\n"
+			 "       2      0  -  dog, small -  cat  back\\slash?\n");
+	spec.format = SL_PREDICT_CSV;
+	spec.logits = true;
+	check_spec(spec, "sample,class,class_1,class_name_1,logit_1,class_2,class_name_2,logit_2,class_name,name\n"
+			 "0,2,2,hen,0.693147182,0,cat,0,hen,\"a,b.jpg\"\n"
+			 "1,0,0,cat,1,2,hen,1,cat,\"say \"\"c\"\".png\"\n"
+			 "2,0,0,cat,,1,\"dog, small\",2,cat,back\\slash?\n");
+	spec.format = SL_PREDICT_JSON;
+	check_spec(spec, "{\"sample\":0,\"name\":\"a,b.jpg\",\"class\":2,\"class_name\":\"hen\",\"top\":["
+			 "{\"class\":2,\"class_name\":\"hen\",\"logit\":0.693147182},"
+			 "{\"class\":0,\"class_name\":\"cat\",\"logit\":0}]}\n"
+			 "{\"sample\":1,\"name\":\"say \\\"c\\\".png\",\"class\":0,\"class_name\":\"cat\",\"top\":["
+			 "{\"class\":0,\"class_name\":\"cat\",\"logit\":1},"
+			 "{\"class\":2,\"class_name\":\"hen\",\"logit\":1}]}\n"
+			 "{\"sample\":2,\"name\":\"back\\\\slash?\",\"class\":0,\"class_name\":\"cat\",\"top\":["
+			 "{\"class\":0,\"class_name\":\"cat\",\"logit\":null},"
+			 "{\"class\":1,\"class_name\":\"dog, small\",\"logit\":2}]}\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(text_has_the_class_and_its_probability),
 		cmocka_unit_test(csv_has_all_classes),
 		cmocka_unit_test(json_is_an_object_a_line),
+		cmocka_unit_test(names_and_the_most_probable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

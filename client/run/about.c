@@ -1,0 +1,127 @@
+#include "client/run/about.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/model/weights_file.h"
+#include "client/persist/model_file.h"
+#include "common/base/newfile.h"
+
+enum { MOST_CLASS_NAMES = 100000, MOST_BYTES = 64 << 20 };
+
+/* A name of a folder may be no UTF-8. */
+static json_t *name_of(const char *text)
+{
+	json_t *name = json_string(text);
+	char *safe = name ? NULL : strdup(text);
+
+	if (!safe)
+		return name;
+	sl_text_make_safe(safe, '?');
+	name = json_string(safe);
+	free(safe);
+	return name;
+}
+
+static void add_classes(json_t *about, const struct sl_set *set)
+{
+	json_t *list;
+
+	if (!set->classes || !set->source->class_name || set->classes > MOST_CLASS_NAMES)
+		return;
+	list = json_array();
+	for (int i = 0; i < set->classes; i++)
+		json_array_append_new(list, name_of(set->source->class_name(set, i)));
+	json_object_set_new(about, "classes", list);
+}
+
+/* Every step of an evaluation, in torchvision's words; the last one is Normalize. */
+static void add_pictures(json_t *about, const struct sl_setup *s)
+{
+	const struct sl_conf_client *c = s->conf;
+	const struct sl_transform *t = s->transform[SL_SPLIT_TEST];
+	json_t *list = json_array();
+	struct sl_conf_list usual, *steps = &usual;
+	char norm[SL_CONF_TEXT];
+	float mean[3], std[3];
+
+	sl_transform_usual(&usual, c->model.image.h, c->model.image.w, false);
+	if (c->data.test_transforms.n)
+		steps = (struct sl_conf_list *)&c->data.test_transforms;
+	for (int i = 0; i < steps->n; i++)
+		if (!strstr(steps->item[i], "Normalize"))
+			json_array_append_new(list, json_string(steps->item[i]));
+	if (t)
+		sl_transform_norm(t, mean, std);
+	else
+		sl_norm_values(sl_setup_norm(c), mean, std);
+	snprintf(norm, sizeof norm, "Normalize((%.9g, %.9g, %.9g), (%.9g, %.9g, %.9g))", (double)mean[0],
+		 (double)mean[1], (double)mean[2], (double)std[0], (double)std[1], (double)std[2]);
+	json_array_append_new(list, json_string(norm));
+	json_object_set_new(about, "image", json_pack("[i, i]", c->model.image.h, c->model.image.w));
+	json_object_set_new(about, "transforms", list);
+}
+
+enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
+{
+	const struct sl_set *set = &s->set[SL_SPLIT_TRAIN];
+	json_t *about = json_pack("{s:i, s:s, s:s}", "schema", 1, "kind", set->source->name, "task",
+				  sl_setup_task(s->conf)->name);
+
+	add_classes(about, set);
+	if (strcmp(set->field[SL_FIELD_INPUT].name, "image") == 0)
+		add_pictures(about, s);
+	if (set->source->describe)
+		set->source->describe(set, about);
+	free(s->about);
+	s->about = json_dumps(about, JSON_COMPACT | JSON_REAL_PRECISION(17));
+	json_decref(about);
+	return s->about ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what is known of the data");
+}
+
+static enum sl_err path_of(char path[PATH_MAX], const struct sl_setup *s, struct sl_fail *fail)
+{
+	if (snprintf(path, PATH_MAX, "%s/" SL_ABOUT_FILE, s->conf->log.dir) >= PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
+	return SL_OK;
+}
+
+void sl_about_read(struct sl_setup *s, const char *path)
+{
+	char kept[PATH_MAX];
+	uint8_t *data;
+	struct sl_fail fail;
+	size_t len;
+
+	free(s->about);
+	s->about = path ? sl_weights_note(path, SL_MODEL_DATA) : NULL;
+	if (path || !s->conf->log.dir[0] || path_of(kept, s, &fail) != SL_OK ||
+	    sl_file_read(kept, MOST_BYTES, &data, &len, &fail) != SL_OK)
+		return;
+	s->about = (char *)data; /* a NUL stands behind it */
+}
+
+enum sl_err sl_about_keep(const struct sl_setup *s, struct sl_fail *fail)
+{
+	struct sl_newfile file;
+	char path[PATH_MAX];
+	enum sl_err err = s->about && s->conf->log.dir[0] ? path_of(path, s, fail) : SL_OK;
+
+	if (err || !s->about || !s->conf->log.dir[0])
+		return err;
+	err = sl_newfile_open(&file, path, 0666, SL_FP_NONE, fail);
+	if (!err)
+		err = sl_newfile_write(&file, s->about, strlen(s->about), fail);
+	return err ? err : sl_newfile_finish(&file, fail);
+}
+
+json_t *sl_about_parse(const struct sl_setup *s)
+{
+	json_t *about = s->about ? json_loads(s->about, JSON_REJECT_DUPLICATES, NULL) : NULL;
+
+	if (json_is_object(about))
+		return about;
+	json_decref(about);
+	return NULL;
+}

@@ -1,0 +1,23 @@
+/* What whoever uses a trained network has to know of its data, as JSON: the names of classes, how pictures become
+ * inputs, what a table's columns become. It travels as "data" in the metadata of model files, and lies as about.json in
+ * log.dir while a run has nothing but checkpoints. docs/howto-predict.md describes it. */
+#ifndef SL_CLIENT_RUN_ABOUT_H
+#define SL_CLIENT_RUN_ABOUT_H
+
+#include <jansson.h>
+
+#include "client/run/setup.h"
+
+#define SL_ABOUT_FILE "about.json"
+
+/* Fills setup->about from the training data, which are open. */
+enum sl_err sl_about_make(struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
+/* From a model file's metadata, or where `path` is NULL from log.dir; nothing where there is none. */
+void sl_about_read(struct sl_setup *setup, const char *path);
+/* Writes it to log.dir. */
+enum sl_err sl_about_keep(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* An object, which the caller drops; NULL: there is none. */
+json_t *sl_about_parse(const struct sl_setup *setup);
+
+#endif
