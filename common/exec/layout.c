@@ -4,78 +4,28 @@
 #include <string.h>
 
 #include "common/base/arena.h"
+#include "common/exec/leases.h"
 
-/* A range of scratch that is in use from pass time `birth` to `death`, both included. Node i runs forward at time i and
- * backward at time 2·n_node - 1 - i. */
-struct lease {
-	size_t bytes, offset;
-	int birth, death;
-	struct sl_place *place;
-};
-
+/* Ranges of scratch are in use from a time of a pass to another one. Node i runs forward at time i and backward at time
+ * 2·n_node - 1 - i. */
 struct leases {
-	struct lease *item;
+	struct sl_lease *item;
 	int count;
 };
 
 static void lease_add(struct leases *l, struct sl_place *place, size_t bytes, int birth, int death)
 {
 	place->region = SL_REGION_SCRATCH;
-	l->item[l->count++] = (struct lease){sl_align(bytes), 0, birth, death, place};
-}
-
-static int by_size(const void *a, const void *b)
-{
-	const struct lease *x = a, *y = b;
-
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? 1 : -1;
-	return x->birth - y->birth;
-}
-
-static int by_offset(const void *a, const void *b)
-{
-	const struct lease *const *x = a, *const *y = b;
-
-	return (*x)->offset < (*y)->offset ? -1 : (*x)->offset > (*y)->offset;
-}
-
-/* The lowest offset at which `l` touches none of the leases placed before it that live at the same time. */
-static size_t first_fit(const struct lease *l, struct lease *item, int placed, struct lease **busy)
-{
-	size_t at = 0;
-	int n = 0;
-
-	for (int i = 0; i < placed; i++)
-		if (item[i].birth <= l->death && l->birth <= item[i].death)
-			busy[n++] = &item[i];
-	qsort(busy, (size_t)n, sizeof *busy, by_offset);
-	for (int i = 0; i < n; i++) {
-		if (at + l->bytes <= busy[i]->offset)
-			break;
-		if (busy[i]->offset + busy[i]->bytes > at)
-			at = busy[i]->offset + busy[i]->bytes;
-	}
-	return at;
+	l->item[l->count++] = (struct sl_lease){sl_align(bytes), 0, birth, death, place};
 }
 
 static enum sl_err place_leases(struct leases *l, size_t *scratch_bytes)
 {
-	struct lease **busy = calloc((size_t)l->count + 1, sizeof *busy);
+	enum sl_err err = sl_leases_place(l->item, l->count, scratch_bytes);
 
-	if (!busy)
-		return SL_ERR_NOMEM;
-	qsort(l->item, (size_t)l->count, sizeof *l->item, by_size);
-	for (int i = 0; i < l->count; i++) {
-		struct lease *it = &l->item[i];
-
-		it->offset = first_fit(it, l->item, i, busy);
-		it->place->offset = it->offset;
-		if (it->offset + it->bytes > *scratch_bytes)
-			*scratch_bytes = it->offset + it->bytes;
-	}
-	free(busy);
-	return SL_OK;
+	for (int i = 0; i < l->count && !err; i++)
+		((struct sl_place *)l->item[i].owner)->offset = l->item[i].offset;
+	return err;
 }
 
 static void place_in_slot(struct sl_layout *layout, struct sl_place *place, size_t bytes)

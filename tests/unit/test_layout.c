@@ -1,15 +1,19 @@
 /* Layout: who owns each line of memory, as a step goes on: no two values that live at once share any. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "common/base/arena.h"
+#include "common/base/rng.h"
 #include "common/exec/exec.h"
 #include "common/exec/layout.h"
+#include "common/exec/leases.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/ref/ref.h"
 #include "tests/support/small_plan.h"
@@ -212,11 +216,94 @@ static void the_tail_shares_scratch_between_chunks(void **state)
 	ref.ops->close(&ref);
 }
 
+/* ---- places of ranges */
+
+enum { RANGES = 120, NODES = 8190, TRIES = 3 };
+
+static bool meet(const struct sl_lease *a, const struct sl_lease *b)
+{
+	return a->birth <= b->death && b->birth <= a->death;
+}
+
+/* No offset below is free: it would have to be 0, or the end of one that is in the way. */
+static bool fits(const struct sl_lease *all, int i, size_t at)
+{
+	for (int k = 0; k < i; k++)
+		if (meet(&all[k], &all[i]) && at < all[k].offset + all[k].bytes && all[k].offset < at + all[i].bytes)
+			return false;
+	return true;
+}
+
+static void each_range_lies_as_low_as_it_can(void **state)
+{
+	const struct sl_rng_key key = {.seed = 7};
+	static struct sl_lease all[RANGES];
+	uint32_t word[4];
+
+	(void)state;
+	for (uint32_t net = 0; net < 20; net++) {
+		size_t bytes, most = 0;
+
+		for (uint32_t i = 0; i < RANGES; i++) {
+			sl_rng_quad(&key, net * RANGES + i, word);
+			all[i] = (struct sl_lease){.bytes = 64 * (1 + word[0] % (1 + net * 3)),
+						   .birth = (int)(word[1] % RANGES) - 1};
+			all[i].death = all[i].birth + (int)(word[2] % (1 + net * net));
+		}
+		assert_int_equal(sl_leases_place(all, RANGES, &bytes), SL_OK);
+		for (int i = 0; i < RANGES; i++) {
+			assert_true(fits(all, i, all[i].offset));
+			assert_false(all[i].offset && fits(all, i, 0));
+			for (int k = 0; k < i; k++)
+				assert_false(all[k].offset + all[k].bytes < all[i].offset &&
+					     fits(all, i, all[k].offset + all[k].bytes));
+			most = all[i].offset + all[i].bytes > most ? all[i].offset + all[i].bytes : most;
+		}
+		assert_true(bytes == most);
+	}
+}
+
+/* Seconds of the processor for a network of so many nodes. Where values live long all of them live at once. */
+static double place_s(int nodes, bool live_long)
+{
+	struct sl_lease *all = calloc((size_t)nodes, sizeof *all);
+	struct timespec from, to;
+	double least = 1e9;
+	size_t bytes;
+
+	for (int try = 0; try < TRIES; try++) {
+		for (int i = 0; i < nodes; i++)
+			all[i] = (struct sl_lease){.bytes = 64 + 64 * (size_t)(i % 3),
+						   .birth = i,
+						   .death = live_long ? 2 * nodes - i : i + 1};
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+		assert_int_equal(sl_leases_place(all, nodes, &bytes), SL_OK);
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+		least = fmin(least, (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) * 1e-9);
+	}
+	free(all);
+	return least;
+}
+
+/* Strangers choose the network: twice as many nodes take twice as long, and not four times. */
+static void places_are_found_in_little_time(void **state)
+{
+	(void)state;
+	for (int live_long = 0; live_long < 2; live_long++) {
+		const double half = place_s(NODES, live_long), whole = place_s(2 * NODES, live_long);
+
+		printf("%d nodes %.2f ms, %d nodes %.2f ms\n", NODES, half * 1e3, 2 * NODES, whole * 1e3);
+		assert_true(whole < 3 * half);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_two_live_values_share_memory),
 		cmocka_unit_test(the_tail_shares_scratch_between_chunks),
+		cmocka_unit_test(each_range_lies_as_low_as_it_can),
+		cmocka_unit_test(places_are_found_in_little_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
