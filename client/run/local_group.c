@@ -134,14 +134,26 @@ static enum sl_err open_member(struct group *g, int k, struct sl_fail *fail)
 	return SL_OK;
 }
 
-static void close_member(struct member *m)
+/* What computes borrows plans: the trunk that of member 0. So all of it is closed before any plan is. */
+static void close_all(struct group *g)
 {
-	sl_local_close(m->local);
-	sl_exec_close(m->part->copy);
-	sl_loader_close(m->loader[SL_SPLIT_TEST]);
-	sl_loader_close(m->loader[SL_SPLIT_TRAIN]);
-	sl_training_close(m->run);
-	sl_setup_close(&m->setup);
+	sl_end_sum_close(&g->ends);
+	free(g->mean.data);
+	for (int k = 0; k < g->n && g->member[k].part; k++) {
+		sl_local_close(g->member[k].local);
+		sl_exec_close(g->member[k].part->copy);
+	}
+	sl_exec_close(g->fold.trunk);
+	for (int k = 0; k < g->n && g->member[k].part; k++) {
+		struct member *m = &g->member[k];
+
+		sl_loader_close(m->loader[SL_SPLIT_TEST]);
+		sl_loader_close(m->loader[SL_SPLIT_TRAIN]);
+		sl_training_close(m->run);
+		sl_setup_close(&m->setup);
+	}
+	free(g->fold.part);
+	free(g->member);
 }
 
 /* ---- one batch of each member */
@@ -477,12 +489,6 @@ enum sl_err sl_drive_local_group(struct sl_setup *setup, const struct sl_drive_o
 			*fail = why;
 		err = end ? end : err;
 	}
-	for (int k = 0; k < g.n && g.member[k].part; k++)
-		close_member(&g.member[k]);
-	sl_end_sum_close(&g.ends);
-	free(g.mean.data);
-	sl_exec_close(g.fold.trunk);
-	free(g.fold.part);
-	free(g.member);
+	close_all(&g);
 	return err;
 }
