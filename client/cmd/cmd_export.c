@@ -225,6 +225,18 @@ static void say(const char *path, const struct sl_setup *setup)
 		       inserted, model->name);
 }
 
+/* A name that promises what is not written. */
+static bool other_form(const char *path)
+{
+	static const char *const ends[] = {".onnx", ".pt", ".pth", ".bin", ".h5", ".ckpt", ".pb"};
+	const char *dot = strrchr(path, '.');
+
+	for (size_t i = 0; dot && i < sizeof ends / sizeof ends[0]; i++)
+		if (strcmp(dot, ends[i]) == 0)
+			return true;
+	return false;
+}
+
 int splitc_export(int argc, char **argv)
 {
 	struct sl_options o = {.command = "export", .usage = usage};
@@ -239,6 +251,13 @@ int splitc_export(int argc, char **argv)
 		return status;
 	if (!o.operand)
 		return sl_options_missing(&o, "OUT");
+	if (other_form(o.operand)) {
+		(void)!sl_fail_set(&fail, SL_ERR_USAGE,
+				   "export: %.200s: models are written as safetensors alone, which PyTorch reads "
+				   "(docs/howto-pytorch.md): name a file that ends with .safetensors",
+				   o.operand);
+		return sl_command_failed(&fail);
+	}
 	if (o.adapter && !conf.lora.rank) {
 		(void)!sl_fail_set(&fail, SL_ERR_USAGE, "export --adapter: this config has no lora.rank");
 		return sl_command_failed(&fail);

@@ -6,6 +6,7 @@
 
 #include "client/cmd/command.h"
 #include "client/cmd/preset.h"
+#include "client/data/picture.h"
 #include "client/link/auth.h"
 #include "client/model/weights_file.h"
 #include "client/persist/journal.h"
@@ -70,6 +71,29 @@ enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_co
 	if (!err)
 		err = sl_setup_data(setup, false, fail);
 	return err ? err : sl_setup_backend(setup, fail);
+}
+
+/* A file that is given where a config stands. */
+static enum sl_err check_name(const struct sl_options *o, struct sl_fail *fail)
+{
+	static const char *const ends[] = {".safetensors", ".onnx", ".pt", ".tar", ".csv", ".tsv", ".jsonl", ".txt"};
+	const char *dot = o->config ? strrchr(o->config, '.') : NULL;
+	bool other = dot && sl_picture_name(dot);
+
+	for (size_t i = 0; dot && !other && i < sizeof ends / sizeof ends[0]; i++)
+		other = strcmp(dot, ends[i]) == 0;
+	if (!other)
+		return SL_OK;
+	if (strcmp(o->command, "predict") == 0)
+		return sl_fail_set(fail, SL_ERR_USAGE,
+				   "%.200s is no config: write splitc predict CONFIG %.200s, with the config that the "
+				   "model was trained with",
+				   o->config, o->config);
+	return sl_fail_set(fail, SL_ERR_USAGE,
+			   "%.200s is no config, which is a YAML file: `splitc init` writes one, and %s", o->config,
+			   strcmp(dot, ".safetensors") == 0 ? "weights are named in it by model.weights"
+			   : strcmp(dot, ".onnx") == 0      ? "a network is named in it by model.onnx"
+							    : "data are named in it by data.dir");
 }
 
 static enum sl_err check_auth(const struct sl_conf_client *conf, struct sl_fail *fail)
@@ -219,6 +243,8 @@ int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_cl
 		return sl_options_missing(o, "CONFIG");
 	if (!o->config && load_demo(o, uses, conf, &fail) != SL_OK)
 		return demo_failed(&fail);
+	if (check_name(o, &fail) != SL_OK)
+		return sl_command_failed(&fail);
 	if (o->config && sl_conf_client_load(conf, o->config, o->set, o->n_set, &fail) != SL_OK)
 		return sl_command_failed(&fail);
 	sl_log_set_level(conf->log.level);

@@ -135,6 +135,23 @@ static const char *type_text(const struct sl_field_type *type, char out[80])
 	return out;
 }
 
+struct plain {
+	const char *field, *words, *kinds;
+};
+
+/* What a user calls a field, and which kinds of data have it. */
+static struct plain plain_words(const struct sl_field_type *type)
+{
+	static const struct plain all[] = {{"image", "pictures", "images, webdataset, cifar10 or cifar100"},
+					   {"tokens", "texts", "text or glue"},
+					   {"row", "rows of a table", "csv"}};
+	size_t i = 0;
+
+	while (i + 1 < sizeof all / sizeof all[0] && strcmp(all[i].field, type->name) != 0)
+		i++;
+	return all[i];
+}
+
 enum sl_err sl_set_fits(const struct sl_set *set, enum sl_field_use use, const struct sl_field_type *wanted,
 			struct sl_fail *fail)
 {
@@ -143,8 +160,10 @@ enum sl_err sl_set_fits(const struct sl_set *set, enum sl_field_use use, const s
 	char a[80], b[80];
 
 	if (strcmp(has->name, wanted->name) != 0 || has->ndim != wanted->ndim)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "the network takes %s; %s has %s: choose data with a field %s",
-				   type_text(wanted, a), set->source->name, type_text(has, b), wanted->name);
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "the network takes %s, and %s has %s: choose data.kind: %s; or another network",
+				   plain_words(wanted).words, set->source->name, plain_words(has).words,
+				   plain_words(wanted).kinds);
 	if (last >= 0 && has->dim[last] && wanted->dim[last] && has->dim[last] != wanted->dim[last])
 		return sl_fail_set(
 			fail, SL_ERR_CONFIG, "the network takes %s; %s has %s: data with %lld channels would fit",

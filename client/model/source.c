@@ -61,8 +61,8 @@ static enum sl_err check_spec(const struct sl_model_spec *s, bool tokens, bool r
 				  s->masked);
 	if (!(s->masked > 0) && (s->classes < (tokens ? 1 : 2) || s->classes > MAX_CLASSES))
 		return sl_fail_at(fail, "model.classes", SL_ERR_CONFIG,
-				  "classes is %d; of this network it must be %d to %d", s->classes, tokens ? 1 : 2,
-				  MAX_CLASSES);
+				  "classes is %d; of this network it must be %d to %d%s", s->classes, tokens ? 1 : 2,
+				  MAX_CLASSES, tokens ? "" : ", since a classifier tells two classes or more apart");
 	if (!(s->dropout >= 0.0 && s->dropout < 1.0))
 		return sl_fail_at(fail, "model.dropout", SL_ERR_CONFIG, "dropout is %g; it must lie in [0, 1)",
 				  s->dropout);

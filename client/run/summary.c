@@ -191,6 +191,10 @@ static void print_test(const struct sl_jsonl_summary *s, const struct sl_trainin
 		printf(", loss %.4f", s->test_loss);
 	if (s->best_test_acc > s->test_acc)
 		printf("; the best of the run was %.2f %%", 100 * s->best_test_acc);
+	if (t->test_step &&
+	    t->test_step < s->steps) /* it was interrupted: these are not the weights that it ends with */
+		printf("\nthat was after step %" PRIu64 ", and the run ended after step %" PRIu64, t->test_step,
+		       s->steps);
 	putchar('\n');
 	for (int i = 0; i < SL_SCORES_MOST && t->score[i].metric; i++)
 		printf("%s%s", i ? ", " : "test ", sl_summary_score_text(&t->score[i], text));
@@ -267,6 +271,7 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 	for (int i = 0; i < SL_JSONL_SCORES && s->score[i].name; i++)
 		json_object_set_new(metrics, s->score[i].name, sl_json_real(s->score[i].value));
 	json_object_set_new(root, "test_metrics", metrics);
+	json_object_set_new(root, "test_step", t->test_step ? json_integer((json_int_t)t->test_step) : json_null());
 	json_object_set_new(root, "best_step", s->best_step ? json_integer((json_int_t)s->best_step) : json_null());
 	json_object_set_new(root, "t_total_s", sl_json_real(s->t_total_s));
 	json_object_set_new(root, "t_per_batch_s", sl_json_real(s->t_per_batch_s));

@@ -21,6 +21,7 @@ struct sl_training_totals {
 	double compute_s;                                   /* this side's kernels and codecs in the steps */
 	double server_s;       /* the server's kernels in the steps of which it told them */
 	uint64_t server_steps; /* how many steps server_s is of */
+	uint64_t test_step;    /* behind which the last evaluation was; 0: not known, or none */
 	double test_loss, test_acc, best_test_acc;
 	struct sl_score score[SL_SCORES_MOST]; /* of the last evaluation, where this process made it */
 	uint64_t best_step;                    /* that best.safetensors is behind; 0: there is none */

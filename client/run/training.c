@@ -355,6 +355,7 @@ static void eval_over(struct sl_training *r)
 	struct sl_training_totals *t = &r->totals;
 
 	t->test_samples = (uint64_t)r->eval.rows;
+	t->test_step = r->step;
 	t->test_loss = ratio(r->eval.loss, (double)r->eval.answers);
 	take_scores(r, t->test_loss, t->score);
 	t->test_acc = accuracy(r, r->eval.correct, r->eval.answers);

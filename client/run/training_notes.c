@@ -81,7 +81,8 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 	sl_checkpoint_note(c, server_key, "%a %" PRIu64, a->server_s, a->server_steps);
 	sl_run_traffic_text(r, traffic);
 	sl_checkpoint_note(c, traffic_key, "%s", traffic);
-	sl_checkpoint_note(c, note_keys[3], "%a %a %a", a->test_loss, a->test_acc, a->best_test_acc);
+	sl_checkpoint_note(c, note_keys[3], "%a %a %a %" PRIu64, a->test_loss, a->test_acc, a->best_test_acc,
+			   a->test_step);
 	sl_checkpoint_note(c, best_key, "%" PRIu64 " %a %s", a->best_step, a->kept, a->kept_by);
 	sl_checkpoint_note(c, note_keys[4], "%" PRIu64 " %" PRIu64, a->skipped, m->skipped_in_row);
 	sl_same_run_note(r->setup->conf, settings);
@@ -126,8 +127,8 @@ static bool read_notes(struct sl_training *r, const struct sl_checkpoint *c, uin
 		      "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %la %la",
 		      &a->samples, &a->train_samples, &a->eval_samples, &a->tx_bytes, &a->rx_bytes, &a->train_tx_bytes,
 		      &a->train_rx_bytes, &a->train_s, &a->compute_s) == 9 &&
-	       sscanf(sl_checkpoint_noted(c, note_keys[3]), "%la %la %la", &a->test_loss, &a->test_acc,
-		      &a->best_test_acc) == 3 &&
+	       sscanf(sl_checkpoint_noted(c, note_keys[3]), "%la %la %la %" SCNu64, &a->test_loss, &a->test_acc,
+		      &a->best_test_acc, &a->test_step) >= 3 &&
 	       sscanf(sl_checkpoint_noted(c, note_keys[4]), "%" SCNu64 " %" SCNu64, &a->skipped, &r->skipped_in_row) ==
 		       2;
 }

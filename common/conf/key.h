@@ -31,6 +31,7 @@ struct sl_conf_key {
 	const char *unit;       /* of numbers; NULL: none */
 	const char *help;       /* one line */
 	const char *const *choices;
+	const char *beside; /* of a choice: where what is none of them belongs; NULL: nowhere */
 	bool records; /* of NAMES: an item may be a mapping, with "match" and other members, which are joined into a
 			 text */
 	/* Looks at a value that is in bounds; NULL: fine, else `why` with a sentence that says what would be right. */

@@ -25,6 +25,8 @@
 #define SL_STRING(...) {SL_STRING_ROW(__VA_ARGS__)}
 #define SL_CHOICE(st, p, f, list, def, h) \
 	{.path = p, .type = SL_CONF_CHOICE, SL_FIELD(st, f), .choices = list, .preset = def, .help = h}
+#define SL_CHOICE_BESIDE(st, p, f, list, def, other, h) \
+	{.path = p, .type = SL_CONF_CHOICE, SL_FIELD(st, f), .choices = list, .beside = other, .preset = def, .help = h}
 #define SL_NAMES(st, p, f, chk, def, h) \
 	{.path = p, .type = SL_CONF_NAMES, SL_FIELD(st, f), .check = chk, .preset = def, .help = h}
 #define SL_RECORDS(st, p, f, chk, def, h) \

@@ -361,7 +361,10 @@ const char *sl_conf_value_set(const struct sl_conf_key *key, void *conf, const c
 				return NULL;
 			}
 		}
-		return refuse(key, text, why);
+		(void)refuse(key, text, why);
+		if (key->beside)
+			snprintf(why + strlen(why), SL_CONF_WHY - strlen(why), "; %s", key->beside);
+		return why;
 	case SL_CONF_SIZE:
 		return set_size(key, conf, text, why);
 	case SL_CONF_SPAN:

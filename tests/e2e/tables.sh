@@ -57,7 +57,7 @@ refused 78 'model.classes: csv has 3 classes, the model only 2' --set model.clas
 refused 65 "train.csv: no column \"label\" (data.label); the header names id, size, cm, colour, noise, kind" --set data.label=label
 refused 65 'no column "x" (data.ignore)' --set data.ignore=x
 refused 66 'train.csv: No such file' --set data.dir="$tmp"
-refused 78 'the network takes image' --set model.name=mobilenet_v2 --set model.image=32
+refused 78 'the network takes pictures' --set model.name=mobilenet_v2 --set model.image=32
 cp "$tmp/table/train.csv" "$tmp/whole"
 sed -i '5s/,green,/,,/; 5s/,red,/,,/; 5s/,blue,/,,/' "$tmp/table/train.csv"
 refused 65 'train.csv:5: the cell of column "colour" is empty'

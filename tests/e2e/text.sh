@@ -135,7 +135,7 @@ size=$("$SPLITC" tokens "$tmp/plain" --stats --json </dev/null | jq .vocabulary)
 refused 78 "--set model.vocab: cola has tokens below $size, the model only below $((size - 1))" --set model.vocab=$((size - 1))
 refused 78 'data.max_length: the network takes rows of 40 tokens at most' --set data.max_length=41
 refused 66 'neither train.tsv nor RTE/train.tsv exists' --set data.kind=rte
-refused 78 'the network takes image' --set model.name=mobilenet_v2 --set model.image=32 --set head_end= --set tail_begin=
+refused 78 'the network takes pictures' --set model.name=mobilenet_v2 --set model.image=32 --set head_end= --set tail_begin=
 refused 78 'data.columns: belongs to data.kind: text' --set data.columns=text
 refused 78 'data.tokenizer: belongs to texts' --set data.kind=made_tokens --set data.tokenizer=x
 refused 78 'data.columns: one column of text, or two of pairs' "${own[@]}" --set data.columns=a,b,c

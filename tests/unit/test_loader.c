@@ -581,8 +581,10 @@ static void a_set_must_fit_the_network(void **state)
 		"the network takes image [40,56,3]; made has image [32,32,1]: data with 3 channels would fit");
 	gray.field[SL_FIELD_INPUT] = (struct sl_field_type){"tokens", SL_I32, 1, {0}};
 	assert_int_equal(sl_set_fits(&gray, SL_FIELD_INPUT, &image, &fail), SL_ERR_CONFIG);
-	assert_string_equal(fail.text,
-			    "the network takes image [40,56,3]; made has tokens [n]: choose data with a field image");
+	assert_string_equal(
+		fail.text,
+		"the network takes pictures, and made has texts: choose data.kind: images, webdataset, cifar10 or "
+		"cifar100; or another network");
 }
 
 static int make_set(void **state)

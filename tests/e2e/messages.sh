@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# What is said of mistakes that new users make: a table of commands, each with its exit status and a sentence, in one line.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 40 20
+mkdir "$tmp/table" "$tmp/here"
+"$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/photos" 0
+"$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/photos/train" 40
+"$TOOLS/make_pictures" "$tmp/data/test_batch.bin" "$tmp/photos/val" 20
+printf 'age,sick\n40,yes\n50,no\n' | tee "$tmp/table/train.csv" >"$tmp/table/val.csv"
+cd "$tmp/here"
+printf '\377\330\377\340' >x.jpg
+head -c 2000000 /dev/zero >model.safetensors
+cat >photos.yaml <<-YAML
+	model: {name: resnet18, classes: 10, image: 32, width: 0.1}
+	data: {kind: images, dir: $tmp/photos}
+	train: {batch: 16}
+	threads: 1
+YAML
+# says STATUS SENTENCE: of the command that stands below it
+says() {
+	local want=$1 sentence=$2 status=0 command
+	read -r command
+	bash -c "${command/splitc/$SPLITC}" >"$tmp/out" 2>&1 || status=$?
+	[ "$status" = "$want" ] && grep -qxF -- "$sentence" "$tmp/out" || fail "$command: exit status $status, $(cat "$tmp/out")"
+}
+
+# predict
+says 64 'splitc: x.jpg is no config: write splitc predict CONFIG x.jpg, with the config that the model was trained with' <<'E1'
+splitc predict x.jpg
+E1
+says 66 'splitc: runs/default/model.safetensors cannot be read: `splitc train` writes it; or name another file with --weights' <<'E1'
+splitc predict photos.yaml x.jpg --local --set log.dir=runs/default
+E1
+# train
+says 64 'splitc: model.safetensors is no config, which is a YAML file: `splitc init` writes one, and weights are named in it by model.weights' <<'E1'
+splitc train model.safetensors
+E1
+says 78 'splitc: --set model.classes: classes is 1; of this network it must be 2 to 100000, since a classifier tells two classes or more apart' <<'E1'
+splitc train photos.yaml --set model.classes=1
+E1
+says 78 'splitc: --set data.normalize: must be imagenet, cifar10, cifar100 or none, got "[0.5,0.5,0.5]"; own numbers are Normalize((MEAN), (DEVIATION)) in data.transforms and data.test_transforms' <<'E1'
+splitc train photos.yaml --set data.normalize=[0.5,0.5,0.5]
+E1
+says 78 'splitc: --set data.kind: the network takes pictures, and csv has rows of a table: choose data.kind: images, webdataset, cifar10 or cifar100; or another network' <<'E1'
+splitc train photos.yaml --set data.kind=csv --set data.dir=../table --set data.label=sick
+E1
+says 78 'splitc: photos.yaml:2:14: data.kind: the network takes rows of a table, and images has pictures: choose data.kind: csv; or another network' <<'E1'
+splitc train photos.yaml --set model.name=mlp
+E1
+# short options do what --set does
+says 0 'photos.yaml: ok, 25 steps on 40 samples, 20 samples to test with' <<'E1'
+splitc train photos.yaml --epochs 5 --batch 8 --lr 0.01 --check-config
+E1
+# export
+says 64 'splitc: export: model.onnx: models are written as safetensors alone, which PyTorch reads (docs/howto-pytorch.md): name a file that ends with .safetensors' <<'E1'
+splitc export photos.yaml model.onnx
+E1
+says 64 'splitc: export: model.pt: models are written as safetensors alone, which PyTorch reads (docs/howto-pytorch.md): name a file that ends with .safetensors' <<'E1'
+splitc export photos.yaml model.pt
+E1
+[ ! -e model.onnx ] && [ ! -e model.pt ] || fail 'a refused export wrote a file'
+
+# A run that is interrupted behind an evaluation says of which step its figures are: here an epoch has 3 steps.
+cd "$OLDPWD"
+start_server one
+start_slow_client 4 1500 interrupted "$tmp/here/photos.yaml" --set server="$endpoint" --set train.epochs=9 --json
+wait_for 'the client does not begin its fourth step' at_apply_or_ended interrupted
+signal INT "$client_pid"
+ends_with "$client_pid" 0 $patience 'the interrupted client'
+tail -n 1 "$tmp/interrupted.log" | jq -e '.outcome == "interrupted" and .test_step == 3 and .steps > 3' >"$tmp/out" ||
+	fail "of which step: $(tail -n 1 "$tmp/interrupted.log" | jq -c '{outcome, test_step, steps}')"
+start_slow_client 2 1500 resumed "$tmp/here/photos.yaml" --set server="$endpoint" --set train.epochs=9 --set log.dir="$tmp/interrupted" --resume
+wait_for 'the client does not begin its second step' at_apply_or_ended resumed
+signal INT "$client_pid"
+ends_with "$client_pid" 0 $patience 'the client that was resumed'
+grep -qE '^that was after step (3|6), and the run ended after step [0-9]+$' "$tmp/resumed.log" || fail "$(tail -n 3 "$tmp/resumed.log")"
+echo 'mistakes are named in plain words, and figures with their step'
