@@ -109,7 +109,7 @@ client 'numbers 8' "$config" --local "${numbers[@]}" --set train.chunks=8 || fai
 same_run 'numbers one' 'numbers 8' 38
 cmp "$tmp/numbers one/best.safetensors" "$tmp/numbers 8/best.safetensors" || fail 'the best weights of numbers differ'
 "$SPLITC" predict "$config" --local --csv --set log.dir="$tmp/numbers" "${numbers[@]}" >"$tmp/csv" 2>"$tmp/err" || fail "predict: $(cat "$tmp/err")"
-[ "$(head -n 1 "$tmp/csv")" = sample,number,predicted ] && [ "$(wc -l <"$tmp/csv")" = 81 ] || fail "predict: $(head -n 2 "$tmp/csv")"
+[ "$(head -n 1 "$tmp/csv")" = sample,number,predicted,name ] && [ "$(wc -l <"$tmp/csv")" = 81 ] || fail "predict: $(head -n 2 "$tmp/csv")"
 awk -F , 'NR > 1 {d = $2 - $3; s += d * d} END {exit !(s / (NR - 1) < 0.5)}' "$tmp/csv" || fail 'predict: the numbers are far off'
 # weights by the task's metric, or another
 client 'best' "$config" --local --set train.keep_best=true || fail "best: exit status $?"

@@ -319,7 +319,7 @@ static void put_best(uint64_t steps)
 	struct sl_setup s = {.conf = &conf, .plan = &plan};
 	struct sl_fail fail;
 
-	if (sl_model_file_write(s.conf, s.plan, &nothing, SL_MODEL_BEST, steps, &fail) != SL_OK)
+	if (sl_model_file_write(s.conf, s.plan, &nothing, NULL, SL_MODEL_BEST, steps, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 }
 
