@@ -43,7 +43,6 @@ static void job_done(struct sl_job *job);
 
 static void post(struct sl_group *g, enum sl_group_job what, int which)
 {
-	g->busy = true;
 	g->what = what;
 	g->which = which;
 	g->job = (struct sl_job){.run = sl_group_run, .done = job_done, .share = &g->share, .key = g->key};
@@ -62,7 +61,8 @@ static void welcome(struct sl_group *g, int k)
 {
 	struct sl_group_member *p = &g->member[k];
 	const struct sl_group_seat *seat = &g->seat[k];
-	const uint64_t number = g->r.seat[k].number, begin = sl_group_varies(g) ? sl_group_comes_in(g, k) : number;
+	const uint64_t number = g->trunk.r.seat[k].number,
+		       begin = sl_group_varies(g) ? sl_group_comes_in(g, k) : number;
 
 	if (!sl_group_varies(g))
 		sl_trunk_welcome(&g->t, k, begin);
@@ -131,14 +131,14 @@ void sl_group_attend(struct sl_group *g)
 
 static void chosen(struct sl_group *g)
 {
-	if (g->void_)
+	if (g->came_of == MET_VOID)
 		return; /* somebody has left meanwhile: it is waited for */
 	if (g->stranger >= 0) {
 		end_member(&g->member[g->stranger], &g->fail);
 	} else if (g->err) {
 		end_all(g, &g->fail);
 	} else {
-		sl_trunk_opens(&g->t, g->r.done);
+		sl_trunk_opens(&g->t, g->trunk.r.done);
 		come_again(g); /* never the last one: the job under way has one */
 		stay(g);
 		sl_log_limited(SL_LOG_INFO, "group-open", "group %s: %d members go on from step %" PRIu64, g->name,
@@ -157,7 +157,7 @@ static void rejoined(struct sl_group *g)
 	const bool back = !g->err && (g->came == SL_COME_BACK || g->came == SL_COME_LONGER);
 
 	for (int k = 0; k < g->n && g->came == SL_COME_LONGER; k++)
-		if (g->r.seat[k].state == SL_SEAT_IN && g->t.seat[k].state == SL_SEAT_DONE)
+		if (g->trunk.r.seat[k].state == SL_SEAT_IN && g->t.seat[k].state == SL_SEAT_DONE)
 			g->t.seat[k].state = SL_SEAT_IN;
 	if (!p->m || g->t.seat[g->which].link != SL_LINK_JOINING)
 		return;
@@ -174,10 +174,10 @@ static void rejoined(struct sl_group *g)
 static void decided(struct sl_group *g, int k)
 {
 	struct sl_group_member *p = &g->member[k];
-	struct sl_event ev = {.kind = SL_EV_DECIDED, .checkpointed = g->checkpointed && g->what == GROUP_APPLY};
+	struct sl_event ev = {.kind = SL_EV_DECIDED, .checkpointed = g->trunk.checkpointed && g->what == GROUP_APPLY};
 
 	g->t.seat[k].prepared = g->t.seat[k].skip = false;
-	g->t.seat[k].number = g->r.seat[k].number;
+	g->t.seat[k].number = g->trunk.r.seat[k].number;
 	if (g->err && g->what == GROUP_CATCH_UP)
 		end_member(p, &g->fail);
 	if (!p->m || sl_port_session(p->m->port)->state != SL_SESSION_COMMIT)
@@ -231,7 +231,7 @@ static bool met(struct sl_group *g)
 {
 	if (g->what == GROUP_MEET)
 		g->back_of = -1;
-	if (g->void_)
+	if (g->came_of == MET_VOID)
 		return false;
 	if (g->err) {
 		end_all(g, &g->fail);
@@ -253,14 +253,14 @@ static void applied(struct sl_group *g)
 	if (!met(g))
 		return;
 	was = g->t.step;
-	g->t.step = g->r.done;
+	g->t.step = g->trunk.r.done;
 	g->half_ms = 0;
 	for (int k = g->first; k < g->end; k++) {
 		struct sl_group_member *p = &g->member[k];
 
 		if (g->fold.part[k].left_out) {
 			tell_spoiled(g, k);
-		} else if (g->r.seat[k].number == g->t.step) {
+		} else if (g->trunk.r.seat[k].number == g->t.step) {
 			sl_trunk_in_time(&g->t, k);
 			decided(g, k);
 		} else if (g->t.seat[k].number >= was) {
@@ -274,7 +274,7 @@ static void applied(struct sl_group *g)
 /* A member is a step further inside its round. */
 static void stepped(struct sl_group *g)
 {
-	if (g->void_)
+	if (g->came_of == MET_VOID)
 		return;
 	if (g->err)
 		end_all(g, &g->fail);
@@ -300,7 +300,7 @@ static void job_done(struct sl_job *job)
 		sl_group_gone(g);
 	else
 		decided(g, g->which);
-	g->busy = false; /* not before: what members hear may end them, and lead here again */
+	g->what = GROUP_IDLE; /* not before: what members hear may end them, and lead here again */
 	advance(g);
 	sl_group_leave(g, NULL);
 }
@@ -395,14 +395,14 @@ static void advance(struct sl_group *g)
 	enum sl_trunk_act act;
 	int k;
 
-	if (!g->busy && g->t.open)
+	if (g->what == GROUP_IDLE && g->t.open)
 		meet_if_called(g);
-	if (g->busy)
+	if (g->what != GROUP_IDLE)
 		return;
 	sl_group_say_short(g);
 	while ((act = sl_group_next(g, &k)) == SL_TRUNK_BEHIND) {
 		tell_behind(g, k);
-		if (g->busy)
+		if (g->what != GROUP_IDLE)
 			return;
 	}
 	if (act == SL_TRUNK_CHOOSE)
@@ -437,9 +437,9 @@ void sl_group_list_tick(struct sl_group_list *gs)
 			come_again(g);
 			continue;
 		}
-		if (!g->busy && sl_group_gives_up(g, &why))
+		if (g->what == GROUP_IDLE && sl_group_gives_up(g, &why))
 			end_all(g, &why);
-		else if ((g->t.open || sl_group_varies(g)) && !g->busy)
+		else if ((g->t.open || sl_group_varies(g)) && g->what == GROUP_IDLE)
 			advance(g);
 	}
 }
@@ -511,9 +511,9 @@ void sl_group_over(struct sl_group *g, struct sl_middle *m)
 	if (g->member[k].m != m)
 		return;
 	g->member[k].m = NULL;
-	sl_trunk_over(&g->t, k, sl_group_how_it_ended(m));
+	sl_trunk_over(&g->t, k, m->ended);
 	if (sl_group_varies(g) && was && !sl_seat_is_in(g->t.seat[k].state))
-		sl_group_say_gone(g, k, m->left ? "its run is done" : "it was stopped");
+		sl_group_say_gone(g, k, m->ended == SL_SEAT_LEFT ? "its run is done" : "it was stopped");
 	if (g->back_of == k)
 		g->back_of = -1;
 	advance(g);

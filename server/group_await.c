@@ -197,7 +197,7 @@ void sl_group_tell(struct sl_group_list *gs)
 	said = &gs->word[gs->ranks->rank];
 	memcpy(&word, said, sizeof word); /* what lies between its fields, too: words are compared */
 	/* what it said of the step as it began to wait for the others holds until they have met */
-	if (!g || !g->busy || (g->what != GROUP_APPLY && g->what != GROUP_MEET)) {
+	if (!g || (g->what != GROUP_APPLY && g->what != GROUP_MEET)) {
 		memset(&word, 0, sizeof word);
 		if (g)
 			tell_step(g, &word);

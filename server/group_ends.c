@@ -170,8 +170,8 @@ void sl_group_ends_begin(struct sl_group *g)
 		return;
 	for (int i = 0; i < SL_GROUP_MEANS; i++)
 		e->mean[i].whole = false;
-	e->from = g->r.done;
-	if (!g->r.done)
+	e->from = g->trunk.r.done;
+	if (!g->trunk.r.done)
 		sl_end_coder_forget(e->sum.coder);
 }
 
@@ -198,11 +198,12 @@ enum sl_err sl_group_ends_check(struct sl_middle *m, struct sl_fail *fail)
 /* The first step whose mean somebody may ask for. */
 static uint64_t needed_from(const struct sl_group *g)
 {
-	uint64_t from = g->r.done ? g->r.done - 1 : 0; /* that of the last one may be on its way to any of them */
+	uint64_t from =
+		g->trunk.r.done ? g->trunk.r.done - 1 : 0; /* that of the last one may be on its way to any of them */
 
 	for (int k = 0; k < g->n; k++)
-		if (g->r.seat[k].state == SL_SEAT_IN && g->r.seat[k].number < from)
-			from = g->r.seat[k].number;
+		if (g->trunk.r.seat[k].state == SL_SEAT_IN && g->trunk.r.seat[k].number < from)
+			from = g->trunk.r.seat[k].number;
 	return from;
 }
 
@@ -235,7 +236,7 @@ static struct sl_group_mean *take_place(struct sl_group *g)
 		else if (!oldest || mean->step < oldest->step)
 			oldest = mean;
 	}
-	if (fresh && (!oldest || oldest->step + 1 == g->r.done || bytes + e->bound <= keep_bytes))
+	if (fresh && (!oldest || oldest->step + 1 == g->trunk.r.done || bytes + e->bound <= keep_bytes))
 		return fresh;
 	e->from = oldest->step + 1;
 	return oldest;

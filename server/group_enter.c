@@ -8,12 +8,12 @@
 
 static void free_group(struct sl_group *g)
 {
+	free(g->trunk.r.seat);
 	sl_group_free_trunk(g);
 	free(g->member);
 	free(g->part);
 	free(g->fold.part);
 	free(g->t.seat);
-	free(g->r.seat);
 	free(g);
 }
 
@@ -40,15 +40,15 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 		g->fold.part = calloc((size_t)g->n, sizeof *g->fold.part);
 		g->fold.n = g->n;
 		g->t.seat = calloc((size_t)g->n, sizeof *g->t.seat);
-		g->r.seat = calloc((size_t)g->n, sizeof *g->r.seat);
+		g->trunk.r.seat = calloc((size_t)g->n, sizeof *g->trunk.r.seat);
 	}
-	if (!g || !g->member || !g->seat || !g->part || !g->fold.part || !g->t.seat || !g->r.seat) {
+	if (!g || !g->member || !g->seat || !g->part || !g->fold.part || !g->t.seat || !g->trunk.r.seat) {
 		if (g)
 			free_group(g);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a group");
 	}
 	for (int k = 0; k < g->n && a->share.least; k++)
-		g->t.seat[k].state = g->r.seat[k].state = SL_SEAT_EMPTY; /* nobody is in yet */
+		g->t.seat[k].state = g->trunk.r.seat[k].state = SL_SEAT_EMPTY; /* nobody is in yet */
 	g->groups = gs;
 	g->back_of = -1;
 	g->first = sl_ranks_span(gs->ranks, g->n).first;
@@ -58,14 +58,14 @@ enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, s
 	sl_group_name(g->name, g->file_name);
 	g->key = sl_port_key(g->file_name);
 	g->round = a->share.mode == SL_SHARE_ROUNDS ? (uint64_t)a->share.round : 1;
-	g->t.n = g->r.n = g->n;
-	g->t.first = g->r.first = g->first;
-	g->t.end = g->r.end = g->end;
+	g->t.n = g->trunk.r.n = g->n;
+	g->t.first = g->trunk.r.first = g->first;
+	g->t.end = g->trunk.r.end = g->end;
 	g->t.least = a->share.least;
 	g->t.rounds = a->share.mode == SL_SHARE_ROUNDS;
 	g->t.round = g->round;
-	g->t.ranks = g->r.ranks = gs->ranks != NULL;
-	g->r.varies = a->share.least > 0;
+	g->t.ranks = g->trunk.r.ranks = gs->ranks != NULL;
+	g->trunk.r.varies = a->share.least > 0;
 	g->turns = (struct sl_turns){.mode = a->share.mode,
 				     .seed = (uint64_t)a->seed,
 				     .epoch_steps = (uint64_t)a->share.epoch_steps,

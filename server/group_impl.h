@@ -47,14 +47,24 @@ struct sl_group_ends {
 
 /* STEP: of one member inside a round. APPLY: of all; in rounds it ends one. MEET: with other ranks, about going back.
  * LET_GO: those in `part` may leave. */
-enum sl_group_job { GROUP_CHOOSE, GROUP_REJOIN, GROUP_CATCH_UP, GROUP_STEP, GROUP_APPLY, GROUP_MEET, GROUP_LET_GO };
+enum sl_group_job {
+	GROUP_IDLE,
+	GROUP_CHOOSE,
+	GROUP_REJOIN,
+	GROUP_CATCH_UP,
+	GROUP_STEP,
+	GROUP_APPLY,
+	GROUP_MEET,
+	GROUP_LET_GO
+};
 
-/* What came of the ranks' meeting before a step. Without ranks: GO. */
+/* What came of a job; of a step's by the ranks' meeting before it. Without ranks: GO or VOID. */
 enum sl_group_met {
 	MET_GO,   /* the step is done */
 	MET_NONE, /* it is not, and nothing has changed */
 	MET_BACK, /* all members of all ranks go back */
 	MET_OVER, /* all members of all ranks have left */
+	MET_VOID, /* somebody of this rank has left meanwhile, and nothing was done */
 };
 
 /* What a rank's loop tells the others of its group, whenever it changes. */
@@ -91,7 +101,7 @@ struct sl_group {
 	int n;
 	int first, end;                 /* seats whose members this rank serves, first … end - 1: all without ranks */
 	struct sl_group_member *member; /* [n] */
-	struct sl_trunk_table t;        /* the loop's: its step is a copy of r.done */
+	struct sl_trunk_table t;        /* the loop's: its step is a copy of trunk.r.done */
 	uint64_t round;                 /* steps from one border to the next; 1 but in rounds */
 	uint64_t branch;
 	uint64_t half_ms; /* since when half of the members are done; 0: they are not */
@@ -104,7 +114,6 @@ struct sl_group {
 	/* the job under way */
 	struct sl_job job;
 	struct sl_share share;
-	bool busy;
 	enum sl_group_job what;
 	int which;       /* member */
 	int back_of;     /* with other ranks: the member for which all should go back; -1: nobody */
@@ -115,26 +124,22 @@ struct sl_group {
 	/* its outcome */
 	enum sl_err err;
 	struct sl_fail fail;
-	bool void_, need_weights, checkpointed; /* void: somebody has left */
-	enum sl_come came;                      /* how a member came while others train */
-	bool common;                            /* all go on from the newest step that they hold */
+	bool need_weights;
+	enum sl_come came; /* how a member came while others train */
+	bool common;       /* all go on from the newest step that they hold */
 	enum sl_group_met came_of;
 	int back_with; /* the member that all go back with */
 	int stranger;  /* the member that begins anew among others; -1: nobody */
 	/* (worker) */
 	_Atomic uint64_t *memory_used; /* the server's; NULL: nothing of it is this group's */
 	uint64_t memory_bytes;         /* of it: the trunk and, in rounds, the copies, which outlive links */
-	struct sl_plan *plan;
-	struct sl_exec *exec;
-	struct sl_keep keep;
+	struct sl_trunk trunk;
 	struct sl_group_ends *ends; /* NULL: members have heads and tails of their own */
 	struct sl_group_seat *seat; /* [n] */
-	struct sl_records r;        /* what of them survives, and the trunk's step */
 	uint64_t stored[SL_CHECKPOINT_MAX_PINS + 3];
 	struct sl_fold fold; /* of all seats; in rounds a part's copy is `number` steps on */
-	uint64_t from;       /* where all began */
 	bool some_gone;      /* members that are done are not here, on other ranks or on this one */
-	bool valid, has_weights, torn, said_storeless;
+	bool has_weights;
 	/* with other ranks (group_ranks.c) */
 	uint32_t met;
 	bool others_missed; /* in this step somebody of another rank has no part, and has not left */
@@ -191,7 +196,7 @@ static inline bool sl_group_has_rounds(const struct sl_group *g)
 /* The last step of those that are under way. */
 static inline uint64_t sl_group_last_step(const struct sl_group *g)
 {
-	return g->r.done + g->round - 1;
+	return g->trunk.r.done + g->round - 1;
 }
 static inline int sl_group_seat_of(const struct sl_middle *m)
 {
@@ -243,7 +248,6 @@ bool sl_group_turns_fit(struct sl_group *group, struct sl_fail *why);
 /* (worker) Who is done, by the newest checkpoint. */
 void sl_group_hear_left(struct sl_group *group);
 bool sl_group_at_border(const struct sl_group *group);
-enum sl_seat_end sl_group_how_it_ended(const struct sl_middle *m);
 /* The loop's. Behind LET_GO: those in `part` get theirs. */
 void sl_group_gone(struct sl_group *group);
 /* It fetches weights. False: it gets them at once. */

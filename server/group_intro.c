@@ -112,11 +112,11 @@ static void take_part(struct sl_group_list *gs, struct sl_group_intro *in)
 		sl_group_drop(g);
 		return;
 	}
-	g->plan = in->plan;
-	g->exec = in->exec;
+	g->trunk.plan = in->plan;
+	g->trunk.exec = in->exec;
 	in->plan = NULL;
 	in->exec = NULL;
-	sl_keep_open(&g->keep, gs->store.dir, gs->store.tidy, g->file_name, NULL, g->plan, gs->store.core);
+	sl_keep_open(&g->trunk.keep, gs->store.dir, gs->store.tidy, g->file_name, NULL, g->trunk.plan, gs->store.core);
 	sl_group_hear_left(g);
 	sl_log(SL_LOG_INFO, "ranks", "group %s: all members of this rank are done, and other ranks train on", g->name);
 	sl_group_attend(g);

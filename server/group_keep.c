@@ -18,7 +18,7 @@ struct member_record {
 
 int64_t sl_group_own_moments(const struct sl_group *g)
 {
-	const struct sl_plan_segment *s = &g->plan->segment[SL_MIDDLE];
+	const struct sl_plan_segment *s = &g->trunk.plan->segment[SL_MIDDLE];
 
 	return sl_group_has_rounds(g) && g->agreed.share.moments == SL_SHARE_KEEP ? s->moments * s->trainable_count : 0;
 }
@@ -59,7 +59,7 @@ enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat)
 /* One behind the other, as floats. */
 static enum sl_err write_moments(const struct sl_group *g, struct sl_exec *copy, struct sl_buf *out)
 {
-	const struct sl_plan_segment *s = &g->plan->segment[SL_MIDDLE];
+	const struct sl_plan_segment *s = &g->trunk.plan->segment[SL_MIDDLE];
 	const size_t bytes = (size_t)s->trainable_count * sizeof(float);
 	float *x = malloc(bytes + 1);
 	enum sl_err err = x ? SL_OK : SL_ERR_NOMEM;
@@ -77,7 +77,7 @@ static enum sl_err write_moments(const struct sl_group *g, struct sl_exec *copy,
 
 static enum sl_err read_moments(const struct sl_group *g, struct sl_exec *copy, uint64_t applied, const uint8_t *at)
 {
-	const struct sl_plan_segment *s = &g->plan->segment[SL_MIDDLE];
+	const struct sl_plan_segment *s = &g->trunk.plan->segment[SL_MIDDLE];
 	const size_t bytes = (size_t)s->trainable_count * sizeof(float);
 	float *x = malloc(bytes + 1);
 	enum sl_err err = x ? SL_OK : SL_ERR_NOMEM;
@@ -99,10 +99,11 @@ static enum sl_err write_records(const struct sl_group *g, struct sl_buf *out)
 	for (int k = 0; k < g->n && !err; k++) {
 		const struct sl_group_seat *seat = &g->seat[k];
 		struct sl_exec *copy = g->fold.part[k].copy;
-		struct member_record r = {
-			.number = g->r.seat[k].number, .made = seat->made, .has_files = g->r.seat[k].has_files};
+		struct member_record r = {.number = g->trunk.r.seat[k].number,
+					  .made = seat->made,
+					  .has_files = g->trunk.r.seat[k].has_files};
 
-		memcpy(r.pin, g->r.seat[k].pin, sizeof r.pin);
+		memcpy(r.pin, g->trunk.r.seat[k].pin, sizeof r.pin);
 		memcpy(r.session, seat->session, sizeof r.session);
 		memcpy(r.owner, seat->owner.byte, sizeof r.owner);
 		for (int dir = 0; dir < SL_DIR_COUNT && seat->kept; dir++)
@@ -117,47 +118,27 @@ static enum sl_err write_records(const struct sl_group *g, struct sl_buf *out)
 	return err || !g->ends ? err : sl_end_coder_save(g->ends->sum.coder, out);
 }
 
-static void pin_files(struct sl_group *g)
-{
-	g->keep.n_pin = 0;
-	for (int k = 0; k < g->n; k++)
-		for (int i = 0; i < SL_WIRE_KEPT; i++) {
-			const uint64_t step = g->r.seat[k].pin[i];
-			bool there = step == 0;
-
-			for (int p = 0; p < g->keep.n_pin && !there; p++)
-				there = g->keep.pin[p] == step;
-			if (!there && g->keep.n_pin < SL_CHECKPOINT_MAX_PINS)
-				g->keep.pin[g->keep.n_pin++] = step;
-		}
-}
-
 static void note_left(struct sl_group *g)
 {
 	bool any = sl_group_varies(g);
 
 	for (int k = 0; k < g->n; k++) {
-		g->keep.left[k] = sl_record_note(&g->r, k);
-		any = any || g->keep.left[k] != SL_NOTE_IN;
+		g->trunk.keep.left[k] = sl_record_note(&g->trunk.r, k);
+		any = any || g->trunk.keep.left[k] != SL_NOTE_IN;
 	}
-	g->keep.left[any ? g->n : 0] = '\0';
+	g->trunk.keep.left[any ? g->n : 0] = '\0';
 }
 
 bool sl_group_keep(struct sl_group *g)
 {
+	char whose[SL_CONF_SHARE_TEXT + 8];
 	struct sl_buf records = {0};
 	struct sl_fail fail;
 	enum sl_err err = SL_OK;
 
-	if (!g->keep.dir[0]) {
-		if (!g->said_storeless)
-			sl_log_limited(
-				SL_LOG_WARN, "checkpoint-write",
-				"the server has no store, so group %s cannot be resumed: name a folder in `store`",
-				g->name);
-		g->said_storeless = true;
+	snprintf(whose, sizeof whose, "group %s", g->name);
+	if (!sl_trunk_has_store(&g->trunk, whose))
 		return false;
-	}
 	SL_FAILPOINT(SL_FP_SERVER_KEEP);
 	for (int k = 0; k < g->n && !err; k++)
 		err = g->seat[k].m ? sl_group_hold_codecs(&g->seat[k]) : SL_OK;
@@ -168,30 +149,23 @@ bool sl_group_keep(struct sl_group *g)
 	if (err)
 		sl_fail_set(&fail, err, "no memory for a checkpoint");
 	if (!err) {
-		pin_files(g);
+		sl_trunk_pin(&g->trunk);
 		note_left(g);
-		g->keep.made = g->branch;
-		err = sl_keep_write_group(&g->keep, g->r.done, g->exec, &records, &fail);
+		g->trunk.keep.made = g->branch;
+		err = sl_keep_write_group(&g->trunk.keep, g->trunk.r.done, g->trunk.exec, &records, &fail);
 	}
 	free(records.data);
-	SL_FAILPOINT(SL_FP_SERVER_KEPT);
-	if (err) {
-		sl_log_limited(SL_LOG_WARN, "checkpoint-write",
-			       "group %s, step %" PRIu64 ": %s; the one before it is kept", g->name, g->r.done,
-			       fail.text);
-		return false;
-	}
-	g->r.on_disk = g->r.done;
-	return true;
+	return sl_trunk_wrote(&g->trunk, whose, err, &fail);
 }
 
 void sl_group_keep_left(struct sl_group *g)
 {
 	char before[SL_KEEP_LEFT];
 
-	memcpy(before, g->keep.left, sizeof before);
+	memcpy(before, g->trunk.keep.left, sizeof before);
 	note_left(g);
-	if (g->valid && !g->torn && g->keep.dir[0] && g->r.done == g->r.on_disk && strcmp(before, g->keep.left) != 0)
+	if (g->trunk.state == SL_TRUNK_WHOLE && g->trunk.keep.dir[0] && g->trunk.r.done == g->trunk.r.on_disk &&
+	    strcmp(before, g->trunk.keep.left) != 0)
 		sl_group_keep(g);
 }
 
@@ -264,10 +238,10 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 		if (err)
 			return err;
 		at += bytes + moment_bytes(g);
-		g->r.seat[k].number = r.number;
+		g->trunk.r.seat[k].number = r.number;
 		seat->made = r.made;
-		memcpy(g->r.seat[k].pin, r.pin, sizeof r.pin);
-		g->r.seat[k].has_files = r.has_files != 0;
+		memcpy(g->trunk.r.seat[k].pin, r.pin, sizeof r.pin);
+		g->trunk.r.seat[k].has_files = r.has_files != 0;
 	}
 	if (g->ends && sl_end_coder_load(g->ends->sum.coder, (struct sl_bytes){in->data + at, in->len - at}))
 		return sl_fail_set(fail, SL_ERR_DATA, "it has no state of shared heads and tails");
@@ -289,7 +263,7 @@ static enum sl_err room_for_records(const struct sl_group *g, uint64_t step, str
 	for (int k = g->first; k < g->end; k++)
 		away = away || !g->seat[k].m;
 	if (away || sl_group_varies(g)) /* nobody says what theirs take */
-		out->cap = (size_t)sl_keep_file_bytes(&g->keep, step);
+		out->cap = (size_t)sl_keep_file_bytes(&g->trunk.keep, step);
 	out->data = malloc(out->cap + 1);
 	return out->data ? SL_OK : SL_ERR_NOMEM;
 }
@@ -300,7 +274,7 @@ enum sl_err sl_group_read(struct sl_group *g, uint64_t step, struct sl_fail *fai
 	enum sl_err err = room_for_records(g, step, &records);
 
 	if (!err)
-		err = sl_keep_read_group(&g->keep, step, g->exec, &records, fail);
+		err = sl_keep_read_group(&g->trunk.keep, step, g->trunk.exec, &records, fail);
 	if (!err)
 		err = read_records(g, &records, fail);
 	free(records.data);
@@ -324,16 +298,16 @@ static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 	for (int k = 0; k < g->n; k++) {
 		struct sl_group_seat *seat = &g->seat[k];
 
-		sl_record_forget(&g->r.seat[k]);
+		sl_record_forget(&g->trunk.r.seat[k]);
 		seat->made = 0;
 		seat->kept = seat->fresh = false;
 		memset(seat->session, 0, sizeof seat->session);
 		for (int dir = 0; dir < SL_DIR_COUNT && seat->m; dir++)
 			sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
 	}
-	sl_exec_set_applied(g->exec, 0);
-	err = sl_trunk_first_weights(g->exec, g->plan, &g->groups->store, h, sl_port_weights(g->seat[first].m->port),
-				     &g->need_weights);
+	sl_exec_set_applied(g->trunk.exec, 0);
+	err = sl_trunk_first_weights(g->trunk.exec, g->trunk.plan, &g->groups->store, h,
+				     sl_port_weights(g->seat[first].m->port), &g->need_weights);
 	g->has_weights = !g->need_weights;
 	return err;
 }
@@ -341,19 +315,19 @@ static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 /* Zeroes: what a new run begins with. */
 static enum sl_err clear_moments(struct sl_group *g)
 {
-	const struct sl_plan_segment *s = &g->plan->segment[SL_MIDDLE];
+	const struct sl_plan_segment *s = &g->trunk.plan->segment[SL_MIDDLE];
 	float *zero = s->moments ? calloc((size_t)s->trainable_count + 1, sizeof *zero) : NULL;
 	enum sl_err err = s->moments && !zero ? SL_ERR_NOMEM : SL_OK;
 
 	for (int i = 0; i < s->moments && !err; i++)
-		err = sl_exec_set_moment(g->exec, i, zero);
+		err = sl_exec_set_moment(g->trunk.exec, i, zero);
 	free(zero);
 	return err;
 }
 
 enum sl_err sl_group_take_up(struct sl_group *g, uint64_t step, struct sl_fail *fail)
 {
-	enum sl_err err = sl_exec_follow(g->exec, step);
+	enum sl_err err = sl_exec_follow(g->trunk.exec, step);
 
 	if (!err && step)
 		err = sl_group_read(g, step, fail);

@@ -57,7 +57,7 @@ bool sl_group_turns_fit(struct sl_group *g, struct sl_fail *why)
 	char list[200] = "";
 	int at = 0;
 
-	if (sl_records_gone(&g->r) || g->some_gone || sl_turns_fit(&g->turns))
+	if (sl_records_gone(&g->trunk.r) || g->some_gone || sl_turns_fit(&g->turns))
 		return true;
 	for (int k = 0; k < g->n && at < (int)sizeof list - 24; k++)
 		at += snprintf(list + at, sizeof list - (size_t)at, "%s%" PRIu64, k ? ", " : "", g->turns.count[k]);
@@ -75,61 +75,43 @@ void sl_group_hear_left(struct sl_group *g)
 	char left[SL_KEEP_LEFT];
 	uint64_t at;
 
-	if (!sl_keep_who_left(&g->keep, &at, left))
+	if (!sl_keep_who_left(&g->trunk.keep, &at, left))
 		return;
-	sl_records_hear(&g->r, left, at);
-	memcpy(g->keep.left, left, sizeof g->keep.left);
+	sl_records_hear(&g->trunk.r, left, at);
+	memcpy(g->trunk.keep.left, left, sizeof g->trunk.keep.left);
 }
 
 /* Nobody is inside a round: what the trunk and the seats hold is one state. */
 bool sl_group_at_border(const struct sl_group *g)
 {
 	for (int k = 0; k < g->n; k++)
-		if (g->r.seat[k].number > g->r.done)
+		if (g->trunk.r.seat[k].number > g->trunk.r.done)
 			return false;
 	return true;
-}
-
-/* What was applied is written where nobody is left; or, where all have said goodbye, all but what is to stay is
- * removed.
- */
-static void last_words(struct sl_group *g, enum sl_seat_end how)
-{
-	const enum sl_last last = sl_records_last(&g->r, how);
-
-	if (last == SL_LAST_REMOVE && (g->valid || !sl_group_varies(g)))
-		sl_keep_only(&g->keep, g->r.stays ? g->r.on_disk : UINT64_MAX);
-	else if (last == SL_LAST_WRITE && g->valid && !g->torn && g->keep.dir[0] && sl_group_at_border(g))
-		(void)sl_group_keep(g);
-}
-
-enum sl_seat_end sl_group_how_it_ended(const struct sl_middle *m)
-{
-	return m->left ? SL_SEAT_LEFT : m->away ? SL_SEAT_PAUSED : SL_SEAT_LOST;
 }
 
 void sl_group_last(struct sl_group *g, struct sl_middle *m)
 {
 	const int k = sl_group_seat_of(m);
-	const enum sl_seat_end how = m->welcomed ? sl_group_how_it_ended(m) : SL_SEAT_LOST;
+	const enum sl_seat_end how = m->stage == SL_MIDDLE_WELCOMED ? m->ended : SL_SEAT_LOST;
 	struct sl_group_seat *seat = &g->seat[k];
 
 	if (seat->m != m)
 		return;
-	SL_FAILPOINT(m->left ? SL_FP_SERVER_LEFT : SL_FP_SERVER_LAST);
+	SL_FAILPOINT(m->ended == SL_SEAT_LEFT ? SL_FP_SERVER_LEFT : SL_FP_SERVER_LAST);
 	if (sl_group_hold_codecs(seat))
 		seat->kept = false;
 	seat->m = NULL;
-	sl_record_over(&g->r, k, how);
-	last_words(g, how);
-	SL_FAILPOINT(m->left ? SL_FP_NONE : SL_FP_SERVER_LASTED);
+	if (sl_trunk_ended(&g->trunk, k, how) && sl_group_at_border(g))
+		(void)sl_group_keep(g);
+	SL_FAILPOINT(m->ended == SL_SEAT_LEFT ? SL_FP_NONE : SL_FP_SERVER_LASTED);
 }
 
 void sl_group_run_let_go(struct sl_group *g)
 {
 	for (int k = g->first; k < g->end; k++)
 		if (g->part[k].m && g->part[k].m == g->seat[k].m)
-			sl_record_let_go(&g->r, k);
+			sl_record_let_go(&g->trunk.r, k);
 	sl_group_keep_left(g);
 	SL_FAILPOINT(SL_FP_SERVER_LET_GO);
 }

@@ -16,9 +16,9 @@
 void sl_group_hear_in(struct sl_group *g)
 {
 	for (int k = 0; k < g->n && !g->heard; k++)
-		g->t.seat[k].state = g->r.seat[k].state;
+		g->t.seat[k].state = g->trunk.r.seat[k].state;
 	if (!g->heard)
-		g->t.gone_at = g->r.gone_at;
+		g->t.gone_at = g->trunk.r.gone_at;
 	g->heard = true;
 }
 
@@ -37,7 +37,7 @@ int sl_group_begun(struct sl_group *g)
 
 uint64_t sl_group_comes_in(struct sl_group *g, int k)
 {
-	const uint64_t from = g->r.seat[k].number, begin = from > g->t.step ? from : g->t.step;
+	const uint64_t from = g->trunk.r.seat[k].number, begin = from > g->t.step ? from : g->t.step;
 	const bool was = sl_seat_is_in(g->t.seat[k].state);
 
 	sl_trunk_welcome(&g->t, k, begin);
@@ -69,7 +69,7 @@ static const char *say_missing(const struct sl_group *g, char out[200])
 	for (int k = 0; k < g->n && at < 160; k++) {
 		const bool in = sl_seat_is_in(g->t.seat[k].state);
 
-		if (g->member[k].m || (!in && !g->r.seat[k].number))
+		if (g->member[k].m || (!in && !g->trunk.r.seat[k].number))
 			continue;
 		at += snprintf(out + at, (size_t)(200 - at), "%s %d (%s)", at ? "," : "; not there:", k,
 			       in ? "lost its link" : "has left");
@@ -117,7 +117,7 @@ static void forget_codecs(struct sl_group_seat *seat)
 /* Another client has the seat now, or the same one without its files. */
 static void begin_anew(struct sl_group *g, int k)
 {
-	sl_record_came(&g->r, k, SL_COME_ANEW, 0);
+	sl_record_came(&g->trunk.r, k, SL_COME_ANEW, 0);
 	g->seat[k].made = 0;
 	g->seat[k].kept = false;
 	forget_codecs(&g->seat[k]);
@@ -130,8 +130,8 @@ static void come_behind(struct sl_group *g, int k, uint64_t step)
 		SL_LOG_WARN, "ends-behind",
 		"group %s: member %d goes on with the head and tail of step %" PRIu64 ", which has done %" PRIu64
 		": steps since were done without it, or all went back for it time and again, so nobody goes back",
-		g->name, k, step, g->r.seat[k].number);
-	sl_record_came(&g->r, k, SL_COME_BEHIND, step);
+		g->name, k, step, g->trunk.r.seat[k].number);
+	sl_record_came(&g->trunk.r, k, SL_COME_BEHIND, step);
 	g->seat[k].made = SL_MADE_UNKNOWN;
 	g->seat[k].kept = false;
 	forget_codecs(&g->seat[k]);
@@ -140,7 +140,7 @@ static void come_behind(struct sl_group *g, int k, uint64_t step)
 /* Whether it can go on from what was read; `anyhow`: by itself, where the others are past all that it holds. */
 static bool fits(struct sl_group *g, int k, bool anyhow)
 {
-	const struct sl_record *record = &g->r.seat[k];
+	const struct sl_record *record = &g->trunk.r.seat[k];
 	const bool left = record->state != SL_SEAT_IN, is_new = sl_hello_is_new(record->hello);
 	uint64_t newest;
 
@@ -149,7 +149,7 @@ static bool fits(struct sl_group *g, int k, bool anyhow)
 			forget_codecs(&g->seat[k]);
 		return true;
 	}
-	anyhow = anyhow && sl_records_are_past(&g->r, k, 0);
+	anyhow = anyhow && sl_records_are_past(&g->trunk.r, k, 0);
 	if (is_new && (left || record->has_files || anyhow))
 		begin_anew(g, k);
 	else if ((left || anyhow) && sl_record_newest(record, &newest))
@@ -182,9 +182,9 @@ static bool is_another_run(const struct sl_group *g)
 	bool finished = false;
 
 	for (int k = 0; k < g->n; k++) {
-		if (g->r.seat[k].state == SL_SEAT_IN || (g->part[k].m && !sl_hello_is_new(sl_group_hello(g, k))))
+		if (g->trunk.r.seat[k].state == SL_SEAT_IN || (g->part[k].m && !sl_hello_is_new(sl_group_hello(g, k))))
 			return false;
-		finished = finished || g->r.seat[k].state == SL_SEAT_DONE;
+		finished = finished || g->trunk.r.seat[k].state == SL_SEAT_DONE;
 	}
 	return finished;
 }
@@ -193,9 +193,9 @@ static void note_in(struct sl_group *g)
 {
 	for (int k = 0; k < g->n; k++)
 		if (g->part[k].m)
-			sl_record_came(&g->r, k, SL_COME_HERE, 0);
-		else if (g->r.seat[k].state == SL_SEAT_IN)
-			g->r.seat[k].state = SL_SEAT_AWAY;
+			sl_record_came(&g->trunk.r, k, SL_COME_HERE, 0);
+		else if (g->trunk.r.seat[k].state == SL_SEAT_IN)
+			g->trunk.r.seat[k].state = SL_SEAT_AWAY;
 }
 
 static enum sl_err take_up_first(struct sl_group *g, struct sl_fail *fail)
@@ -213,7 +213,7 @@ static enum sl_err take_up_first(struct sl_group *g, struct sl_fail *fail)
 static enum sl_err find_file(struct sl_group *g, bool anyhow, uint64_t *step, struct sl_fail *fail)
 {
 	*step = UINT64_MAX;
-	while (g->keep.dir[0] && sl_checkpoint_older(g->keep.dir, g->keep.prefix, step)) {
+	while (g->trunk.keep.dir[0] && sl_checkpoint_older(g->trunk.keep.dir, g->trunk.keep.prefix, step)) {
 		enum sl_err err = sl_group_take_up(g, *step, fail);
 
 		if (!err && all_fit(g, anyhow))
@@ -241,13 +241,13 @@ static enum sl_err choose_file(struct sl_group *g, uint64_t *step, struct sl_fai
 enum sl_err sl_group_choose_some(struct sl_group *g, struct sl_fail *fail)
 {
 	uint64_t step, newest = UINT64_MAX;
-	const bool any = g->keep.dir[0] && sl_checkpoint_older(g->keep.dir, g->keep.prefix, &newest);
+	const bool any = g->trunk.keep.dir[0] && sl_checkpoint_older(g->trunk.keep.dir, g->trunk.keep.prefix, &newest);
 	enum sl_err err = choose_file(g, &step, fail);
 
 	if (err)
 		return err;
 	SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
-	g->r.done = g->from = g->r.on_disk = step;
+	g->trunk.r.done = g->trunk.from = g->trunk.r.on_disk = step;
 	g->has_weights = g->has_weights || step;
 	note_in(g);
 	if (any && step && step != newest) /* the newest file, which says who is in, is another past's from here on */
@@ -259,10 +259,10 @@ void sl_group_run_come(struct sl_group *g)
 {
 	const int k = g->which;
 	struct sl_group_seat *seat = &g->seat[k];
-	const struct sl_record *record = &g->r.seat[k];
+	const struct sl_record *record = &g->trunk.r.seat[k];
 	uint64_t newest;
 
-	g->came = sl_record_come(&g->r, k, &newest);
+	g->came = sl_record_come(&g->trunk.r, k, &newest);
 	if (g->came == SL_COME_BACK)
 		return;
 	if (g->came == SL_COME_LOST) {
@@ -290,8 +290,8 @@ void sl_group_run_come(struct sl_group *g)
 	}
 	if (g->err)
 		return;
-	sl_record_came(&g->r, k, SL_COME_HERE, 0);
+	sl_record_came(&g->trunk.r, k, SL_COME_HERE, 0);
 	/* in rounds: whoever is not inside the one under way begins it with the trunk */
-	if (record->number <= g->r.done && sl_group_reset_copy(g, k, true))
+	if (record->number <= g->trunk.r.done && sl_group_reset_copy(g, k, true))
 		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the copy of member %d could not be set", k);
 }

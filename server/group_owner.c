@@ -34,14 +34,14 @@ enum sl_err sl_group_check_owner(const struct sl_group *g, int k, struct sl_fail
 {
 	const struct sl_group_seat *seat = &g->seat[k];
 
-	if (!sl_group_is_foreign(g, k) || (sl_group_varies(g) && g->r.seat[k].state != SL_SEAT_IN))
+	if (!sl_group_is_foreign(g, k) || (sl_group_varies(g) && g->trunk.r.seat[k].state != SL_SEAT_IN))
 		return SL_OK;
 	if (sl_hello_is_new(sl_group_hello(g, k)) && !has_other_key(seat))
 		return SL_OK;
 	return sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
 			  "member %d of group %s is the run of another client, at step %" PRIu64
 			  ": --resume goes on with that run's log.dir, and this client needs another number",
-			  k, g->name, g->r.seat[k].number);
+			  k, g->name, g->trunk.r.seat[k].number);
 }
 
 void sl_group_note_owner(struct sl_group *g, int k)

@@ -90,7 +90,7 @@ static bool offers(const struct offer *o, uint64_t step)
 int sl_group_common_steps(struct sl_group *g, uint64_t step[SL_GROUP_STEPS], int n)
 {
 	const struct sl_ranks *ranks = g->groups->ranks;
-	struct offer own = {.n = n, .gone = sl_records_gone(&g->r) || !sl_group_has_sessions(g)}, *all;
+	struct offer own = {.n = n, .gone = sl_records_gone(&g->trunk.r) || !sl_group_has_sessions(g)}, *all;
 	int common = 0;
 
 	if (!ranks)
@@ -136,7 +136,7 @@ enum sl_err sl_group_all_took(struct sl_group *g, uint64_t step, enum sl_err err
 	if (sl_group_has_sessions(g))
 		memcpy(own.weights_hash, sl_group_hello(g, sl_group_first_here(g))->weights_hash,
 		       sizeof own.weights_hash);
-	memcpy(own.plan_hash, g->plan->middle_hash, sizeof own.plan_hash);
+	memcpy(own.plan_hash, g->trunk.plan->middle_hash, sizeof own.plan_hash);
 	own.ends = g->ends ? g->ends->layout.floats : 0;
 	all = gather(g, &own, sizeof own);
 	if (!all)
@@ -217,7 +217,7 @@ static double lr_of(const struct sl_group *g, int k)
 
 static struct meeting_word own_word(const struct sl_group *g, int back, uint64_t newest)
 {
-	struct meeting_word w = {.back = back, .newest = newest, .late_at = g->r.late_at, .left = 1};
+	struct meeting_word w = {.back = back, .newest = newest, .late_at = g->trunk.r.late_at, .left = 1};
 
 	w.demand = g->what == GROUP_APPLY ? TO_APPLY : back >= 0 ? TO_GO_BACK : TO_HEAR;
 	for (int k = g->first; k < g->end && g->what == GROUP_APPLY; k++) {
@@ -225,8 +225,8 @@ static struct meeting_word own_word(const struct sl_group *g, int back, uint64_t
 
 		w.ready += part->m != NULL;
 		w.differ = w.differ || (part->rows && lr_of(g, k) != g->lr);
-		w.left = w.left && g->r.seat[k].state != SL_SEAT_IN;
-		w.missed = w.missed || (!part->m && g->r.seat[k].state == SL_SEAT_IN);
+		w.left = w.left && g->trunk.r.seat[k].state != SL_SEAT_IN;
+		w.missed = w.missed || (!part->m && g->trunk.r.seat[k].state == SL_SEAT_IN);
 	}
 	w.lr = g->lr;
 	w.checkpoint = g->what == GROUP_APPLY && g->checkpoint;
@@ -243,12 +243,12 @@ static void decide(struct sl_group *g, const struct meeting_word *all, int ranks
 		apply = apply && all[r].demand == TO_APPLY;
 		left = left && all[r].left;
 		ready += all[r].ready;
-		if (all[r].late_at > g->r.late_at)
-			g->r.late_at = all[r].late_at;
+		if (all[r].late_at > g->trunk.r.late_at)
+			g->trunk.r.late_at = all[r].late_at;
 	}
 	for (int r = 0; r < ranks && !back; r++) {
 		/* where a step was done without somebody since, the member goes on from what it has */
-		back = all[r].demand == TO_GO_BACK && all[r].newest >= g->r.late_at;
+		back = all[r].demand == TO_GO_BACK && all[r].newest >= g->trunk.r.late_at;
 		g->back_with = all[r].back;
 	}
 	g->came_of = back ? MET_BACK : !apply ? MET_NONE : ready ? MET_GO : left ? MET_OVER : MET_NONE;
@@ -317,7 +317,7 @@ enum sl_err sl_group_meet(struct sl_group *g, int back, uint64_t newest)
 	if (g->came_of == MET_GO)
 		err = agree_on_step(g, all, ranks->count);
 	else if (g->came_of == MET_OVER)
-		sl_keep_only(&g->keep, g->r.stays ? g->r.on_disk : UINT64_MAX);
+		sl_keep_only(&g->trunk.keep, g->trunk.r.stays ? g->trunk.r.on_disk : UINT64_MAX);
 	free(all);
 	return err;
 }
@@ -327,10 +327,11 @@ void sl_group_run_meet(struct sl_group *g)
 	uint64_t newest = 0;
 
 	g->err = SL_OK;
-	g->void_ = g->which >= 0 && !g->seat[g->which].m;
-	if (g->void_)
+	if (g->which >= 0 && !g->seat[g->which].m) {
+		g->came_of = MET_VOID;
 		return;
-	if (g->which >= 0 && !sl_record_newest(&g->r.seat[g->which], &newest))
+	}
+	if (g->which >= 0 && !sl_record_newest(&g->trunk.r.seat[g->which], &newest))
 		newest = UINT64_MAX; /* it has nothing to go on from but what all go back to */
 	g->err = sl_group_meet(g, g->which, newest);
 }

@@ -7,7 +7,7 @@
 enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_session *s = sl_port_session(m->port);
-	const double factor = sl_plan_own_factor(&g->plan->spec, (int64_t)s->batch_rows);
+	const double factor = sl_plan_own_factor(&g->trunk.plan->spec, (int64_t)s->batch_rows);
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	enum sl_err err;
 
@@ -37,7 +37,7 @@ static enum sl_err apply(struct sl_group *g, struct sl_fail *fail)
 	if (err)
 		return err;
 	SL_FAILPOINT(g->fold.rows ? SL_FP_SERVER_APPLY : SL_FP_NONE);
-	g->torn = g->fold.rows > 0;
+	g->trunk.state = g->fold.rows ? SL_TRUNK_TORN : g->trunk.state;
 	return sl_fold_apply(&g->fold, g->lr);
 }
 
@@ -47,7 +47,7 @@ static enum sl_err fold(struct sl_group *g, struct sl_fail *fail)
 	struct sl_others others;
 	enum sl_err err;
 
-	g->fold.trunk = g->exec;
+	g->fold.trunk = g->trunk.exec;
 	g->fold.moments = (enum sl_moments)g->agreed.share.moments;
 	g->fold.most = g->agreed.share.member_norm;
 	g->fold.others = sl_group_others(g, &others);
@@ -67,9 +67,9 @@ static void settle(struct sl_group *g)
 {
 	enum sl_took took[SL_CONF_SHARE_CLIENTS];
 
-	if (sl_group_varies(g) && g->r.done == g->from &&
-	    g->keep.dir[0]) /* from here on the steps kept behind it are another past's */
-		sl_keep_leave(&g->keep, g->r.done);
+	if (sl_group_varies(g) && g->trunk.r.done == g->trunk.from &&
+	    g->trunk.keep.dir[0]) /* from here on the steps kept behind it are another past's */
+		sl_keep_leave(&g->trunk.keep, g->trunk.r.done);
 	for (int k = 0; k < g->n; k++) {
 		const struct sl_middle *m = g->part[k].m;
 		const struct sl_session *s = m ? sl_port_session(m->port) : NULL;
@@ -81,23 +81,24 @@ static void settle(struct sl_group *g)
 		if (g->part[k].rows)
 			sl_port_commit_codecs(m->port);
 		if (m)
-			sl_record_keeps(&g->r.seat[k], s->kept, s->writing, g->r.done + g->round);
+			sl_record_keeps(&g->trunk.r.seat[k], s->kept, s->writing, g->trunk.r.done + g->round);
 		if (m || k < g->first || k >= g->end)
 			g->seat[k].made = g->branch;
 	}
 	sl_group_ends_settle(g);
-	sl_records_stepped(&g->r, took, g->round, g->others_missed);
+	sl_records_stepped(&g->trunk.r, took, g->round, g->others_missed);
 }
 
 void sl_group_run_apply(struct sl_group *g)
 {
-	g->void_ = false;
-	g->checkpointed = false;
+	g->came_of = MET_GO;
+	g->trunk.checkpointed = false;
 	for (int k = 0; k < g->n; k++) {
-		g->void_ = g->void_ || (g->part[k].m && g->part[k].m != g->seat[k].m);
+		if (g->part[k].m && g->part[k].m != g->seat[k].m)
+			g->came_of = MET_VOID;
 		g->fold.part[k].left_out = false;
 	}
-	if (g->void_)
+	if (g->came_of == MET_VOID)
 		return;
 	g->fail.text[0] = '\0';
 	g->err = sl_group_meet(g, -1, 0);
@@ -108,18 +109,18 @@ void sl_group_run_apply(struct sl_group *g)
 	if (!g->err && SL_FAILPOINT_CALL(SL_FP_SERVER_CODECS, 0) != 0)
 		g->err = SL_ERR_DEVICE;
 	if (!g->err)
-		g->err = sl_exec_follow(g->exec, g->r.done + g->round);
+		g->err = sl_exec_follow(g->trunk.exec, g->trunk.r.done + g->round);
 	if (g->err && !g->fail.text[0])
-		sl_fail_set(&g->fail, g->err, "step %" PRIu64 " of group %s could not be applied: %s", g->r.done,
+		sl_fail_set(&g->fail, g->err, "step %" PRIu64 " of group %s could not be applied: %s", g->trunk.r.done,
 			    g->name, sl_err_text(g->err));
 	if (g->err && g->err != SL_ERR_NONFINITE)
 		sl_group_end_ranks(g, g->fail.text);
 	if (g->err)
 		return;
 	settle(g);
-	g->torn = false;
+	g->trunk.state = SL_TRUNK_WHOLE;
 	SL_FAILPOINT(SL_FP_SERVER_APPLIED);
-	g->checkpointed = g->r.stays = g->checkpoint && sl_group_all_kept(g, sl_group_keep(g));
+	g->trunk.checkpointed = g->trunk.r.stays = g->checkpoint && sl_group_all_kept(g, sl_group_keep(g));
 }
 
 void sl_group_run_catch_up(struct sl_group *g)
@@ -131,6 +132,6 @@ void sl_group_run_catch_up(struct sl_group *g)
 				       g->which, g->name, g->behind);
 	if (g->err)
 		return;
-	g->r.seat[g->which].number = g->behind + 1;
+	g->trunk.r.seat[g->which].number = g->behind + 1;
 	g->seat[g->which].made = g->branch;
 }

@@ -20,8 +20,7 @@ void sl_group_free_trunk(struct sl_group *g)
 	sl_group_ends_close(g);
 	if (g->memory_used)
 		atomic_fetch_sub(g->memory_used, g->memory_bytes);
-	sl_exec_close(g->exec);
-	sl_plan_close(g->plan);
+	sl_trunk_close(&g->trunk);
 }
 
 /* ---- the trunk's memory */
@@ -56,7 +55,7 @@ static enum sl_err open_counted(struct sl_group *g, struct sl_exec **out, const 
 		err = sl_exec_bare(sizes, fail);
 	bytes = err ? 0 : sl_exec_memory(sizes).total + (env->be->host_memory ? 0 : sum);
 	sl_exec_close(sizes);
-	snprintf(what, sizeof what, out == &g->exec ? "the middle of group %s" : "a copy of group %s's middle",
+	snprintf(what, sizeof what, out == &g->trunk.exec ? "the middle of group %s" : "a copy of group %s's middle",
 		 g->name);
 	if (!err)
 		err = sl_memory_reserve(env->memory_used, env->memory_bytes, bytes, what, fail);
@@ -75,14 +74,14 @@ static enum sl_err open_counted(struct sl_group *g, struct sl_exec **out, const 
 static enum sl_err open_trunk(struct sl_group *g, const struct sl_middle_env *env, struct sl_plan *plan,
 			      struct sl_fail *fail)
 {
-	enum sl_err err = open_counted(g, &g->exec, plan, env, fail);
+	enum sl_err err = open_counted(g, &g->trunk.exec, plan, env, fail);
 
 	if (err) {
 		sl_plan_close(plan);
 		return err;
 	}
-	g->plan = plan;
-	sl_keep_open(&g->keep, g->groups->store.dir, g->groups->store.tidy, g->file_name, NULL, plan,
+	g->trunk.plan = plan;
+	sl_keep_open(&g->trunk.keep, g->groups->store.dir, g->groups->store.tidy, g->file_name, NULL, plan,
 		     g->groups->store.core);
 	sl_group_hear_left(g);
 	return SL_OK;
@@ -90,32 +89,33 @@ static enum sl_err open_trunk(struct sl_group *g, const struct sl_middle_env *en
 
 enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_plan *plan, struct sl_fail *fail)
 {
-	const bool same = g->plan && memcmp(g->plan->middle_hash, plan->middle_hash, sizeof plan->middle_hash) == 0;
+	const bool same =
+		g->trunk.plan && memcmp(g->trunk.plan->middle_hash, plan->middle_hash, sizeof plan->middle_hash) == 0;
 	struct sl_group_seat *seat = &g->seat[sl_group_seat_of(m)];
 	struct sl_exec **copy = &g->fold.part[sl_group_seat_of(m)].copy;
 	enum sl_err err = SL_OK;
 
-	if (!g->plan)
+	if (!g->trunk.plan)
 		err = open_trunk(g, &m->env, plan, fail);
 	else
 		sl_plan_close(plan);
-	if (!err && g->plan != plan && !same)
+	if (!err && g->trunk.plan != plan && !same)
 		return sl_fail_set(
 			fail, SL_ERR_MISMATCH,
 			"group %s trains another middle than this client's: model, cut, inserts, train.freeze "
 			"and train.groups must be the same for all members",
 			g->name);
 	if (!err && sl_group_has_rounds(g) && !*copy)
-		err = open_counted(g, copy, g->plan, &m->env, fail);
+		err = open_counted(g, copy, g->trunk.plan, &m->env, fail);
 	if (!err)
-		err = sl_exec_borrow(m->trunk.exec, *copy ? *copy : g->exec, fail);
+		err = sl_exec_borrow(m->trunk.exec, *copy ? *copy : g->trunk.exec, fail);
 	if (!err)
 		err = sl_group_ends_lend(g, m, fail);
 	if (err)
 		return err;
 	seat->m = m;
 	seat->fresh = true;
-	g->r.seat[sl_group_seat_of(m)].hello = sl_group_hello(g, sl_group_seat_of(m));
+	g->trunk.r.seat[sl_group_seat_of(m)].hello = sl_group_hello(g, sl_group_seat_of(m));
 	return SL_OK;
 }
 
@@ -134,10 +134,11 @@ static void list_stored(struct sl_group *g)
 	const int most = (int)(sizeof g->stored / sizeof g->stored[0]);
 	uint64_t file = UINT64_MAX;
 
-	g->r.stored = g->stored;
-	g->r.n_stored = 0;
-	while (g->keep.dir[0] && g->r.n_stored < most && sl_checkpoint_older(g->keep.dir, g->keep.prefix, &file))
-		g->stored[g->r.n_stored++] = file;
+	g->trunk.r.stored = g->stored;
+	g->trunk.r.n_stored = 0;
+	while (g->trunk.keep.dir[0] && g->trunk.r.n_stored < most &&
+	       sl_checkpoint_older(g->trunk.keep.dir, g->trunk.keep.prefix, &file))
+		g->stored[g->trunk.r.n_stored++] = file;
 }
 
 /* The one that begins anew where others go on, and that had a checkpoint: it lost its files, or is another run. One
@@ -151,12 +152,13 @@ static int find_stranger(struct sl_group *g, struct sl_fail *fail)
 	for (int k = g->first; k < g->end; k++)
 		others += g->seat[k].m && !sl_hello_is_new(sl_group_hello(g, k));
 	list_stored(g);
-	if (!others || !g->r.n_stored || sl_exec_follow(g->exec, g->stored[0]) || sl_group_read(g, g->stored[0], &why))
+	if (!others || !g->trunk.r.n_stored || sl_exec_follow(g->trunk.exec, g->stored[0]) ||
+	    sl_group_read(g, g->stored[0], &why))
 		return -1;
 	for (int k = g->first; k < g->end; k++)
 		if (g->seat[k].m && sl_group_check_owner(g, k, fail))
 			return k;
-	who = sl_group_varies(g) ? -1 : sl_records_stranger(&g->r);
+	who = sl_group_varies(g) ? -1 : sl_records_stranger(&g->trunk.r);
 	if (who >= 0 && sl_hello_is_new(sl_group_hello(g, who)))
 		(void)sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
 				 "group %s goes on from an earlier run, and member %d begins anew: --resume goes on "
@@ -184,9 +186,10 @@ static void begin_branch(struct sl_group *g)
 static bool can_do_without(const struct sl_group *g, uint64_t step)
 {
 	char left[SL_KEEP_LEFT] = "";
-	const bool noted = sl_records_gone(&g->r) && g->groups->ranks && sl_keep_who_left_at(&g->keep, step, left);
+	const bool noted =
+		sl_records_gone(&g->trunk.r) && g->groups->ranks && sl_keep_who_left_at(&g->trunk.keep, step, left);
 
-	return sl_records_can_begin(&g->r, step, noted ? left : NULL);
+	return sl_records_can_begin(&g->trunk.r, step, noted ? left : NULL);
 }
 
 /* What this server has, where no member is here. */
@@ -195,7 +198,8 @@ static int steps_stored(const struct sl_group *g, uint64_t step[SL_GROUP_STEPS])
 	uint64_t file = UINT64_MAX;
 	int n = 0;
 
-	while (n < SL_GROUP_STEPS && g->keep.dir[0] && sl_checkpoint_older(g->keep.dir, g->keep.prefix, &file))
+	while (n < SL_GROUP_STEPS && g->trunk.keep.dir[0] &&
+	       sl_checkpoint_older(g->trunk.keep.dir, g->trunk.keep.prefix, &file))
 		if (can_do_without(g, file))
 			step[n++] = file;
 	return n;
@@ -231,12 +235,12 @@ static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 		if (!err) {
 			SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
 			for (int k = g->first; k < g->end; k++)
-				if (sl_record_caught_up(&g->r, k, step))
-					g->seat[k].made = g->keep.made;
-			sl_records_begin(&g->r, step);
-			if (g->keep.dir[0]) /* the steps kept behind it are another past's */
-				sl_keep_leave(&g->keep, step);
-			g->from = step;
+				if (sl_record_caught_up(&g->trunk.r, k, step))
+					g->seat[k].made = g->trunk.keep.made;
+			sl_records_begin(&g->trunk.r, step);
+			if (g->trunk.keep.dir[0]) /* the steps kept behind it are another past's */
+				sl_keep_leave(&g->trunk.keep, step);
+			g->trunk.from = step;
 			g->common = i == 0;
 			g->has_weights = g->has_weights || step;
 			return SL_OK;
@@ -259,19 +263,19 @@ static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 
 static void run_choose(struct sl_group *g)
 {
-	bool all = true;
+	bool all = true, lost = sl_group_varies(g) && sl_group_some_lost(g);
 
 	g->stranger = -1;
 	g->need_weights = g->common = false;
-	g->void_ = sl_group_varies(g) && sl_group_some_lost(g);
 	for (int k = g->first; k < g->end; k++) {
-		g->void_ = g->void_ || (!sl_group_varies(g) && !g->seat[k].m && g->r.seat[k].state == SL_SEAT_IN);
+		lost = lost || (!sl_group_varies(g) && !g->seat[k].m && g->trunk.r.seat[k].state == SL_SEAT_IN);
 		all = all && g->seat[k].m;
 	}
-	if (g->void_)
+	g->came_of = lost ? MET_VOID : MET_GO;
+	if (lost)
 		return;
 	if (all)
-		sl_records_await_all(&g->r);
+		sl_records_await_all(&g->trunk.r);
 	begin_branch(g);
 	g->stranger = find_stranger(g, &g->fail);
 	if (g->stranger >= 0)
@@ -284,9 +288,8 @@ static void run_choose(struct sl_group *g)
 		if (g->seat[k].m && (!sl_group_varies(g) || g->part[k].m == g->seat[k].m))
 			sl_group_note_owner(g, k);
 	g->met = 0;
-	g->valid = !g->err;
-	g->torn = g->torn && g->err;
-	g->r.late_at = 0;
+	g->trunk.state = g->err ? SL_TRUNK_NONE : SL_TRUNK_WHOLE;
+	g->trunk.r.late_at = 0;
 	if (!g->err)
 		sl_group_ends_begin(g);
 }
@@ -317,16 +320,16 @@ static void come_behind(struct sl_group *g, uint64_t newest)
 		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
 				    "member %d goes on from step %" PRIu64 ", and group %s, at step %" PRIu64
 				    ", has not kept the means of heads and tails from there on",
-				    g->which, newest, g->name, g->r.done);
+				    g->which, newest, g->name, g->trunk.r.done);
 		return;
 	}
 	if (!g->ends)
 		sl_log_limited(SL_LOG_WARN, "ends-behind",
 			       "group %s: member %d goes on with the head and tail of step %" PRIu64
 			       ", which has done %" PRIu64 ": %s, so nobody goes back",
-			       g->name, g->which, newest, g->r.seat[g->which].number,
-			       newest >= g->r.late_at ? "all have gone back to that step for it time and again"
-						      : "steps since were done without somebody");
+			       g->name, g->which, newest, g->trunk.r.seat[g->which].number,
+			       newest >= g->trunk.r.late_at ? "all have gone back to that step for it time and again"
+							    : "steps since were done without somebody");
 	seat->made = SL_MADE_UNKNOWN;
 	reset_copy(g, false);
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
@@ -337,27 +340,27 @@ static void come_behind(struct sl_group *g, uint64_t newest)
  * group has done steps without somebody since, it goes on from what it has. */
 static void run_rejoin(struct sl_group *g)
 {
-	const struct sl_record *record = &g->r.seat[g->which];
+	const struct sl_record *record = &g->trunk.r.seat[g->which];
 	const bool was_done = record->state == SL_SEAT_DONE;
 	uint64_t newest;
 
-	g->came = sl_record_come(&g->r, g->which, &newest);
+	g->came = sl_record_come(&g->trunk.r, g->which, &newest);
 	if (g->came == SL_COME_LOST)
 		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
 				    "group %s is at step %" PRIu64
 				    ", and member %d begins anew: --resume goes on with its log.dir",
-				    g->name, g->r.done, g->which);
+				    g->name, g->trunk.r.done, g->which);
 	else if (g->came == SL_COME_NOWHERE)
 		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
 				    "member %d goes on from step %" PRIu64 ", and group %s, at step %" PRIu64
 				    ", has no checkpoint of a step that this member and the others hold",
-				    g->which, newest ? newest : record->hello->held[0], g->name, g->r.done);
+				    g->which, newest ? newest : record->hello->held[0], g->name, g->trunk.r.done);
 	else if (g->came == SL_COME_HERE)
 		come_here(g, was_done);
 	else if (g->came == SL_COME_BEHIND)
 		come_behind(g, newest);
 	if (!g->err)
-		sl_record_came(&g->r, g->which, g->came, newest);
+		sl_record_came(&g->trunk.r, g->which, g->came, newest);
 }
 
 /* A member is there while others train. */
@@ -373,7 +376,7 @@ static void run_return(struct sl_group *g)
 		seat->fresh = g->err != SL_OK;
 		return;
 	}
-	g->r.seat[g->which].foreign = sl_group_is_foreign(g, g->which);
+	g->trunk.r.seat[g->which].foreign = sl_group_is_foreign(g, g->which);
 	list_stored(g);
 	if (sl_group_varies(g))
 		sl_group_run_come(g);
@@ -390,6 +393,8 @@ void sl_group_run(struct sl_job *job)
 	struct sl_group *g = (struct sl_group *)(void *)((char *)job - offsetof(struct sl_group, job));
 
 	switch (g->what) {
+	case GROUP_IDLE:
+		break;
 	case GROUP_CHOOSE:
 		run_choose(g);
 		break;
@@ -421,26 +426,27 @@ enum sl_err sl_group_install(struct sl_group *g, struct sl_middle *m, struct sl_
 	const struct sl_hello *h = &sl_port_session(m->port)->hello;
 	const struct sl_trunk_store *store = &g->groups->store;
 	const float *range = sl_port_weights(m->port);
-	enum sl_err err = sl_trunk_check_upload(g->plan, h, range, fail);
+	enum sl_err err = sl_trunk_check_upload(g->trunk.plan, h, range, fail);
 
 	if (err || g->has_weights)
 		return err;
 	sl_store_put(store->dir, store->tidy, store->owner, h->weights_hash, range,
-		     g->plan->segment[SL_MIDDLE].weight_count);
+		     g->trunk.plan->segment[SL_MIDDLE].weight_count);
 	g->has_weights = true;
-	err = sl_exec_set_weights(g->exec, range);
+	err = sl_exec_set_weights(g->trunk.exec, range);
 	return err || !sl_group_has_rounds(g) ? err : sl_group_reset_copies(g);
 }
 
 enum sl_err sl_group_gather(struct sl_group *g, struct sl_middle *m, bool *checkpointed)
 {
-	const uint64_t number = g->r.seat[sl_group_seat_of(m)].number;
+	const uint64_t number = g->trunk.r.seat[sl_group_seat_of(m)].number;
 	struct sl_exec *copy = g->fold.part[sl_group_seat_of(m)].copy;
-	enum sl_err err = sl_exec_get_weights(copy ? copy : g->exec, sl_port_weights(m->port));
-	const bool here = (number == g->r.done || (sl_group_varies(g) && number < g->r.done)) &&
-			  (g->r.done == g->r.on_disk || sl_group_at_border(g));
+	enum sl_err err = sl_exec_get_weights(copy ? copy : g->trunk.exec, sl_port_weights(m->port));
+	const bool here = (number == g->trunk.r.done || (sl_group_varies(g) && number < g->trunk.r.done)) &&
+			  (g->trunk.r.done == g->trunk.r.on_disk || sl_group_at_border(g));
 
-	*checkpointed = !err && here && g->keep.dir[0] && (g->r.done == g->r.on_disk || sl_group_keep(g));
-	g->r.stays = g->r.stays || (*checkpointed && g->r.done == g->from);
+	*checkpointed =
+		sl_trunk_gathered(&g->trunk, !err && here && g->trunk.keep.dir[0] &&
+						     (g->trunk.r.done == g->trunk.r.on_disk || sl_group_keep(g)));
 	return err;
 }

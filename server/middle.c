@@ -72,14 +72,14 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 
 	m->worked_ms = sl_loop_now_ms(m->env.loop);
 	if (task == SL_TASK_ADMIT) {
-		m->admitted = true;
+		m->stage = SL_MIDDLE_ADMITTED;
 		charge(m, 0);
 		describe(m);
 		if (enter_group(m))
 			m->env.admitted(m->env.arg, m);
 	} else if (task == SL_TASK_OPEN) {
 		done->need_weights = m->need_weights;
-		done->next_step = m->trunk.applied;
+		done->next_step = m->trunk.r.done;
 		done->made = m->trunk.keep.made;
 		m->shown = m->trunk.kept;
 		m->shown_memory = m->memory;
@@ -127,7 +127,7 @@ static void run_last(struct sl_job *job)
 	if (m->group)
 		sl_group_last(m->group, m);
 	else
-		sl_trunk_last(&m->trunk, m->port, m->left);
+		sl_trunk_last(&m->trunk, m->port, m->ended);
 }
 
 static void close_port(struct sl_middle *m);
@@ -136,8 +136,8 @@ static void last_done(struct sl_job *job)
 {
 	struct sl_middle *m = of_last(job);
 
-	m->last_done = true;
-	if (m->closing)
+	m->last_is = SL_MIDDLE_LAST_DONE;
+	if (m->closed)
 		close_port(m);
 }
 
@@ -152,13 +152,12 @@ static void post_last(struct sl_middle *m)
 				  .ahead = true,
 				  .key = m->group ? sl_group_key(m->group)
 						  : sl_port_key(sl_port_session(m->port)->hello.session)};
-	m->last_posted = true;
+	m->last_is = SL_MIDDLE_LAST_POSTED;
 	sl_worker_post(m->env.worker, &m->last);
 }
 
 static void session_over(struct sl_middle *m)
 {
-	m->over = true;
 	post_last(m);
 	m->env.over(m->env.arg, m);
 	if (m->group)
@@ -203,26 +202,27 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 		sl_group_asked(m->group, m);
 		break;
 	case SL_ACTION_READY:
-		m->welcomed = true;
+		m->stage = SL_MIDDLE_WELCOMED;
 		log_open(m, h);
 		break;
 	case SL_ACTION_STEPPED:
 		note_step(m);
 		break;
 	case SL_ACTION_FAIL:
-		if (fail->code == SL_ERR_BUSY && m->welcomed) /* as a client says that means to come back */
+		if (fail->code == SL_ERR_BUSY &&
+		    m->stage == SL_MIDDLE_WELCOMED) /* as a client says that means to come back */
 			sl_log_limited(SL_LOG_INFO, "session-paused", "peer %" PRIu64 " after %" PRIu64 " steps",
 				       m->peer, m->steps);
 		else
 			sl_log_limited(SL_LOG_WARN, "session-failed", "peer %" PRIu64 ": %s: %s", m->peer,
 				       sl_err_name(fail->code), fail->text);
-		m->away = sl_port_session(m->port)->paused;
+		m->ended = sl_port_session(m->port)->paused ? SL_SEAT_PAUSED : SL_SEAT_LOST;
 		session_over(m);
 		break;
 	case SL_ACTION_LEFT:
 		sl_log_limited(SL_LOG_INFO, "session-left", "peer %" PRIu64 " after %" PRIu64 " steps", m->peer,
 			       m->steps);
-		m->left = true;
+		m->ended = SL_SEAT_LEFT;
 		session_over(m);
 		break;
 	default:
@@ -282,7 +282,7 @@ void sl_middle_tick(struct sl_middle *m)
 	const uint64_t limit_ms = (uint64_t)m->env.watchdog_s * 1000;
 	struct sl_fail why;
 
-	if (m->over)
+	if (m->last_is != SL_MIDDLE_LAST_NONE || m->closed)
 		return;
 	/* one that is silent hangs: the server ends (host.c), and the client waits for it to come back */
 	if (limit_ms && had_ms > limit_ms && 2 * sl_worker_silent_ms(m->env.worker) < limit_ms) {
@@ -323,11 +323,9 @@ static void close_port(struct sl_middle *m)
 
 void sl_middle_close(struct sl_middle *m, void (*closed)(void *arg), void *arg)
 {
-	m->over = true;
 	m->closed = closed;
 	m->closed_arg = arg;
-	m->closing = true;
-	if (!m->last_posted || m->last_done)
+	if (m->last_is != SL_MIDDLE_LAST_POSTED)
 		close_port(m);
 }
 
@@ -349,9 +347,9 @@ struct sl_middle_status sl_middle_status(const struct sl_middle *m)
 					 .skipped = m->skipped,
 					 .step_s = m->step_s,
 					 .memory = m->shown_memory,
-					 .welcomed = m->welcomed,
-					 .left = m->left,
-					 .agreed = m->admitted ? &m->agreement.agreed : NULL,
+					 .welcomed = m->stage == SL_MIDDLE_WELCOMED,
+					 .left = m->ended == SL_SEAT_LEFT,
+					 .agreed = m->stage != SL_MIDDLE_ASKS ? &m->agreement.agreed : NULL,
 					 .network = m->network,
 					 .part = m->part,
 					 .checkpoint = m->shown,

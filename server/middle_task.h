@@ -9,6 +9,12 @@
 #include "server/middle.h"
 #include "server/trunk.h"
 
+/* How far it has come: ADMITTED, its agreement and plan stand. */
+enum sl_middle_stage { SL_MIDDLE_ASKS, SL_MIDDLE_ADMITTED, SL_MIDDLE_WELCOMED };
+
+/* Of the job behind its last task. */
+enum sl_middle_last { SL_MIDDLE_LAST_NONE, SL_MIDDLE_LAST_POSTED, SL_MIDDLE_LAST_DONE };
+
 struct sl_middle {
 	struct sl_middle_env env;
 	sl_peer peer;
@@ -26,21 +32,21 @@ struct sl_middle {
 	} ends;
 	_Atomic uint64_t memory_bytes;                 /* counted in *env.memory_used */
 	struct sl_session_memory memory, shown_memory; /* the worker's; the loop's copy of it, from READY on */
-	bool need_weights, over;
-	struct sl_memory back; /* of its older links, which end when it is admitted */
-	bool owned;            /* there is auth: the session belongs to the client with this key */
+	bool need_weights;
+	enum sl_middle_stage stage;
+	enum sl_seat_end ended; /* LOST, unless its client has said more */
+	struct sl_memory back;  /* of its older links, which end when it is admitted */
+	bool owned;             /* there is auth: the session belongs to the client with this key */
 	struct sl_key owner;
 	struct sl_checkpoint_state shown; /* the loop's copy of the trunk's */
+	enum sl_middle_last last_is;
 	struct sl_job last; /* writes the state behind the last applied step, or clears the checkpoints of a client that
 			       left */
 	double squares;     /* (worker) of the gradient of the step under way */
-	bool admitted;      /* agreement and plan stand */
 	char network[64], part[200]; /* what the status says of the middle */
-	bool away;                   /* the client has ended its session, and means to come back */
-	bool welcomed, left, last_posted, last_done, closing;
 	uint64_t opened_ms, worked_ms, stepped_ns, steps, skipped;
 	double step_s, compute_before; /* kernels, in all, before the step under way */
-	void (*closed)(void *arg);
+	void (*closed)(void *arg);     /* NULL until it is to be closed */
 	void *closed_arg;
 };
 

@@ -24,12 +24,22 @@ enum sl_err sl_trunk_first_weights(struct sl_exec *exec, const struct sl_plan *p
 	return sl_exec_set_weights(exec, range);
 }
 
-/* What the client holds may be what it comes back for. */
-static void pin(struct sl_trunk *t, const uint64_t *step, uint32_t n)
+static void pin_step(struct sl_keep *k, uint64_t step)
+{
+	bool there = step == 0;
+
+	for (int i = 0; i < k->n_pin && !there; i++)
+		there = k->pin[i] == step;
+	if (!there && k->n_pin < SL_CHECKPOINT_MAX_PINS)
+		k->pin[k->n_pin++] = step;
+}
+
+void sl_trunk_pin(struct sl_trunk *t)
 {
 	t->keep.n_pin = 0;
-	for (uint32_t i = 0; i < n && t->keep.n_pin < SL_CHECKPOINT_MAX_PINS; i++)
-		t->keep.pin[t->keep.n_pin++] = step[i];
+	for (int k = 0; k < t->r.n; k++)
+		for (int i = 0; i < SL_WIRE_KEPT; i++)
+			pin_step(&t->keep, t->r.seat[k].pin[i]);
 }
 
 /* The newest step that both sides can go on from: of those that the client holds, one that is kept here, or 0. */
@@ -51,7 +61,9 @@ static enum sl_err choose_step(struct sl_trunk *t, const struct sl_trunk_store *
 
 		if (!err) {
 			SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
-			t->applied = t->on_disk = t->from = h->held[i];
+			t->from = h->held[i];
+			t->alone.number = t->from;
+			sl_records_begin(&t->r, t->from);
 			sl_checkpoint_good(&t->kept, h->held[i]);
 			return SL_OK;
 		}
@@ -73,10 +85,13 @@ enum sl_err sl_trunk_open(struct sl_trunk *t, const struct sl_trunk_store *store
 	enum sl_err err;
 
 	sl_session_name(h->session, name);
+	t->alone = (struct sl_record){.hello = h};
+	t->r = (struct sl_records){.seat = &t->alone, .n = 1, .end = 1};
 	sl_keep_open(&t->keep, store->dir, store->tidy, name, store->owner, t->plan, store->core);
-	pin(t, h->held, h->n_held);
+	for (uint32_t i = 0; i < h->n_held; i++) /* what the client holds may be what it comes back for */
+		pin_step(&t->keep, h->held[i]);
 	err = choose_step(t, store, h, port, need_weights, fail);
-	t->opened = !err;
+	t->state = err ? SL_TRUNK_NONE : SL_TRUNK_WHOLE;
 	return err;
 }
 
@@ -113,33 +128,47 @@ enum sl_err sl_trunk_install(struct sl_trunk *t, const struct sl_trunk_store *st
 	return sl_exec_set_weights(t->exec, range);
 }
 
-/* Writes what was applied to the store; false, and logged: it is not there. */
+bool sl_trunk_has_store(struct sl_trunk *t, const char *whose)
+{
+	struct sl_fail fail;
+
+	if (t->keep.dir[0])
+		return true;
+	sl_fail_set(&fail, SL_ERR_CANTCREATE, "the server has no store");
+	if (!t->said_storeless)
+		sl_log_limited(SL_LOG_WARN, "checkpoint-write", "%s, so %s cannot be resumed: name a folder in `store`",
+			       fail.text, whose);
+	t->said_storeless = true;
+	sl_checkpoint_missed(&t->kept, t->r.done, &fail);
+	return false;
+}
+
+bool sl_trunk_wrote(struct sl_trunk *t, const char *whose, enum sl_err err, const struct sl_fail *fail)
+{
+	SL_FAILPOINT(SL_FP_SERVER_KEPT);
+	if (err) {
+		sl_log_limited(SL_LOG_WARN, "checkpoint-write", "%s, step %" PRIu64 ": %s; the one before it is kept",
+			       whose, t->r.done, fail->text);
+		sl_checkpoint_missed(&t->kept, t->r.done, fail);
+		return false;
+	}
+	t->r.on_disk = t->r.done;
+	sl_checkpoint_good(&t->kept, t->r.done);
+	return true;
+}
+
+static const char alone[] = "this session";
+
 static bool keep(struct sl_trunk *t, struct sl_port *port)
 {
 	struct sl_fail fail;
 	enum sl_err err;
 
-	if (!t->keep.dir[0]) {
-		sl_fail_set(&fail, SL_ERR_CANTCREATE, "the server has no store");
-		if (!t->said_storeless)
-			sl_log_limited(SL_LOG_WARN, "checkpoint-write",
-				       "%s, so this session cannot be resumed: name a folder in `store`", fail.text);
-		t->said_storeless = true;
-		sl_checkpoint_missed(&t->kept, t->applied, &fail);
+	if (!sl_trunk_has_store(t, alone))
 		return false;
-	}
 	SL_FAILPOINT(SL_FP_SERVER_KEEP);
-	err = sl_keep_write(&t->keep, t->applied, t->exec, port, &fail);
-	SL_FAILPOINT(SL_FP_SERVER_KEPT);
-	if (err) {
-		sl_log_limited(SL_LOG_WARN, "checkpoint-write", "step %" PRIu64 ": %s; the one before it is kept",
-			       t->applied, fail.text);
-		sl_checkpoint_missed(&t->kept, t->applied, &fail);
-		return false;
-	}
-	t->on_disk = t->applied;
-	sl_checkpoint_good(&t->kept, t->applied);
-	return true;
+	err = sl_keep_write(&t->keep, t->r.done, t->exec, port, &fail);
+	return sl_trunk_wrote(t, alone, err, &fail);
 }
 
 /* NONFINITE: nothing has been applied. */
@@ -158,7 +187,7 @@ static enum sl_err apply(struct sl_trunk *t, struct sl_port *port, struct sl_fai
 	SL_FAILPOINT(SL_FP_SERVER_APPLY);
 	if (!err)
 		err = sl_port_follow(port, s->number + 1, fail); /* before: it can fail and leave all as it was */
-	t->torn = !err;
+	t->state = err ? t->state : SL_TRUNK_TORN;
 	if (!err)
 		err = sl_exec_scale(t->exec, s->grad_scale);
 	if (!err)
@@ -173,12 +202,13 @@ static enum sl_err apply(struct sl_trunk *t, struct sl_port *port, struct sl_fai
 
 enum sl_err sl_trunk_commit(struct sl_trunk *t, struct sl_port *port, struct sl_fail *fail)
 {
+	static const enum sl_took took = SL_TOOK_PART;
 	const struct sl_session *s = sl_port_session(port);
 	enum sl_err err;
 
 	SL_FAILPOINT(s->skip ? SL_FP_SERVER_SKIP : SL_FP_NONE);
 	err = s->skip ? sl_port_follow(port, s->number + 1, fail) : apply(t, port, fail);
-	t->torn = t->torn || !err;
+	t->state = err ? t->state : SL_TRUNK_TORN;
 	if (!err && s->skip)
 		err = sl_exec_skip(t->exec);
 	if (!err)
@@ -187,12 +217,13 @@ enum sl_err sl_trunk_commit(struct sl_trunk *t, struct sl_port *port, struct sl_
 		return err;
 	if (s->number == t->from) /* the first one: from here on the steps kept behind it are another past's */
 		sl_keep_leave(&t->keep, s->number);
-	t->applied = s->number + 1;
+	sl_records_stepped(&t->r, &took, 1, false);
 	t->keep.made = s->epoch;
-	t->torn = false;
+	t->state = SL_TRUNK_WHOLE;
 	SL_FAILPOINT(SL_FP_SERVER_APPLIED);
-	pin(t, s->kept, SL_CHECKPOINT_KEPT);
-	t->checkpointed = t->stays = s->checkpoint && keep(t, port);
+	sl_record_keeps(&t->alone, s->kept, s->writing, t->r.done);
+	sl_trunk_pin(t);
+	t->checkpointed = t->r.stays = s->checkpoint && keep(t, port);
 	return SL_OK;
 }
 
@@ -200,19 +231,33 @@ enum sl_err sl_trunk_gather(struct sl_trunk *t, struct sl_port *port)
 {
 	enum sl_err err = sl_exec_get_weights(t->exec, sl_port_weights(port));
 
-	t->checkpointed = !err && t->keep.dir[0] && (t->applied == t->on_disk || keep(t, port));
-	t->stays = t->stays || (t->checkpointed && t->applied == t->from); /* it came back to a run's end */
+	t->checkpointed = sl_trunk_gathered(t, !err && t->keep.dir[0] && (t->r.done == t->r.on_disk || keep(t, port)));
 	return err;
 }
 
-void sl_trunk_last(struct sl_trunk *t, struct sl_port *port, bool left)
+bool sl_trunk_gathered(struct sl_trunk *t, bool kept)
 {
-	if (!t->opened)
+	t->r.stays = t->r.stays || (kept && t->r.done == t->from); /* who fetches came back to a run's end */
+	return kept;
+}
+
+bool sl_trunk_ended(struct sl_trunk *t, int k, enum sl_seat_end how)
+{
+	enum sl_last last;
+
+	sl_record_over(&t->r, k, how);
+	last = sl_records_last(&t->r, how);
+	if (last == SL_LAST_REMOVE && (t->state != SL_TRUNK_NONE || !t->r.varies))
+		sl_keep_only(&t->keep, t->r.stays ? t->r.on_disk : UINT64_MAX);
+	return last == SL_LAST_WRITE && t->state == SL_TRUNK_WHOLE && t->keep.dir[0];
+}
+
+void sl_trunk_last(struct sl_trunk *t, struct sl_port *port, enum sl_seat_end how)
+{
+	if (t->state == SL_TRUNK_NONE)
 		return;
-	SL_FAILPOINT(left ? SL_FP_SERVER_LEFT : SL_FP_SERVER_LAST);
-	if (left)
-		sl_keep_only(&t->keep, t->stays ? t->on_disk : UINT64_MAX);
-	else if (!t->torn && t->applied != t->on_disk && t->keep.dir[0])
+	SL_FAILPOINT(how == SL_SEAT_LEFT ? SL_FP_SERVER_LEFT : SL_FP_SERVER_LAST);
+	if (sl_trunk_ended(t, 0, how))
 		keep(t, port);
-	SL_FAILPOINT(left ? SL_FP_NONE : SL_FP_SERVER_LASTED);
+	SL_FAILPOINT(how == SL_SEAT_LEFT ? SL_FP_NONE : SL_FP_SERVER_LASTED);
 }
