@@ -1,4 +1,4 @@
-#include "client/run/metric.h"
+#include "client/run/metric_kinds.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ enum sl_err sl_metric_begin(const struct sl_metric *m, struct sl_metric_state *s
 void sl_metric_end(struct sl_metric_state *s)
 {
 	free(s->count);
-	free(s->pair);
+	free(s->kept);
 	*s = (struct sl_metric_state){0};
 }
 
@@ -125,19 +125,70 @@ static double matthews_result(const struct sl_metric_state *s)
 	return root > 0 ? (hits * n - both) / root : 0;
 }
 
-static double f1_result(const struct sl_metric_state *s)
+/* Of one class, each a share: rightly of it, of it, said to be of it, and all samples. */
+typedef double (*class_share)(double right, double is, double said, double n);
+
+static double f1_of(double right, double is, double said, double n)
+{
+	return 2 * right / (is + said);
+}
+
+static double precision_of(double right, double is, double said, double n)
+{
+	return said > 0 ? right / said : 0;
+}
+
+static double recall_of(double right, double is, double said, double n)
+{
+	return is > 0 ? right / is : 0;
+}
+
+static double specificity_of(double right, double is, double said, double n)
+{
+	return n > is ? (n - is - said + right) / (n - is) : 0;
+}
+
+/* Of two classes that of class 1, else the mean of the classes that occur; `is_alone`: in labels, not in answers. */
+static double class_mean(const struct sl_metric_state *s, class_share share, bool both, bool is_alone)
 {
 	const int64_t *right = s->count, *is = right + s->width, *said = is + s->width;
-	double sum = 0;
+	double sum = 0, n = 0;
 	int classes = 0;
 
-	for (int k = s->width == 2; k < s->width; k++) {
-		if (is[k] + said[k] == 0)
+	for (int k = 0; k < s->width; k++)
+		n += (double)is[k];
+	for (int k = s->width == 2 && !both; k < s->width; k++) {
+		if (is[k] + (is_alone ? 0 : said[k]) == 0)
 			continue;
-		sum += 2 * (double)right[k] / (double)(is[k] + said[k]);
+		sum += share((double)right[k], (double)is[k], (double)said[k], n);
 		classes++;
 	}
-	return classes ? sum / classes : s->width == 2 && is[0] ? 0 : NAN;
+	return classes ? sum / classes : n > 0 ? 0 : NAN;
+}
+
+static double f1_result(const struct sl_metric_state *s)
+{
+	return class_mean(s, f1_of, false, false);
+}
+
+static double precision_result(const struct sl_metric_state *s)
+{
+	return class_mean(s, precision_of, false, false);
+}
+
+static double recall_result(const struct sl_metric_state *s)
+{
+	return class_mean(s, recall_of, false, false);
+}
+
+static double specificity_result(const struct sl_metric_state *s)
+{
+	return class_mean(s, specificity_of, false, false);
+}
+
+static double balanced_result(const struct sl_metric_state *s)
+{
+	return class_mean(s, recall_of, true, true);
 }
 
 /* ---- metrics that correlate ---- */
@@ -147,7 +198,7 @@ static enum sl_err begin_nothing(struct sl_metric_state *s, int width)
 	return SL_OK;
 }
 
-static void moment_add(struct sl_metric_state *s, double x, double y)
+void sl_metric_moment(struct sl_metric_state *s, double x, double y)
 {
 	double dx = x - s->mean[0], dy = y - s->mean[1];
 
@@ -164,7 +215,7 @@ static enum sl_err add_moments(struct sl_metric_state *s, const float *output, c
 	const float *value = target;
 
 	for (int64_t r = 0; r < rows; r++)
-		moment_add(s, (double)output[r], (double)value[r]);
+		sl_metric_moment(s, (double)output[r], (double)value[r]);
 	return SL_OK;
 }
 
@@ -186,107 +237,78 @@ static enum sl_err merge_moments(struct sl_metric_state *s, const struct sl_metr
 	return SL_OK;
 }
 
-static double pearson_result(const struct sl_metric_state *s)
+double sl_metric_pearson(const struct sl_metric_state *s)
 {
 	double root = sqrt(s->square[0]) * sqrt(s->square[1]);
 
 	return root > 0 ? s->product / root : NAN;
 }
 
-/* `rows` more pairs have room behind those that are there. */
-static enum sl_err pairs_need(struct sl_metric_state *s, int64_t rows)
-{
-	int64_t room = s->room ? s->room : 256;
-	float *pair;
+/* ---- metrics of errors: n, and in mean[0] the sum of their sizes ---- */
 
-	while (room < s->pairs + rows)
-		room *= 2;
-	if (room == s->room)
-		return SL_OK;
-	pair = realloc(s->pair, (size_t)room * 2 * sizeof *pair);
-	if (!pair)
-		return SL_ERR_NOMEM;
-	s->pair = pair;
-	s->room = room;
-	return SL_OK;
-}
-
-static enum sl_err add_pairs(struct sl_metric_state *s, const float *output, const void *target, int64_t rows)
+static enum sl_err add_errors(struct sl_metric_state *s, const float *output, const void *target, int64_t rows)
 {
 	const float *value = target;
-	enum sl_err err = pairs_need(s, rows);
 
-	for (int64_t r = 0; r < rows && !err; r++, s->pairs++) {
-		s->pair[2 * s->pairs] = output[r];
-		s->pair[2 * s->pairs + 1] = value[r];
-	}
-	return err;
-}
-
-static enum sl_err merge_pairs(struct sl_metric_state *s, const struct sl_metric_state *behind)
-{
-	enum sl_err err = pairs_need(s, behind->pairs);
-
-	if (err || !behind->pairs)
-		return err;
-	memcpy(s->pair + 2 * s->pairs, behind->pair, (size_t)behind->pairs * 2 * sizeof *s->pair);
-	s->pairs += behind->pairs;
+	for (int64_t r = 0; r < rows; r++)
+		s->mean[0] += fabs((double)output[r] - (double)value[r]);
+	s->n += (double)rows;
 	return SL_OK;
 }
 
-struct place {
-	float value;
-	int64_t at;
-};
-
-static int by_value(const void *a, const void *b)
+static enum sl_err merge_errors(struct sl_metric_state *s, const struct sl_metric_state *behind)
 {
-	const struct place *x = a, *y = b;
-
-	return x->value != y->value ? (x->value > y->value) - (x->value < y->value) : (x->at > y->at) - (x->at < y->at);
+	s->mean[0] += behind->mean[0];
+	s->n += behind->n;
+	return SL_OK;
 }
 
-/* rank [n] of column `which`; equal values have the mean of their ranks. */
-static void ranks_of(const struct sl_metric_state *s, int which, struct place *place, double *rank)
+static double mae_result(const struct sl_metric_state *s)
 {
-	for (int64_t i = 0; i < s->pairs; i++)
-		place[i] = (struct place){s->pair[2 * i + which], i};
-	qsort(place, (size_t)s->pairs, sizeof *place, by_value);
-	for (int64_t i = 0, end; i < s->pairs; i = end) {
-		for (end = i + 1; end < s->pairs && place[end].value == place[i].value;)
-			end++;
-		for (int64_t k = i; k < end; k++)
-			rank[place[k].at] = (double)(i + end - 1) / 2;
-	}
+	return s->n > 0 ? s->mean[0] / s->n : NAN;
 }
 
-static double spearman_result(const struct sl_metric_state *s)
+/* Σ (output − target)², of moments: output in [0], target in [1]. */
+static double square_error(const struct sl_metric_state *s)
 {
-	size_t n = (size_t)s->pairs;
-	struct place *place = malloc((n + 1) * sizeof *place);
-	double *rank = malloc((2 * n + 1) * sizeof *rank), result = NAN;
-	struct sl_metric_state sums = {0};
+	const double apart = s->mean[0] - s->mean[1];
 
-	if (place && rank) {
-		ranks_of(s, 0, place, rank);
-		ranks_of(s, 1, place, rank + n);
-		for (size_t i = 0; i < n; i++)
-			moment_add(&sums, rank[i], rank[n + i]);
-		result = pearson_result(&sums);
-	}
-	free(place);
-	free(rank);
-	return result;
+	return fmax(0, s->square[0] + s->square[1] - 2 * s->product + s->n * apart * apart);
 }
 
+static double rmse_result(const struct sl_metric_state *s)
+{
+	return s->n > 0 ? sqrt(square_error(s) / s->n) : NAN;
+}
+
+static double r2_result(const struct sl_metric_state *s)
+{
+	return s->square[1] > 0 ? 1 - square_error(s) / s->square[1] : NAN;
+}
+
+/* clang-format off */
+#define COUNTED begin_confusion, add_confusion, merge_counts
+#define MOMENTS begin_nothing, add_moments, merge_moments
+#define KEPT    begin_nothing, sl_metric_keep_labels, sl_metric_keep_more
 const struct sl_metric sl_metrics[] = {
-	{"accuracy", SL_LEARN_CLASSES, true, 0, begin_share, add_accuracy, merge_counts, share_result},
-	{"top5", SL_LEARN_CLASSES, true, TOP + 1, begin_share, add_top, merge_counts, share_result},
-	{"matthews", SL_LEARN_CLASSES, false, 0, begin_confusion, add_confusion, merge_counts, matthews_result},
-	{"f1", SL_LEARN_CLASSES, false, 0, begin_confusion, add_confusion, merge_counts, f1_result},
-	{"pearson", SL_LEARN_NUMBER, false, 0, begin_nothing, add_moments, merge_moments, pearson_result},
-	{"spearman", SL_LEARN_NUMBER, false, 0, begin_nothing, add_pairs, merge_pairs, spearman_result},
+	{"accuracy", SL_LEARN_CLASSES, true, false, 0, begin_share, add_accuracy, merge_counts, share_result},
+	{"top5", SL_LEARN_CLASSES, true, false, TOP + 1, begin_share, add_top, merge_counts, share_result},
+	{"matthews", SL_LEARN_CLASSES, false, false, 0, COUNTED, matthews_result},
+	{"f1", SL_LEARN_CLASSES, false, false, 0, COUNTED, f1_result},
+	{"precision", SL_LEARN_CLASSES, false, false, 0, COUNTED, precision_result},
+	{"recall", SL_LEARN_CLASSES, false, false, 0, COUNTED, recall_result},
+	{"specificity", SL_LEARN_CLASSES, false, false, 0, COUNTED, specificity_result},
+	{"balanced_accuracy", SL_LEARN_CLASSES, false, false, 0, COUNTED, balanced_result},
+	{"auc", SL_LEARN_CLASSES, false, false, 0, KEPT, sl_metric_auc},
+	{"average_precision", SL_LEARN_CLASSES, false, false, 0, KEPT, sl_metric_average_precision},
+	{"calibration_error", SL_LEARN_CLASSES, false, true, 0, KEPT, sl_metric_calibration},
+	{"pearson", SL_LEARN_NUMBER, false, false, 0, MOMENTS, sl_metric_pearson},
+	{"spearman", SL_LEARN_NUMBER, false, false, 0, begin_nothing, sl_metric_keep_numbers, sl_metric_keep_more, sl_metric_spearman},
+	{"mae", SL_LEARN_NUMBER, false, true, 0, begin_nothing, add_errors, merge_errors, mae_result},
+	{"rmse", SL_LEARN_NUMBER, false, true, 0, MOMENTS, rmse_result},
+	{"r2", SL_LEARN_NUMBER, false, false, 0, MOMENTS, r2_result},
 };
+/* clang-format on */
 const int sl_metric_count = sizeof sl_metrics / sizeof sl_metrics[0];
 _Static_assert(sizeof sl_metrics / sizeof sl_metrics[0] <= SL_SCORES_MOST, "a run may ask for all of them");
 
@@ -305,7 +327,7 @@ struct sl_scores {
 enum sl_err sl_metric_find(const struct sl_metric **out, const char *name, const struct sl_learn_task *task,
 			   struct sl_fail *fail)
 {
-	char known[128] = "";
+	char known[240] = "";
 
 	for (int i = 0; i < sl_metric_count; i++) {
 		size_t n = strlen(known);

@@ -13,8 +13,8 @@ struct sl_metric_state {
 	int64_t *count; /* [counts], of a metric that counts */
 	int counts;
 	double n, mean[2], square[2], product; /* of one that correlates: sums about the means */
-	float *pair;                           /* [pairs, 2], of one that has to keep all: output, target */
-	int64_t pairs, room;
+	float *kept;                           /* [rows, width + 1], of one that has to keep all: outputs, target */
+	int64_t rows, room;
 };
 
 struct sl_metric {
@@ -23,6 +23,7 @@ struct sl_metric {
 	 * NUMBER: float targets [rows], where width is 1. */
 	enum sl_learn_kind of;
 	bool share;      /* of samples: shown in per cent */
+	bool lower;      /* is better */
 	int always_from; /* width from which it is computed unasked; 0: never */
 	enum sl_err (*begin)(struct sl_metric_state *s, int width);
 	enum sl_err (*add)(struct sl_metric_state *s, const float *output, const void *target, int64_t rows);
@@ -33,8 +34,15 @@ struct sl_metric {
 /* accuracy: the label is the first of the largest outputs, as the loss counts it.
  * top5: fewer than five outputs are larger than the label's, or as large and before it.
  * matthews: of any number of classes, as sklearn.metrics.matthews_corrcoef; 0 where only one class occurs.
- * f1: of two classes that of class 1; of more the mean over the classes that occur (average="macro").
- * pearson, spearman: of numbers; ranks of equal values are their mean. */
+ * f1, precision, recall, specificity: of two classes those of class 1; of more the mean over the classes that occur, as
+ * sklearn's average="macro". Recall is sensitivity.
+ * balanced_accuracy: the mean of all classes' recalls.
+ * auc: the area under the ROC curve, average_precision: the sum of precisions by the recall that each adds; of two
+ * classes of class 1's probability; of more the mean over the classes, each against the rest.
+ * calibration_error: of 15 bins by the largest probability, the mean distance of its mean from the share that is right,
+ * by samples (Guo et al. 2017, ECE).
+ * pearson, spearman: of numbers; ranks of equal values are their mean.
+ * mae, rmse, r2: mean absolute error, root of the mean square, and the share of the variance that is explained. */
 extern const struct sl_metric sl_metrics[];
 extern const int sl_metric_count;
 /* e to the loss: of language models, whose runs compute it, and no function here. */
@@ -47,7 +55,7 @@ enum sl_err sl_metric_find(const struct sl_metric **out, const char *name, const
 enum sl_err sl_metric_begin(const struct sl_metric *m, struct sl_metric_state *s, int width) SL_MUST_CHECK;
 void sl_metric_end(struct sl_metric_state *s); /* idempotent; a zeroed one is fine */
 
-enum { SL_SCORES_MOST = 6 };
+enum { SL_SCORES_MOST = 16 };
 
 struct sl_score {
 	const struct sl_metric *metric; /* NULL: there is none */

@@ -328,26 +328,40 @@ bool sl_training_best_due(const struct sl_training *r)
 	return r->best_due;
 }
 
-/* Of the last evaluation, what train.keep_best goes by; NaN: not defined. */
-static double best_value(const struct sl_training *r)
+/* Of the last evaluation, what train.keep_best goes by; NaN: not defined. *lower: is better. */
+static double best_value(const struct sl_training *r, bool *lower)
 {
 	const struct sl_training_totals *t = &r->totals;
 
+	*lower = false;
 	if (strcmp(t->kept_by, "accuracy") == 0)
 		return t->test_acc;
 	for (int i = 0; i < SL_SCORES_MOST && t->score[i].metric; i++)
-		if (strcmp(t->score[i].metric->name, t->kept_by) == 0)
+		if (strcmp(t->score[i].metric->name, t->kept_by) == 0) {
+			*lower = t->score[i].metric->lower;
 			return t->score[i].value;
+		}
 	return NAN;
+}
+
+static bool is_best(const struct sl_training *r)
+{
+	const double kept = r->totals.kept;
+	bool lower;
+	const double value = best_value(r, &lower);
+
+	return isnan(kept) || (lower ? value < kept : value > kept);
 }
 
 void sl_training_best_kept(struct sl_training *r, bool written)
 {
+	bool lower;
+
 	r->best_due = false;
 	if (!written)
 		return;
 	r->totals.best_step = r->step;
-	r->totals.kept = best_value(r);
+	r->totals.kept = best_value(r, &lower);
 }
 
 static void eval_over(struct sl_training *r)
@@ -361,7 +375,7 @@ static void eval_over(struct sl_training *r)
 	t->test_acc = accuracy(r, r->eval.correct, r->eval.answers);
 	if (!(t->best_test_acc >= t->test_acc))
 		t->best_test_acc = t->test_acc;
-	r->best_due = sl_run_keeps_best(r) && !(t->kept >= best_value(r)) && (isnan(t->kept) || !isnan(best_value(r)));
+	r->best_due = sl_run_keeps_best(r) && is_best(r);
 }
 
 /* Of the last ten steps or so: of their times, since a mean of rates is above what they took together. */

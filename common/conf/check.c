@@ -111,14 +111,17 @@ const char *sl_conf_check_file_name(const void *value, char why[SL_CONF_WHY])
 	return say(why, "must be names of files in data.dir, without a folder", text);
 }
 
+#define NAME(name) name,
+#define WORD(name) name ", "
+
 const char *sl_conf_check_metric(const void *value, char why[SL_CONF_WHY])
 {
-	static const char *const known[] = {"accuracy", "top5", "matthews", "f1", "pearson", "spearman"};
+	static const char *const known[] = {SL_CLASS_METRICS(NAME) SL_NUMBER_METRICS(NAME)};
 
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
 		if (strcmp(value, known[i]) == 0)
 			return NULL;
-	return say(why, "must be of classes accuracy, top5, matthews or f1, of numbers pearson or spearman", value);
+	return say(why, "must be of classes " SL_CLASS_METRICS(WORD) "of numbers " SL_NUMBER_METRICS(WORD), value);
 }
 
 const char *sl_conf_check_best(const void *value, char why[SL_CONF_WHY])

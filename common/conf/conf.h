@@ -47,6 +47,14 @@ struct sl_conf_origin {
 	} mark[SL_CONF_MAX_KEYS];
 };
 
+/* What evaluations compute, by the names in client/run/metric.h. */
+/* clang-format off */
+#define SL_CLASS_METRICS(X) \
+	X("accuracy") X("top5") X("matthews") X("f1") X("precision") X("recall") X("specificity") X("balanced_accuracy") \
+	X("auc") X("average_precision") X("calibration_error")
+#define SL_NUMBER_METRICS(X) X("pearson") X("spearman") X("mae") X("rmse") X("r2")
+/* clang-format on */
+
 enum sl_conf_form { SL_FORM_CIFAR, SL_FORM_IMAGENET };
 /* Where samples come from: X(enum, data.kind, and the name of the source in client/data). Texts stand from COLA on, and
  * GLUE's tasks from COLA to WNLI. GLUE itself stands for the task of data.task. */

@@ -7,6 +7,7 @@ typedef struct sl_conf_client T;
 #define AGREED(type, path, field, class, ...) type(T, path, agreed.field, __VA_ARGS__),
 
 #define NETWORK(name, has) #name ", "
+#define METRIC(name)       name ", "
 
 /* clang-format off */
 const char *const sl_conf_data_kinds[] = {SL_DATA_KINDS(SL_DATA_WORD) NULL};
@@ -110,13 +111,13 @@ static const struct sl_conf_key keys[] = {
 		"mean averages the gradient over the batch; sum adds the means of the chunks"),
 	SL_INT(T, "train.eval_every", train.eval_every, 0, 1e6, "1", "epochs; 0: after the last only", "evaluate on the test data"),
 	SL_NAMES(T, "train.metrics", train.metrics, sl_conf_check_metric, "",
-		"what evaluations compute beside loss and accuracy: matthews, f1, of numbers pearson, spearman (with --set: one,two); top5 always, where there are more than 5 classes, and what a task of GLUE is measured by"),
+		"what evaluations compute beside loss and accuracy (with --set: one,two): of classes " SL_CLASS_METRICS(METRIC) "of numbers " SL_NUMBER_METRICS(METRIC) "always top5, where there are more than 5 classes, and what a task of GLUE is measured by"),
 	SL_INT(T, "train.checkpoint_every", train.checkpoint_every, 0, 1e9, "200", "steps; 0: never",
 		"both sides write their state to disk, for train --resume and for a restarted server"),
 	SL_CHOICE(T, "train.on_checkpoint_error", train.on_checkpoint_error, SL_WORDS("continue", "exit"), "continue",
 		"when either side cannot write a checkpoint: continue training, with the last good checkpoint kept, or exit with status 74"),
 	SL_BOOL(T, "train.keep_best", train.keep_best, "false",
-		"write the weights to best.safetensors in log.dir after each evaluation with a higher train.best_metric than all before"),
+		"write the weights to best.safetensors in log.dir after each evaluation with a better train.best_metric than all before"),
 	SL_STRING(T, "train.best_metric", train.best_metric, sl_conf_check_best, "", "what train.keep_best goes by, a name of train.metrics or accuracy; empty: what a task of GLUE is measured by, else accuracy"),
 	SL_BOOL(T, "train.drop_last", train.drop_last, "false", "leave out the last batch of an epoch if it is not full"),
 	SL_NAMES(T, "train.freeze", train.freeze, sl_conf_check_word, "", "parameters that do not learn, as patterns over their names: features.* (with --set: one,two)"),

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "client/run/metric.h"
+#include "common/conf/check.h"
 
 enum { MOST = 200, WIDTH = 7 };
 
@@ -101,6 +102,58 @@ static void classes_are_as_by_their_formulas(void **state)
 	is("f1", 150, 2, 0.6153846153846154);
 }
 
+/* o[i][k] = (37 j² + 61 k² + 7 j k + 13 j) % 257 with j = i // 2, 80 more at the label of every sixth sample and behind
+ * it; then sixteenths, so that probabilities differ. Every row occurs twice, with other labels: ties. */
+static void fill_scores(int n, int width)
+{
+	fill_classes(n, width); /* the labels */
+	for (int i = 0; i < n; i++)
+		for (int k = 0, j = i / 2; k < width; k++)
+			output[i * width + k] = (float)((j * j * 37 + k * k * 61 + j * k * 7 + j * 13) % 257) / 16;
+	for (int i = 0; i < n - 1; i += 6) {
+		output[i * width + label[i]] += 80 / 16;
+		memcpy(output + (i + 1) * width, output + i * width, (size_t)width * sizeof *output);
+	}
+}
+
+/* As sklearn.metrics has them (tests/golden/make_metrics.py). */
+static void classes_are_as_sklearns(void **state)
+{
+	fill_scores(200, 7);
+	is("accuracy", 200, 7, 0.205);
+	is("matthews", 200, 7, 0.07960813306216119);
+	is("f1", 200, 7, 0.1753332340557778);
+	is("precision", 200, 7, 0.2192906508695982);
+	is("recall", 200, 7, 0.1688085008439466);
+	is("specificity", 200, 7, 0.8692222172856801);
+	is("balanced_accuracy", 200, 7, 0.1969432509846044);
+	is("auc", 200, 7, 0.573516851230491);
+	is("average_precision", 200, 7, 0.2360044119237756);
+	is("calibration_error", 200, 7, 0.5175728776257024);
+	fill_scores(150, 2);
+	is("accuracy", 150, 2, 0.4933333333333333);
+	is("matthews", 150, 2, 0.07796811755854505);
+	is("f1", 150, 2, 0.5128205128205129);
+	is("precision", 150, 2, 0.7142857142857143);
+	is("recall", 150, 2, 0.4);
+	is("specificity", 150, 2, 0.68);
+	is("balanced_accuracy", 150, 2, 0.54);
+	is("auc", 150, 2, 0.5506);
+	is("average_precision", 150, 2, 0.71545523046994);
+	is("calibration_error", 150, 2, 0.4570811687309499);
+}
+
+/* A config names just these. */
+static void a_config_may_name_them(void **state)
+{
+	char why[SL_CONF_WHY];
+
+	for (int i = 0; i < sl_metric_count; i++)
+		assert_null(sl_conf_check_metric(sl_metrics[i].name, why));
+	assert_non_null(sl_conf_check_metric("f2", why));
+	assert_non_null(strstr(why, "calibration_error, of numbers pearson"));
+}
+
 /* pearson   Σ (x − x̄)(y − ȳ) / √(Σ (x − x̄)² Σ (y − ȳ)²); spearman: of ranks, equal values with their mean */
 static void numbers_are_as_by_their_formulas(void **state)
 {
@@ -108,6 +161,9 @@ static void numbers_are_as_by_their_formulas(void **state)
 	fill_numbers(100);
 	is("pearson", 100, 1, 0.7427485571124381);
 	is("spearman", 100, 1, 0.7283508861958328);
+	is("mae", 100, 1, 4.11);
+	is("rmse", 100, 1, 5.044303718056636);
+	is("r2", 100, 1, 0.2032876712328768);
 }
 
 /* Equal outputs count in the order of classes: the first of the largest is said, as the loss counts. */
@@ -192,10 +248,12 @@ static void what_cannot_be_measured_is_refused(void **state)
 	(void)state;
 	assert_int_equal(sl_scores_open(&scores, asked, 1, &sl_learn_tasks[SL_LEARN_CLASSES], 7, 50, &fail),
 			 SL_ERR_CONFIG);
-	assert_string_equal(fail.text, "no metric \"pearson\" of classes; there are accuracy, top5, matthews, f1");
+	assert_string_equal(fail.text,
+			    "no metric \"pearson\" of classes; there are accuracy, top5, matthews, f1, precision, "
+			    "recall, specificity, balanced_accuracy, auc, average_precision, calibration_error");
 	assert_int_equal(sl_scores_open(&scores, unknown, 1, &sl_learn_tasks[SL_LEARN_NUMBER], 1, 50, &fail),
 			 SL_ERR_CONFIG);
-	assert_string_equal(fail.text, "no metric \"f2\" of numbers; there are pearson, spearman");
+	assert_string_equal(fail.text, "no metric \"f2\" of numbers; there are pearson, spearman, mae, rmse, r2");
 	assert_null(scores);
 }
 
@@ -203,6 +261,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(classes_are_as_by_their_formulas),
+		cmocka_unit_test(classes_are_as_sklearns),
+		cmocka_unit_test(a_config_may_name_them),
 		cmocka_unit_test(numbers_are_as_by_their_formulas),
 		cmocka_unit_test(ties_go_to_the_first),
 		cmocka_unit_test(what_is_not_defined_is_nan_or_zero),

@@ -1,0 +1,20 @@
+/* What metric.c and metric_rank.c share; nobody else includes this. */
+#ifndef SL_CLIENT_RUN_METRIC_KINDS_H
+#define SL_CLIENT_RUN_METRIC_KINDS_H
+
+#include "client/run/metric.h"
+
+/* metric.c: x and y to the sums about their means; what follows from those sums */
+void sl_metric_moment(struct sl_metric_state *s, double x, double y);
+double sl_metric_pearson(const struct sl_metric_state *s);
+
+/* metric_rank.c: metrics that keep all outputs and targets */
+enum sl_err sl_metric_keep_labels(struct sl_metric_state *s, const float *output, const void *target, int64_t rows);
+enum sl_err sl_metric_keep_numbers(struct sl_metric_state *s, const float *output, const void *target, int64_t rows);
+enum sl_err sl_metric_keep_more(struct sl_metric_state *s, const struct sl_metric_state *behind);
+double sl_metric_auc(const struct sl_metric_state *s);
+double sl_metric_average_precision(const struct sl_metric_state *s);
+double sl_metric_calibration(const struct sl_metric_state *s);
+double sl_metric_spearman(const struct sl_metric_state *s);
+
+#endif

@@ -1,0 +1,252 @@
+/* Metrics that need all outputs at once: those of ranks, and those of probabilities. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/run/metric_kinds.h"
+
+enum { BINS = 15 };
+
+/* ---- all outputs and targets, row by row ---- */
+
+static size_t row_floats(const struct sl_metric_state *s)
+{
+	return (size_t)s->width + 1;
+}
+
+static const float *row_at(const struct sl_metric_state *s, int64_t r)
+{
+	return s->kept + (size_t)r * row_floats(s);
+}
+
+/* `rows` more have room behind those that are there. */
+static enum sl_err need(struct sl_metric_state *s, int64_t rows)
+{
+	int64_t room = s->room ? s->room : 256;
+	float *kept;
+
+	while (room < s->rows + rows)
+		room *= 2;
+	if (room == s->room)
+		return SL_OK;
+	kept = realloc(s->kept, (size_t)room * row_floats(s) * sizeof *kept);
+	if (!kept)
+		return SL_ERR_NOMEM;
+	s->kept = kept;
+	s->room = room;
+	return SL_OK;
+}
+
+static void keep_row(struct sl_metric_state *s, const float *output, float target)
+{
+	float *row = s->kept + (size_t)s->rows++ * row_floats(s);
+
+	memcpy(row, output, (size_t)s->width * sizeof *row);
+	row[s->width] = target;
+}
+
+enum sl_err sl_metric_keep_labels(struct sl_metric_state *s, const float *output, const void *target, int64_t rows)
+{
+	const int32_t *label = target;
+	enum sl_err err = need(s, rows);
+
+	for (int64_t r = 0; r < rows && !err; r++)
+		keep_row(s, output + r * s->width, (float)label[r]); /* exact: there are fewer than 2^24 classes */
+	return err;
+}
+
+enum sl_err sl_metric_keep_numbers(struct sl_metric_state *s, const float *output, const void *target, int64_t rows)
+{
+	const float *value = target;
+	enum sl_err err = need(s, rows);
+
+	for (int64_t r = 0; r < rows && !err; r++)
+		keep_row(s, output + r * s->width, value[r]);
+	return err;
+}
+
+enum sl_err sl_metric_keep_more(struct sl_metric_state *s, const struct sl_metric_state *behind)
+{
+	enum sl_err err = need(s, behind->rows);
+
+	if (err || !behind->rows)
+		return err;
+	memcpy(s->kept + (size_t)s->rows * row_floats(s), behind->kept,
+	       (size_t)behind->rows * row_floats(s) * sizeof *s->kept);
+	s->rows += behind->rows;
+	return SL_OK;
+}
+
+/* ---- probabilities of classes ---- */
+
+/* log Σ exp of a row, in double. */
+static double log_sum(const float *x, int width)
+{
+	double top = (double)x[0], sum = 0;
+
+	for (int k = 1; k < width; k++)
+		top = fmax(top, (double)x[k]);
+	for (int k = 0; k < width; k++)
+		sum += exp((double)x[k] - top);
+	return top + log(sum);
+}
+
+struct scored {
+	double p; /* probability, or what rises with it */
+	bool yes; /* the sample is of the class */
+};
+
+static int by_falling_p(const void *a, const void *b)
+{
+	const struct scored *x = a, *y = b;
+
+	return (x->p < y->p) - (x->p > y->p);
+}
+
+/* Of one class, from samples by falling probability, of which `yes` are of it. */
+typedef double (*class_result)(const struct scored *s, int64_t n, int64_t yes);
+
+/* The share of pairs, one of the class and one of the rest, in which the first has the larger probability; equal ones
+ * count half. */
+static double area(const struct scored *s, int64_t n, int64_t yes)
+{
+	double won = 0;
+	int64_t above = 0; /* of the class, with larger probabilities */
+
+	for (int64_t i = 0, end; i < n; i = end) {
+		int64_t here = 0;
+
+		for (end = i; end < n && s[end].p == s[i].p; end++)
+			here += s[end].yes;
+		won += (double)(end - i - here) * ((double)above + (double)here / 2);
+		above += here;
+	}
+	return won / ((double)yes * (double)(n - yes));
+}
+
+static double average_precision(const struct scored *s, int64_t n, int64_t yes)
+{
+	double sum = 0;
+	int64_t found = 0;
+
+	for (int64_t i = 0, end; i < n; i = end) {
+		int64_t here = 0;
+
+		for (end = i; end < n && s[end].p == s[i].p; end++)
+			here += s[end].yes;
+		found += here;
+		sum += (double)here * (double)found / (double)end;
+	}
+	return sum / (double)yes;
+}
+
+/* Of two classes that of class 1, else the mean of the classes that some samples are of, and some are not. */
+static double over_classes(const struct sl_metric_state *s, class_result result)
+{
+	struct scored *scored = malloc(((size_t)s->rows + 1) * sizeof *scored);
+	double *sums = malloc(((size_t)s->rows + 1) * sizeof *sums), total = 0;
+	int classes = 0;
+
+	for (int64_t r = 0; r < s->rows && sums; r++)
+		sums[r] = log_sum(row_at(s, r), s->width);
+	for (int k = s->width == 2; k < s->width && scored && sums; k++) {
+		int64_t yes = 0;
+
+		for (int64_t r = 0; r < s->rows; r++) {
+			const float *row = row_at(s, r);
+
+			/* of two, by the difference of the logits: rounding of the probability would part equal ones */
+			scored[r] = (struct scored){s->width == 2 ? (double)row[1] - (double)row[0]
+								  : exp((double)row[k] - sums[r]),
+						    row[s->width] == (float)k};
+			yes += scored[r].yes;
+		}
+		if (yes == 0 || yes == s->rows)
+			continue;
+		qsort(scored, (size_t)s->rows, sizeof *scored, by_falling_p);
+		total += result(scored, s->rows, yes);
+		classes++;
+	}
+	free(scored);
+	free(sums);
+	return classes ? total / classes : NAN;
+}
+
+double sl_metric_auc(const struct sl_metric_state *s)
+{
+	return over_classes(s, area);
+}
+
+double sl_metric_average_precision(const struct sl_metric_state *s)
+{
+	return over_classes(s, average_precision);
+}
+
+double sl_metric_calibration(const struct sl_metric_state *s)
+{
+	double apart[BINS] = {0}, sum = 0; /* rightly said less probability, of each bin's samples */
+
+	for (int64_t r = 0; r < s->rows; r++) {
+		const float *row = row_at(s, r);
+		int top = 0, bin;
+		double p;
+
+		for (int k = 1; k < s->width; k++)
+			top = row[k] > row[top] ? k : top;
+		p = exp((double)row[top] - log_sum(row, s->width));
+		if (!isfinite(p))
+			return NAN;
+		bin = (int)ceil(p * BINS) - 1; /* bins take their upper bound */
+		apart[bin < 0 ? 0 : bin < BINS ? bin : BINS - 1] += (row[s->width] == (float)top) - p;
+	}
+	for (int b = 0; b < BINS; b++)
+		sum += fabs(apart[b]);
+	return s->rows ? sum / (double)s->rows : NAN;
+}
+
+/* ---- ranks of numbers ---- */
+
+struct place {
+	float value;
+	int64_t at;
+};
+
+static int by_value(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	return x->value != y->value ? (x->value > y->value) - (x->value < y->value) : (x->at > y->at) - (x->at < y->at);
+}
+
+/* rank [n] of column `which`; equal values have the mean of their ranks. */
+static void ranks_of(const struct sl_metric_state *s, int which, struct place *place, double *rank)
+{
+	for (int64_t i = 0; i < s->rows; i++)
+		place[i] = (struct place){row_at(s, i)[which], i};
+	qsort(place, (size_t)s->rows, sizeof *place, by_value);
+	for (int64_t i = 0, end; i < s->rows; i = end) {
+		for (end = i + 1; end < s->rows && place[end].value == place[i].value;)
+			end++;
+		for (int64_t k = i; k < end; k++)
+			rank[place[k].at] = (double)(i + end - 1) / 2;
+	}
+}
+
+double sl_metric_spearman(const struct sl_metric_state *s)
+{
+	size_t n = (size_t)s->rows;
+	struct place *place = malloc((n + 1) * sizeof *place);
+	double *rank = malloc((2 * n + 1) * sizeof *rank), result = NAN;
+	struct sl_metric_state sums = {0};
+
+	if (place && rank) {
+		ranks_of(s, 0, place, rank);
+		ranks_of(s, 1, place, rank + n);
+		for (size_t i = 0; i < n; i++)
+			sl_metric_moment(&sums, rank[i], rank[n + i]);
+		result = sl_metric_pearson(&sums);
+	}
+	free(place);
+	free(rank);
+	return result;
+}
