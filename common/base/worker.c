@@ -404,6 +404,16 @@ static bool under_way(const struct sl_worker *w, int (*owned)(const struct sl_jo
 	return false;
 }
 
+bool sl_worker_under_way(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg)
+{
+	bool is;
+
+	pthread_mutex_lock(&worker->lock);
+	is = under_way(worker, owned, arg);
+	pthread_mutex_unlock(&worker->lock);
+	return is;
+}
+
 void sl_worker_cancel(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg)
 {
 	pthread_mutex_lock(&worker->lock);

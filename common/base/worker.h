@@ -80,6 +80,8 @@ void sl_worker_drain(struct sl_worker *worker);
 void sl_worker_cancel(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg);
 /* Forgets those of them that are queued, and waits for none. */
 void sl_worker_forget(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg);
+/* One of them runs, is held or has given way. */
+bool sl_worker_under_way(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg);
 /* How long ago the oldest of the jobs began that run, are held or have given way, 0 where there is none. Any thread. */
 uint64_t sl_worker_busy_ms(struct sl_worker *worker);
 /* No job runs or is held, and none is queued: what they work on is the submitter's. Any thread. */

@@ -484,8 +484,9 @@ static void reap(void *arg)
 	void (*closed)(void *) = p->closed;
 	void *closed_arg = p->closed_arg;
 
-	if (!sl_outq_idle(p->outq))
+	if (sl_worker_under_way(p->worker, sl_port_is_task, p) || !sl_outq_idle(p->outq))
 		return;
+	sl_worker_cancel(p->worker, sl_port_is_task, p); /* at once: what is over may not have been drained */
 	sl_timer_close(p->reaper);
 	port_free(p);
 	closed(closed_arg);
@@ -498,9 +499,10 @@ void sl_port_close(struct sl_port *p, void (*closed)(void *arg), void *arg)
 	p->dead = true;
 	p->closed = closed;
 	p->closed_arg = arg;
-	sl_worker_cancel(p->worker, sl_port_is_task, p);
+	sl_worker_forget(p->worker, sl_port_is_task, p);
 	sl_outq_abort(p->outq);
-	/* The transport may still hold buffers of this port: they are freed when it has let them go. */
+	/* A task may still be under way, and the transport may hold buffers of this port: both are waited for, but not
+	 * by the loop. */
 	if (sl_timer_open(&p->reaper, p->loop, reap, p, &fail) != SL_OK) {
 		sl_log(SL_LOG_ERROR, "session-close", "%s: its memory is lost", fail.text);
 		closed(arg);

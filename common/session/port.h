@@ -96,7 +96,7 @@ void sl_port_deliver(struct sl_port *port, struct sl_bytes header, struct sl_byt
 void sl_port_event(struct sl_port *port, const struct sl_event *ev);
 void sl_port_fail(struct sl_port *port, const struct sl_fail *why); /* REFUSE to the peer, then FAIL */
 void sl_port_writable(struct sl_port *port);
-/* Cancels its tasks, waiting for those under way, and frees what it holds once the transport has let go of its buffers
+/* Forgets its tasks, and frees what it holds once none is under way and the transport has let go of its buffers
  * (`closed`, on the loop). */
 void sl_port_close(struct sl_port *port, void (*closed)(void *arg), void *arg);
 /* (worker) For a job that is to find none of the port's tasks under way on the backend, as sl_port_close should: true

@@ -203,8 +203,10 @@ static void answer_late(void)
 	const struct timespec moment = {0, 2000000};
 
 	atomic_store(&hang.asked, true);
-	for (int i = 0; i < HOST_RIG_GIVE_UP_MS / 2 && !atomic_load(&hang.turned); i++)
+	for (int i = 0; i < HOST_RIG_GIVE_UP_MS / 2 && !atomic_load(&hang.turned) && !atomic_load(&hang.gave_up); i++) {
 		nanosleep(&moment, NULL);
+		sl_worker_turn();
+	}
 	if (!atomic_load(&hang.turned))
 		atomic_store(&hang.gave_up, true);
 }
@@ -244,6 +246,38 @@ DIR *opendir(const char *name)
 	if (slow_folder && strcmp(name, slow_folder) == 0)
 		answer_late();
 	return real(name);
+}
+
+static enum sl_err slow_prepare(struct sl_op_prepare *p)
+{
+	answer_late();
+	return quick_conv->prepare(p);
+}
+
+/* Its plan has given way to what is to be done at its end. A stranger's plan may take long, and others have their
+ * heartbeats from the loop. */
+static void a_plan_of_a_session_that_ended_does_not_stop_the_loop(void **state)
+{
+	const struct sl_frame hello = host_rig_small_hello(1, 1);
+	static struct sl_kernel slow;
+	struct host_client c;
+
+	(void)state;
+	host_rig_open(1, 0);
+	quick_conv = host_rig.counting_ops.kernel[SL_OP_CONV2D];
+	slow = *quick_conv;
+	slow.prepare = slow_prepare;
+	host_rig.counting_ops.kernel[SL_OP_CONV2D] = &slow;
+	host_rig_connect_raw(&c);
+	host_rig_say(&c, &hello);
+	await_question();
+	say_garbage(&c);
+	host_rig_await(&c.came[SL_FRAME_REFUSE], 1);
+	while (!atomic_load(&hang.turned) || sl_host_view(host_rig.host).closing)
+		host_rig_turn();
+	assert_answered();
+	host_rig_hang_up(&c);
+	host_rig_close();
 }
 
 /* drain_s and a second signal are of use only while the loop turns. */
@@ -490,6 +524,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_a_lost_session_has_queued_is_not_computed),
 		cmocka_unit_test(what_a_device_has_not_done_does_not_stop_the_loop),
+		cmocka_unit_test(a_plan_of_a_session_that_ended_does_not_stop_the_loop),
 		cmocka_unit_test(a_store_that_hangs_does_not_stop_the_loop),
 		cmocka_unit_test(a_device_that_has_failed_ends_the_server_once),
 		cmocka_unit_test(who_comes_to_a_server_that_closes_hears_so),
