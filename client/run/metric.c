@@ -322,6 +322,7 @@ struct sl_scores {
 	struct sl_metric_state all[SL_SCORES_MOST];
 	bool broken[SL_SCORES_MOST]; /* a batch could not be taken in */
 	float *output;
+	int64_t *confusion; /* [width, width]; NULL: not counted */
 };
 
 enum sl_err sl_metric_find(const struct sl_metric **out, const char *name, const struct sl_learn_task *task,
@@ -390,7 +391,23 @@ void sl_scores_close(struct sl_scores *s)
 	for (int i = 0; i < s->n; i++)
 		sl_metric_end(&s->all[i]);
 	free(s->output);
+	free(s->confusion);
 	free(s);
+}
+
+enum sl_err sl_scores_confuse(struct sl_scores *s, int width, int64_t batch, struct sl_fail *fail)
+{
+	s->width = width;
+	s->confusion = calloc((size_t)width * (size_t)width, sizeof *s->confusion);
+	if (!s->output)
+		s->output = malloc((size_t)batch * (size_t)width * sizeof *s->output);
+	return s->confusion && s->output ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the metrics");
+}
+
+const int64_t *sl_scores_confusion(const struct sl_scores *s, int *width)
+{
+	*width = s->width;
+	return s->confusion;
 }
 
 float *sl_scores_output(struct sl_scores *s)
@@ -404,6 +421,8 @@ void sl_scores_begin(struct sl_scores *s)
 		sl_metric_end(&s->all[i]);
 		s->broken[i] = sl_metric_begin(s->metric[i], &s->all[i], s->width) != SL_OK;
 	}
+	if (s->confusion)
+		memset(s->confusion, 0, (size_t)s->width * (size_t)s->width * sizeof *s->confusion);
 }
 
 void sl_scores_add(struct sl_scores *s, const void *target, int64_t rows)
@@ -419,6 +438,8 @@ void sl_scores_add(struct sl_scores *s, const void *target, int64_t rows)
 		s->broken[i] |= err != SL_OK;
 		sl_metric_end(&batch);
 	}
+	for (int64_t r = 0; r < rows && s->confusion; r++)
+		s->confusion[((const int32_t *)target)[r] * s->width + largest(s->output + r * s->width, s->width)]++;
 }
 
 void sl_scores_result(const struct sl_scores *s, struct sl_score out[SL_SCORES_MOST])

@@ -77,4 +77,10 @@ void sl_scores_begin(struct sl_scores *scores); /* an evaluation */
 void sl_scores_add(struct sl_scores *scores, const void *target, int64_t rows);
 void sl_scores_result(const struct sl_scores *scores, struct sl_score out[SL_SCORES_MOST]);
 
+enum { SL_CONFUSION_MOST = 200 }; /* classes */
+/* From now on samples are counted by class and answer. NOMEM. */
+enum sl_err sl_scores_confuse(struct sl_scores *scores, int width, int64_t batch, struct sl_fail *fail) SL_MUST_CHECK;
+/* [width, width]: samples of the row's class of which the column's was said; NULL: they were not counted. */
+const int64_t *sl_scores_confusion(const struct sl_scores *scores, int *width);
+
 #endif

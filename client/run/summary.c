@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/run/by_class.h"
 #include "common/base/wrap.h"
 #include "common/telemetry/json.h"
 
@@ -244,6 +245,7 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 	}
 	if (!isnan(s->test_loss))
 		print_test(s, t);
+	sl_by_class_print(t->scores, t->labels);
 }
 
 static void print_json(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
@@ -271,6 +273,7 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 	for (int i = 0; i < SL_JSONL_SCORES && s->score[i].name; i++)
 		json_object_set_new(metrics, s->score[i].name, sl_json_real(s->score[i].value));
 	json_object_set_new(root, "test_metrics", metrics);
+	sl_by_class_json(root, t->scores, t->labels);
 	json_object_set_new(root, "test_step", t->test_step ? json_integer((json_int_t)t->test_step) : json_null());
 	json_object_set_new(root, "best_step", s->best_step ? json_integer((json_int_t)s->best_step) : json_null());
 	json_object_set_new(root, "t_total_s", sl_json_real(s->t_total_s));

@@ -24,6 +24,8 @@ struct sl_training_totals {
 	uint64_t test_step;    /* behind which the last evaluation was; 0: not known, or none */
 	double test_loss, test_acc, best_test_acc;
 	struct sl_score score[SL_SCORES_MOST]; /* of the last evaluation, where this process made it */
+	const struct sl_scores *scores;        /* of the last evaluation, NULL: none */
+	const struct sl_set *labels;           /* which names the classes */
 	uint64_t best_step;                    /* that best.safetensors is behind; 0: there is none */
 	double kept;         /* the score of best.safetensors, the run's best unless earlier weights are lost; NAN */
 	const char *kept_by; /* the score's metric */

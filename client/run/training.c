@@ -68,6 +68,8 @@ static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
 		      : sl_scores_open(&r->scores, NULL, 0, r->task, 0, c->agreed.batch, &why);
 	if (err == SL_ERR_CONFIG)
 		return sl_conf_client_fail(c, "train.metrics", fail, "%s", why.text);
+	if (!err && r->eval_only && has_labels(r) && r->task->met && c->model.classes <= SL_CONFUSION_MOST)
+		err = sl_scores_confuse(r->scores, c->model.classes, c->agreed.batch, &why);
 	return err ? sl_fail_set(fail, err, "%s", why.text) : SL_OK;
 }
 
@@ -268,7 +270,7 @@ static void log_epoch(struct sl_training *r)
 		.samples_per_s = ratio((double)t->rows, t->seconds),
 	};
 	struct sl_score score[SL_SCORES_MOST];
-	char test[320] = "", text[SL_SCORE_TEXT];
+	char test[64 + SL_SCORES_MOST * (SL_SCORE_TEXT + 2)] = "", text[SL_SCORE_TEXT];
 	int n;
 
 	if (e->rows) {
@@ -501,6 +503,8 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 		r->eval_only ? 0 : (uint64_t)r->epoch + (sl_run_epoch_over(r) && !sl_run_phase_over(r) ? 1 : 0);
 	r->totals.total_s = sl_seconds_since(r->started_ns);
 	memcpy(r->totals.traffic, r->traffic, sizeof r->traffic);
+	r->totals.scores = r->scores;
+	r->totals.labels = &r->setup->set[SL_SPLIT_TEST];
 	sl_summary_fill(&line, r->setup, &r->totals, link, outcome);
 	sl_journal_summary(&r->journal, &line);
 	if (phase->index + 1 < phase->count && strcmp(outcome, "finished") == 0)

@@ -25,6 +25,12 @@ cmp "$tmp/split.out" "$tmp/local.out" || fail 'the server makes a difference'
 jq -se 'to_entries | all(.value.sample == .key and (.value.probabilities | length == 10 and (add - 1 | . < 1e-6 and . > -1e-6)) and
 	.value.probabilities[.value.class] == (.value.probabilities | max))' "$tmp/split.out" >/dev/null || fail "$(head -n 2 "$tmp/split.out")"
 jq -s 'map(select(.class == .label)) | length / 70' "$tmp/split.out" >"$tmp/accuracy"
+most=auc,average_precision,calibration_error,accuracy,top5,matthews,f1,precision,recall,specificity,balanced_accuracy
+client all "$tmp/client.yaml" --local --fresh --set train.metrics=$most || fail "all metrics: exit status $?"
+grep -q 'epoch: .*, balanced_accuracy 0\.' "$tmp/all.log" && jq -se '[.[] | select(.test_metrics)][-1].test_metrics | length == 11' \
+	"$tmp/all/log.jsonl" >/dev/null || fail 'all metrics: some are missing'
+"$SPLITC" eval "$tmp/client.yaml" --set log.dir="$tmp/all" --local >"$tmp/all.txt" 2>/dev/null || fail 'eval by class'
+[ "$(awk '/^samples/ {table = 1; next} table {n += $1} END {print n}' "$tmp/all.txt")" = 70 ] || fail "$(tail -n 12 "$tmp/all.txt")"
 jq -e --argjson acc "$(cat "$tmp/accuracy")" '.test_acc == $acc' "$tmp/eval.json" >/dev/null ||
 	fail "predict's accuracy is $(cat "$tmp/accuracy"), eval's $(jq .test_acc "$tmp/eval.json")"
 grep -q "predicted: 70 samples, accuracy $(jq -r '.test_acc * 10000 | round / 100' "$tmp/eval.json")" "$tmp/split.log" || fail "$(cat "$tmp/split.log")"
@@ -38,6 +44,9 @@ for local in '' --local; do
 	jq -e --argjson top5 "$(cat "$tmp/top5")" '.test_metrics | .top5 == $top5 and (keys == ["f1", "matthews", "top5"]) and .f1 >= 0 and .matthews >= -1' \
 		"$tmp/metrics.json" >/dev/null || fail "top-5 is $(cat "$tmp/top5"), eval $local says $(jq -c .test_metrics "$tmp/metrics.json")"
 	jq -c .test_metrics "$tmp/metrics.json" >>"$tmp/both"
+	jq -e --slurpfile line "$tmp/split.out" '. as $e | [range(10) as $l | [range(10) as $c |
+		[$line[] | select(.label == $l and .class == $c)] | length]] == $e.confusion and (.classes | length == 10)' "$tmp/metrics.json" >/dev/null ||
+		fail "eval $local counts $(jq -c .confusion "$tmp/metrics.json")"
 done
 [ "$(sort -u "$tmp/both" | wc -l)" = 1 ] || fail "the server makes a difference to metrics: $(cat "$tmp/both")"
 

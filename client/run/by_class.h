@@ -1,0 +1,16 @@
+/* How an evaluation went for each class. */
+#ifndef SL_CLIENT_RUN_BY_CLASS_H
+#define SL_CLIENT_RUN_BY_CLASS_H
+
+#include <jansson.h>
+
+#include "client/data/source.h"
+#include "client/run/metric.h"
+
+/* To stdout: a line for each class, with its samples, precision, recall, F1, and what else was said of it most often.
+ * Nothing where they were not counted. `set` names the classes. */
+void sl_by_class_print(const struct sl_scores *scores, const struct sl_set *set);
+/* "classes" and "confusion" into the object, where they were counted. */
+void sl_by_class_json(json_t *root, const struct sl_scores *scores, const struct sl_set *set);
+
+#endif
