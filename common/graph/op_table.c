@@ -88,16 +88,22 @@ double sl_attr_get(const struct sl_node *node, const struct sl_attr *attr, int w
 bool sl_attr_set(struct sl_node *node, const struct sl_attr *attr, int which, double value)
 {
 	char *at = (char *)node + attr->offset;
-	const float real = (float)value;
-	const int whole = value >= attr->least && value <= attr->most ? (int)value : 0;
-	const uint16_t stream = (uint16_t)whole;
+	float real;
+	int whole;
+	uint16_t stream;
 
-	if (!(value >= attr->least && value <= attr->most) || (attr->type != SL_ATTR_REAL && value != floor(value)))
+	if (!(value >= attr->least && value <= attr->most))
 		return false;
-	switch (attr->type) {
-	case SL_ATTR_REAL:
+	if (attr->type == SL_ATTR_REAL) {
+		real = (float)value;
 		memcpy(at, &real, sizeof real);
-		break;
+		return true;
+	}
+	if (value != floor(value))
+		return false;
+	whole = (int)value;
+	stream = (uint16_t)whole;
+	switch (attr->type) {
 	case SL_ATTR_FLAG:
 		*(bool *)at = value != 0;
 		break;
