@@ -2,21 +2,24 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/run/setup.h"
+#include "client/text/records.h"
+#include "common/conf/key.h"
+#include "common/conf/networks.h"
 
-/* @KEY@ becomes that key's value; @cut@ the key or keys of the cut; @form@, @dropout@ and @crop@ lines that some
- * networks or data lack.
+/* @KEY@ becomes that key's value; @cut@ the key or keys of the cut; @name@ what the network is; @form@, @dropout@,
+ * @width@, @crop@ and @columns@ lines that some networks or data lack.
  * The rest is configs/client-demo.yaml, as tests/e2e/init.sh compares. */
 static const char template[] =
 	"# A run of splitc. `splitc train FILE --print-config` prints every key with what it means.\n"
 	"server: @server@   # where splits listens\n"
 	"model:\n"
-	"  name: @model.name@\n"
-	"  classes: @model.classes@\n"
-	"  image: 32        # pixels\n"
+	"@name@"
+	"  image: @model.image@        # pixels\n"
 	"@form@"
-	"  width: 0.35      # of the channels; 1: the whole network\n"
+	"@width@"
 	"@dropout@"
 	"# Between head and tail, which stay here, lies what the server trains.\n"
 	"@cut@"
@@ -26,7 +29,7 @@ static const char template[] =
 	"@crop@"
 	"  normalize: @data.normalize@\n"
 	"train:\n"
-	"  batch: 128\n"
+	"  batch: @train.batch@\n"
 	"  chunks: 4        # parts of a batch that are on their way at once\n"
 	"  epochs: 2\n"
 	"  seed: 1\n"
@@ -48,7 +51,32 @@ static const char template[] =
 	"# Wait for a server that is lost, instead of ending with status 69:\n"
 	"# link: {on_server_lost: wait}\n";
 
-/* The same for a network of a Hugging Face folder and a task of GLUE. */
+/* The same for a table. */
+static const char table_template[] =
+	"# A run of splitc. `splitc train FILE --print-config` prints every key with what it means.\n"
+	"server: @server@   # where splits listens\n"
+	"model:\n"
+	"@name@"
+	"  features: @model.features@      # numbers that a row comes to; `splitc data FILE` counts them\n"
+	"# Between head and tail, which stay here, lies what the server trains.\n"
+	"@cut@"
+	"data:\n"
+	"  kind: @data.kind@\n"
+	"  dir: @data.dir@   # train.csv, and val.csv or test.csv\n"
+	"  label: @data.label@   # the column of the classes\n"
+	"  # ignore: [id]   # columns that tell nothing\n"
+	"train:\n"
+	"  batch: 32\n"
+	"  epochs: 20\n"
+	"  seed: 1\n"
+	"  optimizer: {kind: adam, lr: 0.001}\n"
+	"threads: 1\n"
+	"log:\n"
+	"  dir: @log.dir@   # log.jsonl, checkpoints, model.safetensors\n"
+	"# For a server on another host: `splitc keygen`, then\n"
+	"# auth: {secret_key: splitc.key, server_key: splits.pub}\n";
+
+/* The same for a network of a Hugging Face folder and texts. */
 static const char text_template[] =
 	"# A run of splitc. `splitc train FILE --print-config` prints every key with what it means.\n"
 	"server: @server@   # where splits listens\n"
@@ -62,6 +90,7 @@ static const char text_template[] =
 	"  kind: @data.kind@\n"
 	"  dir: @data.dir@\n"
 	"  tokenizer: @data.tokenizer@\n"
+	"@columns@"
 	"train:\n"
 	"  batch: 32\n"
 	"  chunks: 4        # parts of a batch that are on their way at once\n"
@@ -82,22 +111,33 @@ static const char text_template[] =
 	"# For a server on another host: `splitc keygen`, then\n"
 	"# auth: {secret_key: splitc.key, server_key: splits.pub}\n";
 
-static const char of_folder[] = "huggingface:"; /* what the name of such a network begins with */
+/* What the name of a network begins with that a folder or a file describes. */
+static const char of_folder[] = SL_CONF_HUGGINGFACE ":", of_file[] = SL_CONF_ONNX ":";
 
-static const struct {
-	const char *task, *classes;
-} tasks[] = {{"cola", "2"},    {"sst2", "2"}, {"mrpc", "2"}, {"qqp", "2"},  {"mnli", "3"},
-	     {"mnli-mm", "3"}, {"qnli", "2"}, {"rte", "2"},  {"wnli", "2"}, {"stsb", "1"}};
-enum { TASKS = sizeof tasks / sizeof tasks[0] };
-
-static const struct {
-	const char *kind, *folder, *classes;
+/* The first kind of each input is the usual one. */
+static const struct kind {
+	const char *kind, *folder, *classes; /* classes NULL: counted */
+	unsigned input;                      /* of networks that take it */
+	const char *model;                   /* the usual one; NULL: a folder is needed */
 } kinds[] = {
-	{"cifar10", "data/cifar-10-batches-bin", "10"},
-	{"cifar100", "data/cifar-100-binary", "100"},
-	{"images", "data/photos", NULL}, /* counted */
+	{"cifar10", "data/cifar-10-batches-bin", "10", SL_NETWORK_IMAGES, "mobilenet_v2"},
+	{"cifar100", "data/cifar-100-binary", "100", SL_NETWORK_IMAGES, "mobilenet_v2"},
+	{"images", "data/photos", NULL, SL_NETWORK_IMAGES, "mobilenet_v2"},
+	{"webdataset", "data/shards", NULL, SL_NETWORK_IMAGES, "mobilenet_v2"},
+	{"csv", "data/table", NULL, SL_NETWORK_ROWS, "mlp"},
+	{"cola", "glue", "2", SL_NETWORK_TOKENS, NULL},
+	{"sst2", "glue", "2", SL_NETWORK_TOKENS, NULL},
+	{"mrpc", "glue", "2", SL_NETWORK_TOKENS, NULL},
+	{"qqp", "glue", "2", SL_NETWORK_TOKENS, NULL},
+	{"mnli", "glue", "3", SL_NETWORK_TOKENS, NULL},
+	{"mnli-mm", "glue", "3", SL_NETWORK_TOKENS, NULL},
+	{"qnli", "glue", "2", SL_NETWORK_TOKENS, NULL},
+	{"rte", "glue", "2", SL_NETWORK_TOKENS, NULL},
+	{"wnli", "glue", "2", SL_NETWORK_TOKENS, NULL},
+	{"stsb", "glue", "1", SL_NETWORK_TOKENS, NULL},
+	{"text", "data/texts", NULL, SL_NETWORK_TOKENS, NULL},
 };
-enum { KINDS = sizeof kinds / sizeof kinds[0], MOST_SETS = 10 };
+enum { KINDS = sizeof kinds / sizeof kinds[0], MOST_SETS = 16 };
 
 struct sets {
 	char text[MOST_SETS][PATH_MAX + 32];
@@ -112,60 +152,116 @@ static void set(struct sets *s, const char *key, const char *value)
 	s->n++;
 }
 
-/* As many as the folder holds; where it cannot be read yet, the default stays. */
-static void set_classes(struct sets *s, const char *kind, const char *folder)
+/* As many as the folder holds, and of a table its features; where it cannot be read yet, the default stays. */
+static void set_counted(struct sets *s, const struct sl_set_spec *spec)
 {
-	const struct sl_set_spec spec = {.source = kind, .split = SL_SPLIT_TRAIN, .dir = folder};
 	struct sl_set there;
 	struct sl_fail why;
-	char classes[24];
+	char count[24];
 
-	if (sl_set_check(&there, &spec, &why) != SL_OK)
+	if (sl_set_check(&there, spec, &why) != SL_OK)
 		return;
-	snprintf(classes, sizeof classes, "%d", there.classes);
-	set(s, "model.classes", classes);
+	snprintf(count, sizeof count, "%d", there.classes);
+	set(s, "model.classes", count);
+	snprintf(count, sizeof count, "%lld", (long long)there.field[SL_FIELD_INPUT].dim[0]);
+	if (strcmp(spec->source, "csv") == 0)
+		set(s, "model.features", count);
 }
 
-/* KIND:FOLDER, KIND, or FOLDER. */
-static void set_data(struct sets *s, const char *data)
+/* "label", or else the last column of the table. */
+static void find_label(char label[SL_CONF_TEXT], const char *folder)
 {
-	const char *folder = data;
-	int kind = 0;
+	char path[PATH_MAX];
+	struct sl_records_spec spec = {.path = path, .format = SL_RECORDS_CSV, .b = {NULL, -1}, .label = {NULL, -1}};
+	struct sl_records *records;
+	struct sl_record header;
+	struct sl_fail why;
 
-	for (int i = 0; i < KINDS; i++) {
-		size_t len = strlen(kinds[i].kind);
+	strcpy(label, "label");
+	if (snprintf(path, sizeof path, "%s/train.csv", folder) >= PATH_MAX ||
+	    sl_records_open(&records, &spec, &why) != SL_OK)
+		return;
+	if (sl_records_next(records, &header, &why) == SL_OK && header.a.data)
+		for (int i = 0; i < sl_records_fields(records) && (!i || strcmp(label, "label") != 0); i++) {
+			const struct sl_bytes field = sl_records_field(records, i);
 
-		if (strncmp(data, kinds[i].kind, len) != 0 || (data[len] && data[len] != ':'))
+			snprintf(label, SL_CONF_TEXT, "%.*s", (int)field.len, (const char *)field.data);
+		}
+	sl_records_close(records);
+}
+
+/* Sizes that suit data and network: CIFAR's pictures are small, others as large as most networks were made for. */
+static void set_sizes(struct sets *s, const struct kind *k, const char *model, bool small)
+{
+	const bool cifar = k->classes != NULL;
+
+	if (strcmp(model, SL_CONF_ONNX) != 0) /* its file says */
+		set(s, "model.image", cifar || small ? "32" : "224");
+	if (sl_network_has(model) & SL_NETWORK_FORM)
+		set(s, "model.form", cifar || small ? "cifar" : "imagenet");
+	if (sl_network_has(model) & SL_NETWORK_WIDTH)
+		set(s, "model.width", cifar && strcmp(model, "mobilenet_v2") == 0 ? "0.35" : "1");
+	set(s, "train.batch", cifar || small ? "128" : "32");
+	set(s, "data.normalize", cifar ? k->kind : "imagenet");
+}
+
+/* KIND:FOLDER, KIND, or FOLDER of the usual kind of the network's input. */
+static enum sl_err find_kind(const struct kind **out, const char **folder, const char *data, unsigned input,
+			     struct sl_fail *fail)
+{
+	const size_t len = strcspn(data, ":"), slash = strcspn(data, "/");
+	char known[256] = "";
+	const struct kind *usual = NULL;
+
+	for (const struct kind *k = kinds; k < kinds + KINDS; k++) {
+		const size_t n = strlen(known);
+
+		usual = !usual && (!input || (k->input & input)) ? k : usual;
+		snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "", k->kind);
+		if (strlen(k->kind) != len || strncmp(data, k->kind, len) != 0)
 			continue;
-		kind = i;
-		folder = data[len] && data[len + 1] ? data + len + 1 : kinds[i].folder;
+		*out = k;
+		*folder = data[len] && data[len + 1] ? data + len + 1 : k->folder;
+		return SL_OK;
 	}
-	set(s, "data.kind", kinds[kind].kind);
-	set(s, "data.dir", folder);
-	set(s, "data.normalize", kinds[kind].classes ? kinds[kind].kind : "imagenet");
-	if (kinds[kind].classes)
-		set(s, "model.classes", kinds[kind].classes);
-	else
-		set_classes(s, kinds[kind].kind, folder);
+	if (data[len] && len < slash && access(data, F_OK) != 0)
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "data are KIND:FOLDER, and there is no kind \"%.*s\"; known: %s",
+				   (int)(len < 40 ? len : 40), data, known);
+	*out = usual;
+	*folder = data;
+	return SL_OK;
 }
 
-/* TASK:FOLDER or TASK. */
-static enum sl_err set_task(struct sets *s, const char *data, struct sl_fail *fail)
+/* Of networks that a table names below: what their data are called. */
+static const char *data_of(unsigned input)
 {
-	const size_t len = strcspn(data, ":");
-	int i = 0;
+	return input & SL_NETWORK_TOKENS ? "texts: text:FOLDER, or TASK:FOLDER with a task of GLUE"
+	       : input & SL_NETWORK_ROWS ? "a table: csv:FOLDER"
+					 : "pictures: cifar10, cifar100, images or webdataset, each with :FOLDER";
+}
 
-	while (i < TASKS && (strncmp(tasks[i].task, data, len) != 0 || tasks[i].task[len]))
-		i++;
-	if (i == TASKS)
-		return sl_fail_set(fail, SL_ERR_CONFIG,
-				   "data of a network of texts are TASK:FOLDER with a task of GLUE, such as cola:glue; "
-				   "got \"%.60s\"",
-				   data);
-	set(s, "data.kind", tasks[i].task);
-	set(s, "data.dir", data[len] && data[len + 1] ? data + len + 1 : "glue");
-	set(s, "model.classes", tasks[i].classes);
-	return SL_OK;
+static void set_data(struct sets *s, const struct kind *k, const char *folder, const char *tokenizer)
+{
+	static const char *const column[] = {"text"};
+	char label[SL_CONF_TEXT] = "label";
+	struct sl_set_spec spec = {.source = k->kind, .split = SL_SPLIT_TRAIN, .dir = folder, .label = label};
+
+	set(s, "data.kind", k->kind);
+	set(s, "data.dir", folder);
+	if (k->classes) {
+		set(s, "model.classes", k->classes);
+		return;
+	}
+	if (k->input == SL_NETWORK_ROWS) {
+		find_label(label, folder);
+		set(s, "data.label", label);
+	}
+	spec.tokenizer = tokenizer;
+	spec.max_tokens = 128;
+	spec.column = column;
+	spec.ncolumns = 1;
+	set_counted(s, &spec);
 }
 
 static enum sl_err set_cut(struct sets *s, const char *cut, struct sl_fail *fail)
@@ -203,6 +299,17 @@ static void put_key(FILE *file, const struct sl_conf_client *conf, const char *k
 	fputc('\n', file);
 }
 
+/* Of the section `model`. */
+static void put_key_at(FILE *file, const struct sl_conf_client *conf, const char *name)
+{
+	char key[SL_CONF_TEXT];
+
+	snprintf(key, sizeof key, "model.%s", name);
+	fprintf(file, "  %s: ", name);
+	put_value(file, conf, key);
+	fputc('\n', file);
+}
+
 static void put_cut(FILE *file, const struct sl_conf_client *conf)
 {
 	if (conf->head_end[0]) {
@@ -213,19 +320,31 @@ static void put_cut(FILE *file, const struct sl_conf_client *conf)
 	}
 }
 
-static void put_option(FILE *file, const struct sl_conf_client *conf, const char *key)
+static void put_option(FILE *file, const struct sl_conf_client *conf, const char *what)
 {
-	if (sl_conf_client_is_idle(conf, key[0] == 'f' ? "model.form" : "model.dropout"))
-		return;
-	fputs(key[0] == 'f' ? "  form: cifar      # strides for small images; imagenet: torchvision's\n"
-			    : "  dropout: 0\n",
-	      file);
+	const bool onnx = conf->model.onnx[0];
+
+	if (strcmp(what, "name") == 0) {
+		put_key_at(file, conf, onnx ? "onnx" : "name");
+		if (!onnx) /* else the file says how many */
+			put_key_at(file, conf, "classes");
+	} else if (strcmp(what, "columns") == 0 && conf->data.kind == SL_DATA_TEXT) {
+		fputs("  columns: [text]  # two names for pairs of texts\n  label: label     # the column of the "
+		      "classes\n",
+		      file);
+	} else if (strcmp(what, "form") == 0 && !sl_conf_client_is_idle(conf, "model.form")) {
+		fprintf(file, "  form: %-11s # cifar: strides for small images; imagenet: torchvision's\n",
+			conf->model.form == SL_FORM_CIFAR ? "cifar" : "imagenet");
+	} else if (strcmp(what, "width") == 0 && !sl_conf_client_is_idle(conf, "model.width")) {
+		fprintf(file, "  width: %-9g # of the channels; 1: the whole network\n", conf->model.width);
+	} else if (strcmp(what, "dropout") == 0 && !sl_conf_client_is_idle(conf, "model.dropout")) {
+		fputs("  dropout: 0\n", file);
+	}
 }
 
 static void put_crop(FILE *file, const struct sl_conf_client *conf)
 {
-	fputs(sl_conf_client_is_idle(conf, "data.flip") ? "  # transforms: [RandomResizedCrop(32), "
-							  "RandomHorizontalFlip()]   # instead of the usual ones\n"
+	fputs(sl_conf_client_is_idle(conf, "data.flip") ? "  # transforms:    # instead of the usual ones\n"
 							: "  crop_padding: 4\n  flip: true\n",
 	      file);
 }
@@ -234,7 +353,10 @@ static void expand(FILE *file, const struct sl_conf_client *conf)
 {
 	char key[SL_CONF_TEXT];
 
-	for (const char *at = conf->model.huggingface[0] ? text_template : template; *at;) {
+	for (const char *at = conf->model.huggingface[0]       ? text_template
+			      : conf->data.kind == SL_DATA_CSV ? table_template
+							       : template;
+	     *at;) {
 		size_t len = strcspn(at, "@");
 
 		fwrite(at, 1, len, file);
@@ -248,7 +370,7 @@ static void expand(FILE *file, const struct sl_conf_client *conf)
 			put_cut(file, conf);
 		else if (strcmp(key, "crop") == 0)
 			put_crop(file, conf);
-		else if (strcmp(key, "form") == 0 || strcmp(key, "dropout") == 0)
+		else if (!strchr(key, '.') && sl_conf_find(&sl_conf_client_schema, key) < 0)
 			put_option(file, conf, key);
 		else
 			put_value(file, conf, key);
@@ -276,39 +398,97 @@ static enum sl_err key_alone(struct sl_fail *fail)
 	return why.code;
 }
 
-enum sl_err sl_preset_make(char text[SL_PRESET_TEXT], struct sl_conf_client *conf, const struct sl_preset *preset,
-			   struct sl_fail *fail)
+/* What a preset says, as keys of a config. `small`: pictures of 32 pixels, where they may have any size. */
+static enum sl_err set_all(struct sets *sets, const struct sl_preset *preset, bool small, struct sl_fail *fail)
 {
-	static const char images[] = "model: {name: mobilenet_v2}\ndata: {dir: x}\n";
-	static const char texts[] = "model: {huggingface: x, tokens: 128}\ndata: {dir: x, kind: cola, tokenizer: x}\n";
-	const char *folder = preset->model && strncmp(preset->model, of_folder, strlen(of_folder)) == 0
-				     ? preset->model + strlen(of_folder)
-				     : NULL;
-	const char *base = folder ? texts : images;
+	const char *model = preset->model, *folder = "", *file = NULL, *tokenizer = NULL;
+	const struct kind *k = kinds;
+	unsigned input = 0;
+	enum sl_err err;
+
+	if (model && strncmp(model, of_folder, strlen(of_folder)) == 0) {
+		tokenizer = model + strlen(of_folder);
+		model = SL_CONF_HUGGINGFACE;
+	} else if (model && strncmp(model, of_file, strlen(of_file)) == 0) {
+		file = model + strlen(of_file);
+		model = SL_CONF_ONNX;
+	}
+	input = model ? sl_network_has(model) & (SL_NETWORK_IMAGES | SL_NETWORK_TOKENS | SL_NETWORK_ROWS) : 0;
+	err = set_cut(sets, preset->cut ? preset->cut : tokenizer ? "2:-1" : "1:-1", fail);
+	if (!err)
+		err = find_kind(&k, &folder, preset->data ? preset->data : "", input, fail);
+	if (err)
+		return err;
+	if (!preset->data)
+		folder = k->folder;
+	if (input && !(k->input & input))
+		return sl_fail_set(fail, SL_ERR_CONFIG, "this network needs data of %s; got \"%.60s\"", data_of(input),
+				   preset->data);
+	model = model ? model : k->model;
+	if (!model)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "texts need a network: --model huggingface:FOLDER");
+	if (preset->server)
+		set(sets, "server", preset->server);
+	set(sets,
+	    tokenizer ? "model.huggingface"
+	    : file    ? "model.onnx"
+		      : "model.name",
+	    tokenizer ? tokenizer
+	    : file    ? file
+		      : model);
+	if (tokenizer)
+		set(sets, "data.tokenizer", tokenizer);
+	if (k->input == SL_NETWORK_IMAGES)
+		set_sizes(sets, k, model, small);
+	set_data(sets, k, folder, tokenizer);
+	set(sets, "log.dir", preset->log_dir ? preset->log_dir : "runs/demo");
+	return SL_OK;
+}
+
+/* What stands in a config's text, for keys that --set alone does not give. */
+static const char *base_of(const struct sets *sets)
+{
+	for (int i = 0; i < sets->n; i++) {
+		if (strncmp(sets->at[i], "model.huggingface=", 18) == 0)
+			return "model: {huggingface: x, tokens: 128}\ndata: {dir: x, kind: cola, tokenizer: x}\n";
+		if (strncmp(sets->at[i], "model.onnx=", 11) == 0)
+			return "model: {onnx: x}\ndata: {dir: x}\n";
+		if (strcmp(sets->at[i], "data.kind=csv") == 0)
+			return "model: {name: mlp, features: 1}\ndata: {dir: x, kind: csv}\n";
+	}
+	return "model: {name: mobilenet_v2}\ndata: {dir: x}\n";
+}
+
+static enum sl_err try_preset(struct sl_conf_client *conf, const struct sl_preset *preset, bool small,
+			      struct sl_fail *fail)
+{
 	struct sets sets = {.n = 0};
-	enum sl_err err = set_cut(&sets, preset->cut ? preset->cut : folder ? "2:-1" : "1:-1", fail);
-	FILE *file;
+	const char *base;
+	enum sl_err err = set_all(&sets, preset, small, fail);
 
 	if (err)
 		return err;
-	if (preset->server)
-		set(&sets, "server", preset->server);
-	if (folder) {
-		set(&sets, "model.huggingface", folder);
-		set(&sets, "data.tokenizer", folder);
-		err = set_task(&sets, preset->data ? preset->data : tasks[0].task, fail);
-	} else {
-		if (preset->model)
-			set(&sets, "model.name", preset->model);
-		set_data(&sets, preset->data ? preset->data : kinds[0].kind);
-	}
-	set(&sets, "log.dir", preset->log_dir ? preset->log_dir : "runs/demo");
+	base = base_of(&sets);
+	err = sl_conf_parse(&sl_conf_client_schema, conf, "init", base, strlen(base), sets.at, sets.n, fail);
 	if (!err)
-		err = sl_conf_parse(&sl_conf_client_schema, conf, "init", base, strlen(base), sets.at, sets.n, fail);
+		err = sl_setup_sizes(conf, fail);
 	if (!err)
 		err = try_plan(conf, fail);
+	return err ? key_alone(fail) : SL_OK;
+}
+
+enum sl_err sl_preset_make(char text[SL_PRESET_TEXT], struct sl_conf_client *conf, const struct sl_preset *preset,
+			   struct sl_fail *fail)
+{
+	struct sl_fail why;
+	enum sl_err err = try_preset(conf, preset, false, fail);
+	FILE *file;
+
+	/* some networks take small images alone */
+	if (err == SL_ERR_CONFIG && try_preset(conf, preset, true, &why) == SL_OK)
+		err = SL_OK;
 	if (err)
-		return key_alone(fail);
+		return err;
 	file = fmemopen(text, SL_PRESET_TEXT, "w");
 	if (!file)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the config");

@@ -274,7 +274,8 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 		json_object_set_new(metrics, s->score[i].name, sl_json_real(s->score[i].value));
 	json_object_set_new(root, "test_metrics", metrics);
 	sl_by_class_json(root, t->scores, t->labels);
-	json_object_set_new(root, "test_step", t->test_step ? json_integer((json_int_t)t->test_step) : json_null());
+	json_object_set_new(root, "evaluated_step",
+			    t->test_step ? json_integer((json_int_t)t->test_step) : json_null());
 	json_object_set_new(root, "best_step", s->best_step ? json_integer((json_int_t)s->best_step) : json_null());
 	json_object_set_new(root, "t_total_s", sl_json_real(s->t_total_s));
 	json_object_set_new(root, "t_per_batch_s", sl_json_real(s->t_per_batch_s));

@@ -94,6 +94,32 @@ in_folder "$tmp/with" "$SPLITC" init texts.yaml --model huggingface:toy --data c
 for line in 'huggingface: "\?toy' '  kind: cola' '  tokenizer: "\?toy' '^partition: "\?2:-1' '  classes: 2'; do grep -q "$line" "$tmp/written" || fail "texts: no $line"; done
 in_folder "$tmp/with" "$SPLITC" train texts.yaml --check-config
 [ $rc = 0 ] || fail "what init writes for texts does not pass: $(cat "$tmp/err")"
+# a table, own texts and tar files: counted, and with a network that takes them
+mkdir "$tmp/with/table" "$tmp/with/own" "$tmp/with/shards"
+for split in train val; do printf 'age,colour,sick\n40,red,yes\n50,blue,no\n60,red,maybe\n' >"$tmp/with/table/$split.csv"; done
+in_folder "$tmp/with" "$SPLITC" init table.yaml --data csv:table
+[ $rc = 0 ] && effective table.yaml >"$tmp/written" || fail "init for a table: $rc: $(cat "$tmp/err")"
+for line in '  name: "\?mlp' '  features: 3' '  classes: 3' '  label: "\?sick'; do grep -q "$line" "$tmp/written" || fail "table: no $line"; done
+in_folder "$tmp/with" "$SPLITC" train table.yaml --set train.batch=2 --set train.chunks=1 --check-config
+[ $rc = 0 ] || fail "what init writes for a table does not pass: $(cat "$tmp/err")"
+for split in train dev; do for i in $(seq 40); do echo "{\"text\": \"red boxes of fish\", \"label\": $((i % 3))}"; done >"$tmp/with/own/$split.jsonl"; done
+in_folder "$tmp/with" "$SPLITC" init own.yaml --model huggingface:toy --data text:own
+[ $rc = 0 ] && in_folder "$tmp/with" "$SPLITC" train own.yaml --check-config && [ $rc = 0 ] || fail "own texts: $(cat "$tmp/err")"
+grep -q '^  classes: 3' "$tmp/with/own.yaml" || fail 'classes of own texts'
+for split in train val; do
+	for i in 0 1; do cp "$tmp/with/photos/train/a/1.ppm" "$tmp/$i.ppm" && echo $i >"$tmp/$i.cls"; done
+	tar -C "$tmp" -cf "$tmp/with/shards/$split.tar" 0.ppm 0.cls 1.ppm 1.cls
+done
+in_folder "$tmp/with" "$SPLITC" init shards.yaml --data webdataset:shards --model resnet18
+[ $rc = 0 ] && effective shards.yaml >"$tmp/written" || fail "init for tar files: $rc: $(cat "$tmp/err")"
+for line in '  kind: webdataset' '  classes: 2' '  image: 224' '  width: 1$' '  form: imagenet'; do grep -q "$line" "$tmp/written" || fail "tar files: no $line"; done
+in_folder "$tmp/with" "$SPLITC" train shards.yaml --set train.batch=2 --set train.chunks=1 --set train.schedule.warmup_epochs=0 --check-config
+[ $rc = 0 ] || fail "what init writes for tar files does not pass: $(cat "$tmp/err")"
+cp tests/golden/onnx_small.onnx "$tmp/with/net.onnx"
+in_folder "$tmp/with" "$SPLITC" init onnx.yaml --model onnx:net.onnx
+[ $rc = 0 ] && grep -q '^  onnx: "\?net.onnx' "$tmp/with/onnx.yaml" || fail "a network of one's own: $rc: $(cat "$tmp/err")"
+in_folder "$tmp/with" "$SPLITC" train onnx.yaml --check-config
+[ $rc = 0 ] || fail "what init writes for a network of one's own does not pass: $(cat "$tmp/err")"
 # answers that are none: refused in words, and nothing is written
 while IFS='|' read -r flag value says; do
 	in_folder "$tmp/with" "$SPLITC" init never.yaml "$flag" "$value"
@@ -106,11 +132,15 @@ done <<-'CASES'
 	--cut|features.99,classifier|has no "features.99"
 	--model|resnet9000|resnet9000
 	--data||dir
+	--data|zip:photos|there is no kind "zip"; known: cifar10, cifar100, images, webdataset, csv, cola
+	--data|cola:glue|texts need a network: --model huggingface:FOLDER
 CASES
 in_folder "$tmp/with" "$SPLITC" init never.yaml --model huggingface:nowhere
 [ $rc = 66 ] && grep -q 'nowhere/config.json: No such file' "$tmp/err" || fail "init with a folder that is not there: $rc"
+in_folder "$tmp/with" "$SPLITC" init never.yaml --model onnx:nowhere.onnx
+[ $rc = 66 ] && grep -q 'nowhere.onnx: No such file' "$tmp/err" || fail "init with a network's file that is not there: $rc"
 in_folder "$tmp/with" "$SPLITC" init never.yaml --model huggingface:toy --data cifar10:x
-[ $rc = 78 ] && grep -q 'TASK:FOLDER with a task of GLUE' "$tmp/err" || fail "init for texts with pictures: $rc"
+[ $rc = 78 ] && grep -q 'this network needs data of texts: text:FOLDER, or TASK:FOLDER with a task of GLUE; got "cifar10:x"' "$tmp/err" || fail "init for texts with pictures: $rc"
 in_folder "$tmp/with" "$SPLITC" init nowhere/x.yaml
 [ $rc = 73 ] || fail "init into no folder: $rc"
 

@@ -69,8 +69,8 @@ start_slow_client 4 1500 interrupted "$tmp/here/photos.yaml" --set server="$endp
 wait_for 'the client does not begin its fourth step' at_apply_or_ended interrupted
 signal INT "$client_pid"
 ends_with "$client_pid" 0 $patience 'the interrupted client'
-tail -n 1 "$tmp/interrupted.log" | jq -e '.outcome == "interrupted" and .test_step == 3 and .steps > 3' >"$tmp/out" ||
-	fail "of which step: $(tail -n 1 "$tmp/interrupted.log" | jq -c '{outcome, test_step, steps}')"
+tail -n 1 "$tmp/interrupted.log" | jq -e '.outcome == "interrupted" and .evaluated_step == 3 and .steps > 3' >"$tmp/out" ||
+	fail "of which step: $(tail -n 1 "$tmp/interrupted.log" | jq -c '{outcome, evaluated_step, steps}')"
 start_slow_client 2 1500 resumed "$tmp/here/photos.yaml" --set server="$endpoint" --set train.epochs=9 --set log.dir="$tmp/interrupted" --resume
 wait_for 'the client does not begin its second step' at_apply_or_ended resumed
 signal INT "$client_pid"

@@ -12,7 +12,7 @@ start_server one
 "$TOOLS/make_pictures" "$tmp/data/test_batch.bin" "$tmp/photos/val" 30
 find "$tmp/photos" -depth -type d -name '*7' -execdir mv {} 'grün, "7"' \; # names that CSV, JSON and shells have to quote
 "$SPLITC" init "$tmp/photos.yaml" --server "$endpoint" --data "images:$tmp/photos" >"$tmp/out" || fail 'init'
-settings=(--set log.dir="$tmp/run" --set control="$tmp/run.sock" --set train.batch=16 --set model.width=0.25 --set threads=1)
+settings=(--set log.dir="$tmp/run" --set control="$tmp/run.sock" --set train.batch=16 --set model.width=0.25 --set model.image=32 --set threads=1)
 "$SPLITC" train "$tmp/photos.yaml" "${settings[@]}" --epochs 1 >"$tmp/train.log" 2>&1 || fail 'train'
 # predict OUT [argument]…
 predict() {
