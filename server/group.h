@@ -5,19 +5,16 @@
  *
  *   group.c       the loop's part: who is there, who is awaited, which job is next
  *   trunk_table.c whom a step waits for, and what is next; trunk_records.c what of a seat survives: both pure
- *   group_await.c the loop's: the clock and other ranks' words, for the table
+ *   group_await.c the loop's: who is awaited, who comes and goes, and who may leave; other ranks' words
  *   group_enter.c who may join, and how a group begins
- *   group_task.c  the worker's: where to go on from, and weights
- *   group_step.c  the worker's: a step
- *   group_round.c the worker's: copies of the trunk, and their average
- *   group_keep.c  the worker's: checkpoints, and what is taken up from one
- *   group_ends.c  the worker's: heads and tails that are shared
- *   group_ranks.c the worker's: members that other servers have (ranks.h)
  *   group_intro.c groups of other ranks, where all members of this one are done
- *   group_leave.c how members leave, and who is done
- *   group_owner.c whose a seat is
  *   group_lr.c    the learning rate of a step
- *   group_members.c members that come and go (share.clients: 2..8) */
+ *   group_task.c  the worker's: the trunk's memory, jobs, and the end of a session
+ *   group_choose.c the worker's: where members go on from, and whose a seat is
+ *   group_step.c  the worker's: a step; in rounds copies of the trunk, and their average
+ *   group_keep.c  the worker's: checkpoints, and what is read from one
+ *   group_ends.c  the worker's: heads and tails that are shared
+ *   group_ranks.c the worker's: members that other servers have (ranks.h) */
 #ifndef SL_SERVER_GROUP_H
 #define SL_SERVER_GROUP_H
 

@@ -1,6 +1,8 @@
-/* Whom a group's step waits for. The loop's. With other ranks each knows what the others have told last, in a word; a
- * word may be old, so it decides only when a rank begins to wait, and the ranks' meeting what is done (group_ranks.c).
+/* Whom a group's step waits for, who comes and goes, and who may leave. The loop's. With other ranks each knows what
+ * the others have told last, in a word; a word may be old, so it decides only when a rank begins to wait, and the
+ * ranks' meeting what is done (group_ranks.c).
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,7 @@ static bool is_elsewhere(const struct sl_group *g, int k)
 	return s == SL_SESSION_EVAL || s == SL_SESSION_FETCH;
 }
 
-int sl_group_count_in(const struct sl_group *g)
+static int count_in(const struct sl_group *g)
 {
 	return sl_trunk_count(&g->t).members;
 }
@@ -220,5 +222,160 @@ bool sl_group_is_called(const struct sl_group *g)
 		if (r != ranks->rank && w->open && w->calls && w->met == g->met)
 			return true;
 	}
+	return false;
+}
+
+/* ---- members that come and go (share.clients: 2..8)
+ *
+ * A member is *in* from the step that it is welcomed to until it stops its run, is done, or has been out of reach for
+ * share.straggler_s. Steps are done by those that are in. A seat keeps the step behind its member's last one, so a
+ * member that comes back goes on with the head and tail that it had. Each checkpoint says who was in. The newest one
+ * says who is awaited after a server's end, whichever the group goes on from. */
+
+void sl_group_hear_in(struct sl_group *g)
+{
+	for (int k = 0; k < g->n && !g->heard; k++)
+		g->t.seat[k].state = g->trunk.r.seat[k].state;
+	if (!g->heard)
+		g->t.gone_at = g->trunk.r.gone_at;
+	g->heard = true;
+}
+
+int sl_group_begun(struct sl_group *g)
+{
+	int n = 0;
+
+	g->half_ms = 0;
+	for (int k = 0; k < g->n; k++) {
+		n += g->part[k].m != NULL;
+		if (!g->part[k].m)
+			sl_group_goes(g, k, "it did not come back, and share.straggler_s is over");
+	}
+	return n;
+}
+
+uint64_t sl_group_comes_in(struct sl_group *g, int k)
+{
+	const uint64_t from = g->trunk.r.seat[k].number, begin = from > g->t.step ? from : g->t.step;
+	const bool was = sl_seat_is_in(g->t.seat[k].state);
+
+	sl_trunk_welcome(&g->t, k, begin);
+	if (!was)
+		sl_log_limited(SL_LOG_INFO, "group-joins",
+			       "group %s: member %d joins behind step %" PRIu64 ": %d are in", g->name, k, begin,
+			       count_in(g));
+	return begin;
+}
+
+void sl_group_goes(struct sl_group *g, int k, const char *why)
+{
+	if (sl_trunk_out(&g->t, k))
+		sl_group_say_gone(g, k, why);
+}
+
+void sl_group_say_gone(const struct sl_group *g, int k, const char *why)
+{
+	sl_log_limited(SL_LOG_INFO, "group-leaves",
+		       "group %s: member %d leaves behind step %" PRIu64 " (%s): %d are in", g->name, k, g->t.step, why,
+		       count_in(g));
+}
+
+/* Who is not there, of those that ever were. */
+static const char *say_missing(const struct sl_group *g, char out[200])
+{
+	int at = 0;
+
+	for (int k = 0; k < g->n && at < 160; k++) {
+		const bool in = sl_seat_is_in(g->t.seat[k].state);
+
+		if (g->member[k].m || (!in && !g->trunk.r.seat[k].number))
+			continue;
+		at += snprintf(out + at, (size_t)(200 - at), "%s %d (%s)", at ? "," : "; not there:", k,
+			       in ? "lost its link" : "has left");
+	}
+	out[at] = '\0';
+	return out;
+}
+
+void sl_group_say_short(struct sl_group *g)
+{
+	char missing[200];
+	int here = 0;
+
+	if (!sl_group_varies(g) || !g->t.open)
+		return;
+	for (int k = 0; k < g->n; k++) {
+		if (g->t.seat[k].state == SL_SEAT_DONE)
+			return; /* the run is at its end */
+		here += g->member[k].m && sl_seat_is_in(g->t.seat[k].state);
+	}
+	if (here < sl_trunk_least(&g->t) && !g->said_short)
+		sl_log_limited(SL_LOG_WARN, "group-short",
+			       "group %s waits behind step %" PRIu64 ": %d members are there, and share.clients needs "
+			       "%d%s",
+			       g->name, g->t.step, here, sl_trunk_least(&g->t), say_missing(g, missing));
+	g->said_short = here < sl_trunk_least(&g->t);
+}
+
+/* ---- the end of members' runs
+ *
+ * A member that is done does not come back. If another one is killed before its own last checkpoint is on its disk, the
+ * steps since cannot be done again without the first. So whoever fetches the weights of its last step says that its
+ * state is on its disk. It hears the weights once all members have said so whose run ends there. Members that are not
+ * awaited, or not in time for share.straggler_s, are not waited for.
+ *
+ * Every checkpoint says who may leave, and a group that goes on from there does not wait for them. It is on the disk
+ * before such a member hears its last weights: so this holds whenever the server dies, and whether or not it has heard
+ * a goodbye. */
+
+static void give(struct sl_group *g, int k)
+{
+	g->t.seat[k].asks = false;
+	sl_port_event(g->member[k].m->port, &(struct sl_event){.kind = SL_EV_GIVE});
+}
+
+void sl_group_gone(struct sl_group *g)
+{
+	for (int k = g->first; k < g->end; k++)
+		if (g->part[k].m && g->part[k].m == g->member[k].m && g->t.seat[k].asks)
+			give(g, k);
+}
+
+static void say_done(const struct sl_group *g, int who)
+{
+	int safe = 0;
+
+	for (int k = g->first; k < g->end; k++)
+		safe += g->t.seat[k].state == SL_SEAT_DONE && g->member[k].m;
+	sl_log_limited(SL_LOG_INFO, "group-done", "group %s: member %d is done behind step %" PRIu64 ", %d of %d",
+		       g->name, who, g->t.seat[who].number, safe, g->end - g->first);
+}
+
+bool sl_group_hear_ask(struct sl_group *g, struct sl_middle *m)
+{
+	const int k = sl_group_seat_of(m);
+
+	if (g->member[k].m == m && !sl_group_varies(g) && sl_seat_is_at_end(&g->t.seat[k])) {
+		sl_trunk_asks(&g->t, k);
+		say_done(g, k);
+		return true;
+	}
+	sl_port_event(m->port, &(struct sl_event){.kind = SL_EV_GIVE});
+	return false;
+}
+
+bool sl_group_turns_fit(struct sl_group *g, struct sl_fail *why)
+{
+	char list[200] = "";
+	int at = 0;
+
+	if (sl_records_gone(&g->trunk.r) || g->some_gone || sl_turns_fit(&g->turns))
+		return true;
+	for (int k = 0; k < g->n && at < (int)sizeof list - 24; k++)
+		at += snprintf(list + at, sizeof list - (size_t)at, "%s%" PRIu64, k ? ", " : "", g->turns.count[k]);
+	(void)sl_fail_at(why, "share.batches", SL_ERR_MISMATCH,
+			 "group %s: the members' batches do not make up an epoch of %" PRIu64
+			 " steps: where their data are unequal, all need share.batches: [%s]",
+			 g->name, g->turns.epoch_steps, list);
 	return false;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "server/cost.h"
-#include "server/group_impl.h"
+#include "server/group_work.h"
 
 /* Means are kept for members that are behind: the last one always, and as many more as fit. */
 static const size_t keep_bytes = (size_t)64 << 20;

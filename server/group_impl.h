@@ -1,4 +1,4 @@
-/* What a group is made of, for the files group*.c alone. */
+/* What a group is made of, for the files group*.c alone; and what its files do on the loop. */
 #ifndef SL_SERVER_GROUP_IMPL_H
 #define SL_SERVER_GROUP_IMPL_H
 
@@ -71,7 +71,7 @@ enum sl_group_met {
 struct sl_group_word {
 	uint64_t step, branch;
 	uint64_t unsafe_end; /* the lowest end of a run whose member may have to redo steps; UINT64_MAX: of none */
-	int32_t safe;        /* members that have done their runs, and need nobody (group_leave.c) */
+	int32_t safe;        /* members that have done their runs, and need nobody (group_await.c) */
 	uint32_t met;        /* meetings of the ranks since they have chosen where to go on from */
 	int32_t ready, members;
 	uint8_t open;
@@ -176,14 +176,13 @@ void sl_group_drop(struct sl_group *group); /* out of the list, and freed */
 /* An executor with a trunk's parameters, and no more. */
 enum sl_err sl_group_open_bare(struct sl_exec **out, const struct sl_plan *plan, struct sl_backend *be,
 			       struct sl_fail *fail) SL_MUST_CHECK;
-/* group_intro.c, the loop's: hears of other ranks' groups. */
+/* group_intro.c: hears of other ranks' groups. */
 void sl_group_hear_intro(struct sl_group_list *groups);
 void sl_group_close_intro(struct sl_group_list *groups);
-/* group_await.c, the loop's. What is next, by the table and the clock; and for which member, where it is for one. */
+/* group_await.c. What is next, by the table and the clock; and for which member, where it is for one. */
 enum sl_trunk_act sl_group_next(struct sl_group *group, int *k);
 /* Those who wait for their last weights and may leave, into `part`. */
 void sl_group_leaving(struct sl_group *group);
-int sl_group_count_in(const struct sl_group *group); /* members of this rank that have not left */
 /* Whether members have waited for share.wait_s in vain; `why` says who is missing, or was refused. */
 bool sl_group_gives_up(struct sl_group *group, struct sl_fail *why);
 /* Tells the other ranks how it stands, where that has changed; whether one of them calls for a meeting. */
@@ -202,12 +201,12 @@ static inline int sl_group_seat_of(const struct sl_middle *m)
 {
 	return m->agreement.agreed.share.member;
 }
-/* group_members.c: members come and go at a step's border (share.clients: 2..8). */
+/* Members come and go at a step's border (share.clients: 2..8). */
 static inline bool sl_group_varies(const struct sl_group *g)
 {
 	return g->agreed.share.least > 0;
 }
-/* The loop's: the first session has heard who is awaited; those that are there have begun, and the others are not in; a
+/* The first session has heard who is awaited; those that are there have begun, and the others are not in; a
  * member is welcomed, to the step that it does first. */
 void sl_group_hear_in(struct sl_group *group);
 int sl_group_begun(struct sl_group *group);
@@ -216,104 +215,22 @@ uint64_t sl_group_comes_in(struct sl_group *group, int k);
 void sl_group_goes(struct sl_group *group, int k, const char *why);
 void sl_group_say_gone(const struct sl_group *group, int k, const char *why);
 void sl_group_say_short(struct sl_group *group);
-/* (worker) Whether somebody of those who were to begin has left; the newest state that all of them can go on from. */
-bool sl_group_some_lost(const struct sl_group *group);
-enum sl_err sl_group_choose_some(struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
-/* (worker) A member comes while others train: as run_rejoin. */
-void sl_group_run_come(struct sl_group *group);
-static inline const struct sl_hello *sl_group_hello(const struct sl_group *g, int k)
-{
-	return &sl_port_session(g->seat[k].m->port)->hello;
-}
-/* The lowest member of this rank that has a session; has_sessions false: it may have none. */
-static inline int sl_group_first_here(const struct sl_group *g)
-{
-	int k = g->first;
-
-	while (k < g->end - 1 && !g->seat[k].m)
-		k++;
-	return k;
-}
-static inline bool sl_group_has_sessions(const struct sl_group *g)
-{
-	return g->seat[sl_group_first_here(g)].m != NULL;
-}
-/* group_owner.c, (worker): whose a seat is. The session there is not its owner's; and may not have what the owner
- * left: MISMATCH. It has been let in, so the seat is its run's from now on. */
-bool sl_group_is_foreign(const struct sl_group *group, int k);
-enum sl_err sl_group_check_owner(const struct sl_group *group, int k, struct sl_fail *fail) SL_MUST_CHECK;
-void sl_group_note_owner(struct sl_group *group, int k);
-/* group_leave.c: whether the members' turns make up an epoch. */
-bool sl_group_turns_fit(struct sl_group *group, struct sl_fail *why);
-/* (worker) Who is done, by the newest checkpoint. */
-void sl_group_hear_left(struct sl_group *group);
-bool sl_group_at_border(const struct sl_group *group);
-/* The loop's. Behind LET_GO: those in `part` get theirs. */
+/* Behind LET_GO: those in `part` get theirs. */
 void sl_group_gone(struct sl_group *group);
 /* It fetches weights. False: it gets them at once. */
 bool sl_group_hear_ask(struct sl_group *group, struct sl_middle *m);
-void sl_group_run_let_go(struct sl_group *group);
-/* group_keep.c, (worker). The codecs of a seat's session, into the seat, unless they are fresh. */
-enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat) SL_MUST_CHECK;
-/* Writes what was applied to the store; false, and logged: it is not there. _left: who may leave, into the file of the
- * last step, where that does not say it yet. */
-bool sl_group_keep(struct sl_group *group);
-void sl_group_keep_left(struct sl_group *group);
-/* As sl_keep_read, for the trunk, the seats and their sessions' codecs. */
-enum sl_err sl_group_read(struct sl_group *group, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
-/* All ranks take up the state of a step: what was read, or the first weights. */
-enum sl_err sl_group_take_up(struct sl_group *group, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
-/* group_step.c, (worker): what `part` says of member k, for the fold. The step of those in `part`; and of member
- * `which`, which skipped one that the group had done without it. */
-void sl_group_hand_over(struct sl_group *group, int k);
-void sl_group_run_apply(struct sl_group *group);
-void sl_group_run_catch_up(struct sl_group *group);
-/* group_round.c, (worker), in rounds. All copies, or one, are the trunk's again. */
-enum sl_err sl_group_reset_copy(struct sl_group *group, int k, bool moments) SL_MUST_CHECK;
-enum sl_err sl_group_reset_copies(struct sl_group *group) SL_MUST_CHECK;
-/* Member `which` is a step further, inside the round. */
-void sl_group_run_step(struct sl_group *group);
-/* The last step of those in `part`, and the average of their copies. */
-enum sl_err sl_group_end_round(struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
-/* Its moments where each member keeps its own, for the checkpoint: floats of all of them. */
-int64_t sl_group_own_moments(const struct sl_group *group);
-/* group_ends.c, (worker); all of them do nothing where heads and tails are not shared. A member's session borrows. */
-enum sl_err sl_group_ends_lend(struct sl_group *group, struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
+/* Whether the members' turns make up an epoch. */
+bool sl_group_turns_fit(struct sl_group *group, struct sl_fail *why);
+/* What the loop asks of the worker's files, while no job runs, or nothing of the group: who is done, by the newest
+ * checkpoint; room for shared heads and tails; whether a step has a mean of them; the end of all. */
+void sl_group_hear_left(struct sl_group *group);
 enum sl_err sl_group_ends_open(struct sl_group *group, const struct sl_agreement *agreement,
 			       const struct sl_end_layout *layout, struct sl_backend *host,
 			       struct sl_fail *fail) SL_MUST_CHECK;
-void sl_group_ends_close(struct sl_group *group);
-void sl_group_ends_begin(struct sl_group *group); /* it goes on from `done` */
-/* What the member told of the step under way. NONFINITE, PAYLOAD. */
-enum sl_err sl_group_ends_check(struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
-/* Room for the mean that the fold makes; then, with the step, it is one that members hear. */
-enum sl_err sl_group_ends_next(struct sl_group *group, struct sl_fail *fail) SL_MUST_CHECK;
-void sl_group_ends_settle(struct sl_group *group);
-/* Whether a member at this step can go on from there; whether the step has a mean. */
-bool sl_group_ends_reach(const struct sl_group *group, uint64_t step);
 bool sl_group_ends_has(const struct sl_group *group, uint64_t step);
 void sl_group_free_trunk(struct sl_group *group); /* nothing of it runs any more */
 /* group_ranks.c, (loop): whether this rank serves such a member. MISMATCH, BUSY. */
 enum sl_err sl_group_may_enter_rank(const struct sl_group_list *groups, const struct sl_agreed *agreed,
 				    struct sl_fail *fail) SL_MUST_CHECK;
-/* (worker): all ranks call each of these, or none. Without ranks they change nothing.
- *
- * Steps that all ranks' members hold, newest first; and whose turns all members have. */
-enum { SL_GROUP_STEPS = SL_WIRE_HELD_MAX };
-int sl_group_common_steps(struct sl_group *group, uint64_t step[SL_GROUP_STEPS], int n);
-/* How it went to take up step `step`: `err` where all ranks say so, else the first rank's that is not OK. All begin
- * with the same weights; the branch is rank 0's. */
-enum sl_err sl_group_all_took(struct sl_group *group, uint64_t step, enum sl_err err,
-			      struct sl_fail *fail) SL_MUST_CHECK;
-/* The ranks meet: those in `part` are ready here; `back` ≥ 0: all should go back with that member, which holds no step
- * behind `newest`. Behind GO the learning rate, and whether there is to be a checkpoint, are all ranks'. MISMATCH. */
-enum sl_err sl_group_meet(struct sl_group *group, int back, uint64_t newest) SL_MUST_CHECK;
-void sl_group_run_meet(struct sl_group *group);
-/* For the fold; NULL without ranks. */
-const struct sl_others *sl_group_others(struct sl_group *group, struct sl_others *others);
-/* Whether all ranks have written their checkpoint. */
-bool sl_group_all_kept(struct sl_group *group, bool kept);
-/* Ends all ranks where `why` cannot be one rank's alone. Does not return where there are ranks. */
-void sl_group_end_ranks(const struct sl_group *group, const char *why);
 
 #endif

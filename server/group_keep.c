@@ -6,7 +6,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
-#include "server/group_impl.h"
+#include "server/group_work.h"
 
 /* Of each member, one behind the other: the step that it does next, what made its state, the last one's codecs. */
 struct member_record {
@@ -279,63 +279,4 @@ enum sl_err sl_group_read(struct sl_group *g, uint64_t step, struct sl_fail *fai
 		err = read_records(g, &records, fail);
 	free(records.data);
 	return err;
-}
-
-/* ---- where all go on from */
-
-static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
-{
-	const int first = sl_group_first_here(g);
-	const struct sl_hello *h = sl_group_hello(g, first);
-	enum sl_err err;
-
-	for (int k = first + 1; k < g->end; k++)
-		if (g->seat[k].m &&
-		    memcmp(sl_group_hello(g, k)->weights_hash, h->weights_hash, sizeof h->weights_hash) != 0)
-			return sl_fail_at(fail, "model.weights", SL_ERR_MISMATCH,
-					  "members %d and %d of group %s begin with different weights of the middle",
-					  first, k, g->name);
-	for (int k = 0; k < g->n; k++) {
-		struct sl_group_seat *seat = &g->seat[k];
-
-		sl_record_forget(&g->trunk.r.seat[k]);
-		seat->made = 0;
-		seat->kept = seat->fresh = false;
-		memset(seat->session, 0, sizeof seat->session);
-		for (int dir = 0; dir < SL_DIR_COUNT && seat->m; dir++)
-			sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
-	}
-	sl_exec_set_applied(g->trunk.exec, 0);
-	err = sl_trunk_first_weights(g->trunk.exec, g->trunk.plan, &g->groups->store, h,
-				     sl_port_weights(g->seat[first].m->port), &g->need_weights);
-	g->has_weights = !g->need_weights;
-	return err;
-}
-
-/* Zeroes: what a new run begins with. */
-static enum sl_err clear_moments(struct sl_group *g)
-{
-	const struct sl_plan_segment *s = &g->trunk.plan->segment[SL_MIDDLE];
-	float *zero = s->moments ? calloc((size_t)s->trainable_count + 1, sizeof *zero) : NULL;
-	enum sl_err err = s->moments && !zero ? SL_ERR_NOMEM : SL_OK;
-
-	for (int i = 0; i < s->moments && !err; i++)
-		err = sl_exec_set_moment(g->trunk.exec, i, zero);
-	free(zero);
-	return err;
-}
-
-enum sl_err sl_group_take_up(struct sl_group *g, uint64_t step, struct sl_fail *fail)
-{
-	enum sl_err err = sl_exec_follow(g->trunk.exec, step);
-
-	if (!err && step)
-		err = sl_group_read(g, step, fail);
-	else if (!err)
-		err = clear_moments(g);
-	if (!err && !step && !sl_group_has_sessions(g))
-		err = sl_fail_set(fail, SL_ERR_NOINPUT, "nobody is here who knows the first weights");
-	else if (!err && !step)
-		err = first_weights(g, fail);
-	return sl_group_all_took(g, step, err, fail);
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "server/group_impl.h"
+#include "server/group_work.h"
 
 enum { ENDS_AS = 75 };
 
