@@ -488,7 +488,7 @@ void sl_group_prepared(struct sl_group *g, struct sl_middle *m)
 	if (g->member[k].m != m)
 		return;
 	seat->prepared = true;
-	seat->skip = sl_port_session(m->port)->skip;
+	seat->skip = sl_session_skips(sl_port_session(m->port));
 	if (!seat->skip && !sl_turns_own(&g->turns, k, seat->number)) {
 		sl_fail_set(&why, SL_ERR_PROTOCOL, "step %" PRIu64 " of group %s is not member %d's: it is member %d's",
 			    seat->number, g->name, k, sl_turns_whose(&g->turns, seat->number));

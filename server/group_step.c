@@ -94,10 +94,10 @@ enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fa
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	enum sl_err err;
 
-	SL_FAILPOINT(s->skip ? SL_FP_SERVER_SKIP : SL_FP_NONE);
+	SL_FAILPOINT(sl_session_skips(s) ? SL_FP_SERVER_SKIP : SL_FP_NONE);
 	if (sl_group_ends_check(m, fail))
 		return fail->code;
-	if (s->skip)
+	if (sl_session_skips(s))
 		return SL_OK;
 	for (int i = 0; i < s->chunks; i++)
 		rows[i] = (int64_t)sl_session_chunk_rows(s, i);

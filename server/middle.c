@@ -107,7 +107,7 @@ static void note_step(struct sl_middle *m)
 		m->step_s = m->step_s > 0 ? 0.9 * m->step_s + 0.1 * s : s;
 	m->stepped_ns = now;
 	m->steps++;
-	m->skipped += sl_port_session(m->port)->skip && !sl_port_session(m->port)->passed;
+	m->skipped += sl_port_session(m->port)->commit == SL_COMMIT_SKIPS;
 }
 
 /* ---- the end */

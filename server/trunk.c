@@ -206,10 +206,10 @@ enum sl_err sl_trunk_commit(struct sl_trunk *t, struct sl_port *port, struct sl_
 	const struct sl_session *s = sl_port_session(port);
 	enum sl_err err;
 
-	SL_FAILPOINT(s->skip ? SL_FP_SERVER_SKIP : SL_FP_NONE);
-	err = s->skip ? sl_port_follow(port, s->number + 1, fail) : apply(t, port, fail);
+	SL_FAILPOINT(sl_session_skips(s) ? SL_FP_SERVER_SKIP : SL_FP_NONE);
+	err = sl_session_skips(s) ? sl_port_follow(port, s->number + 1, fail) : apply(t, port, fail);
 	t->state = err ? t->state : SL_TRUNK_TORN;
-	if (!err && s->skip)
+	if (!err && sl_session_skips(s))
 		err = sl_exec_skip(t->exec);
 	if (!err)
 		err = sl_exec_follow(t->exec, s->number + 1);

@@ -34,11 +34,11 @@ struct sl_step_result sl_remote_result(const struct sl_remote *r)
 		.answers = sl_feed_answers(&r->ends.feed),
 		.correct = sl_ends_correct(&r->ends),
 		.loss = sl_ends_loss(&r->ends),
-		.skipped = s->skip,
-		.late = s->skip && s->late,
-		.passed = s->passed,
+		.skipped = sl_session_skips(s),
+		.late = sl_session_skips(s) && s->late,
+		.passed = s->commit == SL_COMMIT_PASSES,
 		.lr = r->lr,
-		.grad_norm = sl_plan_clip_own(&r->conf.link.plan->spec) > 0 && s->training && !s->skip
+		.grad_norm = sl_plan_clip_own(&r->conf.link.plan->spec) > 0 && s->training && !sl_session_skips(s)
 				     ? sl_clip_norm(s->squares)
 				     : NAN,
 		.t_step_s = sl_seconds_since(r->started_ns),

@@ -77,7 +77,7 @@ static enum sl_err change_of(struct sl_remote *r)
 	if (!r->round.ends)
 		return sl_ends_change(&r->ends, &r->layout, r->change);
 	r->torn = true; /* while the step is tried */
-	err = sl_ends_round_tell(&r->round, !sl_link_session(r->link)->skip, r->lr,
+	err = sl_ends_round_tell(&r->round, !sl_session_skips(sl_link_session(r->link)), r->lr,
 				 sl_link_session(r->link)->grad_scale, r->change);
 	r->torn = err != SL_OK;
 	return err;
@@ -143,7 +143,7 @@ static enum sl_err commit_shared(struct sl_remote *r, bool skip)
 
 enum sl_err sl_remote_commit(struct sl_remote *r, struct sl_fail *fail)
 {
-	bool skip = sl_link_session(r->link)->skip;
+	bool skip = sl_session_skips(sl_link_session(r->link));
 	enum sl_err err = sl_port_follow(sl_link_port(r->link), r->ends.step + 1,
 					 fail); /* first: it can fail and leave all as it was */
 

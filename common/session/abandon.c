@@ -6,7 +6,7 @@
 
 bool sl_session_abandons(const struct sl_session *s)
 {
-	bool under_way = s->state == SL_SESSION_STEP || (s->state == SL_SESSION_COMMIT && !s->skip);
+	bool under_way = s->state == SL_SESSION_STEP || (s->state == SL_SESSION_COMMIT && !sl_session_skips(s));
 
 	return under_way || s->state == SL_SESSION_ABANDON;
 }
@@ -15,7 +15,7 @@ void sl_abandon_begin(struct sl_session *s, struct sl_outbox *out, const char *w
 {
 	if (why != s->nonfinite)
 		snprintf(s->nonfinite, sizeof s->nonfinite, "%.*s", (int)sizeof s->nonfinite - 1, why);
-	s->abandoned = true;
+	s->fate = SL_PASS_ABANDONED;
 	s->state = SL_SESSION_ABANDON;
 	/* first of all: behind ABANDON nothing of the step may leave */
 	sl_outbox_add(out, SL_ACTION_DROP);
@@ -57,7 +57,7 @@ enum sl_err sl_on_abandon(struct sl_session *s, const struct sl_event *ev, uint6
 /* Both sides have found it, and their words crossed. */
 enum sl_err sl_on_abandon_again(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	if (!s->abandoned)
+	if (s->fate == SL_PASS_GOES_ON)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "Abandon frame where no step is under way");
 	if (s->role == SL_SESSION_SERVER)
 		s->late = false; /* the client abandoned the step before it heard so */

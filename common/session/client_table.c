@@ -103,7 +103,8 @@ static void commit_skip(struct sl_session *s, struct sl_outbox *out)
 										.skip = true,
 										.kept = {s->kept[0], s->kept[1]},
 										.writing = s->writing};
-	s->skip = true;
+	if (!sl_session_skips(s))
+		s->commit = SL_COMMIT_SKIPS;
 	s->state = SL_SESSION_COMMIT;
 	if (sl_session_skip_tells(s))
 		sl_outbox_task(out, SL_TASK_TELL, 0);
@@ -155,7 +156,7 @@ static enum sl_err pass(struct sl_session *s, const struct sl_event *ev, uint64_
 				   "step %" PRIu64 " passed where the server expects %" PRIu64, ev->number,
 				   s->next_step);
 	sl_pass_begin(s, true, ev->number, 0);
-	s->passed = true;
+	s->commit = SL_COMMIT_PASSES;
 	s->lr = ev->lr;
 	s->checkpoint = ev->checkpoint;
 	commit_skip(s, out);
@@ -180,7 +181,7 @@ static enum sl_err begin_fetch(struct sl_session *s, const struct sl_event *ev, 
 static enum sl_err begin_quiet_fetch(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				     struct sl_outbox *out)
 {
-	if (!s->quiet)
+	if (s->fate != SL_PASS_QUIET)
 		return sl_fail_set(&out->fail, SL_ERR_BUG, "weights fetched while step %" PRIu64 " is under way",
 				   s->number);
 	return begin_fetch(s, ev, now_ms, out);
@@ -209,7 +210,7 @@ static enum sl_err on_fetch_part(struct sl_session *s, const struct sl_event *ev
 	bool whole = false;
 	enum sl_err err;
 
-	if (ev->frame->u.part.what != SL_PART_WEIGHTS && s->abandoned)
+	if (ev->frame->u.part.what != SL_PART_WEIGHTS && s->fate != SL_PASS_GOES_ON)
 		return sl_pass_drop(s, ev->frame, out);
 	if (ev->frame->u.part.what != SL_PART_WEIGHTS)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of kind %u while weights are fetched",
@@ -297,7 +298,7 @@ static enum sl_err on_norm(struct sl_session *s, const struct sl_event *ev, uint
 static enum sl_err on_stale_norm(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				 struct sl_outbox *out)
 {
-	if (s->abandoned && awaits_norm(s) && ev->frame->u.norm.step == s->number)
+	if (s->fate != SL_PASS_GOES_ON && awaits_norm(s) && ev->frame->u.norm.step == s->number)
 		return SL_OK;
 	return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "Norm frame of step %" PRIu64 " in state %s",
 			   ev->frame->u.norm.step, sl_session_state_name(s->state));
@@ -329,7 +330,7 @@ static bool mean_fits(const struct sl_session *s)
 		return !s->mean;
 	if (s->mean)
 		return true;
-	return (s->skip || s->limits.ends_round) && !s->lane[SL_PART_END_MEAN].received && !s->mean_whole;
+	return (sl_session_skips(s) || s->limits.ends_round) && !s->lane[SL_PART_END_MEAN].received && !s->mean_whole;
 }
 
 static enum sl_err on_committed(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
@@ -379,7 +380,7 @@ static enum sl_err commit_task(struct sl_session *s, const struct sl_event *ev, 
 		return SL_OK;
 	}
 	s->next_step = s->number + 1;
-	s->abandoned = false;
+	s->fate = SL_PASS_GOES_ON;
 	s->state = SL_SESSION_READY;
 	sl_outbox_add(out, SL_ACTION_STEPPED);
 	return SL_OK;
@@ -390,7 +391,7 @@ static enum sl_err abandon_task(struct sl_session *s, const struct sl_event *ev,
 {
 	if (ev->task != SL_TASK_ABANDON)
 		return SL_OK;
-	s->quiet = true;
+	s->fate = SL_PASS_QUIET;
 	sl_fail_set(&out->fail, SL_ERR_NONFINITE, "%s", s->nonfinite);
 	sl_outbox_add(out, SL_ACTION_ABANDONED);
 	return SL_OK;
@@ -398,7 +399,7 @@ static enum sl_err abandon_task(struct sl_session *s, const struct sl_event *ev,
 
 static enum sl_err skip(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	if (!s->quiet)
+	if (s->fate != SL_PASS_QUIET)
 		return sl_fail_set(&out->fail, SL_ERR_BUG, "step %" PRIu64 " skipped while it is under way", s->number);
 	commit_skip(s, out);
 	return SL_OK;
@@ -411,7 +412,7 @@ static enum sl_err on_late_abandon(struct sl_session *s, const struct sl_event *
 	if (s->committed)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " abandoned after it was committed",
 				   s->number);
-	return (s->abandoned ? sl_on_abandon_again : sl_on_abandon)(s, ev, now_ms, out);
+	return (s->fate != SL_PASS_GOES_ON ? sl_on_abandon_again : sl_on_abandon)(s, ev, now_ms, out);
 }
 
 static enum sl_err leave(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)

@@ -89,14 +89,14 @@ static enum sl_err on_joined(struct sl_session *s, const struct sl_event *ev, ui
 static void begin_commit(struct sl_session *s, struct sl_outbox *out)
 {
 	s->state = SL_SESSION_COMMIT;
-	if (s->skip && sl_session_skip_tells(s) && !s->told)
+	if (sl_session_skips(s) && sl_session_skip_tells(s) && !s->told)
 		return;
 	sl_outbox_task(out, s->limits.shared ? SL_TASK_PREPARE : SL_TASK_COMMIT, 0);
 }
 
 static void gather(struct sl_session *s, struct sl_outbox *out)
 {
-	s->fetch_asked = false;
+	s->asked = SL_ASKED_NOTHING;
 	s->state = SL_SESSION_FETCH;
 	if (s->limits.shared)
 		sl_outbox_add(out, SL_ACTION_ASKED);
@@ -121,9 +121,9 @@ static void abandon_unbegun(struct sl_session *s, struct sl_outbox *out)
 /* A member of a group has nothing in its next step. */
 static void pass(struct sl_session *s, struct sl_outbox *out)
 {
-	s->skip_asked = false;
+	s->asked = SL_ASKED_NOTHING;
 	sl_pass_begin(s, true, s->next_step, 0);
-	s->skip = s->passed = true;
+	s->commit = SL_COMMIT_PASSES;
 	begin_commit(s, out);
 }
 
@@ -144,9 +144,9 @@ static enum sl_err on_weights_part(struct sl_session *s, const struct sl_event *
 		s->state = SL_SESSION_READY;
 		if (s->abandon_asked)
 			abandon_unbegun(s, out);
-		else if (s->skip_asked)
+		else if (s->asked == SL_ASKED_SKIP)
 			pass(s, out);
-		else if (s->fetch_asked)
+		else if (s->asked == SL_ASKED_FETCH)
 			gather(s, out);
 	}
 	return err;
@@ -156,9 +156,9 @@ static enum sl_err on_weights_part(struct sl_session *s, const struct sl_event *
 static enum sl_err on_early_fetch(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				  struct sl_outbox *out)
 {
-	if (s->fetch_asked || s->skip_asked)
+	if (s->asked != SL_ASKED_NOTHING)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "weights fetched twice before they were whole");
-	s->fetch_asked = true;
+	s->asked = SL_ASKED_FETCH;
 	return SL_OK;
 }
 
@@ -168,7 +168,7 @@ static enum sl_err on_early_abandon(struct sl_session *s, const struct sl_event 
 {
 	enum sl_err err = sl_abandon_check(s, ev->frame, s->next_step, out);
 
-	if (!err && (s->abandon_asked || s->skip_asked))
+	if (!err && (s->abandon_asked || s->asked == SL_ASKED_SKIP))
 		err = sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " abandoned twice", s->next_step);
 	if (err)
 		return err;
@@ -202,13 +202,13 @@ static enum sl_err ask_skip(struct sl_session *s, const struct sl_commit *c, uin
 		s->commit_asked = true;
 		return SL_OK;
 	}
-	if (!c->skip || c->step != step || s->skip_asked || s->fetch_asked)
+	if (!c->skip || c->step != step || s->asked != SL_ASKED_NOTHING)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "commit of step %" PRIu64 " where step %" PRIu64 " is abandoned", c->step, step);
 	err = check_lr(c->lr, &out->fail);
 	if (err)
 		return err;
-	s->skip_asked = true;
+	s->asked = SL_ASKED_SKIP;
 	s->told = false; /* what came of the step before it was abandoned does not count */
 	memset(&s->lane[SL_PART_END_GRAD], 0, sizeof s->lane[SL_PART_END_GRAD]);
 	s->lr = c->lr;
@@ -258,13 +258,13 @@ static enum sl_err on_first_abandon(struct sl_session *s, const struct sl_event 
 /* What the client has asked for, once nothing of the pass is under way. */
 static void answer_quiet(struct sl_session *s, struct sl_outbox *out)
 {
-	if (!s->quiet)
+	if (s->fate != SL_PASS_QUIET)
 		return;
-	if (s->skip_asked) {
-		s->skip_asked = false;
-		s->skip = true;
+	if (s->asked == SL_ASKED_SKIP) {
+		s->asked = SL_ASKED_NOTHING;
+		s->commit = SL_COMMIT_SKIPS;
 		begin_commit(s, out);
-	} else if (s->fetch_asked) {
+	} else if (s->asked == SL_ASKED_FETCH) {
 		gather(s, out);
 	}
 }
@@ -272,7 +272,7 @@ static void answer_quiet(struct sl_session *s, struct sl_outbox *out)
 static enum sl_err abandon_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	if (ev->task == SL_TASK_ABANDON) {
-		s->quiet = true;
+		s->fate = SL_PASS_QUIET;
 		answer_quiet(s, out);
 	}
 	return SL_OK;
@@ -290,9 +290,9 @@ static enum sl_err on_skip(struct sl_session *s, const struct sl_event *ev, uint
 static enum sl_err on_quiet_fetch(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				  struct sl_outbox *out)
 {
-	if (s->skip_asked || s->fetch_asked)
+	if (s->asked != SL_ASKED_NOTHING)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "weights fetched twice");
-	s->fetch_asked = true;
+	s->asked = SL_ASKED_FETCH;
 	answer_quiet(s, out);
 	return SL_OK;
 }
@@ -367,7 +367,7 @@ static void leave_out(struct sl_session *s, struct sl_outbox *out)
 static enum sl_err on_late(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	s->group_step = ev->next_step;
-	if ((s->state == SL_SESSION_STEP || (s->state == SL_SESSION_COMMIT && !s->skip && !s->mean)) &&
+	if ((s->state == SL_SESSION_STEP || (s->state == SL_SESSION_COMMIT && !sl_session_skips(s) && !s->mean)) &&
 	    s->number < s->group_step)
 		leave_out(s, out);
 	return SL_OK;
@@ -502,7 +502,8 @@ static enum sl_err on_skip_part(struct sl_session *s, const struct sl_event *ev,
 	bool whole = false;
 	enum sl_err err;
 
-	if (p->what != SL_PART_END_GRAD || !(s->skip || s->skip_asked) || s->told || !sl_session_skip_tells(s))
+	if (p->what != SL_PART_END_GRAD || !(sl_session_skips(s) || s->asked == SL_ASKED_SKIP) || s->told ||
+	    !sl_session_skip_tells(s))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "Part frame of kind %u, step %" PRIu64 ", in state %s",
 				   p->what, p->step, sl_session_state_name(s->state));
 	err = sl_pass_part(s, ev->frame, out, &whole);
@@ -516,7 +517,8 @@ static enum sl_err on_skip_part(struct sl_session *s, const struct sl_event *ev,
 static enum sl_err on_abandoned_part(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				     struct sl_outbox *out)
 {
-	const bool tells = s->skip_asked && sl_session_skip_tells(s) && ev->frame->u.part.what == SL_PART_END_GRAD;
+	const bool tells =
+		s->asked == SL_ASKED_SKIP && sl_session_skip_tells(s) && ev->frame->u.part.what == SL_PART_END_GRAD;
 
 	return (tells ? on_skip_part : sl_on_stale_part)(s, ev, now_ms, out);
 }

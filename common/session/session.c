@@ -82,7 +82,9 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 	s->mean = s->mean_whole = s->told = false;
 	s->grad_scale = 0;
 	memset(s->squares, 0, sizeof s->squares);
-	s->abandoned = s->quiet = s->skip = s->passed = s->late = false;
+	s->fate = SL_PASS_GOES_ON;
+	s->commit = SL_COMMIT_APPLIES;
+	s->late = false;
 	memset(s->lane, 0, sizeof s->lane);
 	memset(s->done, 0, sizeof s->done);
 	memset(s->tokens, 0, sizeof s->tokens);
@@ -233,7 +235,7 @@ enum sl_err sl_pass_drop(struct sl_session *s, const struct sl_frame *frame, str
 {
 	const struct sl_part *p = &frame->u.part;
 
-	if (!s->abandoned || p->what == SL_PART_WEIGHTS || !p->training || p->step != s->number)
+	if (s->fate == SL_PASS_GOES_ON || p->what == SL_PART_WEIGHTS || !p->training || p->step != s->number)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "part of kind %u, step %" PRIu64 ", where step %" PRIu64 " is abandoned", p->what,
 				   p->step, s->number);

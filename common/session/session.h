@@ -197,6 +197,14 @@ struct sl_session_counts {
 	uint64_t worked; /* frames of this link that are no heartbeats */
 };
 
+/* Of a pass: NaN or Inf was found, or it came too late; QUIET, and nothing of it is under way here any more. */
+enum sl_pass_fate { SL_PASS_GOES_ON, SL_PASS_ABANDONED, SL_PASS_QUIET };
+/* What the COMMIT of a pass does. PASSES: nothing was computed, since the step is another member's. */
+enum sl_pass_commit { SL_COMMIT_APPLIES, SL_COMMIT_SKIPS, SL_COMMIT_PASSES };
+/* Server: what came before the weights were whole, or before the pass was QUIET, and waits for that. SKIP: a COMMIT
+ * that does not apply. */
+enum sl_pass_asked { SL_ASKED_NOTHING, SL_ASKED_SKIP, SL_ASKED_FETCH };
+
 struct sl_session {
 	enum sl_session_role role;
 	enum sl_session_state state, ended_in; /* ended_in: the state before CLOSED */
@@ -232,15 +240,13 @@ struct sl_session {
 	bool committed;              /* client: COMMITTED of this pass has come */
 	bool mean; /* client: COMMITTED said that end_mean belongs to it; server: that is to be said */
 	bool mean_whole,
-		told;       /* client: end_mean of this pass has come; end_grad is on its way, or on a server whole */
-	bool fetch_asked;   /* server: FETCH came before the weights were whole, or the pass was quiet */
+		told; /* client: end_mean of this pass has come; end_grad is on its way, or on a server whole */
+	enum sl_pass_asked asked;
 	bool abandon_asked; /* server: ABANDON came before the weights were whole */
-	bool skip_asked;    /* server: COMMIT that skips, the same; or that passes, before the weights were whole */
 	bool commit_asked;  /* server: COMMIT of this pass came before its last mid_grad */
-	bool abandoned, quiet; /* of this pass; and nothing of it is under way here */
-	bool late;             /* it was abandoned because the group went on without this member */
-	bool skip;             /* the COMMIT of this pass applies nothing */
-	bool passed;           /* the COMMIT applies nothing, nor was anything computed: the step is another member's */
+	enum sl_pass_fate fate;
+	bool late; /* it was abandoned because the group went on without this member */
+	enum sl_pass_commit commit;
 	char nonfinite[SL_WIRE_TEXT_MAX]; /* why it was abandoned */
 	double server_compute_s;          /* client: what COMMITTED said of this pass, where it is `committed` */
 	struct {
@@ -264,6 +270,12 @@ struct sl_session {
 	bool writing; /* kept[0] is still being written */
 	bool common;  /* client: as in struct sl_welcome */
 };
+
+/* The COMMIT of the pass applies nothing. */
+static inline bool sl_session_skips(const struct sl_session *s)
+{
+	return s->commit != SL_COMMIT_APPLIES;
+}
 
 /* The client's: everything in hello is set. patience_ms is hello's timeout_ms until the caller changes it; so are
  * `secret` and `first`. */

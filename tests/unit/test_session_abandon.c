@@ -105,10 +105,10 @@ static void skip_at(const struct place *p, int number, int grads, uint64_t seed)
 	assert_int_equal(ask(SL_EV_SKIP), SL_OK);
 	rig_settle(&rig);
 	assert_whole(1, 1);
-	assert_true(client()->s.skip && server()->s.skip);
+	assert_true(sl_session_skips(&client()->s) && sl_session_skips(&server()->s));
 	step(45);
 	assert_whole(2, 2);
-	assert_false(client()->s.skip || server()->s.skip);
+	assert_false(sl_session_skips(&client()->s) || sl_session_skips(&server()->s));
 	assert_int_equal(client()->tasks[SL_TASK_COMMIT], 2);
 }
 
@@ -294,7 +294,7 @@ static void a_skipped_step_carries_what_is_kept(void **state)
 		assert_false(sl_session_abandons(&client()->s)); /* it is not done twice */
 		while (!server()->stepped) {
 			assert_true(rig_turn(&rig));
-			early += server()->s.state == SL_SESSION_WEIGHTS && server()->s.skip_asked;
+			early += server()->s.state == SL_SESSION_WEIGHTS && server()->s.asked == SL_ASKED_SKIP;
 		}
 		assert_true(server()->s.checkpoint);
 		assert_memory_equal(server()->s.kept, client()->s.kept, sizeof server()->s.kept);
