@@ -50,11 +50,11 @@ for k in 0 1; do
 	pid[k]=$client_pid
 done
 for k in 0 1; do ends_with "${pid[k]}" 0 $patience "member $k beside one that is late"; done
-! grep -q '"skipped":true' "$tmp/late-0/log.jsonl" || fail 'member 0 was late, too'
-absent=$(grep '"skipped":true' "$tmp/late-1/log.jsonl" | sed -E 's/.*"step":([0-9]+),.*/1:\1/' | paste -sd,)
-[ -n "$absent" ] || fail 'the member that stood still was never late'
-last=$(grep '"type":"step"' "$tmp/late-1/log.jsonl" | tail -n 1)
-! grep -q '"skipped":true' <<<"$last" || fail "the member that stood still never came back: $last"
+# on a busy machine the other one may be late, too
+absent=$(for k in 0 1; do grep '"skipped":true' "$tmp/late-$k/log.jsonl" | sed -E "s/.*\"step\":([0-9]+),.*/$k:\1/"; done | paste -sd,)
+case ,$absent in *,1:*) ;; *) fail "the member that stood still was never late: $absent" ;; esac
+came_back=$(grep '"type":"step"' "$tmp/late-1/log.jsonl" | awk '/"skipped":true/ {late = 1; next} late {n++} END {print n + 0}')
+[ "$came_back" -gt 0 ] || fail "the member that stood still never came back: $absent"
 client oracle "$tmp/sgd.yaml" --local "${late[@]}" --set share.group=late --absent "$absent" || fail "the oracle: exit status $?"
 for k in 0 1; do same_run "late-$k" "oracle/member-$k" 30; done
 
