@@ -422,9 +422,17 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 	return SL_OK;
 }
 
+static int32_t label(const struct sl_set *set, int64_t index)
+{
+	const struct folder_set *s = set->data;
+
+	return s->label[s->folder_of[file_of(s, index)]];
+}
+
 const struct sl_source sl_source_images = {.name = "images",
 					   .open = open_set,
 					   .sample = sample,
 					   .close = close_set,
 					   .sample_name = sample_name,
-					   .class_name = class_name};
+					   .class_name = class_name,
+					   .label = label};

@@ -423,7 +423,9 @@ enum sl_err sl_loader_open(struct sl_loader **out, const struct sl_loader_spec *
 		err = sl_fail_set(fail, SL_ERR_OS, "eventfd: %s", strerror(errno));
 		goto fail;
 	}
-	err = start_threads(loader, fail);
+	err = spec->balanced ? sl_balance_open(&loader->balance, spec->set, fail) : SL_OK;
+	if (!err)
+		err = start_threads(loader, fail);
 	if (err)
 		goto fail;
 	err = take_memory(loader, fail);
@@ -452,6 +454,7 @@ void sl_loader_close(struct sl_loader *loader)
 	free(loader->work);
 	free(loader->named);
 	free(loader->draw);
+	sl_balance_close(loader->balance);
 	sl_arena_close(&loader->arena);
 	if (loader->wake_fd >= 0)
 		close(loader->wake_fd);

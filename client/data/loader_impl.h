@@ -60,6 +60,7 @@ struct sl_loader {
 	int32_t *order;           /* [set->count] permutation of epoch order_epoch */
 	struct sl_placed *placed; /* [set->count], with spec.by_length; and batches in their order */
 	int32_t *turn;
+	struct sl_balance *balance; /* with spec.balanced */
 	uint64_t order_epoch;
 	bool order_known;
 	float *scratch; /* one area per thread of the pool, one room, and one work */
@@ -78,6 +79,13 @@ struct sl_loader {
 
 /* The first of a batch's rows among the epoch's samples in their order. */
 int64_t sl_loader_first_row(const struct sl_loader *loader, int64_t index);
+/* loader_balance.c: the samples of each class. Reads every label, and no picture where the source has labels apart.
+ * CONFIG: the set has no classes. */
+enum sl_err sl_balance_open(struct sl_balance **out, const struct sl_set *set, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_balance_close(struct sl_balance *balance); /* NULL is fine */
+/* From a shuffled order of all samples, one of as many places in which classes take turns: each run of as many places
+ * as there are classes has each once, and the samples of a class come in their shuffled order, again and again. */
+void sl_balance_order(struct sl_balance *balance, int32_t *order, uint64_t seed, uint64_t epoch);
 /* Fills `order` for that epoch. The worker's thread. */
 void sl_loader_order(struct sl_loader *loader, uint64_t epoch);
 /* Fills the slot's batch. A row that cannot be read is in batch.err and batch.why. The worker's thread. */

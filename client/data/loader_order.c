@@ -1,4 +1,4 @@
-/* The order of an epoch's samples: a shuffle, and batches of like length. */
+/* The order of an epoch's samples: a shuffle, classes in turns, and batches of like length. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,6 +68,8 @@ void sl_loader_order(struct sl_loader *loader, uint64_t epoch)
 	const struct sl_rng_key key = {.seed = loader->spec.seed, .step = epoch, .tensor = SL_RNG_SHUFFLE};
 
 	shuffle(loader->order, loader->spec.set->count, &key);
+	if (loader->balance)
+		sl_balance_order(loader->balance, loader->order, loader->spec.seed, epoch);
 	if (loader->spec.by_length)
 		group(loader, epoch);
 }

@@ -61,6 +61,22 @@ enum sl_err sl_set_check(struct sl_set *out, const struct sl_set_spec *spec, str
 	return err;
 }
 
+enum sl_err sl_set_label(const struct sl_set *set, int64_t index, struct sl_room *room, int32_t *out,
+			 struct sl_fail *fail)
+{
+	struct sl_value value[SL_FIELD_COUNT];
+	enum sl_err err = SL_OK;
+
+	if (set->source->label) {
+		*out = set->source->label(set, index);
+		return SL_OK;
+	}
+	err = set->source->sample(set, index, room, value, fail);
+	if (!err)
+		memcpy(out, value[SL_FIELD_TARGET].data, sizeof *out);
+	return err;
+}
+
 void sl_set_close(struct sl_set *set)
 {
 	if (set->source)

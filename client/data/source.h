@@ -132,6 +132,8 @@ struct sl_source {
 	const char *(*class_name)(const struct sl_set *set, int label);
 	/* What it has learned of training's samples and needs for others: members of a JSON object. NULL: nothing. */
 	void (*describe)(const struct sl_set *set, struct json_t *about);
+	/* Its label alone, where that needs no reading of the sample. NULL: `sample` says it. */
+	int32_t (*label)(const struct sl_set *set, int64_t index);
 	/* Of a set of tokens: how many a sample has, 1 … 65535; as `sample`, though it cannot fail. NULL: of another.
 	 */
 	int64_t (*extent)(const struct sl_set *set, int64_t index);
@@ -143,6 +145,9 @@ const struct sl_source *sl_source_find(const char *name); /* a word of data.kind
 enum sl_err sl_set_open(struct sl_set *out, const struct sl_set_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
 /* Fills count, classes and fields of *out; there is nothing to close. */
 enum sl_err sl_set_check(struct sl_set *out, const struct sl_set_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+/* The label of a sample of a set of classes; reads the sample where the source has no other way. */
+enum sl_err sl_set_label(const struct sl_set *set, int64_t index, struct sl_room *room, int32_t *out,
+			 struct sl_fail *fail) SL_MUST_CHECK;
 void sl_set_close(struct sl_set *set); /* idempotent; a zeroed one is fine */
 
 /* CONFIG where the set has no field of this name, number of dimensions or channels (a picture's last dimension), with

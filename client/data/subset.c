@@ -25,6 +25,13 @@ static enum sl_err take_sample(const struct sl_set *set, int64_t index, struct s
 	return s->whole.source->sample(&s->whole, s->index[index], room, out, fail);
 }
 
+static int32_t take_label(const struct sl_set *set, int64_t index)
+{
+	const struct subset *s = subset_of(set);
+
+	return s->whole.source->label(&s->whole, s->index[index]);
+}
+
 static int64_t take_extent(const struct sl_set *set, int64_t index)
 {
 	const struct subset *s = subset_of(set);
@@ -89,13 +96,8 @@ static enum sl_err read_labels(struct deal *d, struct sl_fail *fail)
 
 	if (d->set->field[SL_FIELD_TARGET].dtype != SL_I32)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "the set has no labels: take iid");
-	for (int64_t i = 0; i < d->set->count && !err; i++) {
-		struct sl_value value[SL_FIELD_COUNT];
-
-		err = d->set->source->sample(d->set, i, &room, value, fail);
-		if (!err)
-			memcpy(&d->label[i], value[SL_FIELD_TARGET].data, sizeof d->label[i]);
-	}
+	for (int64_t i = 0; i < d->set->count && !err; i++)
+		err = sl_set_label(d->set, i, &room, &d->label[i], fail);
 	sl_room_close(&room);
 	return err;
 }
@@ -253,6 +255,7 @@ enum sl_err sl_subset_open(struct sl_set *set, const struct sl_subset_spec *spec
 	s->source.extent = set->source->extent ? take_extent : NULL;
 	s->source.sample_name = set->source->sample_name ? take_sample_name : NULL;
 	s->source.class_name = set->source->class_name ? take_class_name : NULL;
+	s->source.label = set->source->label ? take_label : NULL;
 	set->source = &s->source;
 	set->count = d.n_own;
 	return SL_OK;

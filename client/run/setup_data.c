@@ -496,6 +496,7 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 		.train = train,
 		.members = cut ? s->conf->agreed.share.clients : 0,
 		.member = cut ? s->conf->agreed.share.member : 0,
+		.balanced = train && s->conf->data.sampling == SL_SAMPLING_BALANCED,
 		.by_length = train && s->set[split].source->extent && s->conf->data.group_by_length,
 		.pad = s->set[split].source->extent ? (enum sl_pad)s->conf->data.pad : SL_PAD_NONE,
 		.pad_to = s->agreement.agreed.row_tokens,

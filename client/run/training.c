@@ -68,7 +68,8 @@ static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
 		      : sl_scores_open(&r->scores, NULL, 0, r->task, 0, c->agreed.batch, &why);
 	if (err == SL_ERR_CONFIG)
 		return sl_conf_client_fail(c, "train.metrics", fail, "%s", why.text);
-	if (!err && r->eval_only && has_labels(r) && r->task->met && c->model.classes <= SL_CONFUSION_MOST)
+	if (!err && r->eval_only && has_labels(r) && r->task->kind == SL_LEARN_CLASSES &&
+	    c->model.classes <= SL_CONFUSION_MOST)
 		err = sl_scores_confuse(r->scores, c->model.classes, c->agreed.batch, &why);
 	return err ? sl_fail_set(fail, err, "%s", why.text) : SL_OK;
 }

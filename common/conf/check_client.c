@@ -79,6 +79,7 @@ static const struct need {
 	OF_NETWORKS("model.width", SL_NETWORK_WIDTH),
 	{"lora.", has_adapters, 0, "needs lora.rank", {"lora.rank"}},
 	NEED("model.classes", has_classes, NO_CLASSES, "model.head"),
+	NEED("data.sampling", has_classes, NO_CLASSES, "model.head"),
 	NEED("data.label", has_classes, NO_CLASSES, "model.head"),
 	NEED("train.metrics", has_classes, NO_CLASSES, "model.head"),
 	NEED("train.best_metric", has_classes, NO_CLASSES, "model.head"),

@@ -52,7 +52,7 @@ struct sl_conf_origin {
 #define SL_CLASS_METRICS(X) \
 	X("accuracy") X("top5") X("matthews") X("f1") X("precision") X("recall") X("specificity") X("balanced_accuracy") \
 	X("auc") X("average_precision") X("calibration_error")
-#define SL_NUMBER_METRICS(X) X("pearson") X("spearman") X("mae") X("rmse") X("r2")
+#define SL_NUMBER_METRICS(X, LAST) X("pearson") X("spearman") X("mae") X("rmse") LAST("r2")
 /* clang-format on */
 
 enum sl_conf_form { SL_FORM_CIFAR, SL_FORM_IMAGENET };
@@ -156,6 +156,7 @@ struct sl_conf_client {
 		int max_length;                                  /* tokens of a row; 0: as many as the network takes */
 		struct sl_conf_list columns;                     /* of own texts: one column, or two of pairs */
 		enum { SL_CONF_PAD_NONE, SL_CONF_PAD_LONGEST, SL_CONF_PAD_MAX } pad;
+		enum { SL_SAMPLING_SHUFFLED, SL_SAMPLING_BALANCED } sampling;
 		bool group_by_length;
 		double mask_rate; /* of masked language models: share of a row's tokens that are to be guessed */
 		bool token_cache;

@@ -323,7 +323,9 @@ static void faults_in_sets(void **state)
 		{"lr=3", "--set lr: unknown key: did you mean train.optimizer.lr?"},
 		{"nowhere.lr=3", "--set nowhere.lr: unknown key"},
 		{"train.zzzzzzz=3", "checkpoint_every and others, which --print-config lists"},
-		{"train.metrics=sharpness", "must be of classes accuracy, top5, matthews, f1, precision, recall"},
+		{"train.metrics=roc",
+		 "must be accuracy, top5, matthews, f1, precision, recall, specificity, balanced_accuracy, auc, "
+		 "average_precision, calibration_error, or of numbers pearson, spearman, mae, rmse, r2, got \"roc\""},
 		{"train=3", "--set train: is a section: valid here: batch, chunks,"},
 		{"model.image=4097",
 		 "--set model.image: must be height x width such as 40x56, or one number for both, from 8 to 4096 "

@@ -148,6 +148,43 @@ static void epochs_are_permutations(void **state)
 	sl_loader_close(loader);
 }
 
+/* Each run of as many samples as there are classes has each class once, and no sample comes twice more often than
+ * another of its class. */
+static void classes_take_turns(void **state)
+{
+	struct sl_loader_spec spec = spec_of(8, true);
+	int32_t order[2][IMAGES];
+	int have[10] = {0}, classes = 0;
+	struct sl_loader *loader;
+	struct sl_fail fail;
+
+	for (int i = 0; i < IMAGES; i++)
+		classes += have[labels[i]]++ == 0;
+	spec.balanced = true;
+	loader = open_loader(&spec);
+	for (int e = 0; e < 2; e++) {
+		int of[10] = {0}, seen[IMAGES] = {0};
+
+		assert_int_equal(read_epoch(loader, &spec, (uint64_t)e, order[e]), IMAGES);
+		for (int i = 0; i < IMAGES; i++) {
+			assert_int_equal(of[labels[order[e][i]]]++, i / classes);
+			seen[order[e][i]]++;
+		}
+		for (int i = 0; i < IMAGES; i++)
+			assert_in_range(seen[i], of[labels[i]] / have[labels[i]], of[labels[i]] / have[labels[i]] + 1);
+	}
+	assert_memory_not_equal(order[0], order[1], sizeof order[0]);
+	sl_loader_close(loader);
+	loader = open_loader(&spec); /* a step can be replayed */
+	assert_int_equal(read_epoch(loader, &spec, 0, order[1]), IMAGES);
+	assert_memory_equal(order[0], order[1], sizeof order[0]);
+	sl_loader_close(loader);
+	set.classes = 1;
+	assert_int_equal(sl_loader_open(&loader, &spec, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "take shuffled"));
+	set.classes = 10;
+}
+
 static void the_seed_decides(void **state)
 {
 	struct sl_loader_spec spec = spec_of(IMAGES, true);
@@ -689,6 +726,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(epochs_are_permutations),
+		cmocka_unit_test(classes_take_turns),
 		cmocka_unit_test(the_seed_decides),
 		cmocka_unit_test(evaluation_is_in_order),
 		cmocka_unit_test(the_last_batch_is_ragged_or_dropped),
