@@ -41,7 +41,7 @@ struct sl_link {
 	struct sl_bytes text;            /* the payload of its Hello; its own */
 	enum link_state state, ended_in; /* ended_in: the state from which it came to one above UP */
 	uint64_t opened_ms;
-	uint64_t worked, worked_ms; /* what the server had done, and until when it was not waited for in vain */
+	uint64_t worked, worked_ms; /* what had gone on, and until when it was not waited for in vain */
 	bool said;                  /* what the operator is told of this state */
 	struct sl_job last;         /* behind the task that ran when the session ended */
 	struct sl_fail why;

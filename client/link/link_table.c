@@ -51,14 +51,14 @@ static void say_preparing(struct sl_link *l)
 		sl_log(SL_LOG_INFO, "preparing", "%s has answered, and prepares this run", l->conf.endpoint);
 }
 
-/* Heartbeats alone say that a server is there, not that it does its part. */
+/* Heartbeats and credit alone say that a server is there, not that it does its part. Parts that it has room for do. */
 static bool stalls(struct sl_link *l)
 {
 	const struct sl_session *s = sl_port_session(l->port);
-	const uint64_t now_ms = sl_loop_now_ms(l->loop);
+	const uint64_t now_ms = sl_loop_now_ms(l->loop), worked = s->counts.worked + sl_port_stats(l->port).sent_bytes;
 
-	if (s->counts.worked != l->worked || s->state == SL_SESSION_READY || !sl_worker_idle(l->worker)) {
-		l->worked = s->counts.worked;
+	if (worked != l->worked || s->state == SL_SESSION_READY || !sl_worker_idle(l->worker)) {
+		l->worked = worked;
 		l->worked_ms = now_ms;
 	}
 	return l->conf.stall_ms && now_ms - l->worked_ms > l->conf.stall_ms;

@@ -449,6 +449,7 @@ struct sl_port_stats sl_port_stats(const struct sl_port *p)
 	struct sl_outq_stats q = sl_outq_stats(p->outq);
 
 	s.tx_bytes = q.header_bytes + q.payload_bytes;
+	s.sent_bytes = q.payload_bytes;
 	s.peak_tx = q.peak_bytes_per_s;
 	s.compute_s = (double)atomic_load(&p->compute_ns) * 1e-9;
 	s.codec_s = (double)atomic_load(&p->codec_ns) * 1e-9;

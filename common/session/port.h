@@ -35,6 +35,7 @@ struct sl_port_events {
 /* Bytes and times of one direction of the link, as the seeds define them. */
 struct sl_port_stats {
 	uint64_t tx_bytes, rx_bytes;      /* headers and payloads */
+	uint64_t sent_bytes;              /* of tx_bytes, payloads */
 	uint64_t payload[SL_CROSS_COUNT]; /* of whole runs, by tensor, whichever way it goes */
 	uint64_t wire[SL_CROSS_COUNT];    /* these, with the headers of their parts */
 	uint64_t weights[SL_WAYS];        /* of the middle's weights, with headers */

@@ -338,6 +338,21 @@ static enum sl_err misplaced(struct sl_session *s, const struct sl_event *ev, st
 			   sl_frame_kind_name((enum sl_frame_kind)ev->kind), sl_session_state_name(s->state));
 }
 
+/* Heartbeats and credit are none. A part is one where it ends its run, or makes a full one with those before it: a byte
+ * at a time would hold a client for as long as the peer likes. */
+static bool is_work(struct sl_session *s, const struct sl_event *ev)
+{
+	const uint64_t len = ev->frame->payload.len;
+
+	if (ev->kind != SL_EV_PART)
+		return ev->kind != SL_EV_HEARTBEAT && ev->kind != SL_EV_CREDIT;
+	s->counts.crumbs += len;
+	if (ev->frame->u.part.offset + len != ev->frame->u.part.total && s->counts.crumbs < s->hello.part_bytes)
+		return false;
+	s->counts.crumbs = 0;
+	return true;
+}
+
 enum sl_err sl_session_step(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	const struct sl_session_rule *rule;
@@ -358,7 +373,7 @@ enum sl_err sl_session_step(struct sl_session *s, const struct sl_event *ev, uin
 			return SL_OK;
 		}
 		s->heard_ms = now_ms;
-		s->counts.worked += ev->kind != SL_EV_HEARTBEAT;
+		s->counts.worked += is_work(s, ev);
 	}
 	rule = s->role == SL_SESSION_CLIENT ? &sl_client_table[s->state][ev->kind]
 					    : &sl_server_table[s->state][ev->kind];

@@ -194,7 +194,8 @@ struct sl_session_limits {
 
 struct sl_session_counts {
 	uint64_t frames, parts, stale_frames, refused_frames;
-	uint64_t worked; /* frames of this link that are no heartbeats */
+	uint64_t worked; /* frames of this link by which the step goes on */
+	uint64_t crumbs; /* bytes of parts since the last of them */
 };
 
 /* Of a pass: NaN or Inf was found, or it came too late; QUIET, and nothing of it is under way here any more. */

@@ -79,6 +79,33 @@ static void credit_beyond_the_window_is_refused(void **state)
 
 /* ---- liveness */
 
+static uint64_t worked(void)
+{
+	return rig.side[RIG_SERVER].s.counts.worked;
+}
+
+/* link.stall_s: what a peer can say for ever is no step that goes on. */
+static void crumbs_are_no_work(void **state)
+{
+	const struct sl_frame credit = {.kind = SL_FRAME_CREDIT, .epoch = 7, .u.credit = {1}};
+	struct sl_frame f;
+	uint64_t before;
+
+	(void)state;
+	rig_step_under_way(&rig, &conf);
+	rig.side[RIG_SERVER].s.hello.part_bytes = 4;
+	before = worked();
+	assert_int_equal(rig_frame(&rig, RIG_SERVER, &credit), SL_OK);
+	assert_true(worked() == before);
+	for (uint64_t at = 0; at < 8; at++) {
+		f = rig_part(&rig, RIG_SERVER, SL_PART_HEAD_ACT, 1);
+		f.u.part.total = 2000;
+		f.u.part.offset = at;
+		assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_OK);
+		assert_true(worked() == before + (at + 1) / 4);
+	}
+}
+
 static enum sl_err tick(enum rig_who who, uint64_t after_ms)
 {
 	rig.now_ms += after_ms;
@@ -202,6 +229,7 @@ int main(void)
 		cmocka_unit_test(credit_is_counted),
 		cmocka_unit_test(a_narrow_window_holds_nothing_back),
 		cmocka_unit_test(credit_beyond_the_window_is_refused),
+		cmocka_unit_test(crumbs_are_no_work),
 		cmocka_unit_test(silence_ends_a_session),
 		cmocka_unit_test(heartbeats_keep_a_session),
 		cmocka_unit_test(a_round_trip_is_the_way_alone),
