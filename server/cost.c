@@ -1,6 +1,7 @@
 #include "server/cost.h"
 
 #include "common/base/pieces.h"
+#include "common/session/agree.h"
 
 /* Of one thread, rounded up (docs/results/security.md). weight_ns: its first value; pass_weight_ns: its way from
  * memory, which counts where there are few rows. A backward pass has two products where a forward pass has one. */
@@ -31,21 +32,10 @@ struct sl_cost sl_weights_cost(const struct sl_plan *plan)
 	return (struct sl_cost){n * weight_ns * 1e-9, (n < piece ? n : piece) * weight_ns * 1e-9};
 }
 
-static struct sl_extent extent_of(const struct sl_plan *plan, bool mid)
-{
-	struct sl_extent e = sl_extent_of(sl_plan_cut_shape(plan, mid, sl_plan_cut_most(plan, mid)));
-
-	if (sl_plan_cut_per_token(plan, mid)) {
-		e.rows = plan->rows;
-		e.longest = plan->spec.row_tokens;
-	}
-	return e;
-}
-
 static struct sl_cost pass_cost(const struct sl_plan *plan, const struct sl_codec_spec *from, bool from_mid,
 				const struct sl_codec_spec *to, double products)
 {
-	const struct sl_extent in = extent_of(plan, from_mid), out = extent_of(plan, !from_mid);
+	const struct sl_extent in = sl_cut_extent(plan, from_mid), out = sl_cut_extent(plan, !from_mid);
 	struct sl_cost sum = sl_segment_cost(plan, products);
 
 	sl_cost_add(&sum, sl_codec_cost(from, &in, false));

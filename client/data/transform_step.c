@@ -38,11 +38,6 @@ struct reader {
 	struct sl_fail *fail;
 };
 
-const char *sl_step_name(enum sl_step_kind kind)
-{
-	return kinds[kind].name;
-}
-
 double sl_step_neutral(int colour)
 {
 	return colour == HUE ? 0 : 1;

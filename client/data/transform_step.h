@@ -43,7 +43,6 @@ struct sl_step {
  * left out is h × w. CONFIG: *fail says what is wrong, without the text. */
 enum sl_err sl_step_read(struct sl_step *out, const char *text, int h, int w, struct sl_fail *fail) SL_MUST_CHECK;
 
-const char *sl_step_name(enum sl_step_kind kind);
 double sl_step_neutral(int colour); /* 1; of hue, the last of four, 0 */
 
 #endif

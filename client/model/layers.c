@@ -162,15 +162,6 @@ int sl_build_layernorm(struct sl_build *b, const char *name, int in, float eps)
 	return sl_draft_finish(b, &d);
 }
 
-int sl_build_rmsnorm(struct sl_build *b, const char *name, int in, float eps)
-{
-	struct sl_draft d = sl_draft_begin(b, SL_OP_RMSNORM, name, in);
-
-	d.node.u.norm.eps = eps;
-	add_vector(b, &d, ".weight", last_of(b, in), SL_INIT_ONE, SL_LEARNS);
-	return sl_draft_finish(b, &d);
-}
-
 int sl_build_pool(struct sl_build *b, const char *name, int in, enum sl_op_kind kind, struct sl_pool_attr attr)
 {
 	struct sl_draft d = sl_draft_begin(b, kind, name, in);

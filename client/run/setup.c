@@ -46,9 +46,7 @@ static enum sl_err read_insert(const struct sl_setup *s, const char *key, const 
 /* Error feedback, on the tensor of a whole chunk. */
 static enum sl_err try_feedback(const struct sl_setup *s, enum sl_dir dir, bool mid, struct sl_fail *fail)
 {
-	const struct sl_extent most = {.shape = sl_plan_cut_shape(s->plan, mid, sl_plan_cut_most(s->plan, mid)),
-				       .rows = s->plan->rows,
-				       .longest = sl_plan_cut_per_token(s->plan, mid) ? s->plan->spec.row_tokens : 0};
+	const struct sl_extent most = sl_cut_extent(s->plan, mid);
 
 	return sl_codec_feeds_back(&s->agreement.codec[dir], &most, fail);
 }

@@ -35,11 +35,6 @@ struct sl_records {
 	size_t skipped;
 };
 
-const char *sl_records_format_name(enum sl_records_format format)
-{
-	return (unsigned)format < SL_RECORDS_FORMAT_COUNT ? formats[format].name : "?";
-}
-
 enum sl_records_format sl_records_format_of(const char *name)
 {
 	size_t len = strlen(name);

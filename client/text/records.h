@@ -17,7 +17,6 @@ enum sl_records_format {
 	SL_RECORDS_FORMAT_COUNT
 };
 
-const char *sl_records_format_name(enum sl_records_format format); /* "lines", "tsv" … */
 /* By a name, or else by the end of a file's name; COUNT: neither says. */
 enum sl_records_format sl_records_format_of(const char *name);
 

@@ -84,8 +84,7 @@ enum sl_err sl_tok_spec_read(struct sl_tok_spec *spec, const char *path, uint64_
 			     struct sl_fail *fail) SL_MUST_CHECK;
 void sl_tok_spec_free(struct sl_tok_spec *spec); /* idempotent; a zeroed one is fine */
 
-/* `id` is -1 where the character stands for no byte: byte-level BPE writes each byte as one character. */
-int sl_tok_byte_of(uint32_t c);
+/* Byte-level BPE writes each byte as one character. */
 uint32_t sl_tok_char_of(int byte);
 
 #endif

@@ -31,16 +31,6 @@ uint32_t sl_tok_char_of(int byte)
 	return c;
 }
 
-int sl_tok_byte_of(uint32_t c)
-{
-	if (c < 256)
-		return is_plain((int)c) ? (int)c : -1;
-	for (int b = 0; b < 256; b++)
-		if (sl_tok_char_of(b) == c)
-			return b;
-	return -1;
-}
-
 static enum sl_err grow(struct sl_tok_entries *list, int64_t id, struct sl_fail *fail)
 {
 	int64_t cap = list->cap ? list->cap : FIRST_CAP;

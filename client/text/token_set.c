@@ -185,11 +185,6 @@ int64_t sl_token_set_count(const struct sl_token_set *set)
 	return (int64_t)set->image.count;
 }
 
-int64_t sl_token_set_tokens(const struct sl_token_set *set)
-{
-	return (int64_t)set->image.tokens;
-}
-
 bool sl_token_set_cached(const struct sl_token_set *set)
 {
 	return set->cached;

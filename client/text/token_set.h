@@ -37,7 +37,6 @@ enum sl_err sl_token_set_open(struct sl_token_set **out, const struct sl_token_s
 void sl_token_set_close(struct sl_token_set *set); /* NULL is fine */
 
 int64_t sl_token_set_count(const struct sl_token_set *set);
-int64_t sl_token_set_tokens(const struct sl_token_set *set);  /* of all rows */
 int32_t sl_token_set_longest(const struct sl_token_set *set); /* ids of the longest row */
 bool sl_token_set_cached(const struct sl_token_set *set);     /* the ids were read from a cache */
 /* Ids of row `index`, in [0, count). */

@@ -119,7 +119,6 @@ int sl_build_pair(struct sl_build *b, const char *name, enum sl_op_kind kind, in
 /* GELU (`approximate`: with tanh), SILU, TANH, SIGMOID, HARDSIGMOID or HARDSWISH */
 int sl_build_smooth(struct sl_build *b, const char *name, int in, enum sl_op_kind kind, bool approximate);
 int sl_build_layernorm(struct sl_build *b, const char *name, int in, float eps);
-int sl_build_rmsnorm(struct sl_build *b, const char *name, int in, float eps);
 /* q, k, v: per token. `p` of its dropout draws from a stream of its own. */
 int sl_build_attention(struct sl_build *b, const char *name, int q, int k, int v, struct sl_attention_attr attr);
 int sl_build_pool(struct sl_build *b, const char *name, int in, enum sl_op_kind kind, struct sl_pool_attr attr);

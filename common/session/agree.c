@@ -245,3 +245,10 @@ enum sl_err sl_agreement_trunk(const struct sl_agreement *member, struct sl_plan
 		sl_graph_close(&middle);
 	return err;
 }
+
+struct sl_extent sl_cut_extent(const struct sl_plan *plan, bool mid)
+{
+	return (struct sl_extent){.shape = sl_plan_cut_shape(plan, mid, sl_plan_cut_most(plan, mid)),
+				  .rows = plan->rows,
+				  .longest = sl_plan_cut_per_token(plan, mid) ? plan->spec.row_tokens : 0};
+}

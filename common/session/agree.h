@@ -38,4 +38,7 @@ enum sl_err sl_agreement_ends(struct sl_end_layout *out, struct sl_bytes text, s
 enum sl_err sl_agreement_trunk(const struct sl_agreement *member, struct sl_plan **plan, struct sl_bytes text,
 			       struct sl_fail *fail) SL_MUST_CHECK;
 
+/* The largest chunk that crosses at a cut. */
+struct sl_extent sl_cut_extent(const struct sl_plan *plan, bool mid);
+
 #endif

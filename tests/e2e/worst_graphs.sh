@@ -29,7 +29,8 @@ row() { # QUERY_WIDTH KEY_WIDTH ATTRIBUTES
 task_s() { ask "$SPLITS" "$tmp/host.sock" "$tmp/status"; grep -oE '"task_s": [0-9.]+' "$tmp/status" | cut -d: -f2 | sort -g | tail -n 1; }
 task_runs() { awk -v s="$(task_s)" 'BEGIN {exit !(s > 1)}'; }
 no_task() { awk -v s="$(task_s)" 'BEGIN {exit !(s < 1)}'; }
-long_or_over() { ! kill -0 "$stranger" 2>/dev/null || task_runs || grep -q ^backward "$tmp/$name.out"; }
+is_in() { grep -q ^welcome "$tmp/$name.out"; } # until then a long task may be that of its login
+long_or_over() { ! kill -0 "$stranger" 2>/dev/null || { is_in && { task_runs || grep -q ^backward "$tmp/$name.out"; }; }; }
 slowest_since() { sed -n 's/.*"t_step_s":\([0-9.e-]*\).*/\1/p' "$tmp/good/log.jsonl" | tail -n +"$(($1 + 1))" | sort -g | tail -n 1; }
 
 starts() { # NAME TOKENS, the graph on stdin: $stranger
