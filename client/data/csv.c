@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "client/data/name_list.h"
 #include "client/data/sources.h"
@@ -522,6 +523,20 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 	return SL_OK;
 }
 
+static uint64_t fingerprint(const struct sl_set *set)
+{
+	const struct table *t = set->data;
+	uint64_t hash = XXH3_64bits(t->x, (size_t)t->rows * (size_t)t->features * sizeof *t->x);
+
+	for (int i = 0; i < t->columns; i++) /* rows are less the mean and by the deviation */
+		if (!t->column[i].left_out) {
+			hash = XXH3_64bits_withSeed(&t->column[i].mean, sizeof(double), hash);
+			hash = XXH3_64bits_withSeed(&t->column[i].deviation, sizeof(double), hash);
+		}
+	hash = XXH3_64bits_withSeed(t->labels.text, t->labels.bytes, hash);
+	return XXH3_64bits_withSeed(t->y, (size_t)t->rows * sizeof *t->y, hash);
+}
+
 static void close_set(struct sl_set *set)
 {
 	table_close(set->data);
@@ -558,4 +573,5 @@ const struct sl_source sl_source_csv = {.name = "csv",
 					.close = close_set,
 					.sample_name = sample_name,
 					.class_name = class_name,
-					.describe = describe};
+					.describe = describe,
+					.fingerprint = fingerprint};

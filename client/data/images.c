@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "client/data/name_list.h"
 #include "client/data/picture.h"
@@ -429,10 +430,29 @@ static int32_t label(const struct sl_set *set, int64_t index)
 	return s->label[s->folder_of[file_of(s, index)]];
 }
 
+static uint64_t fingerprint(const struct sl_set *set)
+{
+	const struct folder_set *s = set->data;
+	uint64_t hash =
+		XXH3_64bits_withSeed(s->folders.text, s->folders.bytes, XXH3_64bits(s->files.text, s->files.bytes));
+
+	for (int64_t i = 0; i < set->count; i++) {
+		char path[PATH_MAX];
+		struct stat st = {0};
+		int64_t size;
+
+		set->source->sample_name(set, i, path, sizeof path);
+		size = stat(path, &st) ? -1 : (int64_t)st.st_size;
+		hash = XXH3_64bits_withSeed(&size, sizeof size, hash);
+	}
+	return hash;
+}
+
 const struct sl_source sl_source_images = {.name = "images",
 					   .open = open_set,
 					   .sample = sample,
 					   .close = close_set,
 					   .sample_name = sample_name,
 					   .class_name = class_name,
-					   .label = label};
+					   .label = label,
+					   .fingerprint = fingerprint};

@@ -130,6 +130,9 @@ struct sl_source {
 	/* What a sample and a class are called, for messages; NULL: they have numbers alone. */
 	const char *(*sample_name)(const struct sl_set *set, int64_t index, char *out, size_t size);
 	const char *(*class_name)(const struct sl_set *set, int label);
+	/* A number that another set of samples has not: of a table and of texts by their contents, of pictures by their
+	 * names and sizes. NULL: the data are standard. */
+	uint64_t (*fingerprint)(const struct sl_set *set);
 	/* What it has learned of training's samples and needs for others: members of a JSON object. NULL: nothing. */
 	void (*describe)(const struct sl_set *set, struct json_t *about);
 	/* Its label alone, where that needs no reading of the sample. NULL: `sample` says it. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "client/data/name_list.h"
 #include "client/data/sources.h"
@@ -424,10 +425,20 @@ static const char *class_name(const struct sl_set *set, int label)
 	return t->value.name[label];
 }
 
+static uint64_t fingerprint(const struct sl_set *set)
+{
+	const struct texts *t = set->data;
+	uint64_t hash = XXH3_64bits_withSeed(t->label.text, t->label.bytes, 0);
+
+	for (int i = 0; i < t->parts; i++)
+		hash = sl_token_set_hash(t->part[i], hash);
+	return hash;
+}
+
 #define SOURCE(of)                                                                                            \
 	{                                                                                                     \
 		.name = of, .open = open_set, .sample = sample, .close = close_set, .class_name = class_name, \
-		.sample_name = sample_name, .extent = extent                                                  \
+		.sample_name = sample_name, .extent = extent, .fingerprint = fingerprint                      \
 	}
 
 const struct sl_source sl_source_text = SOURCE("text");

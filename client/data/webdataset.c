@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "client/data/name_list.h"
 #include "client/data/picture.h"
@@ -465,5 +466,20 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 	return SL_OK;
 }
 
-const struct sl_source sl_source_webdataset = {
-	.name = "webdataset", .open = open_set, .sample = sample, .close = close_set, .sample_name = sample_name};
+/* Names, labels, and where the pictures lie in their shards. */
+static uint64_t fingerprint(const struct sl_set *set)
+{
+	const struct shards *s = set->data;
+	const size_t n = (size_t)s->key.n;
+	uint64_t hash = XXH3_64bits(s->key.text, s->key.bytes);
+
+	hash = XXH3_64bits_withSeed(s->label, n * sizeof *s->label, hash);
+	return XXH3_64bits_withSeed(s->at, n * sizeof *s->at, hash);
+}
+
+const struct sl_source sl_source_webdataset = {.name = "webdataset",
+					       .open = open_set,
+					       .sample = sample,
+					       .close = close_set,
+					       .sample_name = sample_name,
+					       .fingerprint = fingerprint};

@@ -1,5 +1,6 @@
 #include "client/run/about.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,26 @@ static void add_pictures(json_t *about, const struct sl_setup *s)
 	json_object_set_new(about, "transforms", list);
 }
 
+static const char *const split_name[SL_SPLIT_COUNT] = {"train", "test"};
+
+/* By which --resume knows the data again. */
+static void add_fingerprints(json_t *about, const struct sl_setup *s)
+{
+	const int limit[SL_SPLIT_COUNT] = {s->conf->data.train_limit, s->conf->data.test_limit};
+
+	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
+		const struct sl_set *set = &s->set[split];
+		char hash[24];
+
+		if (!set->source || !set->source->fingerprint)
+			continue;
+		snprintf(hash, sizeof hash, "%016" PRIx64, set->source->fingerprint(set));
+		json_object_set_new(about, split_name[split],
+				    json_pack("{s:I, s:i, s:s}", "samples", (json_int_t)set->count, "limit",
+					      limit[split], "fingerprint", hash));
+	}
+}
+
 enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
 {
 	const struct sl_set *set = &s->set[SL_SPLIT_TRAIN];
@@ -74,6 +95,7 @@ enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
 		add_pictures(about, s);
 	if (set->source->describe)
 		set->source->describe(set, about);
+	add_fingerprints(about, s);
 	free(s->about);
 	s->about = json_dumps(about, JSON_COMPACT | JSON_REAL_PRECISION(17));
 	json_decref(about);
@@ -114,6 +136,44 @@ enum sl_err sl_about_keep(const struct sl_setup *s, struct sl_fail *fail)
 	if (!err)
 		err = sl_newfile_write(&file, s->about, strlen(s->about), fail);
 	return err ? err : sl_newfile_finish(&file, fail);
+}
+
+/* Where another limit was asked for, other samples are no surprise. */
+static bool is_other(const json_t *a, const json_t *b)
+{
+	const char *then = json_string_value(json_object_get(a, "fingerprint"));
+	const char *now = json_string_value(json_object_get(b, "fingerprint"));
+
+	return then && now && strcmp(then, now) != 0 &&
+	       json_integer_value(json_object_get(a, "limit")) == json_integer_value(json_object_get(b, "limit"));
+}
+
+enum sl_err sl_about_compare(const struct sl_setup *s, struct sl_fail *fail)
+{
+	struct sl_setup kept = {.conf = s->conf};
+	json_t *now = sl_about_parse(s), *then;
+	enum sl_err err = SL_OK;
+
+	sl_about_read(&kept, NULL);
+	then = sl_about_parse(&kept);
+	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++) {
+		const json_t *a = json_object_get(then, split_name[split]),
+			     *b = json_object_get(now, split_name[split]);
+
+		if (!is_other(a, b))
+			continue;
+		err = sl_fail_set(
+			fail, SL_ERR_MISMATCH,
+			"the %s data of %.150s are not those that the run in '%.150s' began with: %lld samples "
+			"then, %lld now, or other contents; put them back, or begin a new run with --fresh",
+			split == SL_SPLIT_TRAIN ? "training" : "test", s->conf->data.dir, s->conf->log.dir,
+			(long long)json_integer_value(json_object_get(a, "samples")),
+			(long long)json_integer_value(json_object_get(b, "samples")));
+	}
+	json_decref(then);
+	json_decref(now);
+	free(kept.about);
+	return err;
 }
 
 json_t *sl_about_parse(const struct sl_setup *s)

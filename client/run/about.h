@@ -14,6 +14,8 @@
 enum sl_err sl_about_make(struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
 /* From a model file's metadata, or where `path` is NULL from log.dir; nothing where there is none. */
 void sl_about_read(struct sl_setup *setup, const char *path);
+/* MISMATCH where the data are not those that the run in log.dir began with; fine where nothing is known of them. */
+enum sl_err sl_about_compare(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
 /* Writes it to log.dir. */
 enum sl_err sl_about_keep(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
 

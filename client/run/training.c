@@ -14,8 +14,10 @@
 static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *fail)
 {
 	const struct sl_progress_options options = {.fd = 2};
-	enum sl_err err = r->eval_only ? SL_OK : sl_journal_open(&r->journal, r->setup->conf, resume, fail);
+	enum sl_err err = r->eval_only || !resume ? SL_OK : sl_about_compare(r->setup, fail);
 
+	if (!err && !r->eval_only)
+		err = sl_journal_open(&r->journal, r->setup->conf, resume, fail);
 	if (!err && !r->eval_only)
 		err = sl_about_keep(r->setup, fail);
 	return err ? err : sl_progress_open(&r->progress, &options, fail);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "client/text/token_image.h"
 #include "common/base/log.h"
@@ -188,6 +189,15 @@ int64_t sl_token_set_count(const struct sl_token_set *set)
 bool sl_token_set_cached(const struct sl_token_set *set)
 {
 	return set->cached;
+}
+
+uint64_t sl_token_set_hash(const struct sl_token_set *set, uint64_t seed)
+{
+	const struct sl_token_image *m = &set->image;
+	uint64_t hash = XXH3_64bits_withSeed(m->id, m->tokens * m->width, seed);
+
+	hash = XXH3_64bits_withSeed(m->at, m->count * sizeof *m->at, hash);
+	return XXH3_64bits_withSeed(m->value, m->count * sizeof *m->value, hash);
 }
 
 int32_t sl_token_set_length(const struct sl_token_set *set, int64_t index)

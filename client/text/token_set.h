@@ -39,6 +39,8 @@ void sl_token_set_close(struct sl_token_set *set); /* NULL is fine */
 int64_t sl_token_set_count(const struct sl_token_set *set);
 int32_t sl_token_set_longest(const struct sl_token_set *set); /* ids of the longest row */
 bool sl_token_set_cached(const struct sl_token_set *set);     /* the ids were read from a cache */
+/* Of all ids and labels, behind `seed`. */
+uint64_t sl_token_set_hash(const struct sl_token_set *set, uint64_t seed);
 /* Ids of row `index`, in [0, count). */
 int32_t sl_token_set_length(const struct sl_token_set *set, int64_t index);
 /* Writes them to id[0 … length). A function of `index` alone. */

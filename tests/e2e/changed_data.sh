@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# A run that was paused goes on with the data that it began with. A changed cell of a table, a changed text, and a picture more are
+# refused by --resume, which leaves the run as it is; put back, the run goes on, and ends as the undisturbed one does.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 40 20
+mkdir "$tmp/of-table" "$tmp/of-texts" "$tmp/made" "$tmp/keep"
+"$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/of-photos" 0
+"$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/of-photos/train" 40
+"$TOOLS/make_pictures" "$tmp/data/test_batch.bin" "$tmp/of-photos/val" 20
+"$TOOLS/make_text" "$tmp/made"
+(echo age,sick && for i in $(seq 40); do echo "$((i * 7 % 90)),$((i % 2))"; done) | tee "$tmp/of-table/train.csv" >"$tmp/of-table/val.csv"
+for i in $(seq 40); do echo "{\"text\": \"red boxes $((i * 7 % 90)) of fish\", \"label\": $((i % 2))}"; done | tee "$tmp/of-texts/train.jsonl" >"$tmp/of-texts/dev.jsonl"
+start_server one
+common="train: {batch: 10, epochs: 3, seed: 3, checkpoint_every: 1}
+threads: 1
+server: $endpoint"
+echo "$common
+model: {name: mlp, features: 1, classes: 2}
+data: {kind: csv, dir: $tmp/of-table, label: sick}" >"$tmp/table.yaml"
+echo "$common
+model: {name: token_mlp, classes: 2, vocab: 700, tokens: 40, width: 0.25}
+head_end: embedding
+tail_begin: dense
+data: {kind: text, dir: $tmp/of-texts, tokenizer: $tmp/made}" >"$tmp/texts.yaml"
+echo "$common
+model: {name: mobilenet_v2, classes: 10, image: 32, width: 0.25}
+data: {kind: images, dir: $tmp/of-photos}" >"$tmp/photos.yaml"
+
+# changed NAME SENTENCE: paused behind a step, refused with the data that `spoil` makes, resumed with those that there were
+changed() {
+	local name=$1 status=0
+	client "$name-whole" "$tmp/$name.yaml" || fail "$name: exit status $?"
+	client_stands 3 "$name" "$tmp/$name.yaml"
+	wait_for "$name has no checkpoint" compgen -G "$tmp/$name/checkpoint-*" >/dev/null
+	end_client
+	cp -a "$tmp/of-$name" "$tmp/keep/$name"
+	spoil_"$name"
+	client "$name" "$tmp/$name.yaml" --resume || status=$?
+	[ $status = 78 ] && grep -qF -- "$2" "$tmp/$name.log" || fail "$name: exit status $status, $(cat "$tmp/$name.log")"
+	rm -r "$tmp/of-$name"
+	mv "$tmp/keep/$name" "$tmp/of-$name"
+	client "$name" "$tmp/$name.yaml" --resume || fail "$name: the data are as they were: exit status $?"
+	same_run "$name" "$name-whole" 12
+}
+spoil_table() { sed -i '5s/^[0-9]*/99/' "$tmp/of-table/train.csv"; }
+spoil_texts() { sed -i '7s/fish/water/' "$tmp/of-texts/train.jsonl"; }
+spoil_photos() { cp "$(find "$tmp/of-photos/val" -name '*.png' | head -n 1)" "$tmp/of-photos/val/class-1/more.png"; }
+changed table 'began with: 40 samples then, 40 now, or other contents'
+changed texts 'began with: 40 samples then, 40 now, or other contents'
+changed photos 'began with: 20 samples then, 21 now, or other contents'
+echo 'changed data are refused where a run goes on'
