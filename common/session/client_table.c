@@ -194,6 +194,9 @@ static enum sl_err on_pass_part(struct sl_session *s, const struct sl_event *ev,
 	bool grad = p->what == SL_PART_HEAD_GRAD, whole = false;
 	enum sl_err err;
 
+	if (p->what == SL_PART_END_MEAN)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "a mean of step %" PRIu64 " before it can exist",
+				   s->number);
 	if (p->what == SL_PART_WEIGHTS || (grad && (!s->training || p->chunk >= (uint32_t)s->done[SL_TASK_TAIL])) ||
 	    (!grad && p->chunk >= (uint32_t)s->done[SL_TASK_HEAD_FWD]))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "%s of chunk %u before it can exist",

@@ -190,6 +190,15 @@ static void ends_out_of_place_are_refused(void **state)
 		f.u.committed = (struct sl_committed){.step = 12, .mean = mean};
 		assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
 	}
+	open_sharing(1, true); /* a mean while the step is computed: it is no mid_act */
+	rig_begin_step(&rig, 61);
+	while (!client()->s.done[SL_TASK_HEAD_FWD])
+		assert_true(rig_turn(&rig));
+	assert_int_equal(client()->s.state, SL_SESSION_STEP);
+	f = rig_part(&rig, RIG_CLIENT, SL_PART_END_MEAN, 100);
+	f.u.part.step = 12;
+	f.u.part.training = true;
+	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
 	open_sharing(1, true); /* longer than a mean can be */
 	rig_begin_step(&rig, 61);
 	rig_settle(&rig);
