@@ -202,12 +202,12 @@ static struct work attention(const struct sl_op *op, double rows)
 {
 	enum { QUERIES = 56, MANY = 2048 };
 	const struct sl_attention_attr *a = &op->u.attention;
-	const double keys = op->most, d = features_of(&op->out_shape) / a->heads;
+	const double keys = op->most, all = rows * (a->each ? a->each : 1), d = features_of(&op->out_shape) / a->heads;
 	const double score = 2 * most(d, 2 * LANES) * mac_ns + (a->p > 0 ? 3 : 1) * element_ns;
 	const double queries = least(op->most >= MANY ? QUERIES / 2 : QUERIES, keys);
 	const struct work copies = tokens(op, rows);
 
-	return add((struct work){rows * a->heads * (keys * score + task_ns / keys) + 2 * copies.all,
+	return add((struct work){all * a->heads * (keys * score + task_ns / keys) + 2 * copies.all,
 				 queries * keys * score + keys * d * smooth_ns},
 		   (struct work){0, copies.piece});
 }
@@ -221,6 +221,39 @@ static struct work embedding(const struct sl_op *op, double rows)
 	return w;
 }
 
+/* What is written lies apart, where blocks of numbers that stay together are short. */
+static struct work permute(const struct sl_op *op, double rows)
+{
+	const struct sl_permute_attr *a = &op->u.permute;
+	const double inner = row_of(op) / ((double)a->outer * a->b * a->c);
+
+	return elements(op, rows, called(smooth_ns, inner), most(BLOCK, inner * most(a->b, a->c)));
+}
+
+/* Each number of the new axis is a sum of some of the old one, for strips of what lies behind the axis. */
+static struct work resample(const struct sl_op *op, double rows)
+{
+	enum { STRIP = 256, STEPS = 64 };
+	const struct sl_resample_attr *a = &op->u.resample;
+	const double n = (double)op->in_shape[0].dim[a->axis], m = a->size;
+	const double inner = (double)sl_op_inner(&op->out_shape, a->axis + 1), strip = least(inner, STRIP);
+	const double taps = a->mode == SL_RESAMPLE_AREA   ? n / m + 2
+			    : a->mode == SL_RESAMPLE_MEAN ? least(a->window, n)
+							  : 2;
+	const double number = 2 * call_ns + taps * (call_ns + strip * element_ns), clear = n * (call_ns + strip);
+	const double tasks = rows * (double)sl_shape_row(&op->out_shape) / m / strip;
+
+	return (struct work){tasks * (m * number + clear), STEPS * number + clear};
+}
+
+/* A row goes through several passes without giving way. */
+static struct work groupnorm(const struct sl_op *op, double rows)
+{
+	const double c = features_of(&op->out_shape);
+
+	return elements(op, rows, called(2 * smooth_ns, c), row_of(op));
+}
+
 static price_fn *const price_of[SL_OP_COUNT] = {
 	[SL_OP_CONV2D] = conv,         [SL_OP_BATCHNORM] = channels,  [SL_OP_ACT] = plain,
 	[SL_OP_ADD] = plain,           [SL_OP_MAXPOOL] = pool,        [SL_OP_AVGPOOL] = pool,
@@ -231,7 +264,9 @@ static price_fn *const price_of[SL_OP_COUNT] = {
 	[SL_OP_RMSNORM] = norm,        [SL_OP_ATTENTION] = attention, [SL_OP_SELECT] = tokens,
 	[SL_OP_EMBEDDING] = embedding, [SL_OP_GATHER] = gather,       [SL_OP_SIGMOID] = smooth,
 	[SL_OP_HARDSIGMOID] = smooth,  [SL_OP_HARDSWISH] = smooth,    [SL_OP_GATE] = channels,
-	[SL_OP_CONCAT] = channels,     [SL_OP_TRANSPOSE] = transpose,
+	[SL_OP_CONCAT] = channels,     [SL_OP_TRANSPOSE] = transpose, [SL_OP_ELU] = smooth,
+	[SL_OP_SOFTPLUS] = smooth,     [SL_OP_PERMUTE] = permute,     [SL_OP_RESAMPLE] = resample,
+	[SL_OP_GROUPNORM] = groupnorm, [SL_OP_REPEAT] = tokens,
 };
 
 bool sl_op_has_price(enum sl_op_kind kind)

@@ -25,10 +25,11 @@ int sl_build_conv_from(struct sl_build *b, const char *name, int in, struct sl_b
 	const int64_t in_c = last_of(b, in), out_c = w.depthwise ? in_c : w.out_c;
 	const int64_t per = in_c < groups ? 1 : in_c / groups; /* what does not divide is refused with the shapes */
 	const bool depthwise = w.depthwise || (groups > 1 && groups == in_c && in_c == out_c);
+	const int kw = w.kw ? w.kw : w.k;
 	struct sl_made_param weight = {.suffix = ".weight",
-				       .shape = sl_shape4(out_c, w.k, w.k, per),
+				       .shape = sl_shape4(out_c, w.k, kw, per),
 				       .init = init,
-				       .file = sl_shape4(out_c, per, w.k, w.k),
+				       .file = sl_shape4(out_c, per, w.k, kw),
 				       .layout = SL_LAYOUT_OHWI_FROM_OIHW};
 
 	d.node.u.conv.stride = w.stride ? w.stride : 1;
@@ -37,10 +38,12 @@ int sl_build_conv_from(struct sl_build *b, const char *name, int in, struct sl_b
 	d.node.u.conv.dilation = w.dilation ? w.dilation : 1;
 	if (depthwise) {
 		d.node.u.conv.groups = (int)in_c;
-		weight.shape = (struct sl_shape){3, {w.k, w.k, in_c}};
-		weight.file = sl_shape4(in_c, 1, w.k, w.k);
+		weight.shape = (struct sl_shape){3, {w.k, kw, in_c}};
+		weight.file = sl_shape4(in_c, 1, w.k, kw);
 		weight.layout = SL_LAYOUT_HWC_FROM_C1HW;
 	}
+	if (w.flat)
+		weight.file = (struct sl_shape){3, {weight.file.dim[0], weight.file.dim[1], kw, 1}};
 	sl_draft_param(b, &d, &weight);
 	if (w.bias)
 		sl_draft_param(
@@ -154,11 +157,26 @@ int sl_build_attention(struct sl_build *b, const char *name, int q, int k, int v
 
 int sl_build_layernorm(struct sl_build *b, const char *name, int in, float eps)
 {
+	return sl_build_layernorm_of(b, name, in, eps, true);
+}
+
+int sl_build_layernorm_of(struct sl_build *b, const char *name, int in, float eps, bool bias)
+{
 	struct sl_draft d = sl_draft_begin(b, SL_OP_LAYERNORM, name, in);
 
 	d.node.u.norm.eps = eps;
 	add_vector(b, &d, ".weight", last_of(b, in), SL_INIT_ONE, SL_LEARNS);
-	add_vector(b, &d, ".bias", last_of(b, in), SL_INIT_ZERO, SL_LEARNS);
+	if (bias)
+		add_vector(b, &d, ".bias", last_of(b, in), SL_INIT_ZERO, SL_LEARNS);
+	return sl_draft_finish(b, &d);
+}
+
+int sl_build_rmsnorm(struct sl_build *b, const char *name, int in, float eps)
+{
+	struct sl_draft d = sl_draft_begin(b, SL_OP_RMSNORM, name, in);
+
+	d.node.u.norm.eps = eps;
+	add_vector(b, &d, ".weight", last_of(b, in), SL_INIT_ONE, SL_LEARNS);
 	return sl_draft_finish(b, &d);
 }
 
@@ -170,11 +188,75 @@ int sl_build_pool(struct sl_build *b, const char *name, int in, enum sl_op_kind 
 	return sl_draft_finish(b, &d);
 }
 
-int sl_build_scale(struct sl_build *b, const char *name, int in, float by)
+int sl_build_affine(struct sl_build *b, const char *name, int in, float by, float plus)
 {
 	struct sl_draft d = sl_draft_begin(b, SL_OP_SCALE, name, in);
 
 	d.node.u.scale.by = by;
+	d.node.u.scale.plus = plus;
+	return sl_draft_finish(b, &d);
+}
+
+int sl_build_scale(struct sl_build *b, const char *name, int in, float by)
+{
+	return sl_build_affine(b, name, in, by, 0);
+}
+
+int sl_build_groupnorm(struct sl_build *b, const char *name, int in, int groups, float eps, bool affine)
+{
+	struct sl_draft d = sl_draft_begin(b, SL_OP_GROUPNORM, name, in);
+
+	d.node.u.groupnorm.groups = groups;
+	d.node.u.groupnorm.eps = eps;
+	if (affine) {
+		add_vector(b, &d, ".weight", last_of(b, in), SL_INIT_ONE, SL_LEARNS);
+		add_vector(b, &d, ".bias", last_of(b, in), SL_INIT_ZERO, SL_LEARNS);
+	}
+	return sl_draft_finish(b, &d);
+}
+
+int sl_build_concat(struct sl_build *b, const char *name, int x, int y, int axis)
+{
+	struct sl_draft d = sl_draft_begin(b, SL_OP_CONCAT, name, x);
+
+	d.in[d.node.n_in++] = y;
+	d.node.u.concat.axis = axis;
+	return sl_draft_finish(b, &d);
+}
+
+int sl_build_permute(struct sl_build *b, const char *name, int in, struct sl_permute_attr attr)
+{
+	struct sl_draft d = sl_draft_begin(b, SL_OP_PERMUTE, name, in);
+
+	d.node.u.permute = attr;
+	return sl_draft_finish(b, &d);
+}
+
+int sl_build_resample(struct sl_build *b, const char *name, int in, struct sl_resample_attr attr)
+{
+	struct sl_draft d = sl_draft_begin(b, SL_OP_RESAMPLE, name, in);
+
+	d.node.u.resample = attr;
+	return sl_draft_finish(b, &d);
+}
+
+int sl_build_repeat(struct sl_build *b, const char *name, int in, struct sl_shape shape, struct sl_shape file,
+		    enum sl_param_layout layout)
+{
+	struct sl_draft d = sl_draft_begin(b, SL_OP_REPEAT, name, in);
+
+	sl_draft_param(b, &d, &(struct sl_made_param){.suffix = "", .shape = shape, .file = file, .layout = layout});
+	return sl_draft_finish(b, &d);
+}
+
+int sl_build_matmul(struct sl_build *b, const char *name, int in, int out_f, bool bias)
+{
+	struct sl_draft d = sl_draft_begin(b, SL_OP_LINEAR, name, in);
+
+	d.node.u.linear.transposed = true;
+	sl_draft_param(b, &d, &(struct sl_made_param){.suffix = ".weight", .shape = sl_shape2(last_of(b, in), out_f)});
+	if (bias)
+		add_vector(b, &d, ".bias", out_f, SL_INIT_ZERO, SL_LEARNS);
 	return sl_draft_finish(b, &d);
 }
 

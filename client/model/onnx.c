@@ -5,16 +5,36 @@
 #include <string.h>
 
 #include "client/model/onnx_nodes.h"
+#include "client/model/onnx_views.h"
 #include "client/model/weights_file.h"
 
 static const char key[] = "model.onnx";
 
 /* ---- names and what they stand for */
 
-static void add_value(struct sl_onnx_import *im, const char *name, int value, const Onnx__Tensor *constant, bool known)
+static void add_value(struct sl_onnx_import *im, const char *name, int maker, const Onnx__Tensor *constant)
 {
-	im->value[im->n_value++] =
-		(struct sl_onnx_value){.name = name, .value = value, .constant = constant, .known = known};
+	struct sl_onnx_value *v = &im->value[im->n_value++];
+
+	*v = (struct sl_onnx_value){.name = name, .value = -1, .constant = constant, .known = constant, .maker = maker};
+	if (constant && constant->n_dims) {
+		v->n_dim = (int)constant->n_dims;
+		memcpy(v->dim, constant->dims, constant->n_dims * sizeof *constant->dims);
+	}
+}
+
+static void add_input(struct sl_onnx_import *im)
+{
+	const struct sl_shape s = sl_build_shape(im->b, SL_BUILD_INPUT);
+	struct sl_onnx_value *v = &im->value[im->n_value];
+
+	add_value(im, im->onnx->in->name, -1, NULL);
+	v->value = SL_BUILD_INPUT;
+	v->known = true;
+	im->batch = sl_onnx_dim(im->onnx->in, 0);
+	if (im->batch < 1 || im->batch > SL_ONNX_MOST)
+		im->batch = SL_ONNX_ANY_BATCH;
+	v->view = sl_onnx_view_of(im, &s);
 }
 
 static enum sl_err check_node(const Onnx__Node *n, size_t i, struct sl_fail *fail)
@@ -39,9 +59,9 @@ static enum sl_err list_values(struct sl_onnx_import *im, struct sl_fail *fail)
 	im->param = calloc((size_t)im->onnx->n_init + 1, sizeof *im->param);
 	if (!im->value || !im->param)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a network");
-	add_value(im, im->onnx->in->name, SL_BUILD_INPUT, NULL, true);
+	add_input(im);
 	for (int i = 0; i < im->onnx->n_init; i++)
-		add_value(im, im->onnx->init[i]->name, -1, im->onnx->init[i], true);
+		add_value(im, im->onnx->init[i]->name, -1, im->onnx->init[i]);
 	for (size_t i = 0; i < g->n_node; i++) {
 		enum sl_err err = check_node(g->node[i], i, fail);
 
@@ -49,7 +69,7 @@ static enum sl_err list_values(struct sl_onnx_import *im, struct sl_fail *fail)
 			return err;
 		for (size_t o = 0; o < g->node[i]->n_output; o++)
 			if (g->node[i]->output[o][0])
-				add_value(im, g->node[i]->output[o], -1, NULL, false);
+				add_value(im, g->node[i]->output[o], (int)i, NULL);
 	}
 	qsort(im->value, (size_t)im->n_value, sizeof *im->value, sl_onnx_by_name);
 	for (int i = 1; i < im->n_value; i++)
@@ -62,25 +82,25 @@ static enum sl_err list_values(struct sl_onnx_import *im, struct sl_fail *fail)
 static void find_live(struct sl_onnx_import *im, bool *live)
 {
 	const Onnx__Graph *g = im->onnx->graph;
-	bool *needed = calloc((size_t)im->n_value, sizeof *needed);
 	struct sl_onnx_value *v = sl_onnx_find(im, im->onnx->out->name);
 
-	if (!needed) {
-		sl_build_refuse(im->b, "no memory for a network");
-		return;
+	if (v) {
+		v->needed = true;
+		v->n_readers = INT16_MAX; /* whoever reads the file's output */
 	}
-	if (v)
-		needed[v - im->value] = true;
 	for (size_t i = g->n_node; i-- > 0;) {
 		const Onnx__Node *n = g->node[i];
 
 		for (size_t o = 0; o < n->n_output && !live[i]; o++)
-			live[i] = n->output[o][0] && (v = sl_onnx_find(im, n->output[o])) && needed[v - im->value];
+			live[i] = n->output[o][0] && (v = sl_onnx_find(im, n->output[o])) && v->needed;
 		for (size_t j = 0; j < n->n_input && live[i]; j++)
-			if (n->input[j][0] && (v = sl_onnx_find(im, n->input[j])))
-				needed[v - im->value] = true;
+			if (n->input[j][0] && (v = sl_onnx_find(im, n->input[j]))) {
+				v->needed = true;
+				if (v->n_readers < 2)
+					v->reader[v->n_readers] = (int)i;
+				v->n_readers += v->n_readers < INT16_MAX;
+			}
 	}
-	free(needed);
 }
 
 /* ---- nodes */
@@ -143,7 +163,8 @@ static bool reads_unread(struct sl_onnx_import *im)
 	return false;
 }
 
-static void read_node(struct sl_onnx_import *im)
+/* False: there is a refusal, or the node reads what is unread. */
+static bool read_node(struct sl_onnx_import *im)
 {
 	const Onnx__Node *n = im->node;
 	const bool standard = !n->domain || !n->domain[0] || strcmp(n->domain, "ai.onnx") == 0;
@@ -151,10 +172,10 @@ static void read_node(struct sl_onnx_import *im)
 
 	if (!kind) {
 		sl_onnx_refuse_kind(im);
-		return;
+		return false;
 	}
 	if (reads_unread(im))
-		return;
+		return false;
 	if (n->n_input < (size_t)kind->least_in || n->n_input > (size_t)kind->most_in)
 		sl_onnx_refuse(im, "it has %zu inputs, where %d to %d are right", n->n_input, kind->least_in,
 			       kind->most_in);
@@ -170,38 +191,62 @@ static void read_node(struct sl_onnx_import *im)
 	if (!im->b->err)
 		kind->read(im);
 	im->b->param_name = NULL;
+	return !im->b->err;
 }
 
 /* What the node did not make. */
 static void leave_unread(struct sl_onnx_import *im)
 {
-	struct sl_onnx_value *v = sl_onnx_find(im, im->node->output[0]);
+	const Onnx__Node *ends[] = {im->node, im->onnx->graph->node[im->end]};
 
-	if (v && !v->known)
-		v->known = v->unread = true;
+	for (int e = 0; e < 2; e++)
+		for (size_t i = 0; i < ends[e]->n_output; i++) {
+			struct sl_onnx_value *v = ends[e]->output[i][0] ? sl_onnx_find(im, ends[e]->output[i]) : NULL;
+
+			if (v && !v->known)
+				v->known = v->unread = true;
+		}
 }
 
-static void read_nodes(struct sl_onnx_import *im, const bool *live)
+/* A constant, or a parameter in other dimensions: those are read first, as patterns look ahead for them. */
+static bool is_constant(struct sl_onnx_import *im, const Onnx__Node *n)
+{
+	static const char *const kinds[] = {"Constant", "Unsqueeze", "Transpose", "Cast", "Identity"};
+	bool is = false;
+
+	for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+		is |= strcmp(kinds[i], n->op_type) == 0;
+	for (size_t i = 0; i < n->n_input && is; i++) {
+		const struct sl_onnx_value *v = sl_onnx_find(im, n->input[i]);
+
+		is = v && v->known && v->value < 0 && !v->unread;
+	}
+	return is;
+}
+
+static void read_nodes(struct sl_onnx_import *im, const bool *live, bool constants)
 {
 	const Onnx__Graph *g = im->onnx->graph;
 	struct sl_build *b = im->b;
 
 	for (size_t i = 0; i < g->n_node && !b->err; i++) {
-		if (!live[i])
+		if (!live[i] || im->done[i] || (constants && !is_constant(im, g->node[i])))
 			continue;
+		im->done[i] = constants;
+		im->index = im->end = (int)i;
+		im->flat = false;
 		im->node = g->node[i];
 		name_node(im, i);
 		for (char *c = im->name; *c; c++) /* what names in a graph have */
 			*c = *c > ' ' && *c < 0x7f ? *c : '_';
-		read_node(im);
+		if (read_node(im))
+			continue;
 		if (b->err == SL_ERR_CONFIG) {
 			sl_onnx_note_refusal(im);
 			b->err = SL_OK;
 		}
 		leave_unread(im);
 	}
-	if (!b->err)
-		sl_onnx_report_refusals(im);
 }
 
 static void read_output(struct sl_onnx_import *im)
@@ -246,19 +291,24 @@ static void import(struct sl_build *b, const struct sl_onnx *onnx)
 	bool *live = calloc(onnx->graph->n_node + 1, sizeof *live);
 
 	im.refused = calloc(SL_ONNX_MOST_REFUSED, sizeof *im.refused);
-	b->err = live && im.refused ? list_values(&im, b->fail)
-				    : sl_fail_set(b->fail, SL_ERR_NOMEM, "no memory for a network");
+	im.done = calloc(onnx->graph->n_node + 1, sizeof *im.done);
+	b->err = live && im.refused && im.done ? list_values(&im, b->fail)
+					       : sl_fail_set(b->fail, SL_ERR_NOMEM, "no memory for a network");
 	if (!b->err)
 		check_training(&im);
 	if (!b->err) {
 		find_live(&im, live);
-		read_nodes(&im, live);
+		read_nodes(&im, live, true);
+		read_nodes(&im, live, false);
+		if (!b->err)
+			sl_onnx_report_refusals(&im);
 		read_output(&im);
 	}
 	free(live);
 	free(im.value);
 	free(im.param);
 	free(im.refused);
+	free(im.done);
 }
 
 /* ---- the whole */
@@ -295,7 +345,7 @@ enum sl_err sl_onnx_build(struct sl_model **out, const struct sl_onnx *onnx, con
 	enum sl_err err = settle_sizes(&s, onnx, spec, fail);
 
 	if (!err)
-		err = sl_build_open(&b, onnx->name, sl_shape4(1, s.height, s.width, 3), s.classes, fail);
+		err = sl_build_open(&b, onnx->name, sl_shape4(1, s.height, s.width, s.channels), s.classes, fail);
 	if (err)
 		return err;
 	snprintf(b.model->note, sizeof b.model->note, "%s, %d classes, images of %dx%d", onnx->name, s.classes,

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/model/onnx_impl.h"
+#include "client/model/onnx_views.h"
 
 void sl_onnx_refuse(struct sl_onnx_import *im, const char *fmt, ...)
 {
@@ -51,23 +51,99 @@ struct sl_onnx_value *sl_onnx_in(struct sl_onnx_import *im, size_t i)
 
 static void make(struct sl_onnx_import *im, struct sl_onnx_value made)
 {
-	struct sl_onnx_value *v = sl_onnx_find(im, im->node->output[0]);
+	struct sl_onnx_value *v = sl_onnx_find(im, im->onnx->graph->node[im->end]->output[0]);
 
 	if (im->b->err || !v)
 		return;
 	made.name = v->name;
+	made.maker = v->maker;
+	made.needed = v->needed;
+	made.n_readers = v->n_readers;
+	memcpy(made.reader, v->reader, sizeof made.reader);
 	made.known = true;
 	*v = made;
 }
 
 void sl_onnx_out(struct sl_onnx_import *im, int value, bool permuted)
 {
-	make(im, (struct sl_onnx_value){.value = value, .permuted = permuted});
+	struct sl_onnx_value made = {.value = value, .permuted = permuted};
+	struct sl_shape s;
+
+	if (im->b->err)
+		return;
+	s = sl_build_shape(im->b, value);
+	made.view = sl_onnx_view_of(im, &s);
+	if (im->flat && s.ndim == 4) { /* a signal has no height */
+		made.view.axis[2] = made.view.axis[3];
+		made.view.n_axis = 3;
+	}
+	make(im, made);
+}
+
+void sl_onnx_out_like(struct sl_onnx_import *im, int value, const struct sl_onnx_value *as)
+{
+	make(im, (struct sl_onnx_value){.value = value, .permuted = as->permuted, .view = as->view});
+}
+
+void sl_onnx_out_view(struct sl_onnx_import *im, int value, const struct sl_onnx_view *view)
+{
+	make(im, (struct sl_onnx_value){.value = value, .view = *view});
+}
+
+/* ---- nodes that follow */
+
+int sl_onnx_next(struct sl_onnx_import *im, int index, const char *kind)
+{
+	const Onnx__Graph *g = im->onnx->graph;
+	const struct sl_onnx_value *v = sl_onnx_find(im, g->node[index]->output[0]);
+
+	return v && v->n_readers == 1 && !im->done[v->reader[0]] && strcmp(g->node[v->reader[0]]->op_type, kind) == 0
+		       ? v->reader[0]
+		       : -1;
+}
+
+void sl_onnx_two_readers(struct sl_onnx_import *im, int index, int *a, int *b)
+{
+	const struct sl_onnx_value *v = sl_onnx_find(im, im->onnx->graph->node[index]->output[0]);
+	const bool two = v && v->n_readers == 2;
+
+	*a = two ? v->reader[0] : -1;
+	*b = two ? v->reader[1] : -1;
+}
+
+/* What leads to that node from what is known is a part of this one. */
+static void mark(struct sl_onnx_import *im, int index, int depth)
+{
+	const Onnx__Node *n = im->onnx->graph->node[index];
+
+	im->done[index] = true;
+	for (size_t i = 0; i < n->n_input && depth < 16; i++) {
+		const struct sl_onnx_value *v = n->input[i][0] ? sl_onnx_find(im, n->input[i]) : NULL;
+
+		if (v && !v->known && v->maker >= 0 && !im->done[v->maker] &&
+		    (v->n_readers == 1 || strcmp(im->onnx->graph->node[v->maker]->op_type, "Shape") != 0))
+			mark(im, v->maker, depth + 1);
+	}
+}
+
+void sl_onnx_join(struct sl_onnx_import *im, int index)
+{
+	char name[SL_NAME_MAX];
+	const char *last;
+
+	mark(im, index, 0);
+	im->end = index;
+	if (im->node->name && sl_onnx_scope(im->node->name, name, &last) && name[0])
+		memcpy(im->name, name, sizeof name);
 }
 
 void sl_onnx_out_constant(struct sl_onnx_import *im, const Onnx__Tensor *t)
 {
-	make(im, (struct sl_onnx_value){.value = -1, .constant = t});
+	struct sl_onnx_value made = {.value = -1, .constant = t, .n_dim = (int)t->n_dims};
+
+	if (t->n_dims)
+		memcpy(made.dim, t->dims, t->n_dims * sizeof *t->dims);
+	make(im, made);
 }
 
 void sl_onnx_out_same(struct sl_onnx_import *im, const struct sl_onnx_value *as)
@@ -136,14 +212,30 @@ int sl_onnx_same_ints(struct sl_onnx_import *im, const char *name, size_t n, int
 
 /* ---- inputs */
 
+/* [batch, channels, length] as an image of height 1. */
+static int signal_of(struct sl_onnx_import *im, struct sl_onnx_value *v)
+{
+	int atom[SL_ONNX_ATOMS], n = 0;
+
+	for (int i = 2; i > 0; i--)
+		for (int k = 0; k < v->view.axis[i].n && n < SL_ONNX_ATOMS; k++)
+			atom[n++] = v->view.axis[i].atom[k];
+	return sl_onnx_arrange(im, v, atom, n,
+			       (int64_t[]){1, sl_onnx_axis_size(&v->view, 2), sl_onnx_axis_size(&v->view, 1)}, 3);
+}
+
 /* Input `i`, which a node computes: the graph's value; -1 after a refusal. ndim 0: any. */
 int sl_onnx_data_in(struct sl_onnx_import *im, size_t i, int ndim, bool *permuted)
 {
-	const struct sl_onnx_value *v = sl_onnx_in(im, i);
+	struct sl_onnx_value *v = sl_onnx_in(im, i);
 
 	*permuted = false;
 	if (!im->b->err && v && v->pad)
 		sl_onnx_refuse(im, "its input %zu has a border of zeros, which convolutions and means alone read", i);
+	if (im->b->err)
+		return -1;
+	if (v && v->scores.heads)
+		sl_onnx_refuse(im, "its input %zu is scores of attention, which softmax alone reads", i);
 	if (im->b->err)
 		return -1;
 	if (!v || v->value < 0) {
@@ -151,12 +243,20 @@ int sl_onnx_data_in(struct sl_onnx_import *im, size_t i, int ndim, bool *permute
 			       v ? "constant" : "not there");
 		return -1;
 	}
-	if (ndim && sl_build_shape(im->b, v->value).ndim != ndim) {
+	if (ndim &&
+	    (sl_onnx_batch_axis(&v->view) != 0 || (v->view.n_axis != ndim && !(ndim == 4 && v->view.n_axis == 3)))) {
 		sl_onnx_refuse(im, "it takes %s",
 			       ndim == 4 ? "images, [batch, channels, height, width]" : "rows, [batch, features]");
 		return -1;
 	}
+	im->flat = ndim == 4 && v->view.n_axis == 3;
 	*permuted = v->permuted;
+	if (im->flat)
+		return signal_of(im, v);
+	if (ndim == 4)
+		return sl_onnx_arrange_axes(im, v, (int[]){2, 3, 1}, 3, 0);
+	if (ndim == 2 && !v->permuted)
+		return sl_onnx_arrange_axes(im, v, (int[]){1}, 1, 0);
 	return v->value;
 }
 
@@ -190,10 +290,8 @@ int64_t sl_onnx_last_of(const struct sl_onnx_import *im, int value)
 }
 
 /* Input `i` as the next parameter, [n_dims of them], of that many dimensions; NULL after a refusal. */
-const Onnx__Tensor *sl_onnx_param_in(struct sl_onnx_import *im, size_t i, size_t n_dims)
+static const Onnx__Tensor *take_param(struct sl_onnx_import *im, const Onnx__Tensor *t, size_t i, size_t n_dims)
 {
-	const struct sl_onnx_value *v = sl_onnx_in(im, i);
-	const Onnx__Tensor *t = v ? v->constant : NULL;
 	char text[SL_ONNX_DIMS_TEXT];
 
 	if (im->b->err)
@@ -227,6 +325,21 @@ const Onnx__Tensor *sl_onnx_param_in(struct sl_onnx_import *im, size_t i, size_t
 	return t;
 }
 
+const Onnx__Tensor *sl_onnx_param_in(struct sl_onnx_import *im, size_t i, size_t n_dims)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, i);
+
+	return take_param(im, v ? v->constant : NULL, i, n_dims);
+}
+
+const Onnx__Tensor *sl_onnx_param_named(struct sl_onnx_import *im, const char *name)
+{
+	const struct sl_onnx_value *v = sl_onnx_find(im, name);
+	const Onnx__Tensor *t = v && v->known ? v->constant : NULL;
+
+	return take_param(im, t, 1, t ? t->n_dims : 0);
+}
+
 /* The next node has the parameters that were read since there were `before` of them. */
 void sl_onnx_use_params(struct sl_onnx_import *im, int before)
 {
@@ -246,6 +359,13 @@ bool sl_onnx_scalar_in(struct sl_onnx_import *im, size_t i, float *out)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, i);
 
+	if (v && v->constant && v->constant->data_type == SL_ONNX_INT64 && sl_onnx_count(v->constant) == 1 &&
+	    v->value < 0) { /* a number that torch casts */
+		int64_t whole[SL_ONNX_INTS];
+
+		*out = sl_onnx_ints_in(im, i, whole) == 1 ? (float)whole[0] : 0;
+		return true;
+	}
 	if (!v || !v->constant || v->constant->data_type != SL_ONNX_FLOAT || sl_onnx_count(v->constant) != 1)
 		return false;
 	sl_onnx_read_f32(v->constant, out);

@@ -5,7 +5,14 @@
 
 #include "client/model/onnx_file.h"
 
-enum { FIRST_OPSET = 13, LAST_OPSET = 17, MOST_DIMS = 8, MOST_CLASSES = 100000, MOST_BYTES = 0x7fffffff };
+enum {
+	FIRST_OPSET = 13,
+	LAST_OPSET = 20,
+	MOST_DIMS = 8,
+	MOST_CLASSES = 100000,
+	MOST_CHANNELS = 16,
+	MOST_BYTES = 0x7fffffff
+};
 /* What may be allocated for a file: some bytes for each of its own. */
 enum { MEMORY_FACTOR = 16, MEMORY_LEAST = 4 << 20 };
 
@@ -280,14 +287,15 @@ enum sl_err sl_onnx_read_sizes(struct sl_onnx_sizes *out, const struct sl_onnx *
 	int64_t dim[4];
 
 	if (!type || type->elem_type != SL_ONNX_FLOAT || sl_onnx_n_dim(o->in) != 4)
-		return sl_fail_set(fail, SL_ERR_CONFIG,
-				   "input '%.96s' is not [batch, 3, height, width] of floats: a network of images is",
-				   o->in->name);
+		return sl_fail_set(
+			fail, SL_ERR_CONFIG,
+			"input '%.96s' is not [batch, channels, height, width] of floats: a network of images is",
+			o->in->name);
 	for (int i = 1; i < 4; i++)
 		dim[i] = sl_onnx_dim(o->in, (size_t)i);
-	if (dim[1] != 3)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "input '%.96s' has %lld channels, where images have 3",
-				   o->in->name, (long long)dim[1]);
+	if (dim[1] < 1 || dim[1] > MOST_CHANNELS)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "input '%.96s' has %lld channels, where images have 1 to %d",
+				   o->in->name, (long long)dim[1], MOST_CHANNELS);
 	for (int i = 2; i < 4; i++)
 		if (dim[i] && (dim[i] < SL_MODEL_MIN_IMAGE || dim[i] > SL_MODEL_MAX_IMAGE))
 			return sl_fail_set(
@@ -300,7 +308,7 @@ enum sl_err sl_onnx_read_sizes(struct sl_onnx_sizes *out, const struct sl_onnx *
 				   "output '%.96s' is not [batch, classes]: a network of 2 to %d classes gives so many "
 				   "logits",
 				   o->out->name, MOST_CLASSES);
-	*out = (struct sl_onnx_sizes){(int)dim[2], (int)dim[3], (int)sl_onnx_dim(o->out, 1)};
+	*out = (struct sl_onnx_sizes){(int)dim[2], (int)dim[3], (int)sl_onnx_dim(o->out, 1), (int)dim[1]};
 	return SL_OK;
 }
 

@@ -4,26 +4,55 @@
 
 #include "client/model/onnx_file.h"
 
+bool sl_onnx_scope(const char *name, char out[SL_NAME_MAX], const char **last); /* onnx_nodes.h */
+
 /* ---- from nodes to a graph (onnx.c) */
 
 enum { SL_ONNX_INTS = 8, SL_ONNX_MOST = 1 << 20 }; /* numbers of a shape; of a window, and of channels */
-#define SL_ONNX_BATCH INT64_MIN
+enum { SL_ONNX_ANY_BATCH = 1000003 };              /* the batch of a file that says none: a prime number */
 
-/* What a name stands for. Values of four dimensions are [N,C,H,W] in the file and [N,H,W,C] here. */
+/* How the axes of the file lie in memory. Memory is a list of atoms, the batch's first; an axis of the file is some of
+ * them, the outermost first. So a transpose reorders axes, and a reshape parts or joins their atoms: neither moves a
+ * number. What reads a value asks for an order of atoms (sl_onnx_arrange). */
+enum { SL_ONNX_ATOMS = 8 };
+struct sl_onnx_axis {
+	int n, atom[SL_ONNX_ATOMS];
+};
+struct sl_onnx_view {
+	int n_atom, n_axis;
+	int64_t size[SL_ONNX_ATOMS]; /* of atoms, in the order of memory */
+	struct sl_onnx_axis axis[SL_ONNX_ATOMS];
+};
+
+/* Scores of attention, or what softmax makes of them: products of queries and keys, which are [S, heads · D] both. */
+struct sl_onnx_scores {
+	int q, k, heads, d; /* heads 0: it is none */
+	int64_t s;
+	int n_axis; /* of the file's: with 3, batch and heads are one */
+	float scale, p;
+	bool causal, softmax;
+};
+
+/* What a name stands for. Images are [N,C,H,W] in the file and [N,H,W,C] here. */
 struct sl_onnx_value {
 	const char *name;
 	int value;                    /* of the graph; -1: it is constant, or no node of ours */
 	const Onnx__Tensor *constant; /* an initializer, or a constant's tensor; NULL: none */
+	struct sl_onnx_view view;
 	/* A flattened image of several pixels: its numbers lie in another order than the file's. */
 	bool permuted;
-	/* What is known of a part of a shape: numbers, or SL_ONNX_BATCH; 0: it is none. A scalar is one without dims.
-	 */
-	int n_ints;
-	bool scalar;
-	int64_t ints[SL_ONNX_INTS];
-	int pad;     /* zeros around an image that its reader is to add; the graph's value has none */
-	bool known;  /* its maker has been read, or refused: */
-	bool unread; /* there is no value */
+	bool transposed; /* of a constant matrix */
+	/* Of whole numbers that are known, such as a shape, n_ints are there, in n_dim dimensions; 0: none. Of another
+	 * constant dims are known. */
+	int n_ints, n_dim;
+	int64_t ints[SL_ONNX_INTS], dim[SL_ONNX_INTS];
+	struct sl_onnx_scores scores;
+	int maker; /* the node; -1: none */
+	bool needed;
+	int n_readers, reader[2]; /* live nodes, of which the first two are known */
+	int pad;                  /* zeros around an image that its reader is to add; the graph's value has none */
+	bool known;               /* its maker has been read, or refused: */
+	bool unread;              /* there is no value */
 };
 
 /* A module of which a node is not read. */
@@ -43,6 +72,11 @@ struct sl_onnx_import {
 	char name[SL_NAME_MAX];          /* what it is to be called */
 	struct sl_onnx_refused *refused; /* [SL_ONNX_MOST_REFUSED] */
 	int n_refused;                   /* all of them, listed or not */
+	int64_t batch;                   /* of the file's example */
+	bool *done;                      /* nodes that were read as a part of others */
+	int index;                       /* of the node that is being read */
+	bool flat;                       /* its image is a signal, [batch, channels, length] in the file */
+	int end;                         /* of the node whose output it makes */
 };
 
 /* ---- values, attributes and inputs of the node that is being read (onnx_args.c). What does not fit is refused;
@@ -73,9 +107,12 @@ int sl_onnx_data_in(struct sl_onnx_import *im, size_t i, int ndim, bool *permute
 int sl_onnx_image_in(struct sl_onnx_import *im);
 /* The same, and the border of zeros that it is to have. */
 int sl_onnx_padded_in(struct sl_onnx_import *im, int *pad);
+
 int64_t sl_onnx_last_of(const struct sl_onnx_import *im, int value);
 /* Input `i` as the next parameter, of that many dimensions; NULL after a refusal. */
 const Onnx__Tensor *sl_onnx_param_in(struct sl_onnx_import *im, size_t i, size_t n_dims);
+/* The one that a name stands for, which may have more dimensions of size 1 by now. */
+const Onnx__Tensor *sl_onnx_param_named(struct sl_onnx_import *im, const char *name);
 /* The next node has the parameters that were read since there were `before` of them. */
 void sl_onnx_use_params(struct sl_onnx_import *im, int before);
 bool sl_onnx_vector_of(struct sl_onnx_import *im, const Onnx__Tensor *t, int64_t count);

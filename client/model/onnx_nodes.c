@@ -4,90 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/model/onnx_arithmetic.h"
 #include "client/model/onnx_nodes.h"
-
-/* ---- windows */
-
-struct window {
-	int k, stride, pad, dilation;
-};
-
-static void check_auto_pad(struct sl_onnx_import *im)
-{
-	const Onnx__Attribute *a = sl_onnx_attr(im, "auto_pad", SL_ONNX_ATTR_STRING);
-
-	if (a && (a->s.len != 6 || memcmp(a->s.data, "NOTSET", 6) != 0))
-		sl_onnx_refuse(im, "auto_pad %.*s is not read; export with explicit pads",
-			       (int)(a->s.len < 20 ? a->s.len : 20), a->s.data ? (const char *)a->s.data : "");
-}
-
-static struct window read_window(struct sl_onnx_import *im)
-{
-	struct window w;
-
-	check_auto_pad(im);
-	w.k = sl_onnx_same_ints(im, "kernel_shape", 2, 0, "windows are square here");
-	w.stride = sl_onnx_same_ints(im, "strides", 2, 1, "strides are the same in both directions here");
-	w.pad = sl_onnx_same_ints(im, "pads", 4, 0, "padding is the same on all sides here");
-	w.dilation = sl_onnx_same_ints(im, "dilations", 2, 1, "dilation is the same in both directions here");
-	if (!im->b->err && (w.stride < 1 || w.dilation < 1))
-		sl_onnx_refuse(im, "stride %d, dilation %d: both are at least 1", w.stride, w.dilation);
-	return w;
-}
-
-/* Where windows end with the image, counting up is counting down. */
-static void check_ceil(struct sl_onnx_import *im, int in, struct window w)
-{
-	const struct sl_shape s = sl_build_shape(im->b, in);
-
-	if (!im->b->err && sl_onnx_attr_int(im, "ceil_mode", 0) &&
-	    ((s.dim[1] + 2 * w.pad - w.k) % w.stride || (s.dim[2] + 2 * w.pad - w.k) % w.stride))
-		sl_onnx_refuse(im,
-			       "ceil_mode adds a window beyond the border of an image of %lldx%lld, which is not read; "
-			       "take another size of images, or ceil_mode=False",
-			       (long long)s.dim[1], (long long)s.dim[2]);
-}
-
-/* ---- kinds */
-
-static void read_conv(struct sl_onnx_import *im)
-{
-	int border;
-	const int x = sl_onnx_padded_in(im, &border), before = im->n_param;
-	const struct window w = read_window(im);
-	const int64_t groups = sl_onnx_attr_int(im, "group", 1), in_c = im->b->err ? 1 : sl_onnx_last_of(im, x);
-	const Onnx__Tensor *weight = sl_onnx_param_in(im, 1, 4), *bias;
-	char text[SL_ONNX_DIMS_TEXT];
-
-	if (!weight)
-		return;
-	if (weight->dims[2] != weight->dims[3] || (w.k && w.k != weight->dims[2])) {
-		sl_onnx_refuse(im, "its weight '%.96s' is %s; windows are square here", weight->name,
-			       sl_onnx_dims_text(weight, text));
-		return;
-	}
-	if (groups < 1 || groups > SL_ONNX_MOST || in_c % groups || weight->dims[0] % groups ||
-	    weight->dims[1] != in_c / groups) {
-		sl_onnx_refuse(im, "its weight '%.96s' is %s, which does not fit %lld channels in %lld groups",
-			       weight->name, sl_onnx_dims_text(weight, text), (long long)in_c, (long long)groups);
-		return;
-	}
-	bias = im->node->n_input > 2 && im->node->input[2][0] ? sl_onnx_param_in(im, 2, 1) : NULL;
-	if (im->b->err || (bias && !sl_onnx_vector_of(im, bias, weight->dims[0])))
-		return;
-	sl_onnx_use_params(im, before);
-	sl_onnx_out(im,
-		    sl_build_conv_from(im->b, im->name, x,
-				       (struct sl_build_window){.out_c = (int)weight->dims[0],
-								.k = (int)weight->dims[2],
-								.stride = w.stride,
-								.pad = w.pad + border,
-								.dilation = w.dilation,
-								.groups = (int)groups,
-								.bias = bias},
-				       (struct sl_init){SL_INIT_ZERO, 0}),
-		    false);
-}
 
 /* The file has what the old value keeps, as a float of few digits: 0.9 for torch's momentum of 0.1. */
 static float torch_momentum(float kept)
@@ -102,9 +20,14 @@ static float torch_momentum(float kept)
 	return (float)(1.0 - strtod(text, NULL));
 }
 
+/* Of images, signals, and rows, which are images of one pixel. */
 static void read_batchnorm(struct sl_onnx_import *im)
 {
-	const int x = sl_onnx_image_in(im), before = im->n_param;
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	const bool rows = v && v->value >= 0 && v->view.n_axis == 2;
+	bool permuted = false;
+	int x = rows ? sl_onnx_data_in(im, 0, 2, &permuted) : sl_onnx_image_in(im);
+	const int before = im->n_param;
 	const float eps = sl_onnx_attr_float(im, "epsilon", 1e-5f), kept = sl_onnx_attr_float(im, "momentum", 0.9f);
 	/* Before opset 14 a node in training has five outputs. */
 	const bool training =
@@ -117,10 +40,15 @@ static void read_batchnorm(struct sl_onnx_import *im)
 		sl_onnx_refuse(im, "epsilon %g and momentum %g do not lie in 0 … 1", (double)eps, (double)kept);
 	for (size_t i = 1; i <= 4 && !im->b->err; i++)
 		(void)!sl_onnx_vector_of(im, sl_onnx_param_in(im, i, 1), sl_onnx_last_of(im, x));
+	if (permuted)
+		sl_onnx_refuse(im, "it is of flattened images, which is not read; norm the image");
 	if (im->b->err)
 		return;
+	if (rows)
+		x = sl_build_permute(im->b, im->name, x, (struct sl_permute_attr){1, 1, 1, 1, 1});
 	sl_onnx_use_params(im, before);
-	sl_onnx_out(im, sl_build_bn_with(im->b, im->name, x, SL_INIT_ONE, eps, torch_momentum(kept)), false);
+	x = sl_build_bn_with(im->b, im->name, x, SL_INIT_ONE, eps, torch_momentum(kept));
+	sl_onnx_out(im, rows ? sl_build_flatten(im->b, im->name, x) : x, false);
 }
 
 static void read_act(struct sl_onnx_import *im, enum sl_act act)
@@ -129,7 +57,7 @@ static void read_act(struct sl_onnx_import *im, enum sl_act act)
 	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
 
 	if (x >= 0)
-		sl_onnx_out(im, sl_build_act(im->b, im->name, x, act), permuted);
+		sl_onnx_out_like(im, sl_build_act(im->b, im->name, x, act), sl_onnx_in(im, 0));
 }
 
 static void read_relu(struct sl_onnx_import *im)
@@ -140,18 +68,35 @@ static void read_relu(struct sl_onnx_import *im)
 static void read_clip(struct sl_onnx_import *im)
 {
 	float low, high;
+	bool permuted;
+	int x, y;
 
-	if (!sl_onnx_scalar_in(im, 1, &low) || !sl_onnx_scalar_in(im, 2, &high) || low != 0 || high != 6)
-		sl_onnx_refuse(im, "its bounds are not constants 0 and 6: of clips ReLU6 is read");
-	read_act(im, SL_ACT_RELU6);
+	if (!sl_onnx_scalar_in(im, 1, &low) || !sl_onnx_scalar_in(im, 2, &high) || !(low > -1e30f && low < high) ||
+	    !(high < 1e30f)) {
+		sl_onnx_refuse(im, "its bounds are not two constants, the lower one first");
+		return;
+	}
+	if (low == 0 && high == 6) {
+		read_act(im, SL_ACT_RELU6);
+		return;
+	}
+	x = sl_onnx_data_in(im, 0, 0, &permuted);
+	if (im->b->err)
+		return;
+	/* low + max(x − low, 0) − max(x − high, 0) */
+	y = sl_build_act(im->b, im->name, sl_build_affine(im->b, im->name, x, 1, -high), SL_ACT_RELU);
+	x = sl_build_act(im->b, im->name, sl_build_affine(im->b, im->name, x, 1, -low), SL_ACT_RELU);
+	x = sl_build_add(im->b, im->name, x, sl_build_affine(im->b, im->name, y, -1, low));
+	sl_onnx_out_like(im, x, sl_onnx_in(im, 0));
 }
 
 static void read_dropout(struct sl_onnx_import *im)
 {
-	const struct sl_onnx_value *mode = sl_onnx_in(im, 2);
+	const struct sl_onnx_value *mode = sl_onnx_in(im, 2), *v = sl_onnx_in(im, 0);
+	const bool scores = v && v->scores.heads;
 	float p = 0.5f;
 	bool permuted;
-	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
+	const int x = scores ? 0 : sl_onnx_data_in(im, 0, 0, &permuted);
 
 	if (im->b->err)
 		return;
@@ -162,11 +107,15 @@ static void read_dropout(struct sl_onnx_import *im)
 				   "training=TrainingMode.TRAINING");
 		return;
 	}
+	if (scores) {
+		(void)!sl_onnx_read_scores(im);
+		return;
+	}
 	if ((im->node->input[1][0] && !sl_onnx_scalar_in(im, 1, &p)) || !(p >= 0 && p < 1)) {
 		sl_onnx_refuse(im, "its ratio is no constant in [0, 1)");
 		return;
 	}
-	sl_onnx_out(im, p > 0 ? sl_build_dropout(im->b, im->name, x, p) : x, permuted);
+	sl_onnx_out_like(im, p > 0 ? sl_build_dropout(im->b, im->name, x, p) : x, sl_onnx_in(im, 0));
 }
 
 static void read_smooth(struct sl_onnx_import *im, enum sl_op_kind kind)
@@ -175,7 +124,7 @@ static void read_smooth(struct sl_onnx_import *im, enum sl_op_kind kind)
 	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
 
 	if (x >= 0)
-		sl_onnx_out(im, sl_build_smooth(im->b, im->name, x, kind, false), permuted);
+		sl_onnx_out_like(im, sl_build_smooth(im->b, im->name, x, kind, false), sl_onnx_in(im, 0));
 }
 
 static void read_sigmoid(struct sl_onnx_import *im)
@@ -198,189 +147,129 @@ static void read_hard_swish(struct sl_onnx_import *im)
 	read_smooth(im, SL_OP_HARDSWISH);
 }
 
+static void read_softplus(struct sl_onnx_import *im)
+{
+	read_smooth(im, SL_OP_SOFTPLUS);
+}
+
+/* x · tanh(softplus(x)) */
+static void read_mish(struct sl_onnx_import *im)
+{
+	bool permuted;
+	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
+	int y;
+
+	if (x < 0)
+		return;
+	y = sl_build_smooth(im->b, im->name, x, SL_OP_SOFTPLUS, false);
+	y = sl_build_smooth(im->b, im->name, y, SL_OP_TANH, false);
+	sl_onnx_out_like(im, sl_build_mul(im->b, im->name, x, y), sl_onnx_in(im, 0));
+}
+
+static void read_gelu(struct sl_onnx_import *im)
+{
+	const Onnx__Attribute *how = sl_onnx_attr(im, "approximate", SL_ONNX_ATTR_STRING);
+	bool permuted;
+	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
+
+	if (x >= 0)
+		sl_onnx_out_like(im,
+				 sl_build_smooth(im->b, im->name, x, SL_OP_GELU,
+						 how && how->s.len == 4 && memcmp(how->s.data, "tanh", 4) == 0),
+				 sl_onnx_in(im, 0));
+}
+
+static void read_layernorm(struct sl_onnx_import *im)
+{
+	struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	const int before = im->n_param;
+	const float eps = sl_onnx_attr_float(im, "epsilon", 1e-5f);
+	const int64_t axis = sl_onnx_attr_int(im, "axis", -1);
+	const bool bias = im->node->n_input > 2 && im->node->input[2][0];
+	bool permuted;
+	int x = sl_onnx_data_in(im, 0, 0, &permuted);
+
+	if (im->b->err)
+		return;
+	if (permuted || (axis != -1 && axis != v->view.n_axis - 1) || !(eps >= 1e-30f && eps <= 1)) {
+		sl_onnx_refuse(im, "it is not over the last axis alone, or epsilon is not in 0 … 1");
+		return;
+	}
+	for (size_t i = 1; i < 2 + (size_t)bias && !im->b->err; i++)
+		(void)!sl_onnx_vector_of(im, sl_onnx_param_in(im, i, 1),
+					 sl_onnx_axis_size(&v->view, v->view.n_axis - 1));
+	x = im->b->err ? -1 : sl_onnx_innermost(im, v, v->view.n_axis - 1, false);
+	sl_onnx_use_params(im, before);
+	if (!im->b->err)
+		sl_onnx_out_like(im, sl_build_layernorm_of(im->b, im->name, x, eps, bias), v);
+}
+
+/* Of constants that have the type already; whole numbers stay what they are. */
+static void read_cast(struct sl_onnx_import *im)
+{
+	const int64_t to = sl_onnx_attr_int(im, "to", 0);
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+
+	if (im->b->err)
+		return;
+	if (v && v->value < 0 && v->constant &&
+	    (v->constant->data_type == to ||
+	     (to == SL_ONNX_FLOAT && v->constant->data_type == SL_ONNX_INT64 && sl_onnx_count(v->constant) == 1)))
+		sl_onnx_out_same(im, v);
+	else if (to != SL_ONNX_INT64 || !sl_onnx_read_ints(im))
+		sl_onnx_refuse(im, "it changes a type, which is not read: values are float32");
+}
+
+/* What a parameter is repeated to for every sample. */
+static void read_expand(struct sl_onnx_import *im)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+
+	if (im->b->err)
+		return;
+	if (!v || v->value >= 0 || !v->constant)
+		sl_onnx_refuse(im, "it repeats a computed value, which is not read");
+	else
+		sl_onnx_out_same(im, v);
+}
+
+static void read_celu(struct sl_onnx_import *im)
+{
+	if (sl_onnx_attr_float(im, "alpha", 1) != 1)
+		sl_onnx_refuse(im, "alpha is %g, where 1 is read", (double)sl_onnx_attr_float(im, "alpha", 1));
+	read_smooth(im, SL_OP_ELU);
+}
+
+static void read_known(struct sl_onnx_import *im)
+{
+	if (!sl_onnx_read_ints(im))
+		sl_onnx_refuse(im, "of this kind only the arithmetic of shapes is read");
+}
+
 static void read_tanh(struct sl_onnx_import *im)
 {
 	read_smooth(im, SL_OP_TANH);
 }
 
-/* x times a constant, if input `i` is one of one element. */
-static bool read_scale(struct sl_onnx_import *im, size_t i)
-{
-	bool permuted;
-	float by;
-	int x;
-
-	if (im->b->err || !sl_onnx_scalar_in(im, i, &by))
-		return false;
-	x = sl_onnx_data_in(im, 1 - i, 0, &permuted);
-	if (!(by >= -1e30f && by <= 1e30f))
-		sl_onnx_refuse(im, "its factor is %g", (double)by);
-	if (!im->b->err)
-		sl_onnx_out(im, sl_build_scale(im->b, im->name, x, by), permuted);
-	return true;
-}
-
-static bool is_plane_of_one(const struct sl_shape *s)
-{
-	return s->ndim == 4 && s->dim[1] == 1 && s->dim[2] == 1;
-}
-
-/* Of one shape, element by element; or an image's channels by numbers of their own (squeeze and excitation). */
-static void read_mul(struct sl_onnx_import *im)
-{
-	bool permuted[2];
-	int x, y;
-	struct sl_shape a, b;
-
-	if (read_scale(im, 1) || read_scale(im, 0))
-		return;
-	x = sl_onnx_data_in(im, 0, 0, &permuted[0]);
-	y = sl_onnx_data_in(im, 1, 0, &permuted[1]);
-	if (im->b->err)
-		return;
-	a = sl_build_shape(im->b, x);
-	b = sl_build_shape(im->b, y);
-	if (permuted[0] || permuted[1])
-		sl_onnx_refuse(im, "it multiplies flattened images, which is not read");
-	else if (sl_shape_equal(&a, &b))
-		sl_onnx_out(im, sl_build_mul(im->b, im->name, x, y), false);
-	else if (a.ndim == 4 && is_plane_of_one(&b) && a.dim[3] == b.dim[3])
-		sl_onnx_out(im, sl_build_pair(im->b, im->name, SL_OP_GATE, x, y), false);
-	else if (b.ndim == 4 && is_plane_of_one(&a) && a.dim[3] == b.dim[3])
-		sl_onnx_out(im, sl_build_pair(im->b, im->name, SL_OP_GATE, y, x), false);
-	else
-		sl_onnx_refuse(im, "it multiplies values whose shapes are neither one nor [C, H, W] and [C, 1, 1]");
-}
-
-static void read_add(struct sl_onnx_import *im)
-{
-	bool permuted[2];
-	const int x = sl_onnx_data_in(im, 0, 0, &permuted[0]), y = sl_onnx_data_in(im, 1, 0, &permuted[1]);
-	struct sl_shape a, b;
-
-	if (im->b->err)
-		return;
-	a = sl_build_shape(im->b, x);
-	b = sl_build_shape(im->b, y);
-	if (!sl_shape_equal(&a, &b) || permuted[0] || permuted[1]) {
-		sl_onnx_refuse(im, permuted[0] || permuted[1]
-					   ? "it adds flattened images, which is not read"
-					   : "it adds values of different shapes, which is not read");
-		return;
-	}
-	sl_onnx_out(im, sl_build_add(im->b, im->name, x, y), false);
-}
-
-static void read_pool(struct sl_onnx_import *im, enum sl_op_kind kind, int x, int border)
-{
-	struct window w = read_window(im);
-
-	w.pad += border;
-	if (!im->b->err && (w.k < 1 || w.dilation != 1))
-		sl_onnx_refuse(im, w.k < 1 ? "it has no kernel_shape" : "dilation of pools is not read");
-	if (im->b->err)
-		return;
-	check_ceil(im, x, w);
-	if (w.k == 1 && w.stride == 1 && !w.pad)
-		sl_onnx_out(im, x, false);
-	else
-		sl_onnx_out(im,
-			    sl_build_pool(im->b, im->name, x, kind,
-					  (struct sl_pool_attr){.k = w.k, .stride = w.stride, .pad = w.pad}),
-			    false);
-}
-
-static void read_maxpool(struct sl_onnx_import *im)
-{
-	const int x = sl_onnx_image_in(im);
-
-	sl_onnx_must_be(im, "storage_order", 0, 0);
-	read_pool(im, SL_OP_MAXPOOL, x, 0);
-}
-
-static void read_avgpool(struct sl_onnx_import *im)
-{
-	int border;
-	const int x = sl_onnx_padded_in(im, &border);
-
-	if (sl_onnx_same_ints(im, "pads", 4, 0, "padding is the same on all sides here"))
-		sl_onnx_must_be(im, "count_include_pad", 0, 1);
-	read_pool(im, SL_OP_AVGPOOL, x, border);
-}
-
-/* Zeros around an image become the padding of whatever reads it. */
-static void read_pad(struct sl_onnx_import *im)
-{
-	const Onnx__Attribute *mode = sl_onnx_attr(im, "mode", SL_ONNX_ATTR_STRING);
-	struct sl_onnx_value *v = sl_onnx_in(im, 0), same;
-	int64_t pad[SL_ONNX_INTS];
-	float by = 0;
-
-	if (mode && (mode->s.len != 8 || memcmp(mode->s.data, "constant", 8) != 0))
-		sl_onnx_refuse(im, "its mode is not constant: of borders zeros are read");
-	if (im->node->n_input > 2 && im->node->input[2][0] && (!sl_onnx_scalar_in(im, 2, &by) || by != 0))
-		sl_onnx_refuse(im, "its value is not 0: of borders zeros are read");
-	if (sl_onnx_image_in(im) < 0)
-		return;
-	if (sl_onnx_ints_in(im, 1, pad) != 8) {
-		sl_onnx_refuse(im, "its pads are no eight constants");
-		return;
-	}
-	if (pad[0] || pad[1] || pad[4] || pad[5] || pad[2] < 0 || pad[2] > SL_ONNX_MOST || pad[3] != pad[2] ||
-	    pad[6] != pad[2] || pad[7] != pad[2]) {
-		sl_onnx_refuse(im, "its pads are not the same on all sides of the image");
-		return;
-	}
-	same = *v;
-	same.pad = (int)pad[2];
-	sl_onnx_out_same(im, &same);
-}
-
-static int mean_of_plane(struct sl_onnx_import *im, int x)
-{
-	return sl_build_pool(im->b, im->name, x, SL_OP_AVGPOOL, (struct sl_pool_attr){0});
-}
-
-static void read_global_avgpool(struct sl_onnx_import *im)
-{
-	const int x = sl_onnx_image_in(im);
-
-	if (x >= 0)
-		sl_onnx_out(im, mean_of_plane(im, x), false);
-}
-
-static void read_reduce_mean(struct sl_onnx_import *im)
-{
-	const int x = sl_onnx_image_in(im);
-	const Onnx__Attribute *axes = sl_onnx_attr(im, "axes", SL_ONNX_ATTR_INTS);
-	const bool keep = sl_onnx_attr_int(im, "keepdims", 1);
-	unsigned over = 0;
-	int mean;
-
-	for (size_t i = 0; axes && i < axes->n_ints; i++)
-		over |= axes->ints[i] >= -4 && axes->ints[i] < 4 ? 1u << ((axes->ints[i] + 4) % 4) : 1u;
-	if (over != 12) /* bits 2 and 3 */
-		sl_onnx_refuse(im, "its axes are not height and width, 2 and 3: of other axes no mean is read");
-	if (im->b->err)
-		return;
-	mean = mean_of_plane(im, x);
-	sl_onnx_out(im, keep ? mean : sl_build_flatten(im->b, im->name, mean), false);
-}
-
 static void read_gemm(struct sl_onnx_import *im)
 {
 	const int before = im->n_param;
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
 	bool permuted = false;
-	const int x = sl_onnx_data_in(im, 0, 2, &permuted);
 	const Onnx__Tensor *weight, *bias;
 	struct sl_model *m = im->b->model;
 	char text[SL_ONNX_DIMS_TEXT];
-	int y;
+	int x, y;
 
 	sl_onnx_must_be(im, "transA", 0, 0);
 	sl_onnx_must_be(im, "transB", 0, 1);
 	if (sl_onnx_attr_float(im, "alpha", 1) != 1 || sl_onnx_attr_float(im, "beta", 1) != 1)
 		sl_onnx_refuse(im, "alpha and beta are not 1: of products torch.nn.Linear's is read");
+	if (v && v->value >= 0 && v->view.n_axis == 2 && !v->permuted && v->view.axis[0].n > 1) {
+		sl_onnx_read_gemm_of_tokens(im);
+		return;
+	}
+	x = sl_onnx_data_in(im, 0, 2, &permuted);
 	weight = sl_onnx_param_in(im, 1, 2);
 	if (!weight)
 		return;
@@ -424,22 +313,22 @@ static void read_identity(struct sl_onnx_import *im)
 }
 
 static const struct sl_onnx_kind kinds[] = {
-	{"Add", 2, 2, {NULL}, read_add},
+	{"Add", 2, 2, {NULL}, sl_onnx_read_add},
 	{"AveragePool",
 	 1,
 	 1,
 	 {"auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides"},
-	 read_avgpool},
+	 sl_onnx_read_avgpool},
 	{"BatchNormalization", 5, 5, {"epsilon", "momentum", "training_mode"}, read_batchnorm},
 	{"Clip", 3, 3, {NULL}, read_clip},
 	{"Concat", 1, SL_GRAPH_MOST_NODES, {"axis"}, sl_onnx_read_concat},
 	{"Constant", 0, 0, {"value"}, read_constant},
-	{"Conv", 2, 3, {"auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"}, read_conv},
+	{"Conv", 2, 3, {"auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"}, sl_onnx_read_conv},
 	{"Dropout", 3, 3, {NULL}, read_dropout},
 	{"Flatten", 1, 1, {"axis"}, sl_onnx_read_flatten},
 	{"Gather", 2, 2, {"axis"}, sl_onnx_read_gather},
 	{"Gemm", 2, 3, {"alpha", "beta", "transA", "transB"}, read_gemm},
-	{"GlobalAveragePool", 1, 1, {NULL}, read_global_avgpool},
+	{"GlobalAveragePool", 1, 1, {NULL}, sl_onnx_read_global_avgpool},
 	{"HardSigmoid", 1, 1, {"alpha", "beta"}, read_hard_sigmoid},
 	{"HardSwish", 1, 1, {NULL}, read_hard_swish},
 	{"Identity", 1, 1, {NULL}, read_identity},
@@ -447,16 +336,51 @@ static const struct sl_onnx_kind kinds[] = {
 	 1,
 	 1,
 	 {"auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "storage_order", "strides"},
-	 read_maxpool},
-	{"ReduceMean", 1, 1, {"axes", "keepdims"}, read_reduce_mean},
-	{"Mul", 2, 2, {NULL}, read_mul},
-	{"Pad", 2, 3, {"mode"}, read_pad},
+	 sl_onnx_read_maxpool},
+	{"ReduceMean", 1, 2, {"axes", "keepdims", "noop_with_empty_axes"}, sl_onnx_read_reduce_mean},
+	{"Mul", 2, 2, {NULL}, sl_onnx_read_mul},
+	{"Pad", 2, 3, {"mode"}, sl_onnx_read_pad},
 	{"Relu", 1, 1, {NULL}, read_relu},
 	{"Reshape", 2, 2, {"allowzero"}, sl_onnx_read_reshape},
 	{"Shape", 1, 1, {NULL}, sl_onnx_read_shape},
 	{"Sigmoid", 1, 1, {NULL}, read_sigmoid},
 	{"Tanh", 1, 1, {NULL}, read_tanh},
 	{"Unsqueeze", 2, 2, {NULL}, sl_onnx_read_unsqueeze},
+	{"Cast", 1, 1, {"to"}, read_cast},
+	{"Celu", 1, 1, {"alpha"}, read_celu},
+	{"ConstantOfShape", 1, 1, {"value"}, read_known},
+	{"ConvTranspose",
+	 2,
+	 3,
+	 {"auto_pad", "dilations", "group", "kernel_shape", "output_padding", "pads", "strides"},
+	 sl_onnx_read_convt},
+	{"Div", 2, 2, {NULL}, sl_onnx_read_div},
+	{"Elu", 1, 1, {"alpha"}, sl_onnx_read_elu},
+	{"Equal", 2, 2, {NULL}, read_known},
+	{"Expand", 2, 2, {NULL}, read_expand},
+	{"Gelu", 1, 1, {"approximate"}, read_gelu},
+	{"InstanceNormalization", 3, 3, {"epsilon"}, sl_onnx_read_instancenorm},
+	{"LayerNormalization", 2, 3, {"axis", "epsilon", "stash_type"}, read_layernorm},
+	{"LeakyRelu", 1, 1, {"alpha"}, sl_onnx_read_leaky},
+	{"MatMul", 2, 2, {NULL}, sl_onnx_read_matmul},
+	{"Mish", 1, 1, {NULL}, read_mish},
+	{"Neg", 1, 1, {NULL}, sl_onnx_read_neg},
+	{"PRelu", 2, 2, {NULL}, sl_onnx_read_prelu},
+	{"Pow", 2, 2, {NULL}, sl_onnx_read_pow},
+	{"Resize",
+	 1,
+	 4,
+	 {"coordinate_transformation_mode", "cubic_coeff_a", "mode", "nearest_mode", "extrapolation_value"},
+	 sl_onnx_read_resize},
+	{"Selu", 1, 1, {"alpha", "gamma"}, sl_onnx_read_elu},
+	{"Slice", 3, 5, {NULL}, sl_onnx_read_slice},
+	{"Softmax", 1, 1, {"axis"}, sl_onnx_read_softmax},
+	{"Softplus", 1, 1, {NULL}, read_softplus},
+	{"Split", 1, 2, {"axis", "num_outputs"}, sl_onnx_read_split},
+	{"Squeeze", 2, 2, {NULL}, sl_onnx_read_squeeze},
+	{"Sub", 2, 2, {NULL}, sl_onnx_read_sub},
+	{"Transpose", 1, 1, {"perm"}, sl_onnx_read_transpose},
+	{"Where", 3, 3, {NULL}, read_known},
 };
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 

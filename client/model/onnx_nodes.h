@@ -21,14 +21,6 @@ void sl_onnx_note_refusal(struct sl_onnx_import *im);
 /* All that were listed: the sentence, and where there are several a line of the log for each. */
 void sl_onnx_report_refusals(struct sl_onnx_import *im);
 
-/* ---- readers of kinds that change shapes (onnx_shapes.c) */
-void sl_onnx_read_shape(struct sl_onnx_import *im);
-void sl_onnx_read_gather(struct sl_onnx_import *im);
-void sl_onnx_read_unsqueeze(struct sl_onnx_import *im);
-void sl_onnx_read_concat(struct sl_onnx_import *im);
-void sl_onnx_read_flatten(struct sl_onnx_import *im);
-void sl_onnx_read_reshape(struct sl_onnx_import *im);
-
 /* ---- names (onnx_names.c) */
 
 /* What module a node belongs to, from the name that PyTorch gives it: "/layer1/layer1.0/relu_1/Relu" is of

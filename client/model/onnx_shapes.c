@@ -1,184 +1,439 @@
-/* Kinds of nodes that change shapes: flatten and reshape, the arithmetic of shapes in front of it, concat. Of a shape
- * the batch is not known: SL_ONNX_BATCH stands for it. */
+/* Kinds of nodes that change shapes, or take parts of values. */
 #include <string.h>
 
-#include "client/model/onnx_nodes.h"
+#include "client/model/onnx_shapes.h"
 
-static void out_ints(struct sl_onnx_import *im, const int64_t *ints, int n, bool scalar)
+/* ---- constants, whose dimensions alone change */
+
+static const struct sl_onnx_value *constant_in(struct sl_onnx_import *im)
 {
-	struct sl_onnx_value made = {.value = -1, .n_ints = n, .scalar = scalar};
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
 
-	memcpy(made.ints, ints, (size_t)n * sizeof *ints);
-	sl_onnx_out_same(im, &made);
+	return v && v->value < 0 && v->constant ? v : NULL;
 }
 
-/* In the file's order. */
-void sl_onnx_read_shape(struct sl_onnx_import *im)
+/* ---- unsqueeze, squeeze */
+
+static bool has_axis(const int64_t *axis, int n, int i, int of)
 {
-	bool permuted;
-	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
-	struct sl_shape s;
-	int64_t dim[4] = {SL_ONNX_BATCH};
-
-	if (im->b->err)
-		return;
-	s = sl_build_shape(im->b, x);
-	for (int i = 1; i < s.ndim; i++)
-		dim[i] = s.ndim == 4 ? s.dim[i == 1 ? 3 : i - 1] : s.dim[i];
-	out_ints(im, dim, s.ndim, false);
-}
-
-void sl_onnx_read_gather(struct sl_onnx_import *im)
-{
-	int64_t from[SL_ONNX_INTS], index[SL_ONNX_INTS], picked[SL_ONNX_INTS];
-	const struct sl_onnx_value *at = sl_onnx_in(im, 1);
-	const int n = sl_onnx_ints_in(im, 0, from), m = sl_onnx_ints_in(im, 1, index);
-
-	sl_onnx_must_be(im, "axis", 0, 0);
-	if (im->b->err)
-		return;
-	if (n < 1 || m < 1) {
-		sl_onnx_refuse(im, "it does not pick from a shape by a constant");
-		return;
-	}
-	for (int i = 0; i < m; i++) {
-		if (index[i] < -n || index[i] >= n) {
-			sl_onnx_refuse(im, "it picks number %lld of %d", (long long)index[i], n);
-			return;
-		}
-		picked[i] = from[index[i] < 0 ? index[i] + n : index[i]];
-	}
-	out_ints(im, picked, m, m == 1 && at->constant && !at->constant->n_dims);
+	for (int k = 0; k < n; k++)
+		if (axis[k] == i || axis[k] + of == i)
+			return true;
+	return false;
 }
 
 void sl_onnx_read_unsqueeze(struct sl_onnx_import *im)
 {
-	int64_t ints[SL_ONNX_INTS], axis[SL_ONNX_INTS];
-	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
-	const bool scalar = v && (v->n_ints ? v->scalar : v->constant && !v->constant->n_dims);
-	const int n = sl_onnx_ints_in(im, 0, ints), axes = sl_onnx_ints_in(im, 1, axis);
+	struct sl_onnx_value made, *v = sl_onnx_in(im, 0);
+	int64_t axis[SL_ONNX_INTS];
+	const int n = sl_onnx_ints_in(im, 1, axis);
+	int of, from = 0;
 
-	if (im->b->err)
+	if (im->b->err || sl_onnx_read_ints(im))
 		return;
-	if (n != 1 || !scalar || axes != 1 || (axis[0] != 0 && axis[0] != -1)) {
-		sl_onnx_refuse(im, "it does not make a list of one number of a shape");
+	if (!v || n < 1) {
+		sl_onnx_refuse(im, "its axes are no constants");
 		return;
 	}
-	out_ints(im, ints, 1, false);
-}
+	made = *v;
+	of = (v->value < 0 ? made.n_dim : v->view.n_axis) + n;
+	if (of > SL_ONNX_ATOMS) {
+		sl_onnx_refuse(im, "it makes %d axes, where %d are the most", of, SL_ONNX_ATOMS);
+		return;
+	}
+	made.n_dim = made.view.n_axis = of;
+	for (int i = 0; i < of; i++) {
+		const bool is_new = has_axis(axis, n, i, of);
 
-static void concat_ints(struct sl_onnx_import *im)
-{
-	int64_t all[SL_ONNX_INTS], ints[SL_ONNX_INTS];
-	int count = 0;
-
-	sl_onnx_must_be(im, "axis", 0, 0);
-	for (size_t i = 0; i < im->node->n_input && !im->b->err; i++) {
-		const struct sl_onnx_value *v = sl_onnx_in(im, i);
-		const int n = sl_onnx_ints_in(im, i, ints);
-
-		if (im->b->err)
-			return;
-		if (n < 1 || count + n > SL_ONNX_INTS || (v->n_ints && v->scalar)) {
-			sl_onnx_refuse(im, "it joins what is no part of a shape");
+		if (!is_new && from >= of - n) {
+			sl_onnx_refuse(im, "its axes are not those of its input");
 			return;
 		}
-		memcpy(all + count, ints, (size_t)n * sizeof *ints);
-		count += n;
+		made.dim[i] = is_new ? 1 : v->dim[from];
+		made.view.axis[i] = is_new ? (struct sl_onnx_axis){0} : v->view.axis[from];
+		from += !is_new;
 	}
-	if (!im->b->err)
-		out_ints(im, all, count, false);
+	sl_onnx_out_same(im, &made);
 }
 
-/* The sum of two that was made before, as of a dense block, which joins ever more of the same. */
-static int joined(struct sl_onnx_import *im, int a, int b)
+void sl_onnx_read_squeeze(struct sl_onnx_import *im)
 {
-	const struct sl_graph *g = im->b->graph;
-
-	for (int i = 0; i < g->n_node; i++)
-		if (g->node[i].kind == SL_OP_CONCAT && g->link[g->node[i].in] == a && g->link[g->node[i].in + 1] == b)
-			return g->node[i].out;
-	return sl_build_pair(im->b, im->name, SL_OP_CONCAT, a, b);
-}
-
-/* Of channels: two at a time. */
-void sl_onnx_read_concat(struct sl_onnx_import *im)
-{
-	const struct sl_onnx_value *first = sl_onnx_in(im, 0);
-	const int64_t axis = sl_onnx_attr_int(im, "axis", 0);
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	struct sl_onnx_value made;
+	int64_t axis[SL_ONNX_INTS];
+	const int n = im->node->n_input > 1 ? sl_onnx_ints_in(im, 1, axis) : -1;
 	bool permuted;
-	int all = -1;
 
-	if (im->b->err)
+	if (im->b->err || sl_onnx_read_ints(im) || sl_onnx_data_in(im, 0, 0, &permuted) < 0)
 		return;
-	if (!first || first->value < 0) {
-		concat_ints(im);
-		return;
-	}
-	if (axis != 1 && axis != -3)
-		sl_onnx_refuse(im, "axis is %lld, where 1, of channels, is read", (long long)axis);
-	for (size_t i = 0; i < im->node->n_input && !im->b->err; i++) {
-		const int x = sl_onnx_data_in(im, i, 4, &permuted);
-		struct sl_shape a, b;
+	made = *v;
+	made.view.n_axis = 0;
+	for (int i = 0; i < v->view.n_axis; i++) {
+		const bool gone = has_axis(axis, n, i, v->view.n_axis);
 
-		if (im->b->err)
-			return;
-		a = sl_build_shape(im->b, i ? all : x);
-		b = sl_build_shape(im->b, x);
-		if (a.dim[1] != b.dim[1] || a.dim[2] != b.dim[2])
-			sl_onnx_refuse(im, "it joins images of %lldx%lld and %lldx%lld", (long long)a.dim[1],
-				       (long long)a.dim[2], (long long)b.dim[1], (long long)b.dim[2]);
-		else
-			all = i ? joined(im, all, x) : x;
+		if (gone && sl_onnx_axis_size(&v->view, i) != 1)
+			sl_onnx_refuse(im, "axis %d is not of size 1", i);
+		if (!gone)
+			made.view.axis[made.view.n_axis++] = v->view.axis[i];
 	}
-	sl_onnx_out(im, all, false);
+	if (n < 1)
+		sl_onnx_refuse(im, "its axes are no constants");
+	sl_onnx_out_same(im, &made);
 }
 
-static void flatten(struct sl_onnx_import *im, int x, bool permuted)
+/* ---- flatten, reshape, transpose */
+
+/* To [batch, features]. */
+static void flatten(struct sl_onnx_import *im, const struct sl_onnx_value *v, int x)
 {
 	const struct sl_shape s = sl_build_shape(im->b, x);
+	struct sl_onnx_value made = *v;
+	bool image = s.ndim == 4 && v->view.n_axis == 4 && v->view.n_atom == 4;
 
-	if (s.ndim == 2)
-		sl_onnx_out(im, x, permuted);
-	else
-		sl_onnx_out(im, sl_build_flatten(im->b, im->name, x), s.dim[1] * s.dim[2] > 1);
+	for (int i = 0; image && i < 4; i++)
+		image = v->view.axis[i].n == 1 && v->view.axis[i].atom[0] == (int[]){0, 3, 1, 2}[i];
+	if (!sl_onnx_reshape_view(&made.view, (int64_t[]){im->batch, sl_shape_row(&s)}, 2)) {
+		sl_onnx_refuse(im, "its shape is not [batch, features] of all features; write x.flatten(1)");
+		return;
+	}
+	if (image) {
+		made.permuted = s.dim[1] * s.dim[2] > 1;
+		made.value = sl_build_flatten(im->b, im->name, x);
+	} else if (s.ndim != 2 || !v->permuted) {
+		made.value = sl_onnx_arrange_axes(im, &made, (int[]){1}, 1, 0);
+	}
+	sl_onnx_out_same(im, &made);
 }
 
 void sl_onnx_read_flatten(struct sl_onnx_import *im)
 {
 	const int64_t axis = sl_onnx_attr_int(im, "axis", 1);
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
 	bool permuted;
 	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
 
 	if (im->b->err)
 		return;
-	if (axis != 1 && axis != 1 - sl_build_shape(im->b, x).ndim)
+	if (axis != 1 && axis != 1 - v->view.n_axis)
 		sl_onnx_refuse(im, "axis is %lld, where 1 is read", (long long)axis);
 	else
-		flatten(im, x, permuted);
+		flatten(im, v, x);
 }
 
-/* A trace writes the batch of its example as a number. */
-static bool is_batch(const struct sl_onnx_import *im, int64_t size)
+/* 0 is the input's own size, −1 what is left. */
+static bool sizes_of(struct sl_onnx_import *im, const struct sl_onnx_view *v, int64_t *to, int n)
 {
-	return size == SL_ONNX_BATCH || size == 0 || (size > 0 && size == sl_onnx_dim(im->onnx->in, 0));
+	int64_t all = 1, rest = 1;
+	int open = -1;
+
+	for (int i = 0; i < v->n_axis; i++)
+		all *= sl_onnx_axis_size(v, i);
+	for (int i = 0; i < n; i++) {
+		to[i] = to[i] == 0 && i < v->n_axis ? sl_onnx_axis_size(v, i) : to[i];
+		if (to[i] == -1 && open < 0)
+			open = i;
+		else if (to[i] < 1 || all / to[i] < rest)
+			return false;
+		else
+			rest *= to[i];
+	}
+	if (open >= 0)
+		to[open] = all / rest;
+	return open < 0 ? rest == all : all % rest == 0;
 }
 
-/* To [batch, features], as x.view(x.size(0), -1) asks for. */
 void sl_onnx_read_reshape(struct sl_onnx_import *im)
 {
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	struct sl_onnx_value made;
 	int64_t to[SL_ONNX_INTS];
 	bool permuted;
-	const int x = sl_onnx_data_in(im, 0, 0, &permuted), n = sl_onnx_ints_in(im, 1, to);
-	struct sl_shape s;
+	int x, n;
 
+	if (sl_onnx_read_ints(im) || sl_onnx_read_groupnorm(im))
+		return;
+	x = sl_onnx_data_in(im, 0, 0, &permuted);
+	n = sl_onnx_ints_in(im, 1, to);
 	sl_onnx_must_be(im, "allowzero", 0, 0);
 	if (im->b->err)
 		return;
-	s = sl_build_shape(im->b, x);
-	if (n != 2 || !(is_batch(im, to[0]) || to[0] == -1) ||
-	    !(to[1] == sl_shape_row(&s) || (to[1] == -1 && to[0] != -1)))
-		sl_onnx_refuse(im, "its shape is not [batch, features] of all features; write x.flatten(1)");
+	made = *v;
+	if (n < 1 || !sizes_of(im, &v->view, to, n)) {
+		sl_onnx_refuse(im, "its shape is not that of all numbers of its input");
+		return;
+	}
+	if (n == 2 && to[0] == im->batch) {
+		flatten(im, v, x);
+		return;
+	}
+	made.permuted = false;
+	if (permuted || !sl_onnx_reshape_view(&made.view, to, n))
+		sl_onnx_refuse(im, "it parts its input's axes in a way that is not read; to [batch, features] write "
+				   "x.flatten(1)");
+	sl_onnx_out_same(im, &made);
+}
+
+void sl_onnx_read_transpose(struct sl_onnx_import *im)
+{
+	const Onnx__Attribute *perm = sl_onnx_attr(im, "perm", SL_ONNX_ATTR_INTS);
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	struct sl_onnx_value made;
+	bool permuted, fits;
+
+	if (im->b->err || sl_onnx_read_ints(im))
+		return;
+	if (constant_in(im)) { /* a linear layer's weight */
+		made = *v;
+		made.transposed = !made.transposed;
+		if (v->n_dim != 2)
+			sl_onnx_refuse(im, "it turns a parameter of other than two dimensions, which is not read");
+		sl_onnx_out_same(im, &made);
+		return;
+	}
+	if (sl_onnx_data_in(im, 0, 0, &permuted) < 0)
+		return;
+	made = *v;
+	fits = perm && (int)perm->n_ints == v->view.n_axis && !permuted;
+	for (int i = 0; fits && i < v->view.n_axis; i++) {
+		for (int k = 0; k < i; k++)
+			fits &= perm->ints[k] != perm->ints[i];
+		fits &= perm->ints[i] >= 0 && perm->ints[i] < v->view.n_axis;
+		if (fits)
+			made.view.axis[i] = v->view.axis[perm->ints[i]];
+	}
+	if (!fits)
+		sl_onnx_refuse(im, "its perm is no order of its input's axes");
+	sl_onnx_out_same(im, &made);
+}
+
+/* ---- parts */
+
+int64_t sl_onnx_bound(int64_t at, int64_t n)
+{
+	at = at < 0 ? (at < -n ? 0 : at + n) : at;
+	return at > n ? n : at;
+}
+
+/* Numbers first, first + step … of an axis; out: to that output of the node. */
+static void cut(struct sl_onnx_import *im, struct sl_onnx_value *v, int axis, struct sl_resample_attr a, bool keep,
+		size_t out)
+{
+	struct sl_onnx_value made, *to = sl_onnx_find(im, im->node->output[out]);
+	int x;
+
+	if (axis == sl_onnx_batch_axis(&v->view) || a.size < 1) {
+		sl_onnx_refuse(im, a.size < 1 ? "it takes nothing" : "it takes some of the batch");
+		return;
+	}
+	a.axis = sl_onnx_own_axis(im, v, axis, &x);
+	made = *v;
+	if (!im->b->err && sl_onnx_axis_size(&v->view, axis) != a.size)
+		made.value = sl_build_resample(im->b, im->name, x, a);
+	sl_onnx_resize_axis(&made.view, axis, a.size);
+	for (int i = axis; i < made.view.n_axis - 1 && !keep; i++)
+		made.view.axis[i] = made.view.axis[i + 1];
+	made.view.n_axis -= !keep;
+	made.permuted = false;
+	if (im->b->err || !to)
+		return;
+	made.name = to->name;
+	made.known = true;
+	*to = made;
+}
+
+void sl_onnx_read_slice(struct sl_onnx_import *im)
+{
+	struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	int64_t from[SL_ONNX_INTS], to[SL_ONNX_INTS], axis[SL_ONNX_INTS], step[SL_ONNX_INTS];
+	struct sl_onnx_value all;
+	bool permuted;
+	int n, m;
+
+	if (sl_onnx_read_ints(im) || sl_onnx_data_in(im, 0, 0, &permuted) < 0)
+		return;
+	n = sl_onnx_ints_in(im, 1, from);
+	m = im->node->n_input > 3 ? sl_onnx_ints_in(im, 3, axis) : -1;
+	if (im->node->n_input < 5 || sl_onnx_ints_in(im, 4, step) < 0)
+		for (int i = 0; i < SL_ONNX_INTS; i++)
+			step[i] = 1;
+	if (n < 1 || m != n || sl_onnx_ints_in(im, 2, to) != n || permuted) {
+		sl_onnx_refuse(im, "where it cuts is not constant");
+		return;
+	}
+	all = *v;
+	for (int i = 0; i < n && !im->b->err; i++) {
+		const int a = (int)(axis[i] < 0 ? axis[i] + all.view.n_axis : axis[i]);
+		int64_t size, first, end;
+
+		if (a < 0 || a >= all.view.n_axis || step[i] < 1 || step[i] > SL_ONNX_MOST) {
+			sl_onnx_refuse(im, "axis %lld, step %lld: which is not read", (long long)axis[i],
+				       (long long)step[i]);
+			return;
+		}
+		size = sl_onnx_axis_size(&all.view, a);
+		first = sl_onnx_bound(from[i], size);
+		end = sl_onnx_bound(to[i], size);
+		if (size > SL_ONNX_MOST || (first == 0 && end == size && step[i] == 1)) {
+			sl_onnx_out_same(im, &all);
+			continue;
+		}
+		cut(im, &all, a,
+		    (struct sl_resample_attr){.size = (int)((end - first + step[i] - 1) / step[i]),
+					      .first = (int)first,
+					      .step = (int)step[i],
+					      .window = 1},
+		    true, 0);
+		if (!im->b->err)
+			all = *sl_onnx_find(im, im->node->output[0]);
+	}
+}
+
+void sl_onnx_read_split(struct sl_onnx_import *im)
+{
+	struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	int64_t size[SL_ONNX_INTS], axis = sl_onnx_attr_int(im, "axis", 0), first = 0, all;
+	const size_t n = im->node->n_output;
+	bool permuted;
+
+	if (sl_onnx_data_in(im, 0, 0, &permuted) < 0)
+		return;
+	axis += axis < 0 ? v->view.n_axis : 0;
+	if (axis < 0 || axis >= v->view.n_axis || permuted || n > SL_ONNX_INTS) {
+		sl_onnx_refuse(im, "it parts an axis that is not there, or into more than %d", SL_ONNX_INTS);
+		return;
+	}
+	all = sl_onnx_axis_size(&v->view, (int)axis);
+	for (size_t i = 0; i < n; i++)
+		size[i] = all % (int64_t)n ? 0 : all / (int64_t)n;
+	if (im->node->n_input > 1 && im->node->input[1][0] && sl_onnx_ints_in(im, 1, size) != (int)n)
+		sl_onnx_refuse(im, "its sizes are no constants, one for each output");
+	for (size_t i = 0; i < n && !im->b->err; first += size[i++]) {
+		if (size[i] < 1 || size[i] > all - first || all > SL_ONNX_MOST)
+			sl_onnx_refuse(im, "its sizes are not those of its input");
+		else if (im->node->output[i][0] && sl_onnx_find(im, im->node->output[i])->needed)
+			cut(im, v, (int)axis,
+			    (struct sl_resample_attr){
+				    .size = (int)size[i], .first = (int)first, .step = 1, .window = 1},
+			    true, i);
+	}
+}
+
+/* One number of an axis, as x[:, 0] has it. */
+void sl_onnx_read_gather(struct sl_onnx_import *im)
+{
+	struct sl_onnx_value *v = sl_onnx_in(im, 0), *at = sl_onnx_in(im, 1);
+	int64_t index[SL_ONNX_INTS], axis = sl_onnx_attr_int(im, "axis", 0), size;
+	bool permuted;
+
+	if (axis == 0 && sl_onnx_read_ints(im))
+		return;
+	if (sl_onnx_data_in(im, 0, 0, &permuted) < 0)
+		return;
+	axis += axis < 0 ? v->view.n_axis : 0;
+	if (axis < 0 || axis >= v->view.n_axis || permuted || sl_onnx_ints_in(im, 1, index) != 1 ||
+	    (at->n_ints ? at->n_dim : (int)at->constant->n_dims)) {
+		sl_onnx_refuse(im, "it does not take one constant number of an axis");
+		return;
+	}
+	size = sl_onnx_axis_size(&v->view, (int)axis);
+	index[0] += index[0] < 0 ? size : 0;
+	if (index[0] < 0 || index[0] >= size || size > SL_ONNX_MOST)
+		sl_onnx_refuse(im, "it picks number %lld of %lld", (long long)index[0], (long long)size);
 	else
-		flatten(im, x, permuted);
+		cut(im, v, (int)axis,
+		    (struct sl_resample_attr){.size = 1, .first = (int)index[0], .step = 1, .window = 1}, false, 0);
+}
+
+/* ---- concat */
+
+/* The sum of two that was made before, as of a dense block, which joins ever more of the same. */
+static int joined(struct sl_onnx_import *im, int a, int b, int axis)
+{
+	const struct sl_graph *g = im->b->graph;
+
+	for (int i = 0; i < g->n_node; i++)
+		if (g->node[i].kind == SL_OP_CONCAT && g->link[g->node[i].in] == a && g->link[g->node[i].in + 1] == b &&
+		    g->node[i].u.concat.axis == axis)
+			return g->node[i].out;
+	return sl_build_concat(im->b, im->name, a, b, axis);
+}
+
+/* A parameter that every sample has, such as a class token [1, 1, F]: as a value. */
+static void repeat_param(struct sl_onnx_import *im, size_t i, struct sl_onnx_value *out, int like)
+{
+	const int before = im->n_param;
+	const Onnx__Tensor *t = sl_onnx_param_in(im, i, 3);
+	struct sl_shape s;
+	int x;
+
+	if (!t)
+		return;
+	s = sl_shape2(t->dims[1], t->dims[2]);
+	if (t->dims[0] != 1)
+		sl_onnx_refuse(im, "its parameter '%.96s' is not [1, tokens, features]", t->name);
+	sl_onnx_use_params(im, before);
+	x = sl_build_repeat(im->b, im->name, like, s, sl_shape3(1, t->dims[1], t->dims[2]), SL_LAYOUT_SAME);
+	im->b->param_name = NULL;
+	if (im->b->err)
+		return;
+	s = sl_build_shape(im->b, x);
+	*out = (struct sl_onnx_value){.value = x, .view = sl_onnx_view_of(im, &s)};
+}
+
+/* Two at a time. Images lie as they do elsewhere, other values in the order of the file. */
+void sl_onnx_read_concat(struct sl_onnx_import *im)
+{
+	int64_t axis = sl_onnx_attr_int(im, "axis", 0);
+	struct sl_onnx_value all = {0}, next;
+	int like = -1, order[SL_ONNX_ATOMS];
+
+	if (sl_onnx_read_ints(im))
+		return;
+	for (size_t i = 0; i < im->node->n_input && !im->b->err && like < 0; i++) {
+		const struct sl_onnx_value *v = sl_onnx_in(im, i);
+
+		like = v ? v->value : -1;
+	}
+	for (size_t i = 0; i < im->node->n_input && !im->b->err; i++) {
+		struct sl_onnx_value *v = sl_onnx_in(im, i);
+		bool permuted, fits;
+		int at;
+
+		if (v && v->value < 0 && v->constant && like >= 0)
+			repeat_param(im, i, &next, like);
+		else if (sl_onnx_data_in(im, i, 0, &permuted) >= 0)
+			next = *v;
+		if (im->b->err)
+			return;
+		axis += axis < 0 ? next.view.n_axis : 0;
+		fits = axis > 0 && axis < next.view.n_axis && next.view.n_axis >= 2 && next.view.n_axis <= 4 &&
+		       sl_onnx_batch_axis(&next.view) == 0 && !next.permuted;
+		for (int k = 0; k < next.view.n_axis - 1; k++)
+			order[k] = next.view.n_axis == 4 ? (int[]){2, 3, 1}[k] : k + 1;
+		for (int k = 0; i && k < next.view.n_axis; k++)
+			fits &= next.view.n_axis == all.view.n_axis &&
+				(k == axis || sl_onnx_axis_size(&all.view, k) == sl_onnx_axis_size(&next.view, k));
+		if (!fits) {
+			sl_onnx_refuse(im, "it joins values along axis %lld whose other axes differ", (long long)axis);
+			return;
+		}
+		sl_onnx_arrange_axes(im, &next, order, next.view.n_axis - 1, 0);
+		at = next.view.n_axis == 4 ? (int[]){0, 3, 1, 2}[axis] : (int)axis;
+		if (i && !im->b->err) {
+			const int64_t size =
+				sl_onnx_axis_size(&all.view, (int)axis) + sl_onnx_axis_size(&next.view, (int)axis);
+
+			next.value = joined(im, all.value, next.value, at == next.view.n_axis - 1 ? 0 : at);
+			if (!im->b->err) {
+				const struct sl_shape s = sl_build_shape(im->b, next.value);
+
+				next.view = sl_onnx_view_of(im, &s);
+			}
+			if (size > SL_GRAPH_MOST_ELEMENTS)
+				sl_onnx_refuse(im, "it joins too much");
+		}
+		all = next;
+	}
+	if (!im->b->err)
+		sl_onnx_out_like(im, all.value, &all);
 }

@@ -190,7 +190,9 @@ struct sl_op sl_graph_op(const struct sl_graph *g, int index)
 	}
 	for (int i = 0; i < node->n_param; i++)
 		op.param[op.n_param++] = g->link[node->param + i];
-	op.most = g->value[g->link[node->in]].lead == SL_PER_TOKEN ? most_of(g) : 1;
+	op.most = g->value[g->link[node->in]].lead == SL_PER_TOKEN          ? most_of(g)
+		  : node->kind == SL_OP_ATTENTION && node->u.attention.each ? node->u.attention.each
+									    : 1;
 	op.out_shape = node->out < g->n_value ? g->value[node->out].shape : (struct sl_shape){0};
 	return op;
 }
@@ -279,6 +281,18 @@ static bool derive(const struct sl_graph *g, struct sl_node *node, const int *in
 	case SL_OP_XENT:
 		node->u.xent.classes = (int)x->dim[x->ndim - 1];
 		return true;
+	case SL_OP_ATTENTION:
+		node->u.attention.each = g->value[in[0]].lead == SL_PER_ROW && x->ndim == 3 && x->dim[1] <= UINT16_MAX
+						 ? (int)x->dim[1]
+						 : 0;
+		return true;
+	case SL_OP_GROUPNORM:
+		return node->n_param != 1;
+	case SL_OP_REPEAT:
+		node->u.repeat.ndim = w->ndim;
+		for (int i = 0; i < w->ndim && i < 3; i++)
+			node->u.repeat.dim[i] = (int)w->dim[i];
+		return w->ndim <= 3;
 	default:
 		return true;
 	}
@@ -288,7 +302,7 @@ static bool derive(const struct sl_graph *g, struct sl_node *node, const int *in
 static bool vectors_fit(const struct sl_graph *g, const struct sl_node *node, const int *param,
 			const struct sl_shape *out)
 {
-	const bool all = node->kind == SL_OP_BATCHNORM || sl_op_is_norm(node->kind);
+	const bool all = node->kind == SL_OP_BATCHNORM || node->kind == SL_OP_GROUPNORM || sl_op_is_norm(node->kind);
 
 	for (int i = all ? 0 : 1; i < node->n_param; i++) {
 		const struct sl_shape *s = &g->param[param[i]].shape;
@@ -337,7 +351,8 @@ static enum sl_err infer(struct sl_graph *g, const struct sl_node *node, const i
 	memcpy(op.name, node->name, sizeof op.name);
 	if (node->kind == SL_OP_TRANSPOSE && !turns(g, node, lead, fail))
 		return SL_ERR_CONFIG;
-	if (sl_op_reads_rows(node->kind) && lead != SL_PER_TOKEN)
+	if (sl_op_reads_rows(node->kind) && lead != SL_PER_TOKEN &&
+	    !(node->kind == SL_OP_ATTENTION && node->u.attention.each))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s takes what is per token", node->name,
 				   sl_op_kind_name(node->kind));
 	if (node->kind == SL_OP_EMBEDDING && !positions_fit(g, node))

@@ -101,6 +101,8 @@ struct sl_build_window {
 	bool bias;
 	struct sl_init bias_init; /* left out: zeros */
 	int groups, dilation;     /* 0 means 1 */
+	int kw;                   /* of a window that is not square; 0: k */
+	bool flat;                /* weight files have no height of windows, which is 1 */
 };
 /* The weight starts from `init`; the convolutions of sl_build_conv as torchvision's MobileNetV2 has them: normal,
  * std = sqrt(2 / fan_out). */
@@ -119,9 +121,22 @@ int sl_build_pair(struct sl_build *b, const char *name, enum sl_op_kind kind, in
 /* GELU (`approximate`: with tanh), SILU, TANH, SIGMOID, HARDSIGMOID or HARDSWISH */
 int sl_build_smooth(struct sl_build *b, const char *name, int in, enum sl_op_kind kind, bool approximate);
 int sl_build_layernorm(struct sl_build *b, const char *name, int in, float eps);
+int sl_build_layernorm_of(struct sl_build *b, const char *name, int in, float eps, bool bias);
+int sl_build_groupnorm(struct sl_build *b, const char *name, int in, int groups, float eps, bool affine);
+int sl_build_concat(struct sl_build *b, const char *name, int x, int y, int axis);
+int sl_build_permute(struct sl_build *b, const char *name, int in, struct sl_permute_attr attr);
+int sl_build_resample(struct sl_build *b, const char *name, int in, struct sl_resample_attr attr);
+/* A parameter for every row of `in`, of that shape; `file` is the one that weight files have. */
+int sl_build_repeat(struct sl_build *b, const char *name, int in, struct sl_shape shape, struct sl_shape file,
+		    enum sl_param_layout layout);
+/* A linear layer whose weight is [in, out]. */
+int sl_build_matmul(struct sl_build *b, const char *name, int in, int out_f, bool bias);
+int sl_build_rmsnorm(struct sl_build *b, const char *name, int in, float eps);
 /* q, k, v: per token. `p` of its dropout draws from a stream of its own. */
 int sl_build_attention(struct sl_build *b, const char *name, int q, int k, int v, struct sl_attention_attr attr);
 int sl_build_pool(struct sl_build *b, const char *name, int in, enum sl_op_kind kind, struct sl_pool_attr attr);
+/* by · in + plus */
+int sl_build_affine(struct sl_build *b, const char *name, int in, float by, float plus);
 int sl_build_scale(struct sl_build *b, const char *name, int in, float by);
 int sl_build_flatten(struct sl_build *b, const char *name, int in);
 int sl_build_dropout(struct sl_build *b, const char *name, int in, float p);

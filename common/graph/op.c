@@ -109,9 +109,14 @@ static enum sl_err infer_gate(struct sl_op *op, struct sl_fail *fail)
 {
 	const struct sl_shape *x = &op->in_shape[0], *by = &op->in_shape[1];
 
-	if (op->n_in != 2 || x->ndim != 4 || by->ndim != 4 || by->dim[0] != x->dim[0] || by->dim[1] != 1 ||
-	    by->dim[2] != 1 || by->dim[3] != x->dim[3])
-		return misfit(op, fail, "[N,H,W,C] and [N,1,1,C]");
+	const int last = x->ndim - 1;
+	bool fits = op->n_in == 2 && last >= 2 && by->ndim == x->ndim && by->dim[0] == x->dim[0] &&
+		    by->dim[last] == x->dim[last];
+
+	for (int i = 1; fits && i < last; i++)
+		fits = by->dim[i] == 1;
+	if (!fits)
+		return misfit(op, fail, "[N,H,W,C] and [N,1,1,C], or [N,S,F] and [N,1,F]");
 	op->out_shape = *x;
 	return SL_OK;
 }
@@ -120,10 +125,15 @@ static enum sl_err infer_concat(struct sl_op *op, struct sl_fail *fail)
 {
 	const struct sl_shape *a = &op->in_shape[0], *b = &op->in_shape[1];
 
-	if (op->n_in != 2 || a->ndim != 4 || b->ndim != 4 || a->dim[0] != b->dim[0] || a->dim[1] != b->dim[1] ||
-	    a->dim[2] != b->dim[2])
-		return misfit(op, fail, "two images [N,H,W,C] of one size");
-	op->out_shape = sl_shape4(a->dim[0], a->dim[1], a->dim[2], a->dim[3] + b->dim[3]);
+	const int axis = op->u.concat.axis ? op->u.concat.axis : a->ndim - 1;
+	bool fits = op->n_in == 2 && a->ndim >= 2 && b->ndim == a->ndim && axis < a->ndim;
+
+	for (int i = 0; fits && i < a->ndim; i++)
+		fits = i == axis || a->dim[i] == b->dim[i];
+	if (!fits)
+		return misfit(op, fail, "two inputs of one size but for the axis along which they are joined");
+	op->out_shape = *a;
+	op->out_shape.dim[axis] += b->dim[axis];
 	return SL_OK;
 }
 
@@ -155,13 +165,14 @@ static enum sl_err infer_attention(struct sl_op *op, struct sl_fail *fail)
 	if (!(a->p >= 0.0f && a->p < 1.0f))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (attention): p is %g; it must lie in [0, 1)", op->name,
 				   (double)a->p);
-	if (op->n_in != 3 || q->ndim != 2 || q->dim[1] % a->heads)
-		return misfit(op, fail, "tokens [F], a multiple of its heads");
-	d = q->dim[1] / a->heads;
-	if (k->ndim != 2 || k->dim[1] != kv * d || !sl_shape_equal(k, &op->in_shape[2]))
+	if (op->n_in != 3 || q->ndim != (a->each ? 3 : 2) || q->dim[q->ndim - 1] % a->heads)
+		return misfit(op, fail, "tokens [F], or rows of them [S,F], a multiple of its heads");
+	d = q->dim[q->ndim - 1] / a->heads;
+	if (k->ndim != q->ndim || k->dim[1] != (a->each ? q->dim[1] : kv * d) || k->dim[k->ndim - 1] != kv * d ||
+	    !sl_shape_equal(k, &op->in_shape[2]))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (attention): keys and values are not tokens [%lld] both",
 				   op->name, (long long)(kv * d));
-	if (a->rope > 0 && d % 2)
+	if (a->rope > 0 && (d % 2 || a->each))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (attention): rotary positions of %lld features per head",
 				   op->name, (long long)d);
 	op->out_shape = *q;
@@ -182,6 +193,46 @@ static enum sl_err infer_transpose(struct sl_op *op, struct sl_fail *fail)
 	if (in->ndim != 3 || in->dim[2] > UINT16_MAX || (a->most && a->most < in->dim[2]))
 		return misfit(op, fail, "rows [F,S] with S tokens at most");
 	op->out_shape = sl_shape2(in->dim[0], in->dim[1]);
+	return SL_OK;
+}
+
+/* A divisor of *left is taken from it. */
+static bool divide(int64_t *left, int64_t by)
+{
+	if (by < 1 || *left % by)
+		return false;
+	*left /= by;
+	return true;
+}
+
+static enum sl_err infer_permute(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_permute_attr *a = &op->u.permute;
+	const struct sl_shape *in = &op->in_shape[0];
+	int64_t row = sl_shape_row(in), left = row;
+
+	if (in->ndim < 2 || !divide(&left, a->outer) || !divide(&left, a->b) || !divide(&left, a->c) ||
+	    (a->w && !a->h) || (a->h && !divide(&row, a->h)) || (a->w && !divide(&row, a->w)))
+		return misfit(op, fail, "rows that its numbers divide");
+	op->out_shape = !a->h   ? sl_shape2(in->dim[0], row)
+			: !a->w ? sl_shape3(in->dim[0], a->h, row)
+				: sl_shape4(in->dim[0], a->h, a->w, row);
+	return SL_OK;
+}
+
+static enum sl_err infer_resample(struct sl_op *op, struct sl_fail *fail)
+{
+	const struct sl_resample_attr *a = &op->u.resample;
+	const struct sl_shape *in = &op->in_shape[0];
+	const int64_t n = a->axis < in->ndim ? in->dim[a->axis] : 0;
+
+	if (n < 1 || n > 1 << 20)
+		return misfit(op, fail, "an axis of numbers that it has");
+	if (a->mode == SL_RESAMPLE_REFLECT &&
+	    (a->first || a->step != 1 || a->before >= n || a->size - a->before > 2 * n - 1))
+		return misfit(op, fail, "an axis longer than what it mirrors");
+	op->out_shape = *in;
+	op->out_shape.dim[a->axis] = a->size;
 	return SL_OK;
 }
 
@@ -221,6 +272,8 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 	case SL_OP_SIGMOID:
 	case SL_OP_HARDSIGMOID:
 	case SL_OP_HARDSWISH:
+	case SL_OP_ELU:
+	case SL_OP_SOFTPLUS:
 		op->out_shape = *in;
 		return SL_OK;
 	case SL_OP_LAYERNORM:
@@ -245,6 +298,20 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 		return SL_OK;
 	case SL_OP_TRANSPOSE:
 		return infer_transpose(op, fail);
+	case SL_OP_PERMUTE:
+		return infer_permute(op, fail);
+	case SL_OP_RESAMPLE:
+		return infer_resample(op, fail);
+	case SL_OP_GROUPNORM:
+		if (in->ndim < 3 || op->u.groupnorm.groups < 1 || in->dim[in->ndim - 1] % op->u.groupnorm.groups)
+			return misfit(op, fail, "[N,H,W,C] or [N,S,C], whose channels its groups divide");
+		op->out_shape = *in;
+		return SL_OK;
+	case SL_OP_REPEAT:
+		op->out_shape = (struct sl_shape){op->u.repeat.ndim + 1, {in->dim[0]}};
+		for (int i = 0; i < op->u.repeat.ndim; i++)
+			op->out_shape.dim[i + 1] = op->u.repeat.dim[i];
+		return SL_OK;
 	case SL_OP_EMBEDDING:
 		if (in->ndim != 1)
 			return misfit(op, fail, "ids []");
@@ -281,6 +348,7 @@ int64_t sl_op_macs(const struct sl_op *op, int64_t rows)
 	case SL_OP_BATCHNORM:
 	case SL_OP_LAYERNORM:
 	case SL_OP_RMSNORM:
+	case SL_OP_GROUPNORM:
 		return rows * sl_shape_row(&op->out_shape) * 2;
 	case SL_OP_LINEAR:
 		return rows * sl_shape_row(&op->out_shape) * op->u.linear.in_f;

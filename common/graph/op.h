@@ -11,18 +11,24 @@
  * AVGPOOL    [H,W,C] → [H',W',C] (whole plane: 1×1)   –      (padding counts, as count_include_pad=True)
  * LINEAR     [F] → [O], or [S,F] → [S,O]              weight [O,F] (transposed: [F,O]), bias [O]
  * DROPOUT    any → same (× 1/(1-p) where kept)        –
- * SCALE      any → by · in                             –
+ * SCALE      any → by · in + plus                      –
  * GELU       any → same                               –      (with erf, torch.nn.GELU(); tanh: approximate="tanh")
  * SILU       any → same                               –      (torch.nn.SiLU)
  * TANH       any → same                               –
  * MUL        a, b → a · b, element by element         –
  * SIGMOID    any → same                               –      (torch.nn.Sigmoid)
  * HARDSIGMOID, HARDSWISH  any → same                  –      (min(max(x/6 + 1/2, 0), 1), and x times that)
- * GATE       a [H,W,C], b [1,1,C] → a · b             –      (each channel by a number of its own)
- * CONCAT     a [H,W,C], b [H,W,D] → [H,W,C+D]         –      (a's channels, then b's)
+ * GATE       a [H,W,C], b [1,1,C] → a · b             –      (each channel by a number of its own; also [S,F], [1,F])
+ * CONCAT     a [H,W,C], b [H,W,D] → [H,W,C+D]         –      (a's channels, then b's; or along another axis)
+ * ELU, SOFTPLUS  any → same                           –      (torch.nn.ELU(), torch.nn.Softplus())
+ * PERMUTE    any → the same numbers in another order  –      (see struct sl_permute_attr)
+ * RESAMPLE   any → another size of one axis           –      (see struct sl_resample_attr)
+ * GROUPNORM  [H,W,C] or [S,C] → same                  weight [C], bias [C], or none   (torch.nn.GroupNorm)
+ * REPEAT     any → the weight, for every row          weight [F], [S,F] or [H,W,C]
  * LAYERNORM  [F], [S,F] … → same                      weight [F], bias [F] or none   (torch.nn.LayerNorm(F))
  * RMSNORM    [F], [S,F] … → same                      weight [F]   (x / sqrt(mean of x² + eps) · weight)
- * ATTENTION  tokens q [H·D], k, v [KV·D] → [H·D]     –      (of each row by itself; see struct sl_attention_attr)
+ * ATTENTION  tokens q [H·D], k, v [KV·D] → [H·D]     –      (of each row by itself; see struct sl_attention_attr), or
+ *            rows q [S,H·D], k, v [S,KV·D] → [S,H·D]
  * FLATTEN    [H,W,C] → [H·W·C]                        –      (NHWC order; equals torch's where H·W = 1)
  * SELECT     tokens [F] → rows [F]                    –      (the first token of every row)
  * GATHER     tokens [F] → chosen tokens [F]           –      (those that sl_dims.place says)
@@ -95,7 +101,51 @@ struct sl_xent_attr {
 };
 
 struct sl_scale_attr {
-	float by;
+	float by, plus;
+};
+
+struct sl_concat_attr {
+	int axis; /* of the shape with its rows; 0: the last one */
+};
+
+/* A row is read as [outer, b, c, the rest] and written as [outer, c, b, the rest]. */
+struct sl_permute_attr {
+	int outer, b, c;
+	int h, w; /* the output's shape: [F], with h [h,F], with w too [h,w,F] */
+};
+
+/* An axis of n becomes one of `size`. Its number i is read from number j = first − before + i·step, or as torch has it:
+ *   CUT      j, and 0 where there is none
+ *   REFLECT  j, mirrored at the first and the last number
+ *   EDGE     j, or the nearest that there is
+ *   NEAREST  i·n / size, rounded down
+ *   LINEAR   between the two beside (i + 1/2)·n / size − 1/2
+ *   ALIGNED  between the two beside i·(n − 1) / (size − 1)
+ *   AREA     the mean from i·n / size, rounded down, to (i + 1)·n / size, rounded up
+ *   MEAN     the mean of `window` numbers from j on, of which 0 where there is none */
+enum sl_resample {
+	SL_RESAMPLE_CUT,
+	SL_RESAMPLE_REFLECT,
+	SL_RESAMPLE_EDGE,
+	SL_RESAMPLE_NEAREST,
+	SL_RESAMPLE_LINEAR,
+	SL_RESAMPLE_ALIGNED,
+	SL_RESAMPLE_AREA,
+	SL_RESAMPLE_MEAN,
+	SL_RESAMPLE_COUNT
+};
+
+struct sl_resample_attr {
+	int axis, size, mode, first, before, step, window;
+};
+
+struct sl_groupnorm_attr {
+	int groups; /* divides the channels */
+	float eps;
+};
+
+struct sl_repeat_attr {
+	int ndim, dim[3]; /* of the weight */
 };
 
 struct sl_gelu_attr {
@@ -113,6 +163,7 @@ struct sl_attention_attr {
 	/* Dropout on probabilities: element ((row·H + h)·M + query)·M + key of the stream, M = `most` of the op rounded
 	 * up to a multiple of 4. */
 	float p;
+	int each; /* tokens of every row, where inputs are per row; 0: they are per token */
 };
 
 struct sl_norm_attr {
@@ -155,6 +206,11 @@ union sl_op_attr {
 	struct sl_embedding_attr embedding;
 	struct sl_gather_attr gather;
 	struct sl_transpose_attr transpose;
+	struct sl_concat_attr concat;
+	struct sl_permute_attr permute;
+	struct sl_resample_attr resample;
+	struct sl_groupnorm_attr groupnorm;
+	struct sl_repeat_attr repeat;
 };
 
 /* A planned op, as kernels see it; the plan makes one of each node of a graph (graph.h). Values and parameters are
@@ -203,13 +259,28 @@ static inline bool sl_op_is_elementwise(enum sl_op_kind kind)
 {
 	return kind == SL_OP_DROPOUT || kind == SL_OP_ACT || kind == SL_OP_SCALE || kind == SL_OP_GELU ||
 	       kind == SL_OP_SILU || kind == SL_OP_TANH || kind == SL_OP_SIGMOID || kind == SL_OP_HARDSIGMOID ||
-	       kind == SL_OP_HARDSWISH;
+	       kind == SL_OP_HARDSWISH || kind == SL_OP_ELU || kind == SL_OP_SOFTPLUS;
 }
 
 /* Whether its kernels read where rows begin (sl_op_call.dims). */
 static inline bool sl_op_reads_rows(enum sl_op_kind kind)
 {
 	return kind == SL_OP_SELECT || kind == SL_OP_ATTENTION || kind == SL_OP_EMBEDDING || kind == SL_OP_GATHER;
+}
+
+/* Of a CONCAT: the axis, and how many numbers of an input lie one behind the other. */
+static inline int sl_op_concat_axis(const struct sl_op *op)
+{
+	return op->u.concat.axis ? op->u.concat.axis : op->out_shape.ndim - 1;
+}
+
+static inline int64_t sl_op_inner(const struct sl_shape *s, int axis)
+{
+	int64_t n = 1;
+
+	for (int i = axis; i < s->ndim; i++)
+		n *= s->dim[i];
+	return n;
 }
 
 static inline bool sl_op_is_norm(enum sl_op_kind kind)

@@ -26,7 +26,7 @@ struct job {
 	const struct sl_op_call *call;
 	const struct sl_cpu_simd *simd;
 	const float *turns; /* [most, D/2, 2]: cos, sin; NULL: none */
-	int64_t heads, kv, d, most, ld;
+	int64_t heads, kv, d, most, ld, each;
 	struct places at;
 	float scale;
 	bool drops;
@@ -81,6 +81,7 @@ static struct job shapes_of(const struct sl_op *op)
 
 	j.d = op->out_shape.dim[op->out_shape.ndim - 1] / a->heads;
 	j.most = op->most;
+	j.each = a->each;
 	j.ld = sl_cpu_line(op->most);
 	j.at = places_of(op->most, j.d, j.ld);
 	j.scale = 1.0f / sqrtf((float)j.d);
@@ -127,8 +128,8 @@ static struct task open_task(const struct job *j, int64_t number, int worker)
 	const uint32_t *begin = j->call->dims.begin;
 	struct task t = {.j = j, .row = number / j->kv, .head = number % j->kv};
 
-	t.from = begin ? begin[t.row] : t.row;
-	t.n = begin ? begin[t.row + 1] - begin[t.row] : 1;
+	t.n = j->each ? j->each : begin ? (int64_t)begin[t.row + 1] - begin[t.row] : 1;
+	t.from = j->each ? t.row * t.n : begin ? begin[t.row] : t.row;
 	t.scratch = (float *)j->call->workspace + worker * j->at.total;
 	return t;
 }

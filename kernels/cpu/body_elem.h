@@ -98,10 +98,12 @@ static void copy_row(float *y, const float *x, int64_t n)
 	}
 }
 
-static void scale(float *y, const float *x, float by, int64_t n, bool add)
+static void scale(float *y, const float *x, float by, float plus, int64_t n, bool add)
 {
 	for (int64_t i = 0; i < n; i += VL) {
 		vf v = ldv(x + i, left(n - i)) * by;
+
+		v = plus != 0 ? v + plus : v;
 
 		stv(y + i, add ? ldv(y + i, left(n - i)) + v : v, left(n - i));
 	}

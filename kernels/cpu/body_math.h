@@ -116,6 +116,21 @@ ALWAYS struct point hard(vf x, bool swish)
 	return (struct point){y, choose(magnitude(x) < three, set1(0.166666667f), zero)};
 }
 
+/* log(1 + t) of t in [0, 1] is 2·artanh(t / (2 + t)). */
+ALWAYS struct point softplus(vf x)
+{
+	vf t = exponential(-magnitude(x)), s = t / (t + 2.0f), z = s * s;
+	vf p = z * (2.0f / 15) + 2.0f / 13;
+
+	p = p * z + 2.0f / 11;
+	p = p * z + 2.0f / 9;
+	p = p * z + 2.0f / 7;
+	p = p * z + 2.0f / 5;
+	p = p * z + 2.0f / 3;
+	p = p * z + 2.0f;
+	return (struct point){choose(x > set1(0.0f), x, x * 0.0f) + p * s, logistic(x)};
+}
+
 ALWAYS struct point smooth_at(vf x, enum sl_cpu_smooth kind)
 {
 	if (kind == SL_SMOOTH_GELU) {
@@ -137,6 +152,13 @@ ALWAYS struct point smooth_at(vf x, enum sl_cpu_smooth kind)
 	}
 	if (kind == SL_SMOOTH_HARDSIGMOID || kind == SL_SMOOTH_HARDSWISH)
 		return hard(x, kind == SL_SMOOTH_HARDSWISH);
+	if (kind == SL_SMOOTH_SOFTPLUS)
+		return softplus(x);
+	if (kind == SL_SMOOTH_ELU) {
+		vf e = exponential(x);
+
+		return (struct point){choose(x > set1(0.0f), x, e - 1.0f), choose(x > set1(0.0f), set1(1.0f), e)};
+	}
 	vf y = hyperbolic_tangent(x);
 
 	return (struct point){y, 1.0f - y * y};
@@ -160,6 +182,10 @@ ALWAYS struct point smooth_at(vf x, enum sl_cpu_smooth kind)
 			WITH_CONSTANT(KIND, SL_SMOOTH_HARDSIGMOID, call) \
 		case SL_SMOOTH_HARDSWISH:                                \
 			WITH_CONSTANT(KIND, SL_SMOOTH_HARDSWISH, call)   \
+		case SL_SMOOTH_ELU:                                      \
+			WITH_CONSTANT(KIND, SL_SMOOTH_ELU, call)         \
+		case SL_SMOOTH_SOFTPLUS:                                 \
+			WITH_CONSTANT(KIND, SL_SMOOTH_SOFTPLUS, call)    \
 		}                                                        \
 	} while (0)
 

@@ -1,4 +1,4 @@
-/* Ops over the channels of images: gate (each channel by a number of its own), concat. */
+/* Gate (each channel by a number of its own), and concat, whose "channels" are all that lies behind the axis. */
 #include <string.h>
 
 #include "kernels/cpu/impl.h"
@@ -32,7 +32,9 @@ static void run_pixels(const struct sl_op_call *call, struct job *j, sl_pool_fn 
 
 static struct job job_of(const struct sl_shape *s)
 {
-	return (struct job){.rows = s->dim[0], .pixels = s->dim[1] * s->dim[2], .c = s->dim[3]};
+	const int64_t c = s->dim[s->ndim - 1];
+
+	return (struct job){.rows = s->dim[0], .pixels = sl_shape_row(s) / c, .c = c};
 }
 
 /* ---- gate */
@@ -101,6 +103,13 @@ static enum sl_err gate_backward(const struct sl_op_call *call)
 
 /* ---- concat */
 
+static struct job joined_of(const struct sl_op *op, const struct sl_shape *s)
+{
+	const int64_t c = sl_op_inner(s, sl_op_concat_axis(op));
+
+	return (struct job){.rows = s->dim[0], .pixels = sl_shape_row(s) / c, .c = c};
+}
+
 static void concat_block(void *arg, int64_t block, int worker)
 {
 	const struct job *j = arg;
@@ -131,13 +140,13 @@ static void take_block(void *arg, int64_t block, int worker)
 
 static enum sl_err concat_forward(const struct sl_op_call *call)
 {
-	struct job j = job_of(&call->out.shape);
+	struct job j = joined_of(call->op, &call->out.shape);
 
 	j.out = call->out.data;
 	j.x = call->in[0].data;
 	j.second = call->in[1].data;
-	j.a = call->op->in_shape[0].dim[3];
-	j.b = call->op->in_shape[1].dim[3];
+	j.a = sl_op_inner(&call->op->in_shape[0], sl_op_concat_axis(call->op));
+	j.b = j.c - j.a;
 	run_pixels(call, &j, concat_block);
 	return SL_OK;
 }
@@ -145,14 +154,14 @@ static enum sl_err concat_forward(const struct sl_op_call *call)
 static enum sl_err concat_backward(const struct sl_op_call *call)
 {
 	for (int k = 0; k < 2; k++) {
-		struct job j = job_of(&call->dout.shape);
+		struct job j = joined_of(call->op, &call->dout.shape);
 
 		if (call->din[k].data == NULL)
 			continue;
 		j.out = call->din[k].data;
 		j.dy = call->dout.data;
-		j.a = call->op->in_shape[k].dim[3];
-		j.from = k ? call->op->in_shape[0].dim[3] : 0;
+		j.a = sl_op_inner(&call->op->in_shape[k], sl_op_concat_axis(call->op));
+		j.from = k ? j.c - j.a : 0;
 		j.add = call->din_add[k];
 		run_pixels(call, &j, take_block);
 	}

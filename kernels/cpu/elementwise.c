@@ -13,7 +13,7 @@ struct job {
 	const struct sl_rng_key *rng;
 	const struct sl_op_call *call; /* of dropout, as p is */
 	float p;
-	float by; /* of scale */
+	float by, plus; /* of scale */
 };
 
 /* What a function of one tensor reads and writes: in and out, or dout and din[k]. */
@@ -133,26 +133,27 @@ static void scale_block(void *arg, int64_t block, int worker)
 	const struct job *j = arg;
 	int64_t at = block * SL_CPU_BLOCK;
 
-	j->simd->scale(j->out + at, j->a + at, j->by, count_in(j, at), j->add);
+	j->simd->scale(j->out + at, j->a + at, j->by, j->plus, count_in(j, at), j->add);
 }
 
 /* Forward and backward are the same product. */
-static void scale(const struct sl_op_call *call, struct io io)
+static void scale(const struct sl_op_call *call, struct io io, float plus)
 {
 	run(call, scale_block,
-	    &(struct job){.n = io.n, .out = io.out, .a = io.x, .by = call->op->u.scale.by, .add = io.add});
+	    &(struct job){
+		    .n = io.n, .out = io.out, .a = io.x, .by = call->op->u.scale.by, .plus = plus, .add = io.add});
 }
 
 static enum sl_err scale_forward(const struct sl_op_call *call)
 {
-	scale(call, io_forward(call));
+	scale(call, io_forward(call), call->op->u.scale.plus);
 	return SL_OK;
 }
 
 static enum sl_err scale_backward(const struct sl_op_call *call)
 {
 	if (call->din[0].data != NULL)
-		scale(call, io_backward(call, 0));
+		scale(call, io_backward(call, 0), 0);
 	return SL_OK;
 }
 

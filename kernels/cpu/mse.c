@@ -29,7 +29,7 @@ static enum sl_err backward(const struct sl_op_call *call)
 
 	if (call->din[0].data != NULL)
 		sl_cpu_simd_of(call->be)->scale(call->din[0].data, call->saved,
-						call->loss_scale * 2.0f / (float)sl_shape_row(s), sl_shape_count(s),
+						call->loss_scale * 2.0f / (float)sl_shape_row(s), 0, sl_shape_count(s),
 						call->din_add[0]);
 	return SL_OK;
 }

@@ -132,7 +132,7 @@ static void average_back_window(const struct job *j, const float *x, float *dx, 
 
 	for (int64_t h = v.h0; h < v.h1; h++)
 		for (int64_t w = v.w0; w < v.w1; w++)
-			j->simd->scale(dx + (h * j->w + w) * j->c, dy, by, j->c, j->add || !is_whole(j));
+			j->simd->scale(dx + (h * j->w + w) * j->c, dy, by, 0, j->c, j->add || !is_whole(j));
 }
 
 static void clear_image(const struct job *j, int64_t n)

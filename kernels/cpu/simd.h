@@ -47,7 +47,9 @@ enum sl_cpu_smooth {
 	SL_SMOOTH_TANH,
 	SL_SMOOTH_SIGMOID,
 	SL_SMOOTH_HARDSIGMOID,
-	SL_SMOOTH_HARDSWISH
+	SL_SMOOTH_HARDSWISH,
+	SL_SMOOTH_ELU,
+	SL_SMOOTH_SOFTPLUS
 };
 
 enum { SL_DW_LANES = 16 }; /* channels of a strip of a depthwise layer: a cache line */
@@ -59,7 +61,8 @@ struct sl_cpu_simd {
 	void (*act_backward)(float *dx, const float *dy, const float *x, int64_t n, enum sl_act act, bool add);
 	void (*sum)(float *y, const float *a, const float *b, int64_t n); /* y = a + b; y may be a or b */
 	void (*copy_row)(float *y, const float *x, int64_t n); /* and expects to be called for the next rows too */
-	void (*scale)(float *y, const float *x, float by, int64_t n, bool add); /* y = or += by·x */
+	/* y = or += by·x + plus */
+	void (*scale)(float *y, const float *x, float by, float plus, int64_t n, bool add);
 	/* y = or += x/(1-p) where draw first + i of the key keeps element i; first is a multiple of 4. */
 	void (*dropout)(float *y, const float *x, const struct sl_rng_key *key, int64_t first, int64_t n, float p,
 			bool add);

@@ -26,6 +26,8 @@ static enum sl_cpu_smooth kind_of(const struct sl_op *op)
 	       : op->kind == SL_OP_SIGMOID     ? SL_SMOOTH_SIGMOID
 	       : op->kind == SL_OP_HARDSIGMOID ? SL_SMOOTH_HARDSIGMOID
 	       : op->kind == SL_OP_HARDSWISH   ? SL_SMOOTH_HARDSWISH
+	       : op->kind == SL_OP_ELU         ? SL_SMOOTH_ELU
+	       : op->kind == SL_OP_SOFTPLUS    ? SL_SMOOTH_SOFTPLUS
 					       : SL_SMOOTH_TANH;
 }
 
@@ -110,5 +112,7 @@ const struct sl_kernel sl_cpu_silu = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_cpu_sigmoid = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_cpu_hardsigmoid = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_cpu_hardswish = {.forward = forward, .backward = backward};
+const struct sl_kernel sl_cpu_elu = {.forward = forward, .backward = backward};
+const struct sl_kernel sl_cpu_softplus = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_cpu_tanh = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_cpu_mul = {.forward = mul_forward, .backward = mul_backward};

@@ -121,7 +121,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 static enum sl_err backward(const struct sl_op_call *call)
 {
 	if (call->din[0].data != NULL)
-		sl_cpu_simd_of(call->be)->scale(call->din[0].data, call->saved, call->loss_scale,
+		sl_cpu_simd_of(call->be)->scale(call->din[0].data, call->saved, call->loss_scale, 0,
 						sl_shape_count(&call->din[0].shape), call->din_add[0]);
 	return SL_OK;
 }

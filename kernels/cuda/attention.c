@@ -54,7 +54,8 @@ static struct cu_attention attention_of(struct cuda *cu, const struct sl_op_call
 	const bool drops = call->training && a->p > 0;
 
 	return (struct cu_attention){
-		.rows = {call->dims.rows, call->dims.tokens, 0, call->dims.begin},
+		.rows = {call->dims.rows, a->each ? call->dims.rows * a->each : call->dims.tokens, 0, call->dims.begin},
+		.each = a->each,
 		.type = cu_op_type(op),
 		.turned = a->rope > 0 ? CU_F32 : cu_op_type(op),
 		.heads = a->heads,

@@ -18,9 +18,9 @@ __device__ Place place_of(const cu_attention &a, int64_t token)
 	Place p;
 
 	p.token = token;
-	p.row = row_of(a.rows, token);
-	p.from = first_of(a.rows, p.row);
-	p.to = a.rows.begin ? (int64_t)a.rows.begin[p.row + 1] : p.from + 1;
+	p.row = a.each ? token / a.each : row_of(a.rows, token);
+	p.from = a.each ? p.row * a.each : first_of(a.rows, p.row);
+	p.to = a.each ? p.from + a.each : a.rows.begin ? (int64_t)a.rows.begin[p.row + 1] : p.from + 1;
 	return p;
 }
 

@@ -80,7 +80,7 @@ static enum sl_err flatten_forward(const struct sl_op_call *call)
 
 /* Forward and backward are the same product. */
 static enum sl_err scale(const struct sl_op_call *call, const struct sl_tensor *out, bool add,
-			 const struct sl_tensor *x)
+			 const struct sl_tensor *x, float plus)
 {
 	const struct sl_op *op = call->op;
 	struct cuda *cu;
@@ -88,19 +88,19 @@ static enum sl_err scale(const struct sl_op_call *call, const struct sl_tensor *
 
 	return err ? err
 		   : cu_check(cu,
-			      cu_scale(cu->stream, cu_op_type(op), out->data, add, x->data, op->u.scale.by,
+			      cu_scale(cu->stream, cu_op_type(op), out->data, add, x->data, op->u.scale.by, plus,
 				       sl_shape_count(&x->shape)),
 			      op->name);
 }
 
 static enum sl_err scale_forward(const struct sl_op_call *call)
 {
-	return scale(call, &call->out, false, &call->in[0]);
+	return scale(call, &call->out, false, &call->in[0], call->op->u.scale.plus);
 }
 
 static enum sl_err scale_backward(const struct sl_op_call *call)
 {
-	return call->din[0].data ? scale(call, &call->din[0], call->din_add[0], &call->dout) : SL_OK;
+	return call->din[0].data ? scale(call, &call->din[0], call->din_add[0], &call->dout, 0) : SL_OK;
 }
 
 /* Forward and backward are the same product; outside training it is a copy. */

@@ -64,7 +64,7 @@ template <class T> struct Copy {
 template <class T> struct Scale {
 	T *out;
 	const T *x;
-	float by;
+	float by, plus;
 	bool add;
 
 	template <int V> __device__ void run(int64_t i) const
@@ -72,7 +72,7 @@ template <class T> struct Scale {
 		Vec<V> a = load<V>(x + i);
 #pragma unroll
 		for (int k = 0; k < V; k++)
-			a.v[k] *= by;
+			a.v[k] = fmaf(a.v[k], by, plus);
 		put<V>(out + i, a, add);
 	}
 };
@@ -258,11 +258,12 @@ cudaError_t cu_copy(cudaStream_t s, enum cu_type type, void *out, bool add, cons
 #undef CALL
 }
 
-cudaError_t cu_scale(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, float by, int64_t n)
+cudaError_t cu_scale(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, float by, float plus,
+		     int64_t n)
 {
 	const bool vectors = aligned16(out) && aligned16(x);
 
-#define CALL(T) return each(s, Scale<T>{(T *)out, (const T *)x, by, add}, n, vectors)
+#define CALL(T) return each(s, Scale<T>{(T *)out, (const T *)x, by, plus, add}, n, vectors)
 	CU_SWITCH_TYPE(type, CALL);
 #undef CALL
 }

@@ -123,7 +123,8 @@ cudaError_t cu_act_backward(cudaStream_t s, enum cu_type type, void *dx, bool ad
 			    int act, int64_t n);
 cudaError_t cu_add(cudaStream_t s, enum cu_type type, void *out, const void *a, const void *b, int64_t n);
 cudaError_t cu_copy(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, int64_t n);
-cudaError_t cu_scale(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, float by, int64_t n);
+cudaError_t cu_scale(cudaStream_t s, enum cu_type type, void *out, bool add, const void *x, float by, float plus,
+		     int64_t n);
 /* out, of type `to`, = x, of type `from`, × *scale (device memory; NULL: 1); one of the types is fp32 */
 cudaError_t cu_convert(cudaStream_t s, void *out, enum cu_type to, const void *x, enum cu_type from, const float *scale,
 		       int64_t n);
@@ -150,7 +151,9 @@ enum cu_smooth {
 	CU_SMOOTH_TANH,
 	CU_SMOOTH_SIGMOID,
 	CU_SMOOTH_HARDSIGMOID,
-	CU_SMOOTH_HARDSWISH
+	CU_SMOOTH_HARDSWISH,
+	CU_SMOOTH_ELU,
+	CU_SMOOTH_SOFTPLUS
 };
 cudaError_t cu_smooth_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, enum cu_smooth kind,
 			      int64_t n);
@@ -255,6 +258,7 @@ cudaError_t cu_embedding_backward(cudaStream_t s, enum cu_type type, float *grad
 struct cu_attention {
 	struct cu_rows rows; /* its f is not read */
 	enum cu_type type;   /* of what the op reads and writes */
+	int64_t each;        /* tokens of every row; 0: rows.begin says it */
 	enum cu_type turned; /* of q, k, dq and dk: fp32 where they are turned by rotary positions */
 	int heads, kv, d, most;
 	bool causal;
@@ -275,6 +279,50 @@ cudaError_t cu_attention_dkv(cudaStream_t s, void *dk, bool add_k, void *dv, boo
  * row and features c and c + D/2 are a pair; `back`: by the opposite angle. One of the types is fp32. */
 cudaError_t cu_turn(cudaStream_t s, void *out, enum cu_type to, bool add, const void *x, enum cu_type from,
 		    const struct cu_rows *rows, int heads, int d, float theta, bool back);
+
+/* ---- arrange.cu */
+
+/* y [·, c, b, d] = or += x [·, b, c, d], of n elements */
+cudaError_t cu_permute(cudaStream_t s, enum cu_type type, void *y, bool add, const void *x, int64_t b, int64_t c,
+		       int64_t d, int64_t n);
+
+/* In the order of enum sl_resample. */
+enum cu_resample_mode {
+	CU_RESAMPLE_CUT,
+	CU_RESAMPLE_REFLECT,
+	CU_RESAMPLE_EDGE,
+	CU_RESAMPLE_NEAREST,
+	CU_RESAMPLE_LINEAR,
+	CU_RESAMPLE_ALIGNED,
+	CU_RESAMPLE_AREA,
+	CU_RESAMPLE_MEAN
+};
+/* x [outer, n, inner], out [outer, m, inner] */
+struct cu_resample {
+	int64_t outer, n, m, inner, at, step, window;
+	int mode;
+};
+cudaError_t cu_resample_forward(cudaStream_t s, enum cu_type type, void *out, const void *x,
+				const struct cu_resample *r);
+cudaError_t cu_resample_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, const void *dy,
+				 const struct cu_resample *r);
+/* out [rows, n] = weight [n]; grad [n] += the sum over rows of dy */
+cudaError_t cu_repeat(cudaStream_t s, enum cu_type type, void *out, const float *weight, int64_t rows, int64_t n);
+cudaError_t cu_repeat_sum(cudaStream_t s, enum cu_type type, float *grad, const void *dy, int64_t rows, int64_t n);
+
+/* ---- groupnorm.cu: x [rows, pixels, c] */
+struct cu_groupnorm {
+	int64_t rows, pixels, c, groups;
+	float eps;
+	const void *x;
+	const float *gamma, *beta; /* NULL: none */
+	float *stat;               /* [2, rows, c]: mean, 1/σ */
+	float *sums;               /* [2, rows, c], scratch */
+};
+cudaError_t cu_groupnorm_forward(cudaStream_t s, enum cu_type type, void *y, const struct cu_groupnorm *g);
+/* dx, dgamma, dbeta NULL: not wanted */
+cudaError_t cu_groupnorm_backward(cudaStream_t s, enum cu_type type, void *dx, bool add, float *dgamma, float *dbeta,
+				  const void *dy, const struct cu_groupnorm *g);
 
 #ifdef __cplusplus
 }

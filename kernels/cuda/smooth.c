@@ -9,6 +9,8 @@ static enum cu_smooth kind_of(const struct sl_op *op)
 	       : op->kind == SL_OP_SIGMOID     ? CU_SMOOTH_SIGMOID
 	       : op->kind == SL_OP_HARDSIGMOID ? CU_SMOOTH_HARDSIGMOID
 	       : op->kind == SL_OP_HARDSWISH   ? CU_SMOOTH_HARDSWISH
+	       : op->kind == SL_OP_ELU         ? CU_SMOOTH_ELU
+	       : op->kind == SL_OP_SOFTPLUS    ? CU_SMOOTH_SOFTPLUS
 					       : CU_SMOOTH_TANH;
 }
 
@@ -69,5 +71,7 @@ const struct sl_kernel cu_silu = {.forward = forward, .backward = backward};
 const struct sl_kernel cu_sigmoid = {.forward = forward, .backward = backward};
 const struct sl_kernel cu_hardsigmoid = {.forward = forward, .backward = backward};
 const struct sl_kernel cu_hardswish = {.forward = forward, .backward = backward};
+const struct sl_kernel cu_elu = {.forward = forward, .backward = backward};
+const struct sl_kernel cu_softplus = {.forward = forward, .backward = backward};
 const struct sl_kernel cu_tanh = {.forward = forward, .backward = backward};
 const struct sl_kernel cu_mul_op = {.forward = mul_forward, .backward = mul_backward};

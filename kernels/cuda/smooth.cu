@@ -40,6 +40,10 @@ template <int KIND> __device__ __forceinline__ Point smooth_at(float x)
 			return {x * h, x < -3.f ? 0.f : x > 3.f ? 1.f : x * 0.333333333f + 0.5f};
 		return {h, fabsf(x) < 3.f ? 0.166666667f : 0.f};
 	}
+	if (KIND == CU_SMOOTH_ELU)
+		return x > 0.f ? Point{x, 1.f} : Point{expm1f(x), expf(x)};
+	if (KIND == CU_SMOOTH_SOFTPLUS)
+		return {(x > 0.f ? x : 0.f * x) + log1pf(expf(-fabsf(x))), 1.f / (1.f + expf(-x))};
 	const float y = tanhf(x);
 
 	return {y, 1.f - y * y};
@@ -107,6 +111,10 @@ template <class T> struct Mul {
 			CALL(CU_SMOOTH_HARDSIGMOID);          \
 		} else if ((kind) == CU_SMOOTH_HARDSWISH) {   \
 			CALL(CU_SMOOTH_HARDSWISH);            \
+		} else if ((kind) == CU_SMOOTH_ELU) {         \
+			CALL(CU_SMOOTH_ELU);                  \
+		} else if ((kind) == CU_SMOOTH_SOFTPLUS) {    \
+			CALL(CU_SMOOTH_SOFTPLUS);             \
 		} else {                                      \
 			CALL(CU_SMOOTH_GELU_TANH);            \
 		}                                             \

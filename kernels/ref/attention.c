@@ -156,8 +156,8 @@ static struct span span_of(const struct sl_op_call *call, int64_t row)
 	const uint32_t *begin = call->dims.begin;
 	struct span s = {.call = call, .a = &op->u.attention, .row = row, .most = op->most};
 
-	s.from = begin ? begin[row] : row;
-	s.n = begin ? begin[row + 1] - begin[row] : 1;
+	s.n = s.a->each ? s.a->each : begin ? (int64_t)begin[row + 1] - begin[row] : 1;
+	s.from = s.a->each ? row * s.n : begin ? begin[row] : row;
 	s.d = op->out_shape.dim[op->out_shape.ndim - 1] / s.a->heads;
 	s.kv = sl_attention_kv(s.a);
 	s.p = call->workspace;

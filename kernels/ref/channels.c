@@ -1,10 +1,10 @@
-/* Ops over the channels of images: gate (each channel by a number of its own), concat. */
+/* Gate (each channel by a number of its own), and concat. */
 #include "kernels/ref/kernels.h"
 
 static enum sl_err gate_forward(const struct sl_op_call *call)
 {
-	const int64_t rows = call->out.shape.dim[0], c = call->out.shape.dim[3];
-	const int64_t pixels = call->out.shape.dim[1] * call->out.shape.dim[2];
+	const int64_t rows = call->out.shape.dim[0], c = call->in[1].shape.dim[call->in[1].shape.ndim - 1];
+	const int64_t pixels = sl_shape_row(&call->out.shape) / c;
 	const float *x = call->in[0].data, *by = call->in[1].data;
 	float *y = call->out.data;
 
@@ -15,8 +15,8 @@ static enum sl_err gate_forward(const struct sl_op_call *call)
 
 static enum sl_err gate_backward(const struct sl_op_call *call)
 {
-	const int64_t rows = call->dout.shape.dim[0], c = call->dout.shape.dim[3];
-	const int64_t pixels = call->dout.shape.dim[1] * call->dout.shape.dim[2];
+	const int64_t rows = call->dout.shape.dim[0], c = call->dout.shape.dim[call->dout.shape.ndim - 1];
+	const int64_t pixels = sl_shape_row(&call->dout.shape) / c;
 	const float *x = call->in[0].data, *by = call->in[1].data, *dy = call->dout.data;
 	float *dx = call->din[0].data, *dby = call->din[1].data;
 
@@ -37,7 +37,8 @@ static enum sl_err gate_backward(const struct sl_op_call *call)
 
 static enum sl_err concat_forward(const struct sl_op_call *call)
 {
-	const int64_t a = call->in[0].shape.dim[3], b = call->in[1].shape.dim[3];
+	const int axis = sl_op_concat_axis(call->op);
+	const int64_t a = sl_op_inner(&call->in[0].shape, axis), b = sl_op_inner(&call->in[1].shape, axis);
 	const float *in[2] = {call->in[0].data, call->in[1].data};
 	float *y = call->out.data;
 
@@ -51,7 +52,8 @@ static enum sl_err concat_forward(const struct sl_op_call *call)
 
 static enum sl_err concat_backward(const struct sl_op_call *call)
 {
-	const int64_t c[2] = {call->op->in_shape[0].dim[3], call->op->in_shape[1].dim[3]};
+	const int axis = sl_op_concat_axis(call->op);
+	const int64_t c[2] = {sl_op_inner(&call->op->in_shape[0], axis), sl_op_inner(&call->op->in_shape[1], axis)};
 	const float *dy = call->dout.data;
 
 	for (int k = 0; k < 2; k++) {

@@ -93,21 +93,22 @@ static enum sl_err pass_backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-static void scale(float *y, bool add, const float *x, double by, int64_t n)
+static void scale(float *y, bool add, const float *x, double by, double plus, int64_t n)
 {
 	for (int64_t i = 0; i < n && y; i++)
-		sl_ref_store(&y[i], add, by * x[i]);
+		sl_ref_store(&y[i], add, by * x[i] + plus);
 }
 
 static enum sl_err scale_forward(const struct sl_op_call *call)
 {
-	scale(call->out.data, false, call->in[0].data, call->op->u.scale.by, sl_shape_count(&call->in[0].shape));
+	scale(call->out.data, false, call->in[0].data, call->op->u.scale.by, call->op->u.scale.plus,
+	      sl_shape_count(&call->in[0].shape));
 	return SL_OK;
 }
 
 static enum sl_err scale_backward(const struct sl_op_call *call)
 {
-	scale(call->din[0].data, call->din_add[0], call->dout.data, call->op->u.scale.by,
+	scale(call->din[0].data, call->din_add[0], call->dout.data, call->op->u.scale.by, 0,
 	      sl_shape_count(&call->dout.shape));
 	return SL_OK;
 }

@@ -6,6 +6,8 @@
  *   sigmoid: σ(x)               σ(x)·(1 − σ(x))
  *   hardsigmoid: h(x) = min(max(x/6 + 1/2, 0), 1)       1/6 where |x| < 3, else 0
  *   hardswish: x·h(x)           0 below −3, 1 above 3, x/3 + 1/2 between them and at 3
+ *   elu(x) = x, or e^x − 1 below 0    1, or e^x
+ *   softplus(x) = log(1 + e^x)        σ(x)
  * Hendrycks and Gimpel, "Gaussian error linear units", 2016. */
 #include <math.h>
 
@@ -56,12 +58,21 @@ static struct point hard(double x, bool swish)
 	return (struct point){y, x > -3 && x < 3 ? 1.0 / 6 : 0};
 }
 
+static struct point elu(double x)
+{
+	return x > 0 ? (struct point){x, 1} : (struct point){expm1(x), exp(x)};
+}
+
 static struct point at(const struct sl_op *op, double x)
 {
 	double y = tanh(x);
 
 	if (op->kind == SL_OP_GELU)
 		return op->u.gelu.tanh ? gelu_tanh(x) : gelu_erf(x);
+	if (op->kind == SL_OP_ELU)
+		return elu(x);
+	if (op->kind == SL_OP_SOFTPLUS)
+		return (struct point){(x > 0 ? x : 0) + log1p(exp(-fabs(x))) + 0 * x, 1 / (1 + exp(-x))};
 	if (op->kind == SL_OP_SIGMOID)
 		return logistic(x);
 	if (op->kind == SL_OP_HARDSIGMOID || op->kind == SL_OP_HARDSWISH)
@@ -94,4 +105,6 @@ const struct sl_kernel sl_ref_silu = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_ref_sigmoid = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_ref_hardsigmoid = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_ref_hardswish = {.forward = forward, .backward = backward};
+const struct sl_kernel sl_ref_elu = {.forward = forward, .backward = backward};
+const struct sl_kernel sl_ref_softplus = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_ref_tanh = {.forward = forward, .backward = backward};

@@ -36,9 +36,10 @@ static void read_one(const uint8_t *data, size_t size)
 
 static Onnx__Model *base(int which)
 {
-	static const char *const path[2] = {"tests/golden/onnx_small.onnx", "tests/golden/onnx_wide.onnx"};
-	static uint8_t *data[2];
-	static size_t len[2];
+	static const char *const path[] = {"tests/golden/onnx_small.onnx", "tests/golden/onnx_wide.onnx",
+					   "tests/golden/onnx_many.onnx"};
+	static uint8_t *data[3];
+	static size_t len[3];
 	struct sl_fail fail;
 
 	if (!data[which] && sl_file_read(path[which], 1 << 20, &data[which], &len[which], &fail))
@@ -137,7 +138,29 @@ static void change(Onnx__Graph *g, struct dice *d)
 					    "Sigmoid",
 					    "Concat",
 					    "Reshape",
-					    "HardSwish"};
+					    "HardSwish",
+					    "MatMul",
+					    "Slice",
+					    "Split",
+					    "Transpose",
+					    "Unsqueeze",
+					    "Squeeze",
+					    "Softmax",
+					    "Resize",
+					    "PRelu",
+					    "Sub",
+					    "Div",
+					    "Pow",
+					    "Elu",
+					    "InstanceNormalization",
+					    "ConvTranspose",
+					    "Cast",
+					    "Expand",
+					    "Where",
+					    "LayerNormalization",
+					    "Shape",
+					    "Gather",
+					    "ConstantOfShape"};
 	Onnx__Node *n = g->node[roll(d, g->n_node)];
 	Onnx__Tensor *t = g->initializer[roll(d, g->n_initializer)];
 
@@ -183,7 +206,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		read_one(data, size);
 		return 0;
 	}
-	m = base(data[0] / 4 % 2);
+	m = base(data[0] / 4 % 3);
 	for (int i = 0; i < 8 && d.left; i++)
 		change(m->graph, &d);
 	len = onnx__model__get_packed_size(m);

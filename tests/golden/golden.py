@@ -177,12 +177,12 @@ def deviation(got, want, floor):
     return float(np.abs(got.astype(np.float64) - want).max() / max(np.abs(want).max(), floor))
 
 
-def make(prefix, model, width, image, batch, classes, steps, lr, seed, stem=False, name="mobilenet_v2", nesterov=False, rules=None, init_of=None, shakes=0):
+def make(prefix, model, width, image, batch, classes, steps, lr, seed, stem=False, name="mobilenet_v2", nesterov=False, rules=None, init_of=None, shakes=0, channels=3):
     """Runs in float64, writes the four files, and prints how far torch's own float32 lies from them. With `rules` it writes
     no gradients, and with init_of, the prefix of another run, no initial weights. Of `shakes` runs with weights that are off by
     about the rounding of Winograd's convolutions, the report has the largest deviation too."""
     generator = np.random.default_rng(seed)
-    data = generator.standard_normal((batch, image, image, 3)).astype(np.float16)
+    data = generator.standard_normal((batch, image, image, channels)).astype(np.float16)
     labels = generator.integers(0, classes, batch).astype(np.int32)
     lrs = [lr * (step + 1) / steps for step in range(steps)]
     settings = dict(momentum=0.9, weight_decay=1e-2)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Makes onnx_small.onnx and onnx_small_*.safetensors beside it: a network that torch.onnx.export writes, and a run of it by
-the rules of golden.py; onnx_small_adamw_* are those of a run with AdamW. And onnx_wide*, another network.
+the rules of golden.py; onnx_small_adamw_* are those of a run with AdamW. And onnx_wide* and onnx_many*, other networks.
 
-usage: make_onnx.py [FOLDER]      (needs torch; the files are committed)
+usage: make_onnx.py [FOLDER [NAME…]]      (needs torch; the files are committed)
 The network has what a reader of ONNX files can get wrong: groups, dilation, a pool with padding, epsilon and momentum of
 its own, ReLU6, and a linear layer behind a flattened image of several pixels, with layers between them. The other one has
-squeeze and excitation, channels that are joined, smooth and hard activations, and a reshape to a computed shape.
+squeeze and excitation, channels that are joined, smooth and hard activations, and a reshape to a computed shape. A third one
+has norms of groups, tokens, attention and more.
 """
 import copy
 import os
@@ -71,6 +72,48 @@ class Wide(nn.Module):
         return self.fc(x.reshape(x.size(0), -1) * 0.5)
 
 
+class Mixer(nn.Module):
+    """Self-attention and a network of two layers over tokens."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.norm1, self.attn = nn.LayerNorm(c), nn.MultiheadAttention(c, 2, batch_first=True)
+        self.norm2, self.fc1, self.act, self.fc2 = nn.LayerNorm(c), nn.Linear(c, 12), nn.GELU(), nn.Linear(12, c, bias=False)
+        self.gamma = nn.Parameter(1 + 0.1 * torch.randn(c))
+
+    def forward(self, x):
+        y = self.norm1(x)
+        x = x + self.attn(y, y, y, need_weights=False)[0]
+        return x + self.gamma * self.fc2(self.act(self.fc1(self.norm2(x))))
+
+
+class Many(nn.Module):
+    """What else people's networks have: norms of groups, gates, parts of values, other sizes, tokens and attention."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, (3, 5), 2, (1, 2)), nn.GroupNorm(2, 8), nn.SiLU())
+        self.squeeze, self.excite = nn.Linear(8, 4), nn.Linear(4, 8)
+        self.left, self.right = nn.Conv2d(4, 6, 3, padding=1), nn.ConvTranspose2d(6, 6, 2, 2)
+        self.prelu, self.up = nn.PReLU(6), nn.Upsample(scale_factor=2, mode="bilinear")
+        self.patch, self.cls = nn.Conv2d(16, 8, 4, 4), nn.Parameter(torch.randn(1, 1, 8))
+        self.pos, self.block, self.norm = nn.Parameter(torch.randn(1, 17, 8)), Mixer(8), nn.LayerNorm(8)
+        self.head = nn.Sequential(nn.Linear(8, 8), nn.ELU(), nn.Linear(8, 10))
+        for name, p in self.named_parameters():
+            if name.endswith("bias"):  # no value of 0, whose rounding alone would be compared
+                nn.init.normal_(p, 0, 0.1)
+
+    def forward(self, x):
+        x = self.stem(x)
+        s = torch.sigmoid(self.excite(torch.relu(self.squeeze(x.mean((2, 3))))))
+        a, b = (x * s[:, :, None, None]).chunk(2, 1)
+        a = self.prelu(self.right(self.left(a)))
+        x = torch.cat([a, self.up(b), nn.functional.pad(b, (4, 4, 4, 4), "reflect")[:, :3], self.up(b)[:, 1:] - 1.0], 1)
+        x = self.patch(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.cls.expand(x.shape[0], -1, -1), x], 1) + self.pos
+        return self.head(self.norm(self.block(x))[:, 0])
+
+
 def export(model, path, image, opset=16, **more):
     """As a user would. The pass that the export does in training moves running statistics, in the file as in the model."""
     model.float().train()
@@ -84,13 +127,17 @@ def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     make(folder, "onnx_small", Small, ADAMW)
+    make(folder, "onnx_many", Many, None)
     make(folder, "onnx_wide", Wide, None, input_names=["image"], dynamic_axes={"image": {0: "batch"}})
 
 
 def make(folder, name, network, rules, **more):
+    if sys.argv[2:] and name not in sys.argv[2:]:
+        return
     run = dict(width=1.0, image=16, batch=4, classes=10, steps=5, name="onnx")
     prefix = os.path.join(folder, name)
     for seed in range(1, 60):
+        torch.manual_seed(seed)
         model = widen(network(), torch.Generator().manual_seed(seed), centre=2.0)
         export(model, prefix + ".onnx", run["image"], **more)
         first = copy.deepcopy(model)

@@ -196,6 +196,22 @@ case("rmsnorm", "RMSNORM", draw(4, 9), ".u.norm.eps = 1e-5f,",
      lambda x, w: x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * w, [draw(9)])
 torch.set_rng_state(kept)
 targets = draw(5, 3)
+# cases from here on have numbers of their own, so that those above stay what they are
+state = torch.get_rng_state()
+torch.manual_seed(8)
+case("elu", "ELU", draw(4, 6, low=-80, high=81), "", F.elu)
+case("softplus", "SOFTPLUS", draw(4, 6, low=-80, high=81), "", F.softplus)
+case("groupnorm", "GROUPNORM", draw(2, 6, 3, 4), ".norm_bias = true, .u.groupnorm = {3, 1e-5f},", lambda x, w, b: F.group_norm(x, 3, w, b), [draw(6), draw(6)])
+case("instancenorm", "GROUPNORM", draw(2, 3, 3, 4) + 30, ".u.groupnorm = {3, 0.125f},", lambda x: F.instance_norm(x, eps=0.125))
+for mode, (how, h, run) in enumerate([
+        ("CUT", 9, lambda x: F.pad(x, (0, 0, 2, 1))), ("REFLECT", 9, lambda x: F.pad(x, (0, 0, 2, 1), "reflect")),
+        ("EDGE", 9, lambda x: F.pad(x, (0, 0, 2, 1), "replicate")), ("NEAREST", 8, lambda x: F.interpolate(x, (8, 5))),
+        ("LINEAR", 8, lambda x: F.interpolate(x, (8, 5), mode="bilinear")), ("ALIGNED", 8, lambda x: F.interpolate(x, (8, 5), mode="bilinear", align_corners=True)),
+        ("AREA", 4, lambda x: F.adaptive_avg_pool2d(x, (4, 5))), ("MEAN", 3, lambda x: F.avg_pool2d(x, (3, 1), (2, 1), (1, 0)))]):
+    attr = ".u.resample = {1, %d, SL_RESAMPLE_%s, 0, %d, %d, %d}," % (h, how, (2, 2, 2, 0, 0, 0, 0, 1)[mode], 2 if how == "MEAN" else 1, 3 if how == "MEAN" else 1)
+    case("resample_" + how.lower(), "RESAMPLE", draw(2, 3, 6, 5), attr, run)
+torch.set_rng_state(state)
+
 case("mse", "MSE", draw(5, 3), "", lambda x: F.mse_loss(x, targets) * 5)
 cases[-1].append(".targets = " + emit("mse_targets", targets))
 torch.set_rng_state(kept)

@@ -586,6 +586,9 @@ static void onnx(void **state)
 	run_golden("tests/golden/onnx_wide", "cpu", "stem");
 	run_golden("tests/golden/onnx_wide", "cpu", "excite1");
 	run_golden("tests/golden/onnx_wide", "ref", "stem.0");
+	run_golden("tests/golden/onnx_many", "cpu", "stem.0");
+	run_form("tests/golden/onnx_many", "cpu", &(struct form){"stem.0", "head.2", false, 1});
+	run_golden("tests/golden/onnx_many", "ref", "stem.0");
 }
 
 /* Cut at four places; with dropout, whose masks torch is given. */

@@ -202,6 +202,7 @@ static void open_rows(struct sl_op_call *call, struct trial *t, const struct op_
 {
 	const int64_t rows = p->size[N], each = p->size[H];
 
+	call->dims = sl_dims_rows(rows);
 	if (p->size[FORM] < 2)
 		return;
 	t->begin = op_xalloc((size_t)(rows + 1) * sizeof *t->begin);

@@ -96,6 +96,60 @@
 		.kind = SL_OP_##kind_, .n = n_, .h = s_, .c = f_, .data = data_, .norm_bias = bias_, \
 		.u.norm.eps = 1e-5f                                                                  \
 	}
+#define PLUS(n_, h_, w_, c_, by_, plus_)                                                           \
+	{                                                                                          \
+		.kind = SL_OP_SCALE, .n = n_, .h = h_, .w = w_, .c = c_, .u.scale = { by_, plus_ } \
+	}
+#define CONCAT(n_, h_, w_, c_, axis_)                                                           \
+	{                                                                                       \
+		.kind = SL_OP_CONCAT, .n = n_, .h = h_, .w = w_, .c = c_, .u.concat = { axis_ } \
+	}
+#define PERMUTE(n_, h_, w_, c_, outer_, b_, k_, to_h_, to_w_)                             \
+	{                                                                                 \
+		.kind = SL_OP_PERMUTE, .n = n_, .h = h_, .w = w_, .c = c_, .u.permute = { \
+			outer_,                                                           \
+			b_,                                                               \
+			k_,                                                               \
+			to_h_,                                                            \
+			to_w_                                                             \
+		}                                                                         \
+	}
+/* CUT, EDGE and REFLECT from `first` − `before` on, MEAN of a window; others have no numbers */
+#define RESAMPLE(n_, h_, w_, c_, axis_, size_, mode_, first_, before_, step_, window_)      \
+	{                                                                                   \
+		.kind = SL_OP_RESAMPLE, .n = n_, .h = h_, .w = w_, .c = c_, .u.resample = { \
+			axis_,                                                              \
+			size_,                                                              \
+			SL_RESAMPLE_##mode_,                                                \
+			first_,                                                             \
+			before_,                                                            \
+			step_,                                                              \
+			window_                                                             \
+		}                                                                           \
+	}
+#define GROUPNORM(n_, h_, w_, c_, groups_, bias_, data_)                                                        \
+	{                                                                                                       \
+		.kind = SL_OP_GROUPNORM, .n = n_, .h = h_, .w = w_, .c = c_, .data = data_, .norm_bias = bias_, \
+		.u.groupnorm = {                                                                                \
+			groups_,                                                                                \
+			1e-5f                                                                                   \
+		}                                                                                               \
+	}
+#define REPEAT(n_, h_, w_, c_, ndim_, d0_, d1_, d2_)                                                             \
+	{                                                                                                        \
+		.kind = SL_OP_REPEAT, .n = n_, .h = h_, .w = w_, .c = c_, .u.repeat = { ndim_, {d0_, d1_, d2_} } \
+	}
+/* every row has s tokens */
+#define ATTENTION_ROWS(n_, s_, f_, heads_, kv_, causal_, p_)                         \
+	{                                                                            \
+		.kind = SL_OP_ATTENTION, .n = n_, .h = s_, .c = f_, .u.attention = { \
+			.heads = heads_,                                             \
+			.kv = kv_,                                                   \
+			.causal = causal_,                                           \
+			.p = p_,                                                     \
+			.each = s_                                                   \
+		}                                                                    \
+	}
 #define ADD(n_, h_, w_, c_)                                           \
 	{                                                             \
 		.kind = SL_OP_ADD, .n = n_, .h = h_, .w = w_, .c = c_ \
@@ -286,7 +340,30 @@ const struct op_case op_cases[] = {
 	SELECT(1, 1, 1), SELECT(1, 9, 7), SELECT(5, 2, 33), SELECT(70, 11, 48), GATHER(1, 1, 1), GATHER(1, 9, 7),
 	GATHER(5, 2, 33), GATHER(70, 11, 48), TRANSPOSE(1, 1, 1), TRANSPOSE(3, 17, 5), TRANSPOSE(2, 33, 70),
 	TRANSPOSE(5, 64, 128), TRANSPOSE_BACK(1, 1, 1), TRANSPOSE_BACK(3, 5, 17), TRANSPOSE_BACK(2, 130, 31),
-	TRANSPOSE_BACK(5, 96, 32),
+	TRANSPOSE_BACK(5, 96, 32), PLAIN(ELU, 1, 0, 0, 1), PLAIN(ELU, 3, 7, 7, 33), PLAIN(ELU, 4, 16, 0, 768),
+	PLAIN(SOFTPLUS, 1, 0, 0, 1), PLAIN(SOFTPLUS, 3, 7, 7, 33), PLAIN(SOFTPLUS, 4, 16, 0, 768),
+	PLUS(3, 5, 7, 33, -1.7f, 0.3f), PLUS(1, 0, 0, 1, 1, 2), PLUS(4, 32, 32, 17, 1, -3), PLAIN(GATE, 3, 7, 0, 33),
+	PLAIN(GATE, 2, 70, 0, 64), CONCAT(3, 0, 0, 17, 1), CONCAT(2, 5, 0, 8, 1), CONCAT(3, 4, 6, 5, 1),
+	CONCAT(2, 4, 6, 16, 2), CONCAT(1, 3, 0, 7, 2), PERMUTE(2, 3, 4, 5, 1, 1, 1, 0, 0),
+	PERMUTE(3, 6, 5, 4, 1, 30, 4, 0, 0), PERMUTE(2, 8, 8, 6, 2, 4, 8, 8, 8),
+	PERMUTE(1, 70, 0, 130, 1, 70, 130, 130, 0), PERMUTE(4, 16, 16, 32, 4, 4, 4, 64, 0),
+	PERMUTE(2, 0, 0, 60, 3, 5, 2, 4, 3), RESAMPLE(2, 5, 4, 3, 1, 3, CUT, 1, 0, 1, 1),
+	RESAMPLE(2, 5, 4, 8, 2, 7, CUT, 0, 2, 1, 1), RESAMPLE(3, 9, 9, 5, 1, 4, CUT, 1, 0, 2, 1),
+	RESAMPLE(2, 0, 0, 37, 1, 20, CUT, 3, 0, 1, 1), RESAMPLE(2, 6, 0, 8, 2, 12, CUT, 0, 9, 1, 1),
+	RESAMPLE(2, 5, 6, 4, 1, 9, REFLECT, 0, 2, 1, 1), RESAMPLE(1, 4, 4, 3, 2, 10, REFLECT, 0, 3, 1, 1),
+	RESAMPLE(2, 5, 6, 4, 2, 9, EDGE, 0, 2, 1, 1), RESAMPLE(2, 5, 6, 4, 1, 10, NEAREST, 0, 0, 1, 1),
+	RESAMPLE(2, 7, 6, 9, 1, 4, NEAREST, 0, 0, 1, 1), RESAMPLE(2, 5, 6, 4, 1, 10, LINEAR, 0, 0, 1, 1),
+	RESAMPLE(3, 9, 6, 20, 2, 4, LINEAR, 0, 0, 1, 1), RESAMPLE(2, 1, 3, 7, 1, 5, LINEAR, 0, 0, 1, 1),
+	RESAMPLE(2, 5, 6, 4, 2, 13, ALIGNED, 0, 0, 1, 1), RESAMPLE(2, 5, 6, 4, 1, 1, ALIGNED, 0, 0, 1, 1),
+	RESAMPLE(2, 7, 7, 300, 1, 3, AREA, 0, 0, 1, 1), RESAMPLE(2, 3, 5, 4, 1, 7, AREA, 0, 0, 1, 1),
+	RESAMPLE(2, 9, 8, 5, 1, 4, MEAN, 0, 1, 2, 3), RESAMPLE(2, 6, 130, 3, 2, 65, MEAN, 0, 0, 2, 2),
+	RESAMPLE(2, 4, 3, 2, 1, 6, MEAN, 0, 0, 3, 2), GROUPNORM(2, 3, 3, 4, 2, true, DATA_PLAIN),
+	GROUPNORM(3, 7, 5, 33, 3, true, DATA_PLAIN), GROUPNORM(2, 9, 9, 16, 16, false, DATA_PLAIN),
+	GROUPNORM(5, 8, 0, 24, 1, true, DATA_PLAIN), GROUPNORM(2, 28, 28, 64, 32, true, DATA_OFFSET),
+	GROUPNORM(4, 6, 6, 130, 1, false, DATA_TIES), REPEAT(1, 1, 1, 1, 1, 1, 0, 0), REPEAT(3, 4, 4, 5, 1, 7, 0, 0),
+	REPEAT(5, 0, 0, 9, 2, 6, 12, 0), REPEAT(4, 3, 0, 8, 3, 5, 7, 16), REPEAT(33, 0, 0, 3, 2, 65, 192, 0),
+	ATTENTION_ROWS(1, 1, 1, 1, 0, false, 0), ATTENTION_ROWS(3, 5, 8, 2, 0, false, 0),
+	ATTENTION_ROWS(2, 9, 24, 4, 2, true, 0.25f), ATTENTION_ROWS(2, 65, 64, 4, 0, false, 0),
 	/* cross-entropy */
 	XENT(1, 1, DATA_PLAIN), XENT(1, 10, DATA_PLAIN), XENT(5, 2, DATA_PLAIN), XENT(33, 10, DATA_TIES),
 	XENT(7, 100, DATA_LARGE), XENT(4, 1000, DATA_PLAIN), XENT(128, 17, DATA_TIES), XENT(257, 10, DATA_PLAIN),
@@ -371,7 +448,14 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 						  : "");
 		break;
 	case SL_OP_SCALE:
-		snprintf(attr, sizeof(attr), " by %g", (double)c->u.scale.by);
+		snprintf(attr, sizeof(attr), " by %g plus %g", (double)c->u.scale.by, (double)c->u.scale.plus);
+		break;
+	case SL_OP_RESAMPLE:
+		snprintf(attr, sizeof(attr), " axis %d to %d, mode %d", c->u.resample.axis, c->u.resample.size,
+			 c->u.resample.mode);
+		break;
+	case SL_OP_GROUPNORM:
+		snprintf(attr, sizeof(attr), " groups %d%s", c->u.groupnorm.groups, c->norm_bias ? " bias" : "");
 		break;
 	case SL_OP_XENT:
 		if (c->rule.smoothing > 0)
@@ -461,6 +545,11 @@ static enum sl_err attention_op(const struct op_case *c, int64_t rows, struct sl
 	enum sl_err err;
 
 	op->u.attention = c->u.attention;
+	if (c->u.attention.each) {
+		op->most = c->h;
+		op->in_shape[1] = op->in_shape[2] = sl_shape3(rows, c->h, each);
+		return sl_op_infer_shape(op, fail);
+	}
 	op->most = 2 * c->h;
 	op->in_shape[0] = sl_shape2(1, c->c);
 	op->in_shape[1] = op->in_shape[2] = sl_shape2(1, each);
@@ -481,10 +570,14 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 				  : !c->w ? sl_shape3(rows, c->h, c->c)
 					  : sl_shape4(rows, c->h, c->w, c->c);
 	}
-	if (c->kind == SL_OP_GATE)
-		op->in_shape[1].dim[1] = op->in_shape[1].dim[2] = 1;
-	if (c->kind == SL_OP_CONCAT) /* of other channels than the first */
-		op->in_shape[1].dim[3] = c->c % 4 ? c->c / 2 + 1 : 2 * c->c;
+	for (int i = 1; c->kind == SL_OP_GATE && i < op->in_shape[1].ndim - 1; i++)
+		op->in_shape[1].dim[i] = 1;
+	if (c->kind == SL_OP_CONCAT) { /* of another size than the first */
+		int64_t *size = &op->in_shape[1].dim[c->u.concat.axis ? c->u.concat.axis : op->in_shape[1].ndim - 1];
+
+		*size = *size % 4 ? *size / 2 + 1 : 2 * *size;
+		op->u.concat = c->u.concat;
+	}
 	op->out = op->n_in;
 	switch (c->kind) {
 	case SL_OP_CONV2D:
@@ -532,6 +625,20 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 	case SL_OP_XENT:
 		op->u.xent.classes = c->c;
 		break;
+	case SL_OP_PERMUTE:
+		op->u.permute = c->u.permute;
+		break;
+	case SL_OP_RESAMPLE:
+		op->u.resample = c->u.resample;
+		break;
+	case SL_OP_GROUPNORM:
+		op->u.groupnorm = c->u.groupnorm;
+		op->n_param = c->norm_bias ? 2 : 0;
+		break;
+	case SL_OP_REPEAT:
+		op->u.repeat = c->u.repeat;
+		op->n_param = 1;
+		break;
 	default:
 		break;
 	}
@@ -565,7 +672,9 @@ int64_t op_param_count(const struct sl_op *op, int index)
 		return index ? op->u.linear.out_f : (int64_t)op->u.linear.out_f * op->u.linear.in_f;
 	if (op->kind == SL_OP_EMBEDDING)
 		return (int64_t)op->u.embedding.rows * op->u.embedding.features;
-	if (sl_op_is_norm(op->kind))
+	if (op->kind == SL_OP_REPEAT)
+		return sl_shape_row(&op->out_shape);
+	if (sl_op_is_norm(op->kind) || op->kind == SL_OP_GROUPNORM)
 		return op->in_shape[0].dim[op->in_shape[0].ndim - 1];
 	return op->u.bn.c;
 }

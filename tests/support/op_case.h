@@ -34,6 +34,11 @@ struct op_case {
 		struct sl_attention_attr attention;
 		struct sl_embedding_attr embedding;
 		struct sl_transpose_attr transpose;
+		struct sl_concat_attr concat;
+		struct sl_permute_attr permute;
+		struct sl_resample_attr resample;
+		struct sl_groupnorm_attr groupnorm;
+		struct sl_repeat_attr repeat;
 	} u;
 };
 

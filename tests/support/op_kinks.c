@@ -73,6 +73,9 @@ void op_avoid_kinks(struct op_host *host, const struct op_case *c, const struct 
 {
 	if (c->kind == SL_OP_BATCHNORM)
 		avoid_batchnorm(host, c, params, margin);
+	for (int64_t i = 0; c->kind == SL_OP_ELU && with_input && i < host->out_count; i++)
+		if (fabs((double)host->in[0][i]) < margin) /* its second derivative jumps */
+			host->dout[i] = 0;
 	if (c->kind == SL_OP_MAXPOOL && with_input)
 		avoid_maxpool(host, c, op, margin);
 	for (int64_t i = 0; op_is_hard(c->kind) && with_input && i < host->out_count; i++)

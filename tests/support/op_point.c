@@ -57,14 +57,21 @@ static void derive(struct sl_op *op, const struct op_point *p)
 		op->u.xent.classes = c;
 		break;
 	case SL_OP_ATTENTION:
-		op->in_shape[1].dim[1] = op->in_shape[2].dim[1] =
+		op->u.attention.each = s[FORM] == 1 ? (int)s[H] : 0;
+		if (op->u.attention.each)
+			op->most = op->u.attention.each;
+		op->in_shape[1].dim[op->in_shape[1].ndim - 1] = op->in_shape[2].dim[op->in_shape[2].ndim - 1] =
 			c / op->u.attention.heads * sl_attention_kv(&op->u.attention);
 		break;
 	case SL_OP_GATE:
-		op->in_shape[1].dim[1] = op->in_shape[1].dim[2] = 1;
+		for (int i = 1; i < op->in_shape[1].ndim - 1; i++)
+			op->in_shape[1].dim[i] = 1;
 		break;
 	case SL_OP_CONCAT:
-		op->in_shape[1].dim[3] = out;
+		op->in_shape[1].dim[op->u.concat.axis ? op->u.concat.axis : op->in_shape[1].ndim - 1] = out;
+		break;
+	case SL_OP_REPEAT:
+		op->u.repeat = (struct sl_repeat_attr){1 + (int)(s[FLAGS] % 3), {(int)s[OUT], (int)s[KH], (int)s[KW]}};
 		break;
 	case SL_OP_TRANSPOSE:
 		op->u.transpose.tokens = s[FORM] == 2 ? (int)s[H] : 0;

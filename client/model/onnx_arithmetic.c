@@ -1,0 +1,391 @@
+/* Sums, products and differences: of values, of a value and a number, of a value and a parameter. */
+#include <math.h>
+#include <string.h>
+
+#include "client/model/onnx_arithmetic.h"
+
+static bool is_param(const struct sl_onnx_import *im, const struct sl_onnx_value *v)
+{
+	return v && v->value < 0 && v->constant && v->constant->name && v->constant->name[0] &&
+	       sl_onnx_find_init(im->onnx, v->constant->name) == v->constant;
+}
+
+/* A number that is no parameter. */
+static bool number_in(struct sl_onnx_import *im, size_t i, float *out)
+{
+	return !is_param(im, sl_onnx_in(im, i)) && sl_onnx_scalar_in(im, i, out);
+}
+
+/* by · x + plus, of input `i`. */
+static void affine(struct sl_onnx_import *im, size_t i, float by, float plus)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, i);
+	bool permuted;
+	const int x = sl_onnx_data_in(im, i, 0, &permuted);
+
+	if (!(by >= -1e30f && by <= 1e30f))
+		sl_onnx_refuse(im, "its factor is %g", (double)by);
+	if (!(plus >= -1e30f && plus <= 1e30f))
+		sl_onnx_refuse(im, "it adds %g", (double)plus);
+	if (!im->b->err)
+		sl_onnx_out_like(im, sl_build_affine(im->b, im->name, x, by, plus), v);
+}
+
+/* Images as they lie elsewhere, others in the order of the file. */
+static int canonical(struct sl_onnx_import *im, struct sl_onnx_value *v)
+{
+	const int n = v->view.n_axis;
+	const bool fits = sl_onnx_batch_axis(&v->view) == 0 && n >= 2 && n <= 4;
+
+	if (im->b->err)
+		return -1;
+	if (fits && n == 4)
+		return sl_onnx_arrange_axes(im, v, (int[]){2, 3, 1}, 3, 0);
+	if (fits)
+		return sl_onnx_arrange_axes(im, v, (int[]){1, 2}, n - 1, 0);
+	sl_onnx_refuse(im, "its inputs have other axes than [batch, …], of which 1 to 3 are read");
+	return -1;
+}
+
+static bool same_view(const struct sl_onnx_view *a, const struct sl_onnx_view *b)
+{
+	bool same = a->n_atom == b->n_atom && a->n_axis == b->n_axis;
+
+	for (int i = 0; same && i < a->n_atom; i++)
+		same = a->size[i] == b->size[i];
+	for (int i = 0; same && i < a->n_axis; i++) {
+		same = a->axis[i].n == b->axis[i].n;
+		for (int k = 0; same && k < a->axis[i].n; k++)
+			same = a->axis[i].atom[k] == b->axis[i].atom[k];
+	}
+	return same;
+}
+
+/* Whether b has one number for each of a's last dimension. */
+static bool gates(const struct sl_shape *a, const struct sl_shape *b)
+{
+	bool one = a->ndim == b->ndim && a->ndim >= 3 && a->dim[a->ndim - 1] == b->dim[b->ndim - 1];
+
+	for (int i = 1; one && i < b->ndim - 1; i++)
+		one = b->dim[i] == 1;
+	return one;
+}
+
+/* Both are computed. */
+static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *what)
+{
+	struct sl_onnx_value *v = sl_onnx_in(im, 0), *w = sl_onnx_in(im, 1);
+	bool permuted[2];
+	struct sl_shape a, b;
+
+	sl_onnx_data_in(im, 0, 0, &permuted[0]);
+	sl_onnx_data_in(im, 1, 0, &permuted[1]);
+	if (im->b->err)
+		return;
+	if (permuted[0] || permuted[1]) {
+		sl_onnx_refuse(im, "it %s flattened images, which is not read", what);
+		return;
+	}
+	a = sl_build_shape(im->b, v->value);
+	b = sl_build_shape(im->b, w->value);
+	if (!same_view(&v->view, &w->view) || !sl_shape_equal(&a, &b)) {
+		(void)canonical(im, v);
+		(void)canonical(im, w);
+	}
+	if (im->b->err)
+		return;
+	a = sl_build_shape(im->b, v->value);
+	b = sl_build_shape(im->b, w->value);
+	if (sl_shape_equal(&a, &b))
+		sl_onnx_out_like(im, sl_build_pair(im->b, im->name, kind, v->value, w->value), v);
+	else if (kind == SL_OP_MUL && gates(&a, &b))
+		sl_onnx_out_like(im, sl_build_pair(im->b, im->name, SL_OP_GATE, v->value, w->value), v);
+	else if (kind == SL_OP_MUL && gates(&b, &a))
+		sl_onnx_out_like(im, sl_build_pair(im->b, im->name, SL_OP_GATE, w->value, v->value), w);
+	else if (kind == SL_OP_MUL)
+		sl_onnx_refuse(im, "it multiplies values whose shapes are neither one nor [C, H, W] and [C, 1, 1]");
+	else
+		sl_onnx_refuse(im, "it adds values of different shapes, which is not read");
+}
+
+/* The parameter's dimensions beside x's axes, and which of them are not 1. */
+static bool beside(const struct sl_onnx_value *x, const struct sl_onnx_value *p, int64_t dim[4])
+{
+	const int n = x->view.n_axis, lack = n - p->n_dim;
+
+	for (int i = 0; i < -lack; i++)
+		if (p->dim[i] != 1)
+			return false;
+	for (int i = 0; i < n; i++) {
+		dim[i] = i < lack ? 1 : p->dim[i - lack];
+		if (dim[i] != 1 && (i == 0 || dim[i] != sl_onnx_axis_size(&x->view, i)))
+			return false;
+	}
+	return true;
+}
+
+/* The parameter of input `i` for every row, in the order and with as many dimensions as x; -1 after a refusal. */
+static int repeated(struct sl_onnx_import *im, size_t i, struct sl_onnx_value *x, bool *last_only)
+{
+	const struct sl_onnx_value *p = sl_onnx_in(im, i);
+	const int n = x->view.n_axis, before = im->n_param;
+	struct sl_shape shape = {n - 1, {0}}, file = {0};
+	int64_t dim[4] = {1, 1, 1, 1};
+	const Onnx__Tensor *t;
+	bool same;
+
+	if (canonical(im, x) < 0)
+		return -1;
+	t = sl_onnx_param_in(im, i, p->constant->n_dims);
+	if (!t)
+		return -1;
+	same = n != 4 || dim[1] == 1;
+	if (!beside(x, p, dim) || t->n_dims < 1 || t->n_dims > 4) {
+		sl_onnx_refuse(im, "its parameter '%.96s' does not fit its input", t->name);
+		return -1;
+	}
+	same = n != 4 || dim[1] == 1 || (dim[2] == 1 && dim[3] == 1);
+	if (!same && t->n_dims != 4) {
+		sl_onnx_refuse(im, "its parameter '%.96s' has one number for each pixel, and is not [1, C, H, W]",
+			       t->name);
+		return -1;
+	}
+	for (int k = 0; k < n - 1; k++)
+		shape.dim[k] = dim[n == 4 ? (int[]){2, 3, 1}[k] : k + 1];
+	*last_only = n > 2;
+	for (int k = 0; k < n - 2; k++)
+		*last_only &= shape.dim[k] == 1;
+	file.ndim = (int)t->n_dims;
+	for (int k = 0; k < file.ndim; k++)
+		file.dim[k] = t->dims[k];
+	sl_onnx_use_params(im, before);
+	i = (size_t)sl_build_repeat(im->b, im->name, x->value, shape, file,
+				    same ? SL_LAYOUT_SAME : SL_LAYOUT_OHWI_FROM_OIHW);
+	im->b->param_name = NULL;
+	return im->b->err ? -1 : (int)i;
+}
+
+/* With a parameter, whose dimensions of size 1 are repeated where they have to be. */
+static void with_param(struct sl_onnx_import *im, size_t i, enum sl_op_kind kind)
+{
+	struct sl_onnx_value *x = sl_onnx_in(im, 1 - i);
+	bool last_only = false, permuted;
+	struct sl_shape want, has;
+	int p;
+
+	if (sl_onnx_data_in(im, 1 - i, 0, &permuted) < 0)
+		return;
+	if (permuted) {
+		sl_onnx_refuse(im, "it changes flattened images by a parameter, which is not read");
+		return;
+	}
+	p = repeated(im, i, x, &last_only);
+	if (im->b->err)
+		return;
+	want = sl_build_shape(im->b, x->value);
+	has = sl_build_shape(im->b, p);
+	for (int d = 1; d < want.ndim && !(last_only && kind == SL_OP_MUL); d++)
+		if (has.dim[d] != want.dim[d] && !im->b->err && want.dim[d] <= SL_ONNX_MOST)
+			p = sl_build_resample(im->b, im->name, p,
+					      (struct sl_resample_attr){.axis = d,
+									.size = (int)want.dim[d],
+									.mode = SL_RESAMPLE_EDGE,
+									.step = 1,
+									.window = 1});
+	sl_onnx_out_like(
+		im, sl_build_pair(im->b, im->name, last_only && kind == SL_OP_MUL ? SL_OP_GATE : kind, x->value, p), x);
+}
+
+void sl_onnx_read_add(struct sl_onnx_import *im)
+{
+	float by;
+
+	if (sl_onnx_read_ints(im) || sl_onnx_read_scores(im) || im->b->err)
+		return;
+	for (size_t i = 0; i < 2; i++)
+		if (number_in(im, i, &by)) {
+			affine(im, 1 - i, 1, by);
+			return;
+		}
+	for (size_t i = 0; i < 2; i++)
+		if (is_param(im, sl_onnx_in(im, i))) {
+			with_param(im, i, SL_OP_ADD);
+			return;
+		}
+	pair(im, SL_OP_ADD, "adds");
+}
+
+void sl_onnx_read_mul(struct sl_onnx_import *im)
+{
+	float by;
+
+	if (sl_onnx_read_ints(im) || sl_onnx_read_scores(im) || im->b->err)
+		return;
+	for (size_t i = 0; i < 2; i++)
+		if (number_in(im, i, &by)) {
+			affine(im, 1 - i, by, 0);
+			return;
+		}
+	for (size_t i = 0; i < 2; i++)
+		if (is_param(im, sl_onnx_in(im, i))) {
+			with_param(im, i, SL_OP_MUL);
+			return;
+		}
+	pair(im, SL_OP_MUL, "multiplies");
+}
+
+void sl_onnx_read_div(struct sl_onnx_import *im)
+{
+	float by = 0;
+
+	if (sl_onnx_read_ints(im) || sl_onnx_read_gelu(im) || sl_onnx_read_scores(im) || im->b->err)
+		return;
+	if (!number_in(im, 1, &by) || by == 0)
+		sl_onnx_refuse(im, "it divides by other than a constant, which is not read");
+	affine(im, 0, 1 / by, 0);
+}
+
+void sl_onnx_read_sub(struct sl_onnx_import *im)
+{
+	struct sl_onnx_value *v, *w, minus;
+	float by;
+
+	if (sl_onnx_read_ints(im) || im->b->err)
+		return;
+	v = sl_onnx_in(im, 0);
+	w = sl_onnx_in(im, 1);
+	if (number_in(im, 1, &by)) {
+		affine(im, 0, 1, -by);
+		return;
+	}
+	if (number_in(im, 0, &by)) {
+		affine(im, 1, -1, by);
+		return;
+	}
+	if (!v || !w || v->value < 0 || w->value < 0 || v->permuted || w->permuted) {
+		sl_onnx_refuse(im, "it takes a parameter away, or from one, which is not read");
+		return;
+	}
+	minus = *w;
+	if (canonical(im, v) < 0 || canonical(im, &minus) < 0)
+		return;
+	minus.value = sl_build_scale(im->b, im->name, minus.value, -1);
+	if (!im->b->err) {
+		const struct sl_shape a = sl_build_shape(im->b, v->value), b = sl_build_shape(im->b, minus.value);
+
+		if (!sl_shape_equal(&a, &b))
+			sl_onnx_refuse(im, "it subtracts values of different shapes, which is not read");
+	}
+	sl_onnx_out_like(im, sl_build_add(im->b, im->name, v->value, minus.value), v);
+}
+
+void sl_onnx_read_neg(struct sl_onnx_import *im)
+{
+	affine(im, 0, -1, 0);
+}
+
+void sl_onnx_read_pow(struct sl_onnx_import *im)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	bool permuted;
+	float by = 0;
+	int x, y;
+
+	if (sl_onnx_read_rmsnorm(im) || im->b->err)
+		return;
+	x = sl_onnx_data_in(im, 0, 0, &permuted);
+	if (!number_in(im, 1, &by) || (by != 2 && by != 3))
+		sl_onnx_refuse(im, "its exponent is not the constant 2 or 3");
+	if (im->b->err)
+		return;
+	y = sl_build_mul(im->b, im->name, x, x);
+	sl_onnx_out_like(im, by == 3 ? sl_build_mul(im->b, im->name, y, x) : y, v);
+}
+
+/* ---- activations that are made of others: max(x, 0) is relu(x), min(x, 0) is x − relu(x) */
+
+/* above · max(x, 0) + below · x */
+static int bent(struct sl_onnx_import *im, int x, float above, float below)
+{
+	int y = sl_build_act(im->b, im->name, x, SL_ACT_RELU);
+
+	if (above != 1)
+		y = sl_build_scale(im->b, im->name, y, above);
+	return sl_build_add(im->b, im->name, y, sl_build_scale(im->b, im->name, x, below));
+}
+
+void sl_onnx_read_leaky(struct sl_onnx_import *im)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	const float slope = sl_onnx_attr_float(im, "alpha", 0.01f);
+	bool permuted;
+	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
+
+	if (!(slope >= -1e6f && slope <= 1e6f))
+		sl_onnx_refuse(im, "its slope is %g", (double)slope);
+	if (!im->b->err)
+		sl_onnx_out_like(im, bent(im, x, 1 - slope, slope), v);
+}
+
+/* by · elu(x) with alpha, whose op has alpha 1: alpha · elu(x) + (1 − alpha) · relu(x). */
+static void elu(struct sl_onnx_import *im, float alpha, float by)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	bool permuted;
+	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
+	int y;
+
+	if (!(alpha >= -1e6f && alpha <= 1e6f && by >= -1e6f && by <= 1e6f))
+		sl_onnx_refuse(im, "its alpha is %g", (double)alpha);
+	if (im->b->err)
+		return;
+	y = sl_build_smooth(im->b, im->name, x, SL_OP_ELU, false);
+	if (alpha * by != 1)
+		y = sl_build_scale(im->b, im->name, y, alpha * by);
+	if (alpha != 1)
+		y = sl_build_add(im->b, im->name, y,
+				 sl_build_scale(im->b, im->name, sl_build_act(im->b, im->name, x, SL_ACT_RELU),
+						by * (1 - alpha)));
+	sl_onnx_out_like(im, y, v);
+}
+
+void sl_onnx_read_elu(struct sl_onnx_import *im)
+{
+	if (im->node->op_type[0] == 'S')
+		elu(im, sl_onnx_attr_float(im, "alpha", 1.67326319f), sl_onnx_attr_float(im, "gamma", 1.05070102f));
+	else
+		elu(im, sl_onnx_attr_float(im, "alpha", 1), 1);
+}
+
+/* relu(x) − w · relu(−x), the parameter for each channel or for all of them. */
+void sl_onnx_read_prelu(struct sl_onnx_import *im)
+{
+	struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	bool permuted, last_only = false;
+	int x = sl_onnx_data_in(im, 0, 0, &permuted), p, y;
+	struct sl_shape want, has;
+
+	if (permuted || !is_param(im, sl_onnx_in(im, 1)))
+		sl_onnx_refuse(im, "its slope is no parameter, or it is of flattened images");
+	if (im->b->err)
+		return;
+	p = repeated(im, 1, v, &last_only);
+	if (im->b->err)
+		return;
+	x = v->value;
+	want = sl_build_shape(im->b, x);
+	has = sl_build_shape(im->b, p);
+	for (int d = 1; d < want.ndim; d++)
+		if (has.dim[d] != want.dim[d] && !im->b->err && (d == want.ndim - 1 || !last_only))
+			p = sl_build_resample(im->b, im->name, p,
+					      (struct sl_resample_attr){.axis = d,
+									.size = (int)want.dim[d],
+									.mode = SL_RESAMPLE_EDGE,
+									.step = 1,
+									.window = 1});
+	y = sl_build_act(im->b, im->name, sl_build_scale(im->b, im->name, x, -1), SL_ACT_RELU);
+	y = sl_build_pair(im->b, im->name, last_only ? SL_OP_GATE : SL_OP_MUL, y, p);
+	y = sl_build_add(im->b, im->name, sl_build_act(im->b, im->name, x, SL_ACT_RELU),
+			 sl_build_scale(im->b, im->name, y, -1));
+	sl_onnx_out_like(im, y, v);
+}

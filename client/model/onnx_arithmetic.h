@@ -1,0 +1,39 @@
+/* Kinds of nodes that compute: products, windows, sums. */
+#ifndef SL_CLIENT_MODEL_ONNX_ARITHMETIC_H
+#define SL_CLIENT_MODEL_ONNX_ARITHMETIC_H
+
+#include "client/model/onnx_shapes.h"
+
+/* ---- products and attention (onnx_attention.c) */
+void sl_onnx_read_matmul(struct sl_onnx_import *im);
+void sl_onnx_read_gemm_of_tokens(struct sl_onnx_import *im);
+/* Of scores: what is multiplied, added, dropped out or put through softmax. False: the node has none. */
+bool sl_onnx_read_scores(struct sl_onnx_import *im);
+void sl_onnx_read_softmax(struct sl_onnx_import *im);
+
+/* ---- windows and sizes of images (onnx_windows.c) */
+void sl_onnx_read_conv(struct sl_onnx_import *im);
+void sl_onnx_read_convt(struct sl_onnx_import *im);
+void sl_onnx_read_maxpool(struct sl_onnx_import *im);
+void sl_onnx_read_avgpool(struct sl_onnx_import *im);
+void sl_onnx_read_global_avgpool(struct sl_onnx_import *im);
+void sl_onnx_read_reduce_mean(struct sl_onnx_import *im);
+void sl_onnx_read_pad(struct sl_onnx_import *im);
+void sl_onnx_read_resize(struct sl_onnx_import *im);
+
+/* ---- arithmetic of values, constants and parameters (onnx_arithmetic.c) */
+void sl_onnx_read_add(struct sl_onnx_import *im);
+void sl_onnx_read_mul(struct sl_onnx_import *im);
+void sl_onnx_read_div(struct sl_onnx_import *im);
+void sl_onnx_read_sub(struct sl_onnx_import *im);
+void sl_onnx_read_neg(struct sl_onnx_import *im);
+void sl_onnx_read_pow(struct sl_onnx_import *im);
+void sl_onnx_read_prelu(struct sl_onnx_import *im);
+void sl_onnx_read_leaky(struct sl_onnx_import *im);
+void sl_onnx_read_elu(struct sl_onnx_import *im); /* and SELU */
+void sl_onnx_read_unsqueeze(struct sl_onnx_import *im);
+void sl_onnx_read_concat(struct sl_onnx_import *im);
+void sl_onnx_read_flatten(struct sl_onnx_import *im);
+void sl_onnx_read_reshape(struct sl_onnx_import *im);
+
+#endif

@@ -1,0 +1,247 @@
+/* Products with a weight are linear layers; products of two computed values are attention, as torch writes it out:
+ * softmax(q·kᵀ·scale + mask)·v, with batch and heads as axes of their own, or as one. */
+#include <math.h>
+#include <string.h>
+
+#include "client/model/onnx_arithmetic.h"
+
+/* ---- linear layers */
+
+/* The next node's sum with a vector of so many, which is the layer's bias: -1 where there is none. */
+static int bias_behind(struct sl_onnx_import *im, int64_t out)
+{
+	const int add = sl_onnx_next(im, im->index, "Add");
+	const Onnx__Node *n = add < 0 ? NULL : im->onnx->graph->node[add];
+	const char *mine = im->node->output[0];
+	const char *name = !n || n->n_input != 2 ? "" : n->input[strcmp(n->input[0], mine) == 0];
+	const Onnx__Tensor *t = name[0] ? sl_onnx_find_init(im->onnx, name) : NULL;
+
+	if (!t || t->n_dims != 1 || t->dims[0] != out)
+		return -1;
+	(void)!sl_onnx_param_named(im, name);
+	return add;
+}
+
+/* `turned`: the weight is [out, in]. The bias is input 2, or added by the next node. */
+static void linear(struct sl_onnx_import *im, bool turned)
+{
+	struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	const struct sl_onnx_value *w = sl_onnx_in(im, 1);
+	const bool transposed = w && w->transposed != turned;
+	const int before = im->n_param;
+	const Onnx__Tensor *weight;
+	struct sl_onnx_view view;
+	bool permuted, bias;
+	int last, x, add;
+	int64_t in, out;
+
+	if (sl_onnx_data_in(im, 0, 0, &permuted) < 0)
+		return;
+	last = v->view.n_axis - 1;
+	weight = sl_onnx_param_in(im, 1, 2);
+	if (!weight)
+		return;
+	in = weight->dims[transposed];
+	out = weight->dims[!transposed];
+	if (in != sl_onnx_axis_size(&v->view, last) || last == sl_onnx_batch_axis(&v->view) || out > SL_ONNX_MOST) {
+		sl_onnx_refuse(im, "its weight '%.96s' does not fit rows of %lld", weight->name,
+			       (long long)sl_onnx_axis_size(&v->view, last));
+		return;
+	}
+	if (permuted) { /* the order of the file, and of the weight */
+		x = sl_onnx_arrange_axes(im, v, (int[]){1}, v->view.n_axis == 2, 0);
+	} else {
+		x = sl_onnx_innermost(im, v, last, true);
+	}
+	view = v->view;
+	sl_onnx_resize_axis(&view, last, out);
+	bias = im->node->n_input > 2 && im->node->input[2][0];
+	add = bias ? -1 : bias_behind(im, out);
+	if (bias && !sl_onnx_vector_of(im, sl_onnx_param_in(im, 2, 1), out))
+		return;
+	bias |= add >= 0;
+	sl_onnx_use_params(im, before);
+	if (im->b->err)
+		return;
+	x = transposed ? sl_build_linear(im->b, im->name, x, (int)out, bias, (struct sl_init){SL_INIT_ZERO, 0})
+		       : sl_build_matmul(im->b, im->name, x, (int)out, bias);
+	if (add >= 0) {
+		im->done[add] = true;
+		im->end = add;
+	}
+	sl_onnx_out_view(im, x, &view);
+}
+
+/* Rows of all tokens, [batch · tokens, features]. */
+void sl_onnx_read_gemm_of_tokens(struct sl_onnx_import *im)
+{
+	linear(im, true);
+}
+
+/* ---- attention */
+
+/* Whether the axes are batch, heads, and two more: or batch and heads as one. */
+static bool is_headed(const struct sl_onnx_view *v)
+{
+	return (v->n_axis == 4 || v->n_axis == 3) && v->n_atom >= 3;
+}
+
+/* As [tokens, heads · features]; `s` and `d` are axes. */
+static int heads_of(struct sl_onnx_import *im, struct sl_onnx_value *v, int s, int d, int64_t *heads)
+{
+	int atom[SL_ONNX_ATOMS], n = 0, from;
+	const int64_t tokens = sl_onnx_axis_size(&v->view, s), features = sl_onnx_axis_size(&v->view, d);
+
+	for (int k = 0; k < v->view.axis[s].n; k++)
+		atom[n++] = v->view.axis[s].atom[k];
+	from = n;
+	for (int i = 0; i < v->view.n_axis - 2; i++)
+		for (int k = 0; k < v->view.axis[i].n && n < SL_ONNX_ATOMS; k++)
+			if (v->view.axis[i].atom[k])
+				atom[n++] = v->view.axis[i].atom[k];
+	*heads = 1;
+	for (; from < n; from++)
+		*heads *= v->view.size[atom[from]];
+	for (int k = 0; k < v->view.axis[d].n && n < SL_ONNX_ATOMS; k++)
+		atom[n++] = v->view.axis[d].atom[k];
+	return sl_onnx_arrange(im, v, atom, n, (int64_t[]){tokens, *heads * features}, 2);
+}
+
+static void scores(struct sl_onnx_import *im)
+{
+	struct sl_onnx_value q = *sl_onnx_in(im, 0), k = *sl_onnx_in(im, 1), made = {.value = -1};
+	const int last = q.view.n_axis - 1;
+	int64_t heads, same;
+
+	if (!is_headed(&q.view) || q.view.n_axis != k.view.n_axis || sl_onnx_batch_axis(&q.view) == last ||
+	    sl_onnx_axis_size(&q.view, last) != sl_onnx_axis_size(&k.view, last - 1) ||
+	    sl_onnx_axis_size(&q.view, last - 1) != sl_onnx_axis_size(&k.view, last)) {
+		sl_onnx_refuse(im,
+			       "it multiplies two computed values, which is read as attention over the tokens of one "
+			       "sequence alone");
+		return;
+	}
+	made.scores = (struct sl_onnx_scores){.d = (int)sl_onnx_axis_size(&q.view, last),
+					      .s = sl_onnx_axis_size(&k.view, last),
+					      .n_axis = q.view.n_axis,
+					      .scale = 1};
+	made.scores.q = heads_of(im, &q, last - 1, last, &heads);
+	made.scores.k = heads_of(im, &k, last, last - 1, &same);
+	made.scores.heads = (int)heads;
+	if (heads != same || heads > SL_ONNX_MOST)
+		sl_onnx_refuse(im, "queries and keys have other numbers of heads");
+	sl_onnx_out_same(im, &made);
+}
+
+static void attend(struct sl_onnx_import *im, const struct sl_onnx_scores *s)
+{
+	struct sl_onnx_value v = *sl_onnx_in(im, 1);
+	const int last = v.view.n_axis - 1;
+	const float scale = s->scale * sqrtf((float)s->d);
+	struct sl_attention_attr a = {.heads = s->heads, .causal = s->causal, .p = s->p};
+	struct sl_onnx_view view = {.n_atom = 4, .n_axis = s->n_axis, .size = {im->batch, s->s, s->heads, s->d}};
+	int64_t heads;
+	int x, q = s->q;
+
+	if (!s->softmax || v.view.n_axis != s->n_axis || sl_onnx_axis_size(&v.view, last - 1) != s->s ||
+	    sl_onnx_axis_size(&v.view, last) != s->d) {
+		sl_onnx_refuse(im,
+			       "it multiplies what is no attention of its values: each has as many features as a key");
+		return;
+	}
+	x = heads_of(im, &v, last - 1, last, &heads);
+	if (heads != s->heads)
+		sl_onnx_refuse(im, "keys and values have other numbers of heads");
+	if (im->b->err)
+		return;
+	if (fabsf(scale - 1) > 1e-6f)
+		q = sl_build_scale(im->b, im->name, q, scale);
+	x = sl_build_attention(im->b, im->name, q, s->k, x, a);
+	view.axis[0] = s->n_axis == 4 ? (struct sl_onnx_axis){1, {0}} : (struct sl_onnx_axis){2, {0, 2}};
+	view.axis[1] = s->n_axis == 4 ? (struct sl_onnx_axis){1, {2}} : (struct sl_onnx_axis){1, {1}};
+	view.axis[2] = s->n_axis == 4 ? (struct sl_onnx_axis){1, {1}} : (struct sl_onnx_axis){1, {3}};
+	view.axis[3] = (struct sl_onnx_axis){1, {3}};
+	sl_onnx_out_view(im, x, &view);
+}
+
+void sl_onnx_read_matmul(struct sl_onnx_import *im)
+{
+	const struct sl_onnx_value *a = sl_onnx_in(im, 0), *b = sl_onnx_in(im, 1);
+	bool permuted;
+
+	if (im->b->err || !a || !b) {
+		sl_onnx_refuse(im, "an input is left out");
+		return;
+	}
+	if (a->scores.heads && b->value >= 0) {
+		attend(im, &a->scores);
+		return;
+	}
+	if (b->value < 0) {
+		linear(im, false);
+		return;
+	}
+	if (sl_onnx_data_in(im, 0, 0, &permuted) >= 0 && sl_onnx_data_in(im, 1, 0, &permuted) >= 0)
+		scores(im);
+}
+
+/* 0 on and below the diagonal, and little above it. */
+static bool is_causal(const Onnx__Tensor *t, int64_t s)
+{
+	const char *data = t->has_raw_data ? (const char *)t->raw_data.data : (const char *)t->float_data;
+	float at;
+
+	if (t->data_type != SL_ONNX_FLOAT || sl_onnx_count(t) != s * s)
+		return false;
+	for (int64_t i = 0; i < s * s; i++) {
+		memcpy(&at, data + i * 4, sizeof at);
+		if (i % s <= i / s ? at != 0 : !(at <= -1e4f))
+			return false;
+	}
+	return true;
+}
+
+bool sl_onnx_read_scores(struct sl_onnx_import *im)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0), *w = sl_onnx_in(im, 1);
+	const char *kind = im->node->op_type;
+	struct sl_onnx_value made;
+	float by = 0;
+
+	if (im->b->err || !v || !v->scores.heads)
+		return false;
+	made = *v;
+	if ((strcmp(kind, "Mul") == 0 || strcmp(kind, "Div") == 0) && sl_onnx_scalar_in(im, 1, &by) && by != 0 &&
+	    !made.scores.softmax)
+		made.scores.scale *= kind[0] == 'M' ? by : 1 / by;
+	else if (strcmp(kind, "Add") == 0 && w && w->value < 0 && w->constant && !made.scores.softmax &&
+		 is_causal(w->constant, made.scores.s))
+		made.scores.causal = true;
+	else if (strcmp(kind, "Dropout") == 0 && made.scores.softmax && sl_onnx_scalar_in(im, 1, &by) && by >= 0 &&
+		 by < 1)
+		made.scores.p = by;
+	else
+		sl_onnx_refuse(im,
+			       "of scores of attention it is not read: those are scaled, masked by a constant causal "
+			       "mask, put through softmax and dropped out");
+	sl_onnx_out_same(im, &made);
+	return true;
+}
+
+void sl_onnx_read_softmax(struct sl_onnx_import *im)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	const int64_t axis = sl_onnx_attr_int(im, "axis", -1);
+	struct sl_onnx_value made;
+
+	if (im->b->err)
+		return;
+	if (!v || !v->scores.heads || v->scores.softmax || (axis != -1 && axis != v->scores.n_axis - 1)) {
+		sl_onnx_refuse(im, "softmax is read in attention alone, over the keys; leave it out at the end of a "
+				   "network: the loss has it");
+		return;
+	}
+	made = *v;
+	made.scores.softmax = true;
+	sl_onnx_out_same(im, &made);
+}

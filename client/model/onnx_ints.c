@@ -1,0 +1,305 @@
+/* Arithmetic on whole numbers that the file's example fixes: shapes, and what torch makes of them. */
+#include <string.h>
+
+#include "client/model/onnx_shapes.h"
+
+/* Numbers with their dimensions. */
+struct ints {
+	int n, n_dim;
+	int64_t v[SL_ONNX_INTS], dim[SL_ONNX_INTS];
+};
+
+static bool known(struct sl_onnx_import *im, size_t i, struct ints *out)
+{
+	const struct sl_onnx_value *v = i < im->node->n_input ? sl_onnx_in(im, i) : NULL;
+
+	*out = (struct ints){0};
+	if (!v || v->value >= 0)
+		return false;
+	out->n = sl_onnx_ints_in(im, i, out->v);
+	if (out->n < 1)
+		return false;
+	out->n_dim = v->n_ints ? v->n_dim : (int)v->constant->n_dims;
+	for (int d = 0; d < out->n_dim; d++)
+		out->dim[d] = v->n_ints ? v->dim[d] : v->constant->dims[d];
+	return true;
+}
+
+static void give(struct sl_onnx_import *im, const struct ints *x)
+{
+	struct sl_onnx_value made = {.value = -1, .n_ints = x->n, .n_dim = x->n_dim};
+
+	memcpy(made.ints, x->v, sizeof made.ints);
+	memcpy(made.dim, x->dim, sizeof made.dim);
+	sl_onnx_out_same(im, &made);
+}
+
+static void give_list(struct sl_onnx_import *im, const int64_t *v, int n)
+{
+	struct ints x = {.n = n, .n_dim = 1, .dim = {n}};
+
+	if (n < 1 || n > SL_ONNX_INTS) {
+		sl_onnx_refuse(im, "it makes %d whole numbers, where 1 to %d are read", n, SL_ONNX_INTS);
+		return;
+	}
+	memcpy(x.v, v, (size_t)n * sizeof *v);
+	give(im, &x);
+}
+
+/* In the file's order. */
+void sl_onnx_read_shape(struct sl_onnx_import *im)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	int64_t dim[SL_ONNX_ATOMS];
+	struct ints x;
+	bool permuted;
+
+	if (known(im, 0, &x) && x.n_dim) {
+		give_list(im, x.dim, x.n_dim);
+		return;
+	}
+	if (sl_onnx_data_in(im, 0, 0, &permuted) < 0)
+		return;
+	for (int i = 0; i < v->view.n_axis; i++)
+		dim[i] = sl_onnx_axis_size(&v->view, i);
+	give_list(im, dim, v->view.n_axis);
+}
+
+static void gather(struct sl_onnx_import *im, const struct ints *from, const struct ints *at)
+{
+	struct ints picked = *at;
+
+	for (int i = 0; i < at->n; i++) {
+		const int64_t k = at->v[i] < 0 ? at->v[i] + from->n : at->v[i];
+
+		if (k < 0 || k >= from->n) {
+			sl_onnx_refuse(im, "it picks number %lld of %d", (long long)at->v[i], from->n);
+			return;
+		}
+		picked.v[i] = from->v[k];
+	}
+	give(im, &picked);
+}
+
+/* Rows of one number, or of several. */
+static void slice(struct sl_onnx_import *im, const struct ints *x)
+{
+	struct ints from, to, axes, steps, out = {.n_dim = x->n_dim};
+	const int64_t wide = x->n_dim > 1 ? x->dim[1] : 1, n = x->n / wide;
+
+	if (!known(im, 1, &from) || !known(im, 2, &to) || from.n != 1 || to.n != 1 ||
+	    (known(im, 3, &axes) && axes.v[0] != 0)) {
+		sl_onnx_refuse(im, "it cuts a shape in a way that is not read");
+		return;
+	}
+	if (!known(im, 4, &steps))
+		steps = (struct ints){.n = 1, .v = {1}};
+	if (steps.v[0] == 1) {
+		const int64_t first = sl_onnx_bound(from.v[0], n), end = sl_onnx_bound(to.v[0], n);
+
+		for (int64_t i = first * wide; i < end * wide; i++)
+			out.v[out.n++] = x->v[i];
+	} else if (steps.v[0] == -1 && from.v[0] == -1 && to.v[0] < -n) {
+		for (int64_t i = n - 1; i >= 0; i--)
+			for (int64_t k = 0; k < wide; k++)
+				out.v[out.n++] = x->v[i * wide + k];
+	}
+	if (!out.n) {
+		sl_onnx_refuse(im, "it cuts a shape in a way that is not read");
+		return;
+	}
+	memcpy(out.dim, x->dim, sizeof out.dim);
+	out.dim[0] = out.n / wide;
+	give(im, &out);
+}
+
+static void concat(struct sl_onnx_import *im)
+{
+	int64_t all[SL_ONNX_INTS];
+	int count = 0;
+	struct ints x;
+
+	sl_onnx_must_be(im, "axis", 0, 0);
+	for (size_t i = 0; i < im->node->n_input && !im->b->err; i++) {
+		if (!known(im, i, &x) || x.n_dim != 1 || count + x.n > SL_ONNX_INTS) {
+			sl_onnx_refuse(im, "it joins what is no part of a shape");
+			return;
+		}
+		memcpy(all + count, x.v, (size_t)x.n * sizeof *all);
+		count += x.n;
+	}
+	if (!im->b->err)
+		give_list(im, all, count);
+}
+
+static void arithmetic(struct sl_onnx_import *im, const struct ints *a, const struct ints *b)
+{
+	struct ints out = a->n_dim >= b->n_dim ? *a : *b;
+	const char kind = im->node->op_type[0];
+	bool ok = true;
+
+	ok = a->n == b->n || a->n == 1 || b->n == 1;
+	out.n = a->n > b->n ? a->n : b->n;
+	for (int i = 0; i < out.n && ok; i++) {
+		const int64_t x = a->v[a->n > 1 ? i : 0], y = b->v[b->n > 1 ? i : 0];
+
+		if (kind == 'D') {
+			ok = y > 0 && x >= 0;
+			out.v[i] = ok ? x / y : 0;
+		} else {
+			ok = kind == 'A'   ? !__builtin_add_overflow(x, y, &out.v[i])
+			     : kind == 'S' ? !__builtin_sub_overflow(x, y, &out.v[i])
+					   : !__builtin_mul_overflow(x, y, &out.v[i]);
+		}
+	}
+	if (!ok)
+		sl_onnx_refuse(im, "it computes a shape in a way that is not read");
+	else
+		give(im, &out);
+}
+
+static void reshape(struct sl_onnx_import *im, struct ints x, const struct ints *to)
+{
+	int64_t known_size = 1;
+	int open = -1;
+
+	for (int i = 0; i < to->n; i++)
+		if (to->v[i] == -1)
+			open = i;
+		else if (to->v[i] < 1 || to->v[i] > SL_ONNX_INTS)
+			known_size = SL_ONNX_INTS + 1;
+		else
+			known_size *= to->v[i] < SL_ONNX_INTS && known_size <= SL_ONNX_INTS ? to->v[i] : 1;
+	if (to->n > 2 || known_size > x.n || x.n % known_size || (open < 0 && known_size != x.n)) {
+		sl_onnx_refuse(im, "it changes whole numbers in a way that is not read");
+		return;
+	}
+	x.n_dim = to->n;
+	for (int i = 0; i < to->n; i++)
+		x.dim[i] = i == open ? x.n / known_size : to->v[i];
+	give(im, &x);
+}
+
+static void transpose(struct sl_onnx_import *im, const struct ints *x)
+{
+	struct ints out = *x;
+
+	if (x->n_dim == 2 && x->dim[0] * x->dim[1] == x->n) {
+		for (int i = 0; i < x->n; i++)
+			out.v[i % x->dim[1] * x->dim[0] + i / x->dim[1]] = x->v[i];
+		out.dim[0] = x->dim[1];
+		out.dim[1] = x->dim[0];
+	}
+	give(im, &out);
+}
+
+static void fill(struct sl_onnx_import *im, const struct ints *n)
+{
+	const Onnx__Attribute *a = sl_onnx_attr(im, "value", SL_ONNX_ATTR_TENSOR);
+	int64_t all[SL_ONNX_INTS] = {0};
+
+	if (n->n != 1 || n->v[0] < 1 || n->v[0] > SL_ONNX_INTS ||
+	    (a && a->t && (a->t->data_type != SL_ONNX_INT64 || !a->t->has_raw_data || a->t->raw_data.len != 8))) {
+		sl_onnx_refuse(im, "it makes a tensor of constants, which is not read");
+		return;
+	}
+	if (a && a->t)
+		memcpy(all, a->t->raw_data.data, sizeof *all);
+	for (int i = 1; i < SL_ONNX_INTS; i++)
+		all[i] = all[0];
+	give_list(im, all, (int)n->v[0]);
+}
+
+static void compare(struct sl_onnx_import *im, const struct ints *a, const struct ints *b)
+{
+	struct ints out = *a;
+
+	for (int i = 0; i < a->n; i++)
+		out.v[i] = a->v[i] == b->v[b->n > 1 ? i : 0];
+	if (a->n != b->n && b->n != 1)
+		sl_onnx_refuse(im, "it compares lists of other lengths");
+	else
+		give(im, &out);
+}
+
+static void choose(struct sl_onnx_import *im, const struct ints *which, const struct ints *a, const struct ints *b)
+{
+	struct ints out = *which;
+
+	for (int i = 0; i < out.n; i++)
+		out.v[i] = which->v[i] ? a->v[a->n > 1 ? i : 0] : b->v[b->n > 1 ? i : 0];
+	if ((a->n != out.n && a->n != 1) || (b->n != out.n && b->n != 1))
+		sl_onnx_refuse(im, "it chooses from lists of other lengths");
+	else
+		give(im, &out);
+}
+
+/* Whole scales of an upsampling, which are floats. */
+static bool all_scales(struct sl_onnx_import *im)
+{
+	int64_t all[SL_ONNX_INTS];
+	float some[SL_ONNX_INTS];
+	int n = 0;
+
+	for (size_t i = 0; i < im->node->n_input; i++) {
+		const struct sl_onnx_value *v = sl_onnx_in(im, i);
+		const Onnx__Tensor *t = v && v->value < 0 ? v->constant : NULL;
+
+		if (!t || t->data_type != SL_ONNX_FLOAT || t->n_dims != 1 || sl_onnx_count(t) + n > SL_ONNX_INTS)
+			return false;
+		sl_onnx_read_f32(t, some);
+		for (int64_t k = 0; k < sl_onnx_count(t); k++) {
+			if (!(some[k] >= 1 && some[k] <= 1024) || some[k] != (float)(int)some[k])
+				return false;
+			all[n++] = (int64_t)some[k];
+		}
+	}
+	if (!n)
+		return false;
+	give_list(im, all, n);
+	return true;
+}
+
+bool sl_onnx_read_ints(struct sl_onnx_import *im)
+{
+	const char *kind = im->node->op_type;
+	struct ints a, b, c;
+
+	if (!im->b->err && strcmp(kind, "Concat") == 0 && all_scales(im))
+		return true;
+	if (im->b->err || !known(im, 0, &a))
+		return false;
+	if (strcmp(kind, "Cast") == 0 || strcmp(kind, "Identity") == 0)
+		give(im, &a);
+	else if (strcmp(kind, "Concat") == 0)
+		concat(im);
+	else if (strcmp(kind, "Slice") == 0)
+		slice(im, &a);
+	else if (strcmp(kind, "Transpose") == 0)
+		transpose(im, &a);
+	else if (strcmp(kind, "ConstantOfShape") == 0)
+		fill(im, &a);
+	else if (strcmp(kind, "Unsqueeze") == 0) {
+		a.n_dim = 1;
+		a.dim[0] = a.n;
+		give(im, &a);
+	} else if (strcmp(kind, "Squeeze") == 0) {
+		a.n_dim = a.n > 1;
+		give(im, &a);
+	} else if (!known(im, 1, &b))
+		return false;
+	else if (strcmp(kind, "Gather") == 0)
+		gather(im, &a, &b);
+	else if (strcmp(kind, "Reshape") == 0)
+		reshape(im, a, &b);
+	else if (strcmp(kind, "Add") == 0 || strcmp(kind, "Sub") == 0 || strcmp(kind, "Mul") == 0 ||
+		 strcmp(kind, "Div") == 0)
+		arithmetic(im, &a, &b);
+	else if (strcmp(kind, "Equal") == 0)
+		compare(im, &a, &b);
+	else if (strcmp(kind, "Where") == 0 && known(im, 2, &c))
+		choose(im, &a, &b, &c);
+	else
+		return false;
+	return true;
+}

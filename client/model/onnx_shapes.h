@@ -1,0 +1,29 @@
+/* Kinds of nodes that change shapes, arithmetic of shapes, and nodes that are read together. */
+#ifndef SL_CLIENT_MODEL_ONNX_SHAPES_H
+#define SL_CLIENT_MODEL_ONNX_SHAPES_H
+
+#include "client/model/onnx_views.h"
+
+/* ---- readers of kinds that change shapes (onnx_shapes.c) */
+void sl_onnx_read_shape(struct sl_onnx_import *im);
+void sl_onnx_read_gather(struct sl_onnx_import *im);
+void sl_onnx_read_slice(struct sl_onnx_import *im);
+void sl_onnx_read_split(struct sl_onnx_import *im);
+void sl_onnx_read_squeeze(struct sl_onnx_import *im);
+void sl_onnx_read_transpose(struct sl_onnx_import *im);
+/* Where a list of n that is cut at `at` begins or ends. */
+int64_t sl_onnx_bound(int64_t at, int64_t n);
+
+/* ---- whole numbers that are known (onnx_ints.c): false where the node is of other values */
+bool sl_onnx_read_ints(struct sl_onnx_import *im);
+
+/* ---- several nodes as one (onnx_patterns.c): false where they are none, and nothing has been read */
+bool sl_onnx_read_layernorm(struct sl_onnx_import *im);
+bool sl_onnx_read_rmsnorm(struct sl_onnx_import *im);
+bool sl_onnx_read_gelu(struct sl_onnx_import *im);
+bool sl_onnx_read_groupnorm(struct sl_onnx_import *im);
+void sl_onnx_read_instancenorm(struct sl_onnx_import *im);
+/* A constant, no parameter, of n floats that are all the same. */
+bool sl_onnx_all_are(const struct sl_onnx_import *im, const struct sl_onnx_value *v, int64_t n, float is);
+
+#endif

@@ -1,0 +1,42 @@
+/* How a value gets the order of axes that its reader wants (onnx_views.c), and nodes that follow each other
+ * (onnx_args.c). */
+#ifndef SL_CLIENT_MODEL_ONNX_VIEWS_H
+#define SL_CLIENT_MODEL_ONNX_VIEWS_H
+
+#include "client/model/onnx_impl.h"
+
+/* ---- views (onnx_views.c) */
+
+int64_t sl_onnx_axis_size(const struct sl_onnx_view *v, int axis);
+struct sl_onnx_view sl_onnx_view_of(const struct sl_onnx_import *im, const struct sl_shape *shape);
+/* v in that order of atoms, of which 0 is none, in a shape of so many dimensions behind the batch; what v stands for is
+ * the arranged value from here on. -1 after a refusal. */
+int sl_onnx_arrange(struct sl_onnx_import *im, struct sl_onnx_value *v, const int *atom, int n_atom, const int64_t *dim,
+		    int n_dim);
+/* Axes in that order, of which `joined` make the first dimension, and each other one its own. */
+int sl_onnx_arrange_axes(struct sl_onnx_import *im, struct sl_onnx_value *v, const int *axis, int n_axis, int joined);
+/* The axis innermost, all others in front of it as one dimension; or v itself, where it lies so and has that last one.
+ */
+int sl_onnx_innermost(struct sl_onnx_import *im, struct sl_onnx_value *v, int axis, bool as_tokens);
+/* The shape's dimension that is that axis alone; the value is arranged so. */
+int sl_onnx_own_axis(struct sl_onnx_import *im, struct sl_onnx_value *v, int axis, int *value);
+bool sl_onnx_reshape_view(struct sl_onnx_view *v, const int64_t *dim, int n);
+/* The axis that is the batch's. */
+int sl_onnx_batch_axis(const struct sl_onnx_view *v);
+/* That axis is one atom of another size, where it was arranged by sl_onnx_own_axis or sl_onnx_innermost. */
+void sl_onnx_resize_axis(struct sl_onnx_view *v, int axis, int64_t size);
+
+/* ---- outputs and following nodes (onnx_args.c) */
+
+/* The same with the axes of another value, or others. */
+void sl_onnx_out_like(struct sl_onnx_import *im, int value, const struct sl_onnx_value *as);
+void sl_onnx_out_view(struct sl_onnx_import *im, int value, const struct sl_onnx_view *view);
+/* The node that alone reads output 0 of node `index`, if it is of that kind; -1. */
+int sl_onnx_next(struct sl_onnx_import *im, int index, const char *kind);
+/* The two nodes that read it, where there are two; -1. */
+void sl_onnx_two_readers(struct sl_onnx_import *im, int index, int *a, int *b);
+
+/* Nodes up to `index` are read as a part of this one, which makes that node's output. */
+void sl_onnx_join(struct sl_onnx_import *im, int index);
+
+#endif
