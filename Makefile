@@ -74,7 +74,7 @@ OTHER_LEVELS := $(filter-out $(LEVELS_$(MACHINE)),$(LEVELS_x86_64) $(LEVELS_aarc
 
 # ---- sources: every .c of a room, found by wildcard. kernels/cuda and server/mpi are modules of their own.
 LIB_SRC := $(wildcard common/*/*.c kernels/*.c kernels/ref/*.c) $(filter-out $(OTHER_LEVELS),$(wildcard kernels/cpu/*.c)) \
-           $(filter-out client/main.c server/main.c,$(wildcard client/*.c client/*/*.c server/*.c))
+           $(filter-out client/main.c server/main.c,$(wildcard client/*.c client/*/*.c server/*.c server/host/*.c server/trunk/*.c server/store/*.c))
 PROTO := $(wildcard proto/*.proto)
 GEN_SRC := $(PROTO:%.proto=$(B)/gen/%.pb-c.c)
 GEN_HDR := $(GEN_SRC:.c=.h)
@@ -285,7 +285,7 @@ $(B)/tests/support/preload/%.so: tests/support/preload/%.c tests/support/disk_lo
 
 # Both daemons with failpoints (common/base/failpoint.h): only the sources that have some are compiled once more, and come
 # before the library's.
-FAIL_OBJ := $(patsubst %.c,$(B)/fail/%.o,$(filter-out %/main.c,$(shell grep -l SL_FAILPOINT common/*/*.c client/*.c client/*/*.c server/*.c)))
+FAIL_OBJ := $(patsubst %.c,$(B)/fail/%.o,$(filter-out %/main.c,$(shell grep -l SL_FAILPOINT common/*/*.c client/*.c client/*/*.c server/*.c server/*/*.c)))
 FAIL_BINS := $(B)/fail/splitc $(B)/fail/splits
 fail: $(FAIL_BINS) ## build/<variant>/fail: both daemons with failpoints, for tests
 
@@ -333,9 +333,9 @@ $(B)/gen/%.pb-c.c $(B)/gen/%.pb-c.h &: %.proto
 
 -include $(LIB_OBJ:.o=.d) $(SUPPORT_OBJ:.o=.d) $(COUNTED_OBJ:.o=.d) $(TEST_BIN:=.d) $(E2E_TOOLS:=.d) $(B)/client/main.d $(B)/server/main.d
 
-# ---- MPI: servers that train one middle together (server/ranks.h), where mpi.h is
+# ---- MPI: servers that train one middle together (server/trunk/ranks.h), where mpi.h is
 
-$(B)/libsplit_mpi.so: server/mpi/ranks_mpi.c server/ranks.h common/base/err.h Makefile
+$(B)/libsplit_mpi.so: server/mpi/ranks_mpi.c server/trunk/ranks.h common/base/err.h Makefile
 	@mkdir -p $(@D)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(BASE_CFLAGS) $(shell $(PKG_CONFIG) --cflags $(MPI)) -fPIC -fvisibility=hidden $(CFLAGS) -shared $(LDFLAGS) -o $@ $< $(shell $(PKG_CONFIG) --libs $(MPI))
@@ -384,7 +384,8 @@ test-containers: ## the compose demo, with podman: images, up, killed, up again 
 test-long: deps ## everything at length: 1,000 kills, an hour of soak, fuzzing, sanitizers (STAGES="long fuzz asan tsan")
 	@scripts/test-long.sh $(STAGES)
 
-build-tests: $(TEST_BIN) $(if $(TEST_SH),$(E2E_TOOLS)) $(if $(filter $(shell grep -slE 'lib/failpoints|/fail/|start_slow_client|client_stands' tests/e2e/*.sh),$(TEST_SH)),$(FAIL_BINS)) \
+# what the fuzzers are made of compiles, though only `make fuzz` links it
+build-tests: $(TEST_BIN) $(if $(T),,$(patsubst %.c,$(B)/%.o,$(wildcard tests/fuzz/fuzz_*.c))) $(if $(TEST_SH),$(E2E_TOOLS)) $(if $(filter $(shell grep -slE 'lib/failpoints|/fail/|start_slow_client|client_stands' tests/e2e/*.sh),$(TEST_SH)),$(FAIL_BINS)) \
              $(if $(filter %/gpu_on_cpu.sh,$(TEST_SH)),$(addprefix $(B)/tests/suite/,test_ops test_gpu test_gpu_middle)) \
              $(if $(filter %/gpu_check.sh,$(TEST_SH)),$(B)/tests/suite/test_ops) \
              $(if $(filter $(shell grep -slE 'cuda-sim-module|simulated_device' tests/e2e/*.sh),$(TEST_SH)),$(SIM_MODULE)) \

@@ -46,7 +46,11 @@ BEGIN {
 	may["client/persist"] = "common kernels client/model"
 	may["client/data"] = "common client/text"
 	may["client/text"] = "common/base"
-	may["server"] = "common/base common/conf common/graph common/exec common/weights common/codec common/link common/telemetry common/session kernels"
+	may["server"] = "common kernels server/host" # main.c, sub-commands
+	may["server/host"] = "common kernels server/trunk server/store"
+	may["server/trunk"] = "common kernels server/store"
+	may["server/store"] = "common"
+	may["server/mpi"] = "common/base server/trunk/ranks.h"
 	may["tests"] = "common kernels client server proto"
 	# library header, and the only rooms that may name it
 	home["uv.h"] = home["zmq.h"] = home["protobuf-c/"] = "common/link tests"
@@ -62,7 +66,7 @@ BEGIN {
 }
 function room(path,   part, n) {
 	n = split(path, part, "/")
-	return (part[1] == "common" || part[1] == "client") && n > 2 ? part[1] "/" part[2] : part[1]
+	return (part[1] == "common" || part[1] == "client" || part[1] == "server") && n > 2 ? part[1] "/" part[2] : part[1]
 }
 # `path` is `prefix` itself or lies in it; a prefix that is no folder also covers names that begin with it (cuda -> cuda_runtime.h)
 function under(path, prefix) { return path == prefix || index(path, prefix "/") == 1 }

@@ -43,7 +43,7 @@ class Source:
 
     def room(self):
         part = self.name.split("/")
-        return "/".join(part[:2]) if part[0] in ("common", "client", "kernels") and len(part) > 2 else part[0]
+        return "/".join(part[:2]) if part[0] in ("common", "client", "kernels", "server") and len(part) > 2 else part[0]
 
     def functions(self):
         """(name, lines) of every function that stands in a .c file: its opening line and its brace at column 0."""

@@ -14,8 +14,8 @@
 #include "common/link/loop.h"
 #include "common/telemetry/metrics.h"
 #include "server/command.h"
-#include "server/device.h"
-#include "server/host.h"
+#include "server/host/device.h"
+#include "server/host/host.h"
 
 static const char *const usage[] = {
 	"splits serve CONFIG [--set KEY=VALUE]… [--check-config] [--print-config]",

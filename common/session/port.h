@@ -1,6 +1,6 @@
 /* A port: one session's end of the link, driven. It joins the state machine to a transport (outq), to the codecs and
- * buffers of the four tensors, and to the worker on which kernels run. client/run/remote.c and server/host.c supply
- * what differs: the tasks.
+ * buffers of the four tensors, and to the worker on which kernels run. client/run/remote.c and server/host/host.c
+ * supply what differs: the tasks.
  *
  * Threads: everything on the loop's thread, but `run` and the functions marked (worker).
  */

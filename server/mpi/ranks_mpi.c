@@ -1,5 +1,5 @@
-/* server/ranks.h over MPI. MPI's own waits keep a core busy; these look ever less often, up to once a millisecond, and
- * leave the core to the kernels of ranks on the same host. */
+/* server/trunk/ranks.h over MPI. MPI's own waits keep a core busy; these look ever less often, up to once a
+ * millisecond, and leave the core to the kernels of ranks on the same host. */
 #include <limits.h>
 #include <mpi.h>
 #include <pthread.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "server/ranks.h"
+#include "server/trunk/ranks.h"
 
 enum { TAG = 1, LETTER_TAG, SHORTEST_NS = 2000, LONGEST_NS = 1000000, ALIVE_EVERY = 20 };
 

@@ -1,5 +1,5 @@
-/* What the tasks of a session cost a server, beside what server/cost.c predicts before it lets the session in: figures
- * of docs/results/security.md.
+/* What the tasks of a session cost a server, beside what server/trunk/cost.c predicts before it lets the session in:
+ * figures of docs/results/security.md.
  *
  *   bench_tasks [runs]
  *
@@ -16,7 +16,7 @@
 #include "common/exec/exec.h"
 #include "common/weights/weights.h"
 #include "kernels/cpu/cpu.h"
-#include "server/cost.h"
+#include "server/trunk/cost.h"
 #include "tests/support/piece_rig.h"
 
 struct setting {

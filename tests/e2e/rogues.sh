@@ -10,7 +10,7 @@ cd "$(dirname "$0")/../.."
 make_data 480 16
 pairs=2 window=1
 [ -z "${SPLIT_LONG:-}" ] || pairs=12 window=5
-part=65536 hwm=64 # the server's: limits.part_bytes, and HWM in server/host.c
+part=65536 hwm=64 # the server's: limits.part_bytes, and HWM in server/host/host.c
 prompt=3000
 [ -z "${SAN:-}" ] || prompt=30000
 start_server host limits.sessions=16 limits.part_bytes=$part

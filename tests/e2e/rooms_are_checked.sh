@@ -7,7 +7,7 @@ trap 'rm -rf "$tmp"' EXIT
 cd "$tmp"
 command -v git >/dev/null || { echo 'no git'; exit 77; }
 git init -q .
-mkdir -p scripts common/base common/graph common/codec client/cmd client/run client/persist client/data server kernels/ref kernels/cpu tests/e2e
+mkdir -p scripts common/base common/graph common/codec client/cmd client/run client/persist client/data server/host server/trunk server/store kernels/ref kernels/cpu tests/e2e
 cp "$root"/scripts/check-rooms.sh "$root"/scripts/run-tests.sh scripts/
 
 try() { # file, include, 0: in order | 1: refused
@@ -35,6 +35,9 @@ try client/persist/a.c '"common/exec/exec.h"' 0
 try client/persist/a.c '"client/run/drive.h"' 1
 try client/data/a.c '"client/run/setup.h"' 1
 try server/a.c '"client/loop.h"' 1
+try server/trunk/a.c '"server/store/store.h"' 0
+try server/store/a.c '"server/trunk/trunk.h"' 1
+try server/trunk/a.c '"server/host/host.h"' 1
 try kernels/cpu/a.c '<cblas.h>' 0
 try kernels/ref/a.c '"kernels/cpu/cpu.h"' 1
 try kernels/cpu/a.c '<pthread.h>' 1

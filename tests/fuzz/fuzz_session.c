@@ -181,9 +181,10 @@ static void check_task(struct driver *d, const struct sl_action *a)
 	else
 		CHECK(d->started[a->task] == d->done[a->task]); /* its job is free */
 	if (a->task == SL_TASK_COMMIT)                          /* once more to skip what the first one found NaN in */
-		CHECK(d->started[a->task] == 0 || (d->s.role == SL_SESSION_SERVER && d->s.skip && !d->skipped++));
+		CHECK(d->started[a->task] == 0 ||
+		      (d->s.role == SL_SESSION_SERVER && sl_session_skips(&d->s) && !d->skipped++));
 	if (a->task == SL_TASK_ABANDON)
-		CHECK(d->s.abandoned && !d->abandoned++);
+		CHECK(d->s.fate != SL_PASS_GOES_ON && !d->abandoned++);
 	CHECK(a->task != SL_TASK_ADMIT || !d->admitted++);
 	CHECK(a->task != SL_TASK_OPEN || (d->admitted && !d->opened++));
 	CHECK(a->task != SL_TASK_INSTALL || !d->installed++);
@@ -263,7 +264,7 @@ static void check_actions(struct driver *d, const struct sl_event *ev, enum sl_e
 		else if (a->kind == SL_ACTION_SEND)
 			CHECK(a->frame >= 0 && a->frame < d->out.n_frame);
 		else if (a->kind == SL_ACTION_ABANDONED)
-			CHECK(d->s.role == SL_SESSION_CLIENT && d->s.quiet && d->out.fail.text[0]);
+			CHECK(d->s.role == SL_SESSION_CLIENT && d->s.fate == SL_PASS_QUIET && d->out.fail.text[0]);
 		else if (a->kind == SL_ACTION_POST)
 			CHECK(a->chunk >= 0 && a->chunk < (a->what >= SL_PART_WEIGHTS ? 1 : d->s.chunks));
 		else if (a->kind == SL_ACTION_READY)
@@ -406,7 +407,7 @@ static bool request(struct input *in, struct driver *d, struct sl_event *ev, enu
 	if (d->s.role == SL_SESSION_SERVER || (kind == SL_EV_OPEN) != (d->s.state == SL_SESSION_NEW))
 		return false;
 	if (d->s.state == SL_SESSION_ABANDON && kind != SL_EV_LEAVE) {
-		if (!d->s.quiet || (kind != SL_EV_SKIP && kind != SL_EV_BEGIN_FETCH))
+		if (d->s.fate != SL_PASS_QUIET || (kind != SL_EV_SKIP && kind != SL_EV_BEGIN_FETCH))
 			return false;
 	} else if (kind == SL_EV_SKIP || kind == SL_EV_NONFINITE) {
 		return false;

@@ -1,8 +1,8 @@
-/* What ops cost beside their prices (server/cost_op.c). A search over shapes and attributes of every kind of op looks
- * for the one that takes longest beside its price, and for the longest piece beside its own: at random first, then by
- * small changes of the worst so far. Time is CPU time of the thread. What pool and kernels ask the worker is answered
- * here, so that each place where a kernel gives way is seen. SPLIT_LONG=1 looks for minutes, at each SIMD level;
- * SPLIT_PRICE_SEED takes other numbers. */
+/* What ops cost beside their prices (server/trunk/cost_op.c). A search over shapes and attributes of every kind of op
+ * looks for the one that takes longest beside its price, and for the longest piece beside its own: at random first,
+ * then by small changes of the worst so far. Time is CPU time of the thread. What pool and kernels ask the worker is
+ * answered here, so that each place where a kernel gives way is seen. SPLIT_LONG=1 looks for minutes, at each SIMD
+ * level; SPLIT_PRICE_SEED takes other numbers. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@
 #include "common/graph/graph.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/level.h"
-#include "server/cost.h"
+#include "server/trunk/cost.h"
 #include "tests/support/op_point.h"
 #include "tests/support/op_run.h"
 
@@ -475,7 +475,7 @@ static void every_op_has_a_price(void **state)
 	(void)state;
 	for (int k = 0; k < SL_OP_COUNT; k++)
 		if (!sl_op_has_price((enum sl_op_kind)k))
-			fail_msg("%s has no price in server/cost_op.c", sl_op_kind_name((enum sl_op_kind)k));
+			fail_msg("%s has no price in server/trunk/cost_op.c", sl_op_kind_name((enum sl_op_kind)k));
 }
 
 static void a_kind_without_a_price_is_refused(void **state)

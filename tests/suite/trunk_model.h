@@ -21,8 +21,8 @@ enum fault {
 };
 static enum fault planted;
 #define SL_PLANTED(fault) (planted == (fault))
-#include "server/trunk_records.c"
-#include "server/trunk_table.c"
+#include "server/trunk/trunk_records.c"
+#include "server/trunk/trunk_table.c"
 
 enum { SEATS = 3, STEPS = 3 };
 enum proc { DEAD, ALIVE, REFUSED, OVER };

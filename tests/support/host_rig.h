@@ -5,8 +5,8 @@
 
 #include "common/link/proof.h"
 #include "common/link/transport.h"
-#include "server/auth.h"
-#include "server/host.h"
+#include "server/host/auth.h"
+#include "server/host/host.h"
 #include "tests/support/asked.h"
 
 enum { HOST_RIG_PART = 1 << 16, HOST_RIG_GIVE_UP_MS = 10000, HOST_RIG_STEP_MS = 2 };

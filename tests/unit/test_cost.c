@@ -19,7 +19,7 @@
 #include "common/exec/exec.h"
 #include "common/session/mean.h"
 #include "kernels/cpu/cpu.h"
-#include "server/cost.h"
+#include "server/trunk/cost.h"
 #include "tests/support/piece_rig.h"
 
 enum { TASK_S = 120, PIECE_MS = 1000 }; /* the defaults: test_conf */

@@ -22,7 +22,7 @@
 #include "common/link/gate.h"
 #include "common/link/key.h"
 #include "common/weights/safetensors.h"
-#include "server/store.h"
+#include "server/store/store.h"
 
 enum { OTHER = 54321 }; /* a user that nobody is */
 

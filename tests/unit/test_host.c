@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "server/host_sessions.h"
+#include "server/host/host_sessions.h"
 #include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
 

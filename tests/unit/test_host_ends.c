@@ -16,7 +16,7 @@
 
 #include "common/codec/frame.h"
 #include "common/session/checkpoint.h"
-#include "server/host_sessions.h"
+#include "server/host/host_sessions.h"
 #include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
 

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #include <ftw.h>
 
-#include "server/host_sessions.h"
+#include "server/host/host_sessions.h"
 #include "tests/support/host_member.h"
 
 enum { MEMBERS = 16, HONEST = 8, STEPS = 3, SPOILED = 1 };

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "common/weights/weights.h"
-#include "server/keep.h"
-#include "server/store.h"
+#include "server/store/keep.h"
+#include "server/store/store.h"
 #include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
 

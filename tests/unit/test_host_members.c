@@ -13,7 +13,7 @@
 #include <ftw.h>
 
 #include "common/codec/frame.h"
-#include "server/group_impl.h"
+#include "server/trunk/group_impl.h"
 #include "tests/support/host_member.h"
 
 static const float SMALL = 1e-9f;

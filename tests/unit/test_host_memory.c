@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "server/host_sessions.h"
+#include "server/host/host_sessions.h"
 #include "tests/support/host_member.h"
 
 enum { MEMBERS = 4 };

@@ -15,7 +15,7 @@
 #include "common/base/pool.h"
 #include "common/graph/graph_text.h"
 #include "kernels/cpu/cpu.h"
-#include "server/memory.h"
+#include "server/trunk/memory.h"
 
 static uint64_t device_left, device_all;
 

@@ -14,7 +14,7 @@
 #include "common/base/rng.h"
 #include "common/exec/finite.h"
 #include "kernels/cpu/cpu.h"
-#include "server/host.h"
+#include "server/host/host.h"
 #include "tests/support/asked.h"
 
 enum { BATCH = 12, CHUNKS = 3, IMAGE = 32, ROW = IMAGE * IMAGE * 3, STEPS = 8, PART = 1 << 16 };

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "common/link/proof.h"
-#include "server/challenge.h"
-#include "server/epochs.h"
+#include "server/host/challenge.h"
+#include "server/host/epochs.h"
 
 static const uint8_t nonce[SL_NONCE_BYTES] = {1, 2, 3};
 static struct sl_secret secret, other;

@@ -16,7 +16,7 @@
 
 #include "common/base/buf.h"
 #include "common/weights/weights.h"
-#include "server/store.h"
+#include "server/store/store.h"
 
 enum { COUNT = 100 };
 

@@ -17,7 +17,7 @@
 #include "common/base/clock.h"
 #include "common/base/worker.h"
 #include "common/weights/weights.h"
-#include "server/store.h"
+#include "server/store/store.h"
 
 enum { COUNT = 9 << 20, BYTES = 4 * COUNT }; /* written in two parts, and a job gives way behind the first */
 

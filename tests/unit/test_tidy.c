@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "server/housekeeping.h"
-#include "server/store.h"
-#include "server/tidy.h"
+#include "server/host/housekeeping.h"
+#include "server/store/store.h"
+#include "server/store/tidy.h"
 
 #define ID_A "00112233445566778899aabbccddeeff"
 #define ID_B "ffeeddccbbaa99887766554433221100"

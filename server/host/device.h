@@ -1,0 +1,25 @@
+/* The device that sessions share: the CPU, or a GPU through the module that drives it. */
+#ifndef SL_SERVER_HOST_DEVICE_H
+#define SL_SERVER_HOST_DEVICE_H
+
+#include "common/base/pool.h"
+#include "common/conf/conf.h"
+#include "common/exec/backend.h"
+
+enum { SL_DEVICE_TEXT = 256 };
+
+struct sl_device {
+	struct sl_pool *pool;  /* of the CPU */
+	struct sl_backend cpu; /* always open: codecs run there */
+	struct sl_backend be;  /* where the middle runs; a copy of cpu where that is the CPU */
+	bool cpu_open, cuda_open;
+	char text[SL_DEVICE_TEXT]; /* "cpu: avx512, OpenBLAS …", "cuda:0: NVIDIA …" */
+};
+
+/* conf->device: cpu; cuda:N, UNAVAILABLE where it does not answer; auto: the first GPU, else the CPU with a line in the
+ * log that says why. */
+enum sl_err sl_device_open(struct sl_device *device, const struct sl_conf_server *conf,
+			   struct sl_fail *fail) SL_MUST_CHECK;
+void sl_device_close(struct sl_device *device);
+
+#endif

@@ -1,0 +1,460 @@
+#include "server/host/host.h"
+
+#include <inttypes.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/pool.h"
+#include "server/host/host_impl.h"
+#include "server/store/store.h"
+
+enum { LINGER_MS = 500, HWM = 64, TICK_MS = 20, TELL_MS = 1000 };
+
+static int find(const struct sl_host *h, sl_peer peer)
+{
+	for (int i = 0; i < h->n_place; i++)
+		if (h->session[i] && sl_middle_peer(h->session[i]) == peer)
+			return i;
+	return -1;
+}
+
+static void session_over(void *arg, struct sl_middle *middle)
+{
+	struct sl_host *h = arg;
+
+	for (int i = 0; i < h->n_place; i++)
+		if (h->session[i] == middle)
+			h->ending[i] = true;
+}
+
+/* Sessions leave freed blocks of all sizes in the heaps of several threads, between a few that live on; free itself
+ * gives back none of these pages. Behind the last session an idle server does. */
+static void session_closed(void *arg)
+{
+	struct sl_host *h = arg;
+
+	h->closing--;
+	for (int i = 0; i < h->n_place; i++)
+		if (h->session[i])
+			return;
+	if (!h->closing)
+		malloc_trim(0);
+}
+
+static void count(struct sl_host_counts *c, const struct sl_middle *middle, bool over)
+{
+	const struct sl_session *s = sl_middle_session(middle);
+	struct sl_middle_status st = sl_middle_status(middle);
+
+	c->links += st.welcomed;
+	c->lost += st.welcomed && over && !st.left;
+	c->rejected += s->counts.refused_frames;
+	c->stale += s->counts.stale_frames;
+}
+
+void sl_host_take_out(struct sl_host *h, int i)
+{
+	struct sl_middle *middle = h->session[i];
+
+	count(&h->counts, middle, true);
+	if (sl_middle_status(middle).welcomed)
+		sl_epochs_remember(&h->epochs, sl_middle_session(middle)->hello.session,
+				   sl_middle_session(middle)->epoch);
+	sl_transport_forget(h->transport, sl_middle_peer(middle));
+	h->session[i] = NULL;
+	sl_housekeeping_leave(&h->keeping, i);
+	h->closing++;
+	sl_middle_close(middle, session_closed, h);
+}
+
+static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
+{
+	struct sl_host *h = arg;
+	int i = find(h, peer);
+
+	h->counts.frames++;
+	h->counts.bytes += header.len + payload.len;
+	if (i < 0)
+		sl_host_hello(h, peer, header, payload);
+	else
+		sl_middle_deliver(h->session[i], header, payload);
+}
+
+static void on_writable(void *arg, sl_peer peer)
+{
+	struct sl_host *h = arg;
+	int i = find(h, peer);
+
+	if (i >= 0)
+		sl_middle_writable(h->session[i]);
+}
+
+static void on_malformed(void *arg, sl_peer peer, const char *why)
+{
+	struct sl_host *h = arg;
+	struct sl_fail fail;
+	int i = find(h, peer);
+
+	h->malformed++;
+	sl_log_limited(SL_LOG_WARN, "malformed", "peer %" PRIu64 ": %s", peer, why);
+	if (i >= 0) {
+		sl_middle_malformed(h->session[i], why);
+		return;
+	}
+	sl_fail_set(&fail, SL_ERR_PROTOCOL, "%s", why);
+	sl_host_turn_away(h, peer, 0, &fail);
+}
+
+static void on_lost(void *arg, sl_peer peer)
+{
+	struct sl_host *h = arg;
+	int i = find(h, peer);
+	struct sl_fail why;
+
+	if (i < 0) {
+		sl_challenges_end(h->challenges, peer);
+		return;
+	}
+	sl_fail_set(&why, SL_ERR_PEER_LOST, "the connection is gone");
+	sl_middle_end(h->session[i], &why);
+}
+
+static void host_free(struct sl_host *h)
+{
+	sl_challenges_close(h->challenges);
+	free(h->session);
+	free(h->ending);
+	free(h->second);
+	free(h->key);
+	free(h->rate);
+	sl_housekeeping_close(&h->keeping);
+	sl_store_close(h->store_lock);
+	free(h);
+}
+
+static void finish_close(struct sl_host *h)
+{
+	void (*closed)(void *) = h->closed;
+	void *closed_arg = h->closed_arg;
+
+	sl_log_tell_left_out(true);
+	sl_timer_close(h->ticker);
+	sl_worker_close(h->worker);
+	h->worker = NULL;
+	sl_group_list_close(h->groups);
+	h->groups = NULL;
+	sl_async_close(h->jobs_done);
+	sl_transport_close(h->transport, LINGER_MS);
+	host_free(h);
+	closed(closed_arg);
+}
+
+/* Strangers knock as often as they like: one line a second at most. */
+static void tell_refusals(struct sl_host *h)
+{
+	uint64_t now_ms = sl_loop_now_ms(h->loop);
+	char print[SL_FINGERPRINT];
+	struct sl_refusal told;
+
+	if (!h->auth || now_ms - h->told_ms < TELL_MS || !sl_gate_take_refusal(h->auth->gate, &told))
+		return;
+	h->told_ms = now_ms;
+	sl_key_fingerprint(&told.key, print);
+	sl_log(SL_LOG_WARN, "auth-refused",
+	       "key %s from %s is not on the list of clients (%" PRIu64 " handshakes refused)", print, told.address,
+	       told.count);
+}
+
+static void give_up(struct sl_host *h, const struct sl_fail *why)
+{
+	h->broken = true;
+	h->on_broken(h->broken_arg, why);
+}
+
+/* A kernel or a file that never ends: nothing behind it will be computed, written or freed. Or a device whose error
+ * stays: clients would come back to it for ever, and be refused. */
+static void watch_worker(struct sl_host *h)
+{
+	uint64_t silent_ms = sl_worker_silent_ms(h->worker);
+	const struct sl_backend *be = h->env.be;
+	struct sl_fail why;
+
+	if (!h->on_broken || h->broken)
+		return;
+	if (be->ops->failed && be->ops->failed(be)) {
+		sl_log(SL_LOG_ERROR, "device-failed",
+		       "%s has failed and computes nothing more in this process: the server ends", h->env.device);
+		sl_fail_set(&why, SL_ERR_DEVICE, "the device has failed");
+		give_up(h, &why);
+	} else if (h->conf->watchdog_s && silent_ms > (uint64_t)h->conf->watchdog_s * 1000) {
+		sl_log(SL_LOG_ERROR, "watchdog",
+		       "a task on %s has run for %" PRIu64 " s (watchdog_s is %d): the server ends", h->env.device,
+		       silent_ms / 1000, h->conf->watchdog_s);
+		sl_fail_set(&why, SL_ERR_DEVICE, "a task did not end within watchdog_s");
+		give_up(h, &why);
+	}
+}
+
+static void keep_rate(struct sl_host *h, int i)
+{
+	const struct sl_port_stats stats = sl_middle_status(h->session[i]).stats;
+	const struct sl_rate_sample now = {sl_loop_now_ms(h->loop), {stats.tx_bytes, stats.rx_bytes}};
+
+	sl_rate_keep(&h->rate[i], &now);
+}
+
+static void on_tick(void *arg)
+{
+	struct sl_host *h = arg;
+	int open = 0;
+
+	tell_refusals(h);
+	sl_log_tell_left_out(false);
+	watch_worker(h);
+	if (!h->shut)
+		sl_housekeeping_tick(&h->keeping, h->worker, sl_loop_now_ms(h->loop));
+	sl_host_forget_late(h);
+	sl_group_list_tick(h->groups);
+	for (int i = 0; i < h->n_place; i++) {
+		if (!h->session[i])
+			continue;
+		if (!h->ending[i]) {
+			sl_middle_tick(h->session[i]);
+			keep_rate(h, i);
+		}
+		if (h->ending[i])
+			sl_host_take_out(h, i);
+		else
+			open++;
+	}
+	/* the worker is waited for by the loop's thread: never while a job is under way that may hang */
+	if (h->shut && !open && !h->closing && !h->keeping.busy)
+		finish_close(h);
+}
+
+static void wake_loop(void *arg)
+{
+	sl_async_wake(arg);
+}
+
+static void on_jobs_done(void *arg)
+{
+	struct sl_host *h = arg;
+
+	if (h->worker)
+		sl_worker_drain(h->worker);
+}
+
+static enum sl_err open_parts(struct sl_host *h, struct sl_fail *fail)
+{
+	static const struct sl_transport_events events = {on_message, on_writable, on_malformed, on_lost, NULL};
+	const struct sl_transport_conf transport = {h->conf->listen,
+						    (size_t)h->conf->limits.part_bytes,
+						    HWM,
+						    h->auth ? &h->auth->transport : NULL,
+						    (uint64_t)h->conf->link.window_bytes,
+						    h->conf->limits.connections_per_s,
+						    NULL};
+	enum sl_err err = sl_store_open(h->conf->store, &h->store_lock, fail);
+
+	if (!err)
+		sl_housekeeping_measure(&h->keeping);
+	if (!err)
+		err = sl_async_open(&h->jobs_done, h->loop, on_jobs_done, h, fail);
+	if (!err)
+		err = sl_worker_open(&h->worker, "split-device", wake_loop, h->jobs_done, fail);
+	if (!err)
+		err = sl_transport_bind(&h->transport, h->loop, &transport, &events, h, fail);
+	if (!err)
+		err = sl_timer_open(&h->ticker, h->loop, on_tick, h, fail);
+	return err;
+}
+
+static bool may_join(void *arg, const struct sl_key *key, const char *group)
+{
+	const struct sl_host *h = arg;
+
+	return !h->auth || sl_allow_in_group(sl_gate_list(h->auth->gate), key, group);
+}
+
+static enum sl_err open_groups(struct sl_host *h, const struct sl_device *device, struct sl_fail *fail)
+{
+	const struct sl_trunk_store store = {h->conf->store, &h->keeping.what, NULL, device->text};
+
+	if (sl_group_list_open(&h->groups, h->loop, h->worker, &store))
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for groups");
+	return SL_OK;
+}
+
+static struct sl_host *host_new(const struct sl_conf_server *conf)
+{
+	struct sl_host *h = calloc(1, sizeof *h);
+	size_t places = 2 * (size_t)conf->limits.sessions;
+	struct sl_fail why;
+
+	if (!h)
+		return NULL;
+	h->conf = conf;
+	h->store_lock = -1;
+	h->n_place = (int)places;
+	h->session = calloc(places, sizeof(struct sl_middle *));
+	h->ending = calloc(places, sizeof *h->ending);
+	h->second = calloc(places, sizeof *h->second);
+	h->key = calloc(places, sizeof *h->key);
+	h->rate = calloc(places, sizeof *h->rate);
+	if (h->session && h->ending && h->second && h->key && h->rate &&
+	    sl_challenges_open(&h->challenges, &why) == SL_OK && sl_housekeeping_open(&h->keeping, conf) == SL_OK)
+		return h;
+	host_free(h);
+	return NULL;
+}
+
+enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struct sl_conf_server *conf,
+			 struct sl_server_auth *auth, struct sl_device *device, struct sl_fail *fail)
+{
+	struct sl_host *h = host_new(conf);
+	enum sl_err err;
+
+	if (!h)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %d sessions", conf->limits.sessions);
+	h->auth = auth && auth->gate ? auth : NULL;
+	h->loop = loop;
+	h->threads = device->pool ? sl_pool_threads(device->pool) : 1;
+	h->opened_ms = sl_loop_now_ms(loop);
+	err = open_parts(h, fail);
+	if (!err)
+		err = open_groups(h, device, fail);
+	if (err) {
+		sl_timer_close(h->ticker);
+		sl_transport_close(h->transport, 0);
+		sl_worker_close(h->worker);
+		sl_async_close(h->jobs_done);
+		host_free(h);
+		return err;
+	}
+	h->env = (struct sl_middle_env){
+		.loop = loop,
+		.transport = h->transport,
+		.worker = h->worker,
+		.newcomers = &h->newcomers,
+		.be = &device->be,
+		.host_be = device->be.host_memory ? NULL : &device->cpu,
+		.store = conf->store,
+		.tidy = &h->keeping.what,
+		.device = device->text,
+		.part_bytes = (uint32_t)conf->limits.part_bytes,
+		.window_bytes = (uint64_t)conf->link.window_bytes,
+		.memory_bytes = (uint64_t)conf->limits.memory_bytes,
+		.memory_used = &h->memory_used,
+		.task_s = conf->limits.task_s,
+		.piece_ms = conf->limits.piece_ms,
+		.groups = h->groups,
+		.watchdog_s = conf->watchdog_s,
+		.over = session_over,
+		.admitted = sl_host_admitted,
+		.may_join = may_join,
+		.arg = h,
+	};
+	sl_timer_start(h->ticker, TICK_MS, TICK_MS);
+	*out = h;
+	return SL_OK;
+}
+
+enum sl_err sl_host_ranks(struct sl_host *h, const struct sl_ranks *ranks)
+{
+	return sl_group_list_ranks(h->groups, ranks, h->env.be, h->env.host_be ? h->env.host_be : h->env.be);
+}
+
+const char *sl_host_endpoint(const struct sl_host *h)
+{
+	return sl_transport_endpoint(h->transport);
+}
+
+struct sl_host_view sl_host_view(const struct sl_host *h)
+{
+	uint64_t now_ms = sl_loop_now_ms(h->loop);
+	struct sl_host_counts counts = h->counts;
+
+	for (int i = 0; i < h->n_place; i++)
+		if (h->session[i])
+			count(&counts, h->session[i], h->ending[i]);
+	return (struct sl_host_view){
+		.session = h->session,
+		.rate = h->rate,
+		.key = h->auth ? h->key : NULL,
+		.allow = h->auth ? sl_gate_list(h->auth->gate) : NULL,
+		.n_session = h->n_place,
+		.sessions_limit = h->conf->limits.sessions,
+		.closing = h->closing,
+		.shut = h->shut,
+		.threads = h->threads,
+		.now_ms = now_ms,
+		.uptime_s = (double)(now_ms - h->opened_ms) / 1000,
+		.device = h->env.device,
+		.malformed = h->malformed,
+		.turned_away = h->turned_away,
+		.task_s = (double)sl_worker_busy_ms(h->worker) / 1000,
+		.memory_bytes = atomic_load(&h->memory_used),
+		.memory_limit_bytes = h->env.memory_bytes,
+		.store = h->keeping.result,
+		.store_limit_bytes = h->keeping.what.bytes,
+		.not_stored = atomic_load(&h->keeping.what.not_stored),
+		.counts = counts,
+	};
+}
+
+void sl_host_on_broken(struct sl_host *h, void (*fn)(void *arg, const struct sl_fail *why), void *arg)
+{
+	h->on_broken = fn;
+	h->broken_arg = arg;
+}
+
+void sl_host_reload(struct sl_host *h)
+{
+	char print[SL_FINGERPRINT];
+	const struct sl_allow *list;
+	struct sl_fail why;
+
+	if (!h->auth) {
+		sl_log(SL_LOG_INFO, "reload",
+		       "the config names no list of clients (auth.clients), so there is nothing to read again");
+		return;
+	}
+	if (sl_server_auth_reload(h->auth, h->conf, &why)) {
+		sl_log(SL_LOG_ERROR, "reload", "%s; the server keeps the old list", why.text);
+		return;
+	}
+	list = sl_gate_list(h->auth->gate);
+	sl_log(SL_LOG_INFO, "reload", "%d client%s may come in", sl_allow_count(list),
+	       sl_allow_count(list) == 1 ? "" : "s");
+	for (int i = 0; i < h->n_place; i++) {
+		const struct sl_group *group = h->session[i] ? sl_middle_group(h->session[i]) : NULL;
+		const bool listed = h->session[i] && sl_allow_name(list, &h->key[i]);
+
+		if (!h->session[i] || h->ending[i] ||
+		    (listed && (!group || sl_allow_in_group(list, &h->key[i], sl_group_name_of(group)))))
+			continue;
+		sl_key_fingerprint(&h->key[i], print);
+		sl_fail_set(&why, SL_ERR_AUTH, "the key %s was taken off this server's list of clients%s", print,
+			    listed ? " of its group" : "");
+		sl_middle_end(h->session[i], &why);
+	}
+}
+
+void sl_host_close(struct sl_host *h, void (*closed)(void *arg), void *arg)
+{
+	struct sl_fail why;
+
+	if (h->shut)
+		return;
+	h->shut = true;
+	h->closed = closed;
+	h->closed_arg = arg;
+	sl_fail_set(&why, SL_ERR_UNAVAILABLE, "the server shuts down");
+	for (int i = 0; i < h->n_place; i++)
+		if (h->session[i] && !h->ending[i])
+			sl_middle_end(h->session[i], &why);
+}

@@ -1,0 +1,320 @@
+/* Who gets a session: what is checked of a Hello before one begins, in which order. Nothing of a session that stands
+ * changes before the newcomer has proven that it is the same client's, and that what it asks for can be had. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "server/host/host_impl.h"
+
+enum { CLOSING_MORE = 16 }; /* sessions that may be closing, beside as many as may be open */
+
+static void say(struct sl_host *h, sl_peer peer, const struct sl_frame *frame)
+{
+	const struct sl_payload none = {0};
+	uint8_t header[SL_WIRE_HEADER_MAX];
+	size_t len;
+
+	if (sl_wire_encode(frame, header, &len) == SL_OK &&
+	    sl_transport_send(h->transport, peer, (struct sl_bytes){header, len}, &none) != SL_OK)
+		sl_log(SL_LOG_DEBUG, "turn-away", "peer %" PRIu64 " does not read its messages", peer);
+}
+
+void sl_host_turn_away(struct sl_host *h, sl_peer peer, uint64_t epoch, const struct sl_fail *why)
+{
+	struct sl_frame frame = {.kind = SL_FRAME_REFUSE, .epoch = epoch};
+
+	h->turned_away++;
+	sl_refuse_fill(&frame.u.refuse, why);
+	say(h, peer, &frame);
+	sl_challenges_end(h->challenges, peer);
+	sl_transport_forget(h->transport, peer);
+}
+
+/* ---- the proof */
+
+/* `above` tells an epoch: only to who has proven that the session is its own. */
+static enum sl_err challenge(struct sl_host *h, sl_peer peer, uint64_t epoch, uint64_t above, struct sl_fail *fail)
+{
+	struct sl_frame frame = {.kind = SL_FRAME_CHALLENGE, .epoch = epoch, .u.challenge.above = above};
+	sl_peer gone;
+	const uint8_t *nonce = sl_challenges_make(h->challenges, peer, sl_loop_now_ms(h->loop), &gone);
+
+	if (gone)
+		sl_transport_forget(h->transport, gone);
+	if (!nonce)
+		return sl_fail_set(fail, SL_ERR_OS, "the server has no random bytes");
+	memcpy(frame.u.challenge.nonce, nonce, sizeof frame.u.challenge.nonce);
+	say(h, peer, &frame);
+	return SL_OK;
+}
+
+void sl_host_forget_late(struct sl_host *h)
+{
+	sl_peer late;
+
+	while ((late = sl_challenges_late(h->challenges, sl_loop_now_ms(h->loop))))
+		sl_transport_forget(h->transport, late);
+}
+
+/* *proven false: it has been asked to prove itself. A nonce is good for one proof, right or wrong. */
+static enum sl_err prove(struct sl_host *h, sl_peer peer, const struct sl_frame *hello, bool *proven,
+			 struct sl_fail *fail)
+{
+	const uint8_t *nonce = sl_challenges_find(h->challenges, peer);
+
+	*proven = false;
+	if (!nonce || sl_proof_lacks(&hello->u.hello))
+		return challenge(h, peer, hello->epoch, 0, fail);
+	*proven = sl_proof_holds(&hello->u.hello, nonce);
+	sl_challenges_end(h->challenges, peer);
+	return *proven ? SL_OK
+		       : sl_fail_set(fail, SL_ERR_PROTOCOL,
+				     "the Hello is not signed with the key of its session, or the signature is "
+				     "not for this connection");
+}
+
+/* ---- the session */
+
+static enum sl_err read_hello(struct sl_bytes header, struct sl_bytes payload, struct sl_frame *frame,
+			      struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	frame->epoch = 0;
+	err = sl_wire_decode(header, payload, frame, fail);
+	if (!err && frame->kind != SL_FRAME_HELLO)
+		err = sl_fail_set(fail, SL_ERR_PEER_LOST,
+				  "there is no session on this connection: a session begins with Hello (was the server "
+				  "restarted?)");
+	if (!err && frame->u.hello.version != SL_WIRE_VERSION)
+		err = sl_wire_other_version(frame->u.hello.version, true, fail);
+	return err;
+}
+
+/* Whether the key of this connection may (still) come in, and which it is. */
+static enum sl_err know(const struct sl_host *h, sl_peer peer, struct sl_key *key, struct sl_fail *fail)
+{
+	char print[SL_FINGERPRINT];
+
+	if (!h->auth)
+		return SL_OK;
+	if (!sl_transport_peer_key(h->transport, peer, key))
+		return sl_fail_set(fail, SL_ERR_AUTH, "this connection has no key");
+	if (sl_allow_name(sl_gate_list(h->auth->gate), key))
+		return SL_OK;
+	sl_key_fingerprint(key, print);
+	return sl_fail_set(fail, SL_ERR_AUTH, "the key %s is not on this server's list of clients", print);
+}
+
+static bool stands(const struct sl_host *h, int i)
+{
+	return h->session[i] && !h->ending[i];
+}
+
+static bool is_of(const struct sl_host *h, int i, const uint8_t session[SL_SESSION_BYTES])
+{
+	return stands(h, i) && memcmp(sl_middle_session(h->session[i])->hello.session, session, SL_SESSION_BYTES) == 0;
+}
+
+/* A session belongs to the key that began it as well: who has copied a run's secret, and not its key, gets nothing. */
+static enum sl_err check_owner(const struct sl_host *h, const struct sl_hello *hello, const struct sl_key *key,
+			       struct sl_fail *fail)
+{
+	char print[SL_FINGERPRINT];
+
+	for (int i = 0; h->auth && i < h->n_place; i++) {
+		if (!is_of(h, i, hello->session) || sl_key_equal(&h->key[i], key))
+			continue;
+		sl_key_fingerprint(key, print);
+		sl_log_limited(SL_LOG_WARN, "session-theft",
+			       "key %s (%s) asked for a session that belongs to another key", print,
+			       sl_allow_name(sl_gate_list(h->auth->gate), key));
+		return sl_fail_set(fail, SL_ERR_AUTH, "this session does not belong to the key %s", print);
+	}
+	return SL_OK;
+}
+
+/* The newest epoch that this session has had; 0: none is known. */
+static uint64_t newest_epoch(const struct sl_host *h, const struct sl_hello *hello)
+{
+	uint64_t newest = sl_epochs_find(&h->epochs, hello->session);
+
+	for (int i = 0; i < h->n_place; i++)
+		if (is_of(h, i, hello->session) && sl_middle_session(h->session[i])->epoch > newest)
+			newest = sl_middle_session(h->session[i])->epoch;
+	return newest;
+}
+
+/* Sessions beside this one: of all, and of one key. */
+static void count_others(const struct sl_host *h, const struct sl_hello *hello, const struct sl_key *key, int *all,
+			 int *of_key)
+{
+	*all = *of_key = 0;
+	for (int i = 0; i < h->n_place; i++) {
+		if (!stands(h, i) || h->second[i] || is_of(h, i, hello->session))
+			continue;
+		++*all;
+		*of_key += h->auth && sl_key_equal(&h->key[i], key);
+	}
+}
+
+/* A free place, if need be that of a session which is over; -1: none. */
+static int find_place(struct sl_host *h)
+{
+	for (int i = 0; i < h->n_place; i++) {
+		if (h->session[i] && h->ending[i])
+			sl_host_take_out(h, i);
+		if (!h->session[i])
+			return i;
+	}
+	return -1;
+}
+
+/* Sessions that are closing wait for the worker, and have memory: so there may be so many of them. */
+static enum sl_err find_room(struct sl_host *h, const struct sl_hello *hello, const struct sl_key *key, int *place,
+			     struct sl_fail *fail)
+{
+	char print[SL_FINGERPRINT];
+	int all, of_key;
+
+	count_others(h, hello, key, &all, &of_key);
+	if (h->auth && of_key >= h->conf->limits.sessions_per_key) {
+		sl_key_fingerprint(key, print);
+		return sl_fail_set(fail, SL_ERR_BUSY, "the key %s has %d sessions, as many as one may have here", print,
+				   of_key);
+	}
+	if (all >= h->conf->limits.sessions)
+		return sl_fail_set(fail, SL_ERR_BUSY, "all sessions of this server are taken; try again later");
+	if (h->closing >= h->conf->limits.sessions + CLOSING_MORE)
+		return sl_fail_set(fail, SL_ERR_BUSY, "%d sessions are being closed; try again later", h->closing);
+	*place = find_place(h);
+	return *place < 0 ? sl_fail_set(fail, SL_ERR_BUSY, "all sessions of this server are taken; try again later")
+			  : SL_OK;
+}
+
+/* Links of this session whose epoch is below that of `newer`: all of them, or those alone that are not admitted. */
+static void end_older(struct sl_host *h, const struct sl_hello *newer, bool unadmitted)
+{
+	struct sl_fail why;
+
+	sl_fail_set(&why, SL_ERR_PEER_LOST, "replaced by a newer link of the same session");
+	for (int i = 0; i < h->n_place; i++)
+		if (is_of(h, i, newer->session) && sl_middle_session(h->session[i])->epoch < newer->epoch &&
+		    (!unadmitted || h->second[i]))
+			sl_middle_end(h->session[i], &why);
+}
+
+void sl_host_admitted(void *arg, struct sl_middle *middle)
+{
+	struct sl_host *h = arg;
+
+	for (int i = 0; i < h->n_place; i++)
+		if (h->session[i] == middle) {
+			h->second[i] = false;
+			if (sl_middle_group(middle)) /* whose files are not the session's */
+				sl_housekeeping_join(&h->keeping, i, sl_group_file_name(sl_middle_group(middle)));
+		}
+	end_older(h, &sl_middle_session(middle)->hello, false);
+}
+
+/* What its older links hold, and give back. */
+static struct sl_memory held_by(const struct sl_host *h, const struct sl_hello *hello)
+{
+	struct sl_memory held = {0};
+
+	for (int i = 0; i < h->n_place; i++) {
+		struct sl_middle_status st;
+
+		if (!is_of(h, i, hello->session))
+			continue;
+		st = sl_middle_status(h->session[i]);
+		sl_memory_add(&held, sl_session_memory_sum(&st.memory));
+	}
+	return held;
+}
+
+static bool has_older(const struct sl_host *h, const struct sl_hello *hello)
+{
+	for (int i = 0; i < h->n_place; i++)
+		if (is_of(h, i, hello->session))
+			return true;
+	return false;
+}
+
+static void own(struct sl_host *h, int place, const struct sl_key *key)
+{
+	char print[SL_FINGERPRINT];
+
+	h->key[place] = *key;
+	sl_key_fingerprint(key, print);
+	sl_log_limited(SL_LOG_INFO, "session-key", "peer %" PRIu64 " is %s, key %s", sl_middle_peer(h->session[place]),
+		       sl_allow_name(sl_gate_list(h->auth->gate), key), print);
+}
+
+static void join(struct sl_host *h, int place, const struct sl_hello *hello)
+{
+	uint8_t name[16];
+
+	sl_session_name(hello->session, name);
+	sl_housekeeping_join(&h->keeping, place, name);
+}
+
+/* A proven Hello, of an epoch above all of its session's. */
+static enum sl_err seat(struct sl_host *h, sl_peer peer, const struct sl_hello *hello, const struct sl_key *key,
+			int *place, struct sl_fail *fail)
+{
+	struct sl_memory held;
+	bool second;
+	enum sl_err err;
+
+	end_older(h, hello, true);
+	err = find_room(h, hello, key, place, fail);
+	if (err)
+		return err;
+	second = has_older(h, hello);
+	held = held_by(h, hello);
+	err = sl_middle_open(&h->session[*place], &h->env, peer, h->auth ? key : NULL, held, fail);
+	if (err)
+		return err;
+	h->ending[*place] = false;
+	h->second[*place] = second;
+	h->rate[*place] = (struct sl_rate){0};
+	join(h, *place, hello);
+	if (h->auth)
+		own(h, *place, key);
+	return SL_OK;
+}
+
+void sl_host_hello(struct sl_host *h, sl_peer peer, struct sl_bytes header, struct sl_bytes payload)
+{
+	struct sl_frame frame;
+	struct sl_fail fail;
+	struct sl_key key;
+	bool proven = false;
+	int place;
+	enum sl_err err = read_hello(header, payload, &frame, &fail);
+
+	if (!err && h->shut)
+		err = sl_fail_set(&fail, SL_ERR_UNAVAILABLE, "the server is shutting down");
+	if (!err)
+		err = know(h, peer, &key, &fail);
+	if (!err)
+		err = prove(h, peer, &frame, &proven, &fail);
+	if (!err && !proven)
+		return;
+	if (!err)
+		err = check_owner(h, &frame.u.hello, &key, &fail);
+	if (!err && frame.epoch <= newest_epoch(h, &frame.u.hello)) {
+		h->turned_away++;
+		err = challenge(h, peer, frame.epoch, newest_epoch(h, &frame.u.hello), &fail);
+		if (!err)
+			return;
+	}
+	if (!err)
+		err = seat(h, peer, &frame.u.hello, &key, &place, &fail);
+	if (err)
+		sl_host_turn_away(h, peer, frame.epoch, &fail);
+	else
+		sl_middle_deliver(h->session[place], header, payload);
+}

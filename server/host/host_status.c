@@ -1,0 +1,167 @@
+#include <malloc.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/base/version.h"
+#include "common/telemetry/status.h"
+#include "server/host/host.h"
+#include "server/host/host_sessions.h"
+#include "server/trunk/group.h"
+
+#define PUT(to, ...) snprintf((to), sizeof(to), __VA_ARGS__)
+
+static const char *phase(enum sl_session_state state)
+{
+	switch (state) {
+	case SL_SESSION_STEP:
+	case SL_SESSION_COMMIT:
+		return "train";
+	case SL_SESSION_EVAL:
+		return "eval";
+	case SL_SESSION_FETCH:
+		return "fetch";
+	case SL_SESSION_READY:
+		return "ready";
+	case SL_SESSION_CLOSED:
+		return "closed";
+	default:
+		return "open";
+	}
+}
+
+/* With auth the client's name and its key's fingerprint, else a number. */
+static void put_peer(char out[SL_STATUS_TEXT], const struct sl_middle *m, const struct sl_key *key,
+		     const struct sl_allow *allow)
+{
+	char print[SL_FINGERPRINT];
+	const char *name;
+
+	if (!key) {
+		snprintf(out, SL_STATUS_TEXT, "%llu", (unsigned long long)sl_middle_peer(m));
+		return;
+	}
+	name = sl_allow_name(allow, key);
+	sl_key_fingerprint(key, print);
+	snprintf(out, SL_STATUS_TEXT, "%s %s", name ? name : "-", print);
+}
+
+static void put_memory(struct sl_status_session *out, const struct sl_session_memory *m)
+{
+	struct sl_memory sum = sl_session_memory_sum(m);
+
+	out->memory_bytes = (int64_t)sl_memory_total(sum);
+	out->memory_device_bytes = (int64_t)sum.device;
+	out->weights_bytes = (int64_t)sl_memory_total(m->weights);
+	out->activations_bytes = (int64_t)sl_memory_total(m->activations);
+	out->codecs_bytes = (int64_t)sl_memory_total(m->codecs);
+	out->payloads_bytes = (int64_t)sl_memory_total(m->payloads);
+}
+
+static void put_group(struct sl_status_session *out, const struct sl_middle *m)
+{
+	struct sl_group_status g;
+
+	if (!sl_middle_group(m))
+		return;
+	g = sl_group_status(sl_middle_group(m), m);
+	PUT(out->group, "%s", g.name);
+	out->member = g.member;
+	out->members = g.members;
+	out->members_least = g.least;
+	out->members_here = g.here;
+	out->group_step = (int64_t)g.step;
+	out->late = g.late;
+	out->awaited = g.awaited;
+}
+
+static void fill(struct sl_status_session *out, const struct sl_middle *m, const struct sl_key *key,
+		 const struct sl_allow *allow, const struct sl_rate *rate, uint64_t now_ms)
+{
+	const struct sl_session *s = sl_middle_session(m);
+	struct sl_middle_status st = sl_middle_status(m);
+	const struct sl_rate_sample now = {now_ms, {st.stats.tx_bytes, st.stats.rx_bytes}};
+	uint8_t name[16];
+
+	*out = (struct sl_status_session){
+		.step = (int64_t)st.steps,
+		.skipped = (int64_t)st.skipped,
+		.link_epoch = (int64_t)s->epoch,
+		.checkpoint_step = (int64_t)st.checkpoint.good,
+		.checkpoint_missed = (int64_t)st.checkpoint.missed,
+		.loss = NAN, /* the loss stays with the client */
+		.acc = NAN,
+		.left_s = NAN,
+		.samples_per_s = st.step_s > 0 ? (double)s->batch_rows / st.step_s : NAN,
+		.tx_bytes = (int64_t)st.stats.tx_bytes,
+		.rx_bytes = (int64_t)st.stats.rx_bytes,
+		.end_grad_bytes = (int64_t)st.stats.wire[SL_DIR_COUNT + SL_END_GRAD],
+		.end_mean_bytes = (int64_t)st.stats.wire[SL_DIR_COUNT + SL_END_MEAN],
+		.tx_mb_s = sl_rate_per_s(rate, &now, 0) / 1e6,
+		.rx_mb_s = sl_rate_per_s(rate, &now, 1) / 1e6,
+		.age_s = (double)(now_ms - st.opened_ms) / 1000,
+		.idle_s = (double)(now_ms - st.worked_ms) / 1000,
+		.stale_frames = (int64_t)s->counts.stale_frames,
+	};
+	put_memory(out, &st.memory);
+	put_group(out, m);
+	sl_session_name(s->hello.session, name);
+	sl_hex16(name, out->id);
+	put_peer(out->peer, m, key, allow);
+	PUT(out->checkpoint_error, "%s", st.checkpoint.why);
+	PUT(out->model, "%s", st.network);
+	PUT(out->partition, "%.120s", st.part);
+	PUT(out->phase, "%s", phase(s->state));
+	for (int dir = 0; dir < SL_DIR_COUNT && st.agreed; dir++)
+		PUT(out->codec[dir], "%.120s", st.agreed->codec[dir]);
+}
+
+char *sl_host_status(const struct sl_host *host)
+{
+	struct sl_host_view v = sl_host_view(host);
+	struct sl_status status = {.pid = getpid(),
+				   .threads = v.threads,
+				   .uptime_s = v.uptime_s,
+				   .malformed = (int64_t)v.malformed,
+				   .turned_away = (int64_t)v.turned_away,
+				   .log_left_out = (int64_t)sl_log_left_out(),
+				   .task_s = v.task_s,
+				   .heap_bytes = (int64_t)mallinfo2().uordblks,
+				   .memory_bytes = (int64_t)v.memory_bytes,
+				   .memory_limit_bytes = (int64_t)v.memory_limit_bytes,
+				   .store_files = v.store.files,
+				   .store_bytes = v.store.bytes,
+				   .store_limit_bytes = v.store_limit_bytes,
+				   .not_stored = v.not_stored,
+				   .store_oldest_s = (double)v.store.oldest_s,
+				   .disk_free_bytes = v.store.space.free,
+				   .disk_bytes = v.store.space.all,
+				   .links = (int64_t)v.counts.links,
+				   .lost = (int64_t)v.counts.lost,
+				   .frames = (int64_t)v.counts.frames,
+				   .bytes = (int64_t)v.counts.bytes,
+				   .rejected = (int64_t)v.counts.rejected,
+				   .stale = (int64_t)v.counts.stale};
+	char *text;
+
+	status.session = calloc((size_t)v.n_session + 1, sizeof *status.session);
+	if (!status.session)
+		return NULL;
+	PUT(status.role, "server");
+	PUT(status.version, "%s", SL_VERSION);
+	PUT(status.address, "%.120s", sl_host_endpoint(host));
+	PUT(status.device, "%.120s", v.device);
+	status.started_s = (int64_t)time(NULL) - (int64_t)v.uptime_s;
+	status.sessions_limit = v.sessions_limit;
+	for (int i = 0; i < v.n_session; i++)
+		if (v.session[i])
+			fill(&status.session[status.n_session++], v.session[i], v.key ? &v.key[i] : NULL, v.allow,
+			     &v.rate[i], v.now_ms);
+	status.ready = !v.shut && status.n_session < v.sessions_limit;
+	text = sl_status_json(&status, 0);
+	free(status.session);
+	return text;
+}

@@ -1,0 +1,252 @@
+#include "server/store/keep.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/base/failpoint.h"
+
+void sl_keep_open(struct sl_keep *k, const char *dir, struct sl_tidy *tidy, const uint8_t session[16],
+		  const struct sl_key *owner, const struct sl_plan *plan, const char *core)
+{
+	char id[SL_HEX16_TEXT];
+	int n = snprintf(k->prefix, sizeof k->prefix, "session-%s", sl_hex16(session, id));
+
+	k->tidy = tidy;
+	k->owned = owner != NULL;
+	if (owner) {
+		k->owner = *owner;
+		char print[SL_FINGERPRINT];
+
+		sl_key_fingerprint(owner, print);
+		snprintf(k->prefix + n, sizeof k->prefix - (size_t)n, ".%s", print);
+	}
+	k->dir = dir;
+	k->n_pin = 0;
+	k->made = 0;
+	k->left[0] = '\0';
+	k->plan = plan;
+	k->core = core;
+}
+
+enum { HEADER_BYTES = 8192 };
+
+static const char left_key[] = "left";
+
+/* A state on its way to or from the disk. */
+struct snapshot {
+	struct sl_exec_state exec;
+	struct sl_codecs_state codecs;
+	const struct sl_buf *records; /* of a group, in place of codecs; else NULL */
+	struct sl_checkpoint c;
+};
+
+static enum sl_err open_snapshot(struct snapshot *s, const struct sl_keep *k, struct sl_port *port,
+				 struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	*s = (struct snapshot){0};
+	err = sl_exec_state_open(&s->exec, &k->plan->segment[SL_MIDDLE]);
+	if (!err && port)
+		err = sl_codecs_state_open(&s->codecs, sl_port_codecs(port));
+	return err ? sl_fail_set(fail, err, "no memory for a checkpoint") : SL_OK;
+}
+
+static void close_snapshot(struct snapshot *s)
+{
+	sl_exec_state_close(&s->exec);
+	sl_codecs_state_close(&s->codecs);
+}
+
+/* The checkpoint's frame, and what it is made of; the notes carry what must be equal on reading. */
+static void frame(struct snapshot *s, const struct sl_keep *k, uint64_t step, bool reading)
+{
+	struct sl_checkpoint *c = &s->c;
+
+	*c = (struct sl_checkpoint){.dir = k->dir, .prefix = k->prefix};
+	memcpy(c->pin, k->pin, sizeof c->pin);
+	c->n_pin = k->n_pin;
+	sl_checkpoint_plan(c, k->plan);
+	sl_checkpoint_note(c, "core", "%s", k->core);
+	sl_checkpoint_note(c, "step", "%" PRIu64, step);
+	if (reading)
+		sl_checkpoint_note(c, "link", "%s", "");
+	else
+		sl_checkpoint_note(c, "link", "%" PRIu64, k->made);
+	if (s->records && !reading && k->left[0])
+		sl_checkpoint_note(c, left_key, "%s", k->left);
+	sl_exec_state_parts(&s->exec, c);
+	if (s->records)
+		sl_checkpoint_bytes(c, "members", s->records->data,
+				    (int64_t)(reading ? s->records->cap : s->records->len));
+	else
+		sl_codecs_state_parts(&s->codecs, reading, c);
+}
+
+/* Of the file, its header estimated from above. */
+static int64_t bytes_of(const struct sl_checkpoint *c)
+{
+	int64_t bytes = HEADER_BYTES + (c->agreement ? (int64_t)strlen(c->agreement) : 0);
+
+	for (int i = 0; i < c->n_part; i++)
+		bytes += c->part[i].count * (c->part[i].floats ? (int64_t)sizeof(float) : 1);
+	return bytes;
+}
+
+/* Room first. What others do meanwhile leaves the file alone, though its session may have ended. */
+static enum sl_err write_file(const struct sl_keep *k, const struct sl_checkpoint *c, uint64_t step,
+			      struct sl_fail *fail)
+{
+	struct sl_tidy_write write;
+	char name[SL_TIDY_NAME];
+	enum sl_err err;
+
+	if (!k->tidy)
+		return sl_checkpoint_write(c, step, fail);
+	sl_checkpoint_name(name, sizeof name, k->prefix, step);
+	err = sl_tidy_begin(k->tidy, &write, name, k->owned ? &k->owner : NULL, k->prefix, bytes_of(c), fail);
+	if (err)
+		return err;
+	err = sl_checkpoint_write(c, step, fail);
+	sl_tidy_end(k->tidy, &write);
+	return err;
+}
+
+static enum sl_err write_state(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
+			       const struct sl_buf *records, struct sl_fail *fail)
+{
+	struct snapshot s;
+	enum sl_err err;
+
+	if (!k->dir[0])
+		return sl_fail_set(fail, SL_ERR_BUG, "no store to write to");
+	err = open_snapshot(&s, k, port, fail);
+	s.records = records;
+	if (!err &&
+	    (sl_exec_state_take(&s.exec, exec) || (port && sl_codecs_state_take(&s.codecs, sl_port_codecs(port)))))
+		err = sl_fail_set(fail, SL_ERR_DEVICE, "the middle's state could not be read");
+	if (!err) {
+		frame(&s, k, step, false);
+		err = write_file(k, &s.c, step, fail);
+	}
+	close_snapshot(&s);
+	return err;
+}
+
+enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
+			  struct sl_fail *fail)
+{
+	return write_state(k, step, exec, port, NULL, fail);
+}
+
+enum sl_err sl_keep_write_group(const struct sl_keep *k, uint64_t step, struct sl_exec *exec,
+				const struct sl_buf *records, struct sl_fail *fail)
+{
+	return write_state(k, step, exec, NULL, records, fail);
+}
+
+static enum sl_err give(struct snapshot *s, uint64_t step, struct sl_exec *exec, struct sl_port *port,
+			struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	if (port)
+		sl_codecs_state_read(&s->codecs, &s->c);
+	err = sl_exec_state_check(&s->exec, exec);
+	if (err)
+		return sl_fail_set(fail, err,
+				   "step %" PRIu64 ": its loss scale or its count of applied steps is not valid", step);
+	if (port && sl_codecs_state_give(&s->codecs, sl_port_codecs(port)))
+		return sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 ": its state does not fit these codecs", step);
+	sl_checkpoint_touch(&s->c, step);
+	return sl_exec_state_give(&s->exec, exec)
+		       ? sl_fail_set(fail, SL_ERR_DEVICE, "the middle's state could not be set")
+		       : SL_OK;
+}
+
+static enum sl_err read_state(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
+			      struct sl_buf *records, struct sl_fail *fail)
+{
+	struct snapshot s;
+	uint64_t made = 0;
+	enum sl_err err;
+
+	if (!k->dir[0])
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "the server has no store");
+	err = open_snapshot(&s, k, port, fail);
+	s.records = records;
+	if (!err) {
+		frame(&s, k, step, true);
+		if (SL_FAILPOINT_CALL(SL_FP_CKPT_READ_S, 0) != 0)
+			err = sl_fail_set(fail, SL_ERR_IO, "the checkpoint of step %" PRIu64 ": %s", step,
+					  strerror(errno));
+		else
+			err = sl_checkpoint_read(&s.c, step, fail);
+	}
+	if (!err && !sl_checkpoint_link(&s.c, &made))
+		err = sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 ": its notes do not name a link", step);
+	if (!err)
+		err = give(&s, step, exec, port, fail);
+	for (int i = 0; i < s.c.n_part && records && !err; i++)
+		if (s.c.part[i].data == records->data)
+			records->len = (size_t)s.c.part[i].count;
+	if (!err)
+		k->made = made;
+	close_snapshot(&s);
+	return err;
+}
+
+enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
+			 struct sl_fail *fail)
+{
+	return read_state(k, step, exec, port, NULL, fail);
+}
+
+enum sl_err sl_keep_read_group(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_buf *records,
+			       struct sl_fail *fail)
+{
+	return read_state(k, step, exec, NULL, records, fail);
+}
+
+void sl_keep_leave(const struct sl_keep *k, uint64_t step)
+{
+	if (k->dir[0])
+		sl_checkpoint_leave(k->dir, k->prefix, step);
+}
+
+void sl_keep_only(const struct sl_keep *k, uint64_t step)
+{
+	if (k->dir[0])
+		sl_checkpoint_only(k->dir, k->prefix, step);
+}
+
+bool sl_keep_who_left_at(const struct sl_keep *k, uint64_t step, char left[SL_KEEP_LEFT])
+{
+	struct sl_checkpoint c = {.dir = k->dir, .prefix = k->prefix};
+	struct sl_fail why;
+
+	sl_checkpoint_ask(&c, left_key);
+	if (!k->dir[0] || sl_checkpoint_read(&c, step, &why))
+		return false;
+	snprintf(left, SL_KEEP_LEFT, "%s", sl_checkpoint_noted(&c, left_key));
+	return left[0] != '\0';
+}
+
+bool sl_keep_who_left(const struct sl_keep *k, uint64_t *step, char left[SL_KEEP_LEFT])
+{
+	*step = UINT64_MAX;
+	return k->dir[0] && sl_checkpoint_older(k->dir, k->prefix, step) && sl_keep_who_left_at(k, *step, left);
+}
+
+int64_t sl_keep_file_bytes(const struct sl_keep *k, uint64_t step)
+{
+	char name[SL_TIDY_NAME], path[PATH_MAX];
+	struct stat st;
+
+	sl_checkpoint_name(name, sizeof name, k->prefix, step);
+	return snprintf(path, sizeof path, "%s/%s", k->dir, name) < PATH_MAX && stat(path, &st) == 0 ? st.st_size : 0;
+}

@@ -1,0 +1,439 @@
+#include "server/store/tidy.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "server/store/store.h"
+
+enum { ID_HEX = 32 };
+
+struct entry {
+	char name[SL_TIDY_NAME + 4];    /* and ".tmp" */
+	char owner[SL_FINGERPRINT];     /* "": no key */
+	int64_t bytes, used_s, used_ns; /* used_ns: within the second */
+	bool goes, written;             /* written: it is being written, and stays */
+};
+
+/* An owner's files: entry[next … end), in the order in which they leave; those before `next` go or have to stay. */
+struct share {
+	const char *owner;
+	int next, end;
+	int64_t bytes;
+};
+
+struct list {
+	struct entry *entry;
+	struct share *share;
+	int n, cap, n_share;
+	int64_t bytes;
+};
+
+/* ---- live sessions */
+
+static void halves_of(const uint8_t session[16], uint64_t id[2])
+{
+	for (int half = 0; half < 2; half++) {
+		id[half] = 0;
+		for (int i = 0; i < 8; i++)
+			id[half] = id[half] << 8 | session[8 * half + i];
+	}
+}
+
+void sl_tidy_join(struct sl_tidy *w, int place, const uint8_t session[16])
+{
+	struct sl_tidy_live *live = &w->live[place];
+	uint64_t id[2];
+
+	halves_of(session, id);
+	atomic_store(&live->id[0], id[0]);
+	atomic_store(&live->id[1], id[1]);
+	atomic_store(&live->on, true);
+}
+
+void sl_tidy_leave(struct sl_tidy *w, int place)
+{
+	atomic_store(&w->live[place].on, false);
+}
+
+/* A session that joins between two looks may lose a file as if it had come a moment later. */
+static bool is_live(const struct sl_tidy *w, const char *name)
+{
+	uint64_t id[2];
+
+	if (sscanf(name, "session-%16" SCNx64 "%16" SCNx64, &id[0], &id[1]) != 2)
+		return false;
+	for (int i = 0; i < w->n_live; i++)
+		if (atomic_load(&w->live[i].on) && atomic_load(&w->live[i].id[0]) == id[0] &&
+		    atomic_load(&w->live[i].id[1]) == id[1])
+			return true;
+	return false;
+}
+
+/* ---- the folder as a list */
+
+/* Behind the hash or the session's id, where there is a key. */
+static void owner_of(const char *name, char out[SL_FINGERPRINT])
+{
+	const char *at = name + (name[0] == 's' ? strlen("session-") : 0) + ID_HEX;
+
+	out[0] = 0;
+	if (at[0] == '.' && strspn(at + 1, "0123456789abcdef-") >= SL_FINGERPRINT - 1)
+		snprintf(out, SL_FINGERPRINT, "%s", at + 1);
+}
+
+static bool add(struct list *l, const char *name, const struct stat *st)
+{
+	struct entry *e;
+
+	if (l->n == l->cap) {
+		int cap = l->cap ? 2 * l->cap : 64;
+
+		e = realloc(l->entry, (size_t)cap * sizeof *e);
+		if (!e)
+			return false;
+		l->entry = e;
+		l->cap = cap;
+	}
+	e = &l->entry[l->n++];
+	*e = (struct entry){
+		.bytes = (int64_t)st->st_size, .used_s = (int64_t)st->st_mtim.tv_sec, .used_ns = st->st_mtim.tv_nsec};
+	snprintf(e->name, sizeof e->name, "%s", name);
+	owner_of(name, e->owner);
+	l->bytes += e->bytes;
+	return true;
+}
+
+static bool is_state(const struct entry *e)
+{
+	return e->name[0] == 's';
+}
+
+/* Weights before states: a client uploads them again. */
+static int by_owner_and_use(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+	int order = strcmp(x->owner, y->owner);
+
+	if (order)
+		return order;
+	if (is_state(x) != is_state(y))
+		return is_state(x) ? 1 : -1;
+	if (x->used_s != y->used_s)
+		return x->used_s < y->used_s ? -1 : 1;
+	if (x->used_ns != y->used_ns)
+		return x->used_ns < y->used_ns ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+static bool divide(struct list *l)
+{
+	if (l->n)
+		qsort(l->entry, (size_t)l->n, sizeof *l->entry, by_owner_and_use);
+	l->share = calloc((size_t)l->n + 1, sizeof *l->share);
+	for (int i = 0; l->share && i < l->n; i++) {
+		if (!i || strcmp(l->entry[i].owner, l->entry[i - 1].owner) != 0)
+			l->share[l->n_share++] = (struct share){l->entry[i].owner, i, i, 0};
+		l->share[l->n_share - 1].end = i + 1;
+		l->share[l->n_share - 1].bytes += l->entry[i].bytes;
+	}
+	return l->share != NULL;
+}
+
+static struct entry *find(struct list *l, const char *name)
+{
+	for (int i = 0; i < l->n; i++)
+		if (strcmp(l->entry[i].name, name) == 0)
+			return &l->entry[i];
+	return NULL;
+}
+
+/* What is being written counts with all that it will have. */
+static bool add_writing(struct list *l, const struct sl_tidy_write *write)
+{
+	const struct stat none = {.st_mtim.tv_sec = time(NULL)};
+
+	for (; write; write = write->next) {
+		char name[sizeof l->entry->name];
+		struct entry *e;
+
+		snprintf(name, sizeof name, "%s.tmp", write->name);
+		e = find(l, name);
+		if (!e && !add(l, name, &none))
+			return false;
+		e = e ? e : &l->entry[l->n - 1];
+		e->written = true;
+		if (write->bytes <= e->bytes)
+			continue;
+		l->bytes += write->bytes - e->bytes;
+		e->bytes = write->bytes;
+	}
+	return true;
+}
+
+static void list_close(struct list *l)
+{
+	free(l->entry);
+	free(l->share);
+}
+
+static bool list_open(struct list *l, const struct sl_tidy *w)
+{
+	DIR *dir = opendir(w->dir);
+	struct dirent *d;
+	struct stat st;
+	bool whole = dir != NULL;
+
+	*l = (struct list){0};
+	while (whole && (d = readdir(dir)))
+		if (sl_store_owns(d->d_name) && strlen(d->d_name) < sizeof l->entry->name &&
+		    fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+			whole = add(l, d->d_name, &st);
+	if (!whole)
+		sl_log_limited(SL_LOG_WARN, "store-tidy", "%s: %s", w->dir, strerror(errno));
+	if (dir)
+		closedir(dir);
+	whole = whole && add_writing(l, w->writing) && divide(l);
+	if (!whole)
+		list_close(l);
+	return whole;
+}
+
+/* ---- what goes */
+
+static void let_go(struct list *l, struct share *s, struct entry *e)
+{
+	e->goes = true;
+	s->bytes -= e->bytes;
+	l->bytes -= e->bytes;
+}
+
+/* The first of a share that may go. */
+static struct entry *oldest(const struct sl_tidy *w, const char *keep, struct list *l, struct share *s)
+{
+	for (; s->next < s->end; s->next++) {
+		struct entry *e = &l->entry[s->next];
+
+		if (!e->goes && !e->written && !is_live(w, e->name) &&
+		    !(keep && strncmp(e->name, keep, strlen(keep)) == 0))
+			return e;
+	}
+	return NULL;
+}
+
+/* Of whoever has the most, if that is more than `than`. */
+static struct entry *oldest_of_largest(const struct sl_tidy *w, struct list *l, const char *keep, int64_t than,
+				       struct share **of)
+{
+	struct entry *found = NULL;
+
+	for (int i = 0; i < l->n_share; i++) {
+		struct entry *e = l->share[i].bytes > than ? oldest(w, keep, l, &l->share[i]) : NULL;
+
+		if (!e)
+			continue;
+		than = l->share[i].bytes;
+		found = e;
+		*of = &l->share[i];
+	}
+	return found;
+}
+
+static bool has_key(const struct share *s)
+{
+	return s->owner[0] != 0;
+}
+
+static void choose_expired(const struct sl_tidy *w, struct list *l, int64_t now_s)
+{
+	for (int s = 0; s < l->n_share; s++)
+		for (int i = l->share[s].next; i < l->share[s].end; i++)
+			if (w->ttl_s && now_s - l->entry[i].used_s > w->ttl_s && !l->entry[i].written &&
+			    !is_live(w, l->entry[i].name))
+				let_go(l, &l->share[s], &l->entry[i]);
+}
+
+static void choose_beyond_limits(const struct sl_tidy *w, struct list *l)
+{
+	struct share *of;
+	struct entry *e;
+
+	for (int s = 0; s < l->n_share; s++)
+		while (w->bytes_per_key && has_key(&l->share[s]) && l->share[s].bytes > w->bytes_per_key &&
+		       (e = oldest(w, NULL, l, &l->share[s])))
+			let_go(l, &l->share[s], e);
+	while (w->bytes && l->bytes > w->bytes && (e = oldest_of_largest(w, l, NULL, -1, &of)))
+		let_go(l, of, e);
+}
+
+static int64_t age_of(const struct entry *e, int64_t now_s)
+{
+	return now_s > e->used_s ? now_s - e->used_s : 0;
+}
+
+static bool removed(const struct sl_tidy *w, const struct entry *e, int64_t age_s)
+{
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof path, "%s/%s", w->dir, e->name) >= PATH_MAX)
+		return false;
+	if (unlink(path) != 0 && errno != ENOENT) {
+		sl_log_limited(SL_LOG_WARN, "store-tidy", "%s: %s", path, strerror(errno));
+		return false;
+	}
+	sl_log_limited(SL_LOG_INFO, "store-tidy", "%s, %lld bytes, unused for %lld s, is removed", e->name,
+		       (long long)e->bytes, (long long)age_s);
+	return true;
+}
+
+int64_t sl_tidy_now(int64_t clock_s, int64_t opened_s, int64_t since_s)
+{
+	return clock_s < opened_s + since_s ? clock_s : opened_s + since_s;
+}
+
+/* A default takes nothing away that is there. */
+void sl_tidy_set_limits(struct sl_tidy *w)
+{
+	bool measure = !w->bytes;
+	struct statvfs fs;
+	struct list l;
+	int64_t half;
+
+	if (!w->dir[0] || (w->bytes && w->bytes_per_key) || !list_open(&l, w))
+		return;
+	if (measure && statvfs(w->dir, &fs) == 0 && fs.f_blocks) {
+		half = (int64_t)(((uint64_t)fs.f_bavail * fs.f_frsize + (uint64_t)l.bytes) / 2);
+		w->bytes = half > l.bytes ? half : l.bytes;
+		w->bytes += !w->bytes; /* a full disk is no reason for no limit */
+	}
+	if (w->bytes && !w->bytes_per_key) {
+		w->bytes_per_key = (w->bytes + 1) / 2;
+		for (int i = 0; i < l.n_share; i++)
+			if (has_key(&l.share[i]) && l.share[i].bytes > w->bytes_per_key)
+				w->bytes_per_key = l.share[i].bytes;
+	}
+	list_close(&l);
+}
+
+struct sl_tidy_result sl_tidy_run(const struct sl_tidy *w, int64_t now_s)
+{
+	struct sl_tidy_result r = {0};
+	struct list l;
+
+	if (!w->dir[0] || !list_open(&l, w))
+		return r;
+	choose_expired(w, &l, now_s);
+	choose_beyond_limits(w, &l);
+	for (int i = 0; i < l.n; i++) {
+		const struct entry *e = &l.entry[i];
+		int64_t age_s = age_of(e, now_s);
+
+		/* its session may have come meanwhile */
+		if (e->goes && !is_live(w, e->name) && removed(w, e, age_s)) {
+			r.removed++;
+			r.removed_bytes += e->bytes;
+			continue;
+		}
+		r.files++;
+		r.bytes += e->bytes;
+		r.oldest_s = age_s > r.oldest_s ? age_s : r.oldest_s;
+	}
+	list_close(&l);
+	r.space = sl_diskspace_of(w->dir);
+	return r;
+}
+
+static enum sl_err choose_for(const struct sl_tidy *w, struct list *l, const char *print, const char *keep,
+			      int64_t bytes, struct sl_fail *fail)
+{
+	struct share none = {.owner = print}, *own = &none, *of;
+	int64_t held = l->bytes, own_held;
+	struct entry *e;
+
+	for (int i = 0; i < l->n_share; i++)
+		if (strcmp(l->share[i].owner, print) == 0)
+			own = &l->share[i];
+	own_held = own->bytes;
+	while (w->bytes_per_key && has_key(own) && own->bytes + bytes > w->bytes_per_key) {
+		e = oldest(w, keep, l, own);
+		if (!e)
+			return sl_fail_set(fail, SL_ERR_LIMIT,
+					   "the key %s has %" PRId64 " bytes in the store and may have %" PRId64
+					   " (store_bytes_per_key): %" PRId64 " more do not fit",
+					   print, own_held, w->bytes_per_key, bytes);
+		let_go(l, own, e);
+	}
+	while (w->bytes && l->bytes + bytes > w->bytes) {
+		e = oldest(w, keep, l, own);
+		of = own;
+		if (!e)
+			e = oldest_of_largest(w, l, keep, own->bytes + bytes, &of);
+		if (!e)
+			return sl_fail_set(fail, SL_ERR_LIMIT,
+					   "the store holds %" PRId64 " bytes and may hold %" PRId64
+					   " (store_bytes): %" PRId64 " more do not fit",
+					   held, w->bytes, bytes);
+		let_go(l, of, e);
+	}
+	return SL_OK;
+}
+
+enum sl_err sl_tidy_make_room(struct sl_tidy *w, const struct sl_key *owner, const char *keep, int64_t bytes,
+			      struct sl_fail *fail)
+{
+	char print[SL_FINGERPRINT] = "";
+	struct list l;
+	enum sl_err err;
+
+	if (!w->dir[0] || (!w->bytes && !w->bytes_per_key))
+		return SL_OK;
+	if (!list_open(&l, w))
+		return sl_fail_set(fail, SL_ERR_IO, "the store '%s' could not be listed", w->dir);
+	if (owner)
+		sl_key_fingerprint(owner, print);
+	err = choose_for(w, &l, print, keep, bytes, fail);
+	for (int i = 0; i < l.n && !err; i++)
+		if (l.entry[i].goes && !removed(w, &l.entry[i], age_of(&l.entry[i], (int64_t)time(NULL))))
+			err = sl_fail_set(fail, SL_ERR_IO, "room in the store could not be made");
+	list_close(&l);
+	if (err)
+		atomic_fetch_add(&w->not_stored, 1);
+	return err;
+}
+
+enum sl_err sl_tidy_begin(struct sl_tidy *w, struct sl_tidy_write *write, const char *name, const struct sl_key *owner,
+			  const char *keep, int64_t bytes, struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	for (const struct sl_tidy_write *other = w->writing; other; other = other->next)
+		if (strcmp(other->name, name) == 0)
+			return sl_fail_set(fail, SL_ERR_BUSY, "%s is being written already", name);
+	err = sl_tidy_make_room(w, owner, keep, bytes, fail);
+	if (err)
+		return err;
+	snprintf(write->name, sizeof write->name, "%s", name);
+	write->bytes = bytes;
+	write->next = w->writing;
+	w->writing = write;
+	return SL_OK;
+}
+
+void sl_tidy_end(struct sl_tidy *w, struct sl_tidy_write *write)
+{
+	for (struct sl_tidy_write **at = &w->writing; *at; at = &(*at)->next)
+		if (*at == write) {
+			*at = write->next;
+			return;
+		}
+}

@@ -1,0 +1,287 @@
+/* What ops cost, by the loops of kernels/cpu: forward; backward takes twice as long at most. Prices are of one thread
+ * with AVX2 or better, and bounds: tests/suite/test_op_price.c looks for the op that takes longest beside its price. A
+ * piece is what lies between two places where a kernel gives way: a step of sl_pool_run_long, or a block. */
+#include "server/trunk/cost.h"
+
+#include <math.h>
+
+#include "common/base/pieces.h"
+
+struct work {
+	double all, piece; /* ns */
+};
+
+typedef struct work price_fn(const struct sl_op *op, double rows);
+
+static const double mac_ns = 0.1, copy_ns = 0.5, element_ns = 2, smooth_ns = 4, weight_ns = 4, call_ns = 20,
+		    loss_ns = 10, touch_ns = 0.25, task_ns = 1000;
+enum {
+	LANES = 32,      /* columns of a product that a tile has at least */
+	BLOCK = 1 << 15, /* elements of a block */
+	SPANS = 64,      /* parts that are summed */
+	STEP_ROWS = 512, /* of a product */
+	BAND_ROWS = 28,  /* of an image */
+	WIDE = 1 << 15,  /* columns of a product's step */
+};
+
+static double least(double a, double b)
+{
+	return a < b ? a : b;
+}
+
+static double most(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+/* Elements of a row, or a token: of its largest tensor. */
+static double row_of(const struct sl_op *op)
+{
+	double n = (double)sl_shape_row(&op->out_shape);
+
+	for (int i = 0; i < op->n_in; i++)
+		n = most(n, (double)sl_shape_row(&op->in_shape[i]));
+	return n;
+}
+
+static double features_of(const struct sl_shape *s)
+{
+	return (double)s->dim[s->ndim - 1];
+}
+
+/* At so much an element, in pieces of so many; sums of parts are a piece, too. */
+static struct work elements(const struct sl_op *op, double rows, double ns, double piece)
+{
+	const double n = rows * row_of(op);
+
+	return (struct work){n * ns, (least(n, piece) + n / SPANS) * ns};
+}
+
+static struct work plain(const struct sl_op *op, double rows)
+{
+	return elements(op, rows, element_ns, BLOCK);
+}
+
+static struct work smooth(const struct sl_op *op, double rows)
+{
+	return elements(op, rows, smooth_ns, BLOCK);
+}
+
+/* What a call for so many elements takes longer for each of them. */
+static double called(double ns, double n)
+{
+	return ns + call_ns / n;
+}
+
+/* A pixel of all channels is never divided. */
+static struct work channels(const struct sl_op *op, double rows)
+{
+	return elements(op, rows, called(element_ns, features_of(&op->out_shape)), most(BLOCK, row_of(op)));
+}
+
+/* Neither are all tokens of a row. */
+static struct work tokens(const struct sl_op *op, double rows)
+{
+	return elements(op, rows, element_ns, most(BLOCK, op->most * row_of(op)));
+}
+
+static struct work norm(const struct sl_op *op, double rows)
+{
+	const double f = features_of(&op->out_shape);
+
+	return elements(op, rows, called(smooth_ns, f / 4), most(BLOCK, SPANS * f));
+}
+
+/* Losses: nothing gives way in their last pass. */
+static struct work serial(const struct sl_op *op, double rows)
+{
+	enum { ROW_NS = 30 };
+	const struct work w = elements(op, rows, loss_ns, rows * row_of(op));
+
+	return (struct work){w.all + rows * ROW_NS, w.piece + rows * ROW_NS};
+}
+
+static struct work add(struct work a, struct work b)
+{
+	return (struct work){a.all + b.all, most(a.piece, b.piece)};
+}
+
+static struct work gather(const struct sl_op *op, double rows)
+{
+	enum { TOKENS = 1024, TOKEN_NS = 5 };
+	const struct work copies =
+		elements(op, rows, element_ns, most(SL_PIECE_BYTES / sizeof(float), TOKENS * row_of(op)));
+
+	return add(copies, (struct work){rows * TOKEN_NS, TOKENS * TOKEN_NS});
+}
+
+/* Rows of [F, S] and tokens: what is written lies a row apart. */
+static struct work transpose(const struct sl_op *op, double rows)
+{
+	return elements(op, rows, smooth_ns, most(BLOCK, SPANS * most(features_of(&op->in_shape[0]), op->most)));
+}
+
+/* Products of `rows` with depth × columns, of which a step has so many rows, whatever the columns. */
+static struct work product(double rows, double step, double depth, double columns)
+{
+	const double row = depth * most(columns, LANES) * mac_ns;
+	const double piece = least(depth, WIDE) * least(most(columns, LANES), WIDE) * mac_ns;
+
+	return (struct work){rows * row, least(rows, step) * piece};
+}
+
+static struct work linear(const struct sl_op *op, double rows)
+{
+	const double in = op->u.linear.in_f, out = op->u.linear.out_f;
+	const double n = rows * (double)sl_shape_row(&op->in_shape[0]) / in;
+	struct work w = product(n, STEP_ROWS, in, most(out, LANES));
+
+	w.all += n * ((in + out) * element_ns + call_ns) + in * out * element_ns;
+	w.piece = least(w.piece, 1e8 * mac_ns) + n * (in + out) / SPANS * element_ns;
+	return w;
+}
+
+/* A window's taps are copied into rows of a product, and of those with one channel in and out multiplied as they are.
+ * Weights are packed, and their gradients put in order; each row of an image, `wide` pixels, goes through all of them.
+ */
+static struct work windows(double pixels, double wide, double groups, double taps, double in, double out)
+{
+	const double depth = taps * in, weights = groups * depth * most(out, LANES);
+	const double row = taps * call_ns + depth * (copy_ns + most(out, LANES) * (mac_ns + touch_ns / wide));
+	const double step = most(least(STEP_ROWS, BLOCK / (depth + 1)), STEP_ROWS / 4);
+
+	return (struct work){pixels * groups * row + weights * weight_ns,
+			     least(pixels, most(depth < LANES ? BAND_ROWS * wide : wide, step)) * row +
+				     weights * weight_ns};
+}
+
+static struct work depthwise(double pixels, double taps, double c, double band)
+{
+	const double row = taps * (call_ns / 4 + c * copy_ns);
+
+	return (struct work){pixels * row + SPANS * taps * c * copy_ns,
+			     most(most(row, BLOCK * element_ns), least(pixels, band) * row)};
+}
+
+static struct work conv(const struct sl_op *op, double rows)
+{
+	const struct sl_conv_attr *a = &op->u.conv;
+	const double w = (double)op->out_shape.dim[2], pixels = rows * (double)op->out_shape.dim[1] * w;
+	const double taps = (double)a->kh * a->kw;
+	struct work copies = channels(op, rows);
+
+	if (a->stride > 1) /* backward also clears what no window reads */
+		copies.all *= 2;
+	if (sl_op_is_depthwise(op))
+		return add(depthwise(pixels, taps, a->in_c, BAND_ROWS * w), copies);
+	return add(windows(pixels, w, a->groups, taps, a->in_c / a->groups, a->out_c / a->groups), copies);
+}
+
+/* The adjoint of a convolution from what comes out to what comes in. */
+static struct work convt(const struct sl_op *op, double rows)
+{
+	const struct sl_convt_attr *a = &op->u.convt;
+	const double h = (double)op->in_shape[0].dim[1], w = (double)op->in_shape[0].dim[2];
+
+	return add(windows(rows * h * w, w, 1, (double)a->kh * a->kw, a->out_c, a->in_c), channels(op, rows));
+}
+
+static struct work pool(const struct sl_op *op, double rows)
+{
+	const int64_t *in = op->in_shape[0].dim, *out = op->out_shape.dim;
+	const double k = op->u.pool.k, h = (double)in[1], w = (double)in[2], c = (double)in[3];
+	const double taps = k > 0 ? least(k, h) * least(k, w) : h * w;
+	const double window = call_ns + taps * (call_ns / 2 + c * smooth_ns);
+
+	return add((struct work){rows * (double)out[1] * (double)out[2] * window, most(window, BLOCK * smooth_ns)},
+		   channels(op, rows));
+}
+
+/* Scores are products, exponentials and drawn numbers; keys and values are packed, by row and head. */
+static struct work attention(const struct sl_op *op, double rows)
+{
+	enum { QUERIES = 56, MANY = 2048 };
+	const struct sl_attention_attr *a = &op->u.attention;
+	const double keys = op->most, all = rows * (a->each ? a->each : 1), d = features_of(&op->out_shape) / a->heads;
+	const double score = 2 * most(d, 2 * LANES) * mac_ns + (a->p > 0 ? 3 : 1) * element_ns;
+	const double queries = least(op->most >= MANY ? QUERIES / 2 : QUERIES, keys);
+	const struct work copies = tokens(op, rows);
+
+	return add((struct work){all * a->heads * (keys * score + task_ns / keys) + 2 * copies.all,
+				 queries * keys * score + keys * d * smooth_ns},
+		   (struct work){0, copies.piece});
+}
+
+static struct work embedding(const struct sl_op *op, double rows)
+{
+	struct work w = tokens(op, rows);
+
+	w.all += rows * call_ns;
+	w.piece += op->most * call_ns;
+	return w;
+}
+
+/* What is written lies apart, where blocks of numbers that stay together are short. */
+static struct work permute(const struct sl_op *op, double rows)
+{
+	const struct sl_permute_attr *a = &op->u.permute;
+	const double inner = row_of(op) / ((double)a->outer * a->b * a->c);
+
+	return elements(op, rows, called(smooth_ns, inner), most(BLOCK, inner * most(a->b, a->c)));
+}
+
+/* Each number of the new axis is a sum of some of the old one, for strips of what lies behind the axis. */
+static struct work resample(const struct sl_op *op, double rows)
+{
+	enum { STRIP = 256, STEPS = 64 };
+	const struct sl_resample_attr *a = &op->u.resample;
+	const double n = (double)op->in_shape[0].dim[a->axis], m = a->size;
+	const double inner = (double)sl_op_inner(&op->out_shape, a->axis + 1), strip = least(inner, STRIP);
+	const double taps = a->mode == SL_RESAMPLE_AREA   ? n / m + 2
+			    : a->mode == SL_RESAMPLE_MEAN ? least(a->window, n)
+							  : 2;
+	const double number = 2 * call_ns + taps * (call_ns + strip * element_ns), clear = n * (call_ns + strip);
+	const double tasks = rows * (double)sl_shape_row(&op->out_shape) / m / strip;
+
+	return (struct work){tasks * (m * number + clear), STEPS * number + clear};
+}
+
+/* A row goes through several passes without giving way. */
+static struct work groupnorm(const struct sl_op *op, double rows)
+{
+	const double c = features_of(&op->out_shape);
+
+	return elements(op, rows, called(2 * smooth_ns, c), row_of(op));
+}
+
+static price_fn *const price_of[SL_OP_COUNT] = {
+	[SL_OP_CONV2D] = conv,         [SL_OP_BATCHNORM] = channels,  [SL_OP_ACT] = plain,
+	[SL_OP_ADD] = plain,           [SL_OP_MAXPOOL] = pool,        [SL_OP_AVGPOOL] = pool,
+	[SL_OP_LINEAR] = linear,       [SL_OP_DROPOUT] = tokens,      [SL_OP_FLATTEN] = plain,
+	[SL_OP_XENT] = serial,         [SL_OP_MSE] = serial,          [SL_OP_CONVT2D] = convt,
+	[SL_OP_SCALE] = plain,         [SL_OP_GELU] = smooth,         [SL_OP_SILU] = smooth,
+	[SL_OP_TANH] = smooth,         [SL_OP_MUL] = plain,           [SL_OP_LAYERNORM] = norm,
+	[SL_OP_RMSNORM] = norm,        [SL_OP_ATTENTION] = attention, [SL_OP_SELECT] = tokens,
+	[SL_OP_EMBEDDING] = embedding, [SL_OP_GATHER] = gather,       [SL_OP_SIGMOID] = smooth,
+	[SL_OP_HARDSIGMOID] = smooth,  [SL_OP_HARDSWISH] = smooth,    [SL_OP_GATE] = channels,
+	[SL_OP_CONCAT] = channels,     [SL_OP_TRANSPOSE] = transpose, [SL_OP_ELU] = smooth,
+	[SL_OP_SOFTPLUS] = smooth,     [SL_OP_PERMUTE] = permute,     [SL_OP_RESAMPLE] = resample,
+	[SL_OP_GROUPNORM] = groupnorm, [SL_OP_REPEAT] = tokens,
+};
+
+bool sl_op_has_price(enum sl_op_kind kind)
+{
+	return price_of[kind] != NULL;
+}
+
+struct sl_cost sl_op_cost(const struct sl_op *op, double products)
+{
+	static const double op_ns = 20000;
+	struct work w;
+
+	if ((unsigned)op->kind >= SL_OP_COUNT || !price_of[op->kind])
+		return (struct sl_cost){INFINITY, INFINITY}; /* above every limit */
+	w = price_of[op->kind](op, (double)op->in_shape[0].dim[0]);
+
+	return (struct sl_cost){(products * w.all + op_ns) * 1e-9, (products * w.piece + op_ns) * 1e-9};
+}

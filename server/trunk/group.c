@@ -1,0 +1,548 @@
+#include "server/trunk/group.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/link/loop.h"
+#include "server/trunk/group_impl.h"
+
+enum {
+	COME_AGAIN_MS = 120000, /* clients try again after 32 s at the latest */
+};
+
+enum sl_err sl_group_list_open(struct sl_group_list **out, struct sl_loop *loop, struct sl_worker *worker,
+			       const struct sl_trunk_store *store)
+{
+	struct sl_group_list *gs = calloc(1, sizeof *gs);
+
+	if (!gs)
+		return SL_ERR_NOMEM;
+	*gs = (struct sl_group_list){.loop = loop, .worker = worker, .store = *store};
+	gs->store.owner = NULL;
+	*out = gs;
+	return SL_OK;
+}
+
+void sl_group_list_close(struct sl_group_list *gs)
+{
+	while (gs && gs->first)
+		sl_group_drop(gs->first);
+	if (gs)
+		sl_group_close_intro(gs);
+	free(gs ? gs->word : NULL);
+	free(gs);
+}
+
+/* ---- jobs */
+
+static void advance(struct sl_group *g);
+static void job_done(struct sl_job *job);
+
+static void post(struct sl_group *g, enum sl_group_job what, int which)
+{
+	g->what = what;
+	g->which = which;
+	g->job = (struct sl_job){.run = sl_group_run, .done = job_done, .share = &g->share, .key = g->key};
+	g->refs++; /* it outlives the sessions that it is for */
+	sl_worker_post(g->groups->worker, &g->job);
+}
+
+static void end_member(struct sl_group_member *p, const struct sl_fail *why)
+{
+	if (p->m)
+		sl_middle_end(p->m, why);
+}
+
+/* The member hears where it goes on from. */
+static void welcome(struct sl_group *g, int k)
+{
+	struct sl_group_member *p = &g->member[k];
+	const struct sl_group_seat *seat = &g->seat[k];
+	const uint64_t number = g->trunk.r.seat[k].number,
+		       begin = sl_group_varies(g) ? sl_group_comes_in(g, k) : number;
+
+	if (!sl_group_varies(g))
+		sl_trunk_welcome(&g->t, k, begin);
+	if (g->agreed.share.mode == SL_SHARE_ROUNDS) /* a newcomer's; in serial they are agreed before the first step */
+		g->turns.count[k] = (uint64_t)p->m->agreement.agreed.share.turns;
+	sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
+	if (p->m)
+		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_JOINED,
+							     .next_step = number,
+							     .first_step = begin,
+							     .made = seat->made,
+							     .branch = g->branch,
+							     .common = g->what == GROUP_CHOOSE && g->common,
+							     .need_weights = g->need_weights});
+}
+
+/* All go back, but member k itself, where this rank has it. */
+static void go_back(struct sl_group *g, int k)
+{
+	struct sl_fail why;
+
+	sl_fail_set(&why, SL_ERR_BUSY,
+		    "member %d of group %s goes on from an earlier step, so all members go back: come again", k,
+		    g->name);
+	sl_log_limited(SL_LOG_INFO, "group-back", "group %s: member %d came back behind step %" PRIu64, g->name, k,
+		       g->t.step);
+	sl_trunk_gathers(&g->t);
+	g->refs += !g->back_ms;
+	g->back_ms = sl_loop_now_ms(g->groups->loop);
+	for (int i = 0; i < g->n; i++)
+		if (i != k)
+			end_member(&g->member[i], &why);
+}
+
+/* All that went back have come again, or had the time to. */
+static void come_again(struct sl_group *g)
+{
+	if (!g->back_ms)
+		return;
+	g->back_ms = 0;
+	sl_group_leave(g, NULL);
+}
+
+static void end_all(struct sl_group *g, const struct sl_fail *why)
+{
+	sl_trunk_gathers(&g->t);
+	for (int i = 0; i < g->n; i++)
+		end_member(&g->member[i], why);
+}
+
+/* With other ranks it outlives its members' links: its steps must remain in step with theirs. */
+static void stay(struct sl_group *g)
+{
+	if (!g->groups->ranks || g->t.staying)
+		return;
+	g->t.staying = true;
+	g->refs++;
+}
+
+void sl_group_attend(struct sl_group *g)
+{
+	stay(g);
+	sl_group_hear_in(g);
+	advance(g);
+}
+
+static void chosen(struct sl_group *g)
+{
+	if (g->came_of == MET_VOID)
+		return; /* somebody has left meanwhile: it is waited for */
+	if (g->stranger >= 0) {
+		end_member(&g->member[g->stranger], &g->fail);
+	} else if (g->err) {
+		end_all(g, &g->fail);
+	} else {
+		sl_trunk_opens(&g->t, g->trunk.r.done);
+		come_again(g); /* never the last one: the job under way has one */
+		stay(g);
+		sl_log_limited(SL_LOG_INFO, "group-open", "group %s: %d members go on from step %" PRIu64, g->name,
+			       sl_group_varies(g) ? sl_group_begun(g) : g->n, g->t.step);
+		for (int k = 0; k < g->n && g->t.open; k++)
+			if (g->member[k].m && g->t.seat[k].link == SL_LINK_JOINING &&
+			    (!sl_group_varies(g) ||
+			     g->part[k].m == g->member[k].m)) /* else it came too late for this */
+				welcome(g, k);
+	}
+}
+
+static void rejoined(struct sl_group *g)
+{
+	struct sl_group_member *p = &g->member[g->which];
+	const bool back = !g->err && (g->came == SL_COME_BACK || g->came == SL_COME_LONGER);
+
+	for (int k = 0; k < g->n && g->came == SL_COME_LONGER; k++)
+		if (g->trunk.r.seat[k].state == SL_SEAT_IN && g->t.seat[k].state == SL_SEAT_DONE)
+			g->t.seat[k].state = SL_SEAT_IN;
+	if (!p->m || g->t.seat[g->which].link != SL_LINK_JOINING)
+		return;
+	if (back && g->groups->ranks)
+		g->back_of = g->which; /* if all ranks say so */
+	else if (back)
+		go_back(g, g->which);
+	else if (g->err)
+		end_member(p, &g->fail);
+	else
+		welcome(g, g->which);
+}
+
+static void decided(struct sl_group *g, int k)
+{
+	struct sl_group_member *p = &g->member[k];
+	struct sl_event ev = {.kind = SL_EV_DECIDED, .checkpointed = g->trunk.checkpointed && g->what == GROUP_APPLY};
+
+	g->t.seat[k].prepared = g->t.seat[k].skip = false;
+	g->t.seat[k].number = g->trunk.r.seat[k].number;
+	if (g->err && g->what == GROUP_CATCH_UP)
+		end_member(p, &g->fail);
+	if (!p->m || sl_port_session(p->m->port)->state != SL_SESSION_COMMIT)
+		return;
+	ev.compute_s = sl_middle_decided(p->m);
+	ev.mean = sl_group_ends_has(g, sl_port_session(p->m->port)->number);
+	sl_port_event(p->m->port, &ev);
+}
+
+static void note_late(struct sl_group *g, int k)
+{
+	struct sl_group_member *p = &g->member[k];
+	char why[64] = "not awaited yet";
+
+	if (!sl_seat_is_in(g->t.seat[k].state))
+		return;
+	if (g->part[k].lost) {
+		sl_group_goes(g, k, "its link was lost, and share.straggler_s is over");
+		return;
+	}
+	g->late++;
+	p->late++;
+	if (sl_trunk_late(&g->t, k))
+		snprintf(why, sizeof why, "share.straggler_s: %d", g->agreed.share.straggler_s);
+	sl_log_limited(SL_LOG_WARN, "group-late",
+		       "group %s: step %" PRIu64 " was done without member %d, which was %s (%s)", g->name, g->t.step,
+		       k, p->m ? "late" : "away", why);
+	if (p->m && g->t.seat[k].link == SL_LINK_OPEN)
+		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
+}
+
+/* The step was done without its part, which spoiled it: it skips the step. */
+static void tell_spoiled(struct sl_group *g, int k)
+{
+	const struct sl_group_member *p = &g->member[k];
+	struct sl_seat *seat = &g->t.seat[k];
+	const struct sl_fail why = g->fold.part[k].why;
+	const struct sl_event found = {.kind = SL_EV_NONFINITE, .task = SL_TASK_PREPARE, .why = &why};
+
+	sl_log_limited(SL_LOG_WARN, "group-spoiled", "group %s: step %" PRIu64 " was done without member %d: %s",
+		       g->name, g->t.step, k, why.text);
+	seat->prepared = seat->prepared && seat->skip; /* who skips the step has no more to say of it */
+	if (p->m && sl_session_abandons(sl_port_session(p->m->port)))
+		sl_port_event(p->m->port, &found);
+	if (p->m && g->t.seat[k].link == SL_LINK_OPEN)
+		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
+}
+
+/* The ranks have met. False: there is no step. */
+static bool met(struct sl_group *g)
+{
+	if (g->what == GROUP_MEET)
+		g->back_of = -1;
+	if (g->came_of == MET_VOID)
+		return false;
+	if (g->err) {
+		end_all(g, &g->fail);
+		return false;
+	}
+	if (g->came_of == MET_BACK)
+		go_back(g, g->back_with);
+	if (g->came_of == MET_OVER) {
+		g->t.open = g->t.staying = false;
+		g->refs--; /* never the last: the job under way has one */
+	}
+	return g->came_of == MET_GO;
+}
+
+static void applied(struct sl_group *g)
+{
+	uint64_t was;
+
+	if (!met(g))
+		return;
+	was = g->t.step;
+	g->t.step = g->trunk.r.done;
+	g->half_ms = 0;
+	for (int k = g->first; k < g->end; k++) {
+		struct sl_group_member *p = &g->member[k];
+
+		if (g->fold.part[k].left_out) {
+			tell_spoiled(g, k);
+		} else if (g->trunk.r.seat[k].number == g->t.step) {
+			sl_trunk_in_time(&g->t, k);
+			decided(g, k);
+		} else if (g->t.seat[k].number >= was) {
+			note_late(g, k);
+		} else if (p->m && g->t.seat[k].link == SL_LINK_OPEN) {
+			sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
+		}
+	}
+}
+
+/* A member is a step further inside its round. */
+static void stepped(struct sl_group *g)
+{
+	if (g->came_of == MET_VOID)
+		return;
+	if (g->err)
+		end_all(g, &g->fail);
+	else
+		decided(g, g->which);
+}
+
+static void job_done(struct sl_job *job)
+{
+	struct sl_group *g = (struct sl_group *)(void *)((char *)job - offsetof(struct sl_group, job));
+
+	if (g->what == GROUP_CHOOSE)
+		chosen(g);
+	else if (g->what == GROUP_REJOIN)
+		rejoined(g);
+	else if (g->what == GROUP_STEP)
+		stepped(g);
+	else if (g->what == GROUP_APPLY)
+		applied(g);
+	else if (g->what == GROUP_MEET)
+		(void)met(g);
+	else if (g->what == GROUP_LET_GO)
+		sl_group_gone(g);
+	else
+		decided(g, g->which);
+	g->what = GROUP_IDLE; /* not before: what members hear may end them, and lead here again */
+	advance(g);
+	sl_group_leave(g, NULL);
+}
+
+/* ---- what is next */
+
+static double lr_of(const struct sl_group *g, int k)
+{
+	return sl_seat_is_ready(&g->t, k) && !g->t.seat[k].skip ? sl_port_session(g->member[k].m->port)->lr
+								: SL_GROUP_NO_LR;
+}
+
+/* False: somebody was not of this group. With other ranks they find out together (group_ranks.c). */
+static bool agree_on_lr(struct sl_group *g)
+{
+	double lr[SL_CONF_SHARE_CLIENTS];
+	struct sl_group_lr vote;
+	struct sl_fail why;
+
+	for (int k = 0; k < g->n; k++)
+		lr[k] = lr_of(g, k);
+	vote = sl_group_vote(lr, g->n);
+	g->lr = vote.lr;
+	if (g->groups->ranks || vote.alike)
+		return true;
+	sl_group_say_lr(g, &vote);
+	for (int k = 0; k < g->n && vote.most; k++)
+		if (lr[k] != SL_GROUP_NO_LR && lr[k] != g->lr && sl_group_other_lr(g, lr[k], &why))
+			end_member(&g->member[k], &why);
+	return !vote.most;
+}
+
+static void begin_apply(struct sl_group *g)
+{
+	if (!agree_on_lr(g))
+		return;
+	g->checkpoint = false;
+	for (int k = 0; k < g->n; k++) {
+		const struct sl_session *s = sl_seat_is_ready(&g->t, k) ? sl_port_session(g->member[k].m->port) : NULL;
+
+		g->part[k] = (struct sl_group_part){.m = s ? g->member[k].m : NULL,
+						    .rows = s && !g->t.seat[k].skip ? s->batch_rows : 0,
+						    .lost = sl_group_varies(g) && !g->member[k].m &&
+							    sl_seat_is_in(g->t.seat[k].state)};
+		g->checkpoint = g->checkpoint || (s && s->checkpoint);
+	}
+	sl_group_tell(g->groups);
+	post(g, GROUP_APPLY, 0);
+}
+
+/* The member hears that its step was done without it. */
+static void tell_behind(struct sl_group *g, int k)
+{
+	g->t.seat[k].prepared = false;
+	sl_port_event(g->member[k].m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
+}
+
+/* A member whose step does not end its round need not wait for anybody. */
+static void step_alone(struct sl_group *g, int k)
+{
+	const struct sl_group_member *p = &g->member[k];
+	const struct sl_session *s = sl_port_session(p->m->port);
+
+	g->part[k] = (struct sl_group_part){.m = p->m, .rows = g->t.seat[k].skip ? 0 : s->batch_rows};
+	g->lr = s->lr;
+	post(g, GROUP_STEP, k);
+}
+
+static void choose(struct sl_group *g)
+{
+	struct sl_fail why;
+
+	for (int k = 0; k < g->n; k++)
+		g->part[k] = (struct sl_group_part){.m = g->member[k].m};
+	if (g->groups->ranks || sl_group_turns_fit(g, &why)) /* of other ranks' members nothing is known yet */
+		post(g, GROUP_CHOOSE, 0);
+	else
+		end_all(g, &why);
+}
+
+/* A member of this rank has to go back, or one of another that calls. */
+static void meet_if_called(struct sl_group *g)
+{
+	if (g->back_of < 0 && !sl_group_is_called(g))
+		return;
+	sl_group_tell(g->groups);
+	post(g, GROUP_MEET, g->back_of);
+}
+
+static void advance(struct sl_group *g)
+{
+	enum sl_trunk_act act;
+	int k;
+
+	if (g->what == GROUP_IDLE && g->t.open)
+		meet_if_called(g);
+	if (g->what != GROUP_IDLE)
+		return;
+	sl_group_say_short(g);
+	while ((act = sl_group_next(g, &k)) == SL_TRUNK_BEHIND) {
+		tell_behind(g, k);
+		if (g->what != GROUP_IDLE)
+			return;
+	}
+	if (act == SL_TRUNK_CHOOSE)
+		choose(g);
+	else if (act == SL_TRUNK_COME)
+		post(g, GROUP_REJOIN, k);
+	else if (act == SL_TRUNK_CATCH_UP) {
+		g->behind = g->t.seat[k].number;
+		post(g, GROUP_CATCH_UP, k);
+	} else if (act == SL_TRUNK_STEP)
+		step_alone(g, k);
+	else if (act == SL_TRUNK_LET_GO) {
+		sl_group_leaving(g);
+		post(g, GROUP_LET_GO, 0);
+	} else if (act == SL_TRUNK_APPLY)
+		begin_apply(g);
+	sl_group_tell(g->groups);
+}
+
+void sl_group_list_tick(struct sl_group_list *gs)
+{
+	struct sl_fail why;
+
+	if (gs->ranks)
+		(void)gs->ranks->hear(gs->ranks, gs->word, sizeof *gs->word);
+	sl_group_hear_intro(gs);
+	if (!gs->first)
+		sl_group_tell(gs);
+	for (struct sl_group *g = gs->first, *next; g; g = next) {
+		next = g->next;
+		if (g->back_ms && sl_loop_now_ms(gs->loop) - g->back_ms > COME_AGAIN_MS) {
+			come_again(g);
+			continue;
+		}
+		if (g->what == GROUP_IDLE && sl_group_gives_up(g, &why))
+			end_all(g, &why);
+		else if ((g->t.open || sl_group_varies(g)) && g->what == GROUP_IDLE)
+			advance(g);
+	}
+}
+
+/* ---- members */
+
+static void say_here(const struct sl_group *g, int who)
+{
+	int here = 0;
+
+	for (int k = 0; k < g->n; k++)
+		here += g->t.seat[k].link == SL_LINK_JOINING;
+	sl_log_limited(SL_LOG_INFO, "group-waits", "group %s: member %d is here, %d of %d", g->name, who, here,
+		       sl_group_varies(g) ? sl_trunk_least(&g->t) : g->n);
+}
+
+void sl_group_joining(struct sl_group *g, struct sl_middle *m)
+{
+	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
+	struct sl_fail why;
+
+	if (p->m && p->m != m) {
+		sl_fail_set(&why, SL_ERR_PEER_LOST, "replaced by a newer link of the same member");
+		end_member(p, &why);
+	}
+	if (g->back_of == sl_group_seat_of(m))
+		g->back_of = -1;
+	sl_group_hear_in(g);
+	/* the rest is its seat's, whose member it may not be: it changes with the welcome */
+	p->m = m;
+	p->refused[0] = '\0';
+	sl_trunk_joins(&g->t, sl_group_seat_of(m), &sl_port_session(m->port)->hello);
+	if (!g->t.open) {
+		g->turns.count[sl_group_seat_of(m)] = (uint64_t)m->agreement.agreed.share.turns;
+		say_here(g, sl_group_seat_of(m));
+	}
+	advance(g);
+}
+
+void sl_group_prepared(struct sl_group *g, struct sl_middle *m)
+{
+	const int k = sl_group_seat_of(m);
+	struct sl_seat *seat = &g->t.seat[k];
+	struct sl_fail why;
+
+	if (g->member[k].m != m)
+		return;
+	seat->prepared = true;
+	seat->skip = sl_session_skips(sl_port_session(m->port));
+	if (!seat->skip && !sl_turns_own(&g->turns, k, seat->number)) {
+		sl_fail_set(&why, SL_ERR_PROTOCOL, "step %" PRIu64 " of group %s is not member %d's: it is member %d's",
+			    seat->number, g->name, k, sl_turns_whose(&g->turns, seat->number));
+		end_member(&g->member[k], &why);
+	}
+	advance(g);
+}
+
+void sl_group_asked(struct sl_group *g, struct sl_middle *m)
+{
+	if (sl_group_hear_ask(g, m))
+		advance(g);
+}
+
+void sl_group_over(struct sl_group *g, struct sl_middle *m)
+{
+	const int k = sl_group_seat_of(m);
+	const bool was = sl_seat_is_in(g->t.seat[k].state);
+
+	if (g->member[k].m != m)
+		return;
+	g->member[k].m = NULL;
+	sl_trunk_over(&g->t, k, m->ended);
+	if (sl_group_varies(g) && was && !sl_seat_is_in(g->t.seat[k].state))
+		sl_group_say_gone(g, k, m->ended == SL_SEAT_LEFT ? "its run is done" : "it was stopped");
+	if (g->back_of == k)
+		g->back_of = -1;
+	advance(g);
+}
+
+void sl_group_leave(struct sl_group *g, struct sl_middle *m)
+{
+	if (m)
+		m->group = NULL;
+	if (--g->refs == 0)
+		sl_group_drop(g);
+}
+
+struct sl_group_status sl_group_status(const struct sl_group *g, const struct sl_middle *m)
+{
+	const int k = sl_group_seat_of(m);
+	int here = 0;
+
+	for (int i = 0; i < g->n; i++)
+		here += g->member[i].m != NULL;
+	return (struct sl_group_status){
+		.name = g->name,
+		.member = k,
+		.members = g->n,
+		.least = g->agreed.share.least,
+		.here = here + g->n - (g->end - g->first), /* of other ranks' members nothing is known here */
+		.step = g->t.step,
+		.late = g->member[k].late,
+		.awaited = g->t.open && g->member[k].m == m && g->t.seat[k].state == SL_SEAT_IN &&
+			   !sl_seat_is_ready(&g->t, k),
+	};
+}

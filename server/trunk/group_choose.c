@@ -1,0 +1,588 @@
+/* Where members go on from: all of them, or one that comes while others train. On the worker.
+ *
+ * A member says by itself which steps it holds, so a step's number opens no seat: the session's id does, whose secret
+ * the member has proven (link/proof.h). A seat notes the session that was let in there last, and with keys that
+ * client's key. Another session may begin anew where a member without checkpoints could; it cannot go on. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "server/trunk/group_work.h"
+
+/* ---- whose a seat is */
+
+/* Nobody's: no public key is zeros. */
+static bool is_zero(const uint8_t id[SL_SESSION_BYTES])
+{
+	static const uint8_t zeros[SL_SESSION_BYTES];
+
+	return memcmp(id, zeros, sizeof zeros) == 0;
+}
+
+bool sl_group_is_foreign(const struct sl_group *g, int k)
+{
+	const struct sl_group_seat *seat = &g->seat[k];
+
+	return !is_zero(seat->session) &&
+	       memcmp(seat->session, sl_group_hello(g, k)->session, sizeof seat->session) != 0;
+}
+
+_Static_assert((int)SL_KEY_BYTES == (int)SL_SESSION_BYTES, "both are public keys");
+
+static bool has_other_key(const struct sl_group_seat *seat)
+{
+	return seat->m->owned && !is_zero(seat->owner.byte) && !sl_key_equal(&seat->owner, &seat->m->owner);
+}
+
+static enum sl_err check_owner(const struct sl_group *g, int k, struct sl_fail *fail)
+{
+	const struct sl_group_seat *seat = &g->seat[k];
+
+	if (!sl_group_is_foreign(g, k) || (sl_group_varies(g) && g->trunk.r.seat[k].state != SL_SEAT_IN))
+		return SL_OK;
+	if (sl_hello_is_new(sl_group_hello(g, k)) && !has_other_key(seat))
+		return SL_OK;
+	return sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
+			  "member %d of group %s is the run of another client, at step %" PRIu64
+			  ": --resume goes on with that run's log.dir, and this client needs another number",
+			  k, g->name, g->trunk.r.seat[k].number);
+}
+
+static void note_owner(struct sl_group *g, int k)
+{
+	struct sl_group_seat *seat = &g->seat[k];
+	const struct sl_hello *h = sl_group_hello(g, k);
+
+	memcpy(seat->session, h->session, sizeof seat->session);
+	seat->owner = seat->m->owner;
+}
+
+/* ---- a state for all */
+
+static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
+{
+	const int first = sl_group_first_here(g);
+	const struct sl_hello *h = sl_group_hello(g, first);
+	enum sl_err err;
+
+	for (int k = first + 1; k < g->end; k++)
+		if (g->seat[k].m &&
+		    memcmp(sl_group_hello(g, k)->weights_hash, h->weights_hash, sizeof h->weights_hash) != 0)
+			return sl_fail_at(fail, "model.weights", SL_ERR_MISMATCH,
+					  "members %d and %d of group %s begin with different weights of the middle",
+					  first, k, g->name);
+	for (int k = 0; k < g->n; k++) {
+		struct sl_group_seat *seat = &g->seat[k];
+
+		sl_record_forget(&g->trunk.r.seat[k]);
+		seat->made = 0;
+		seat->kept = seat->fresh = false;
+		memset(seat->session, 0, sizeof seat->session);
+		for (int dir = 0; dir < SL_DIR_COUNT && seat->m; dir++)
+			sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
+	}
+	sl_exec_set_applied(g->trunk.exec, 0);
+	err = sl_trunk_first_weights(g->trunk.exec, g->trunk.plan, &g->groups->store, h,
+				     sl_port_weights(g->seat[first].m->port), &g->need_weights);
+	g->has_weights = !g->need_weights;
+	return err;
+}
+
+/* Zeroes: what a new run begins with. */
+static enum sl_err clear_moments(struct sl_group *g)
+{
+	const struct sl_plan_segment *s = &g->trunk.plan->segment[SL_MIDDLE];
+	float *zero = s->moments ? calloc((size_t)s->trainable_count + 1, sizeof *zero) : NULL;
+	enum sl_err err = s->moments && !zero ? SL_ERR_NOMEM : SL_OK;
+
+	for (int i = 0; i < s->moments && !err; i++)
+		err = sl_exec_set_moment(g->trunk.exec, i, zero);
+	free(zero);
+	return err;
+}
+
+static enum sl_err take_up(struct sl_group *g, uint64_t step, struct sl_fail *fail)
+{
+	enum sl_err err = sl_exec_follow(g->trunk.exec, step);
+
+	if (!err && step)
+		err = sl_group_read(g, step, fail);
+	else if (!err)
+		err = clear_moments(g);
+	if (!err && !step && !sl_group_has_sessions(g))
+		err = sl_fail_set(fail, SL_ERR_NOINPUT, "nobody is here who knows the first weights");
+	else if (!err && !step)
+		err = first_weights(g, fail);
+	return sl_group_all_took(g, step, err, fail);
+}
+
+/* ---- of members that come and go */
+
+static bool some_lost(const struct sl_group *g)
+{
+	for (int k = 0; k < g->n; k++)
+		if (g->part[k].m && g->part[k].m != g->seat[k].m)
+			return true;
+	return false;
+}
+
+static void forget_codecs(struct sl_group_seat *seat)
+{
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
+}
+
+/* Another client has the seat now, or the same one without its files. */
+static void begin_anew(struct sl_group *g, int k)
+{
+	sl_record_came(&g->trunk.r, k, SL_COME_ANEW, 0);
+	g->seat[k].made = 0;
+	g->seat[k].kept = false;
+	forget_codecs(&g->seat[k]);
+}
+
+/* The member goes on from `step`, though it has done others since. */
+static void go_on_behind(struct sl_group *g, int k, uint64_t step)
+{
+	sl_log_limited(
+		SL_LOG_WARN, "ends-behind",
+		"group %s: member %d goes on with the head and tail of step %" PRIu64 ", which has done %" PRIu64
+		": steps since were done without it, or all went back for it time and again, so nobody goes back",
+		g->name, k, step, g->trunk.r.seat[k].number);
+	sl_record_came(&g->trunk.r, k, SL_COME_BEHIND, step);
+	g->seat[k].made = SL_MADE_UNKNOWN;
+	g->seat[k].kept = false;
+	forget_codecs(&g->seat[k]);
+}
+
+/* Whether it can go on from what was read; `anyhow`: by itself, where the others are past all that it holds. */
+static bool fits(struct sl_group *g, int k, bool anyhow)
+{
+	const struct sl_record *record = &g->trunk.r.seat[k];
+	const bool left = record->state != SL_SEAT_IN, is_new = sl_hello_is_new(record->hello);
+	uint64_t newest;
+
+	if (sl_hello_holds(record->hello, record->number) && !sl_group_is_foreign(g, k)) {
+		if (!record->number)
+			forget_codecs(&g->seat[k]);
+		return true;
+	}
+	anyhow = anyhow && sl_records_are_past(&g->trunk.r, k, 0);
+	if (is_new && (left || record->has_files || anyhow))
+		begin_anew(g, k);
+	else if ((left || anyhow) && sl_record_newest(record, &newest))
+		go_on_behind(g, k, newest);
+	else
+		return false;
+	return true;
+}
+
+/* `anyhow`: most of them can. */
+static bool all_fit(struct sl_group *g, bool anyhow)
+{
+	int n = 0, fitting = 0;
+
+	for (int k = 0; k < g->n; k++) {
+		if (!g->part[k].m)
+			continue;
+		n++;
+		if (fits(g, k, false))
+			fitting++;
+		else if (!anyhow || !fits(g, k, true))
+			return false;
+	}
+	return 2 * fitting >= n;
+}
+
+/* All that begin here begin anew, and the run that the store holds is done. */
+static bool is_another_run(const struct sl_group *g)
+{
+	bool finished = false;
+
+	for (int k = 0; k < g->n; k++) {
+		if (g->trunk.r.seat[k].state == SL_SEAT_IN || (g->part[k].m && !sl_hello_is_new(sl_group_hello(g, k))))
+			return false;
+		finished = finished || g->trunk.r.seat[k].state == SL_SEAT_DONE;
+	}
+	return finished;
+}
+
+static void note_in(struct sl_group *g)
+{
+	for (int k = 0; k < g->n; k++)
+		if (g->part[k].m)
+			sl_record_came(&g->trunk.r, k, SL_COME_HERE, 0);
+		else if (g->trunk.r.seat[k].state == SL_SEAT_IN)
+			g->trunk.r.seat[k].state = SL_SEAT_AWAY;
+}
+
+static enum sl_err take_up_first(struct sl_group *g, struct sl_fail *fail)
+{
+	for (int k = 0; k < g->n; k++)
+		if (g->part[k].m && !sl_hello_holds(sl_group_hello(g, k), 0))
+			return sl_fail_set(fail, SL_ERR_MISMATCH,
+					   "no common step for group %s to go on from: member %d goes on from an "
+					   "earlier run, of which this server has nothing that fits",
+					   g->name, k);
+	return take_up(g, 0, fail);
+}
+
+/* The newest file from which all that are here can go on; *step 0: none. */
+static enum sl_err find_file(struct sl_group *g, bool anyhow, uint64_t *step, struct sl_fail *fail)
+{
+	*step = UINT64_MAX;
+	while (g->trunk.keep.dir[0] && sl_checkpoint_older(g->trunk.keep.dir, g->trunk.keep.prefix, step)) {
+		enum sl_err err = take_up(g, *step, fail);
+
+		if (!err && all_fit(g, anyhow))
+			return SL_OK;
+		if (err && err != SL_ERR_NOINPUT && err != SL_ERR_DATA && err != SL_ERR_MISMATCH && err != SL_ERR_IO)
+			return err;
+		if (err && err != SL_ERR_NOINPUT)
+			sl_log_limited(SL_LOG_WARN, "checkpoint-refused", "group %s: %s", g->name, fail->text);
+	}
+	*step = 0;
+	return SL_OK;
+}
+
+static enum sl_err choose_file(struct sl_group *g, uint64_t *step, struct sl_fail *fail)
+{
+	const bool another = is_another_run(g);
+	enum sl_err err = SL_OK;
+
+	*step = 0;
+	for (int anyhow = 0; anyhow < 2 && !*step && !err && !another; anyhow++)
+		err = find_file(g, anyhow, step, fail);
+	return err || *step ? err : take_up_first(g, fail);
+}
+
+static enum sl_err choose_some(struct sl_group *g, struct sl_fail *fail)
+{
+	uint64_t step, newest = UINT64_MAX;
+	const bool any = g->trunk.keep.dir[0] && sl_checkpoint_older(g->trunk.keep.dir, g->trunk.keep.prefix, &newest);
+	enum sl_err err = choose_file(g, &step, fail);
+
+	if (err)
+		return err;
+	SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
+	g->trunk.r.done = g->trunk.from = g->trunk.r.on_disk = step;
+	g->has_weights = g->has_weights || step;
+	note_in(g);
+	if (any && step && step != newest) /* the newest file, which says who is in, is another past's from here on */
+		(void)sl_group_keep(g);
+	return SL_OK;
+}
+
+static void run_come(struct sl_group *g)
+{
+	const int k = g->which;
+	struct sl_group_seat *seat = &g->seat[k];
+	const struct sl_record *record = &g->trunk.r.seat[k];
+	uint64_t newest;
+
+	g->came = sl_record_come(&g->trunk.r, k, &newest);
+	if (g->came == SL_COME_BACK)
+		return;
+	if (g->came == SL_COME_LOST) {
+		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
+				    "group %s waits for member %d, which lost its link, and this client begins anew: "
+				    "--resume goes on with its log.dir; or take another number",
+				    g->name, k);
+	} else if (g->came == SL_COME_NOWHERE) {
+		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
+				    "member %d of group %s goes on from step %" PRIu64
+				    ", and the group knows it at step %" PRIu64,
+				    k, g->name, record->hello->held[0], record->number);
+	} else if (g->came == SL_COME_ANEW) {
+		if (record->state == SL_SEAT_IN)
+			sl_log_limited(
+				SL_LOG_WARN, "ends-behind",
+				"group %s: member %d begins anew: it has kept nothing of the steps up to %" PRIu64
+				", so nobody goes back",
+				g->name, k, record->number);
+		begin_anew(g, k);
+	} else if (g->came == SL_COME_BEHIND) {
+		go_on_behind(g, k, newest);
+	} else if (seat->kept && sl_codecs_state_give(&seat->codecs, sl_port_codecs(seat->m->port))) {
+		g->err = sl_fail_set(&g->fail, SL_ERR_DATA, "the state of member %d does not fit its codecs", k);
+	}
+	if (g->err)
+		return;
+	sl_record_came(&g->trunk.r, k, SL_COME_HERE, 0);
+	/* in rounds: whoever is not inside the one under way begins it with the trunk */
+	if (record->number <= g->trunk.r.done && sl_group_reset_copy(g, k, true))
+		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the copy of member %d could not be set", k);
+}
+
+/* ---- all members, and one */
+
+static bool all_hold(const struct sl_group *g, uint64_t step)
+{
+	for (int k = g->first; k < g->end; k++)
+		if (g->seat[k].m && !sl_hello_holds(sl_group_hello(g, k), step))
+			return false;
+	return true;
+}
+
+static void list_stored(struct sl_group *g)
+{
+	const int most = (int)(sizeof g->stored / sizeof g->stored[0]);
+	uint64_t file = UINT64_MAX;
+
+	g->trunk.r.stored = g->stored;
+	g->trunk.r.n_stored = 0;
+	while (g->trunk.keep.dir[0] && g->trunk.r.n_stored < most &&
+	       sl_checkpoint_older(g->trunk.keep.dir, g->trunk.keep.prefix, &file))
+		g->stored[g->trunk.r.n_stored++] = file;
+}
+
+/* The one that begins anew where others go on, and that had a checkpoint: it lost its files, or is another run. One
+ * that was killed before its first checkpoint has none to lose, and all begin anew with it. Or one whose steps are
+ * nobody else's. */
+static int find_stranger(struct sl_group *g, struct sl_fail *fail)
+{
+	struct sl_fail why;
+	int others = 0, who;
+
+	for (int k = g->first; k < g->end; k++)
+		others += g->seat[k].m && !sl_hello_is_new(sl_group_hello(g, k));
+	list_stored(g);
+	if (!others || !g->trunk.r.n_stored || sl_exec_follow(g->trunk.exec, g->stored[0]) ||
+	    sl_group_read(g, g->stored[0], &why))
+		return -1;
+	for (int k = g->first; k < g->end; k++)
+		if (g->seat[k].m && check_owner(g, k, fail))
+			return k;
+	who = sl_group_varies(g) ? -1 : sl_records_stranger(&g->trunk.r);
+	if (who >= 0 && sl_hello_is_new(sl_group_hello(g, who)))
+		(void)sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
+				 "group %s goes on from an earlier run, and member %d begins anew: --resume goes on "
+				 "with its log.dir; or all members begin anew with --fresh",
+				 g->name, who);
+	else if (who >= 0)
+		(void)sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
+				 "member %d goes on from step %" PRIu64
+				 ", and group %s from a checkpoint that this member does not hold: all members can "
+				 "begin anew with --fresh",
+				 who, sl_group_hello(g, who)->held[0], g->name);
+	return who;
+}
+
+static void begin_branch(struct sl_group *g)
+{
+	uint64_t branch = 0;
+
+	if (getrandom(&branch, sizeof branch, GRND_NONBLOCK) != (ssize_t)sizeof branch)
+		branch = g->branch + 1;
+	g->branch = branch >> 2 | 1; /* never 0 */
+}
+
+/* Those that are not here have nothing to do behind that step. */
+static bool can_do_without(const struct sl_group *g, uint64_t step)
+{
+	char left[SL_KEEP_LEFT] = "";
+	const bool noted =
+		sl_records_gone(&g->trunk.r) && g->groups->ranks && sl_keep_who_left_at(&g->trunk.keep, step, left);
+
+	return sl_records_can_begin(&g->trunk.r, step, noted ? left : NULL);
+}
+
+/* What this server has, where no member is here. */
+static int steps_stored(const struct sl_group *g, uint64_t step[SL_GROUP_STEPS])
+{
+	uint64_t file = UINT64_MAX;
+	int n = 0;
+
+	while (n < SL_GROUP_STEPS && g->trunk.keep.dir[0] &&
+	       sl_checkpoint_older(g->trunk.keep.dir, g->trunk.keep.prefix, &file))
+		if (can_do_without(g, file))
+			step[n++] = file;
+	return n;
+}
+
+static int steps_held(const struct sl_group *g, uint64_t step[SL_GROUP_STEPS])
+{
+	const struct sl_hello *h;
+	int n = 0;
+
+	if (!sl_group_has_sessions(g))
+		return steps_stored(g, step);
+	h = sl_group_hello(g, sl_group_first_here(g));
+	for (uint32_t i = 0; i < h->n_held; i++)
+		if (all_hold(g, h->held[i]) && can_do_without(g, h->held[i]))
+			step[n++] = h->held[i];
+	return n;
+}
+
+/* The newest step that all members hold and the store has, or 0. */
+static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
+{
+	uint64_t held[SL_GROUP_STEPS] = {0};
+	const int n = sl_group_common_steps(g, held, steps_held(g, held));
+	char tried[120] = "";
+
+	if (!sl_group_turns_fit(g, fail)) /* of all ranks' members, of which this one knows now */
+		return SL_ERR_MISMATCH;
+	for (int i = 0; i < n; i++) {
+		const uint64_t step = held[i];
+		enum sl_err err = take_up(g, step, fail);
+
+		if (!err) {
+			SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
+			for (int k = g->first; k < g->end; k++)
+				if (sl_record_caught_up(&g->trunk.r, k, step))
+					g->seat[k].made = g->trunk.keep.made;
+			sl_records_begin(&g->trunk.r, step);
+			if (g->trunk.keep.dir[0]) /* the steps kept behind it are another past's */
+				sl_keep_leave(&g->trunk.keep, step);
+			g->trunk.from = step;
+			g->common = i == 0;
+			g->has_weights = g->has_weights || step;
+			return SL_OK;
+		}
+		if (err != SL_ERR_NOINPUT && err != SL_ERR_DATA && err != SL_ERR_MISMATCH && err != SL_ERR_IO)
+			return err;
+		if (err == SL_ERR_MISMATCH && !step)
+			return err;
+		if (err != SL_ERR_NOINPUT)
+			sl_log_limited(SL_LOG_WARN, "checkpoint-refused", "group %s: %s", g->name, fail->text);
+		snprintf(tried + strlen(tried), sizeof tried - strlen(tried), " %" PRIu64, step);
+	}
+	/* members of other ranks that are done may come again */
+	return sl_fail_set(
+		fail, g->some_gone ? SL_ERR_BUSY : SL_ERR_MISMATCH,
+		"no common step for group %s to go on from: all members hold%s, and this server holds none of "
+		"them",
+		g->name, tried[0] ? tried : " none");
+}
+
+void sl_group_run_choose(struct sl_group *g)
+{
+	bool all = true, lost = sl_group_varies(g) && some_lost(g);
+
+	g->stranger = -1;
+	g->need_weights = g->common = false;
+	for (int k = g->first; k < g->end; k++) {
+		lost = lost || (!sl_group_varies(g) && !g->seat[k].m && g->trunk.r.seat[k].state == SL_SEAT_IN);
+		all = all && g->seat[k].m;
+	}
+	g->came_of = lost ? MET_VOID : MET_GO;
+	if (lost)
+		return;
+	if (all)
+		sl_records_await_all(&g->trunk.r);
+	begin_branch(g);
+	g->stranger = find_stranger(g, &g->fail);
+	if (g->stranger >= 0)
+		g->err = SL_ERR_MISMATCH;
+	else
+		g->err = sl_group_varies(g) ? choose_some(g, &g->fail) : choose(g, &g->fail);
+	if (!g->err && sl_group_has_rounds(g) && sl_group_reset_copies(g))
+		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the members' copies could not be set");
+	for (int k = g->first; k < g->end && !g->err; k++)
+		if (g->seat[k].m && (!sl_group_varies(g) || g->part[k].m == g->seat[k].m))
+			note_owner(g, k);
+	g->met = 0;
+	g->trunk.state = g->err ? SL_TRUNK_NONE : SL_TRUNK_WHOLE;
+	g->trunk.r.late_at = 0;
+	if (!g->err)
+		sl_group_ends_begin(g);
+}
+
+/* The copy that the member trains is the trunk's again. */
+static void reset_copy(struct sl_group *g, bool moments)
+{
+	if (sl_group_has_rounds(g) && sl_group_reset_copy(g, g->which, moments))
+		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the copy of member %d could not be set", g->which);
+}
+
+static void come_here(struct sl_group *g, bool was_done)
+{
+	struct sl_group_seat *seat = &g->seat[g->which];
+
+	if (was_done)
+		reset_copy(g, true);
+	if (!g->err && seat->kept && sl_codecs_state_give(&seat->codecs, sl_port_codecs(seat->m->port)))
+		g->err = sl_fail_set(&g->fail, SL_ERR_DATA, "the state of member %d does not fit its codecs", g->which);
+}
+
+/* The group has done steps without somebody since, so the member goes on from what it has. */
+static void come_behind(struct sl_group *g, uint64_t newest)
+{
+	struct sl_group_seat *seat = &g->seat[g->which];
+
+	if (g->ends && !sl_group_ends_reach(g, newest)) {
+		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
+				    "member %d goes on from step %" PRIu64 ", and group %s, at step %" PRIu64
+				    ", has not kept the means of heads and tails from there on",
+				    g->which, newest, g->name, g->trunk.r.done);
+		return;
+	}
+	if (!g->ends)
+		sl_log_limited(SL_LOG_WARN, "ends-behind",
+			       "group %s: member %d goes on with the head and tail of step %" PRIu64
+			       ", which has done %" PRIu64 ": %s, so nobody goes back",
+			       g->name, g->which, newest, g->trunk.r.seat[g->which].number,
+			       newest >= g->trunk.r.late_at ? "all have gone back to that step for it time and again"
+							    : "steps since were done without somebody");
+	seat->made = SL_MADE_UNKNOWN;
+	reset_copy(g, false);
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
+}
+
+/* The member comes back while the others train. It goes on where its seat stands, or everybody goes back; or, where the
+ * group has done steps without somebody since, it goes on from what it has. */
+static void run_rejoin(struct sl_group *g)
+{
+	const struct sl_record *record = &g->trunk.r.seat[g->which];
+	const bool was_done = record->state == SL_SEAT_DONE;
+	uint64_t newest;
+
+	g->came = sl_record_come(&g->trunk.r, g->which, &newest);
+	if (g->came == SL_COME_LOST)
+		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
+				    "group %s is at step %" PRIu64
+				    ", and member %d begins anew: --resume goes on with its log.dir",
+				    g->name, g->trunk.r.done, g->which);
+	else if (g->came == SL_COME_NOWHERE)
+		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
+				    "member %d goes on from step %" PRIu64 ", and group %s, at step %" PRIu64
+				    ", has no checkpoint of a step that this member and the others hold",
+				    g->which, newest ? newest : record->hello->held[0], g->name, g->trunk.r.done);
+	else if (g->came == SL_COME_HERE)
+		come_here(g, was_done);
+	else if (g->came == SL_COME_BEHIND)
+		come_behind(g, newest);
+	if (!g->err)
+		sl_record_came(&g->trunk.r, g->which, g->came, newest);
+}
+
+/* A member is there while others train. */
+void sl_group_run_return(struct sl_group *g)
+{
+	struct sl_group_seat *seat = &g->seat[g->which];
+	bool back;
+
+	g->came = SL_COME_HERE;
+	g->need_weights = !g->has_weights;
+	g->err = seat->m ? check_owner(g, g->which, &g->fail) : SL_OK;
+	if (g->err || !seat->m) {
+		seat->fresh = g->err != SL_OK;
+		return;
+	}
+	g->trunk.r.seat[g->which].foreign = sl_group_is_foreign(g, g->which);
+	list_stored(g);
+	if (sl_group_varies(g))
+		run_come(g);
+	else
+		run_rejoin(g);
+	back = g->came == SL_COME_BACK || g->came == SL_COME_LONGER;
+	seat->fresh = g->err || back;
+	if (!seat->fresh)
+		note_owner(g, g->which);
+}

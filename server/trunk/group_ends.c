@@ -1,0 +1,300 @@
+/* Heads and tails that all members of a group share: what they tell, the mean that goes back, and means of earlier
+ * steps, which members need that were left out of these. On the worker. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/trunk/cost.h"
+#include "server/trunk/group_work.h"
+
+/* Means are kept for members that are behind: the last one always, and as many more as fit. */
+static const size_t keep_bytes = (size_t)64 << 20;
+
+static struct sl_backend *host_of(const struct sl_middle_env *env)
+{
+	return env->host_be ? env->host_be : env->be;
+}
+
+static struct sl_end_coder_env coder_env(const struct sl_agreement *a, struct sl_backend *host,
+					 const struct sl_end_layout *layout, enum sl_end end)
+{
+	return (struct sl_end_coder_env){
+		.layout = layout,
+		.spec = &a->end_codec[end],
+		.all = a->agreed.share.layers == SL_LAYERS_ALL,
+		.be = host,
+		.seed = (uint64_t)a->agreed.seed,
+		.member = end == SL_END_MEAN ? -1 : a->agreed.share.member,
+	};
+}
+
+/* ---- a member's */
+
+/* Of the means that the trunk keeps at most, a member's share. */
+static uint64_t kept_share(uint64_t bound, int members)
+{
+	const uint64_t all = SL_GROUP_MEANS * bound, most = keep_bytes + bound;
+
+	return (all < most ? all : most) / (uint64_t)members + 1;
+}
+
+/* What a member tells is decoded in a task of its own. Another one adds up what all have told, and encodes the mean. */
+static enum sl_err check_cost(const struct sl_middle *m, struct sl_fail *fail)
+{
+	const struct sl_end_layout *l = &m->ends.layout;
+	const struct sl_end_coder_env grad = coder_env(&m->agreement, NULL, l, SL_END_GRAD),
+				      mean = coder_env(&m->agreement, NULL, l, SL_END_MEAN);
+	const struct sl_cost told = sl_end_coder_cost(&grad, false);
+	struct sl_cost sum = sl_end_coder_cost(&mean, true), pass = sl_end_pass_cost(l);
+	struct sl_fail why;
+	enum sl_err err;
+
+	pass.task_s *= m->agreement.agreed.share.clients;
+	sl_cost_add(&sum, pass);
+	err = sl_session_cost_check(&told, m->env.task_s, m->env.piece_ms, &why);
+	if (!err)
+		err = sl_session_cost_check(&sum, m->env.task_s, m->env.piece_ms, &why);
+	return err ? sl_fail_set(fail, err, "shared heads and tails: %.400s", why.text) : SL_OK;
+}
+
+enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struct sl_fail *fail)
+{
+	struct sl_memory *to = &m->memory.payloads;
+	enum sl_err err = sl_agreement_ends(&m->ends.layout, text, fail);
+
+	if (!err)
+		err = sl_end_layout_settle(&m->ends.layout, &m->trunk.plan->spec, fail);
+	if (!err)
+		err = check_cost(m, fail);
+	for (int end = 0; end < SL_END_COUNT && !err; end++) {
+		const struct sl_end_coder_env env =
+			coder_env(&m->agreement, host_of(&m->env), &m->ends.layout, (enum sl_end)end);
+		uint64_t memory, bound;
+
+		err = sl_end_coder_need(&env, &memory, &bound, fail);
+		if (err)
+			break;
+		sl_need(&m->memory.codecs.host, 1, memory);
+		sl_need(&to->host, 1, bound);
+		if (end == SL_END_MEAN)
+			sl_need(&to->host, 1, kept_share(bound, m->agreement.agreed.share.clients));
+	}
+	if (!err)
+		sl_need(&to->host, 2, (uint64_t)m->ends.layout.floats * sizeof(float)); /* decoded, and summed */
+	if (!err && m->ends.layout.round)
+		sl_need(&to->host, 1, (uint64_t)m->ends.layout.floats * sizeof(double));
+	return err;
+}
+
+enum sl_err sl_member_ends_open(struct sl_middle *m, struct sl_fail *fail)
+{
+	const struct sl_end_layout *l = &m->ends.layout;
+	const struct sl_end_coder_env env = coder_env(&m->agreement, host_of(&m->env), l, SL_END_GRAD);
+	enum sl_err err = sl_end_coder_open(&m->ends.coder, &env, fail);
+
+	if (err)
+		return err;
+	m->ends.change = calloc((size_t)l->floats + 1, sizeof *m->ends.change);
+	if (!m->ends.change)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the gradients of head and tail");
+	sl_port_end_runs(m->port, (size_t[SL_END_COUNT]){sl_end_coder_bound(m->ends.coder), m->group->ends->bound});
+	return SL_OK;
+}
+
+void sl_member_ends_close(struct sl_middle *m)
+{
+	sl_end_coder_close(m->ends.coder);
+	sl_end_layout_close(&m->ends.layout);
+	free(m->ends.change);
+}
+
+/* ---- the group's */
+
+enum sl_err sl_group_ends_open(struct sl_group *g, const struct sl_agreement *a, const struct sl_end_layout *l,
+			       struct sl_backend *host, struct sl_fail *fail)
+{
+	struct sl_group_ends *e = calloc(1, sizeof *e);
+	struct sl_end_coder_env env;
+	enum sl_err err;
+
+	if (!e)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for shared heads and tails");
+	g->ends = e;
+	if (sl_end_layout_copy(&e->layout, l))
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for shared heads and tails");
+	env = coder_env(a, host, &e->layout, SL_END_MEAN);
+	err = sl_end_sum_open(&e->sum, &env, fail);
+	e->bound = err ? 0 : sl_end_coder_bound(e->sum.coder);
+	return err;
+}
+
+void sl_group_ends_close(struct sl_group *g)
+{
+	struct sl_group_ends *e = g->ends;
+
+	if (!e)
+		return;
+	for (int i = 0; i < SL_GROUP_MEANS; i++)
+		free(e->mean[i].run.data);
+	sl_end_sum_close(&e->sum);
+	sl_end_layout_close(&e->layout);
+	free(e);
+	g->ends = NULL;
+}
+
+enum sl_err sl_group_ends_lend(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	if (!m->ends.layout.floats)
+		return SL_OK;
+	if (!g->ends)
+		err = sl_group_ends_open(g, &m->agreement, &m->ends.layout, host_of(&m->env), fail);
+	if (err) {
+		sl_group_ends_close(g);
+		return err;
+	}
+	if (!sl_end_layout_same(&g->ends->layout, &m->ends.layout))
+		return sl_fail_at(fail, "share.ends", SL_ERR_MISMATCH,
+				  "group %s shares another head and tail than this client's: model, cut, inserts and "
+				  "train.freeze must be the same for all members",
+				  g->name);
+	return sl_member_ends_open(m, fail);
+}
+
+void sl_group_ends_begin(struct sl_group *g)
+{
+	struct sl_group_ends *e = g->ends;
+
+	if (!e)
+		return;
+	for (int i = 0; i < SL_GROUP_MEANS; i++)
+		e->mean[i].whole = false;
+	e->from = g->trunk.r.done;
+	if (!g->trunk.r.done)
+		sl_end_coder_forget(e->sum.coder);
+}
+
+enum sl_err sl_group_ends_check(struct sl_middle *m, struct sl_fail *fail)
+{
+	struct sl_fail why;
+	enum sl_err err;
+
+	if (!m->ends.change || !sl_port_session(m->port)->told)
+		return SL_OK;
+	err = sl_end_decode(m->ends.coder, sl_port_session(m->port)->number, sl_port_end_run(m->port, SL_END_GRAD),
+			    m->ends.change, fail);
+	sl_port_end_heard(m->port, SL_END_GRAD, sl_end_coder_nominal(m->ends.coder));
+	if (err || !m->ends.layout.round)
+		return err ? err : sl_end_check(&m->ends.layout, m->ends.change, fail);
+	/* in a round NaN and Inf are looked for when it ends: then the member has no part in all of it */
+	if (sl_end_check(&m->ends.layout, m->ends.change, &why))
+		return SL_OK;
+	return sl_end_check_moments(&m->ends.layout, m->ends.change, sl_port_session(m->port)->number + 1, fail);
+}
+
+/* ---- a step */
+
+/* The first step whose mean somebody may ask for. */
+static uint64_t needed_from(const struct sl_group *g)
+{
+	uint64_t from =
+		g->trunk.r.done ? g->trunk.r.done - 1 : 0; /* that of the last one may be on its way to any of them */
+
+	for (int k = 0; k < g->n; k++)
+		if (g->trunk.r.seat[k].state == SL_SEAT_IN && g->trunk.r.seat[k].number < from)
+			from = g->trunk.r.seat[k].number;
+	return from;
+}
+
+static struct sl_group_mean *find_mean(const struct sl_group *g, uint64_t step)
+{
+	for (int i = 0; i < SL_GROUP_MEANS; i++)
+		if (g->ends->mean[i].whole && g->ends->mean[i].step == step)
+			return &g->ends->mean[i];
+	return NULL;
+}
+
+/* A place for the next mean: one that nobody needs, or a new one; else the oldest, and who needs that is too far
+ * behind.
+ */
+static struct sl_group_mean *take_place(struct sl_group *g)
+{
+	struct sl_group_ends *e = g->ends;
+	const uint64_t from = needed_from(g);
+	struct sl_group_mean *fresh = NULL, *oldest = NULL;
+	size_t bytes = 0;
+
+	for (int i = 0; i < SL_GROUP_MEANS; i++) {
+		struct sl_group_mean *mean = &e->mean[i];
+
+		bytes += mean->run.cap;
+		if (mean->run.data && (!mean->whole || mean->step < from))
+			return mean;
+		if (!mean->run.data)
+			fresh = mean;
+		else if (!oldest || mean->step < oldest->step)
+			oldest = mean;
+	}
+	if (fresh && (!oldest || oldest->step + 1 == g->trunk.r.done || bytes + e->bound <= keep_bytes))
+		return fresh;
+	e->from = oldest->step + 1;
+	return oldest;
+}
+
+enum sl_err sl_group_ends_next(struct sl_group *g, struct sl_fail *fail)
+{
+	struct sl_group_ends *e = g->ends;
+
+	if (!e)
+		return SL_OK;
+	e->next = take_place(g);
+	e->next->whole = false;
+	if (!e->next->run.data) {
+		e->next->run = (struct sl_buf){malloc(e->bound + 1), 0, e->bound};
+		if (!e->next->run.data) {
+			e->next->run.cap = 0;
+			return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the mean of heads and tails");
+		}
+	}
+	e->next->run.len = 0;
+	g->fold.ends = &e->sum;
+	g->fold.mean = &e->next->run;
+	return SL_OK;
+}
+
+void sl_group_ends_settle(struct sl_group *g)
+{
+	struct sl_group_ends *e = g->ends;
+
+	if (!e || !e->next->run.len)
+		return;
+	e->next->step = sl_group_last_step(g);
+	e->next->whole = true;
+}
+
+bool sl_group_ends_reach(const struct sl_group *g, uint64_t step)
+{
+	return !g->ends || step >= g->ends->from;
+}
+
+bool sl_group_ends_has(const struct sl_group *g, uint64_t step)
+{
+	return g->ends && find_mean(g, step);
+}
+
+enum sl_err sl_group_ends_mean(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
+{
+	const uint64_t step = sl_port_session(m->port)->number;
+	const struct sl_group_mean *mean = g->ends ? find_mean(g, step) : NULL;
+	struct sl_buf room;
+	enum sl_err err;
+
+	if (!mean)
+		return sl_fail_set(fail, SL_ERR_BUSY, "the mean of step %" PRIu64 " is gone: come again", step);
+	room = sl_port_end_room(m->port, SL_END_MEAN);
+	err = sl_buf_put(&room, mean->run.data, mean->run.len);
+	if (!err)
+		sl_port_end_filled(m->port, SL_END_MEAN, &room, sl_end_coder_nominal(g->ends->sum.coder));
+	return err;
+}

@@ -1,0 +1,134 @@
+/* Who may join a group, and how one begins. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/link/proof.h"
+#include "server/trunk/group_impl.h"
+
+static void free_group(struct sl_group *g)
+{
+	free(g->trunk.r.seat);
+	sl_group_free_trunk(g);
+	free(g->member);
+	free(g->part);
+	free(g->fold.part);
+	free(g->t.seat);
+	free(g);
+}
+
+void sl_group_drop(struct sl_group *g)
+{
+	struct sl_group **at = &g->groups->first;
+
+	while (*at != g)
+		at = &(*at)->next;
+	*at = g->next;
+	free_group(g);
+}
+
+enum sl_err sl_group_make(struct sl_group_list *gs, const struct sl_agreed *a, struct sl_group **out,
+			  struct sl_fail *fail)
+{
+	struct sl_group *g = calloc(1, sizeof *g);
+
+	if (g) {
+		g->n = a->share.clients;
+		g->member = calloc((size_t)g->n, sizeof *g->member);
+		g->seat = calloc((size_t)g->n, sizeof *g->seat);
+		g->part = calloc((size_t)g->n, sizeof *g->part);
+		g->fold.part = calloc((size_t)g->n, sizeof *g->fold.part);
+		g->fold.n = g->n;
+		g->t.seat = calloc((size_t)g->n, sizeof *g->t.seat);
+		g->trunk.r.seat = calloc((size_t)g->n, sizeof *g->trunk.r.seat);
+	}
+	if (!g || !g->member || !g->seat || !g->part || !g->fold.part || !g->t.seat || !g->trunk.r.seat) {
+		if (g)
+			free_group(g);
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a group");
+	}
+	for (int k = 0; k < g->n && a->share.least; k++)
+		g->t.seat[k].state = g->trunk.r.seat[k].state = SL_SEAT_EMPTY; /* nobody is in yet */
+	g->groups = gs;
+	g->back_of = -1;
+	g->first = sl_ranks_span(gs->ranks, g->n).first;
+	g->end = sl_ranks_span(gs->ranks, g->n).end;
+	g->agreed = *a;
+	memcpy(g->name, a->share.group, sizeof g->name);
+	sl_group_name(g->name, g->file_name);
+	g->key = sl_port_key(g->file_name);
+	g->round = a->share.mode == SL_SHARE_ROUNDS ? (uint64_t)a->share.round : 1;
+	g->t.n = g->trunk.r.n = g->n;
+	g->t.first = g->trunk.r.first = g->first;
+	g->t.end = g->trunk.r.end = g->end;
+	g->t.least = a->share.least;
+	g->t.rounds = a->share.mode == SL_SHARE_ROUNDS;
+	g->t.round = g->round;
+	g->t.ranks = g->trunk.r.ranks = gs->ranks != NULL;
+	g->trunk.r.varies = a->share.least > 0;
+	g->turns = (struct sl_turns){.mode = a->share.mode,
+				     .seed = (uint64_t)a->seed,
+				     .epoch_steps = (uint64_t)a->share.epoch_steps,
+				     .members = g->n};
+	g->next = gs->first;
+	gs->first = g;
+	*out = g;
+	return SL_OK;
+}
+
+/* Tells the other ranks of a group, which may have no member there any more (group_intro.c). */
+static void introduce(struct sl_group_list *gs, struct sl_bytes text)
+{
+	if (text.len)
+		gs->ranks->send(gs->ranks, text.data, text.len);
+}
+
+enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const struct sl_agreed *a,
+			   struct sl_fail *fail)
+{
+	const struct sl_session *s = sl_port_session(m->port);
+	struct sl_group *g = gs->first;
+	const struct sl_group_member *p;
+	enum sl_err err;
+
+	while (g && strcmp(g->name, a->share.group) != 0)
+		g = g->next;
+	err = sl_group_may_enter_rank(gs, a, fail);
+	if (err)
+		return err;
+	if (a->share.mode == SL_SHARE_ROUNDS && a->share.round < 1)
+		return sl_fail_at(fail, "share.round", SL_ERR_PROTOCOL, "a round of no steps");
+	if (a->share.mode != SL_SHARE_SYNC && (a->share.epoch_steps < 1 || a->share.turns < 1))
+		return sl_fail_at(fail, "share.mode", SL_ERR_PROTOCOL, "a member has %lld of an epoch's %lld turns",
+				  (long long)a->share.turns, (long long)a->share.epoch_steps);
+	if (!g && gs->ranks && !sl_hello_is_new(&s->hello))
+		introduce(gs, sl_port_asked(m->port));
+	err = g ? sl_agreed_joins(&g->agreed, a, fail) : sl_group_make(gs, a, &g, fail);
+	if (err && g && a->share.member < g->n)
+		snprintf(g->member[a->share.member].refused, sizeof g->member->refused, "%.199s", fail->text);
+	if (err)
+		return err;
+	p = &g->member[a->share.member];
+	if (p->m && memcmp(sl_port_session(p->m->port)->hello.session, s->hello.session, SL_SESSION_BYTES) != 0)
+		return sl_fail_at(fail, "share.member", SL_ERR_BUSY,
+				  "another client is member %d of group %s: each member needs a number of its own",
+				  a->share.member, g->name);
+	g->refs++;
+	m->group = g;
+	return SL_OK;
+}
+
+uint64_t sl_group_key(const struct sl_group *g)
+{
+	return g->key;
+}
+
+const char *sl_group_name_of(const struct sl_group *g)
+{
+	return g->name;
+}
+
+const uint8_t *sl_group_file_name(const struct sl_group *g)
+{
+	return g->file_name;
+}

@@ -1,0 +1,282 @@
+/* What of a group lies in the store: the trunk's state, and behind it each member's step and what its codecs keep. And
+ * how a group takes up such a state, or the first weights. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "server/trunk/group_work.h"
+
+/* Of each member, one behind the other: the step that it does next, what made its state, the last one's codecs. */
+struct member_record {
+	uint64_t number, made, pin[SL_WIRE_KEPT], has_files, bytes[SL_DIR_COUNT];
+	uint8_t session[SL_SESSION_BYTES], owner[SL_KEY_BYTES]; /* whose run it is */
+	uint64_t applied; /* in rounds, where members keep moments: by the optimizer of its copy, whose moments are last
+			   */
+};
+
+int64_t sl_group_own_moments(const struct sl_group *g)
+{
+	const struct sl_plan_segment *s = &g->trunk.plan->segment[SL_MIDDLE];
+
+	return sl_group_has_rounds(g) && g->agreed.share.moments == SL_SHARE_KEEP ? s->moments * s->trainable_count : 0;
+}
+
+static size_t moment_bytes(const struct sl_group *g)
+{
+	return (size_t)sl_group_own_moments(g) * sizeof(float);
+}
+
+static size_t records_bytes(const struct sl_group *g)
+{
+	size_t bytes = 0;
+
+	for (int k = 0; k < g->n; k++) {
+		bytes += sizeof(struct member_record) + moment_bytes(g);
+		for (int dir = 0; dir < SL_DIR_COUNT && g->seat[k].kept; dir++)
+			bytes += g->seat[k].codecs.dir[dir].len;
+	}
+	bytes += g->ends ? sl_end_coder_state_bytes(g->ends->sum.coder) : 0;
+	return bytes;
+}
+
+enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat)
+{
+	struct sl_codec *const *codec = sl_port_codecs(seat->m->port);
+	enum sl_err err = SL_OK;
+
+	if (seat->fresh)
+		return SL_OK;
+	if (!seat->codecs.dir[0].data)
+		err = sl_codecs_state_open(&seat->codecs, codec);
+	if (!err)
+		err = sl_codecs_state_take(&seat->codecs, codec);
+	seat->kept = !err;
+	return err;
+}
+
+/* One behind the other, as floats. */
+static enum sl_err write_moments(const struct sl_group *g, struct sl_exec *copy, struct sl_buf *out)
+{
+	const struct sl_plan_segment *s = &g->trunk.plan->segment[SL_MIDDLE];
+	const size_t bytes = (size_t)s->trainable_count * sizeof(float);
+	float *x = malloc(bytes + 1);
+	enum sl_err err = x ? SL_OK : SL_ERR_NOMEM;
+
+	if (x)
+		memset(x, 0, bytes);
+	for (int i = 0; i < s->moments && !err; i++) {
+		err = copy ? sl_exec_get_moment(copy, i, x) : SL_OK; /* whoever is gone has no use for them */
+		if (!err)
+			err = sl_buf_put(out, x, bytes);
+	}
+	free(x);
+	return err;
+}
+
+static enum sl_err read_moments(const struct sl_group *g, struct sl_exec *copy, uint64_t applied, const uint8_t *at)
+{
+	const struct sl_plan_segment *s = &g->trunk.plan->segment[SL_MIDDLE];
+	const size_t bytes = (size_t)s->trainable_count * sizeof(float);
+	float *x = malloc(bytes + 1);
+	enum sl_err err = x ? SL_OK : SL_ERR_NOMEM;
+
+	for (int i = 0; i < s->moments && !err; i++) {
+		memcpy(x, at + (size_t)i * bytes, bytes);
+		err = sl_exec_set_moment(copy, i, x);
+	}
+	if (!err)
+		sl_exec_set_applied(copy, applied);
+	free(x);
+	return err;
+}
+
+static enum sl_err write_records(const struct sl_group *g, struct sl_buf *out)
+{
+	enum sl_err err = SL_OK;
+
+	for (int k = 0; k < g->n && !err; k++) {
+		const struct sl_group_seat *seat = &g->seat[k];
+		struct sl_exec *copy = g->fold.part[k].copy;
+		struct member_record r = {.number = g->trunk.r.seat[k].number,
+					  .made = seat->made,
+					  .has_files = g->trunk.r.seat[k].has_files};
+
+		memcpy(r.pin, g->trunk.r.seat[k].pin, sizeof r.pin);
+		memcpy(r.session, seat->session, sizeof r.session);
+		memcpy(r.owner, seat->owner.byte, sizeof r.owner);
+		for (int dir = 0; dir < SL_DIR_COUNT && seat->kept; dir++)
+			r.bytes[dir] = seat->codecs.dir[dir].len;
+		r.applied = moment_bytes(g) && copy ? sl_exec_applied(copy) : 0;
+		err = sl_buf_put(out, &r, sizeof r);
+		for (int dir = 0; dir < SL_DIR_COUNT && seat->kept && !err; dir++)
+			err = sl_buf_put(out, seat->codecs.dir[dir].data, seat->codecs.dir[dir].len);
+		if (!err && moment_bytes(g))
+			err = write_moments(g, copy, out);
+	}
+	return err || !g->ends ? err : sl_end_coder_save(g->ends->sum.coder, out);
+}
+
+static void note_left(struct sl_group *g)
+{
+	bool any = sl_group_varies(g);
+
+	for (int k = 0; k < g->n; k++) {
+		g->trunk.keep.left[k] = sl_record_note(&g->trunk.r, k);
+		any = any || g->trunk.keep.left[k] != SL_NOTE_IN;
+	}
+	g->trunk.keep.left[any ? g->n : 0] = '\0';
+}
+
+bool sl_group_keep(struct sl_group *g)
+{
+	char whose[SL_CONF_SHARE_TEXT + 8];
+	struct sl_buf records = {0};
+	struct sl_fail fail;
+	enum sl_err err = SL_OK;
+
+	snprintf(whose, sizeof whose, "group %s", g->name);
+	if (!sl_trunk_has_store(&g->trunk, whose))
+		return false;
+	SL_FAILPOINT(SL_FP_SERVER_KEEP);
+	for (int k = 0; k < g->n && !err; k++)
+		err = g->seat[k].m ? sl_group_hold_codecs(&g->seat[k]) : SL_OK;
+	records.cap = records_bytes(g);
+	records.data = malloc(records.cap + 1);
+	if (!err)
+		err = records.data ? write_records(g, &records) : SL_ERR_NOMEM;
+	if (err)
+		sl_fail_set(&fail, err, "no memory for a checkpoint");
+	if (!err) {
+		sl_trunk_pin(&g->trunk);
+		note_left(g);
+		g->trunk.keep.made = g->branch;
+		err = sl_keep_write_group(&g->trunk.keep, g->trunk.r.done, g->trunk.exec, &records, &fail);
+	}
+	free(records.data);
+	return sl_trunk_wrote(&g->trunk, whose, err, &fail);
+}
+
+void sl_group_keep_left(struct sl_group *g)
+{
+	char before[SL_KEEP_LEFT];
+
+	memcpy(before, g->trunk.keep.left, sizeof before);
+	note_left(g);
+	if (g->trunk.state == SL_TRUNK_WHOLE && g->trunk.keep.dir[0] && g->trunk.r.done == g->trunk.r.on_disk &&
+	    strcmp(before, g->trunk.keep.left) != 0)
+		sl_group_keep(g);
+}
+
+/* The codecs of a member that is not here, for when it comes. */
+static enum sl_err set_aside(struct sl_group_seat *seat, const struct member_record *r, const uint8_t *at)
+{
+	sl_codecs_state_close(&seat->codecs);
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		struct sl_buf *to = &seat->codecs.dir[dir];
+
+		*to = (struct sl_buf){malloc(r->bytes[dir] + 1), r->bytes[dir], r->bytes[dir]};
+		if (!to->data) {
+			sl_codecs_state_close(&seat->codecs);
+			return SL_ERR_NOMEM;
+		}
+		memcpy(to->data, at, r->bytes[dir]);
+		at += r->bytes[dir];
+	}
+	seat->kept = true;
+	return SL_OK;
+}
+
+/* The codecs of one member, from `at` on. */
+static enum sl_err give_codecs(struct sl_group_seat *seat, const struct member_record *r, const uint8_t *at,
+			       struct sl_fail *fail)
+{
+	struct sl_codecs_state state = {0};
+	enum sl_err err;
+
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		state.dir[dir] = (struct sl_buf){(uint8_t *)(uintptr_t)at, r->bytes[dir], r->bytes[dir]};
+		at += r->bytes[dir];
+	}
+	err = sl_codecs_state_give(&state, sl_port_codecs(seat->m->port));
+	return err ? sl_fail_set(fail, SL_ERR_DATA, "its state does not fit a member's codecs") : SL_OK;
+}
+
+static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, struct sl_fail *fail)
+{
+	size_t at = 0;
+
+	for (int k = 0; k < g->n; k++) {
+		struct sl_group_seat *seat = &g->seat[k];
+		struct member_record r;
+		size_t bytes = 0;
+		enum sl_err err = SL_OK;
+
+		if (in->len - at < sizeof r)
+			return sl_fail_set(fail, SL_ERR_DATA, "its members are cut off");
+		memcpy(&r, in->data + at, sizeof r);
+		at += sizeof r;
+		for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+			if (r.bytes[dir] > in->len - at - bytes)
+				return sl_fail_set(fail, SL_ERR_DATA, "its members are cut off");
+			bytes += r.bytes[dir];
+		}
+		if (moment_bytes(g) > in->len - at - bytes)
+			return sl_fail_set(fail, SL_ERR_DATA, "its members are cut off");
+		memcpy(seat->session, r.session, sizeof seat->session);
+		memcpy(seat->owner.byte, r.owner, sizeof r.owner);
+		seat->kept = false;
+		seat->fresh = seat->fresh && !seat->m;
+		if (bytes && seat->m && !sl_group_is_foreign(g, k))
+			err = give_codecs(seat, &r, in->data + at, fail);
+		else if (bytes && !seat->m && set_aside(seat, &r, in->data + at))
+			err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a member's codecs");
+		if (!err && moment_bytes(g) && g->fold.part[k].copy &&
+		    read_moments(g, g->fold.part[k].copy, r.applied, in->data + at + bytes))
+			err = sl_fail_set(fail, SL_ERR_DEVICE, "a member's moments could not be set");
+		if (err)
+			return err;
+		at += bytes + moment_bytes(g);
+		g->trunk.r.seat[k].number = r.number;
+		seat->made = r.made;
+		memcpy(g->trunk.r.seat[k].pin, r.pin, sizeof r.pin);
+		g->trunk.r.seat[k].has_files = r.has_files != 0;
+	}
+	if (g->ends && sl_end_coder_load(g->ends->sum.coder, (struct sl_bytes){in->data + at, in->len - at}))
+		return sl_fail_set(fail, SL_ERR_DATA, "it has no state of shared heads and tails");
+	return g->ends || at == in->len ? SL_OK : sl_fail_set(fail, SL_ERR_DATA, "it has more members than the group");
+}
+
+/* Room for what the members' codecs may have kept. */
+static enum sl_err room_for_records(const struct sl_group *g, uint64_t step, struct sl_buf *out)
+{
+	bool away = false;
+
+	out->cap = 0;
+	for (int k = 0; k < g->n; k++) {
+		out->cap += sizeof(struct member_record) + moment_bytes(g);
+		for (int dir = 0; dir < SL_DIR_COUNT && g->seat[k].m; dir++)
+			out->cap += sl_codec_state_bytes(sl_port_codecs(g->seat[k].m->port)[dir]);
+	}
+	out->cap += g->ends ? sl_end_coder_state_bytes(g->ends->sum.coder) : 0;
+	for (int k = g->first; k < g->end; k++)
+		away = away || !g->seat[k].m;
+	if (away || sl_group_varies(g)) /* nobody says what theirs take */
+		out->cap = (size_t)sl_keep_file_bytes(&g->trunk.keep, step);
+	out->data = malloc(out->cap + 1);
+	return out->data ? SL_OK : SL_ERR_NOMEM;
+}
+
+enum sl_err sl_group_read(struct sl_group *g, uint64_t step, struct sl_fail *fail)
+{
+	struct sl_buf records = {0};
+	enum sl_err err = room_for_records(g, step, &records);
+
+	if (!err)
+		err = sl_keep_read_group(&g->trunk.keep, step, g->trunk.exec, &records, fail);
+	if (!err)
+		err = read_records(g, &records, fail);
+	free(records.data);
+	return err;
+}

@@ -1,0 +1,220 @@
+/* A step of a group, on the worker: whether a member's part can be added, the fold of all, and what follows. In rounds
+ * each member trains a copy of the trunk, and the copies are averaged where a round ends; the trunk itself holds what
+ * the last round ended with. */
+#include <inttypes.h>
+
+#include "common/base/failpoint.h"
+#include "server/trunk/group_work.h"
+
+/* ---- copies */
+
+_Static_assert((int)SL_SHARE_KEEP == (int)SL_MOMENTS_KEEP && (int)SL_SHARE_AVERAGE == (int)SL_MOMENTS_AVERAGE &&
+		       (int)SL_SHARE_ZERO == (int)SL_MOMENTS_ZERO,
+	       "moments are numbered alike");
+
+enum sl_err sl_group_reset_copy(struct sl_group *g, int k, bool moments)
+{
+	struct sl_fold_part *part = &g->fold.part[k];
+
+	part->trained = 0;
+	return part->copy ? sl_copy_reset(part->copy, g->trunk.exec, moments) : SL_OK;
+}
+
+/* Moments of their own are those of the checkpoint that was read, if one was. */
+enum sl_err sl_group_reset_copies(struct sl_group *g)
+{
+	const bool moments = !sl_group_own_moments(g) || !g->trunk.r.done;
+	enum sl_err err = SL_OK;
+
+	for (int k = 0; k < g->n && !err; k++)
+		err = sl_group_reset_copy(g, k, moments);
+	return err;
+}
+
+static void hand_over(struct sl_group *g, int k)
+{
+	const struct sl_group_part *part = &g->part[k];
+	struct sl_fold_part *p = &g->fold.part[k];
+
+	p->exec = part->m ? part->m->trunk.exec : NULL;
+	p->change = part->m ? part->m->ends.change : NULL;
+	p->averaged = part->m != NULL;
+	p->rows = part->rows;
+}
+
+/* As a run without a group takes a step. */
+static enum sl_err step_copy(struct sl_group *g, int k)
+{
+	const bool has_rows = g->fold.part[k].rows > 0;
+
+	SL_FAILPOINT(has_rows ? SL_FP_SERVER_APPLY : SL_FP_NONE);
+	g->trunk.state = has_rows ? SL_TRUNK_TORN : g->trunk.state;
+	return sl_fold_alone(&g->fold.part[k], g->lr);
+}
+
+void sl_group_run_step(struct sl_group *g)
+{
+	struct sl_group_seat *seat = &g->seat[g->which];
+
+	g->trunk.checkpointed = false;
+	g->came_of = seat->m && seat->m == g->part[g->which].m ? MET_GO : MET_VOID;
+	if (g->came_of == MET_VOID)
+		return;
+	hand_over(g, g->which);
+	g->err = step_copy(g, g->which);
+	if (g->err) {
+		sl_fail_set(&g->fail, g->err, "step %" PRIu64 " of member %d of group %s could not be applied: %s",
+			    g->trunk.r.seat[g->which].number, g->which, g->name, sl_err_text(g->err));
+		return;
+	}
+	if (g->part[g->which].rows)
+		sl_port_commit_codecs(seat->m->port);
+	g->trunk.r.seat[g->which].number =
+		sl_port_session(seat->m->port)->number + 1; /* a newcomer's state was of an earlier step */
+	seat->made = g->branch;
+	g->trunk.state = SL_TRUNK_WHOLE;
+	SL_FAILPOINT(SL_FP_SERVER_APPLIED);
+}
+
+static enum sl_err end_round(struct sl_group *g, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	for (int k = 0; k < g->n && !err; k++)
+		err = g->part[k].m ? step_copy(g, k) : SL_OK;
+	return err ? err : sl_fold_round(&g->fold, sl_group_last_step(g), fail);
+}
+
+/* ---- of all */
+
+enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
+{
+	const struct sl_session *s = sl_port_session(m->port);
+	const double factor = sl_plan_own_factor(&g->trunk.plan->spec, (int64_t)s->batch_rows);
+	int64_t rows[SL_PLAN_MAX_CHUNKS];
+	enum sl_err err;
+
+	SL_FAILPOINT(sl_session_skips(s) ? SL_FP_SERVER_SKIP : SL_FP_NONE);
+	if (sl_group_ends_check(m, fail))
+		return fail->code;
+	if (sl_session_skips(s))
+		return SL_OK;
+	for (int i = 0; i < s->chunks; i++)
+		rows[i] = (int64_t)sl_session_chunk_rows(s, i);
+	if (SL_FAILPOINT_CALL(SL_FP_SERVER_CHECK, 0))
+		return SL_ERR_NONFINITE;
+	err = g->agreed.clip_norm > 0 ? sl_exec_check(m->trunk.exec, rows, s->chunks, fail) : SL_OK;
+	if (!err)
+		err = sl_exec_scale(m->trunk.exec, s->grad_scale);
+	if (!err)
+		err = sl_member_check(m->trunk.exec, rows, s->chunks, factor, g->agreed.share.member_norm, fail);
+	return err || !m->ends.change || m->ends.layout.round
+		       ? err
+		       : sl_end_check_norm(&m->ends.layout, m->ends.change, factor, g->agreed.share.member_norm, fail);
+}
+
+static enum sl_err apply(struct sl_group *g, struct sl_fail *fail)
+{
+	enum sl_err err = sl_fold_sum(&g->fold, sl_group_last_step(g), fail);
+
+	if (err)
+		return err;
+	SL_FAILPOINT(g->fold.rows ? SL_FP_SERVER_APPLY : SL_FP_NONE);
+	g->trunk.state = g->fold.rows ? SL_TRUNK_TORN : g->trunk.state;
+	return sl_fold_apply(&g->fold, g->lr);
+}
+
+/* The step, or the end of a round, of those in `part`. */
+static enum sl_err fold(struct sl_group *g, struct sl_fail *fail)
+{
+	struct sl_others others;
+	enum sl_err err;
+
+	g->fold.trunk = g->trunk.exec;
+	g->fold.moments = (enum sl_moments)g->agreed.share.moments;
+	g->fold.most = g->agreed.share.member_norm;
+	g->fold.others = sl_group_others(g, &others);
+	for (int k = 0; k < g->n; k++)
+		hand_over(g, k);
+	err = sl_group_ends_next(g, fail);
+	if (!err)
+		err = sl_group_has_rounds(g) ? end_round(g, fail) : apply(g, fail);
+	for (int k = 0; k < g->n; k++)
+		if (g->fold.part[k].left_out)
+			g->part[k] = (struct sl_group_part){0};
+	return err;
+}
+
+/* Who took part is a step ahead; the others stay where they are. */
+static void settle(struct sl_group *g)
+{
+	enum sl_took took[SL_CONF_SHARE_CLIENTS];
+
+	if (sl_group_varies(g) && g->trunk.r.done == g->trunk.from &&
+	    g->trunk.keep.dir[0]) /* from here on the steps kept behind it are another past's */
+		sl_keep_leave(&g->trunk.keep, g->trunk.r.done);
+	for (int k = 0; k < g->n; k++) {
+		const struct sl_middle *m = g->part[k].m;
+		const struct sl_session *s = m ? sl_port_session(m->port) : NULL;
+
+		took[k] = m                          ? SL_TOOK_PART
+			  : g->fold.part[k].left_out ? SL_TOOK_LEFT_OUT
+			  : g->part[k].lost          ? SL_TOOK_LOST
+						     : SL_TOOK_MISSED;
+		if (g->part[k].rows)
+			sl_port_commit_codecs(m->port);
+		if (m)
+			sl_record_keeps(&g->trunk.r.seat[k], s->kept, s->writing, g->trunk.r.done + g->round);
+		if (m || k < g->first || k >= g->end)
+			g->seat[k].made = g->branch;
+	}
+	sl_group_ends_settle(g);
+	sl_records_stepped(&g->trunk.r, took, g->round, g->others_missed);
+}
+
+void sl_group_run_apply(struct sl_group *g)
+{
+	g->came_of = MET_GO;
+	g->trunk.checkpointed = false;
+	for (int k = 0; k < g->n; k++) {
+		if (g->part[k].m && g->part[k].m != g->seat[k].m)
+			g->came_of = MET_VOID;
+		g->fold.part[k].left_out = false;
+	}
+	if (g->came_of == MET_VOID)
+		return;
+	g->fail.text[0] = '\0';
+	g->err = sl_group_meet(g, -1, 0);
+	if (!g->err && g->came_of != MET_GO)
+		return;
+	if (!g->err)
+		g->err = fold(g, &g->fail);
+	if (!g->err && SL_FAILPOINT_CALL(SL_FP_SERVER_CODECS, 0) != 0)
+		g->err = SL_ERR_DEVICE;
+	if (!g->err)
+		g->err = sl_exec_follow(g->trunk.exec, g->trunk.r.done + g->round);
+	if (g->err && !g->fail.text[0])
+		sl_fail_set(&g->fail, g->err, "step %" PRIu64 " of group %s could not be applied: %s", g->trunk.r.done,
+			    g->name, sl_err_text(g->err));
+	if (g->err && g->err != SL_ERR_NONFINITE)
+		sl_group_end_ranks(g, g->fail.text);
+	if (g->err)
+		return;
+	settle(g);
+	g->trunk.state = SL_TRUNK_WHOLE;
+	SL_FAILPOINT(SL_FP_SERVER_APPLIED);
+	g->trunk.checkpointed = g->trunk.r.stays = g->checkpoint && sl_group_all_kept(g, sl_group_keep(g));
+}
+
+void sl_group_run_catch_up(struct sl_group *g)
+{
+	g->err = sl_group_ends_reach(g, g->behind)
+			 ? SL_OK
+			 : sl_fail_set(&g->fail, SL_ERR_MISMATCH,
+				       "member %d is too far behind: group %s has not kept the mean of step %" PRIu64,
+				       g->which, g->name, g->behind);
+	if (g->err)
+		return;
+	g->trunk.r.seat[g->which].number = g->behind + 1;
+	g->seat[g->which].made = g->branch;
+}

@@ -1,0 +1,228 @@
+/* A group on the device's worker. All of it runs in jobs and tasks of the group's key, one at a time. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "server/store/store.h"
+#include "server/trunk/group_work.h"
+
+void sl_group_free_trunk(struct sl_group *g)
+{
+	for (int k = 0; k < g->n && g->seat; k++) {
+		sl_codecs_state_close(&g->seat[k].codecs);
+		sl_exec_close(g->fold.part[k].copy);
+	}
+	free(g->seat);
+	sl_group_ends_close(g);
+	if (g->memory_used)
+		atomic_fetch_sub(g->memory_used, g->memory_bytes);
+	sl_trunk_close(&g->trunk);
+}
+
+/* ---- the trunk's memory */
+
+enum sl_err sl_group_open_bare(struct sl_exec **out, const struct sl_plan *plan, struct sl_backend *be,
+			       struct sl_fail *fail)
+{
+	enum sl_err err = sl_exec_prepare(out, plan, SL_MIDDLE, be, fail);
+
+	if (!err)
+		err = sl_exec_bare(*out, fail);
+	if (!err)
+		err = sl_exec_allocate(*out, fail);
+	if (err) {
+		sl_exec_close(*out);
+		*out = NULL;
+	}
+	return err;
+}
+
+/* One that counts among what the server may take. On a device the sum of a step is made on the host. */
+static enum sl_err open_counted(struct sl_group *g, struct sl_exec **out, const struct sl_plan *plan,
+				const struct sl_middle_env *env, struct sl_fail *fail)
+{
+	const size_t sum = (size_t)plan->segment[SL_MIDDLE].trainable_count * sizeof(float);
+	char what[SL_CONF_SHARE_TEXT + 40];
+	struct sl_exec *sizes;
+	uint64_t bytes;
+	enum sl_err err = sl_exec_prepare(&sizes, plan, SL_MIDDLE, env->be, fail);
+
+	if (!err)
+		err = sl_exec_bare(sizes, fail);
+	bytes = err ? 0 : sl_exec_memory(sizes).total + (env->be->host_memory ? 0 : sum);
+	sl_exec_close(sizes);
+	snprintf(what, sizeof what, out == &g->trunk.exec ? "the middle of group %s" : "a copy of group %s's middle",
+		 g->name);
+	if (!err)
+		err = sl_memory_reserve(env->memory_used, env->memory_bytes, bytes, what, fail);
+	if (err)
+		return err;
+	err = sl_group_open_bare(out, plan, env->be, fail);
+	if (err) {
+		atomic_fetch_sub(env->memory_used, bytes);
+		return err;
+	}
+	g->memory_used = env->memory_used;
+	g->memory_bytes += bytes;
+	return SL_OK;
+}
+
+static enum sl_err open_trunk(struct sl_group *g, const struct sl_middle_env *env, struct sl_plan *plan,
+			      struct sl_fail *fail)
+{
+	enum sl_err err = open_counted(g, &g->trunk.exec, plan, env, fail);
+
+	if (err) {
+		sl_plan_close(plan);
+		return err;
+	}
+	g->trunk.plan = plan;
+	sl_keep_open(&g->trunk.keep, g->groups->store.dir, g->groups->store.tidy, g->file_name, NULL, plan,
+		     g->groups->store.core);
+	sl_group_hear_left(g);
+	return SL_OK;
+}
+
+enum sl_err sl_group_lend(struct sl_group *g, struct sl_middle *m, struct sl_plan *plan, struct sl_fail *fail)
+{
+	const bool same =
+		g->trunk.plan && memcmp(g->trunk.plan->middle_hash, plan->middle_hash, sizeof plan->middle_hash) == 0;
+	struct sl_group_seat *seat = &g->seat[sl_group_seat_of(m)];
+	struct sl_exec **copy = &g->fold.part[sl_group_seat_of(m)].copy;
+	enum sl_err err = SL_OK;
+
+	if (!g->trunk.plan)
+		err = open_trunk(g, &m->env, plan, fail);
+	else
+		sl_plan_close(plan);
+	if (!err && g->trunk.plan != plan && !same)
+		return sl_fail_set(
+			fail, SL_ERR_MISMATCH,
+			"group %s trains another middle than this client's: model, cut, inserts, train.freeze "
+			"and train.groups must be the same for all members",
+			g->name);
+	if (!err && sl_group_has_rounds(g) && !*copy)
+		err = open_counted(g, copy, g->trunk.plan, &m->env, fail);
+	if (!err)
+		err = sl_exec_borrow(m->trunk.exec, *copy ? *copy : g->trunk.exec, fail);
+	if (!err)
+		err = sl_group_ends_lend(g, m, fail);
+	if (err)
+		return err;
+	seat->m = m;
+	seat->fresh = true;
+	g->trunk.r.seat[sl_group_seat_of(m)].hello = sl_group_hello(g, sl_group_seat_of(m));
+	return SL_OK;
+}
+
+static void run_let_go(struct sl_group *g)
+{
+	for (int k = g->first; k < g->end; k++)
+		if (g->part[k].m && g->part[k].m == g->seat[k].m)
+			sl_record_let_go(&g->trunk.r, k);
+	sl_group_keep_left(g);
+	SL_FAILPOINT(SL_FP_SERVER_LET_GO);
+}
+
+void sl_group_run(struct sl_job *job)
+{
+	struct sl_group *g = (struct sl_group *)(void *)((char *)job - offsetof(struct sl_group, job));
+
+	switch (g->what) {
+	case GROUP_IDLE:
+		break;
+	case GROUP_CHOOSE:
+		sl_group_run_choose(g);
+		break;
+	case GROUP_REJOIN:
+		sl_group_run_return(g);
+		break;
+	case GROUP_CATCH_UP:
+		sl_group_run_catch_up(g);
+		break;
+	case GROUP_STEP:
+		sl_group_run_step(g);
+		break;
+	case GROUP_APPLY:
+		sl_group_run_apply(g);
+		break;
+	case GROUP_MEET:
+		sl_group_run_meet(g);
+		break;
+	case GROUP_LET_GO:
+		run_let_go(g);
+		break;
+	}
+}
+
+/* ---- weights, and the end of a session */
+
+enum sl_err sl_group_install(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
+{
+	const struct sl_hello *h = &sl_port_session(m->port)->hello;
+	const struct sl_trunk_store *store = &g->groups->store;
+	const float *range = sl_port_weights(m->port);
+	enum sl_err err = sl_trunk_check_upload(g->trunk.plan, h, range, fail);
+
+	if (err || g->has_weights)
+		return err;
+	sl_store_put(store->dir, store->tidy, store->owner, h->weights_hash, range,
+		     g->trunk.plan->segment[SL_MIDDLE].weight_count);
+	g->has_weights = true;
+	err = sl_exec_set_weights(g->trunk.exec, range);
+	return err || !sl_group_has_rounds(g) ? err : sl_group_reset_copies(g);
+}
+
+enum sl_err sl_group_gather(struct sl_group *g, struct sl_middle *m, bool *checkpointed)
+{
+	const uint64_t number = g->trunk.r.seat[sl_group_seat_of(m)].number;
+	struct sl_exec *copy = g->fold.part[sl_group_seat_of(m)].copy;
+	enum sl_err err = sl_exec_get_weights(copy ? copy : g->trunk.exec, sl_port_weights(m->port));
+	const bool here = (number == g->trunk.r.done || (sl_group_varies(g) && number < g->trunk.r.done)) &&
+			  (g->trunk.r.done == g->trunk.r.on_disk || sl_group_at_border(g));
+
+	*checkpointed =
+		sl_trunk_gathered(&g->trunk, !err && here && g->trunk.keep.dir[0] &&
+						     (g->trunk.r.done == g->trunk.r.on_disk || sl_group_keep(g)));
+	return err;
+}
+
+void sl_group_hear_left(struct sl_group *g)
+{
+	char left[SL_KEEP_LEFT];
+	uint64_t at;
+
+	if (!sl_keep_who_left(&g->trunk.keep, &at, left))
+		return;
+	sl_records_hear(&g->trunk.r, left, at);
+	memcpy(g->trunk.keep.left, left, sizeof g->trunk.keep.left);
+}
+
+/* Nobody is inside a round: what the trunk and the seats hold is one state. */
+bool sl_group_at_border(const struct sl_group *g)
+{
+	for (int k = 0; k < g->n; k++)
+		if (g->trunk.r.seat[k].number > g->trunk.r.done)
+			return false;
+	return true;
+}
+
+void sl_group_last(struct sl_group *g, struct sl_middle *m)
+{
+	const int k = sl_group_seat_of(m);
+	const enum sl_seat_end how = m->stage == SL_MIDDLE_WELCOMED ? m->ended : SL_SEAT_LOST;
+	struct sl_group_seat *seat = &g->seat[k];
+
+	if (seat->m != m)
+		return;
+	SL_FAILPOINT(m->ended == SL_SEAT_LEFT ? SL_FP_SERVER_LEFT : SL_FP_SERVER_LAST);
+	if (sl_group_hold_codecs(seat))
+		seat->kept = false;
+	seat->m = NULL;
+	if (sl_trunk_ended(&g->trunk, k, how) && sl_group_at_border(g))
+		(void)sl_group_keep(g);
+	SL_FAILPOINT(m->ended == SL_SEAT_LEFT ? SL_FP_NONE : SL_FP_SERVER_LASTED);
+}

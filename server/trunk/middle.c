@@ -1,0 +1,357 @@
+#include "server/trunk/middle.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/link/loop.h"
+#include "server/trunk/middle_task.h"
+
+/* Of the server's memory, in place of what this session took before. */
+static void charge(struct sl_middle *m, uint64_t bytes)
+{
+	atomic_fetch_sub(m->env.memory_used, m->memory_bytes);
+	atomic_fetch_add(m->env.memory_used, bytes);
+	m->memory_bytes = bytes;
+}
+
+/* The server knows a middle, not which network it is of. */
+static void describe(struct sl_middle *m)
+{
+	const struct sl_graph *g = &m->trunk.plan->segment[SL_MIDDLE].graph;
+
+	snprintf(m->network, sizeof m->network, "%d layers, %" PRId64 " parameters", g->n_node, g->elements[1]);
+	snprintf(m->part, sizeof m->part, "%.90s to %.90s", g->node[0].name, g->node[g->n_node - 1].name);
+}
+
+/* False: there is no room for it there, and the session is over. */
+static bool enter_group(struct sl_middle *m)
+{
+	const struct sl_agreed *a = &m->agreement.agreed;
+	struct sl_fail fail;
+
+	if (!a->share.group[0])
+		return true;
+	if (m->owned && !m->env.may_join(m->env.arg, &m->owner, a->share.group)) {
+		sl_fail_at(&fail, "share.group", SL_ERR_AUTH,
+			   "this client's key may not train with group %s: its line in the server's list of clients "
+			   "needs group=%s",
+			   a->share.group, a->share.group);
+		sl_port_fail(m->port, &fail);
+		return false;
+	}
+	if (sl_group_enter(m->env.groups, m, a, &fail)) {
+		sl_port_fail(m->port, &fail);
+		return false;
+	}
+	sl_port_share_key(m->port, sl_group_key(m->group));
+	return true;
+}
+
+double sl_middle_decided(struct sl_middle *m)
+{
+	const double total = sl_port_stats(m->port).compute_s, taken = total - m->compute_before;
+
+	m->compute_before = total;
+	return taken;
+}
+
+const struct sl_group *sl_middle_group(const struct sl_middle *m)
+{
+	return m->group;
+}
+
+static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
+{
+	struct sl_middle *m = arg;
+
+	m->worked_ms = sl_loop_now_ms(m->env.loop);
+	if (task == SL_TASK_ADMIT) {
+		m->stage = SL_MIDDLE_ADMITTED;
+		charge(m, 0);
+		describe(m);
+		if (enter_group(m))
+			m->env.admitted(m->env.arg, m);
+	} else if (task == SL_TASK_OPEN) {
+		done->need_weights = m->need_weights;
+		done->next_step = m->trunk.r.done;
+		done->made = m->trunk.keep.made;
+		m->shown = m->trunk.kept;
+		m->shown_memory = m->memory;
+	} else if (task == SL_TASK_COMMIT) {
+		done->checkpointed = m->trunk.checkpointed;
+		m->shown = m->trunk.kept;
+		done->compute_s = sl_middle_decided(m);
+	} else if (task == SL_TASK_MID_BWD) {
+		done->squares[0] = m->squares;
+	} else if (task == SL_TASK_MID_FWD && !sl_port_session(m->port)->training) {
+		/* an evaluation is no step's: the next one begins once the last chunk of this has left */
+		m->compute_before = sl_port_stats(m->port).compute_s;
+	} else if (task == SL_TASK_GATHER) {
+		done->checkpointed = m->trunk.checkpointed;
+		m->shown = m->trunk.kept;
+	}
+}
+
+static void note_step(struct sl_middle *m)
+{
+	uint64_t now = sl_now_ns();
+	double s = (double)(now - m->stepped_ns) * 1e-9;
+
+	if (m->stepped_ns)
+		m->step_s = m->step_s > 0 ? 0.9 * m->step_s + 0.1 * s : s;
+	m->stepped_ns = now;
+	m->steps++;
+	m->skipped += sl_port_session(m->port)->commit == SL_COMMIT_SKIPS;
+}
+
+/* ---- the end */
+
+static struct sl_middle *of_last(struct sl_job *job)
+{
+	return (struct sl_middle *)(void *)((char *)job - offsetof(struct sl_middle, last));
+}
+
+/* (worker) Behind every task that ran, on a device too. */
+static void run_last(struct sl_job *job)
+{
+	struct sl_middle *m = of_last(job);
+
+	if (sl_port_waits(m->port, job))
+		return;
+	if (m->group)
+		sl_group_last(m->group, m);
+	else
+		sl_trunk_last(&m->trunk, m->port, m->ended);
+}
+
+static void close_port(struct sl_middle *m);
+
+static void last_done(struct sl_job *job)
+{
+	struct sl_middle *m = of_last(job);
+
+	m->last_is = SL_MIDDLE_LAST_DONE;
+	if (m->closed)
+		close_port(m);
+}
+
+/* At once when the session ends, and ahead of the OPEN of its next link, so that its client finds its state when it
+ * comes back, however soon and however much of the worker's time it has had. Also where OPEN is still under way:
+ * closing waits for this, and never on the loop's thread for a task. */
+static void post_last(struct sl_middle *m)
+{
+	m->last = (struct sl_job){.run = run_last,
+				  .done = last_done,
+				  .share = sl_port_share(m->port),
+				  .ahead = true,
+				  .key = m->group ? sl_group_key(m->group)
+						  : sl_port_key(sl_port_session(m->port)->hello.session)};
+	m->last_is = SL_MIDDLE_LAST_POSTED;
+	sl_worker_post(m->env.worker, &m->last);
+}
+
+static void session_over(struct sl_middle *m)
+{
+	post_last(m);
+	m->env.over(m->env.arg, m);
+	if (m->group)
+		sl_group_over(m->group, m);
+}
+
+/* The session's name as `splits status` has it; one codec where all four are that. */
+static void log_open(const struct sl_middle *m, const struct sl_hello *h)
+{
+	const struct sl_agreed *a = &m->agreement.agreed;
+	char name[SL_HEX16_TEXT], others[3 * (sizeof a->codec[0] + 1)] = "";
+	uint8_t session[16];
+	bool same = true;
+
+	for (int dir = 1; dir < SL_DIR_COUNT; dir++)
+		same = same && strcmp(a->codec[0], a->codec[dir]) == 0;
+	if (!same)
+		snprintf(others, sizeof others, " %s %s %s", a->codec[1], a->codec[2], a->codec[3]);
+	sl_session_name(h->session, session);
+	sl_log_limited(SL_LOG_INFO, "session-open",
+		       "peer %" PRIu64 ", %s, session %.8s: %s, %s, batch %d in %d chunks, %s, codec %s%s", m->peer,
+		       h->software, sl_hex16(session, name), m->network, m->part, a->batch, a->chunks,
+		       sl_agreed_precisions[a->precision], a->codec[0], others);
+}
+
+static void session_action(void *arg, const struct sl_action *action, const struct sl_fail *fail)
+{
+	struct sl_middle *m = arg;
+	const struct sl_hello *h = &sl_port_session(m->port)->hello;
+
+	switch (action->kind) {
+	case SL_ACTION_KEEP:
+		charge(m, sl_port_asked(m->port).len);
+		break;
+	case SL_ACTION_JOINING:
+		sl_group_joining(m->group, m);
+		break;
+	case SL_ACTION_PREPARED:
+		sl_group_prepared(m->group, m);
+		break;
+	case SL_ACTION_ASKED:
+		sl_group_asked(m->group, m);
+		break;
+	case SL_ACTION_READY:
+		m->stage = SL_MIDDLE_WELCOMED;
+		log_open(m, h);
+		break;
+	case SL_ACTION_STEPPED:
+		note_step(m);
+		break;
+	case SL_ACTION_FAIL:
+		if (fail->code == SL_ERR_BUSY &&
+		    m->stage == SL_MIDDLE_WELCOMED) /* as a client says that means to come back */
+			sl_log_limited(SL_LOG_INFO, "session-paused", "peer %" PRIu64 " after %" PRIu64 " steps",
+				       m->peer, m->steps);
+		else
+			sl_log_limited(SL_LOG_WARN, "session-failed", "peer %" PRIu64 ": %s: %s", m->peer,
+				       sl_err_name(fail->code), fail->text);
+		m->ended = sl_port_session(m->port)->paused ? SL_SEAT_PAUSED : SL_SEAT_LOST;
+		session_over(m);
+		break;
+	case SL_ACTION_LEFT:
+		sl_log_limited(SL_LOG_INFO, "session-left", "peer %" PRIu64 " after %" PRIu64 " steps", m->peer,
+			       m->steps);
+		m->ended = SL_SEAT_LEFT;
+		session_over(m);
+		break;
+	default:
+		break;
+	}
+}
+
+enum sl_err sl_middle_open(struct sl_middle **out, const struct sl_middle_env *env, sl_peer peer,
+			   const struct sl_key *owner, struct sl_memory back, struct sl_fail *fail)
+{
+	static const struct sl_port_events events = {sl_middle_task, task_ran, sl_middle_place, session_action};
+	struct sl_middle *m = calloc(1, sizeof *m);
+	enum sl_err err;
+
+	if (!m)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a session");
+	m->env = *env;
+	m->peer = peer;
+	m->back = back;
+	m->owned = owner != NULL;
+	if (owner)
+		m->owner = *owner;
+	m->opened_ms = m->worked_ms = sl_loop_now_ms(env->loop);
+	err = sl_port_open(&m->port, env->loop, env->transport, peer, env->worker, &events, m, fail);
+	if (err) {
+		free(m);
+		return err;
+	}
+	sl_port_admit_share(m->port, env->newcomers);
+	sl_session_open_server(sl_port_session(m->port), env->window_bytes, env->part_bytes, m->opened_ms);
+	sl_port_session(m->port)->device = env->device;
+	*out = m;
+	return SL_OK;
+}
+
+void sl_middle_deliver(struct sl_middle *m, struct sl_bytes header, struct sl_bytes payload)
+{
+	sl_port_deliver(m->port, header, payload);
+}
+
+void sl_middle_malformed(struct sl_middle *m, const char *why)
+{
+	struct sl_fail fail;
+
+	sl_fail_set(&fail, SL_ERR_PROTOCOL, "malformed message: %s", why);
+	sl_port_fail(m->port, &fail);
+}
+
+void sl_middle_writable(struct sl_middle *m)
+{
+	sl_port_writable(m->port);
+}
+
+void sl_middle_tick(struct sl_middle *m)
+{
+	uint64_t had_ms = sl_worker_had_ms(m->env.worker, sl_port_share(m->port));
+	const uint64_t limit_ms = (uint64_t)m->env.watchdog_s * 1000;
+	struct sl_fail why;
+
+	if (m->last_is != SL_MIDDLE_LAST_NONE || m->closed)
+		return;
+	/* one that is silent hangs: the server ends (host.c), and the client waits for it to come back */
+	if (limit_ms && had_ms > limit_ms && 2 * sl_worker_silent_ms(m->env.worker) < limit_ms) {
+		sl_fail_set(&why, SL_ERR_LIMIT,
+			    "a task of this session has had %" PRIu64
+			    " s of the server's time, and its watchdog_s is %d",
+			    had_ms / 1000, m->env.watchdog_s);
+		sl_port_fail(m->port, &why);
+	} else if (sl_port_session(m->port)->state != SL_SESSION_NEW)
+		sl_port_event(m->port, &(struct sl_event){.kind = SL_EV_TICK});
+}
+
+void sl_middle_end(struct sl_middle *m, const struct sl_fail *why)
+{
+	sl_port_fail(m->port, why);
+}
+
+static void port_closed(void *arg)
+{
+	struct sl_middle *m = arg;
+	void (*closed)(void *) = m->closed;
+	void *closed_arg = m->closed_arg;
+
+	sl_trunk_close(&m->trunk);
+	sl_plan_close(m->group_plan);
+	sl_member_ends_close(m);
+	if (m->group)
+		sl_group_leave(m->group, m);
+	atomic_fetch_sub(m->env.memory_used, m->memory_bytes);
+	free(m);
+	closed(closed_arg);
+}
+
+static void close_port(struct sl_middle *m)
+{
+	sl_port_close(m->port, port_closed, m);
+}
+
+void sl_middle_close(struct sl_middle *m, void (*closed)(void *arg), void *arg)
+{
+	m->closed = closed;
+	m->closed_arg = arg;
+	if (m->last_is != SL_MIDDLE_LAST_POSTED)
+		close_port(m);
+}
+
+sl_peer sl_middle_peer(const struct sl_middle *m)
+{
+	return m->peer;
+}
+
+const struct sl_session *sl_middle_session(const struct sl_middle *m)
+{
+	return sl_port_session(m->port);
+}
+
+struct sl_middle_status sl_middle_status(const struct sl_middle *m)
+{
+	return (struct sl_middle_status){.opened_ms = m->opened_ms,
+					 .worked_ms = m->worked_ms,
+					 .steps = m->steps,
+					 .skipped = m->skipped,
+					 .step_s = m->step_s,
+					 .memory = m->shown_memory,
+					 .welcomed = m->stage == SL_MIDDLE_WELCOMED,
+					 .left = m->ended == SL_SEAT_LEFT,
+					 .agreed = m->stage != SL_MIDDLE_ASKS ? &m->agreement.agreed : NULL,
+					 .network = m->network,
+					 .part = m->part,
+					 .checkpoint = m->shown,
+					 .stats = sl_port_stats(m->port)};
+}

@@ -1,0 +1,208 @@
+#include "server/trunk/middle_task.h"
+
+#include <string.h>
+
+#include "common/base/failpoint.h"
+#include "server/trunk/cost.h"
+
+static enum sl_err agree(struct sl_middle *m, struct sl_fail *fail)
+{
+	const struct sl_hello *h = &sl_port_session(m->port)->hello;
+	enum sl_err err = sl_agreement_hear(&m->agreement, &m->trunk.plan, sl_port_asked(m->port), fail);
+	char ours[SL_HEX16_TEXT], theirs[SL_HEX16_TEXT];
+
+	if (err || memcmp(m->trunk.plan->middle_hash, h->plan_hash, sizeof h->plan_hash) == 0)
+		return err;
+	return sl_fail_set(
+		fail, SL_ERR_MISMATCH,
+		"plan hash: the client (%s) has %s, this server has %s: the two versions build different plans",
+		h->software, sl_hex16(h->plan_hash, theirs), sl_hex16(m->trunk.plan->middle_hash, ours));
+}
+
+/* Before any of it is allocated: a Hello may ask for as much as it likes. Sessions open one after another, on one
+ * worker; beside it others can only end. */
+static enum sl_err check_memory(struct sl_middle *m, struct sl_memory back, struct sl_fail *fail)
+{
+	return sl_session_memory_check(&m->memory, m->env.be, m->env.device, m->env.memory_bytes,
+				       atomic_load(m->env.memory_used), back, fail);
+}
+
+static enum sl_err reserve_memory(struct sl_middle *m, struct sl_fail *fail)
+{
+	enum sl_err err = check_memory(m, (struct sl_memory){0}, fail);
+	uint64_t need;
+
+	if (err)
+		return err;
+	need = sl_memory_total(sl_session_memory_sum(&m->memory));
+	atomic_fetch_add(m->env.memory_used, need);
+	m->memory_bytes = need;
+	return SL_OK;
+}
+
+/* Where the figures let it in and there is no memory all the same, others have it, sessions or programs, and may give
+ * it back. */
+static enum sl_err take_memory(struct sl_middle *m, struct sl_fail *fail)
+{
+	enum sl_err err = reserve_memory(m, fail);
+	struct sl_fail why;
+
+	if (!err && m->group) {
+		err = sl_group_lend(m->group, m, m->group_plan, fail);
+		m->group_plan = NULL;
+	}
+	if (!err)
+		err = sl_exec_allocate(m->trunk.exec, fail);
+	if (!err)
+		err = sl_port_equip(m->port, m->trunk.plan, m->env.be, m->env.host_be, m->agreement.codec, fail);
+	if (err != SL_ERR_NOMEM)
+		return err;
+	why = *fail;
+	return sl_fail_set(fail, SL_ERR_BUSY, "%s; come back when others have ended", why.text);
+}
+
+/* Whether all that a Hello asks for can be had. Nothing is taken, so that an older link of the session still stands
+ * where the answer is no. */
+static enum sl_err admit(struct sl_middle *m, struct sl_fail *fail)
+{
+	enum sl_err err = agree(m, fail);
+	struct sl_memory back = m->back;
+	struct sl_cost cost;
+
+	if (!err) {
+		cost = sl_session_cost(m->trunk.plan, m->agreement.codec);
+		err = sl_session_cost_check(&cost, m->env.task_s, m->env.piece_ms, fail);
+	}
+	if (!err)
+		err = sl_exec_prepare(&m->trunk.exec, m->trunk.plan, SL_MIDDLE, m->env.be, fail);
+	if (!err)
+		err = sl_session_memory(&m->memory, m->trunk.exec, m->agreement.agreed.share.group[0] != 0, m->env.be,
+					m->env.host_be, m->agreement.codec, fail);
+	if (!err && m->trunk.plan->spec.shared_ends)
+		err = sl_member_ends_hear(m, sl_port_asked(m->port), fail);
+	sl_need(&back.host, 1, sl_port_asked(m->port).len); /* counted, and given back when this ends */
+	if (!err && m->agreement.agreed.share.group[0])
+		err = sl_agreement_trunk(&m->agreement, &m->group_plan, sl_port_asked(m->port), fail);
+	return err ? err : check_memory(m, back, fail);
+}
+
+static struct sl_trunk_store store_of(const struct sl_middle *m)
+{
+	return (struct sl_trunk_store){m->env.store, m->env.tidy, m->owned ? &m->owner : NULL, m->env.device};
+}
+
+static enum sl_err open_session(struct sl_middle *m, struct sl_fail *fail)
+{
+	const struct sl_trunk_store store = store_of(m);
+	enum sl_err err = take_memory(m, fail);
+
+	return err || m->group ? err
+			       : sl_trunk_open(&m->trunk, &store, &sl_port_session(m->port)->hello, m->port,
+					       &m->need_weights, fail);
+}
+
+static enum sl_err install_weights(struct sl_middle *m, struct sl_fail *fail)
+{
+	const struct sl_trunk_store store = store_of(m);
+
+	if (m->group)
+		return sl_group_install(m->group, m, fail);
+	return sl_trunk_install(&m->trunk, &store, &sl_port_session(m->port)->hello, m->port, fail);
+}
+
+static struct sl_exec_call exec_call(struct sl_middle *m, int chunk)
+{
+	const struct sl_session *s = sl_port_session(m->port);
+
+	return (struct sl_exec_call){
+		.slot = chunk,
+		.chunk = sl_plan_chunk_number(m->trunk.plan, chunk),
+		.dims = sl_port_dims(m->port, chunk),
+		.step = s->number,
+		.training = s->training,
+	};
+}
+
+static enum sl_err compute_forward(struct sl_middle *m, const struct sl_exec_call *call, struct sl_fail *fail)
+{
+	enum sl_err err = call->slot == 0 && call->training ? sl_exec_begin(m->trunk.exec) : SL_OK;
+
+	SL_FAILPOINT(call->training ? SL_FP_NONE : SL_FP_SERVER_EVAL);
+	return err ? err : sl_exec_forward(m->trunk.exec, call, NULL);
+}
+
+static enum sl_err compute_backward(struct sl_middle *m, const struct sl_exec_call *call, struct sl_fail *fail)
+{
+	const bool last = call->slot == sl_port_session(m->port)->chunks - 1;
+	const struct sl_plan_spec *spec = &m->trunk.plan->spec;
+	const int64_t rows = (int64_t)sl_port_session(m->port)->batch_rows;
+	enum sl_err err = sl_exec_backward(m->trunk.exec, call, NULL);
+
+	if (err || !last || !(sl_plan_clip_own(spec) > 0))
+		return err;
+	err = sl_exec_squares(m->trunk.exec, &m->squares, fail);
+	m->squares = sl_plan_own_squares(spec, rows, m->squares);
+	return err;
+}
+
+/* What a pass over one chunk takes in and gives out. */
+struct pass {
+	enum sl_dir from, to;
+	struct sl_tensor (*in)(struct sl_exec *exec, int slot, int64_t rows);
+	struct sl_tensor (*out)(struct sl_exec *exec, int slot, int64_t rows);
+	enum sl_err (*compute)(struct sl_middle *m, const struct sl_exec_call *call, struct sl_fail *fail);
+};
+static const struct pass forward = {SL_DIR_HEAD_ACT, SL_DIR_MID_ACT, sl_exec_input, sl_exec_output, compute_forward};
+static const struct pass backward = {SL_DIR_MID_GRAD, SL_DIR_HEAD_GRAD, sl_exec_dout, sl_exec_din, compute_backward};
+
+static enum sl_err run_pass(struct sl_middle *m, const struct pass *pass, int chunk, struct sl_fail *fail)
+{
+	struct sl_exec_call call = exec_call(m, chunk);
+	const bool mid = pass->from == SL_DIR_MID_GRAD;
+	struct sl_tensor in = pass->in(m->trunk.exec, chunk, sl_plan_cut_count(m->trunk.plan, mid, &call.dims));
+	struct sl_tensor out = pass->out(m->trunk.exec, chunk, sl_plan_cut_count(m->trunk.plan, !mid, &call.dims));
+	enum sl_err err = sl_port_decode(m->port, pass->from, chunk, &in, fail);
+
+	sl_port_compute_begins(m->port);
+	if (!err)
+		err = pass->compute(m, &call, fail);
+	sl_port_compute_ends(m->port);
+	return err || !out.data ? err : sl_port_encode(m->port, pass->to, chunk, &out, fail);
+}
+
+enum sl_err sl_middle_task(void *arg, enum sl_task task, int chunk, struct sl_fail *fail)
+{
+	struct sl_middle *m = arg;
+
+	switch (task) {
+	case SL_TASK_ADMIT:
+		return admit(m, fail);
+	case SL_TASK_OPEN:
+		return open_session(m, fail);
+	case SL_TASK_INSTALL:
+		return install_weights(m, fail);
+	case SL_TASK_MID_FWD:
+		return run_pass(m, &forward, chunk, fail);
+	case SL_TASK_MID_BWD:
+		return run_pass(m, &backward, chunk, fail);
+	case SL_TASK_COMMIT:
+		return sl_trunk_commit(&m->trunk, m->port, fail);
+	case SL_TASK_PREPARE:
+		return sl_group_check(m->group, m, fail);
+	case SL_TASK_MEAN:
+		return sl_group_ends_mean(m->group, m, fail);
+	case SL_TASK_GATHER:
+		return m->group ? sl_group_gather(m->group, m, &m->trunk.checkpointed)
+				: sl_trunk_gather(&m->trunk, m->port);
+	default:
+		return sl_fail_set(fail, SL_ERR_BUG, "a server has no task %s", sl_task_name(task));
+	}
+}
+
+float *sl_middle_place(void *arg, enum sl_dir dir, int chunk)
+{
+	struct sl_middle *m = arg;
+
+	return dir == SL_DIR_HEAD_ACT ? sl_exec_input(m->trunk.exec, chunk, m->trunk.plan->rows).data
+				      : sl_exec_dout(m->trunk.exec, chunk, m->trunk.plan->rows).data;
+}

@@ -1,0 +1,263 @@
+#include "server/trunk/trunk.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/weights/weights.h"
+#include "server/store/store.h"
+
+enum sl_err sl_trunk_first_weights(struct sl_exec *exec, const struct sl_plan *plan, const struct sl_trunk_store *store,
+				   const struct sl_hello *h, float *range, bool *need)
+{
+	const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
+
+	if (sl_store_get(store->dir, store->owner, h->weights_hash, range, s->weight_count))
+		return sl_exec_set_weights(exec, range);
+	if (h->weights_source != SL_WEIGHTS_SEED) {
+		*need = true;
+		return SL_OK;
+	}
+	sl_weights_init_range(s, plan->spec.seed, range);
+	return sl_exec_set_weights(exec, range);
+}
+
+static void pin_step(struct sl_keep *k, uint64_t step)
+{
+	bool there = step == 0;
+
+	for (int i = 0; i < k->n_pin && !there; i++)
+		there = k->pin[i] == step;
+	if (!there && k->n_pin < SL_CHECKPOINT_MAX_PINS)
+		k->pin[k->n_pin++] = step;
+}
+
+void sl_trunk_pin(struct sl_trunk *t)
+{
+	t->keep.n_pin = 0;
+	for (int k = 0; k < t->r.n; k++)
+		for (int i = 0; i < SL_WIRE_KEPT; i++)
+			pin_step(&t->keep, t->r.seat[k].pin[i]);
+}
+
+/* The newest step that both sides can go on from: of those that the client holds, one that is kept here, or 0. */
+static enum sl_err choose_step(struct sl_trunk *t, const struct sl_trunk_store *store, const struct sl_hello *h,
+			       struct sl_port *port, bool *need_weights, struct sl_fail *fail)
+{
+	char held[96] = "";
+
+	for (uint32_t i = 0; i < h->n_held; i++) {
+		enum sl_err err = sl_port_follow(port, h->held[i], fail);
+
+		if (!err)
+			err = sl_exec_follow(t->exec, h->held[i]);
+		if (err)
+			return err;
+		err = h->held[i]
+			      ? sl_keep_read(&t->keep, h->held[i], t->exec, port, fail)
+			      : sl_trunk_first_weights(t->exec, t->plan, store, h, sl_port_weights(port), need_weights);
+
+		if (!err) {
+			SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
+			t->from = h->held[i];
+			t->alone.number = t->from;
+			sl_records_begin(&t->r, t->from);
+			sl_checkpoint_good(&t->kept, h->held[i]);
+			return SL_OK;
+		}
+		if (err != SL_ERR_NOINPUT && err != SL_ERR_DATA && err != SL_ERR_MISMATCH && err != SL_ERR_IO)
+			return err;
+		if (err != SL_ERR_NOINPUT)
+			sl_log_limited(SL_LOG_WARN, "checkpoint-refused", "%s", fail->text);
+		snprintf(held + strlen(held), sizeof held - strlen(held), " %" PRIu64, h->held[i]);
+	}
+	return sl_fail_set(fail, SL_ERR_MISMATCH,
+			   "no common step to go on from: the client holds%s, and this server holds none of them",
+			   held);
+}
+
+enum sl_err sl_trunk_open(struct sl_trunk *t, const struct sl_trunk_store *store, const struct sl_hello *h,
+			  struct sl_port *port, bool *need_weights, struct sl_fail *fail)
+{
+	uint8_t name[16];
+	enum sl_err err;
+
+	sl_session_name(h->session, name);
+	t->alone = (struct sl_record){.hello = h};
+	t->r = (struct sl_records){.seat = &t->alone, .n = 1, .end = 1};
+	sl_keep_open(&t->keep, store->dir, store->tidy, name, store->owner, t->plan, store->core);
+	for (uint32_t i = 0; i < h->n_held; i++) /* what the client holds may be what it comes back for */
+		pin_step(&t->keep, h->held[i]);
+	err = choose_step(t, store, h, port, need_weights, fail);
+	t->state = err ? SL_TRUNK_NONE : SL_TRUNK_WHOLE;
+	return err;
+}
+
+void sl_trunk_close(struct sl_trunk *t)
+{
+	sl_exec_close(t->exec);
+	sl_plan_close(t->plan);
+	*t = (struct sl_trunk){0};
+}
+
+enum sl_err sl_trunk_check_upload(const struct sl_plan *plan, const struct sl_hello *h, const float *range,
+				  struct sl_fail *fail)
+{
+	uint8_t hash[16];
+
+	SL_FAILPOINT(SL_FP_SERVER_INSTALL);
+	sl_weights_hash(range, plan->segment[SL_MIDDLE].weight_count, hash);
+	return memcmp(hash, h->weights_hash, sizeof hash) == 0
+		       ? SL_OK
+		       : sl_fail_set(fail, SL_ERR_MISMATCH,
+				     "the uploaded weights do not have the hash that Hello announced");
+}
+
+enum sl_err sl_trunk_install(struct sl_trunk *t, const struct sl_trunk_store *store, const struct sl_hello *h,
+			     struct sl_port *port, struct sl_fail *fail)
+{
+	const float *range = sl_port_weights(port);
+	enum sl_err err = sl_trunk_check_upload(t->plan, h, range, fail);
+
+	if (err)
+		return err;
+	sl_store_put(store->dir, store->tidy, store->owner, h->weights_hash, range,
+		     t->plan->segment[SL_MIDDLE].weight_count);
+	return sl_exec_set_weights(t->exec, range);
+}
+
+bool sl_trunk_has_store(struct sl_trunk *t, const char *whose)
+{
+	struct sl_fail fail;
+
+	if (t->keep.dir[0])
+		return true;
+	sl_fail_set(&fail, SL_ERR_CANTCREATE, "the server has no store");
+	if (!t->said_storeless)
+		sl_log_limited(SL_LOG_WARN, "checkpoint-write", "%s, so %s cannot be resumed: name a folder in `store`",
+			       fail.text, whose);
+	t->said_storeless = true;
+	sl_checkpoint_missed(&t->kept, t->r.done, &fail);
+	return false;
+}
+
+bool sl_trunk_wrote(struct sl_trunk *t, const char *whose, enum sl_err err, const struct sl_fail *fail)
+{
+	SL_FAILPOINT(SL_FP_SERVER_KEPT);
+	if (err) {
+		sl_log_limited(SL_LOG_WARN, "checkpoint-write", "%s, step %" PRIu64 ": %s; the one before it is kept",
+			       whose, t->r.done, fail->text);
+		sl_checkpoint_missed(&t->kept, t->r.done, fail);
+		return false;
+	}
+	t->r.on_disk = t->r.done;
+	sl_checkpoint_good(&t->kept, t->r.done);
+	return true;
+}
+
+static const char alone[] = "this session";
+
+static bool keep(struct sl_trunk *t, struct sl_port *port)
+{
+	struct sl_fail fail;
+	enum sl_err err;
+
+	if (!sl_trunk_has_store(t, alone))
+		return false;
+	SL_FAILPOINT(SL_FP_SERVER_KEEP);
+	err = sl_keep_write(&t->keep, t->r.done, t->exec, port, &fail);
+	return sl_trunk_wrote(t, alone, err, &fail);
+}
+
+/* NONFINITE: nothing has been applied. */
+static enum sl_err apply(struct sl_trunk *t, struct sl_port *port, struct sl_fail *fail)
+{
+	const struct sl_session *s = sl_port_session(port);
+	int64_t rows[SL_SESSION_MAX_CHUNKS];
+	enum sl_err err;
+
+	sl_port_compute_begins(port);
+	for (int i = 0; i < s->chunks; i++)
+		rows[i] = (int64_t)sl_session_chunk_rows(s, i);
+	err = SL_FAILPOINT_CALL(SL_FP_SERVER_CHECK, 0) ? SL_ERR_NONFINITE
+						       : sl_exec_check(t->exec, rows, s->chunks, fail);
+	SL_FAILPOINT(err == SL_ERR_NONFINITE ? SL_FP_SERVER_ABANDON : SL_FP_NONE);
+	SL_FAILPOINT(SL_FP_SERVER_APPLY);
+	if (!err)
+		err = sl_port_follow(port, s->number + 1, fail); /* before: it can fail and leave all as it was */
+	t->state = err ? t->state : SL_TRUNK_TORN;
+	if (!err)
+		err = sl_exec_scale(t->exec, s->grad_scale);
+	if (!err)
+		err = sl_exec_commit(t->exec, s->lr, rows, s->chunks);
+	sl_port_compute_ends(port);
+	if (!err && SL_FAILPOINT_CALL(SL_FP_SERVER_CODECS, 0) != 0)
+		err = SL_ERR_DEVICE;
+	if (!err)
+		sl_port_commit_codecs(port);
+	return err;
+}
+
+enum sl_err sl_trunk_commit(struct sl_trunk *t, struct sl_port *port, struct sl_fail *fail)
+{
+	static const enum sl_took took = SL_TOOK_PART;
+	const struct sl_session *s = sl_port_session(port);
+	enum sl_err err;
+
+	SL_FAILPOINT(sl_session_skips(s) ? SL_FP_SERVER_SKIP : SL_FP_NONE);
+	err = sl_session_skips(s) ? sl_port_follow(port, s->number + 1, fail) : apply(t, port, fail);
+	t->state = err ? t->state : SL_TRUNK_TORN;
+	if (!err && sl_session_skips(s))
+		err = sl_exec_skip(t->exec);
+	if (!err)
+		err = sl_exec_follow(t->exec, s->number + 1);
+	if (err)
+		return err;
+	if (s->number == t->from) /* the first one: from here on the steps kept behind it are another past's */
+		sl_keep_leave(&t->keep, s->number);
+	sl_records_stepped(&t->r, &took, 1, false);
+	t->keep.made = s->epoch;
+	t->state = SL_TRUNK_WHOLE;
+	SL_FAILPOINT(SL_FP_SERVER_APPLIED);
+	sl_record_keeps(&t->alone, s->kept, s->writing, t->r.done);
+	sl_trunk_pin(t);
+	t->checkpointed = t->r.stays = s->checkpoint && keep(t, port);
+	return SL_OK;
+}
+
+enum sl_err sl_trunk_gather(struct sl_trunk *t, struct sl_port *port)
+{
+	enum sl_err err = sl_exec_get_weights(t->exec, sl_port_weights(port));
+
+	t->checkpointed = sl_trunk_gathered(t, !err && t->keep.dir[0] && (t->r.done == t->r.on_disk || keep(t, port)));
+	return err;
+}
+
+bool sl_trunk_gathered(struct sl_trunk *t, bool kept)
+{
+	t->r.stays = t->r.stays || (kept && t->r.done == t->from); /* who fetches came back to a run's end */
+	return kept;
+}
+
+bool sl_trunk_ended(struct sl_trunk *t, int k, enum sl_seat_end how)
+{
+	enum sl_last last;
+
+	sl_record_over(&t->r, k, how);
+	last = sl_records_last(&t->r, how);
+	if (last == SL_LAST_REMOVE && (t->state != SL_TRUNK_NONE || !t->r.varies))
+		sl_keep_only(&t->keep, t->r.stays ? t->r.on_disk : UINT64_MAX);
+	return last == SL_LAST_WRITE && t->state == SL_TRUNK_WHOLE && t->keep.dir[0];
+}
+
+void sl_trunk_last(struct sl_trunk *t, struct sl_port *port, enum sl_seat_end how)
+{
+	if (t->state == SL_TRUNK_NONE)
+		return;
+	SL_FAILPOINT(how == SL_SEAT_LEFT ? SL_FP_SERVER_LEFT : SL_FP_SERVER_LAST);
+	if (sl_trunk_ended(t, 0, how))
+		keep(t, port);
+	SL_FAILPOINT(how == SL_SEAT_LEFT ? SL_FP_NONE : SL_FP_SERVER_LASTED);
+}

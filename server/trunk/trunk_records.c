@@ -1,0 +1,370 @@
+#include "server/trunk/trunk_records.h"
+
+#include <string.h>
+
+/* A test plants a fault in its own copy of this file, and must find it. */
+#ifndef SL_PLANTED
+#define SL_PLANTED(fault) false
+#endif
+
+enum { BACK_MOST = 5 }; /* one that crashes again and again would have the others do the same steps for ever */
+
+/* ---- who is done */
+
+static bool run_is_over(const struct sl_record *s)
+{
+	return s->ends_at && s->number >= s->ends_at;
+}
+
+/* Its run is over, and that of nobody else ends at the same step or before, and is not: nobody waits for it. */
+static bool others_run_on(const struct sl_records *r, const struct sl_record *s)
+{
+	for (int k = 0; k < r->n; k++) {
+		const struct sl_record *other = &r->seat[k];
+
+		if (other != s && other->state == SL_SEAT_IN && other->ends_at <= s->ends_at)
+			return false;
+	}
+	return run_is_over(s);
+}
+
+char sl_record_note(const struct sl_records *r, int k)
+{
+	const struct sl_record *s = &r->seat[k];
+
+	if (r->varies)
+		return s->state == SL_SEAT_DONE || run_is_over(s) ? SL_NOTE_FINISHED
+		       : s->state != SL_SEAT_IN                   ? SL_NOTE_AWAY
+								  : SL_NOTE_IN;
+	if (SL_PLANTED(NOBODY_NOTES_WHO_LEFT))
+		return SL_NOTE_IN;
+	if (SL_PLANTED(GOODBYE_MUST_BE_HEARD))
+		return s->state == SL_SEAT_EMPTY ? SL_NOTE_FINISHED : SL_NOTE_IN;
+	return s->state != SL_SEAT_IN || others_run_on(r, s) ? SL_NOTE_FINISHED : SL_NOTE_IN;
+}
+
+void sl_records_hear(struct sl_records *r, const char *note, uint64_t at)
+{
+	for (int k = r->first; k < r->end && k < (int)strlen(note); k++) { /* other ranks know of theirs */
+		if (note[k] == SL_NOTE_FINISHED)
+			r->seat[k].state = SL_SEAT_DONE;
+		else if (r->varies)
+			r->seat[k].state = note[k] == SL_NOTE_IN ? SL_SEAT_IN : SL_SEAT_AWAY;
+	}
+	r->gone_at = at;
+}
+
+int sl_records_gone(const struct sl_records *r)
+{
+	int n = 0;
+
+	for (int k = r->first; k < r->end && !r->varies; k++)
+		n += r->seat[k].state == SL_SEAT_DONE && !r->seat[k].hello;
+	return n;
+}
+
+void sl_records_await_all(struct sl_records *r)
+{
+	for (int k = 0; k < r->n; k++)
+		if (r->seat[k].state == SL_SEAT_DONE)
+			r->seat[k].state = SL_SEAT_IN;
+}
+
+/* ---- whether all can go back for one
+ *
+ * A member says by itself which steps it holds, and it may have lost its files, have a full disk, or lie. So what it
+ * says takes effect only where the store has the same step, and most of the others hold it, too: else one member could
+ * have all begin anew, or end. */
+
+bool sl_record_newest(const struct sl_record *s, uint64_t *step)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < s->hello->n_held; i++)
+		if (s->hello->held[i] < s->number && (!any || s->hello->held[i] > *step)) {
+			*step = s->hello->held[i];
+			any = true;
+		}
+	return any;
+}
+
+/* Each member keeps two checkpoints, and said so with its last step. */
+bool sl_records_are_past(const struct sl_records *r, int k, uint64_t step)
+{
+	int others = 0, later = 0;
+
+	for (int i = r->first; i < r->end; i++) {
+		if (i == k || !r->seat[i].hello)
+			continue;
+		others++;
+		later += r->seat[i].pin[1] > step;
+	}
+	return 2 * later > others && !SL_PLANTED(ONE_TAKES_ALL_BACK);
+}
+
+bool sl_record_lost_files(const struct sl_records *r, int k)
+{
+	if (SL_PLANTED(NONE_TO_LOSE))
+		return sl_hello_is_new(r->seat[k].hello) && r->on_disk;
+	return sl_hello_is_new(r->seat[k].hello) && (r->seat[k].has_files || sl_records_are_past(r, k, 0));
+}
+
+static bool is_stored(const struct sl_records *r, uint64_t step)
+{
+	for (int i = 0; i < r->n_stored; i++)
+		if (r->stored[i] == step)
+			return true;
+	return false;
+}
+
+bool sl_record_can_go_back(const struct sl_records *r, int k, uint64_t *step)
+{
+	const struct sl_hello *h = r->seat[k].hello;
+	bool can = false;
+
+	*step = 0;
+	for (uint32_t i = 0; i < h->n_held; i++)
+		if (h->held[i] < r->seat[k].number && (!h->held[i] || is_stored(r, h->held[i])) &&
+		    !sl_records_are_past(r, k, h->held[i])) {
+			can = true;
+			*step = h->held[i] > *step ? h->held[i] : *step;
+		}
+	return can;
+}
+
+/* The count begins anew behind a later checkpoint alone: else two steps named in turns would have no end. */
+static bool may_go_back(struct sl_records *r, int k)
+{
+	struct sl_record *s = &r->seat[k];
+	uint64_t step;
+
+	if (sl_record_lost_files(r, k) || !sl_record_can_go_back(r, k, &step))
+		return false;
+	if (step > s->back_to) {
+		s->back_to = step;
+		s->backs = 0;
+	}
+	return s->backs++ < BACK_MOST;
+}
+
+static enum sl_come come_varying(struct sl_records *r, int k, uint64_t *newest)
+{
+	struct sl_record *s = &r->seat[k];
+	const bool any = sl_record_newest(s, newest), is_new = sl_hello_is_new(s->hello);
+
+	if (sl_hello_holds(s->hello, s->number) && !s->foreign)
+		return SL_COME_HERE;
+	if (is_new && s->state != SL_SEAT_IN)
+		return SL_COME_ANEW;
+	if (any && s->state == SL_SEAT_IN && *newest >= r->late_at && may_go_back(r, k))
+		return SL_COME_BACK;
+	if (is_new)
+		return s->has_files ? SL_COME_LOST : SL_COME_ANEW;
+	return any ? SL_COME_BEHIND : SL_COME_NOWHERE;
+}
+
+enum sl_come sl_record_come(struct sl_records *r, int k, uint64_t *newest)
+{
+	struct sl_record *s = &r->seat[k];
+	bool back;
+	uint64_t step;
+
+	*newest = 0;
+	if (r->varies)
+		return come_varying(r, k, newest);
+	if (sl_hello_holds(s->hello, s->number) && (s->state != SL_SEAT_DONE || sl_hello_is_done(s->hello)))
+		return SL_COME_HERE;
+	/* one that was done does not begin anew while others are here */
+	if (sl_record_lost_files(r, k) || (s->state == SL_SEAT_DONE && sl_hello_is_new(s->hello)))
+		return SL_COME_LOST;
+	if (s->state == SL_SEAT_DONE)
+		return SL_COME_LONGER;
+	back = !sl_record_newest(s, newest) || *newest >= r->late_at;
+	if (back && !sl_record_can_go_back(r, k, &step))
+		return SL_COME_NOWHERE;
+	return back && may_go_back(r, k) ? SL_COME_BACK : SL_COME_BEHIND;
+}
+
+void sl_record_came(struct sl_records *r, int k, enum sl_come how, uint64_t newest)
+{
+	struct sl_record *s = &r->seat[k];
+
+	if (how == SL_COME_LONGER)
+		sl_records_await_all(r);
+	if (how == SL_COME_LONGER || how == SL_COME_BACK)
+		return;
+	s->state = SL_SEAT_IN;
+	s->ends_at = s->hello->run_steps;
+	if (how == SL_COME_BEHIND)
+		s->number = newest;
+	if (how != SL_COME_ANEW)
+		return;
+	sl_record_forget(s);
+}
+
+void sl_record_forget(struct sl_record *s)
+{
+	s->number = 0;
+	memset(s->pin, 0, sizeof s->pin);
+	s->has_files = false;
+}
+
+/* ---- where all go on from */
+
+/* Members of this rank have left behind this step: nobody redoes one before it. */
+static uint64_t left_at(const struct sl_records *r)
+{
+	uint64_t step = 0;
+
+	for (int k = r->first; k < r->end; k++)
+		if (r->seat[k].state != SL_SEAT_IN && !r->seat[k].hello && r->seat[k].number > step)
+			step = r->seat[k].number;
+	return step;
+}
+
+bool sl_records_can_begin(const struct sl_records *r, uint64_t step, const char *left)
+{
+	const int gone = sl_records_gone(r);
+
+	if (step < left_at(r) || (gone && !r->ranks && step != r->gone_at))
+		return false;
+	if (!gone || !r->ranks)
+		return true;
+	for (int k = r->first; k < r->end; k++)
+		if (!r->seat[k].hello && r->seat[k].state == SL_SEAT_DONE && (!left || left[k] != SL_NOTE_FINISHED))
+			return false;
+	return true;
+}
+
+static int lacks(const struct sl_records *r, uint64_t step, int *who)
+{
+	int n = 0;
+
+	for (int k = r->first; k < r->end; k++)
+		if (r->seat[k].hello && !sl_hello_holds(r->seat[k].hello, step)) {
+			*who = k;
+			n++;
+		}
+	return n;
+}
+
+/* Without whom all that are here could go on from a checkpoint. */
+static int find_odd(const struct sl_records *r)
+{
+	int odd = -1, who;
+
+	for (int i = 0; i < r->n_stored; i++) {
+		const int n = lacks(r, r->stored[i], &who);
+
+		if (!n)
+			return -1; /* all can go on from there */
+		if (n == 1 && odd < 0)
+			odd = who;
+	}
+	return odd >= 0 && sl_records_are_past(r, odd, 0) ? odd : -1;
+}
+
+int sl_records_stranger(const struct sl_records *r)
+{
+	int fresh = -1;
+
+	for (int k = r->first; k < r->end; k++)
+		if (r->seat[k].hello && sl_hello_is_new(r->seat[k].hello))
+			fresh = k;
+	return fresh >= 0 && sl_record_lost_files(r, fresh) ? fresh : find_odd(r);
+}
+
+bool sl_record_caught_up(const struct sl_records *r, int k, uint64_t step)
+{
+	const struct sl_record *s = &r->seat[k];
+
+	return s->hello && s->number < step && !sl_hello_holds(s->hello, s->number) && sl_hello_holds(s->hello, step);
+}
+
+void sl_records_begin(struct sl_records *r, uint64_t step)
+{
+	r->done = r->on_disk = step;
+	r->late_at = 0;
+	for (int k = r->first; k < r->end && !r->varies; k++) {
+		struct sl_record *s = &r->seat[k];
+
+		if (sl_record_caught_up(r, k, step))
+			s->number = step;
+		if (s->hello) {
+			s->state = SL_SEAT_IN;
+			s->ends_at = s->hello->run_steps;
+		}
+	}
+}
+
+/* ---- a step, and the end of a session */
+
+void sl_records_stepped(struct sl_records *r, const enum sl_took *took, uint64_t steps, bool others_missed)
+{
+	bool all = !others_missed;
+
+	for (int k = 0; k < r->n; k++) {
+		struct sl_record *s = &r->seat[k];
+
+		if (k < r->first || k >= r->end || took[k] == SL_TOOK_PART) {
+			s->number = r->done + steps;
+			continue;
+		}
+		all = all && (s->state != SL_SEAT_IN || took[k] == SL_TOOK_LEFT_OUT);
+		if (took[k] == SL_TOOK_LOST)
+			s->state = SL_SEAT_AWAY;
+	}
+	r->done += steps;
+	if (!all)
+		r->late_at = r->done;
+}
+
+void sl_record_keeps(struct sl_record *s, const uint64_t kept[2], bool writing, uint64_t next)
+{
+	for (int i = 0; i < 2; i++)
+		s->pin[i] = kept[i] < next ? kept[i] : 0; /* there is no later one */
+	s->has_files = s->pin[writing && !SL_PLANTED(BEING_WRITTEN_COUNTS)] != 0;
+}
+
+void sl_record_let_go(struct sl_records *r, int k)
+{
+	r->seat[k].state = SL_SEAT_DONE;
+	r->late_at = r->gone_at = r->done; /* it does not come back to redo steps with others */
+}
+
+void sl_record_over(struct sl_records *r, int k, enum sl_seat_end how)
+{
+	struct sl_record *s = &r->seat[k];
+	const bool finished = how == SL_SEAT_LEFT && (!r->varies || run_is_over(s) || SL_PLANTED(ANY_GOODBYE_ENDS));
+
+	s->hello = NULL;
+	if (finished) {
+		s->state = r->varies ? SL_SEAT_DONE : SL_SEAT_EMPTY;
+		r->late_at = r->done; /* it does not come back to redo steps with others */
+	} else if (how != SL_SEAT_LOST && r->varies && s->state == SL_SEAT_IN) {
+		s->state = SL_SEAT_AWAY;
+	}
+}
+
+static bool is_needed(const struct sl_records *r, const struct sl_record *s)
+{
+	if (r->varies)
+		return s->number && s->state != SL_SEAT_DONE;
+	/* one that may have left without a goodbye may come for its weights: they are in the file that stays */
+	return s->state == SL_SEAT_IN || (s->state == SL_SEAT_DONE && !r->stays);
+}
+
+enum sl_last sl_records_last(const struct sl_records *r, enum sl_seat_end how)
+{
+	bool anybody = false, needed = false;
+
+	for (int k = r->first; k < r->end; k++) {
+		anybody = anybody || r->seat[k].hello;
+		needed = needed || is_needed(r, &r->seat[k]);
+	}
+	if (!anybody && !needed)
+		return r->ranks ? SL_LAST_NOTHING : SL_LAST_REMOVE; /* other ranks may still train */
+	if (anybody)
+		return r->varies && how != SL_SEAT_LOST && r->on_disk ? SL_LAST_WRITE : SL_LAST_NOTHING;
+	return r->done != r->on_disk || (r->varies && how != SL_SEAT_LOST) ? SL_LAST_WRITE : SL_LAST_NOTHING;
+}

@@ -1,0 +1,328 @@
+#include "server/trunk/trunk_table.h"
+
+/* A test plants a fault in its own copy of this file, and must find it. */
+#ifndef SL_PLANTED
+#define SL_PLANTED(fault) false
+#endif
+
+enum { PROBATION_MOST = 10 }; /* doublings */
+
+/* ---- who is there */
+
+static bool varies(const struct sl_trunk_table *t)
+{
+	return t->least > 0;
+}
+
+int sl_trunk_least(const struct sl_trunk_table *t)
+{
+	return varies(t) ? t->least : 1;
+}
+
+bool sl_seat_is_ready(const struct sl_trunk_table *t, int k)
+{
+	return t->seat[k].prepared && t->seat[k].number == t->step + t->round - 1;
+}
+
+static bool is_safe(const struct sl_seat *s)
+{
+	return s->state == SL_SEAT_DONE && s->link != SL_LINK_NONE;
+}
+
+struct sl_trunk_tally sl_trunk_count(const struct sl_trunk_table *t)
+{
+	struct sl_trunk_tally c = {0};
+
+	for (int k = t->first; k < t->end; k++) {
+		const struct sl_seat *s = &t->seat[k];
+		const bool ready = sl_seat_is_ready(t, k), awaited = s->state == SL_SEAT_IN && !ready;
+
+		c.members += sl_seat_is_in(s->state) || is_safe(s);
+		c.ready += ready;
+		c.awaited += awaited;
+		c.elsewhere = c.elsewhere || (awaited && s->elsewhere);
+		c.works = c.works || (!ready && s->state == SL_SEAT_LATE && s->link == SL_LINK_OPEN);
+	}
+	return c;
+}
+
+/* Members that wait to begin. */
+struct gathered {
+	int here, least;
+	bool awaited; /* one that is not there is */
+	bool ending;  /* an older link is still there */
+	bool done;    /* the runs of all that are here are over */
+	bool can;     /* they can do without those that are done */
+	bool away;
+};
+
+static bool can_do_without(const struct sl_trunk_table *t, const struct sl_seat *s)
+{
+	/* with other ranks the newest file of one may be of no use: all ranks find out together */
+	return (t->ranks || sl_hello_holds(s->hello, t->gone_at)) &&
+	       (s->state != SL_SEAT_DONE || sl_hello_is_done(s->hello));
+}
+
+static struct gathered gather(const struct sl_trunk_table *t)
+{
+	struct gathered g = {.done = true, .can = true};
+
+	for (int k = t->first; k < t->end; k++) {
+		const struct sl_seat *s = &t->seat[k];
+
+		g.ending = g.ending || s->link == SL_LINK_OPEN;
+		g.awaited = g.awaited || (s->link == SL_LINK_NONE && sl_seat_is_in(s->state));
+		g.away = g.away || (s->link == SL_LINK_NONE && s->state == SL_SEAT_DONE && t->gone_at);
+		if (s->link != SL_LINK_JOINING)
+			continue;
+		g.here++;
+		g.done = g.done && sl_hello_is_done(s->hello);
+		g.can = g.can && can_do_without(t, s);
+	}
+	g.least = g.done ? 1 : sl_trunk_least(t); /* one that is done has no step to do */
+	return g;
+}
+
+static bool all_here(const struct sl_trunk_table *t, bool tired)
+{
+	const struct gathered g = gather(t);
+
+	if (g.ending)
+		return false;
+	if (varies(t))
+		return g.here >= g.least && (!g.awaited || tired);
+	/* a rank that all have left takes part in what the others do; whoever begins anew, or comes from elsewhere,
+	 * waits for all */
+	return !g.awaited && (g.here || t->staying) && (!g.away || g.can);
+}
+
+/* ---- whom a step waits for */
+
+bool sl_trunk_time_counts(const struct sl_trunk_table *t)
+{
+	const struct sl_trunk_tally own = sl_trunk_count(t);
+	const struct gathered g = gather(t);
+	const int ready = own.ready + t->far.ready;
+
+	if (!t->open)
+		return varies(t) && !g.ending && g.here >= g.least && g.awaited;
+	return own.awaited && 2 * ready >= own.members + t->far.members && ready >= sl_trunk_least(t) &&
+	       !own.elsewhere && !t->far.elsewhere;
+}
+
+bool sl_trunk_could(const struct sl_trunk_table *t, bool tired)
+{
+	return !sl_trunk_count(t).awaited || tired;
+}
+
+static bool may_apply(const struct sl_trunk_table *t, bool tired)
+{
+	const struct sl_trunk_tally own = sl_trunk_count(t);
+
+	if (!sl_trunk_could(t, tired))
+		return false;
+	if (!t->ranks)
+		return own.ready >= sl_trunk_least(t);
+	/* From here on the worker waits for the other ranks, and members of this one can do nothing. So where somebody
+	 * may still be ready, or nobody is, the others come first; but nobody comes back to a rank that all have left.
+	 */
+	if (!own.members || (own.ready && !own.works))
+		return true;
+	return t->far.could && own.ready + t->far.ready > 0;
+}
+
+/* ---- the end of runs */
+
+struct sl_trunk_far sl_trunk_tell(const struct sl_trunk_table *t)
+{
+	struct sl_trunk_far own = {.unsafe_end = UINT64_MAX};
+
+	for (int k = t->first; k < t->end; k++) {
+		const struct sl_seat *s = &t->seat[k];
+
+		own.safe += is_safe(s);
+		own.end_elsewhere = own.end_elsewhere || (s->state != SL_SEAT_DONE && s->elsewhere);
+		if (s->state == SL_SEAT_IN && s->ends_at < own.unsafe_end)
+			own.unsafe_end = s->ends_at;
+	}
+	return own;
+}
+
+bool sl_trunk_end_counts(const struct sl_trunk_table *t)
+{
+	const struct sl_trunk_far own = sl_trunk_tell(t);
+
+	return 2 * (own.safe + t->far.safe) >= sl_trunk_count(t).members + t->far.members && !own.end_elsewhere &&
+	       !t->far.end_elsewhere;
+}
+
+bool sl_trunk_may_leave(const struct sl_trunk_table *t, int k, bool end_tired)
+{
+	const uint64_t own = sl_trunk_tell(t).unsafe_end;
+	const uint64_t far = SL_PLANTED(OTHER_RANKS_MAY_REDO) ? UINT64_MAX : t->far.unsafe_end;
+
+	return t->seat[k].asks && t->seat[k].link == SL_LINK_OPEN &&
+	       (end_tired || SL_PLANTED(LEAVE_AT_ONCE) || t->seat[k].ends_at < (far < own ? far : own));
+}
+
+/* ---- what is next */
+
+/* Where members are inside a round, its end would wait for a newcomer's whole round. If they are too few to end it,
+ * they wait for the newcomer anyhow. */
+static bool comes_later(const struct sl_trunk_table *t, int k)
+{
+	bool inside = false;
+	int in = 0;
+
+	if (!varies(t) || !t->rounds || sl_seat_is_in(t->seat[k].state))
+		return false;
+	for (int i = 0; i < t->n; i++)
+		if (t->seat[i].link == SL_LINK_OPEN && sl_seat_is_in(t->seat[i].state)) {
+			in++;
+			inside = inside || t->seat[i].number > t->step;
+		}
+	return inside && in >= sl_trunk_least(t);
+}
+
+static int find_coming(const struct sl_trunk_table *t)
+{
+	for (int k = 0; k < t->n; k++)
+		if (t->seat[k].link == SL_LINK_JOINING && !comes_later(t, k))
+			return k;
+	return -1;
+}
+
+/* A seat that has prepared a step that was done without it; or one inside its round. */
+static int find_prepared(const struct sl_trunk_table *t, bool behind)
+{
+	for (int k = 0; k < t->n; k++) {
+		const struct sl_seat *s = &t->seat[k];
+
+		if (s->link != SL_LINK_NONE && s->prepared && (s->number < t->step) == behind &&
+		    !sl_seat_is_ready(t, k))
+			return k;
+	}
+	return -1;
+}
+
+static int find_leaving(const struct sl_trunk_table *t, bool end_tired)
+{
+	for (int k = t->first; k < t->end; k++)
+		if (sl_trunk_may_leave(t, k, end_tired))
+			return k;
+	return -1;
+}
+
+enum sl_trunk_act sl_trunk_next(const struct sl_trunk_table *t, bool tired, bool end_tired, int *seat)
+{
+	*seat = -1;
+	if (!t->open)
+		return all_here(t, tired) ? SL_TRUNK_CHOOSE : SL_TRUNK_WAIT;
+	if ((*seat = find_coming(t)) >= 0)
+		return SL_TRUNK_COME;
+	if ((*seat = find_prepared(t, true)) >= 0)
+		return t->seat[*seat].skip ? SL_TRUNK_CATCH_UP : SL_TRUNK_BEHIND;
+	if ((*seat = find_prepared(t, false)) >= 0)
+		return SL_TRUNK_STEP;
+	if ((*seat = find_leaving(t, end_tired)) >= 0)
+		return SL_TRUNK_LET_GO;
+	return may_apply(t, tired) ? SL_TRUNK_APPLY : SL_TRUNK_WAIT;
+}
+
+/* ---- events */
+
+static void close_link(struct sl_seat *s)
+{
+	s->link = SL_LINK_NONE;
+	s->hello = NULL;
+	s->prepared = s->skip = s->elsewhere = false;
+}
+
+void sl_trunk_joins(struct sl_trunk_table *t, int k, const struct sl_hello *hello)
+{
+	close_link(&t->seat[k]);
+	t->seat[k].link = SL_LINK_JOINING;
+	t->seat[k].hello = hello;
+}
+
+void sl_trunk_welcome(struct sl_trunk_table *t, int k, uint64_t number)
+{
+	struct sl_seat *s = &t->seat[k];
+
+	s->link = SL_LINK_OPEN;
+	s->state = s->probation ? SL_SEAT_LATE : SL_SEAT_IN;
+	s->prepared = s->skip = s->asks = false;
+	s->number = number;
+	s->ends_at = s->hello->run_steps;
+}
+
+void sl_trunk_opens(struct sl_trunk_table *t, uint64_t step)
+{
+	t->open = true;
+	t->step = step;
+	for (int k = 0; k < t->n; k++) {
+		t->seat[k].probation = 0;
+		if (t->seat[k].state == SL_SEAT_LATE)
+			t->seat[k].state = SL_SEAT_IN;
+	}
+}
+
+void sl_trunk_gathers(struct sl_trunk_table *t)
+{
+	t->open = false;
+	for (int k = 0; k < t->n; k++) {
+		if (t->seat[k].asks) /* it has steps to do again */
+			t->seat[k].state = SL_SEAT_IN;
+		t->seat[k].asks = false;
+	}
+}
+
+void sl_trunk_asks(struct sl_trunk_table *t, int k)
+{
+	t->seat[k].asks = true;
+	t->seat[k].state = SL_SEAT_DONE;
+}
+
+bool sl_trunk_out(struct sl_trunk_table *t, int k)
+{
+	struct sl_seat *s = &t->seat[k];
+	const bool was = sl_seat_is_in(s->state);
+
+	if (was)
+		s->state = SL_SEAT_AWAY;
+	s->probation = 0;
+	return was;
+}
+
+void sl_trunk_over(struct sl_trunk_table *t, int k, enum sl_seat_end how)
+{
+	struct sl_seat *s = &t->seat[k];
+	const bool welcomed = s->link == SL_LINK_OPEN;
+
+	close_link(s);
+	if (how == SL_SEAT_LEFT && welcomed && (!varies(t) || sl_seat_is_at_end(s)))
+		s->state = SL_SEAT_DONE;
+	else if (how != SL_SEAT_LOST && varies(t) && (welcomed || !t->open))
+		(void)sl_trunk_out(t, k);
+}
+
+void sl_trunk_in_time(struct sl_trunk_table *t, int k)
+{
+	struct sl_seat *s = &t->seat[k];
+
+	s->probation -= s->probation > 0;
+	if (s->state == SL_SEAT_LATE && !s->probation)
+		s->state = SL_SEAT_IN;
+}
+
+bool sl_trunk_late(struct sl_trunk_table *t, int k)
+{
+	struct sl_seat *s = &t->seat[k];
+
+	if (s->state != SL_SEAT_IN)
+		return false;
+	s->probation = 1 << (s->lapses < PROBATION_MOST ? s->lapses : PROBATION_MOST);
+	s->lapses++;
+	s->state = SL_SEAT_LATE;
+	return true;
+}
