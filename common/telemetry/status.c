@@ -98,6 +98,7 @@ static const struct member session_members[] = {
 	YOUNGER(sl_status_session, codecs_bytes, WHOLE),
 	YOUNGER(sl_status_session, payloads_bytes, WHOLE),
 	YOUNGER(sl_status_session, group, TEXT),
+	YOUNGER(sl_status_session, missing, TEXT),
 	YOUNGER(sl_status_session, member, WHOLE),
 	YOUNGER(sl_status_session, members, WHOLE),
 	YOUNGER(sl_status_session, members_least, WHOLE),

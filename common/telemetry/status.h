@@ -42,7 +42,7 @@ struct sl_status_session {
 	 * members: all; members_least: so many must be there for a step, 0: all; members_here: so many have a link.
 	 * group_step: steps that the group has done; late: steps done without this member, which was late.
 	 * awaited: 1, the step waits for this member */
-	char group[SL_STATUS_TEXT];
+	char group[SL_STATUS_TEXT], missing[SL_STATUS_TEXT]; /* missing: the members that a step waits for, and why */
 	int64_t member, members, members_least, members_here, group_step, late, awaited;
 	/* Of those bytes that cross, runs of shared heads and tails, either side's; 0: they are not shared. */
 	int64_t end_grad_bytes, end_mean_bytes;

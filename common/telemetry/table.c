@@ -220,6 +220,8 @@ static void print_group(FILE *file, const struct sl_status_session *s)
 	fprintf(file, "%" PRId64 " in group %s, which has done %" PRId64 " steps", s->members, name, s->group_step);
 	if (s->members_here < s->members)
 		fprintf(file, "; %" PRId64 " %s there", s->members_here, s->members_here == 1 ? "is" : "are");
+	if (s->missing[0])
+		print_text(file, "; missing: ", s->missing);
 	if (s->late)
 		fprintf(file, "; late %" PRId64 " times", s->late);
 	fprintf(file, "%s\n", s->awaited ? "; awaited" : "");

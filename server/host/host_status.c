@@ -73,6 +73,7 @@ static void put_group(struct sl_status_session *out, const struct sl_middle *m)
 	out->members = g.members;
 	out->members_least = g.least;
 	out->members_here = g.here;
+	PUT(out->missing, "%s", g.missing);
 	out->group_step = (int64_t)g.step;
 	out->late = g.late;
 	out->awaited = g.awaited;

@@ -530,11 +530,12 @@ void sl_group_leave(struct sl_group *g, struct sl_middle *m)
 struct sl_group_status sl_group_status(const struct sl_group *g, const struct sl_middle *m)
 {
 	const int k = sl_group_seat_of(m);
+	struct sl_group_status st;
 	int here = 0;
 
 	for (int i = 0; i < g->n; i++)
 		here += g->member[i].m != NULL;
-	return (struct sl_group_status){
+	st = (struct sl_group_status){
 		.name = g->name,
 		.member = k,
 		.members = g->n,
@@ -545,4 +546,6 @@ struct sl_group_status sl_group_status(const struct sl_group *g, const struct sl
 		.awaited = g->t.open && g->member[k].m == m && g->t.seat[k].state == SL_SEAT_IN &&
 			   !sl_seat_is_ready(&g->t, k),
 	};
+	(void)sl_group_missing(g, st.missing, sizeof st.missing);
+	return st;
 }

@@ -77,6 +77,7 @@ struct sl_group_status {
 	uint64_t step;             /* steps that the group has done */
 	int late;                  /* steps that it did without this member because it was late */
 	bool awaited;              /* the step under way waits for this member */
+	char missing[128];         /* members of this rank that a step waits for without a link, as in "1, 2" */
 };
 struct sl_group_status sl_group_status(const struct sl_group *group, const struct sl_middle *m);
 

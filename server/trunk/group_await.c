@@ -37,8 +37,7 @@ static bool waited(const struct sl_group *g, bool waits, uint64_t *since_ms)
 	return *since_ms && now_ms - *since_ms >= patience_ms;
 }
 
-/* Whom the group lacks, and why. True: somebody was refused, who does not come again as it is. */
-static bool name_missing(const struct sl_group *g, char *out, size_t size)
+bool sl_group_missing(const struct sl_group *g, char *out, size_t size)
 {
 	bool refused = false;
 	size_t at = 0;
@@ -47,9 +46,10 @@ static bool name_missing(const struct sl_group *g, char *out, size_t size)
 	for (int k = g->first; k < g->end && at + 1 < size; k++) {
 		const struct sl_group_member *p = &g->member[k];
 		const bool was_refused = p->refused[0] != '\0';
+		const bool is_done = g->t.seat[k].state == SL_SEAT_DONE && !g->t.open;
 		int n;
 
-		if (p->m || (!was_refused && !sl_seat_is_in(g->t.seat[k].state) && g->t.seat[k].state != SL_SEAT_DONE))
+		if (p->m || (!was_refused && !sl_seat_is_in(g->t.seat[k].state) && !is_done))
 			continue;
 		refused = refused || was_refused;
 		n = snprintf(out + at, size - at, "%s%d%s%s%s", at ? ", " : "", k, was_refused ? " (refused: " : "",
@@ -72,7 +72,7 @@ bool sl_group_gives_up(struct sl_group *g, struct sl_fail *why)
 	if (!waits || !g->agreed.share.wait_s || now_ms - g->wait_ms < (uint64_t)g->agreed.share.wait_s * 1000)
 		return false;
 	g->wait_ms = 0;
-	refused = name_missing(g, missing, sizeof missing);
+	refused = sl_group_missing(g, missing, sizeof missing);
 	(void)sl_fail_at(why, "share.wait_s", refused ? SL_ERR_MISMATCH : SL_ERR_TIMEOUT,
 			 "group %s was not complete within %d s: missing are members %s", g->name,
 			 g->agreed.share.wait_s, missing);

@@ -183,6 +183,9 @@ void sl_group_close_intro(struct sl_group_list *groups);
 enum sl_trunk_act sl_group_next(struct sl_group *group, int *k);
 /* Those who wait for their last weights and may leave, into `part`. */
 void sl_group_leaving(struct sl_group *group);
+/* The members of this rank that a step waits for and that have no link, with commas between them, and why one was
+ * refused. True: somebody was refused, who does not come again as it is. */
+bool sl_group_missing(const struct sl_group *g, char *out, size_t size);
 /* Whether members have waited for share.wait_s in vain; `why` says who is missing, or was refused. */
 bool sl_group_gives_up(struct sl_group *group, struct sl_fail *why);
 /* Tells the other ranks how it stands, where that has changed; whether one of them calls for a meeting. */
