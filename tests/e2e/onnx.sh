@@ -19,7 +19,7 @@ steps=3
 
 two_at_a_time compare 'plain' 'by units|partition=2:-2' 'by name|head_end=down.1|tail_begin=classifier' \
 	'codecs|head_end=stem.0|codec=quant:8|train.chunks=2|insert.tail=linear:20' 'sgd|train.optimizer.kind=sgd|train.chunks=1' \
-	"other kinds|model.onnx=$PWD/tests/golden/onnx_wide.onnx|head_end=excite1|tail_begin=fc"
+	"many|model.onnx=$PWD/tests/golden/onnx_many.onnx|head_end=stem.0|tail_begin=head.2" "many 1|model.onnx=$PWD/tests/golden/onnx_many.onnx|head_end=patch|tail_begin=head.0|train.chunks=1" "other kinds|model.onnx=$PWD/tests/golden/onnx_wide.onnx|head_end=excite1|tail_begin=fc"
 
 "$SPLITC" graph "$config" --json >"$tmp/graph.json"
 [ "$(jq '[.head, .middle, .tail | .nodes[] | select(.parameters > 0) | .name] | length' "$tmp/graph.json")" = 11 ] || fail "graph: $(cat "$tmp/graph.json")"
