@@ -154,7 +154,7 @@ static int layer(struct decoder *d, int i, int x)
 	in[0] = linear(d, at, "self_attn.q_proj", y, f, f);
 	in[1] = linear(d, at, "self_attn.k_proj", y, f, kv);
 	in[2] = linear(d, at, "self_attn.v_proj", y, f, kv);
-	attention.u.attention = (struct sl_attention_attr){d->heads, d->kv, true, (float)d->theta, 0};
+	attention.u.attention = (struct sl_attention_attr){d->heads, d->kv, true, (float)d->theta, 0, 0};
 	y = node(d, attention, "attention", 3, in, -1);
 	y = linear(d, at, "self_attn.o_proj", y, f, f);
 	x = node(d, sl_node_of(SL_OP_ADD), "sum", 2, (int[]){x, y}, -1);
