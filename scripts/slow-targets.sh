@@ -2,11 +2,12 @@
 # usage: slow-targets.sh [--minutes N] [--record] [NAME…]        (as root)
 # Runs what README and docs promise and `make test-all` does not try: the targets of docs/results/slow-targets.md. Without a NAME
 # they take turns: those that passed longest ago, as many as N minutes (default 6) have room for, but one at least.
+# Status 1: one that has passed before fails now, or one that was named. One that takes its turn and never passed is told alone.
 #   --record  writes commit, time and minutes of each that passed into the page; for a developer, who commits it
 set -eu
 cd "$(dirname "$0")/.."
 page=docs/results/slow-targets.md
-minutes=6 record= names=()
+minutes=6 record= turn= names=()
 while [ $# -gt 0 ]; do
 	case $1 in
 	--minutes) minutes=$2 && shift ;;
@@ -26,7 +27,8 @@ for name in "${names[@]}"; do
 	grep -qx -e "$name" <<<"$known" || { say "no target $name in $page; there are:" $known; exit 64; }
 done
 # one that never passed has - in place of a date, which sorts before digits
-[ ${#names[@]} -gt 0 ] ||
+[ ${#names[@]} -gt 0 ] || turn=yes
+[ -z "$turn" ] ||
 	mapfile -t names < <(rows | LC_ALL=C sort -s -t $'\t' -k 5,5 |
 		awk -F '\t' -v room="$minutes" 'NR == 1 || $3 <= room {room -= $3; print $1}')
 
@@ -39,7 +41,8 @@ mkdir -p build/slow
 for name in "${names[@]}"; do
 	command=$(rows | awk -F '\t' -v name="$name" '$1 == name {print $2}')
 	from=$SECONDS log=build/slow/$name.log status=0
-	bash -c "$command" >$log 2>&1 </dev/null || status=$?
+	limit=$(rows | awk -F '\t' -v name="$name" '$1 == name {print 3 * $3 + 10}') # a machine may be busy
+	timeout "${limit}m" bash -c "$command" >$log 2>&1 </dev/null || status=$?
 	took=$((SECONDS - from))
 	if [ $status = 0 ]; then
 		say "$command: passed, $took s"
@@ -47,7 +50,11 @@ for name in "${names[@]}"; do
 	else
 		tail -n 40 $log
 		say "FAILED: $command, status $status after $took s; all that it said is in $log"
-		bad=1
+		if [ -n "$turn" ] && rows | awk -F '\t' -v name="$name" '$1 == name && $5 == "-" {never = 1} END {exit !never}'; then
+			say "$name has no commit at which it passed, so this breaks nothing that is known to work"
+		else
+			bad=1
+		fi
 	fi
 done
 exit $bad
