@@ -86,16 +86,11 @@ static enum sl_err open_link(struct fetch *f, const struct sl_client_auth *auth,
 	static const struct sl_remote_events events = {
 		.ready = on_ready, .fetched = on_fetched, .failed = on_failed, .closed = on_closed};
 	const struct sl_conf_client *c = f->setup->conf;
-	struct sl_remote_conf remote = {.link = sl_link_conf_of(c, &auth->transport)};
+	struct sl_remote_conf remote = {.link = sl_setup_link(f->setup, &auth->transport)};
 	struct sl_offer *offer = &remote.link.offer;
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	remote.link.plan = f->setup->plan;
-	remote.link.agreement = &f->setup->agreement;
-	remote.link.be = &f->setup->be;
-	remote.link.weights = &f->setup->weights;
-	remote.link.weights_from_seed = f->setup->weights_from_seed;
 	*offer = (struct sl_offer){.secret = &run->secret, .first = true, .n_held = run->n};
 	offer->epoch = sl_epoch_begin(c->log.dir, (uint64_t)now.tv_sec) + 1;
 	memcpy(offer->held, run->step, (size_t)run->n * sizeof run->step[0]); /* not step 0: that is no model */

@@ -259,11 +259,6 @@ void sl_link_kept(struct sl_link *l, const uint64_t kept[SL_WIRE_KEPT], bool wri
 	s->writing = writing;
 }
 
-enum sl_err sl_link_follow(struct sl_link *l, uint64_t step, struct sl_fail *fail)
-{
-	return sl_port_follow(l->port, step, fail);
-}
-
 struct sl_port *sl_link_port(struct sl_link *l)
 {
 	return l->port;

@@ -74,8 +74,6 @@ void sl_link_skip(struct sl_link *link); /* after `abandoned`: the step counts a
  * of them. `writing`: the newest is not yet on the disk. */
 void sl_link_kept(struct sl_link *link, const uint64_t kept[SL_WIRE_KEPT], bool writing);
 
-/* The server's state and this side's codecs: `step` comes next. While no pass is under way. */
-enum sl_err sl_link_follow(struct sl_link *link, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
 struct sl_port *sl_link_port(struct sl_link *link); /* for tasks, and codecs' state */
 const struct sl_session *sl_link_session(const struct sl_link *link);
 /* After `fetched`: the middle's weights as the plan lays them out. NONFINITE: they hold NaN or Inf. */

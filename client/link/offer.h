@@ -5,12 +5,11 @@
 #include "common/link/proof.h"
 #include "common/link/wire.h"
 
-/* The session: its secret (borrowed), an epoch above all that it ever had, whether this process has had no link of it
- * before, and the steps that this side can go on from. The server takes the newest of them that it has too. */
 struct sl_offer {
-	const struct sl_secret *secret;
-	uint64_t epoch;
-	bool first;
+	const struct sl_secret *secret; /* of the session; borrowed */
+	uint64_t epoch;                 /* above all that the session ever had */
+	bool first;                     /* this process has had no link of the session before */
+	/* The steps that this side can go on from, newest first. The server takes the newest that it has too. */
 	uint64_t held[SL_WIRE_HELD_MAX];
 	int n_held;
 };

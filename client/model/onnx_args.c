@@ -190,26 +190,6 @@ void sl_onnx_must_be(struct sl_onnx_import *im, const char *name, int64_t standa
 		sl_onnx_refuse(im, "%s is %lld, where %lld is read", name, (long long)is, (long long)right);
 }
 
-/* `n` numbers that are all the same: that number. */
-int sl_onnx_same_ints(struct sl_onnx_import *im, const char *name, size_t n, int standard, const char *why)
-{
-	const Onnx__Attribute *a = sl_onnx_attr(im, name, SL_ONNX_ATTR_INTS);
-
-	if (!a)
-		return standard;
-	if (a->n_ints != n) {
-		sl_onnx_refuse(im, "%s has %zu numbers, where an image's have %zu", name, a->n_ints, n);
-		return standard;
-	}
-	for (size_t i = 0; i < n; i++)
-		if (a->ints[i] != a->ints[0] || a->ints[i] < 0 || a->ints[i] > SL_ONNX_MOST) {
-			sl_onnx_refuse(im, "%s: %lld and %lld; %s", name, (long long)a->ints[0], (long long)a->ints[i],
-				       why);
-			return standard;
-		}
-	return (int)a->ints[0];
-}
-
 /* ---- inputs */
 
 /* [batch, channels, length] as an image of height 1. */

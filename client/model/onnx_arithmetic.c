@@ -139,7 +139,6 @@ static int repeated(struct sl_onnx_import *im, size_t i, struct sl_onnx_value *x
 	t = sl_onnx_param_in(im, i, p->constant->n_dims);
 	if (!t)
 		return -1;
-	same = n != 4 || dim[1] == 1;
 	if (!beside(x, p, dim) || t->n_dims < 1 || t->n_dims > 4) {
 		sl_onnx_refuse(im, "its parameter '%.96s' does not fit its input", t->name);
 		return -1;
@@ -196,7 +195,8 @@ static void with_param(struct sl_onnx_import *im, size_t i, enum sl_op_kind kind
 		im, sl_build_pair(im->b, im->name, last_only && kind == SL_OP_MUL ? SL_OP_GATE : kind, x->value, p), x);
 }
 
-void sl_onnx_read_add(struct sl_onnx_import *im)
+/* A sum or a product of two inputs, in either order; `does`: what the node does, in sentences. */
+static void combine(struct sl_onnx_import *im, enum sl_op_kind kind, const char *does)
 {
 	float by;
 
@@ -204,34 +204,25 @@ void sl_onnx_read_add(struct sl_onnx_import *im)
 		return;
 	for (size_t i = 0; i < 2; i++)
 		if (number_in(im, i, &by)) {
-			affine(im, 1 - i, 1, by);
+			affine(im, 1 - i, kind == SL_OP_MUL ? by : 1, kind == SL_OP_MUL ? 0 : by);
 			return;
 		}
 	for (size_t i = 0; i < 2; i++)
 		if (is_param(im, sl_onnx_in(im, i))) {
-			with_param(im, i, SL_OP_ADD);
+			with_param(im, i, kind);
 			return;
 		}
-	pair(im, SL_OP_ADD, "adds");
+	pair(im, kind, does);
+}
+
+void sl_onnx_read_add(struct sl_onnx_import *im)
+{
+	combine(im, SL_OP_ADD, "adds");
 }
 
 void sl_onnx_read_mul(struct sl_onnx_import *im)
 {
-	float by;
-
-	if (sl_onnx_read_ints(im) || sl_onnx_read_scores(im) || im->b->err)
-		return;
-	for (size_t i = 0; i < 2; i++)
-		if (number_in(im, i, &by)) {
-			affine(im, 1 - i, by, 0);
-			return;
-		}
-	for (size_t i = 0; i < 2; i++)
-		if (is_param(im, sl_onnx_in(im, i))) {
-			with_param(im, i, SL_OP_MUL);
-			return;
-		}
-	pair(im, SL_OP_MUL, "multiplies");
+	combine(im, SL_OP_MUL, "multiplies");
 }
 
 void sl_onnx_read_div(struct sl_onnx_import *im)

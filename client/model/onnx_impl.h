@@ -100,8 +100,6 @@ int64_t sl_onnx_attr_int(struct sl_onnx_import *im, const char *name, int64_t st
 float sl_onnx_attr_float(struct sl_onnx_import *im, const char *name, float standard);
 /* An attribute that has one value alone. */
 void sl_onnx_must_be(struct sl_onnx_import *im, const char *name, int64_t standard, int64_t right);
-/* `n` numbers that are all the same: that number. */
-int sl_onnx_same_ints(struct sl_onnx_import *im, const char *name, size_t n, int standard, const char *why);
 /* Input `i`, which a node computes: the graph's value; -1 after a refusal. ndim 0: any. */
 int sl_onnx_data_in(struct sl_onnx_import *im, size_t i, int ndim, bool *permuted);
 int sl_onnx_image_in(struct sl_onnx_import *im);

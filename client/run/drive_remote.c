@@ -101,17 +101,12 @@ static enum sl_err open_link(struct drive *d)
 						       on_fetched, on_failed, on_closed};
 	const struct sl_conf_client *c = d->setup->conf;
 	struct sl_remote_conf remote = {
-		.link = sl_link_conf_of(c, &d->auth.transport),
+		.link = sl_setup_link(d->setup, &d->auth.transport),
 		.kept = d->setup->kept,
 		.logits = d->options->predict ? d->options->predict->row : sl_training_outputs(d->run),
 		.chunk_loss_sum = c->train.chunk_loss == SL_CHUNK_LOSS_SUM,
 	};
 
-	remote.link.plan = d->setup->plan;
-	remote.link.agreement = &d->setup->agreement;
-	remote.link.be = &d->setup->be;
-	remote.link.weights = &d->setup->weights;
-	remote.link.weights_from_seed = d->setup->weights_from_seed;
 	remote.link.run_steps = sl_training_state(d->run).total_steps;
 	remote.link.traffic = d->link.traffic;
 	if (c->agreed.share.group[0])

@@ -233,7 +233,7 @@ enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
 enum sl_err sl_remote_follow(struct sl_remote *r, uint64_t step)
 {
 	struct sl_fail why;
-	enum sl_err err = sl_link_follow(r->link, step, &why);
+	enum sl_err err = sl_port_follow(sl_link_port(r->link), step, &why);
 
 	return err ? err : sl_ends_follow(&r->ends, step);
 }

@@ -253,6 +253,18 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	return err ? err : try_end_codecs(s, fail);
 }
 
+struct sl_link_conf sl_setup_link(struct sl_setup *s, const struct sl_transport_auth *auth)
+{
+	struct sl_link_conf link = sl_link_conf_of(s->conf, auth);
+
+	link.plan = s->plan;
+	link.agreement = &s->agreement;
+	link.be = &s->be;
+	link.weights = &s->weights;
+	link.weights_from_seed = s->weights_from_seed;
+	return link;
+}
+
 void sl_setup_blame(const struct sl_setup *s, struct sl_fail *fail)
 {
 	sl_conf_client_blame(s->conf, fail->key, fail->code, fail);

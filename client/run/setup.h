@@ -4,6 +4,7 @@
 #define SL_CLIENT_RUN_SETUP_H
 
 #include "client/data/loader.h"
+#include "client/link/link.h"
 #include "client/model/source.h"
 #include "client/run/kept.h"
 #include "common/base/pool.h"
@@ -94,6 +95,8 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 			    struct sl_loader **out, struct sl_fail *fail) SL_MUST_CHECK;
 /* How many threads prepare samples; 0: all CPUs. */
 int sl_setup_loader_threads(const struct sl_conf_client *conf);
+/* What a link takes of the config and of what is open here; all is borrowed, `auth` too. The rest is zero. */
+struct sl_link_conf sl_setup_link(struct sl_setup *s, const struct sl_transport_auth *auth);
 /* Where *fail, from here or from the server, names a key of the config (train.precision, train.batch): puts the key's
  * place in the file in front of it. */
 void sl_setup_blame(const struct sl_setup *s, struct sl_fail *fail);

@@ -114,24 +114,17 @@ struct sl_permute_attr {
 	int h, w; /* the output's shape: [F], with h [h,F], with w too [h,w,F] */
 };
 
-/* An axis of n becomes one of `size`. Its number i is read from number j = first − before + i·step, or as torch has it:
- *   CUT      j, and 0 where there is none
- *   REFLECT  j, mirrored at the first and the last number
- *   EDGE     j, or the nearest that there is
- *   NEAREST  i·n / size, rounded down
- *   LINEAR   between the two beside (i + 1/2)·n / size − 1/2
- *   ALIGNED  between the two beside i·(n − 1) / (size − 1)
- *   AREA     the mean from i·n / size, rounded down, to (i + 1)·n / size, rounded up
- *   MEAN     the mean of `window` numbers from j on, of which 0 where there is none */
+/* An axis of n becomes one of `size`. Its number i is read from number j = first − before + i·step, or as torch has it.
+ */
 enum sl_resample {
-	SL_RESAMPLE_CUT,
-	SL_RESAMPLE_REFLECT,
-	SL_RESAMPLE_EDGE,
-	SL_RESAMPLE_NEAREST,
-	SL_RESAMPLE_LINEAR,
-	SL_RESAMPLE_ALIGNED,
-	SL_RESAMPLE_AREA,
-	SL_RESAMPLE_MEAN,
+	SL_RESAMPLE_CUT,     /* j, and 0 where there is none */
+	SL_RESAMPLE_REFLECT, /* j, mirrored at the first and the last number */
+	SL_RESAMPLE_EDGE,    /* j, or the nearest that there is */
+	SL_RESAMPLE_NEAREST, /* i·n / size, rounded down */
+	SL_RESAMPLE_LINEAR,  /* between the two beside (i + 1/2)·n / size − 1/2 */
+	SL_RESAMPLE_ALIGNED, /* between the two beside i·(n − 1) / (size − 1) */
+	SL_RESAMPLE_AREA,    /* the mean from i·n / size, rounded down, to (i + 1)·n / size, rounded up */
+	SL_RESAMPLE_MEAN,    /* the mean of `window` numbers from j on, of which 0 where there is none */
 	SL_RESAMPLE_COUNT
 };
 

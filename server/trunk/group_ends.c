@@ -86,7 +86,7 @@ enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struc
 	return err;
 }
 
-enum sl_err sl_member_ends_open(struct sl_middle *m, struct sl_fail *fail)
+static enum sl_err open_member_ends(struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_end_layout *l = &m->ends.layout;
 	const struct sl_end_coder_env env = coder_env(&m->agreement, host_of(&m->env), l, SL_END_GRAD);
@@ -159,7 +159,7 @@ enum sl_err sl_group_ends_lend(struct sl_group *g, struct sl_middle *m, struct s
 				  "group %s shares another head and tail than this client's: model, cut, inserts and "
 				  "train.freeze must be the same for all members",
 				  g->name);
-	return sl_member_ends_open(m, fail);
+	return open_member_ends(m, fail);
 }
 
 void sl_group_ends_begin(struct sl_group *g)
