@@ -201,8 +201,8 @@ static void print_table(const struct look *l)
 		       l->threads, l->threads == 1 ? "" : "s");
 	for (int split = 0; split < SL_SPLIT_COUNT; split++)
 		if (l->setup.set[split].passed_over)
-			printf("passed over %" PRId64 " files of %s that are no pictures\n",
-			       l->setup.set[split].passed_over, split_name[split]);
+			printf("passed over %" PRId64 " files of %s that are no pictures: %s\n",
+			       l->setup.set[split].passed_over, split_name[split], l->setup.set[split].passed_kinds);
 	for (int split = 0; split < SL_SPLIT_COUNT; split++)
 		if (l->survey[split].bad)
 			printf("unreadable  %" PRId64 " of %" PRId64 " samples of %s\n", l->survey[split].bad,
@@ -241,9 +241,10 @@ static void print_json(const struct look *l)
 	json_object_set_new(root, "classes", classes);
 	for (int split = 0; split < SL_SPLIT_COUNT; split++)
 		json_object_set_new(root, split_name[split],
-				    json_pack("{s:I, s:I, s:I}", "samples", (json_int_t)s[split].samples, "unreadable",
-					      (json_int_t)s[split].bad, "passed_over",
-					      (json_int_t)l->setup.set[split].passed_over));
+				    json_pack("{s:I, s:I, s:I, s:s}", "samples", (json_int_t)s[split].samples,
+					      "unreadable", (json_int_t)s[split].bad, "passed_over",
+					      (json_int_t)l->setup.set[split].passed_over, "passed_kinds",
+					      l->setup.set[split].passed_kinds));
 	if (is_table(l))
 		json_object_set_new(root, "features", json_integer(features_of(l)));
 	else

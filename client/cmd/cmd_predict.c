@@ -51,7 +51,6 @@ static enum sl_err choose_source(struct sl_conf_client *c, const char *const *gi
 
 	for (int i = 0; i < n; i++)
 		tars += ends_with(given[i], ".tar");
-	c->data.on_bad_sample = SL_BAD_SAMPLE_STOP; /* no other sample may stand under a file's name */
 	if (sl_model_takes_rows(c->model.name))
 		return c->data.kind == SL_DATA_CSV ? SL_OK : sl_conf_client_fail(c, "data.kind", fail, "must be csv");
 	if (sl_model_takes_tokens(c->model.name))
@@ -149,16 +148,20 @@ static enum sl_err end_output(struct output *out, const struct sl_options *o, bo
 /* Lines are no prediction of all samples where a signal came between. */
 static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *setup, struct sl_fail *fail)
 {
-	int64_t all = setup->set[SL_SPLIT_TEST].count;
+	const int64_t all = setup->set[SL_SPLIT_TEST].count;
+	const uint64_t read = p->rows - p->unread;
 
 	if (p->rows < (uint64_t)all)
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
 				   "interrupted: %" PRIu64 " of %" PRId64 " samples were predicted", p->rows, all);
+	if (p->unread)
+		sl_log(SL_LOG_WARN, "not-predicted", "%" PRIu64 " of %" PRId64 " samples cannot be read: no line",
+		       p->unread, all);
 	if (p->spec.unlabelled || !p->spec.task->met)
-		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples", p->rows);
+		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples", read);
 	else
-		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples, accuracy %.2f %%", p->rows,
-		       100 * (double)p->correct / (double)p->rows);
+		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples, accuracy %.2f %%", read,
+		       100 * (double)p->correct / (double)read);
 	return SL_OK;
 }
 

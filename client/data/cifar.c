@@ -18,8 +18,29 @@ enum {
 	IMAGE_BYTES = CHANNELS * PLANE
 };
 
+/* As batches.meta.txt and fine_label_names.txt of the data sets have them. */
+static const char *const names10[] = {"airplane", "automobile", "bird",  "cat",  "deer",
+				      "dog",      "frog",       "horse", "ship", "truck"};
+static const char *const names100[] = {
+	"apple",      "aquarium_fish", "baby",         "bear",       "beaver",      "bed",         "bee",
+	"beetle",     "bicycle",       "bottle",       "bowl",       "boy",         "bridge",      "bus",
+	"butterfly",  "camel",         "can",          "castle",     "caterpillar", "cattle",      "chair",
+	"chimpanzee", "clock",         "cloud",        "cockroach",  "couch",       "crab",        "crocodile",
+	"cup",        "dinosaur",      "dolphin",      "elephant",   "flatfish",    "forest",      "fox",
+	"girl",       "hamster",       "house",        "kangaroo",   "keyboard",    "lamp",        "lawn_mower",
+	"leopard",    "lion",          "lizard",       "lobster",    "man",         "maple_tree",  "motorcycle",
+	"mountain",   "mouse",         "mushroom",     "oak_tree",   "orange",      "orchid",      "otter",
+	"palm_tree",  "pear",          "pickup_truck", "pine_tree",  "plain",       "plate",       "poppy",
+	"porcupine",  "possum",        "rabbit",       "raccoon",    "ray",         "road",        "rocket",
+	"rose",       "sea",           "seal",         "shark",      "shrew",       "skunk",       "skyscraper",
+	"snail",      "snake",         "spider",       "squirrel",   "streetcar",   "sunflower",   "sweet_pepper",
+	"table",      "tank",          "telephone",    "television", "tiger",       "tractor",     "train",
+	"trout",      "tulip",         "turtle",       "wardrobe",   "whale",       "willow_tree", "wolf",
+	"woman",      "worm"};
+
 struct format {
 	const char *name, *hint;
+	const char *const *class_name;
 	int label_bytes;              /* the last one is the label that counts */
 	int classes[MAX_LABEL_BYTES]; /* label byte i is below classes[i] */
 	struct {
@@ -31,15 +52,15 @@ struct format {
 static const struct format cifar10 = {
 	"cifar10",
 	" (scripts/fetch-cifar10.sh fetches CIFAR-10)",
+	names10,
 	1,
 	{10},
 	{{5, {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"}},
 	 {1, {"test_batch.bin"}}}};
-static const struct format cifar100 = {"cifar100",
-				       " (https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz holds it)",
-				       2,
-				       {20, 100},
-				       {{1, {"train.bin"}}, {1, {"test.bin"}}}};
+static const struct format cifar100 = {
+	"cifar100", " (https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz holds it)",
+	names100,   2,
+	{20, 100},  {{1, {"train.bin"}}, {1, {"test.bin"}}}};
 
 /* What a set's `data` points to. */
 struct records {
@@ -312,14 +333,22 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 	return SL_OK;
 }
 
+static const char *class_name(const struct sl_set *set, int label)
+{
+	const struct format *format = set->source->format;
+
+	return format->class_name[label];
+}
+
 static void close_set(struct sl_set *set)
 {
 	records_close(set->data);
 }
 
-#define SOURCE(text, of)                                                                                           \
-	{                                                                                                          \
-		.name = text, .format = of, .open = open_set, .check = check, .sample = sample, .close = close_set \
+#define SOURCE(text, of)                                                                                            \
+	{                                                                                                           \
+		.name = text, .format = of, .open = open_set, .check = check, .sample = sample, .close = close_set, \
+		.class_name = class_name                                                                            \
 	}
 
 const struct sl_source sl_source_cifar10 = SOURCE("cifar10", &cifar10);

@@ -1,4 +1,5 @@
 /* Class folders of pictures. */
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,13 @@
 #include "common/base/log.h"
 
 #define SUFFIXES ".jpg .jpeg .png .webp .tif .tiff .bmp .ppm .pgm"
-enum { MAX_DEPTH = 32, MAX_CLASSES = 100000 };
+enum { MAX_DEPTH = 32, MAX_CLASSES = 100000, MOST_KINDS = 8 };
+
+/* Files whose names end alike. */
+struct kind {
+	char ending[12]; /* ".gif" in small letters; "": the names have none */
+	int64_t n;
+};
 
 /* What a set's `data` points to. A picture is a folder and a name in it. */
 struct folder_set {
@@ -28,6 +35,7 @@ struct folder_set {
 	int64_t folders_cap, files_cap;
 	int64_t wanted; /* samples; files.n or fewer */
 	int64_t passed_over;
+	struct kind kind[MOST_KINDS]; /* of files that are passed over; the last one has all further kinds */
 	int64_t max_pixels;
 };
 
@@ -57,10 +65,53 @@ static mode_t kind_of(const char *path, const struct dirent *entry)
 	return st.st_mode & S_IFMT;
 }
 
+/* Counts a file that is no picture. */
+static void pass_over(struct folder_set *set, const char *name)
+{
+	struct kind of = {.ending = ""}, *kind = set->kind;
+	const char *dot = strrchr(name, '.');
+
+	if (dot && strlen(dot) < sizeof of.ending)
+		for (int i = 0; dot[i]; i++)
+			of.ending[i] = (char)tolower((unsigned char)dot[i]);
+	while (kind < set->kind + MOST_KINDS - 1 && kind->n && strcmp(kind->ending, of.ending) != 0)
+		kind++;
+	if (!kind->n)
+		memcpy(kind->ending, of.ending, sizeof of.ending);
+	kind->n++;
+	set->passed_over++;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	const struct kind *x = a, *y = b;
+
+	return x->n != y->n ? (x->n < y->n) - (x->n > y->n) : strcmp(x->ending, y->ending);
+}
+
+/* "35 .gif, 2 .dcm, 4 others" */
+static void kinds_text(struct folder_set *set, char *out, size_t size)
+{
+	size_t n = 0;
+
+	qsort(set->kind, MOST_KINDS - 1, sizeof *set->kind, by_number);
+
+	out[0] = 0;
+	for (int i = 0; i < MOST_KINDS && set->kind[i].n && n < size; i++) {
+		const char *ending = set->kind[i].ending;
+
+		n += (size_t)snprintf(out + n, size - n, "%s%" PRId64 " %s", i ? ", " : "", set->kind[i].n,
+				      i == MOST_KINDS - 1 ? "others"
+				      : ending[0]         ? ending
+							  : "without an ending");
+	}
+	sl_text_make_safe(out, '?');
+}
+
 /* Adds the names of folders to *folders and those of pictures to *pictures; either may be NULL. Beside pictures it
- * counts other files, hidden ones aside. */
-static enum sl_err read_folder(const char *path, struct sl_names *folders, struct sl_names *pictures, int64_t *others,
-			       struct sl_fail *fail)
+ * counts other files in `others`, hidden ones aside. */
+static enum sl_err read_folder(const char *path, struct sl_names *folders, struct sl_names *pictures,
+			       struct folder_set *others, struct sl_fail *fail)
 {
 	DIR *dir = opendir(path);
 	struct dirent *entry;
@@ -79,7 +130,7 @@ static enum sl_err read_folder(const char *path, struct sl_names *folders, struc
 		if (pictures && sl_picture_name(name) && kind != S_IFDIR)
 			list = pictures;
 		else if (pictures && kind == S_IFREG && name[0] != '.')
-			++*others;
+			pass_over(others, name);
 		if (!list || (list == folders && kind != S_IFDIR))
 			continue;
 		fits = sl_names_add(list, name);
@@ -148,7 +199,7 @@ static enum sl_err add_folder(struct folder_set *set, const char *path, int32_t 
 	enum sl_err err;
 
 	(void)join(set, whole, path); /* find_folders has tried it */
-	err = read_folder(whole, NULL, &inside, &set->passed_over, fail);
+	err = read_folder(whole, NULL, &inside, set, fail);
 	sl_names_sort(&inside);
 	if (!err && inside.n)
 		err = begin_folder(set, path, label, fail);
@@ -323,12 +374,6 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 	}
 	set->wanted = spec->max_samples && spec->max_samples < set->files.n ? spec->max_samples : set->files.n;
 	set->max_pixels = spec->max_pixels;
-	if (set->passed_over)
-		sl_log(SL_LOG_WARN, "passed-over",
-		       "%s: %" PRId64 " file%s in class folders %s no picture that is read (" SUFFIXES
-		       "), beside %" PRId64,
-		       set->root ? set->root : spec->given[0], set->passed_over, set->passed_over == 1 ? "" : "s",
-		       set->passed_over == 1 ? "is" : "are", set->files.n);
 	*out = (struct sl_set){
 		.source = self,
 		.data = set,
@@ -337,6 +382,13 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		.passed_over = set->passed_over,
 		.field = {{"image", SL_U8, 3, {0, 0, SL_PICTURE_CHANNELS}}, {"label", SL_I32, 0, {0}}},
 	};
+	kinds_text(set, out->passed_kinds, sizeof out->passed_kinds);
+	if (set->passed_over)
+		sl_log(SL_LOG_WARN, "passed-over",
+		       "%s: %" PRId64 " file%s in class folders %s no picture that is read (" SUFFIXES
+		       "), beside %" PRId64 ": %s",
+		       set->root ? set->root : spec->given[0], set->passed_over, set->passed_over == 1 ? "" : "s",
+		       set->passed_over == 1 ? "is" : "are", set->files.n, out->passed_kinds);
 	return SL_OK;
 }
 

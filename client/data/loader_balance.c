@@ -13,6 +13,7 @@ struct sl_balance {
 	int64_t *from;  /* [classes + 1], where a class begins there */
 	int64_t *given; /* [classes] */
 	int32_t *turn;  /* [classes] */
+	int32_t *again; /* [count], of a place of the order: how often its sample came before */
 };
 
 static enum sl_err read_labels(const struct sl_set *set, int32_t *label, struct sl_fail *fail)
@@ -61,8 +62,9 @@ enum sl_err sl_balance_open(struct sl_balance **out, const struct sl_set *set, s
 		b->from = calloc(classes + 1, sizeof *b->from);
 		b->given = calloc(classes, sizeof *b->given);
 		b->turn = calloc(classes, sizeof *b->turn);
+		b->again = calloc(count, sizeof *b->again);
 	}
-	if (!err && (!b || !name || !b->class || !b->list || !b->from || !b->given || !b->turn))
+	if (!err && (!b || !name || !b->class || !b->list || !b->from || !b->given || !b->turn || !b->again))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the data loader");
 	if (!err)
 		err = read_labels(set, b->class, fail);
@@ -86,6 +88,7 @@ void sl_balance_close(struct sl_balance *b)
 	free(b->from);
 	free(b->given);
 	free(b->turn);
+	free(b->again);
 	free(b);
 }
 
@@ -119,7 +122,14 @@ void sl_balance_order(struct sl_balance *b, int32_t *order, uint64_t seed, uint6
 		if (i % b->classes == 0)
 			shuffle_turn(b, &key, i / b->classes);
 		const int32_t k = b->turn[i % b->classes];
+		const int64_t samples = b->from[k + 1] - b->from[k], given = b->given[k]++;
 
-		order[i] = b->list[b->from[k] + b->given[k]++ % (b->from[k + 1] - b->from[k])];
+		order[i] = b->list[b->from[k] + given % samples];
+		b->again[i] = (int32_t)(given / samples);
 	}
+}
+
+uint32_t sl_balance_again(const struct sl_balance *b, int64_t place)
+{
+	return (uint32_t)b->again[place];
 }

@@ -28,8 +28,18 @@ static enum sl_err fill_tokens(struct slot *slot, int64_t r, int thread, struct 
 	return SL_OK;
 }
 
+/* Stands for the epoch in what chance decides for row r: a sample that comes again in an epoch draws anew. */
+static uint64_t drawn_in(const struct slot *slot, int64_t r)
+{
+	const struct sl_loader *loader = slot->loader;
+	const int64_t place = sl_loader_first_row(loader, slot->batch.index) + r;
+
+	return slot->batch.epoch |
+	       (loader->spec.train && loader->balance ? (uint64_t)sl_balance_again(loader->balance, place) << 32 : 0);
+}
+
 /* The picture of a sample, from what the source has read of it. */
-static enum sl_err fill_image(struct slot *slot, float *image, int64_t sample, int thread,
+static enum sl_err fill_image(struct slot *slot, float *image, int64_t r, int64_t sample, int thread,
 			      const struct sl_value *picture, struct sl_fail *fail)
 {
 	const struct sl_loader *loader = slot->loader;
@@ -37,7 +47,7 @@ static enum sl_err fill_image(struct slot *slot, float *image, int64_t sample, i
 
 	if (spec->augment) {
 		sl_augment_apply(spec->augment, image, picture->data,
-				 spec->train ? sl_augment_draw(spec->augment, spec->seed, slot->batch.epoch, sample)
+				 spec->train ? sl_augment_draw(spec->augment, spec->seed, drawn_in(slot, r), sample)
 					     : sl_augment_centre(spec->augment),
 				 loader->scratch + (size_t)thread * loader->scratch_floats);
 		return SL_OK;
@@ -61,11 +71,11 @@ static enum sl_err fill_sample(struct slot *slot, int64_t r, int64_t sample, int
 	enum sl_err err;
 
 	if (spec->transform)
-		room->wanted =
-			sl_transform_begin(spec->transform, &loader->work[thread], spec->seed, batch->epoch, sample);
+		room->wanted = sl_transform_begin(spec->transform, &loader->work[thread], spec->seed, drawn_in(slot, r),
+						  sample);
 	err = spec->set->source->sample(spec->set, sample, room, value, fail);
 	if (!err)
-		err = fill_image(slot, image, sample, thread, &value[SL_FIELD_INPUT], fail);
+		err = fill_image(slot, image, r, sample, thread, &value[SL_FIELD_INPUT], fail);
 	if (err)
 		return err;
 	memcpy((char *)batch->field[SL_FIELD_TARGET].data + (size_t)r * loader->row_bytes[SL_FIELD_TARGET],
@@ -147,7 +157,7 @@ static void mix_rows(void *arg, int64_t r, int thread)
 	double lambda[2];
 
 	for (int i = 0; i < 2; i++) {
-		lambda[i] = sl_mixup_draw(spec->mixup, spec->seed, slot->batch.epoch, slot->samples[row[i]]);
+		lambda[i] = sl_mixup_draw(spec->mixup, spec->seed, drawn_in(slot, row[i]), slot->samples[row[i]]);
 		slot->other[row[i]] = label[row[1 - i]];
 	}
 	if (row[0] != row[1])

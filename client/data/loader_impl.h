@@ -86,6 +86,8 @@ void sl_balance_close(struct sl_balance *balance); /* NULL is fine */
 /* From a shuffled order of all samples, one of as many places in which classes take turns: each run of as many places
  * as there are classes has each once, and the samples of a class come in their shuffled order, again and again. */
 void sl_balance_order(struct sl_balance *balance, int32_t *order, uint64_t seed, uint64_t epoch);
+/* How often the sample at a place of that order came before it in the epoch. */
+uint32_t sl_balance_again(const struct sl_balance *balance, int64_t place);
 /* Fills `order` for that epoch. The worker's thread. */
 void sl_loader_order(struct sl_loader *loader, uint64_t epoch);
 /* Fills the slot's batch. A row that cannot be read is in batch.err and batch.why. The worker's thread. */

@@ -83,12 +83,31 @@ void sl_sheet_close(struct sl_sheet *sheet)
 	free(sheet);
 }
 
+/* Letters of Latin-1 from U+00C0, in both cases, as the letter below their mark; 0: the font has none. */
+static const char unmarked[] = "AAAAAA-CEEEEIIIIDNOOOOO-OUUUUY-S";
+
+/* The next letter of UTF-8, as one that the font may have; *dots: two of them stand above it. */
+static char next_letter(const char **at, bool *dots)
+{
+	const uint8_t *c = (const uint8_t *)*at;
+	size_t bytes = 1;
+
+	*dots = false;
+	while (c[0] >= 0xc0 && (c[bytes] & 0xc0) == 0x80)
+		bytes++;
+	*at += bytes;
+	if (c[0] != 0xc3 || bytes != 2)
+		return c[0] < 0x80 ? (char)toupper(c[0]) : '-';
+	*dots = strchr("\x04\x0b\x0f\x16\x1c", c[1] & 0x1f) && (c[1] & 0x1f);
+	return unmarked[c[1] & 0x1f];
+}
+
 static const uint8_t *glyph(char letter)
 {
 	const uint8_t *dash = NULL;
 
 	for (size_t i = 0; i < sizeof font / sizeof font[0]; i++) {
-		if (font[i].letter == toupper((unsigned char)letter))
+		if (font[i].letter == letter)
 			return font[i].row;
 		if (font[i].letter == '-')
 			dash = font[i].row;
@@ -96,17 +115,23 @@ static const uint8_t *glyph(char letter)
 	return dash;
 }
 
+static void blacken(struct sl_sheet *s, int y, int x)
+{
+	memset(s->pixels + ((ptrdiff_t)y * s->w + x) * CHANNELS, 0, CHANNELS);
+}
+
 static void write_label(struct sl_sheet *s, int top, int left, const char *label)
 {
-	for (int k = 0; label[k] && (k + 1) * (GLYPH_W + 1) <= s->tile_w; k++) {
-		const uint8_t *rows = glyph(label[k]);
+	for (int right = left + s->tile_w; *label && left + GLYPH_W + 1 <= right; left += GLYPH_W + 1) {
+		bool dots;
+		const uint8_t *rows = glyph(next_letter(&label, &dots));
 
 		for (int y = 0; y < GLYPH_H; y++)
 			for (int x = 0; x < GLYPH_W; x++)
 				if (rows[y] >> (GLYPH_W - 1 - x) & 1)
-					memset(s->pixels + ((ptrdiff_t)(top + y) * s->w + left + k * (GLYPH_W + 1) +
-							    x) * CHANNELS,
-					       0, CHANNELS);
+					blacken(s, top + y, left + x);
+		for (int x = 1; dots && x < GLYPH_W; x += 2)
+			blacken(s, top - 2, left + x);
 	}
 }
 

@@ -68,6 +68,7 @@ struct sl_set {
 	void *data; /* the source's own */
 	int64_t count;
 	int64_t passed_over;        /* files beside the samples' that are no pictures */
+	char passed_kinds[120];     /* how many of each kind, for messages: "35 .gif, 2 .dcm" */
 	int classes;                /* labels lie in [0, classes); 0: there are numbers to be predicted instead */
 	int vocab;                  /* tokens lie in [0, vocab); 0: the input is no tokens */
 	int32_t pad;                /* the token that rows are padded with */

@@ -315,20 +315,25 @@ static void put_number(const struct sl_predict *p, double right, double predicte
 	fputs(s->format == SL_PREDICT_JSON ? "}\n" : "\n", s->out);
 }
 
-void sl_predict_batch(struct sl_predict *p, const void *target, int64_t rows)
+static void put_class_of(struct sl_predict *p, int32_t label, const float *x)
 {
 	static void (*const put[])(const struct sl_predict *p, int32_t label, int best) = {put_text, put_csv, put_json};
-	const int32_t *labels = target;
+	const int best = best_of(x, p->spec.classes);
 
-	for (int64_t n = 0; n < rows && !p->spec.task->met; n++, p->rows++)
-		put_number(p, ((const float *)target)[n], p->row[n]);
-	for (int64_t n = 0; n < rows && p->spec.task->met; n++, p->rows++) {
-		const float *x = p->row + n * p->spec.classes;
-		int best = best_of(x, p->spec.classes);
+	fill_values(p, x, best);
+	fill_order(p, x);
+	put[p->spec.format](p, label, best);
+	p->correct += best == label;
+}
 
-		fill_values(p, x, best);
-		fill_order(p, x);
-		put[p->spec.format](p, labels[n], best);
-		p->correct += best == labels[n];
+void sl_predict_batch(struct sl_predict *p, const void *target, const int32_t *samples, int64_t rows)
+{
+	for (int64_t n = 0; n < rows; n++, p->rows++) {
+		if (samples[n] != (int32_t)p->rows)
+			p->unread++;
+		else if (p->spec.task->met)
+			put_class_of(p, ((const int32_t *)target)[n], p->row + n * p->spec.classes);
+		else
+			put_number(p, ((const float *)target)[n], p->row[n]);
 	}
 }

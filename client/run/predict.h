@@ -25,15 +25,17 @@ struct sl_predict {
 	float *row;             /* [most rows of a batch, classes]: the logits of the batch under way */
 	double *value;          /* [classes] */
 	int *order;             /* [classes], by value */
-	uint64_t rows, correct; /* written so far; of these, the class is the label */
+	uint64_t rows, correct; /* samples so far; of these, the class is the label */
+	uint64_t unread;        /* of these, could not be read: they have no line */
 };
 
 /* Text and CSV begin with a line of names. */
 enum sl_err sl_predict_open(struct sl_predict *p, const struct sl_predict_spec *spec, int64_t batch,
 			    struct sl_fail *fail) SL_MUST_CHECK;
 void sl_predict_close(struct sl_predict *p); /* idempotent; a zeroed one is fine */
-/* Writes the first `rows` of p->row; `target`: their labels, int32_t, or numbers, float. The class is the first of the
- * largest logits, as an evaluation counts; NaN and Inf are null, in CSV and text empty and "-". */
-void sl_predict_batch(struct sl_predict *p, const void *target, int64_t rows);
+/* Writes the first `rows` of p->row; `target`: their labels, int32_t, or numbers, float; `samples`: which samples they
+ * are. A row whose sample is not the next one stands for a sample that could not be read: it has no line. The class is
+ * the first of the largest logits, as an evaluation counts; NaN and Inf are null, in CSV and text empty and "-". */
+void sl_predict_batch(struct sl_predict *p, const void *target, const int32_t *samples, int64_t rows);
 
 #endif

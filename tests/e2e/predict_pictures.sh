@@ -74,6 +74,9 @@ refused 65 "$tmp/empty: no picture in it" --local "$tmp/empty"
 refused 64 'not both at once' --local "$tmp/new.tar" "$one"
 refused 64 '--top takes a number of classes from 1, got "0"' --top 0 "$one"
 printf 'not a picture' >"$tmp/broken.jpg"
-refused 65 "$tmp/broken.jpg: this is not a picture" --local --out "$tmp/partly" "$one" "$tmp/broken.jpg" --set data.on_bad_sample=skip
+refused 65 "$tmp/broken.jpg: this is not a picture" --local --out "$tmp/partly" "$one" "$tmp/broken.jpg"
 [ ! -e "$tmp/partly" ] || fail 'a file of some of the lines'
+predict skipped --csv --local "$tmp/broken.jpg" "$one" --set data.on_bad_sample=skip
+[ "$(wc -l <"$tmp/skipped")" = 2 ] && grep -q '^1,' "$tmp/skipped" || fail "a picture that cannot be read has a line: $(cat "$tmp/skipped")"
+grep -q 'WARN not-predicted: 1 of 2 samples cannot be read: no line$' "$tmp/predict.log" || fail "$(cat "$tmp/predict.log")"
 echo 'pictures without labels are predicted as those with labels, where the training data are gone'

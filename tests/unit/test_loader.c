@@ -88,7 +88,9 @@ static uint64_t digest(const struct sl_batch *b)
 	return h;
 }
 
-/* Every row is the augmented image that `samples` names. */
+static int again[IMAGES]; /* how often each sample came in the epoch that read_epoch reads */
+
+/* Every row is the augmented image that `samples` names; a sample that comes again has draws of its own. */
 static void assert_rows(const struct sl_batch *b, const struct sl_loader_spec *spec)
 {
 	static float image[IMAGE_FLOATS], scratch[3 * (32 + 2 * SIDE)];
@@ -96,10 +98,12 @@ static void assert_rows(const struct sl_batch *b, const struct sl_loader_spec *s
 	assert_true(sl_augment_scratch_floats(augment) <= sizeof scratch / sizeof *scratch);
 	for (int64_t r = 0; r < b->rows; r++) {
 		int32_t s = b->samples[r];
-		struct sl_augment_draw draw =
-			spec->train ? sl_augment_draw(augment, spec->seed, b->epoch, s) : sl_augment_centre(augment);
+		struct sl_augment_draw draw = sl_augment_centre(augment);
 
 		assert_in_range(s, 0, IMAGES - 1);
+		if (spec->train)
+			draw = sl_augment_draw(augment, spec->seed,
+					       b->epoch | (spec->balanced ? (uint64_t)again[s]++ << 32 : 0), s);
 		assert_int_equal(sl_batch_labels(b)[r], labels[s]);
 		sl_augment_apply(augment, image, pixels[s], draw, scratch);
 		assert_memory_equal(sl_batch_images(b) + r * IMAGE_FLOATS, image, sizeof image);
@@ -111,6 +115,7 @@ static int64_t read_epoch(struct sl_loader *loader, const struct sl_loader_spec 
 {
 	int64_t at = 0;
 
+	memset(again, 0, sizeof again);
 	for (int64_t i = 0; i < sl_loader_batches(loader); i++) {
 		const struct sl_batch *b = next(loader);
 

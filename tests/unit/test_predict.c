@@ -29,9 +29,9 @@ static char *write_three(struct sl_predict_spec spec)
 	spec.out = out;
 	assert_int_equal(sl_predict_open(&p, &spec, BATCH, &fail), SL_OK);
 	memcpy(p.row, row, 2 * sizeof row[0]);
-	sl_predict_batch(&p, label, 2);
+	sl_predict_batch(&p, label, (const int32_t[]){0, 1}, 2);
 	memcpy(p.row, row[2], sizeof row[2]);
-	sl_predict_batch(&p, label + 2, 1);
+	sl_predict_batch(&p, label + 2, (const int32_t[]){2}, 1);
 	fclose(out);
 	assert_int_equal(p.rows, 3);
 	assert_int_equal(p.correct, 1);
@@ -129,9 +129,36 @@ static void names_and_the_most_probable(void **state)
 			 "{\"class\":1,\"class_name\":\"dog, small\",\"logit\":2}]}\n");
 }
 
+/* In place of sample 1, which cannot be read, the loader has put sample 2. */
+static void a_sample_that_cannot_be_read_has_no_line(void **state)
+{
+	struct sl_predict_spec spec = {
+		.format = SL_PREDICT_CSV, .task = &sl_learn_tasks[SL_LEARN_CLASSES], .classes = CLASSES, .top = 1};
+	static const int32_t label[3] = {0, 0, 0}, samples[3] = {0, 2, 2};
+	struct sl_predict p;
+	struct sl_fail fail;
+	char *text = NULL;
+	size_t len;
+
+	spec.out = open_memstream(&text, &len);
+	assert_non_null(spec.out);
+	assert_int_equal(sl_predict_open(&p, &spec, 3, &fail), SL_OK);
+	memset(p.row, 0, 3 * CLASSES * sizeof *p.row);
+	sl_predict_batch(&p, label, samples, 3);
+	fclose(spec.out);
+	assert_int_equal(p.rows, 3);
+	assert_int_equal(p.unread, 1);
+	assert_int_equal(p.correct, 2);
+	assert_string_equal(text,
+			    "sample,label,class,class_1,probability_1\n0,0,0,0,0.333333333\n2,0,0,0,0.333333333\n");
+	free(text);
+	sl_predict_close(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_sample_that_cannot_be_read_has_no_line),
 		cmocka_unit_test(text_has_the_class_and_its_probability),
 		cmocka_unit_test(csv_has_all_classes),
 		cmocka_unit_test(json_is_an_object_a_line),
