@@ -147,11 +147,10 @@ static enum sl_err check_metrics(const struct sl_conf_client *c, struct sl_fail 
 	const struct sl_learn_task *task = sl_setup_task(c);
 	const struct sl_metric *metric;
 	struct sl_fail why;
+	enum sl_err err = sl_training_check_best(c, fail);
 
-	if (c->train.loss != SL_CONF_LABELS || task->perplexity)
-		return SL_OK;
-	if (c->train.best_metric[0] && sl_metric_find(&metric, c->train.best_metric, task, &why) != SL_OK)
-		return sl_conf_client_fail(c, "train.best_metric", fail, "%s", why.text);
+	if (err || c->train.loss != SL_CONF_LABELS || task->perplexity)
+		return err;
 	for (int i = 0; i < c->train.metrics.n; i++)
 		if (sl_metric_find(&metric, c->train.metrics.item[i], task, &why) != SL_OK)
 			return sl_conf_client_fail(c, "train.metrics", fail, "%s", why.text);

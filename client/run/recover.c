@@ -328,7 +328,7 @@ bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run)
 	if (!r->dir[0] || !every || (round && done % round))
 		return false; /* all members of a group stand at one step where a round ends, and nowhere else */
 	/* the state behind the last step is what a longer run goes on from */
-	return done / every > from / every || done == s.total_steps;
+	return done / every > from / every || sl_training_may_end(run);
 }
 
 bool sl_recover_must_wait(const struct sl_recover *r, const struct sl_training *run)
@@ -479,5 +479,7 @@ bool sl_recover_longer(const struct sl_recover *r)
 
 void sl_recover_finish(struct sl_recover *r, const struct sl_remote *remote, uint64_t step)
 {
+	if (r->longer && step == r->done_at) /* train.stop ended it again: what is there stays */
+		return;
 	sl_archive_finish(r->archive, step, sl_remote_kept_there(remote, step));
 }

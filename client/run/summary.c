@@ -171,6 +171,10 @@ static void print_steps(const struct sl_jsonl_summary *s, const struct sl_traini
 		printf(", those from %" PRIu64 " on", t->linked_from);
 	printf(" in %.1f s in all; %.1f samples/s in training\n", s->t_total_s,
 	       per((double)t->train_samples, t->train_s));
+	if (t->stop.stopped)
+		printf("it ended early (train.stop): %s was %.4f after step %" PRIu64
+		       ", and the %d behind it not better\n",
+		       t->stop.by, t->stop.best, t->stop.step, t->stop.waited);
 	if (s->skipped)
 		printf("%" PRIu64 " of these steps were skipped because of NaN or Inf\n", s->skipped);
 	printf("time per batch %.4f s, computation %.4f s (client %.4f, server %.4f)\n", s->t_per_batch_s,
@@ -277,6 +281,7 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 	json_object_set_new(root, "evaluated_step",
 			    t->test_step ? json_integer((json_int_t)t->test_step) : json_null());
 	json_object_set_new(root, "best_step", s->best_step ? json_integer((json_int_t)s->best_step) : json_null());
+	json_object_set_new(root, "stopped_by", t->stop.stopped ? json_string(t->stop.by) : json_null());
 	json_object_set_new(root, "t_total_s", sl_json_real(s->t_total_s));
 	json_object_set_new(root, "t_per_batch_s", sl_json_real(s->t_per_batch_s));
 	json_object_set_new(root, "t_compute_per_batch_s", sl_json_real(s->t_compute_per_batch_s));

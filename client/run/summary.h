@@ -6,6 +6,15 @@
 #include "client/run/metric.h"
 #include "client/run/training.h"
 
+/* What train.stop goes by. */
+struct sl_training_stop {
+	const char *by; /* the metric */
+	double best;    /* NaN: there was no evaluation */
+	uint64_t step;  /* behind which it was */
+	int waited;     /* evaluations since */
+	bool stopped;   /* which ended the run */
+};
+
 struct sl_training_totals {
 	const char *mode; /* "local", "remote" */
 	const struct sl_learn_task *task;
@@ -29,6 +38,7 @@ struct sl_training_totals {
 	uint64_t best_step;                    /* that best.safetensors is behind; 0: there is none */
 	double kept;         /* the score of best.safetensors, the run's best unless earlier weights are lost; NAN */
 	const char *kept_by; /* the score's metric */
+	struct sl_training_stop stop;
 };
 
 enum { SL_SCORE_TEXT = 48 };

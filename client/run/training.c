@@ -23,54 +23,37 @@ static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *
 	return err ? err : sl_progress_open(&r->progress, &options, fail);
 }
 
-/* Else there is a loss, but no accuracy. */
-static bool has_labels(const struct sl_training *r)
-{
-	return r->setup->conf->train.loss == SL_CONF_LABELS;
-}
-
 /* NaN where there are no labels that could be met. */
 static double accuracy(const struct sl_training *r, int64_t correct, int64_t answers)
 {
-	return has_labels(r) && r->task->met && answers > 0 ? (double)correct / (double)answers : NAN;
-}
-
-static enum sl_err best_by(struct sl_training *r, struct sl_fail *fail)
-{
-	const struct sl_conf_client *c = r->setup->conf;
-	const char *const *of_data = r->task->perplexity ? NULL : r->setup->set[SL_SPLIT_TEST].metrics;
-	const struct sl_metric *metric;
-	struct sl_fail why;
-
-	r->totals.kept_by = c->train.best_metric[0] ? c->train.best_metric : of_data ? of_data[0] : "accuracy";
-	if (c->train.best_metric[0] && sl_metric_find(&metric, c->train.best_metric, r->task, &why) != SL_OK)
-		return sl_conf_client_fail(c, "train.best_metric", fail, "%s", why.text);
-	return SL_OK;
+	return sl_run_has_labels(r) && r->task->met && answers > 0 ? (double)correct / (double)answers : NAN;
 }
 
 static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = r->setup->conf;
 	const char *const *of_data = r->task->perplexity ? NULL : r->setup->set[SL_SPLIT_TEST].metrics;
-	const char *asked[SL_CONF_LIST_MAX + SL_SCORES_MOST + 1];
+	const char *asked[SL_CONF_LIST_MAX + SL_SCORES_MOST + 2];
 	struct sl_fail why;
-	enum sl_err err = best_by(r, fail);
+	enum sl_err err = sl_run_open_best(r, fail);
 	int n = 0;
 
 	if (err)
 		return err;
 	for (; of_data && of_data[n] && n < SL_SCORES_MOST; n++)
 		asked[n] = of_data[n];
-	if (c->train.best_metric[0])
+	if (sl_best_is_metric(c->train.best_metric))
 		asked[n++] = c->train.best_metric;
+	if (sl_best_is_metric(c->train.stop.metric))
+		asked[n++] = c->train.stop.metric;
 	for (int i = 0; i < c->train.metrics.n; i++)
 		asked[n++] = c->train.metrics.item[i];
-	err = has_labels(r) && !r->task->perplexity
+	err = sl_run_has_labels(r) && !r->task->perplexity
 		      ? sl_scores_open(&r->scores, asked, n, r->task, c->model.classes, c->agreed.batch, &why)
 		      : sl_scores_open(&r->scores, NULL, 0, r->task, 0, c->agreed.batch, &why);
 	if (err == SL_ERR_CONFIG)
 		return sl_conf_client_fail(c, "train.metrics", fail, "%s", why.text);
-	if (!err && r->eval_only && has_labels(r) && r->task->kind == SL_LEARN_CLASSES &&
+	if (!err && r->eval_only && sl_run_has_labels(r) && r->task->kind == SL_LEARN_CLASSES &&
 	    c->model.classes <= SL_CONFUSION_MOST)
 		err = sl_scores_confuse(r->scores, c->model.classes, c->agreed.batch, &why);
 	return err ? sl_fail_set(fail, err, "%s", why.text) : SL_OK;
@@ -91,6 +74,7 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 	r->loss = r->acc = NAN;
 	r->totals.mode = mode;
 	r->totals.test_loss = r->totals.test_acc = r->totals.best_test_acc = r->totals.kept = NAN;
+	r->totals.stop.best = NAN;
 	r->eval_batches = sl_run_batches(setup->set[SL_SPLIT_TEST].count, c->agreed.batch, false);
 	err = open_scores(r, fail);
 	if (!err && !eval_only)
@@ -323,52 +307,6 @@ static void show(struct sl_training *r)
 		sl_progress_update(r->progress, &state, sl_now_ms());
 }
 
-bool sl_run_keeps_best(const struct sl_training *r)
-{
-	return !r->eval_only && has_labels(r) && r->setup->conf->train.keep_best && r->setup->conf->log.dir[0];
-}
-
-bool sl_training_best_due(const struct sl_training *r)
-{
-	return r->best_due;
-}
-
-/* Of the last evaluation, what train.keep_best goes by; NaN: not defined. *lower: is better. */
-static double best_value(const struct sl_training *r, bool *lower)
-{
-	const struct sl_training_totals *t = &r->totals;
-
-	*lower = false;
-	if (strcmp(t->kept_by, "accuracy") == 0)
-		return t->test_acc;
-	for (int i = 0; i < SL_SCORES_MOST && t->score[i].metric; i++)
-		if (strcmp(t->score[i].metric->name, t->kept_by) == 0) {
-			*lower = t->score[i].metric->lower;
-			return t->score[i].value;
-		}
-	return NAN;
-}
-
-static bool is_best(const struct sl_training *r)
-{
-	const double kept = r->totals.kept;
-	bool lower;
-	const double value = best_value(r, &lower);
-
-	return isnan(kept) || (lower ? value < kept : value > kept);
-}
-
-void sl_training_best_kept(struct sl_training *r, bool written)
-{
-	bool lower;
-
-	r->best_due = false;
-	if (!written)
-		return;
-	r->totals.best_step = r->step;
-	r->totals.kept = best_value(r, &lower);
-}
-
 static void eval_over(struct sl_training *r)
 {
 	struct sl_training_totals *t = &r->totals;
@@ -380,7 +318,7 @@ static void eval_over(struct sl_training *r)
 	t->test_acc = accuracy(r, r->eval.correct, r->eval.answers);
 	if (!(t->best_test_acc >= t->test_acc))
 		t->best_test_acc = t->test_acc;
-	r->best_due = sl_run_keeps_best(r) && is_best(r);
+	sl_run_judge(r);
 }
 
 /* Of the last ten steps or so: of their times, since a mean of rates is above what they took together. */

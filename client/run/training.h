@@ -75,6 +75,10 @@ void sl_training_done(struct sl_training *run, const struct sl_step_result *resu
  * Whoever has them writes the file, or could not, before the next step. */
 bool sl_training_best_due(const struct sl_training *run);
 void sl_training_best_kept(struct sl_training *run, bool written);
+/* Names that train.best_metric and train.stop.metric may have. CONFIG names the key. */
+enum sl_err sl_training_check_best(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
+/* The step that is about to begin may be the run's last. */
+bool sl_training_may_end(const struct sl_training *run);
 /* A wanted step was abandoned, `why` says for what. OK: it is to be skipped, and done. NONFINITE: the run ends, by its
  * config or after SL_TRAINING_MAX_SKIPPED in a row (in fp16 MAX_SCALED more), and *fail says what could be tried. */
 enum sl_err sl_training_abandoned(const struct sl_training *run, const struct sl_fail *why,

@@ -56,7 +56,7 @@ void sl_training_end_phase(struct sl_training *r)
 
 static const char *const note_keys[] = {"position", "train", "totals", "tests", "skipped"};
 static const char settings_key[] = "settings", last_key[] = "last step", server_key[] = "server", best_key[] = "best",
-		  traffic_key[] = "traffic";
+		  traffic_key[] = "traffic", stop_key[] = "stop";
 
 void sl_training_sync(const struct sl_training *r)
 {
@@ -84,6 +84,9 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 	sl_checkpoint_note(c, note_keys[3], "%a %a %a %" PRIu64, a->test_loss, a->test_acc, a->best_test_acc,
 			   a->test_step);
 	sl_checkpoint_note(c, best_key, "%" PRIu64 " %a %s", a->best_step, a->kept, a->kept_by);
+	if (r->setup->conf->train.stop.patience)
+		sl_checkpoint_note(c, stop_key, "%a %" PRIu64 " %d %s", a->stop.best, a->stop.step, a->stop.waited,
+				   a->stop.by);
 	sl_checkpoint_note(c, note_keys[4], "%" PRIu64 " %" PRIu64, a->skipped, m->skipped_in_row);
 	sl_same_run_note(r->setup->conf, settings);
 	sl_checkpoint_note(c, settings_key, "%s", settings);
@@ -102,6 +105,7 @@ void sl_training_notes(struct sl_checkpoint *c)
 	sl_checkpoint_ask(c, server_key);
 	sl_checkpoint_ask(c, best_key);
 	sl_checkpoint_ask(c, traffic_key);
+	sl_checkpoint_ask(c, stop_key);
 }
 
 /* Files of earlier versions lack the last number: a row had a label. */
@@ -150,14 +154,26 @@ static void read_best(struct sl_training *r, const struct sl_checkpoint *c)
 	const char *note = c ? sl_checkpoint_noted(c, best_key) : NULL;
 	struct sl_training_totals *a = &r->totals;
 
-	char by[16] = "accuracy"; /* files of earlier versions name none */
+	char by[32] = "accuracy"; /* files of earlier versions name none */
 
-	if (note && sl_run_keeps_best(r) && sscanf(note, "%" SCNu64 " %la %15s", &a->best_step, &a->kept, by) >= 2 &&
+	if (note && sl_run_keeps_best(r) && sscanf(note, "%" SCNu64 " %la %31s", &a->best_step, &a->kept, by) >= 2 &&
 	    a->best_step && strcmp(by, a->kept_by) == 0 &&
 	    sl_model_file_steps(r->setup->conf, SL_MODEL_BEST) == (int64_t)a->best_step)
 		return;
 	a->best_step = 0;
 	a->kept = NAN;
+}
+
+/* Of another metric, or none: the next evaluation is the best so far. */
+static void read_stop(struct sl_training *r, const struct sl_checkpoint *c)
+{
+	const char *note = c ? sl_checkpoint_noted(c, stop_key) : NULL;
+	struct sl_training_stop was = {.by = r->totals.stop.by};
+	char by[32];
+
+	if (note && sscanf(note, "%la %" SCNu64 " %d %31s", &was.best, &was.step, &was.waited, by) == 4 &&
+	    strcmp(by, was.by) == 0)
+		r->totals.stop = was;
 }
 
 /* A number has its 20 digits, so that a text is as long as the one before it. */
@@ -212,12 +228,13 @@ static void go_back(struct sl_training *r, uint64_t log_bytes, bool last_known)
 
 enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoint *c, struct sl_fail *fail)
 {
-	const char *mode = r->totals.mode, *kept_by = r->totals.kept_by;
+	const char *mode = r->totals.mode, *kept_by = r->totals.kept_by, *stop_by = r->totals.stop.by;
 	char changed[SL_SAME_RUN_TEXT];
 	uint64_t log_bytes = 0;
 	bool border; /* the state is that of the phase before */
 
 	r->step = 0;
+	r->total_steps = r->planned_steps;
 	r->epoch = 0;
 	r->in_epoch = r->in_eval = 0;
 	r->train = r->eval = (struct tally){0};
@@ -225,6 +242,7 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 	r->totals = (struct sl_training_totals){.mode = mode,
 						.task = r->task,
 						.kept_by = kept_by,
+						.stop = {.by = stop_by, .best = NAN},
 						.test_loss = NAN,
 						.test_acc = NAN,
 						.best_test_acc = NAN};
@@ -236,6 +254,7 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 	border = r->setup->phase.step && r->step == r->setup->phase.step;
 	read_server(r, c);
 	read_best(r, c);
+	read_stop(r, c);
 	if (r->epoch < 0 || r->in_epoch < 0)
 		return sl_fail_set(fail, SL_ERR_DATA, "the checkpoint's notes on the run have an epoch below 0");
 	if (border && r->in_epoch) { /* the run that it makes longer had no phases, or did not come to write this */

@@ -32,9 +32,9 @@ struct sl_training {
 	bool eval_only;
 	struct sl_schedule schedule;
 	int64_t steps_per_epoch, eval_batches;
-	uint64_t step, total_steps;
-	int64_t in_epoch, in_eval; /* batches done of the phase */
-	int epoch;                 /* from 0 */
+	uint64_t step, total_steps, planned_steps; /* train.stop may end it before the planned ones */
+	int64_t in_epoch, in_eval;                 /* batches done of the phase */
+	int epoch;                                 /* from 0 */
 	enum sl_want doing;
 	struct tally train, eval;
 	struct sl_scores *scores; /* of the evaluation */
@@ -60,7 +60,16 @@ void sl_run_mark(struct sl_training *r); /* remembers the run as it is right beh
 bool sl_run_epoch_over(const struct sl_training *r);
 bool sl_run_phase_over(const struct sl_training *r); /* the run stands behind a phase's last evaluation */
 bool sl_run_wants_eval(const struct sl_training *r); /* after the epoch that is over */
+/* training_best.c: what evaluations are judged by. CONFIG as sl_training_check_best. */
+enum sl_err sl_run_open_best(struct sl_training *r, struct sl_fail *fail) SL_MUST_CHECK;
+bool sl_best_is_metric(const char *name); /* of train.best_metric or train.stop.metric: one that is to be computed */
 bool sl_run_keeps_best(const struct sl_training *r);
+void sl_run_judge(struct sl_training *r); /* an evaluation is over: is it the best, and the last? */
+/* Else there is a loss, but no accuracy. */
+static inline bool sl_run_has_labels(const struct sl_training *r)
+{
+	return r->setup->conf->train.loss == SL_CONF_LABELS;
+}
 /* The run's traffic as its notes and log.dir have it; and what such a text says that earlier processes moved, where it
  * is more than what is known. NULL: nothing. */
 void sl_run_traffic_text(const struct sl_training *r, char text[SL_JOURNAL_TRAFFIC]);

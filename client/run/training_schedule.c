@@ -117,6 +117,7 @@ enum sl_err sl_run_open_schedule(struct sl_training *r, struct sl_fail *fail)
 			    &r->schedule, fail);
 	r->total_steps = phase->count ? phase->step + (uint64_t)c->train.epochs * (uint64_t)r->steps_per_epoch
 				      : (uint64_t)r->schedule.total_steps;
+	r->planned_steps = r->total_steps;
 	if (!err)
 		warn_of_batch(c, samples);
 	return err ? err : check_rounds(r, fail);

@@ -127,7 +127,7 @@ const char *sl_conf_check_metric(const void *value, char why[SL_CONF_WHY])
 
 const char *sl_conf_check_best(const void *value, char why[SL_CONF_WHY])
 {
-	return *(const char *)value ? sl_conf_check_metric(value, why) : NULL;
+	return *(const char *)value && strcmp(value, "loss") != 0 ? sl_conf_check_metric(value, why) : NULL;
 }
 
 const char *sl_conf_check_word(const void *value, char why[SL_CONF_WHY])

@@ -26,6 +26,7 @@ ASK(has_step_schedule, c->train.schedule.kind == SL_CONF_STEP)
 ASK(has_points, c->train.schedule.kind == SL_CONF_POINTS)
 ASK(has_no_points, !has_points(c))
 ASK(has_adapters, c->lora.rank > 0)
+ASK(may_stop, c->train.stop.patience > 0)
 ASK(learns_labels, c->train.loss == SL_CONF_LABELS)
 ASK(guesses_tokens, c->model.head == SL_CONF_MASKED_LM)
 ASK(has_classes, !guesses_tokens(c))
@@ -107,6 +108,8 @@ static const struct need {
 	NEED("train.schedule.warmup_epochs", has_no_points, BY_POINTS, SCHEDULE),
 	NEED("train.schedule.warmup", has_no_points, BY_POINTS, SCHEDULE),
 	NEED("train.schedule.end_lr", has_no_points, BY_POINTS, SCHEDULE),
+	NEED("train.stop.metric", may_stop, "needs train.stop.patience", "train.stop.patience"),
+	NEED("train.stop.min_delta", may_stop, "needs train.stop.patience", "train.stop.patience"),
 	NEED("train.label_smoothing", learns_labels, LABELS, "train.loss"),
 	NEED("train.keep_best", learns_labels, LABELS, "train.loss"),
 	NEED("train.metrics", learns_labels, LABELS, "train.loss"),
@@ -406,6 +409,21 @@ static const char *check_phases(const struct sl_conf_client *c, char why[SL_CONF
 	return NULL;
 }
 
+/* A run that train.stop ends has no number of steps beforehand. */
+static const char *check_stop(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	if (!c->train.stop.patience)
+		return NULL;
+	if (c->agreed.share.group[0] || c->train.phases.n)
+		snprintf(why, SL_CONF_WHY, "is not possible %s: leave train.stop out",
+			 c->train.phases.n ? "with train.phases" : "in a group (share.group)");
+	else if (!c->train.eval_every)
+		snprintf(why, SL_CONF_WHY, "goes by evaluations after epochs: train.eval_every must be 1 or more");
+	else
+		return NULL;
+	return "train.stop.patience";
+}
+
 /* What a masked language model cannot have. */
 static const char *check_head(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
@@ -456,6 +474,8 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 		blame = check_schedule(c, why);
 	if (!blame)
 		blame = check_phases(c, why);
+	if (!blame)
+		blame = check_stop(c, why);
 	if (blame)
 		return blame;
 	if (c->agreed.precision == SL_CONF_FP16 && c->train.on_nan != SL_NAN_SKIP) {

@@ -188,6 +188,11 @@ struct sl_conf_client {
 		int checkpoint_every;        /* steps; 0: never */
 		bool keep_best;
 		char best_metric[SL_CONF_TEXT]; /* "": by the data */
+		struct {
+			char metric[SL_CONF_TEXT]; /* "": as best_metric */
+			int patience;              /* evaluations; 0: the run does not stop */
+			double min_delta;
+		} stop;
 		enum sl_conf_missed on_checkpoint_error;
 		bool drop_last;
 		enum sl_conf_nan on_nan;

@@ -400,6 +400,65 @@ static void and_where_few_epochs_are_evaluated(void **state)
 	check_every_place(0, 1);
 }
 
+/* train.stop: accuracy never changes, so two evaluations behind the first one are not better. Wherever the run was
+ * interrupted, it ends at the same step. */
+static void an_early_stop_is_at_the_same_step(void **state)
+{
+	enum { PATIENCE = 2, STOPS = (1 + PATIENCE) * STEPS, BATCHES = (1 + PATIENCE) * (STEPS + EVALS) };
+	const struct sl_training_link none = {.links = 1};
+
+	(void)state;
+	for (int at = 0; at <= BATCHES; at++) {
+		struct sl_checkpoint c = {.dir = "", .prefix = ""};
+		struct sl_training *run;
+		struct sl_fail fail;
+
+		configure("stop", 1);
+		conf.train.epochs = 2 * EPOCHS;
+		conf.train.stop.patience = PATIENCE;
+		run = open_run(false);
+		assert_int_equal(go_on(run, at), at);
+		assert_int_equal(sl_training_may_end(run), at > BATCHES - EVALS - 2 && at <= BATCHES - EVALS - 1);
+		sl_training_save(run, &c);
+		sl_training_close(run);
+		run = open_run(true);
+		assert_int_equal(sl_training_restore(run, &c, &fail), SL_OK);
+		go_on(run, 1000);
+		assert_int_equal(sl_training_state(run).step, STOPS);
+		assert_int_equal(sl_training_state(run).total_steps, STOPS);
+		sl_training_finish(run, &none, "finished", true);
+		sl_training_close(run);
+		assert_float_equal(figure("steps"), STOPS, 0);
+		see_events(true);
+		log_text();
+	}
+}
+
+/* Loss is better where it is lower, and by more than min_delta; another metric begins anew. */
+static void an_early_stop_goes_by_its_metric(void **state)
+{
+	static const struct {
+		const char *metric;
+		double min_delta;
+		uint64_t steps;
+	} cases[] = {{"loss", 0, 2 * STEPS}, {"accuracy", 0, 2 * STEPS}, {"loss", 10, 2 * STEPS}};
+	struct sl_training *run;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) { /* the test loss of go_on rises */
+		configure("metric", 1);
+		conf.train.stop.patience = 1;
+		conf.train.stop.min_delta = cases[i].min_delta;
+		snprintf(conf.train.stop.metric, sizeof conf.train.stop.metric, "%s", cases[i].metric);
+		run = open_run(false);
+		go_on(run, 1000);
+		assert_int_equal(sl_training_state(run).step, cases[i].steps);
+		sl_training_close(run);
+		see_events(true);
+		log_text();
+	}
+}
+
 /* What may change between two processes of a run is noted and told apart; an older file's lack of it is not. */
 static void changed_settings_are_named(void **state)
 {
@@ -501,6 +560,8 @@ int main(void)
 		cmocka_unit_test(a_run_goes_on_from_anywhere),
 		cmocka_unit_test(times_are_of_the_whole_run),
 		cmocka_unit_test(best_weights_are_kept_once),
+		cmocka_unit_test(an_early_stop_is_at_the_same_step),
+		cmocka_unit_test(an_early_stop_goes_by_its_metric),
 		cmocka_unit_test(and_where_few_epochs_are_evaluated),
 		cmocka_unit_test(schedules_that_are_none_are_refused),
 	};
