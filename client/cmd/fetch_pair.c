@@ -25,7 +25,7 @@ struct fetch {
 static void end(struct fetch *f, enum sl_err err)
 {
 	f->err = err;
-	sl_remote_pause(f->remote); /* a goodbye would have the server forget the run */
+	sl_link_pause(sl_remote_link(f->remote)); /* a goodbye would have the server forget the run */
 	sl_remote_close(f->remote);
 }
 
@@ -54,7 +54,7 @@ static void on_ready(void *arg, uint64_t next_step)
 	if (err)
 		end(f, err);
 	else
-		sl_remote_fetch(f->remote);
+		sl_link_fetch(sl_remote_link(f->remote));
 }
 
 static void on_fetched(void *arg)

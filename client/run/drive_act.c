@@ -98,7 +98,7 @@ static void begin_step(struct drive *d, const struct sl_batch *b)
 	uint64_t kept[SL_CHECKPOINT_KEPT];
 	const bool writing = sl_recover_kept(d->recover, kept);
 
-	sl_remote_kept(d->remote, kept, writing);
+	sl_link_kept(sl_remote_link(d->remote), kept, writing);
 	SL_FAILPOINT(SL_FP_CLIENT_BEGIN);
 	d->due = sl_recover_due(d->recover, d->run);
 	sl_remote_step(d->remote, &feed, sl_training_number(d->run), sl_training_lr(d->run), d->due);
@@ -116,7 +116,7 @@ static void begin_pass(struct drive *d)
 	uint64_t kept[SL_CHECKPOINT_KEPT];
 	const bool writing = sl_recover_kept(d->recover, kept);
 
-	sl_remote_kept(d->remote, kept, writing);
+	sl_link_kept(sl_remote_link(d->remote), kept, writing);
 	d->from = d->loader[SL_SPLIT_TRAIN];
 	d->due = sl_recover_due(d->recover, d->run);
 	sl_remote_pass(d->remote, sl_training_number(d->run), sl_training_lr(d->run), d->due);
@@ -168,13 +168,13 @@ bool sl_act_keep_if_due(struct drive *d)
 
 bool sl_act_skip(struct drive *d)
 {
-	sl_remote_skip(d->remote);
+	sl_link_skip(sl_remote_link(d->remote));
 	return true;
 }
 
 bool sl_act_fetch(struct drive *d)
 {
-	sl_remote_fetch(d->remote);
+	sl_link_fetch(sl_remote_link(d->remote));
 	return true;
 }
 

@@ -83,7 +83,7 @@ static void on_failed(void *arg, const struct sl_fail *fail)
 	if (sl_recover_longer(d->recover))
 		sl_last_run_explain(d->fail);
 	d->err = fail->code;
-	d->link.lost += sl_remote_ready(d->remote);
+	d->link.lost += sl_link_was_up(sl_remote_link(d->remote));
 	sl_drive_event(d, wait ? EV_LOST : EV_OVER);
 }
 
@@ -207,8 +207,8 @@ static void say_waits(struct drive *d)
 static void on_watch(void *arg)
 {
 	struct drive *d = arg;
-	const uint64_t busy_ms[] = {d->remote ? sl_remote_busy_ms(d->remote) : 0, sl_recover_busy_ms(d->recover),
-				    sl_publish_busy_ms(d->publish)};
+	const uint64_t busy_ms[] = {d->remote ? sl_link_busy_ms(sl_remote_link(d->remote)) : 0,
+				    sl_recover_busy_ms(d->recover), sl_publish_busy_ms(d->publish)};
 	uint64_t bound_ms = (uint64_t)d->setup->conf->watchdog_s * 1000, longest = 0;
 
 	say_waits(d);
@@ -228,7 +228,7 @@ static void on_drain_over(void *arg)
 	int drain_s = d->setup->conf->drain_s;
 	uint64_t hangs_ms = (uint64_t)(drain_s ? drain_s : 1) * 1000;
 
-	if (d->remote && sl_remote_busy_ms(d->remote) >= hangs_ms)
+	if (d->remote && sl_link_busy_ms(sl_remote_link(d->remote)) >= hangs_ms)
 		sl_drive_leave(d, sl_fail_set(d->fail, SL_ERR_BUSY, "a task did not end within %d s (drain_s)%s",
 					      drain_s, sl_recover_outlook(d->recover)));
 	else

@@ -8,7 +8,7 @@ enum { DRAIN_LOOK_MS = 5 };
 
 bool sl_act_pause_link(struct drive *d)
 {
-	sl_remote_pause(d->remote);
+	sl_link_pause(sl_remote_link(d->remote));
 	return true;
 }
 
@@ -19,7 +19,7 @@ bool sl_act_close_link(struct drive *d)
 	sl_report_add(&d->link, d->remote);
 	/* a goodbye would have the server forget what a run that failed can go on from */
 	if (d->err && !d->options->eval_only)
-		sl_remote_pause(d->remote);
+		sl_link_pause(sl_remote_link(d->remote));
 	sl_remote_close(d->remote);
 	return true;
 }
@@ -144,7 +144,7 @@ bool sl_act_keep_last(struct drive *d)
 	if (!err && d->setup->conf->log.dir[0])
 		say_paused(d);
 	d->books = BOOKS_PAUSED;
-	sl_remote_pause(d->remote);
+	sl_link_pause(sl_remote_link(d->remote));
 	return true;
 }
 
@@ -207,7 +207,7 @@ bool sl_act_give_up(struct drive *d)
 
 bool sl_act_look_again(struct drive *d)
 {
-	if (!sl_remote_idle(d->remote))
+	if (!sl_link_idle(sl_remote_link(d->remote)))
 		sl_timer_start(d->drain, DRAIN_LOOK_MS, 0);
 	return true;
 }
@@ -215,7 +215,7 @@ bool sl_act_look_again(struct drive *d)
 /* Where the server may have applied the step under way, and has not said so, it is the last checkpoint that counts. */
 bool sl_act_look_idle(struct drive *d)
 {
-	if (!sl_remote_idle(d->remote))
+	if (!sl_link_idle(sl_remote_link(d->remote)))
 		return sl_act_look_again(d);
 	if (sl_remote_in_doubt(d->remote))
 		sl_drive_fault(d, sl_fail_set(d->fail, SL_ERR_UNAVAILABLE, "not stopped within %d s (drain_s)%s",

@@ -180,7 +180,7 @@ enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, cons
 	enum sl_err err;
 
 	*done = sl_remote_applied(remote);
-	if (!sl_remote_ready(remote))
+	if (!sl_link_was_up(sl_remote_link(remote)))
 		return SL_OK; /* that link never got its state: what was held before it still is */
 	r->has_live = r->has_ahead = false;
 	if (sl_remote_torn(remote)) {
@@ -377,7 +377,7 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 		       "step %" PRIu64 " gets no checkpoint: the one before it is still being written", step);
 		return;
 	}
-	if (sl_remote_checkpointed(remote))
+	if (sl_remote_session(remote)->checkpointed)
 		err = begin_write(r, remote, run, false, &fail);
 	else
 		err = sl_fail_set(&fail, SL_ERR_IO, "the server could not keep its side; its log says why");
@@ -436,8 +436,8 @@ void sl_recover_end(struct sl_recover *r, struct sl_remote *remote, struct sl_tr
 	struct sl_fail fail;
 	uint64_t step;
 
-	if (!r->dir[0] || !(sl_retry_may_pass(why) || sl_retry_is_broken(why)) || !sl_remote_ready(remote) ||
-	    sl_remote_in_doubt(remote))
+	if (!r->dir[0] || !(sl_retry_may_pass(why) || sl_retry_is_broken(why)) ||
+	    !sl_link_was_up(sl_remote_link(remote)) || sl_remote_in_doubt(remote))
 		return;
 	if (sl_remote_applied(remote)) {
 		result = sl_remote_result(remote);

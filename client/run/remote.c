@@ -285,21 +285,9 @@ enum sl_err sl_remote_get_weights(struct sl_remote *r, struct sl_weights *weight
 		       : SL_OK;
 }
 
-/* ---- the link's own ---- */
-
-void sl_remote_fetch(struct sl_remote *r)
+struct sl_link *sl_remote_link(const struct sl_remote *r)
 {
-	sl_link_fetch(r->link);
-}
-
-void sl_remote_skip(struct sl_remote *r)
-{
-	sl_link_skip(r->link);
-}
-
-void sl_remote_kept(struct sl_remote *r, const uint64_t kept[SL_WIRE_KEPT], bool writing)
-{
-	sl_link_kept(r->link, kept, writing);
+	return r->link;
 }
 
 bool sl_remote_kept_there(const struct sl_remote *r, uint64_t step)
@@ -307,44 +295,9 @@ bool sl_remote_kept_there(const struct sl_remote *r, uint64_t step)
 	return sl_link_session(r->link)->kept_step == step;
 }
 
-bool sl_remote_checkpointed(const struct sl_remote *r)
-{
-	return sl_link_session(r->link)->checkpointed;
-}
-
-bool sl_remote_ready(const struct sl_remote *r)
-{
-	return sl_link_was_up(r->link);
-}
-
-uint64_t sl_remote_busy_ms(const struct sl_remote *r)
-{
-	return sl_link_busy_ms(r->link);
-}
-
-bool sl_remote_idle(const struct sl_remote *r)
-{
-	return sl_link_idle(r->link);
-}
-
 struct sl_port_stats sl_remote_stats(const struct sl_remote *r)
 {
 	return sl_port_stats(sl_link_port(r->link));
-}
-
-void sl_remote_count(struct sl_remote *r)
-{
-	sl_link_count(r->link);
-}
-
-const struct sl_session *sl_remote_session(const struct sl_remote *r)
-{
-	return sl_link_session(r->link);
-}
-
-void sl_remote_pause(struct sl_remote *r)
-{
-	sl_link_pause(r->link);
 }
 
 void sl_remote_close(struct sl_remote *r)

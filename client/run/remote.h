@@ -36,20 +36,11 @@ enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const s
 			   const struct sl_remote_events *events, void *arg, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* What `feed` points to stays valid until `done`, or until the session is closed. `checkpoint`: the server keeps the
- * state behind this step on its disk; sl_remote_checkpointed tells. */
+ * state behind this step on its disk; its session says whether it has. */
 void sl_remote_step(struct sl_remote *remote, const struct sl_feed *feed, uint64_t step, double lr, bool checkpoint);
 /* In a group: the step is another member's; `done` follows. */
 void sl_remote_pass(struct sl_remote *remote, uint64_t step, double lr, bool checkpoint);
 void sl_remote_eval(struct sl_remote *remote, const struct sl_feed *feed, uint64_t number);
-void sl_remote_fetch(struct sl_remote *remote);
-/* After `abandoned`: the step counts as done, with nothing applied; `done` follows. */
-void sl_remote_skip(struct sl_remote *remote);
-/* From the next COMMIT on: steps of which the caller has checkpoints, newest first; 0: none. The server keeps its side
- * of them, whatever else it writes. */
-void sl_remote_kept(struct sl_remote *remote, const uint64_t kept[SL_WIRE_KEPT], bool writing);
-/* Whether the server has said that its side of the state behind so many steps is on its disk. */
-bool sl_remote_kept_there(const struct sl_remote *remote, uint64_t step);
-bool sl_remote_checkpointed(const struct sl_remote *remote); /* at the last `done` */
 
 /* State, while no pass is under way or after `failed`. `ends` as they are; `step` is set by the caller. */
 enum sl_err sl_remote_state_open(struct sl_remote *remote, struct sl_client_state *s,
@@ -60,8 +51,6 @@ enum sl_err sl_remote_give(struct sl_remote *remote, const struct sl_client_stat
 enum sl_err sl_remote_follow(struct sl_remote *remote, uint64_t step) SL_MUST_CHECK;
 /* Epoch of the link whose COMMIT made the state that this side holds, and the server too. */
 uint64_t sl_remote_made(const struct sl_remote *remote);
-/* After `failed`: the handshake had been done. */
-bool sl_remote_ready(const struct sl_remote *remote);
 /* After `failed`: the step under way was applied here, though `done` has not said so. */
 bool sl_remote_applied(const struct sl_remote *remote);
 /* After `failed`: the step under way was applied in part. What this side holds is no step's state. */
@@ -77,17 +66,16 @@ struct sl_step_result sl_remote_result(const struct sl_remote *remote);
 enum sl_err sl_remote_get_weights(struct sl_remote *remote, struct sl_weights *weights,
 				  struct sl_fail *fail) SL_MUST_CHECK;
 
-/* How long the task that runs now has run. */
-uint64_t sl_remote_busy_ms(const struct sl_remote *remote);
-/* No task runs or waits: after sl_remote_pause, state can be taken. */
-bool sl_remote_idle(const struct sl_remote *remote);
+/* For what needs no head or tail: the weights of the middle, a skipped step, what is kept, the session's state, the
+ * pause before the end. It stays the remote's; do not close it. */
+struct sl_link *sl_remote_link(const struct sl_remote *remote);
+static inline const struct sl_session *sl_remote_session(const struct sl_remote *remote)
+{
+	return sl_link_session(sl_remote_link(remote));
+}
+/* Whether the server has said that its side of the state behind so many steps is on its disk. */
+bool sl_remote_kept_there(const struct sl_remote *remote, uint64_t step);
 struct sl_port_stats sl_remote_stats(const struct sl_remote *remote);
-void sl_remote_count(struct sl_remote *remote); /* brings conf.traffic up to date, but for weights */
-const struct sl_session *sl_remote_session(const struct sl_remote *remote);
-
-/* Ends the session so that the server keeps its state and the client can come back to it. No task begins any more; one
- * that runs is not waited for (sl_remote_idle). Close next. */
-void sl_remote_pause(struct sl_remote *remote);
 /* Says goodbye where the session still stands; once no task runs any more frees everything, and calls `closed` from the
  * loop. */
 void sl_remote_close(struct sl_remote *remote);

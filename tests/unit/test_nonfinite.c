@@ -141,7 +141,7 @@ struct driver {
 static void next(struct driver *d)
 {
 	if (d->o->steps == STEPS)
-		sl_remote_fetch(d->remote);
+		sl_link_fetch(sl_remote_link(d->remote));
 	else
 		sl_remote_step(
 			d->remote,
@@ -170,9 +170,9 @@ static void on_abandoned(void *arg, const struct sl_fail *why)
 	assert_int_equal(why->code, SL_ERR_NONFINITE);
 	snprintf(d->o->why[d->o->steps], SL_FAIL_TEXT, "%s", why->text);
 	if (d->stop)
-		sl_remote_fetch(d->remote);
+		sl_link_fetch(sl_remote_link(d->remote));
 	else
-		sl_remote_skip(d->remote);
+		sl_link_skip(sl_remote_link(d->remote));
 }
 
 static void on_fetched(void *arg)

@@ -21,7 +21,7 @@
 enum { CODED = 0x5a };
 
 struct sl_remote {
-	bool ready, torn, applied, in_doubt, checkpointed;
+	bool ready, torn, applied, in_doubt;
 	float state;  /* behind the steps that it has applied */
 	size_t coded; /* bytes of its codecs' state, of which each is CODED */
 	int applies;
@@ -74,9 +74,15 @@ uint64_t sl_remote_made(const struct sl_remote *r)
 	return r->made;
 }
 
-const struct sl_session *sl_remote_session(const struct sl_remote *r)
+/* The link of this rig's remote is the remote itself. */
+struct sl_link *sl_remote_link(const struct sl_remote *r)
 {
-	return &r->session;
+	return (struct sl_link *)r;
+}
+
+const struct sl_session *sl_link_session(const struct sl_link *l)
+{
+	return &((const struct sl_remote *)l)->session;
 }
 
 struct sl_step_result sl_remote_result(const struct sl_remote *r)
@@ -84,9 +90,9 @@ struct sl_step_result sl_remote_result(const struct sl_remote *r)
 	return (struct sl_step_result){.rows = 1, .loss = (double)r->state};
 }
 
-bool sl_remote_ready(const struct sl_remote *r)
+bool sl_link_was_up(const struct sl_link *l)
 {
-	return r->ready;
+	return ((const struct sl_remote *)l)->ready;
 }
 
 bool sl_remote_torn(const struct sl_remote *r)
@@ -104,15 +110,10 @@ bool sl_remote_in_doubt(const struct sl_remote *r)
 	return r->in_doubt;
 }
 
-bool sl_remote_checkpointed(const struct sl_remote *r)
-{
-	return r->checkpointed;
-}
-
+/* What the last step left there is there. */
 bool sl_remote_kept_there(const struct sl_remote *r, uint64_t step)
 {
-	(void)step;
-	return r->checkpointed;
+	return r->session.checkpointed;
 }
 
 /* ---- the run */
@@ -147,7 +148,7 @@ static int open_rig(void **state)
 	struct sl_fail fail;
 
 	(void)state;
-	rig = (struct rig){.link = {.ready = true, .checkpointed = true}};
+	rig = (struct rig){.link = {.ready = true, .session = {.checkpointed = true}}};
 	if (sl_loop_open(&rig.loop, &fail) || sl_training_open(&rig.run, &setup, "remote", false, false, &fail) ||
 	    sl_recover_open(&rig.recover, rig.loop, &setup, rig.run, true, false, &events, NULL, &fail))
 		fail_msg("%s", fail.text);
@@ -229,7 +230,7 @@ static bool lose(void)
 	assert_int_equal(sl_recover_lost(rig.recover, &rig.link, rig.run, &done, &result, &fail), SL_OK);
 	if (done)
 		sl_training_done(rig.run, &result);
-	rig.link = (struct sl_remote){.ready = true, .checkpointed = true, .state = -1};
+	rig.link = (struct sl_remote){.ready = true, .session = {.checkpointed = true}, .state = -1};
 	return done;
 }
 
@@ -304,7 +305,7 @@ static void the_last_state_stays(void **state)
 	assert_true(at == 6);
 	assert_false(sl_checkpoint_older(dir, SL_CHECKPOINT_DONE, &at));
 	steps_to(8);
-	rig.link.checkpointed = false;
+	rig.link.session.checkpointed = false;
 	sl_recover_finish(rig.recover, &rig.link, 8);
 	at = UINT64_MAX;
 	assert_false(sl_checkpoint_older(dir, SL_CHECKPOINT_DONE, &at));
@@ -315,7 +316,7 @@ static void what_the_server_lacks_is_not_kept(void **state)
 {
 	(void)state;
 	steps_to(2);
-	rig.link.checkpointed = false;
+	rig.link.session.checkpointed = false;
 	steps_to(4);
 	assert_int_equal(rig.missed, 1);
 	assert_kept(2, 0);
@@ -590,10 +591,10 @@ static void the_newest_is_one_that_is_there(void **state)
 	assert_false(lose());
 	assert_true(sl_recover_refuse(rig.recover, 4, SL_ERR_DATA));
 	assert_newest(0, false);
-	rig.link = (struct sl_remote){.ready = true, .checkpointed = true};
+	rig.link = (struct sl_remote){.ready = true, .session = {.checkpointed = true}};
 	steps_to(8);
 	assert_newest(8, true);
-	rig.link.checkpointed = false;
+	rig.link.session.checkpointed = false;
 	sl_recover_finish(rig.recover, &rig.link, 8);
 	assert_newest(0, false);
 }

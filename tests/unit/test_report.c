@@ -20,14 +20,20 @@ struct sl_remote {
 	struct sl_port_stats stats;
 };
 
-const struct sl_session *sl_remote_session(const struct sl_remote *r)
+/* The link of this test's remote is the remote itself. */
+struct sl_link *sl_remote_link(const struct sl_remote *r)
 {
-	return &r->session;
+	return (struct sl_link *)r;
 }
 
-void sl_remote_count(struct sl_remote *r)
+const struct sl_session *sl_link_session(const struct sl_link *l)
 {
-	(void)r;
+	return &((const struct sl_remote *)l)->session;
+}
+
+void sl_link_count(struct sl_link *l)
+{
+	(void)l;
 }
 
 struct sl_port_stats sl_remote_stats(const struct sl_remote *r)
