@@ -21,13 +21,15 @@ const char sl_onnx_how[] = "torch.onnx.export(model.train(), x, FILE, training=T
 
 struct purse {
 	size_t left;
+	bool empty;
 };
 
 static void *take(void *data, size_t size)
 {
 	struct purse *purse = data;
 
-	if (size > purse->left)
+	purse->empty |= size > purse->left;
+	if (purse->empty)
 		return NULL;
 	purse->left -= size;
 	return malloc(size);
@@ -235,7 +237,7 @@ static enum sl_err check_model(struct sl_onnx *o, struct sl_fail *fail)
 
 enum sl_err sl_onnx_parse(struct sl_onnx **out, const char *name, struct sl_bytes image, struct sl_fail *fail)
 {
-	struct purse purse = {image.len * MEMORY_FACTOR + MEMORY_LEAST};
+	struct purse purse = {.left = image.len * MEMORY_FACTOR + MEMORY_LEAST};
 	ProtobufCAllocator allocator = {take, give, &purse};
 	struct sl_onnx *o = calloc(1, sizeof *o);
 	const char *base = strrchr(name, '/');
@@ -245,9 +247,13 @@ enum sl_err sl_onnx_parse(struct sl_onnx **out, const char *name, struct sl_byte
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a network");
 	snprintf(o->name, sizeof o->name, "%s", base ? base + 1 : name);
 	o->model = image.len ? onnx__model__unpack(&allocator, image.len, image.data) : NULL;
-	err = o->model ? check_model(o, fail)
-		       : sl_fail_set(fail, SL_ERR_DATA, "it is no ONNX file, or a truncated one; write one with %s",
-				     sl_onnx_how);
+	err = o->model      ? check_model(o, fail)
+	      : purse.empty ? sl_fail_set(fail, SL_ERR_LIMIT,
+					  "its parts are so many and so small that they would take "
+					  "%d times its size in memory",
+					  MEMORY_FACTOR)
+			    : sl_fail_set(fail, SL_ERR_DATA,
+					  "it is no ONNX file, or a truncated one; write one with %s", sl_onnx_how);
 	if (err) {
 		sl_onnx_close(o);
 		return err;

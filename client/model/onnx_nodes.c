@@ -357,6 +357,7 @@ static const struct sl_onnx_kind kinds[] = {
 	{"Div", 2, 2, {NULL}, sl_onnx_read_div},
 	{"Elu", 1, 1, {"alpha"}, sl_onnx_read_elu},
 	{"Equal", 2, 2, {NULL}, read_known},
+	{"Erf", 1, 1, {NULL}, sl_onnx_refuse_kind}, /* alone: of a GELU it is read with its first node */
 	{"Expand", 2, 2, {NULL}, read_expand},
 	{"Gelu", 1, 1, {"approximate"}, read_gelu},
 	{"InstanceNormalization", 3, 3, {"epsilon"}, sl_onnx_read_instancenorm},
@@ -367,6 +368,7 @@ static const struct sl_onnx_kind kinds[] = {
 	{"Neg", 1, 1, {NULL}, sl_onnx_read_neg},
 	{"PRelu", 2, 2, {NULL}, sl_onnx_read_prelu},
 	{"Pow", 2, 2, {NULL}, sl_onnx_read_pow},
+	{"Reciprocal", 1, 1, {NULL}, sl_onnx_refuse_kind}, /* alone, as Sqrt: of a norm they are read with it */
 	{"Resize",
 	 1,
 	 4,
@@ -377,6 +379,7 @@ static const struct sl_onnx_kind kinds[] = {
 	{"Softmax", 1, 1, {"axis"}, sl_onnx_read_softmax},
 	{"Softplus", 1, 1, {NULL}, read_softplus},
 	{"Split", 1, 2, {"axis", "num_outputs"}, sl_onnx_read_split},
+	{"Sqrt", 1, 1, {NULL}, sl_onnx_refuse_kind},
 	{"Squeeze", 2, 2, {NULL}, sl_onnx_read_squeeze},
 	{"Sub", 2, 2, {NULL}, sl_onnx_read_sub},
 	{"Transpose", 1, 1, {"perm"}, sl_onnx_read_transpose},

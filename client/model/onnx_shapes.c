@@ -394,6 +394,9 @@ void sl_onnx_read_concat(struct sl_onnx_import *im)
 
 		like = v ? v->value : -1;
 	}
+	if (like < 0)
+		sl_onnx_refuse(im, "it joins constants alone: scales of an upsampling, which are read where they are "
+				   "whole; give nn.Upsample a size");
 	for (size_t i = 0; i < im->node->n_input && !im->b->err; i++) {
 		struct sl_onnx_value *v = sl_onnx_in(im, i);
 		bool permuted, fits;

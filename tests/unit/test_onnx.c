@@ -7,115 +7,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "client/model/onnx.h"
 #include "client/model/weights_file.h"
 #include "common/graph/cut.h"
-#include "proto/onnx.pb-c.h"
+#include "tests/support/onnx_change.h"
 
 static const char small[] = "tests/golden/onnx_small.onnx", wide[] = "tests/golden/onnx_wide.onnx";
 
-static Onnx__Model *read_file(const char *path)
-{
-	uint8_t *data;
-	size_t len;
-	struct sl_fail fail;
-	Onnx__Model *m;
-
-	assert_int_equal(sl_file_read(path, 1 << 20, &data, &len, &fail), SL_OK);
-	m = onnx__model__unpack(NULL, len, data);
-	assert_non_null(m);
-	free(data);
-	return m;
-}
-
 static Onnx__Model *read_model(void)
 {
-	return read_file(small);
-}
-
-static enum sl_err build(const Onnx__Model *m, const struct sl_model_spec *spec, struct sl_model **out,
-			 struct sl_fail *fail)
-{
-	const size_t len = onnx__model__get_packed_size(m);
-	uint8_t *bytes = malloc(len);
-	struct sl_onnx *onnx;
-	enum sl_err err;
-
-	onnx__model__pack(m, bytes);
-	err = sl_onnx_parse(&onnx, "dir/x.onnx", (struct sl_bytes){bytes, len}, fail);
-	free(bytes);
-	if (err)
-		return err;
-	err = sl_onnx_build(out, onnx, spec, fail);
-	sl_onnx_close(onnx);
-	return err;
-}
-
-/* ---- parts of a file, to change */
-
-static Onnx__Node *node(Onnx__Model *m, const char *name)
-{
-	for (size_t i = 0; i < m->graph->n_node; i++)
-		if (strcmp(m->graph->node[i]->name, name) == 0)
-			return m->graph->node[i];
-	fail_msg("no node %s", name);
-	return NULL;
-}
-
-static Onnx__Attribute *attr(Onnx__Node *n, const char *name)
-{
-	for (size_t i = 0; i < n->n_attribute; i++)
-		if (strcmp(n->attribute[i]->name, name) == 0)
-			return n->attribute[i];
-	fail_msg("no attribute %s", name);
-	return NULL;
-}
-
-static Onnx__Tensor *tensor(Onnx__Model *m, const char *name)
-{
-	for (size_t i = 0; i < m->graph->n_initializer; i++)
-		if (strcmp(m->graph->initializer[i]->name, name) == 0)
-			return m->graph->initializer[i];
-	fail_msg("no tensor %s", name);
-	return NULL;
-}
-
-static void set(char **text, const char *to)
-{
-	free(*text);
-	*text = strdup(to);
-}
-
-static void add_attr(Onnx__Node *n, const char *name, int type, const char *s)
-{
-	Onnx__Attribute *a = malloc(sizeof *a);
-
-	onnx__attribute__init(a);
-	a->name = strdup(name);
-	a->has_type = true;
-	a->type = type;
-	if (s) {
-		a->has_s = true;
-		a->s.data = (uint8_t *)strdup(s);
-		a->s.len = strlen(s);
-	}
-	n->attribute = realloc(n->attribute, (n->n_attribute + 1) * sizeof *n->attribute);
-	n->attribute[n->n_attribute++] = a;
-}
-
-static void drop_attr(Onnx__Node *n, const char *name)
-{
-	const Onnx__Attribute *gone = attr(n, name);
-	size_t at = 0;
-
-	while (n->attribute[at] != gone)
-		at++;
-	onnx__attribute__free_unpacked(n->attribute[at], NULL);
-	n->attribute[at] = n->attribute[--n->n_attribute];
+	return onnx_read(small);
 }
 
 /* ---- changes, each of which is refused */
@@ -129,208 +32,208 @@ static void opset(Onnx__Model *m)
 
 static void auto_pad(Onnx__Model *m)
 {
-	add_attr(node(m, conv1), "auto_pad", 3, "SAME_UPPER");
+	onnx_add_attr(onnx_node(m, conv1), "auto_pad", 3, "SAME_UPPER");
 }
 
 static void negative_pad(Onnx__Model *m)
 {
-	attr(node(m, conv1), "pads")->ints[3] = -1;
+	onnx_attr(onnx_node(m, conv1), "pads")->ints[3] = -1;
 }
 
 static void oblong_dilation(Onnx__Model *m)
 {
-	attr(node(m, stem), "dilations")->ints[0] = 2;
+	onnx_attr(onnx_node(m, stem), "dilations")->ints[0] = 2;
 }
 
 static void no_stride(Onnx__Model *m)
 {
-	attr(node(m, stem), "strides")->ints[0] = attr(node(m, stem), "strides")->ints[1] = 0;
+	onnx_attr(onnx_node(m, stem), "strides")->ints[0] = onnx_attr(onnx_node(m, stem), "strides")->ints[1] = 0;
 }
 
 static void wrong_type(Onnx__Model *m)
 {
-	attr(node(m, stem), "group")->type = 1;
+	onnx_attr(onnx_node(m, stem), "group")->type = 1;
 }
 
 static void groups(Onnx__Model *m)
 {
-	attr(node(m, conv1), "group")->i = 3;
+	onnx_attr(onnx_node(m, conv1), "group")->i = 3;
 }
 
 static void no_groups(Onnx__Model *m)
 {
-	attr(node(m, conv1), "group")->i = 0;
+	onnx_attr(onnx_node(m, conv1), "group")->i = 0;
 }
 
 static void other_kind(Onnx__Model *m)
 {
-	set(&node(m, "/Flatten")->op_type, "Einsum");
+	onnx_set(&onnx_node(m, "/Flatten")->op_type, "Einsum");
 }
 
 static void other_domain(Onnx__Model *m)
 {
-	node(m, "/Flatten")->domain = strdup("com.example");
+	onnx_node(m, "/Flatten")->domain = strdup("com.example");
 }
 
 static void unknown_attribute(Onnx__Model *m)
 {
-	add_attr(node(m, "/Flatten"), "swift", 2, NULL);
+	onnx_add_attr(onnx_node(m, "/Flatten"), "swift", 2, NULL);
 }
 
 static void attribute_twice(Onnx__Model *m)
 {
-	set(&attr(node(m, conv1), "strides")->name, "pads");
+	onnx_set(&onnx_attr(onnx_node(m, conv1), "strides")->name, "pads");
 }
 
 static void evaluation(Onnx__Model *m)
 {
-	attr(node(m, "/block/bn1/BatchNormalization"), "training_mode")->i = 0;
+	onnx_attr(onnx_node(m, "/block/bn1/BatchNormalization"), "training_mode")->i = 0;
 }
 
 static void dropout_off(Onnx__Model *m)
 {
-	attr(node(m, "/classifier/classifier.0/Constant_1"), "value")->t->raw_data.data[0] = 0;
+	onnx_attr(onnx_node(m, "/classifier/classifier.0/Constant_1"), "value")->t->raw_data.data[0] = 0;
 }
 
 static void several(Onnx__Model *m)
 {
-	attr(node(m, conv1), "group")->i = 3;
-	attr(node(m, stem), "group")->i = 3;
+	onnx_attr(onnx_node(m, conv1), "group")->i = 3;
+	onnx_attr(onnx_node(m, stem), "group")->i = 3;
 	evaluation(m); /* behind a value that is unread: nothing is said of it */
-	set(&node(m, "/classifier/classifier.1/Relu")->op_type, "Einsum");
-	set(&node(m, "/classifier/classifier.3/Relu")->op_type, "Unheard");
+	onnx_set(&onnx_node(m, "/classifier/classifier.1/Relu")->op_type, "Einsum");
+	onnx_set(&onnx_node(m, "/classifier/classifier.3/Relu")->op_type, "Unheard");
 }
 
 static void folded(Onnx__Model *m)
 {
-	set(&tensor(m, "block.conv1.weight")->name, "onnx::Conv_27");
-	set(&node(m, conv1)->input[1], "onnx::Conv_27");
+	onnx_set(&onnx_tensor(m, "block.conv1.weight")->name, "onnx::Conv_27");
+	onnx_set(&onnx_node(m, conv1)->input[1], "onnx::Conv_27");
 }
 
 static void relu5(Onnx__Model *m)
 {
 	const float below = -1;
 
-	memcpy(attr(node(m, "/down/down.2/Constant_1"), "value")->t->raw_data.data, &below, 4);
+	memcpy(onnx_attr(onnx_node(m, "/down/down.2/Constant_1"), "value")->t->raw_data.data, &below, 4);
 }
 
 static void odd_border(Onnx__Model *m)
 {
-	attr(node(m, "/pool/Constant"), "value")->t->raw_data.data[8 * 2 + 4] = 1;
+	onnx_attr(onnx_node(m, "/pool/Constant"), "value")->t->raw_data.data[8 * 2 + 4] = 1;
 }
 
 static void later_value(Onnx__Model *m)
 {
-	set(&node(m, conv1)->input[0], "/Flatten_output_0");
+	onnx_set(&onnx_node(m, conv1)->input[0], "/Flatten_output_0");
 }
 
 static void missing_value(Onnx__Model *m)
 {
-	set(&node(m, conv1)->input[0], "nowhere");
+	onnx_set(&onnx_node(m, conv1)->input[0], "nowhere");
 }
 
 static void mask_of_dropout(Onnx__Model *m)
 {
-	Onnx__Node *n = node(m, "/classifier/classifier.1/Relu");
+	Onnx__Node *n = onnx_node(m, "/classifier/classifier.1/Relu");
 
-	set(&n->input[0], node(m, "/classifier/classifier.0/Dropout")->output[1]);
+	onnx_set(&n->input[0], onnx_node(m, "/classifier/classifier.0/Dropout")->output[1]);
 }
 
 static void constant_input(Onnx__Model *m)
 {
-	set(&node(m, conv1)->input[0], "down.0.weight");
+	onnx_set(&onnx_node(m, conv1)->input[0], "down.0.weight");
 }
 
 static void two_readers(Onnx__Model *m)
 {
-	set(&node(m, "/block/bn2/BatchNormalization")->input[1], "block.bn1.weight");
+	onnx_set(&onnx_node(m, "/block/bn2/BatchNormalization")->input[1], "block.bn1.weight");
 }
 
 static void weight_of_rows(Onnx__Model *m)
 {
-	tensor(m, "classifier.4.weight")->dims[0] = 12;
-	tensor(m, "classifier.4.weight")->dims[1] = 10;
+	onnx_tensor(m, "classifier.4.weight")->dims[0] = 12;
+	onnx_tensor(m, "classifier.4.weight")->dims[1] = 10;
 }
 
 static void computed_weight(Onnx__Model *m)
 {
-	set(&node(m, conv1)->input[1], "/stem/stem.3/MaxPool_output_0");
+	onnx_set(&onnx_node(m, conv1)->input[1], "/stem/stem.3/MaxPool_output_0");
 }
 
 static void half_floats(Onnx__Model *m)
 {
-	tensor(m, "block.conv1.weight")->data_type = 10;
+	onnx_tensor(m, "block.conv1.weight")->data_type = 10;
 }
 
 static void short_data(Onnx__Model *m)
 {
-	tensor(m, "block.conv1.weight")->raw_data.len -= 4;
+	onnx_tensor(m, "block.conv1.weight")->raw_data.len -= 4;
 }
 
 static void negative_dim(Onnx__Model *m)
 {
-	tensor(m, "block.conv1.weight")->dims[0] = -8;
+	onnx_tensor(m, "block.conv1.weight")->dims[0] = -8;
 }
 
 static void huge_dims(Onnx__Model *m)
 {
 	for (int i = 0; i < 4; i++)
-		tensor(m, "block.conv1.weight")->dims[i] = INT64_C(1) << 40;
+		onnx_tensor(m, "block.conv1.weight")->dims[i] = INT64_C(1) << 40;
 }
 
 static void external(Onnx__Model *m)
 {
-	tensor(m, "block.conv1.weight")->has_data_location = true;
-	tensor(m, "block.conv1.weight")->data_location = 1;
+	onnx_tensor(m, "block.conv1.weight")->has_data_location = true;
+	onnx_tensor(m, "block.conv1.weight")->data_location = 1;
 }
 
 static void bias_length(Onnx__Model *m)
 {
-	set(&node(m, "/block/bn2/BatchNormalization")->input[2], "down.3.bias");
+	onnx_set(&onnx_node(m, "/block/bn2/BatchNormalization")->input[2], "down.3.bias");
 }
 
 static void transposed(Onnx__Model *m)
 {
-	attr(node(m, "/classifier/classifier.4/Gemm"), "transB")->i = 0;
+	onnx_attr(onnx_node(m, "/classifier/classifier.4/Gemm"), "transB")->i = 0;
 }
 
 static void scaled(Onnx__Model *m)
 {
-	attr(node(m, "/classifier/classifier.4/Gemm"), "alpha")->f = 2;
+	onnx_attr(onnx_node(m, "/classifier/classifier.4/Gemm"), "alpha")->f = 2;
 }
 
 static void shapes_differ(Onnx__Model *m)
 {
-	set(&node(m, "/block/Add")->input[1], "/stem/stem.2/Relu_output_0");
+	onnx_set(&onnx_node(m, "/block/Add")->input[1], "/stem/stem.2/Relu_output_0");
 }
 
 static void flattened_sum(Onnx__Model *m)
 {
-	Onnx__Node *n = node(m, "/classifier/classifier.1/Relu");
+	Onnx__Node *n = onnx_node(m, "/classifier/classifier.1/Relu");
 
-	set(&n->op_type, "Add");
+	onnx_set(&n->op_type, "Add");
 	n->input = realloc(n->input, 2 * sizeof *n->input);
 	n->input[n->n_input++] = strdup(n->input[0]);
 }
 
 static void flat_axis(Onnx__Model *m)
 {
-	attr(node(m, "/Flatten"), "axis")->i = 2;
+	onnx_attr(onnx_node(m, "/Flatten"), "axis")->i = 2;
 }
 
 static void image_as_output(Onnx__Model *m)
 {
-	set(&m->graph->output[0]->name, "/pool/AveragePool_output_0");
+	onnx_set(&m->graph->output[0]->name, "/pool/AveragePool_output_0");
 }
 
 static void flattened_output(Onnx__Model *m)
 {
-	set(&m->graph->output[0]->name, "/Flatten_output_0");
+	onnx_set(&m->graph->output[0]->name, "/Flatten_output_0");
 }
 
 static void no_output(Onnx__Model *m)
 {
-	set(&m->graph->output[0]->name, "nothing");
+	onnx_set(&m->graph->output[0]->name, "nothing");
 }
 
 static void other_classes(Onnx__Model *m)
@@ -353,12 +256,12 @@ static void rows_as_input(Onnx__Model *m)
 
 static void twice_named(Onnx__Model *m)
 {
-	set(&node(m, conv1)->output[0], "/stem/stem.2/Relu_output_0");
+	onnx_set(&onnx_node(m, conv1)->output[0], "/stem/stem.2/Relu_output_0");
 }
 
 static void twice_initialized(Onnx__Model *m)
 {
-	set(&tensor(m, "down.3.bias")->name, "classifier.4.bias");
+	onnx_set(&onnx_tensor(m, "down.3.bias")->name, "classifier.4.bias");
 }
 
 static void long_name(Onnx__Model *m)
@@ -366,24 +269,24 @@ static void long_name(Onnx__Model *m)
 	static const char name[] = "a.module.with.such.a.long.path.that.no.list.of.parameters.would.have.room.for.it."
 				   "in.a.line.weight";
 
-	set(&tensor(m, "block.conv1.weight")->name, name);
-	set(&node(m, conv1)->input[1], name);
+	onnx_set(&onnx_tensor(m, "block.conv1.weight")->name, name);
+	onnx_set(&onnx_node(m, conv1)->input[1], name);
 }
 
 static void strange_name(Onnx__Model *m)
 {
-	set(&tensor(m, "block.conv1.weight")->name, "block.\n[0m.weight");
-	set(&node(m, conv1)->input[1], "block.\n[0m.weight");
+	onnx_set(&onnx_tensor(m, "block.conv1.weight")->name, "block.\n[0m.weight");
+	onnx_set(&onnx_node(m, conv1)->input[1], "block.\n[0m.weight");
 }
 
 static void constant_without_value(Onnx__Model *m)
 {
-	set(&attr(node(m, "/down/down.2/Constant_1"), "value")->name, "value_float");
+	onnx_set(&onnx_attr(onnx_node(m, "/down/down.2/Constant_1"), "value")->name, "value_float");
 }
 
 static void no_input(Onnx__Model *m)
 {
-	Onnx__Node *n = node(m, "/stem/stem.1/BatchNormalization");
+	Onnx__Node *n = onnx_node(m, "/stem/stem.1/BatchNormalization");
 
 	while (n->n_input > 1)
 		free(n->input[--n->n_input]);
@@ -391,34 +294,35 @@ static void no_input(Onnx__Model *m)
 
 static void shrunk(Onnx__Model *m)
 {
-	attr(node(m, conv1), "dilations")->ints[0] = attr(node(m, conv1), "dilations")->ints[1] = 1 << 19;
+	onnx_attr(onnx_node(m, conv1), "dilations")->ints[0] = onnx_attr(onnx_node(m, conv1), "dilations")->ints[1] =
+		1 << 19;
 }
 
 /* ---- changes of the other file */
 
 static void other_alpha(Onnx__Model *m)
 {
-	attr(node(m, "/excite1/act/HardSigmoid"), "alpha")->f = 0.2f;
+	onnx_attr(onnx_node(m, "/excite1/act/HardSigmoid"), "alpha")->f = 0.2f;
 }
 
 static void product_of_sizes(Onnx__Model *m)
 {
-	set(&node(m, "/excite2/Mul")->input[0], "/excite1/act/HardSigmoid_output_0");
+	onnx_set(&onnx_node(m, "/excite2/Mul")->input[0], "/excite1/act/HardSigmoid_output_0");
 }
 
 static void concat_of_width(Onnx__Model *m)
 {
-	attr(node(m, "/Concat"), "axis")->i = 3;
+	onnx_attr(onnx_node(m, "/Concat"), "axis")->i = 3;
 }
 
 static void concat_of_sizes(Onnx__Model *m)
 {
-	set(&node(m, "/Concat")->input[1], "/excite1/fc1/Conv_output_0");
+	onnx_set(&onnx_node(m, "/Concat")->input[1], "/excite1/fc1/Conv_output_0");
 }
 
 static void set_number(Onnx__Model *m, const char *name, int64_t to)
 {
-	memcpy(attr(node(m, name), "value")->t->raw_data.data, &to, sizeof to);
+	memcpy(onnx_attr(onnx_node(m, name), "value")->t->raw_data.data, &to, sizeof to);
 }
 
 static void reshape_to_fewer(Onnx__Model *m)
@@ -440,22 +344,22 @@ static void factor_without_bounds(Onnx__Model *m)
 {
 	const float many = 1e38f;
 
-	memcpy(attr(node(m, "/Constant_2"), "value")->t->raw_data.data, &many, sizeof many);
+	memcpy(onnx_attr(onnx_node(m, "/Constant_2"), "value")->t->raw_data.data, &many, sizeof many);
 }
 
 static void mixed_concat(Onnx__Model *m)
 {
-	set(&node(m, "/Concat_2")->input[1], "/stem/stem.0/Conv_output_0");
+	onnx_set(&onnx_node(m, "/Concat_2")->input[1], "/stem/stem.0/Conv_output_0");
 }
 
 static void scalars_joined(Onnx__Model *m)
 {
-	set(&node(m, "/Concat_2")->input[0], "/Gather_output_0");
+	onnx_set(&onnx_node(m, "/Concat_2")->input[0], "/Gather_output_0");
 }
 
 static void flattened_product(Onnx__Model *m)
 {
-	set(&node(m, "/Mul")->input[1], "/Reshape_output_0");
+	onnx_set(&onnx_node(m, "/Mul")->input[1], "/Reshape_output_0");
 }
 
 static const struct change {
@@ -539,13 +443,13 @@ static void refuse_all(const char *path, const struct change *change, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct sl_model_spec spec = {.image = 0};
-		Onnx__Model *m = read_file(path);
+		Onnx__Model *m = onnx_read(path);
 		struct sl_model *model = NULL;
 		struct sl_fail fail = {0};
 		enum sl_err err;
 
 		change[i].change(m);
-		err = build(m, &spec, &model, &fail);
+		err = onnx_build(m, &spec, &model, &fail);
 		if (!err || !strstr(fail.text, change[i].says) || err != change[i].err)
 			fail_msg("change %zu, \"%s\": %s \"%s\"", i, change[i].says, sl_err_name(err), fail.text);
 		assert_null(strchr(fail.text, '\n'));
@@ -567,7 +471,7 @@ static struct sl_model *build_small(const Onnx__Model *m, const struct sl_model_
 	struct sl_model *model;
 	struct sl_fail fail = {0};
 
-	if (build(m, spec, &model, &fail))
+	if (onnx_build(m, spec, &model, &fail))
 		fail_msg("%s", fail.text);
 	return model;
 }
@@ -618,14 +522,15 @@ static void other_forms(void **state)
 	struct sl_model *model;
 
 	(void)state;
-	memcpy(attr(node(m, "/classifier/classifier.0/Constant"), "value")->t->raw_data.data, &ratio, sizeof ratio);
+	memcpy(onnx_attr(onnx_node(m, "/classifier/classifier.0/Constant"), "value")->t->raw_data.data, &ratio,
+	       sizeof ratio);
 	m->opset_import[0]->version = 13;
 	for (size_t i = 0; i < m->graph->n_node; i++) {
 		Onnx__Node *n = m->graph->node[i];
 
 		if (strcmp(n->op_type, "BatchNormalization") != 0)
 			continue;
-		drop_attr(n, "training_mode");
+		onnx_drop_attr(n, "training_mode");
 		n->output = realloc(n->output, 5 * sizeof *n->output);
 		while (n->n_output < 5) {
 			char text[32];
@@ -658,15 +563,15 @@ static void reshapes(void **state)
 {
 	static const int64_t forms[][2] = {{2, -1}, {0, -1}, {0, 48}, {-1, 48}, {2, 48}},
 			     wrong[][2] = {{4, -1}, {-1, -1}};
-	Onnx__Model *m = read_file(wide);
-	Onnx__Tensor *axes = attr(node(m, "Constant_29"), "value")->t;
+	Onnx__Model *m = onnx_read(wide);
+	Onnx__Tensor *axes = onnx_attr(onnx_node(m, "Constant_29"), "value")->t;
 	struct sl_model *model;
 	struct sl_fail fail;
 
 	(void)state;
 	m->graph->input[0]->type->tensor_type->shape->dim[0]->has_dim_value = true;
 	m->graph->input[0]->type->tensor_type->shape->dim[0]->dim_value = 2;
-	set(&node(m, "/Reshape")->input[1], "onnx::Unsqueeze_56");
+	onnx_set(&onnx_node(m, "/Reshape")->input[1], "onnx::Unsqueeze_56");
 	axes->dims[0] = 2;
 	axes->raw_data.data = realloc(axes->raw_data.data, axes->raw_data.len = sizeof forms[0]);
 	for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
@@ -676,7 +581,7 @@ static void reshapes(void **state)
 	}
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
 		memcpy(axes->raw_data.data, wrong[i], sizeof wrong[i]);
-		assert_int_equal(build(m, &(struct sl_model_spec){.image = 0}, &model, &fail), SL_ERR_CONFIG);
+		assert_int_equal(onnx_build(m, &(struct sl_model_spec){.image = 0}, &model, &fail), SL_ERR_CONFIG);
 	}
 	onnx__model__free_unpacked(m, NULL);
 }
@@ -692,16 +597,16 @@ static void sizes(void **state)
 	(void)state;
 	assert_int_equal(sl_onnx_sizes(&s, small, &fail), SL_OK);
 	assert_true(s.height == 16 && s.width == 16 && s.classes == 10);
-	assert_int_equal(build(m, &(struct sl_model_spec){.image = 32}, &model, &fail), SL_ERR_CONFIG);
+	assert_int_equal(onnx_build(m, &(struct sl_model_spec){.image = 32}, &model, &fail), SL_ERR_CONFIG);
 	assert_string_equal(fail.key, "model.image");
-	assert_int_equal(build(m, &(struct sl_model_spec){.classes = 5}, &model, &fail), SL_ERR_CONFIG);
+	assert_int_equal(onnx_build(m, &(struct sl_model_spec){.classes = 5}, &model, &fail), SL_ERR_CONFIG);
 	assert_string_equal(fail.key, "model.classes");
 	/* dynamic_axes: the config says how large images are */
 	for (int i = 2; i < 4; i++) {
 		shape->dim[i]->has_dim_value = false;
 		shape->dim[i]->dim_param = strdup("side");
 	}
-	assert_int_equal(build(m, &(struct sl_model_spec){.image = 0}, &model, &fail), SL_ERR_CONFIG);
+	assert_int_equal(onnx_build(m, &(struct sl_model_spec){.image = 0}, &model, &fail), SL_ERR_CONFIG);
 	assert_string_equal(fail.key, "model.image");
 	model = build_small(m, &(struct sl_model_spec){.image = 15});
 	assert_int_equal(model->graph.value[0].shape.dim[1], 15);
