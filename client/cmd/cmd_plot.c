@@ -10,6 +10,7 @@
 
 #include "client/cmd/command.h"
 #include "client/cmd/gnuplot.h"
+#include "client/cmd/plot_eval.h"
 #include "client/cmd/run_log.h"
 #include "common/telemetry/json.h"
 
@@ -20,6 +21,10 @@ static const char *const usage[] = {
 	"The figures: training, the loss by step; loss, that of the test set by epoch; accuracy, on the test set by "
 	"epoch; bytes, the accuracy against the megabytes that crossed the link in training. `all` is the four of "
 	"them.",
+	"RUN may be a file that ends in .json, in which `splitc eval --json` has written an evaluation. Its figures "
+	"are "
+	"confusion, what the samples of each class were taken for; roc, a curve for each of up to 20 classes; "
+	"calibration, how often the network is right by how sure it is.",
 	"gnuplot draws (Debian: gnuplot-nox). With --out FILE.gp its script is written, and nothing is drawn.",
 	NULL,
 };
@@ -66,7 +71,8 @@ enum { FIGURES = sizeof figures / sizeof figures[0] };
 struct plot {
 	struct sl_run_log run[SL_MAX_OPERANDS];
 	int n;
-	bool wanted[FIGURES];
+	bool wanted[FIGURES], of_eval[SL_EVAL_FIGURE_COUNT];
+	json_t *eval; /* in place of runs */
 	const char *out;
 };
 
@@ -145,12 +151,21 @@ static void write_script(FILE *file, const struct plot *p, bool svg, const char 
 
 	for (int i = 0; i < FIGURES; i++)
 		n += p->wanted[i];
-	sl_gnuplot_begin(file, svg, n > 1 ? 3 * WIDTH / 2 : WIDTH, n > 1 ? 3 * HEIGHT / 2 : HEIGHT, picture);
+	for (int i = 0; i < SL_EVAL_FIGURE_COUNT; i++)
+		n += p->of_eval[i];
+	sl_gnuplot_begin(file, svg, n <= 1 || p->eval ? WIDTH : 3 * WIDTH / 2,
+			 n <= 1    ? HEIGHT
+			 : p->eval ? n * HEIGHT
+				   : 3 * HEIGHT / 2,
+			 picture);
 	if (n > 1)
-		fputs("set multiplot layout 2,2\n", file);
+		fprintf(file, "set multiplot layout %s\n", p->eval ? "3,1" : "2,2");
 	for (int i = 0; i < FIGURES; i++)
 		if (p->wanted[i])
 			write_figure(file, &figures[i], p);
+	for (int i = 0; i < SL_EVAL_FIGURE_COUNT; i++)
+		if (p->of_eval[i])
+			sl_eval_write_figure(file, i, p->eval);
 	if (n > 1)
 		fputs("unset multiplot\n", file);
 }
@@ -223,7 +238,9 @@ static void print_percent(double x)
 
 static void print_table(const struct plot *p)
 {
-	printf("%-24s %7s %9s %9s %9s %11s\n", "run", "epochs", "steps", "test acc%", "best acc%", "training MB");
+	if (p->n)
+		printf("%-24s %7s %9s %9s %9s %11s\n", "run", "epochs", "steps", "test acc%", "best acc%",
+		       "training MB");
 	for (int i = 0; i < p->n; i++) {
 		const struct sl_run_log *r = &p->run[i];
 
@@ -232,7 +249,7 @@ static void print_table(const struct plot *p)
 		print_percent(r->best_acc);
 		printf(" %11.2f\n", r->bytes / 1e6);
 	}
-	printf("\n%s is written\n", p->out);
+	printf("%s%s is written\n", p->n ? "\n" : "", p->out);
 }
 
 static void print_json(const struct plot *p)
@@ -253,21 +270,45 @@ static void print_json(const struct plot *p)
 	json_decref(root);
 }
 
-static enum sl_err choose(struct plot *p, const struct sl_options *o, struct sl_fail *fail)
+/* Which figures, of runs or of an evaluation. */
+static enum sl_err choose(struct plot *p, const struct sl_options *o, bool eval, struct sl_fail *fail)
 {
-	bool all = !o->figure || strcmp(o->figure, "all") == 0, any = all;
+	const char *name = o->figure ? o->figure : "all";
+	const bool all = strcmp(name, "all") == 0;
+	bool any = all;
 
 	p->out = o->out ? o->out : "plot.png";
-	for (int i = 0; i < FIGURES; i++) {
-		p->wanted[i] = all || strcmp(o->figure, figures[i].name) == 0;
-		any |= p->wanted[i];
-	}
+	for (int i = 0; i < FIGURES && !eval; i++)
+		any |= p->wanted[i] = all || strcmp(name, figures[i].name) == 0;
+	for (int i = 0; i < SL_EVAL_FIGURE_COUNT && eval; i++)
+		any |= p->of_eval[i] = all || sl_eval_figure(name) == i;
+	if (!any && (eval || sl_eval_figure(name) < 0))
+		return sl_fail_set(fail, SL_ERR_USAGE, "--figure '%s' is none of: all, %s", name,
+				   eval ? SL_EVAL_FIGURES : "training, loss, accuracy, bytes");
 	if (!any)
-		return sl_fail_set(fail, SL_ERR_USAGE, "--figure '%s' is none of: all, training, loss, accuracy, bytes",
-				   o->figure);
+		return sl_fail_set(
+			fail, SL_ERR_USAGE,
+			"--figure %s is of an evaluation: write it with splitc eval CONFIG --json >eval.json, and "
+			"give eval.json in place of RUN",
+			name);
 	if (!ends_in(p->out, ".png") && !ends_in(p->out, ".svg") && !ends_in(p->out, ".gp"))
 		return sl_fail_set(fail, SL_ERR_USAGE, "--out '%s': its name must end in .png, .svg or .gp", p->out);
 	return SL_OK;
+}
+
+static enum sl_err read_all(struct plot *p, const struct sl_options *o, bool eval, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	if (eval && o->n_positional > 1)
+		return sl_fail_set(fail, SL_ERR_USAGE, "plot: one evaluation at a time, and no runs beside it");
+	if (eval)
+		return sl_eval_read(&p->eval, o->positional[0], p->of_eval, fail);
+	for (int i = 0; i < o->n_positional && !err; i++) {
+		err = sl_run_log_read(&p->run[i], o->positional[i], fail);
+		p->n += !err;
+	}
+	return err;
 }
 
 int splitc_plot(int argc, char **argv)
@@ -276,22 +317,23 @@ int splitc_plot(int argc, char **argv)
 	static struct plot p;
 	struct sl_fail fail;
 	enum sl_err err;
+	bool eval;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_PLOT | SL_OPT_JSON, SL_MAX_OPERANDS);
 
 	if (status >= 0)
 		return status;
 	if (!o.n_positional)
 		return sl_options_missing(&o, "RUN");
-	err = choose(&p, &o, &fail);
-	for (int i = 0; i < o.n_positional && !err; i++) {
-		err = sl_run_log_read(&p.run[i], o.positional[i], &fail);
-		p.n += !err;
-	}
+	eval = ends_in(o.positional[0], ".json");
+	err = choose(&p, &o, eval, &fail);
+	if (!err)
+		err = read_all(&p, &o, eval, &fail);
 	if (!err)
 		err = ends_in(p.out, ".gp") ? keep_script(&p, &fail) : draw(&p, &fail);
 	if (!err)
 		o.json ? print_json(&p) : print_table(&p);
 	for (int i = 0; i < p.n; i++)
 		sl_run_log_close(&p.run[i]);
+	json_decref(p.eval);
 	return err ? sl_command_failed(&fail) : 0;
 }

@@ -13,7 +13,7 @@ void sl_gnuplot_begin(FILE *script, bool svg, int width, int height, const char 
 		width, height);
 	for (const char *c = out; *c; c++) /* a quote within single quotes is written twice */
 		fputs(*c == '\'' ? "''" : (char[]){*c, '\0'}, script);
-	fputs("'\nset grid\n", script);
+	fputs("'\nset encoding utf8\nset grid\n", script);
 }
 
 enum sl_err sl_gnuplot_run(const char *dir, const char *script, struct sl_fail *fail)

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-enum { NAME = 24 };
+enum { NAME = 24, MOST_CURVES = 20 };
 
 struct of_class {
 	int64_t is, said, right;
@@ -64,6 +64,34 @@ void sl_by_class_print(const struct sl_scores *scores, const struct sl_set *set)
 	}
 }
 
+static json_t *curve_of(const struct sl_scores *scores, int k)
+{
+	struct sl_roc_point point[SL_METRIC_ROC_POINTS];
+	double area = 0;
+	const int n = sl_scores_roc(scores, k, point, &area);
+	json_t *points = json_array();
+
+	for (int i = 0; i < n; i++)
+		json_array_append_new(points, json_pack("[f, f]", point[i].others, point[i].own));
+	return json_pack("{s:i, s:f, s:o}", "class", k, "auc", area, "points", points);
+}
+
+/* Of two classes that of class 1, of more each against the rest. */
+static void put_curves(json_t *root, const struct sl_scores *scores, int width)
+{
+	struct sl_metric_bin bin[SL_METRIC_BINS];
+	const bool binned = sl_scores_bins(scores, bin);
+	json_t *roc = json_array(), *bins = json_array();
+
+	for (int k = width == 2; k < width && width <= MOST_CURVES; k++)
+		json_array_append_new(roc, curve_of(scores, k));
+	for (int b = 0; b < SL_METRIC_BINS && binned; b++)
+		json_array_append_new(bins, json_pack("{s:I, s:f, s:f}", "samples", (json_int_t)bin[b].n, "probability",
+						      bin[b].probability, "right", bin[b].right));
+	json_object_set_new(root, "roc", roc);
+	json_object_set_new(root, "calibration", bins);
+}
+
 void sl_by_class_json(json_t *root, const struct sl_scores *scores, const struct sl_set *set)
 {
 	json_t *names = json_array(), *rows = json_array();
@@ -82,6 +110,7 @@ void sl_by_class_json(json_t *root, const struct sl_scores *scores, const struct
 	if (c) {
 		json_object_set(root, "classes", names);
 		json_object_set(root, "confusion", rows);
+		put_curves(root, scores, width);
 	}
 	json_decref(names);
 	json_decref(rows);

@@ -10,7 +10,7 @@
 /* To stdout: a line for each class, with its samples, precision, recall, F1, and what else was said of it most often.
  * Nothing where they were not counted. `set` names the classes. */
 void sl_by_class_print(const struct sl_scores *scores, const struct sl_set *set);
-/* "classes" and "confusion" into the object, where they were counted. */
+/* "classes", "confusion", "roc" and "calibration" into the object, where they were counted (docs/OUTPUT.md). */
 void sl_by_class_json(json_t *root, const struct sl_scores *scores, const struct sl_set *set);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOP = 5, RIGHT = 0, ROWS = 1 };
+enum { TOP = 5, RIGHT = 0, ROWS = 1, MOST_KEPT = 1 << 26 /* outputs, for curves */ };
 
 enum sl_err sl_metric_begin(const struct sl_metric *m, struct sl_metric_state *s, int width)
 {
@@ -323,6 +323,8 @@ struct sl_scores {
 	bool broken[SL_SCORES_MOST]; /* a batch could not be taken in */
 	float *output;
 	int64_t *confusion; /* [width, width]; NULL: not counted */
+	struct sl_metric_state kept;
+	bool keeps; /* all outputs so far */
 };
 
 enum sl_err sl_metric_find(const struct sl_metric **out, const char *name, const struct sl_learn_task *task,
@@ -392,6 +394,7 @@ void sl_scores_close(struct sl_scores *s)
 		sl_metric_end(&s->all[i]);
 	free(s->output);
 	free(s->confusion);
+	sl_metric_end(&s->kept);
 	free(s);
 }
 
@@ -399,6 +402,8 @@ enum sl_err sl_scores_confuse(struct sl_scores *s, int width, int64_t batch, str
 {
 	s->width = width;
 	s->confusion = calloc((size_t)width * (size_t)width, sizeof *s->confusion);
+	s->kept.width = width;
+	s->keeps = true;
 	if (!s->output)
 		s->output = malloc((size_t)batch * (size_t)width * sizeof *s->output);
 	return s->confusion && s->output ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the metrics");
@@ -408,6 +413,16 @@ const int64_t *sl_scores_confusion(const struct sl_scores *s, int *width)
 {
 	*width = s->width;
 	return s->confusion;
+}
+
+int sl_scores_roc(const struct sl_scores *s, int k, struct sl_roc_point point[SL_METRIC_ROC_POINTS], double *area)
+{
+	return s->keeps ? sl_metric_roc(&s->kept, k, point, area) : 0;
+}
+
+bool sl_scores_bins(const struct sl_scores *s, struct sl_metric_bin bin[SL_METRIC_BINS])
+{
+	return s->keeps && sl_metric_bins(&s->kept, bin);
 }
 
 float *sl_scores_output(struct sl_scores *s)
@@ -423,6 +438,17 @@ void sl_scores_begin(struct sl_scores *s)
 	}
 	if (s->confusion)
 		memset(s->confusion, 0, (size_t)s->width * (size_t)s->width * sizeof *s->confusion);
+	sl_metric_end(&s->kept);
+	s->kept.width = s->width;
+	s->keeps = s->confusion != NULL;
+}
+
+static void keep(struct sl_scores *s, const void *target, int64_t rows)
+{
+	s->keeps = s->keeps && (s->kept.rows + rows) * (s->width + 1) <= MOST_KEPT &&
+		   sl_metric_keep_labels(&s->kept, s->output, target, rows) == SL_OK;
+	if (!s->keeps)
+		sl_metric_end(&s->kept);
 }
 
 void sl_scores_add(struct sl_scores *s, const void *target, int64_t rows)
@@ -438,6 +464,7 @@ void sl_scores_add(struct sl_scores *s, const void *target, int64_t rows)
 		s->broken[i] |= err != SL_OK;
 		sl_metric_end(&batch);
 	}
+	keep(s, target, rows);
 	for (int64_t r = 0; r < rows && s->confusion; r++)
 		s->confusion[((const int32_t *)target)[r] * s->width + largest(s->output + r * s->width, s->width)]++;
 }

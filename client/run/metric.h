@@ -77,10 +77,26 @@ void sl_scores_begin(struct sl_scores *scores); /* an evaluation */
 void sl_scores_add(struct sl_scores *scores, const void *target, int64_t rows);
 void sl_scores_result(const struct sl_scores *scores, struct sl_score out[SL_SCORES_MOST]);
 
-enum { SL_CONFUSION_MOST = 200 }; /* classes */
-/* From now on samples are counted by class and answer. NOMEM. */
+enum { SL_CONFUSION_MOST = 200 /* classes */, SL_METRIC_BINS = 15, SL_METRIC_ROC_POINTS = 200 };
+/* From now on samples are counted by class and answer, and outputs are kept for the curves below. NOMEM. */
 enum sl_err sl_scores_confuse(struct sl_scores *scores, int width, int64_t batch, struct sl_fail *fail) SL_MUST_CHECK;
 /* [width, width]: samples of the row's class of which the column's was said; NULL: they were not counted. */
 const int64_t *sl_scores_confusion(const struct sl_scores *scores, int *width);
+
+/* A point of a ROC curve: the shares of samples of other classes, and of this one, that are said to be of it. */
+struct sl_roc_point {
+	double others, own;
+};
+/* How many points, from (0, 0) to (1, 1): class `k` against the rest; *area below the whole curve. 0: all samples are
+ * of the class, or none is, or outputs were not kept. Of long curves the points are some of all. */
+int sl_scores_roc(const struct sl_scores *scores, int k, struct sl_roc_point point[SL_METRIC_ROC_POINTS], double *area);
+
+/* Samples by their largest probability; a bin takes its upper bound. */
+struct sl_metric_bin {
+	int64_t n;
+	double probability, right; /* sums over them: of the probability, of rightly said ones */
+};
+/* False where outputs were not kept, or a probability is NaN. */
+bool sl_scores_bins(const struct sl_scores *scores, struct sl_metric_bin bin[SL_METRIC_BINS]);
 
 #endif

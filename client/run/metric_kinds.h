@@ -15,6 +15,8 @@ enum sl_err sl_metric_keep_more(struct sl_metric_state *s, const struct sl_metri
 double sl_metric_auc(const struct sl_metric_state *s);
 double sl_metric_average_precision(const struct sl_metric_state *s);
 double sl_metric_calibration(const struct sl_metric_state *s);
+int sl_metric_roc(const struct sl_metric_state *s, int k, struct sl_roc_point *point, double *area);
+bool sl_metric_bins(const struct sl_metric_state *s, struct sl_metric_bin bin[SL_METRIC_BINS]);
 double sl_metric_spearman(const struct sl_metric_state *s);
 
 #endif

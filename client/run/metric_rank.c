@@ -5,8 +5,6 @@
 
 #include "client/run/metric_kinds.h"
 
-enum { BINS = 15 };
-
 /* ---- all outputs and targets, row by row ---- */
 
 static size_t row_floats(const struct sl_metric_state *s)
@@ -140,36 +138,94 @@ static double average_precision(const struct scored *s, int64_t n, int64_t yes)
 	return sum / (double)yes;
 }
 
+/* scored [rows]: by falling probability of class k. How many are of it; `sums` [rows] as log_sum. */
+static int64_t score_class(const struct sl_metric_state *s, int k, const double *sums, struct scored *scored)
+{
+	int64_t yes = 0;
+
+	for (int64_t r = 0; r < s->rows; r++) {
+		const float *row = row_at(s, r);
+
+		/* of two, by the difference of the logits: rounding of the probability would part equal ones */
+		scored[r] = (struct scored){s->width == 2 ? (k ? 1 : -1) * ((double)row[1] - (double)row[0])
+							  : exp((double)row[k] - sums[r]),
+					    row[s->width] == (float)k};
+		yes += scored[r].yes;
+	}
+	qsort(scored, (size_t)s->rows, sizeof *scored, by_falling_p);
+	return yes;
+}
+
+/* Memory for score_class, which the caller frees; NULL: there is none. */
+static struct scored *scores_of(const struct sl_metric_state *s, double **sums)
+{
+	struct scored *scored = malloc(((size_t)s->rows + 1) * sizeof *scored);
+
+	*sums = malloc(((size_t)s->rows + 1) * sizeof **sums);
+	for (int64_t r = 0; r < s->rows && *sums; r++)
+		(*sums)[r] = log_sum(row_at(s, r), s->width);
+	if (scored && *sums)
+		return scored;
+	free(scored);
+	free(*sums);
+	*sums = NULL;
+	return NULL;
+}
+
 /* Of two classes that of class 1, else the mean of the classes that some samples are of, and some are not. */
 static double over_classes(const struct sl_metric_state *s, class_result result)
 {
-	struct scored *scored = malloc(((size_t)s->rows + 1) * sizeof *scored);
-	double *sums = malloc(((size_t)s->rows + 1) * sizeof *sums), total = 0;
+	double *sums, total = 0;
+	struct scored *scored = scores_of(s, &sums);
 	int classes = 0;
 
-	for (int64_t r = 0; r < s->rows && sums; r++)
-		sums[r] = log_sum(row_at(s, r), s->width);
-	for (int k = s->width == 2; k < s->width && scored && sums; k++) {
-		int64_t yes = 0;
+	for (int k = s->width == 2; k < s->width && scored; k++) {
+		const int64_t yes = score_class(s, k, sums, scored);
 
-		for (int64_t r = 0; r < s->rows; r++) {
-			const float *row = row_at(s, r);
-
-			/* of two, by the difference of the logits: rounding of the probability would part equal ones */
-			scored[r] = (struct scored){s->width == 2 ? (double)row[1] - (double)row[0]
-								  : exp((double)row[k] - sums[r]),
-						    row[s->width] == (float)k};
-			yes += scored[r].yes;
-		}
 		if (yes == 0 || yes == s->rows)
 			continue;
-		qsort(scored, (size_t)s->rows, sizeof *scored, by_falling_p);
 		total += result(scored, s->rows, yes);
 		classes++;
 	}
 	free(scored);
 	free(sums);
 	return classes ? total / classes : NAN;
+}
+
+/* A point behind each run of equal probabilities, or where there are many behind some of them. */
+static int curve(const struct scored *s, int64_t n, int64_t yes, struct sl_roc_point *point)
+{
+	const int64_t apart = n / (SL_METRIC_ROC_POINTS - 2) + 1;
+	int64_t own = 0, drawn = 0;
+	int points = 1;
+
+	point[0] = (struct sl_roc_point){0, 0};
+	for (int64_t i = 0, end; i < n; i = end) {
+		for (end = i; end < n && s[end].p == s[i].p; end++)
+			own += s[end].yes;
+		if (end - drawn < apart && end < n)
+			continue;
+		point[points++] =
+			(struct sl_roc_point){(double)(end - own) / (double)(n - yes), (double)own / (double)yes};
+		drawn = end;
+	}
+	return points;
+}
+
+int sl_metric_roc(const struct sl_metric_state *s, int k, struct sl_roc_point *point, double *area_below)
+{
+	double *sums;
+	struct scored *scored = scores_of(s, &sums);
+	const int64_t yes = scored ? score_class(s, k, sums, scored) : 0;
+	int points = 0;
+
+	if (yes && yes < s->rows) {
+		points = curve(scored, s->rows, yes, point);
+		*area_below = area(scored, s->rows, yes);
+	}
+	free(scored);
+	free(sums);
+	return points;
 }
 
 double sl_metric_auc(const struct sl_metric_state *s)
@@ -182,25 +238,37 @@ double sl_metric_average_precision(const struct sl_metric_state *s)
 	return over_classes(s, average_precision);
 }
 
-double sl_metric_calibration(const struct sl_metric_state *s)
+bool sl_metric_bins(const struct sl_metric_state *s, struct sl_metric_bin bin[SL_METRIC_BINS])
 {
-	double apart[BINS] = {0}, sum = 0; /* rightly said less probability, of each bin's samples */
-
+	memset(bin, 0, SL_METRIC_BINS * sizeof *bin);
 	for (int64_t r = 0; r < s->rows; r++) {
 		const float *row = row_at(s, r);
-		int top = 0, bin;
+		int top = 0, at;
 		double p;
 
 		for (int k = 1; k < s->width; k++)
 			top = row[k] > row[top] ? k : top;
 		p = exp((double)row[top] - log_sum(row, s->width));
 		if (!isfinite(p))
-			return NAN;
-		bin = (int)ceil(p * BINS) - 1; /* bins take their upper bound */
-		apart[bin < 0 ? 0 : bin < BINS ? bin : BINS - 1] += (row[s->width] == (float)top) - p;
+			return false;
+		at = (int)ceil(p * SL_METRIC_BINS) - 1; /* bins take their upper bound */
+		at = at < 0 ? 0 : at < SL_METRIC_BINS ? at : SL_METRIC_BINS - 1;
+		bin[at].n++;
+		bin[at].probability += p;
+		bin[at].right += row[s->width] == (float)top;
 	}
-	for (int b = 0; b < BINS; b++)
-		sum += fabs(apart[b]);
+	return true;
+}
+
+double sl_metric_calibration(const struct sl_metric_state *s)
+{
+	struct sl_metric_bin bin[SL_METRIC_BINS];
+	double sum = 0;
+
+	if (!sl_metric_bins(s, bin))
+		return NAN;
+	for (int b = 0; b < SL_METRIC_BINS; b++)
+		sum += fabs(bin[b].right - bin[b].probability);
 	return s->rows ? sum / (double)s->rows : NAN;
 }
 

@@ -58,6 +58,33 @@ if command -v gnuplot >/dev/null; then
 	pictures='with pictures'
 fi
 
+# the figures of an evaluation; the area below the curve's points is the one that is said
+"$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/run" --json >"$tmp/eval.json" 2>"$tmp/eval.log" || fail "eval: $(cat "$tmp/eval.log")"
+jq -e '(.calibration | length == 15 and (map(.samples) | add) == 24) and (.roc | length == 10) and
+	all(.roc[] | select(.points != []); .points[0] == [0, 0] and .points[-1] == [1, 1] and
+	(. as $c | [range(1; .points | length) as $i | ($c.points[$i][0] - $c.points[$i - 1][0]) *
+	($c.points[$i][1] + $c.points[$i - 1][1]) / 2] | add - $c.auc | fabs < 1e-12))' "$tmp/eval.json" >"$tmp/jq.log" ||
+	fail "the figures of an evaluation: $(cat "$tmp/eval.json")"
+plot 0 eval.gp eval.json
+[ "$(grep -cE '^set title .(Confusion matrix of 24 samples|ROC curves|Calibration of 24 samples)' "$tmp/eval.gp")" = 3 ] || fail 'not three figures'
+grep -q "'airplane' 0, 'automobile' 1" "$tmp/eval.gp" || fail 'classes have no names'
+if command -v gnuplot >/dev/null; then
+	plot 0 eval.png eval.json --figure roc --json
+	jq -e '.out == "eval.png" and .runs == []' "$tmp/plot.log" >"$tmp/jq.log" && [ -s "$tmp/eval.png" ] || fail 'no picture of an evaluation'
+fi
+jq 'del(.roc)' "$tmp/eval.json" >"$tmp/no_roc.json"
+plot 65 x.gp no_roc.json
+says 'no_roc.json: it has no ROC curves: it must be of at most 20 classes'
+jq '.confusion[3] |= map(-.)' "$tmp/eval.json" >"$tmp/bad.json"
+plot 65 x.gp bad.json --figure confusion
+says 'this is no evaluation of classes; `splitc eval CONFIG --json` writes one'
+plot 64 x.gp eval.json run
+says 'one evaluation at a time'
+plot 64 x.gp run --figure roc
+says '--figure roc is of an evaluation'
+plot 64 x.gp eval.json --figure loss
+says 'none of: all, confusion, roc, calibration'
+
 # what cannot be drawn
 plot 66 x.gp nowhere
 says "a run's log.dir, or its log.jsonl"

@@ -239,6 +239,38 @@ static void a_run_has_its_metrics(void **state)
 	sl_scores_close(scores);
 }
 
+/* The trapezia below the points of a curve that has all of them are the area; of long ones nearly. */
+static void curves_are_kept(void **state)
+{
+	struct sl_roc_point point[SL_METRIC_ROC_POINTS];
+	struct sl_metric_bin bin[SL_METRIC_BINS];
+	struct sl_scores *scores = NULL;
+	struct sl_fail fail = {0};
+	double area = 0, below = 0, apart = 0;
+	int n;
+
+	(void)state;
+	assert_int_equal(sl_scores_open(&scores, NULL, 0, &sl_learn_tasks[SL_LEARN_CLASSES], 2, 50, &fail), SL_OK);
+	assert_int_equal(sl_scores_confuse(scores, 2, 150, &fail), SL_OK);
+	assert_int_equal(sl_scores_roc(scores, 1, point, &area), 0);
+	fill_classes(150, 2);
+	memcpy(sl_scores_output(scores), output, 150 * 2 * sizeof *output);
+	sl_scores_begin(scores);
+	sl_scores_add(scores, label, 150);
+	n = sl_scores_roc(scores, 1, point, &area);
+	for (int i = 1; i < n; i++) {
+		assert_true(point[i].others >= point[i - 1].others && point[i].own >= point[i - 1].own);
+		below += (point[i].others - point[i - 1].others) * (point[i].own + point[i - 1].own) / 2;
+	}
+	assert_true(fabs(area - merged("auc", 150, 2, 150)) < 1e-15);
+	assert_true(fabs(area - below) < 1e-12);
+	assert_true(sl_scores_bins(scores, bin));
+	for (int b = 0; b < SL_METRIC_BINS; b++)
+		apart += fabs(bin[b].right - bin[b].probability) / 150;
+	assert_true(fabs(apart - merged("calibration_error", 150, 2, 150)) < 1e-12);
+	sl_scores_close(scores);
+}
+
 static void what_cannot_be_measured_is_refused(void **state)
 {
 	const char *const asked[] = {"pearson"}, *const unknown[] = {"f2"};
@@ -267,6 +299,7 @@ int main(void)
 		cmocka_unit_test(ties_go_to_the_first),
 		cmocka_unit_test(what_is_not_defined_is_nan_or_zero),
 		cmocka_unit_test(a_run_has_its_metrics),
+		cmocka_unit_test(curves_are_kept),
 		cmocka_unit_test(what_cannot_be_measured_is_refused),
 	};
 
