@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "client/data/name_list.h"
+#include "client/data/parts.h"
 #include "client/data/sources.h"
 #include "client/text/records.h"
 
@@ -42,6 +43,7 @@ struct table {
 	float *x;             /* [rows, features] */
 	int32_t *y;           /* [rows] */
 	struct sl_names name; /* [rows]: file and line */
+	uint64_t *key;        /* [rows of training's file], with data.split; NULL: without */
 	int64_t rows;
 };
 
@@ -156,9 +158,16 @@ static enum sl_err different(struct sl_names *out, const struct sheet *s, int co
 	return fits ? SL_OK : no_memory(fail);
 }
 
-static enum sl_err learn_column(struct column *c, const struct sheet *s, int column, struct sl_fail *fail)
+/* Means and deviations are those of training's part. */
+static bool is_own(const struct table *t, const struct sl_parts *parts, int64_t row)
 {
-	double sum = 0, squares = 0, x;
+	return !t->key || sl_parts_of(parts, t->key[row]) == SL_PARTS_TRAIN;
+}
+
+static enum sl_err learn_column(struct table *t, struct column *c, const struct sheet *s, int column,
+				const struct sl_parts *parts, struct sl_fail *fail)
+{
+	double sum = 0, squares = 0, own = 0, x;
 	enum sl_err err;
 
 	c->name = strdup(sl_name(&s->header, column));
@@ -167,14 +176,15 @@ static enum sl_err learn_column(struct column *c, const struct sheet *s, int col
 	c->number = true;
 	for (int64_t r = 0; r < s->rows && c->number; r++) {
 		c->number = sl_text_number(cell(s, r, column), &x);
-		sum += c->number ? x : 0;
+		sum += c->number && is_own(t, parts, r) ? x : 0;
+		own += is_own(t, parts, r);
 	}
 	c->n = 1;
 	if (c->number) {
-		c->mean = sum / (double)s->rows;
+		c->mean = sum / own;
 		for (int64_t r = 0; r < s->rows && sl_text_number(cell(s, r, column), &x); r++)
-			squares += (x - c->mean) * (x - c->mean);
-		c->deviation = sqrt(squares / (double)s->rows);
+			squares += is_own(t, parts, r) ? (x - c->mean) * (x - c->mean) : 0;
+		c->deviation = sqrt(squares / own);
 		c->deviation = c->deviation > 0 ? c->deviation : 1;
 		return SL_OK;
 	}
@@ -206,6 +216,28 @@ static enum sl_err no_column(const struct sheet *s, const char *key, const char 
 			   names);
 }
 
+/* Of each row: the cell of column data.split.by, which is no feature then, or all its cells. */
+static enum sl_err make_keys(struct table *t, const struct sheet *s, const struct sl_parts *parts, struct sl_fail *fail)
+{
+	const int by = parts->by[0] ? find_column(s, parts->by) : -1;
+
+	if (by < 0 && parts->by[0])
+		return no_column(s, "data.split.by", parts->by, fail);
+	t->key = calloc((size_t)s->rows, sizeof *t->key);
+	if (!t->key)
+		return no_memory(fail);
+	if (by >= 0)
+		t->column[by].left_out = true;
+	for (int64_t r = 0; r < s->rows; r++)
+		for (int i = by < 0 ? 0 : by; i < (by < 0 ? s->columns : by + 1); i++) {
+			const uint64_t one = sl_parts_key(cell(s, r, i), strlen(cell(s, r, i)));
+			const uint64_t both[2] = {t->key[r], one};
+
+			t->key[r] = by < 0 ? sl_parts_key(both, sizeof both) : one;
+		}
+	return SL_OK;
+}
+
 static enum sl_err learn(struct table *t, const struct sheet *s, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
@@ -225,13 +257,15 @@ static enum sl_err learn(struct table *t, const struct sheet *s, const struct sl
 			return no_column(s, "data.ignore", spec->ignore[i], fail);
 		t->column[column].left_out = true;
 	}
+	if (spec->parts)
+		err = make_keys(t, s, spec->parts, fail);
 	for (int i = 0; i < t->columns && !err; i++) {
 		struct column *c = &t->column[i];
 
 		c->at = i;
 		if (c->left_out)
 			continue;
-		err = learn_column(c, s, i, fail);
+		err = learn_column(t, c, s, i, spec->parts, fail);
 		c->first = t->features;
 		t->features += c->n;
 	}
@@ -416,6 +450,7 @@ static void table_close(struct table *t)
 	sl_names_close(&t->name);
 	free(t->x);
 	free(t->y);
+	free(t->key);
 	free(t);
 }
 
@@ -537,6 +572,12 @@ static uint64_t fingerprint(const struct sl_set *set)
 	return XXH3_64bits_withSeed(t->y, (size_t)t->rows * sizeof *t->y, hash);
 }
 
+static bool key(const struct sl_set *set, int64_t index, uint64_t *out)
+{
+	*out = ((const struct table *)set->data)->key[index];
+	return true;
+}
+
 static void close_set(struct sl_set *set)
 {
 	table_close(set->data);
@@ -573,5 +614,6 @@ const struct sl_source sl_source_csv = {.name = "csv",
 					.close = close_set,
 					.sample_name = sample_name,
 					.class_name = class_name,
+					.key = key,
 					.describe = describe,
 					.fingerprint = fingerprint};

@@ -264,6 +264,8 @@ static enum sl_err find_root(char root[PATH_MAX], char classes[PATH_MAX], const 
 				   access(dir, F_OK) ? strerror(errno) : "not a folder");
 	sprintf(classes, "%s/train", dir);
 	sprintf(root, "%s/%s", dir, names[0]);
+	if (spec->parts && !is_folder(root)) /* class folders that data.split divides */
+		strcpy(root, dir);
 	if (spec->split != SL_SPLIT_TRAIN && !is_folder(root))
 		sprintf(root, "%s/%s", dir, names[1]);
 	if (!is_folder(root))

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/data/parts.h"
 #include "client/data/sources.h"
 
 static const struct sl_source *const sources[] = {&sl_source_cifar10,    &sl_source_cifar100,    &sl_source_images,
@@ -39,9 +40,22 @@ static enum sl_err spec_check(const struct sl_source **out, const struct sl_set_
 enum sl_err sl_set_open(struct sl_set *out, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
 	const struct sl_source *source;
+	struct sl_set_spec whole = *spec;
+	struct sl_set set;
 	enum sl_err err = spec_check(&source, spec, fail);
 
-	return err ? err : source->open(source, out, spec, fail);
+	if (err || !spec->parts || spec->given)
+		return err ? err : source->open(source, out, spec, fail);
+	whole.max_samples = 0;
+	err = source->open(source, &set, &whole, fail);
+	if (err)
+		return err;
+	err = sl_parts_take(&set, spec, fail);
+	if (err)
+		sl_set_close(&set);
+	else
+		*out = set;
+	return err;
 }
 
 enum sl_err sl_set_check(struct sl_set *out, const struct sl_set_spec *spec, struct sl_fail *fail)
@@ -51,12 +65,13 @@ enum sl_err sl_set_check(struct sl_set *out, const struct sl_set_spec *spec, str
 
 	if (err)
 		return err;
-	if (source->check)
+	if (source->check && !spec->parts)
 		return source->check(source, out, spec, fail);
-	err = source->open(source, out, spec, fail);
+	err = sl_set_open(out, spec, fail);
 	if (!err) {
-		source->close(out);
+		out->source->close(out);
 		out->data = NULL;
+		out->source = source;
 	}
 	return err;
 }

@@ -62,6 +62,26 @@ static void close_subset(struct sl_set *set)
 	free(s);
 }
 
+enum sl_err sl_subset_of(struct sl_set *set, int32_t *index, int64_t count, struct sl_fail *fail)
+{
+	struct subset *s = calloc(1, sizeof *s);
+
+	if (!s)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to share out data");
+	s->whole = *set;
+	s->index = index;
+	s->source = *set->source;
+	s->source.sample = take_sample;
+	s->source.close = close_subset;
+	s->source.extent = set->source->extent ? take_extent : NULL;
+	s->source.sample_name = set->source->sample_name ? take_sample_name : NULL;
+	s->source.class_name = set->source->class_name ? take_class_name : NULL;
+	s->source.label = set->source->label ? take_label : NULL;
+	set->source = &s->source;
+	set->count = count;
+	return SL_OK;
+}
+
 /* ---- which samples */
 
 struct deal {
@@ -231,32 +251,20 @@ enum sl_err sl_subset_open(struct sl_set *set, const struct sl_subset_spec *spec
 {
 	const size_t bytes = (size_t)set->count * sizeof(int32_t) + 1;
 	struct deal d = {.set = set, .spec = spec, .count = count};
-	struct subset *s = calloc(1, sizeof *s);
 	enum sl_err err;
 
 	d.order = malloc(bytes);
 	d.label = malloc(bytes);
 	d.own = malloc(bytes);
-	err = s && d.order && d.label && d.own ? deal_out(&d, fail)
-					       : sl_fail_set(fail, SL_ERR_NOMEM, "no memory to share out data");
+	err = d.order && d.label && d.own ? deal_out(&d, fail)
+					  : sl_fail_set(fail, SL_ERR_NOMEM, "no memory to share out data");
 	free(d.order);
 	free(d.label);
-	if (err) {
-		free(d.own);
-		free(s);
-		return err;
+	if (!err) {
+		qsort(d.own, (size_t)d.n_own, sizeof *d.own, by_number);
+		err = sl_subset_of(set, d.own, d.n_own, fail);
 	}
-	qsort(d.own, (size_t)d.n_own, sizeof *d.own, by_number);
-	s->whole = *set;
-	s->index = d.own;
-	s->source = *set->source;
-	s->source.sample = take_sample;
-	s->source.close = close_subset;
-	s->source.extent = set->source->extent ? take_extent : NULL;
-	s->source.sample_name = set->source->sample_name ? take_sample_name : NULL;
-	s->source.class_name = set->source->class_name ? take_class_name : NULL;
-	s->source.label = set->source->label ? take_label : NULL;
-	set->source = &s->source;
-	set->count = d.n_own;
-	return SL_OK;
+	if (err)
+		free(d.own);
+	return err;
 }

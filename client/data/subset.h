@@ -19,6 +19,10 @@ struct sl_subset_spec {
 	uint64_t seed;
 };
 
+/* *set becomes its samples index[count], and owns them and what it was: sl_set_close closes both. NOMEM, and nothing
+ * has changed. */
+enum sl_err sl_subset_of(struct sl_set *set, int32_t *index, int64_t count, struct sl_fail *fail) SL_MUST_CHECK;
+
 /* *set becomes the member's part, and owns what it was: sl_set_close closes both. count[members]: samples of each part.
  * On failure *set is as it was. CONFIG: a member has no sample, or the set has no labels; what reading a sample gives;
  * NOMEM. */

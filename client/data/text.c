@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "client/data/name_list.h"
+#include "client/data/parts.h"
 #include "client/data/sources.h"
 #include "client/text/glue.h"
 #include "client/text/token_set.h"
@@ -21,6 +22,7 @@ struct texts {
 	int parts;
 	bool given;             /* texts that are to be predicted */
 	struct sl_names label;  /* of own files: the classes */
+	struct sl_names by;     /* of own files: each row's cell of data.split.by; none: without */
 	const char **name;      /* the names in `label`, as sl_labels wants them */
 	struct sl_labels value; /* how a label reads; its names are a task's or `name` */
 };
@@ -42,6 +44,7 @@ static void texts_close(struct texts *t)
 	free(t->path);
 	free(t->end);
 	sl_names_close(&t->label);
+	sl_names_close(&t->by);
 	free(t->name);
 	free(t);
 }
@@ -134,6 +137,20 @@ static enum sl_err read_labels(struct sl_names *all, const char *path, const cha
 			err = add_label(all, path, &row, fail);
 	} while (!err && row.a.data);
 	sl_records_close(records);
+	return err;
+}
+
+/* The column data.split.by of all rows. */
+static enum sl_err read_keys(struct texts *t, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < t->parts && !err; i++)
+		err = read_labels(&t->by, t->path[i], spec->parts->by, fail);
+	if (!err && t->by.n != t->end[t->parts - 1])
+		err = sl_fail_at(fail, "data.split.by", SL_ERR_DATA,
+				 "%s: column \"%.60s\" has %lld values for %lld texts", t->path[0], spec->parts->by,
+				 (long long)t->by.n, (long long)t->end[t->parts - 1]);
 	return err;
 }
 
@@ -301,6 +318,8 @@ static enum sl_err read_all(struct texts *t, const struct sl_glue_task *task, co
 		return no_memory(fail);
 	for (int i = 0; i < t->parts && !err; i++)
 		err = read_part(t, i, task, spec, tokenizer, fail);
+	if (!err && spec->parts && spec->parts->by[0])
+		err = read_keys(t, spec, fail);
 	return err;
 }
 
@@ -425,6 +444,16 @@ static const char *class_name(const struct sl_set *set, int label)
 	return t->value.name[label];
 }
 
+static bool key(const struct sl_set *set, int64_t index, uint64_t *out)
+{
+	const struct texts *t = set->data;
+
+	if (!t->by.n)
+		return false;
+	*out = sl_parts_key(sl_name(&t->by, index), strlen(sl_name(&t->by, index)));
+	return true;
+}
+
 static uint64_t fingerprint(const struct sl_set *set)
 {
 	const struct texts *t = set->data;
@@ -438,7 +467,7 @@ static uint64_t fingerprint(const struct sl_set *set)
 #define SOURCE(of)                                                                                            \
 	{                                                                                                     \
 		.name = of, .open = open_set, .sample = sample, .close = close_set, .class_name = class_name, \
-		.sample_name = sample_name, .extent = extent, .fingerprint = fingerprint                      \
+		.sample_name = sample_name, .extent = extent, .key = key, .fingerprint = fingerprint          \
 	}
 
 const struct sl_source sl_source_text = SOURCE("text");

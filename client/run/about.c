@@ -66,6 +66,16 @@ static void add_pictures(json_t *about, const struct sl_setup *s)
 
 static const char *const split_name[SL_SPLIT_COUNT] = {"train", "test"};
 
+/* Which samples are which part's. */
+static json_t *split_of(const struct sl_conf_client *c)
+{
+	if (!sl_conf_splits(c))
+		return json_null();
+	return json_pack("{s:f, s:f, s:f, s:o, s:I, s:i, s:i}", "train", c->data.split.train, "val", c->data.split.val,
+			 "test", c->data.split.test, "by", name_of(c->data.split.by), "seed",
+			 (json_int_t)c->data.split.seed, "folds", c->data.split.folds, "fold", c->data.split.fold);
+}
+
 /* By which --resume knows the data again. */
 static void add_fingerprints(json_t *about, const struct sl_setup *s)
 {
@@ -75,13 +85,16 @@ static void add_fingerprints(json_t *about, const struct sl_setup *s)
 		const struct sl_set *set = &s->set[split];
 		char hash[24];
 
-		if (!set->source || !set->source->fingerprint)
+		if (!set->source || !(set->source->fingerprint || sl_conf_splits(s->conf)))
 			continue;
-		snprintf(hash, sizeof hash, "%016" PRIx64, set->source->fingerprint(set));
+		snprintf(hash, sizeof hash, "%016" PRIx64,
+			 set->source->fingerprint ? set->source->fingerprint(set) : 0);
 		json_object_set_new(about, split_name[split],
 				    json_pack("{s:I, s:i, s:s}", "samples", (json_int_t)set->count, "limit",
 					      limit[split], "fingerprint", hash));
 	}
+	if (sl_conf_splits(s->conf))
+		json_object_set_new(about, "split", split_of(s->conf));
 }
 
 enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
@@ -148,6 +161,22 @@ static bool is_other(const json_t *a, const json_t *b)
 	       json_integer_value(json_object_get(a, "limit")) == json_integer_value(json_object_get(b, "limit"));
 }
 
+static enum sl_err same_split(const struct sl_setup *s, const json_t *then, struct sl_fail *fail)
+{
+	json_t *was = json_object_get(then, "split"), *is = split_of(s->conf);
+	char *text = was ? json_dumps(was, JSON_COMPACT) : NULL;
+	enum sl_err err = SL_OK;
+
+	if (then && !json_equal(was ? was : json_null(), is))
+		err = sl_fail_set(fail, SL_ERR_MISMATCH,
+				  "data.split is not that of the run in '%.150s', which is %.200s: its test samples "
+				  "could be in training now; put it back, or begin a new run with --fresh",
+				  s->conf->log.dir, text ? text : "none");
+	free(text);
+	json_decref(is);
+	return err;
+}
+
 enum sl_err sl_about_compare(const struct sl_setup *s, struct sl_fail *fail)
 {
 	struct sl_setup kept = {.conf = s->conf};
@@ -156,6 +185,7 @@ enum sl_err sl_about_compare(const struct sl_setup *s, struct sl_fail *fail)
 
 	sl_about_read(&kept, NULL);
 	then = sl_about_parse(&kept);
+	err = same_split(s, then, fail);
 	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++) {
 		const json_t *a = json_object_get(then, split_name[split]),
 			     *b = json_object_get(now, split_name[split]);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/data/parts.h"
 #include "client/data/subset.h"
 #include "client/model/source.h"
 #include "client/run/about.h"
@@ -19,6 +20,7 @@ struct names {
 	const char *file[SL_CONF_LIST_MAX], *train[SL_CONF_LIST_MAX], *ignore[SL_CONF_LIST_MAX],
 		*column[SL_CONF_LIST_MAX];
 	char dir[PATH_MAX];
+	struct sl_parts parts;
 };
 
 static const char member_mark[] = "%m";
@@ -47,10 +49,33 @@ static int row_most(const struct sl_conf_client *c)
 	return c->data.max_length && c->data.max_length < c->model.tokens ? c->data.max_length : c->model.tokens;
 }
 
+/* Of data.split. An evaluation by itself is of the test part, or where there is none of what validates. */
+static void choose_part(const struct sl_setup *s, enum sl_split split, struct names *name, struct sl_set_spec *spec)
+{
+	const struct sl_conf_client *c = s->conf;
+	const bool tests = s->reads == SL_READS_TEST && c->data.split.test > 0;
+
+	if (!sl_conf_splits(c))
+		return;
+	name->parts = (struct sl_parts){
+		.share = {c->data.split.train, c->data.split.val, c->data.split.test},
+		.folds = c->data.split.folds,
+		.fold = c->data.split.fold,
+		.seed = (uint64_t)c->data.split.seed,
+		.by = c->data.split.by,
+		.own = split == SL_SPLIT_TRAIN                                    ? SL_PARTS_TRAIN
+		       : tests || !(c->data.split.folds || c->data.split.val > 0) ? SL_PARTS_TEST
+										  : SL_PARTS_VAL,
+	};
+	spec->split = SL_SPLIT_TRAIN;
+	spec->parts = &name->parts;
+}
+
 static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split split, struct names *name)
 {
 	const struct sl_conf_client *c = s->conf;
-	const struct sl_conf_list *files = split == SL_SPLIT_TRAIN ? &c->data.train_files : &c->data.test_files;
+	const struct sl_conf_list *files =
+		split == SL_SPLIT_TRAIN || sl_conf_splits(c) ? &c->data.train_files : &c->data.test_files;
 	struct sl_set_spec spec = {
 		.source = sl_conf_data_kinds[c->data.kind],
 		.split = split,
@@ -71,6 +96,7 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.unlabelled = !sl_setup_task(c)->labelled,
 	};
 
+	choose_part(s, split, name, &spec);
 	point_to(name->file, files);
 	point_to(name->train, &c->data.train_files);
 	point_to(name->ignore, &c->data.ignore);
@@ -142,6 +168,8 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 	return SL_OK;
 }
 
+static const char *const part_name[SL_PARTS_COUNT] = {"training", "validation", "test"};
+
 static enum sl_err open_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail)
 {
 	struct names name;
@@ -155,6 +183,9 @@ static enum sl_err open_split(struct sl_setup *s, enum sl_split split, struct sl
 	err = check_split(s, &spec, &s->set[split], sl_set_open(&s->set[split], &spec, fail), fail);
 	json_decref(s->recalled);
 	s->recalled = NULL;
+	if (!err && spec.parts && !spec.given)
+		sl_log(SL_LOG_INFO, "data-split", "%lld samples are for %s%s%s", (long long)s->set[split].count,
+		       part_name[name.parts.own], name.parts.by[0] ? ", apart by " : "", name.parts.by);
 	return err;
 }
 

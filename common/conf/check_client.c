@@ -1,4 +1,5 @@
 /* How the keys of the client's config go together: which of them say nothing beside others, and what is refused. */
+#include <math.h>
 #include <string.h>
 
 #include "common/conf/check.h"
@@ -27,6 +28,10 @@ ASK(has_points, c->train.schedule.kind == SL_CONF_POINTS)
 ASK(has_no_points, !has_points(c))
 ASK(has_adapters, c->lora.rank > 0)
 ASK(may_stop, c->train.stop.patience > 0)
+ASK(has_folds, c->data.split.folds > 0)
+ASK(has_no_folds, !has_folds(c))
+ASK(splits, sl_conf_splits(c))
+ASK(has_own_test_files, !splits(c))
 ASK(learns_labels, c->train.loss == SL_CONF_LABELS)
 ASK(guesses_tokens, c->model.head == SL_CONF_MASKED_LM)
 ASK(has_classes, !guesses_tokens(c))
@@ -39,6 +44,7 @@ ASK(reads_own_texts, c->data.kind == SL_DATA_TEXT)
 ASK(has_cifar_augmentation, !reads_picture_files(c) && !c->data.transforms.n)
 ASK(reads_glue, c->data.kind == SL_DATA_GLUE || (reads_texts(c) && strcmp(c->data.task, sl_conf_data_kinds[c->data.kind]) == 0))
 ASK(has_label_column, reads_table(c) || reads_own_texts(c))
+ASK(splits_by_name, reads_picture_files(c) || has_label_column(c))
 ASK(names_train_files, c->data.kind != SL_DATA_IMAGES && !reads_table(c) && (!reads_texts(c) || reads_own_texts(c)))
 ASK(names_test_files, reads_shards(c) || reads_own_texts(c))
 #define NEED(key, met, why, ...) {key, met, 0, why "; leave this key out", {__VA_ARGS__}}
@@ -108,6 +114,13 @@ static const struct need {
 	NEED("train.schedule.warmup_epochs", has_no_points, BY_POINTS, SCHEDULE),
 	NEED("train.schedule.warmup", has_no_points, BY_POINTS, SCHEDULE),
 	NEED("train.schedule.end_lr", has_no_points, BY_POINTS, SCHEDULE),
+	NEED("data.split.train", has_no_folds, "data.split.folds say which samples train", "data.split.folds"),
+	NEED("data.split.val", has_no_folds, "data.split.folds say which samples validate", "data.split.folds"),
+	NEED("data.split.fold", has_folds, "needs data.split.folds", "data.split.folds"),
+	NEED("data.split.by", splits_by_name, "belongs to data.kind: csv, text, images and webdataset", DATA),
+	NEED("data.split.by", splits, "needs data.split.train or data.split.folds", "data.split.train"),
+	NEED("data.split.seed", splits, "needs data.split.train or data.split.folds", "data.split.train"),
+	NEED("data.test_files", has_own_test_files, "data.split takes test data from the training files", "data.split.train"),
 	NEED("train.stop.metric", may_stop, "needs train.stop.patience", "train.stop.patience"),
 	NEED("train.stop.min_delta", may_stop, "needs train.stop.patience", "train.stop.patience"),
 	NEED("train.label_smoothing", learns_labels, LABELS, "train.loss"),
@@ -263,6 +276,31 @@ static const char *check_data(const struct sl_conf_client *c, char why[SL_CONF_W
 	if (c->data.columns.n < 1 || c->data.columns.n > 2) {
 		snprintf(why, SL_CONF_WHY, "one column of text, or two of pairs");
 		return "data.columns";
+	}
+	return NULL;
+}
+
+static const char *check_split(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	const double all = c->data.split.train + c->data.split.val + c->data.split.test;
+
+	if (!c->data.split.folds && (all > 0 ? fabs(all - 1) > 1e-6 : false)) {
+		snprintf(why, SL_CONF_WHY, "train, val and test must add up to 1, and are %g, %g and %g",
+			 c->data.split.train, c->data.split.val, c->data.split.test);
+		return "data.split.train";
+	}
+	if (c->data.split.train > 0 && !(c->data.split.train < 1)) {
+		snprintf(why, SL_CONF_WHY, "leaves nothing to evaluate with: give val or test a share");
+		return "data.split.train";
+	}
+	if (c->data.split.folds == 1 || (c->data.split.folds && c->data.split.test >= 1)) {
+		snprintf(why, SL_CONF_WHY, "needs 2 or more, and test a share below 1");
+		return "data.split.folds";
+	}
+	if (c->data.split.folds && c->data.split.fold >= c->data.split.folds) {
+		snprintf(why, SL_CONF_WHY, "must be below data.split.folds (%d), got %d", c->data.split.folds,
+			 c->data.split.fold);
+		return "data.split.fold";
 	}
 	return NULL;
 }
@@ -464,6 +502,8 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 		blame = check_head(c, why);
 	if (!blame)
 		blame = check_data(c, why);
+	if (!blame)
+		blame = check_split(c, why);
 	if (!blame)
 		blame = check_kind(c, line_of(c, "train.optimizer.kind") < 0, why);
 	if (!blame)

@@ -156,6 +156,12 @@ struct sl_conf_client {
 		int max_length;                                  /* tokens of a row; 0: as many as the network takes */
 		struct sl_conf_list columns;                     /* of own texts: one column, or two of pairs */
 		enum { SL_CONF_PAD_NONE, SL_CONF_PAD_LONGEST, SL_CONF_PAD_MAX } pad;
+		struct {
+			double train, val, test; /* they add up to 1; all 0, and no folds: nothing is split */
+			int folds, fold;         /* in place of train and val */
+			char by[SL_CONF_TEXT];
+			int64_t seed;
+		} split;
 		enum { SL_SAMPLING_SHUFFLED, SL_SAMPLING_BALANCED } sampling;
 		bool group_by_length;
 		double mask_rate; /* of masked language models: share of a row's tokens that are to be guessed */
@@ -263,6 +269,12 @@ struct sl_conf_sweep_row {
 
 struct sl_conf_schema; /* key.h */
 extern const struct sl_conf_schema sl_conf_client_schema, sl_conf_server_schema, sl_conf_sweep_schema;
+
+/* Whether training's files are split into training, validation and test. */
+static inline bool sl_conf_splits(const struct sl_conf_client *c)
+{
+	return c->data.split.train > 0 || c->data.split.folds;
+}
 
 /* data.partition. False: it is none. */
 bool sl_conf_parts_read(const char *text, struct sl_conf_parts *out);

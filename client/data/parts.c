@@ -1,0 +1,157 @@
+#include "client/data/parts.h"
+
+#include <regex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "client/data/subset.h"
+
+uint64_t sl_parts_key(const void *data, size_t bytes)
+{
+	return XXH3_64bits(data, bytes);
+}
+
+enum sl_parts_own sl_parts_of(const struct sl_parts *p, uint64_t key)
+{
+	const double u = (double)(XXH3_64bits_withSeed(&key, sizeof key, p->seed) >> 11) * 0x1p-53;
+	const double rest = 1 - p->share[SL_PARTS_TEST], v = rest > 0 ? u / rest : 1;
+
+	if (v >= 1)
+		return SL_PARTS_TEST;
+	if (p->folds)
+		return (int)(v * p->folds) == p->fold ? SL_PARTS_VAL : SL_PARTS_TRAIN;
+	return v * rest < p->share[SL_PARTS_TRAIN] ? SL_PARTS_TRAIN : SL_PARTS_VAL;
+}
+
+struct deal {
+	const struct sl_set *set;
+	const struct sl_set_spec *spec;
+	bool named; /* keys are what `by` matches in names */
+	regex_t by;
+	struct sl_room room;
+};
+
+static enum sl_err match(const struct deal *d, const char *name, uint64_t *key, struct sl_fail *fail)
+{
+	regmatch_t at[2];
+
+	if (regexec(&d->by, name, 2, at, 0) != 0)
+		return sl_fail_at(fail, "data.split.by", SL_ERR_DATA, "%.200s: its name does not match \"%.80s\"", name,
+				  d->spec->parts->by);
+	if (at[1].rm_so < 0)
+		at[1] = at[0];
+	*key = sl_parts_key(name + at[1].rm_so, (size_t)(at[1].rm_eo - at[1].rm_so));
+	return SL_OK;
+}
+
+static enum sl_err key_of_name(const struct deal *d, int64_t index, uint64_t *key, struct sl_fail *fail)
+{
+	const size_t skip = d->spec->dir ? strlen(d->spec->dir) : 0;
+	char room[SL_FAIL_TEXT * 4];
+	const char *name = d->set->source->sample_name(d->set, index, room, sizeof room);
+	const char *slash, *colon;
+
+	if (skip && strncmp(name, d->spec->dir, skip) == 0)
+		name += skip;
+	if (d->named)
+		return match(d, name, key, fail);
+	slash = strrchr(name, '/');
+	name = slash ? slash + 1 : name;
+	colon = strstr(name, ": "); /* of a shard and a name in it */
+	name = colon ? colon + 2 : name;
+	*key = sl_parts_key(name, strlen(name));
+	return SL_OK;
+}
+
+static enum sl_err key_of_tokens(struct deal *d, int64_t index, uint64_t *key, struct sl_fail *fail)
+{
+	struct sl_value value[SL_FIELD_COUNT];
+	enum sl_err err = d->set->source->sample(d->set, index, &d->room, value, fail);
+
+	if (!err)
+		*key = sl_parts_key(value[SL_FIELD_INPUT].data, (size_t)value[SL_FIELD_INPUT].dim[0] * sizeof(int32_t));
+	return err;
+}
+
+static enum sl_err key_of(struct deal *d, int64_t index, uint64_t *key, struct sl_fail *fail)
+{
+	const struct sl_source *source = d->set->source;
+
+	if (source->key && source->key(d->set, index, key))
+		return SL_OK;
+	if (source->extent)
+		return key_of_tokens(d, index, key, fail);
+	if (source->sample_name)
+		return key_of_name(d, index, key, fail);
+	*key = (uint64_t)index;
+	return SL_OK;
+}
+
+static enum sl_err open_by(struct deal *d, struct sl_fail *fail)
+{
+	const char *by = d->spec->parts->by;
+	char why[120];
+	int wrong;
+
+	if (!by[0] || strcmp(d->set->field[SL_FIELD_INPUT].name, "image") != 0)
+		return SL_OK;
+	wrong = regcomp(&d->by, by, REG_EXTENDED);
+	if (wrong) {
+		regerror(wrong, &d->by, why, sizeof why);
+		return sl_fail_at(fail, "data.split.by", SL_ERR_CONFIG,
+				  "\"%.80s\" is no regular expression over the names of pictures: %s", by, why);
+	}
+	d->named = true;
+	return SL_OK;
+}
+
+/* The samples of the own part, in order. */
+static enum sl_err choose(struct deal *d, int32_t *own, int64_t *n, struct sl_fail *fail)
+{
+	const struct sl_parts *p = d->spec->parts;
+	enum sl_err err = SL_OK;
+
+	for (int64_t i = 0; i < d->set->count && !err; i++) {
+		uint64_t key = 0;
+
+		err = key_of(d, i, &key, fail);
+		if (!err && sl_parts_of(p, key) == p->own)
+			own[(*n)++] = (int32_t)i;
+	}
+	return err;
+}
+
+static enum sl_err no_samples(const struct deal *d, struct sl_fail *fail)
+{
+	static const char *const name[SL_PARTS_COUNT] = {"training", "validation", "test"};
+
+	return sl_fail_at(fail, "data.split", SL_ERR_CONFIG,
+			  "none of the %lld samples falls to %s: give it a larger share, or another data.split.seed",
+			  (long long)d->set->count, name[d->spec->parts->own]);
+}
+
+enum sl_err sl_parts_take(struct sl_set *set, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	struct deal d = {.set = set, .spec = spec};
+	int32_t *own = malloc((size_t)set->count * sizeof *own + 1);
+	int64_t n = 0, wanted;
+	enum sl_err err = own ? open_by(&d, fail) : sl_fail_set(fail, SL_ERR_NOMEM, "no memory to share out data");
+
+	if (!err)
+		err = choose(&d, own, &n, fail);
+	if (!err && !n)
+		err = no_samples(&d, fail);
+	wanted = spec->max_samples && spec->max_samples < n ? spec->max_samples : n;
+	for (int64_t i = 0; i < wanted && !err; i++)
+		own[i] = own[sl_set_spread(i, wanted, n)];
+	if (!err)
+		err = sl_subset_of(set, own, wanted, fail);
+	if (err)
+		free(own);
+	if (d.named)
+		regfree(&d.by);
+	sl_room_close(&d.room);
+	return err;
+}

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# data.split: one table, folder or file of texts becomes training, validation and test; a patient is in one of them alone; with a
+# server as in one process; eval and predict have the test part; --resume with another split is refused.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+mkdir "$tmp/table" "$tmp/texts" "$tmp/made"
+awk 'BEGIN {
+	print "patient,size,noise,kind"
+	for (i = 0; i < 600; i++) { size = i * 37 % 101; printf "p%d,%d,%d,%s\n", i * 7 % 120, size, i * 13 % 17, (size > 50 ? "large" : "small") }
+}' >"$tmp/table/train.csv"
+start_server one
+cat >"$tmp/client.yaml" <<-YAML
+	server: $endpoint
+	model: {name: mlp, features: 2, classes: 2}
+	data: {kind: csv, dir: $tmp/table, label: kind, split: {train: 0.7, val: 0.1, test: 0.2, by: patient}}
+	train: {batch: 16, chunks: 2, epochs: 3, seed: 1, checkpoint_every: 4, optimizer: {kind: adam, lr: 0.01}}
+	threads: 1
+YAML
+client local "$tmp/client.yaml" --local --json || fail "--local: status $?"
+client remote "$tmp/client.yaml" || fail "with a server: status $?"
+same_run remote local "$(steps_of local)"
+samples() { sed -n "s/^INFO data-split: \([0-9]*\) samples are for $1, apart by patient\$/\1/p" "$tmp/remote.log"; }
+train=$(samples training) val=$(samples validation)
+[ "$train" -gt 350 ] && [ "$val" -gt 20 ] && [ $((train + val)) -lt 540 ] || fail "$train samples train, $val validate"
+# the rows of test, by their lines; what was trained and evaluated with is not among them
+"$SPLITC" predict "$tmp/client.yaml" --local --set log.dir="$tmp/remote" --json >"$tmp/rows" 2>"$tmp/predict.log" || fail "predict: $(cat "$tmp/predict.log")"
+[ "$(wc -l <"$tmp/rows")" = $((600 - train - val)) ] || fail "test has $(wc -l <"$tmp/rows") rows"
+"$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/remote" >"$tmp/eval.log" 2>&1 || fail "eval: $(cat "$tmp/eval.log")"
+grep -q "of $((600 - train - val)) samples" "$tmp/eval.log" || fail "eval: $(cat "$tmp/eval.log")"
+
+# killed, and resumed: with another split its test samples could have been trained with
+client_stands 6 killed "$tmp/client.yaml"
+wait_for "no checkpoint" has_checkpoint killed
+end_client
+rc=0
+client killed "$tmp/client.yaml" --set data.split.seed=1 --resume || rc=$?
+[ $rc = 78 ] && grep -q 'data.split is not that of the run' "$tmp/killed.log" || fail "another split: status $rc"
+client killed "$tmp/client.yaml" --resume || fail "the same split: status $?"
+same_run killed remote "$(steps_of remote)"
+
+# pictures in class folders, without train/: a regular expression says whose they are
+make_data 60 20
+"$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/all" 60
+n=0
+find "$tmp/all" -type f | sort | while read -r f; do mv "$f" "${f%/*}/p$((n % 9))_$n.${f##*.}" && n=$((n + 1)); done
+cat >"$tmp/pictures.yaml" <<-YAML
+	server: $endpoint
+	model: {name: mobilenet_v2, classes: 10, image: 32, width: 0.25}
+	data: {kind: images, dir: $tmp/all, split: {train: 0.5, val: 0.25, test: 0.25, by: "/p([0-9]+)_"}}
+	train: {batch: 10, chunks: 2, seed: 1, optimizer: {lr: 0.01}}
+	threads: 1
+YAML
+client pictures "$tmp/pictures.yaml" --local || fail "pictures: status $?"
+"$SPLITC" predict "$tmp/pictures.yaml" --local --set log.dir="$tmp/pictures" --json 2>"$tmp/predict.log" | jq -r .name >"$tmp/rows" || fail "predict: $(cat "$tmp/predict.log")"
+patients=$(grep -o '/p[0-9]*_' "$tmp/rows" | sort -u)
+[ -n "$patients" ] && [ "$(find "$tmp/all" -type f | grep -cF "$patients")" = "$(wc -l <"$tmp/rows")" ] || fail "a patient's pictures are in two parts: $(cat "$tmp/rows")"
+
+# texts, by a field
+"$TOOLS/make_text" "$tmp/made"
+for i in $(seq 80); do echo "{\"text\": \"red boxes $((i * 7 % 90)) of fish\", \"label\": $((i % 2)), \"patient\": \"p$((i % 20))\"}"; done >"$tmp/texts/train.jsonl"
+cat >"$tmp/texts.yaml" <<-YAML
+	server: $endpoint
+	model: {name: token_mlp, classes: 2, vocab: 700, tokens: 40, width: 0.25}
+	head_end: embedding
+	tail_begin: dense
+	data: {kind: text, dir: $tmp/texts, tokenizer: $tmp/made, split: {folds: 4, fold: 1, by: patient}}
+	train: {batch: 10, seed: 3}
+	threads: 1
+YAML
+client texts "$tmp/texts.yaml" --local || fail "texts: status $?"
+val=$(sed -n 's/^INFO data-split: \([0-9]*\) samples are for validation, apart by patient$/\1/p' "$tmp/texts.log")
+[ $((val % 4)) = 0 ] && [ "$val" -gt 0 ] || fail "patients have four texts each, and $val validate"
+
+# refused STATUS SENTENCE CONFIG OPTION…
+refused() {
+	local status=0 want=$1 says=$2 config=$3
+	shift 3
+	"$SPLITC" train "$tmp/$config.yaml" --check-config "$@" >"$tmp/out" 2>&1 || status=$?
+	[ "$status" = "$want" ] && grep -qF -- "$says" "$tmp/out" || fail "$says: exit status $status, $(cat "$tmp/out")"
+}
+refused 78 'train, val and test must add up to 1, and are 0.7, 0.2 and 0.2' client --set data.split.val=0.2
+refused 65 'no column "doctor" (data.split.by)' client --set data.split.by=doctor
+refused 78 'is no regular expression' pictures --set 'data.split.by=p('
+refused 65 'its name does not match "z9"' pictures --set data.split.by=z9
+refused 78 'must be below data.split.folds (4), got 4' texts --set data.split.fold=4
+refused 78 'data.split.folds say which samples train' texts --set data.split.train=0.5
+refused 78 'needs data.split.folds' client --set data.split.fold=1
+echo passed

@@ -1,0 +1,240 @@
+/* data.split over a table: every row is in one part, a patient in one part alone, whatever else is in the table. */
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "client/data/parts.h"
+
+enum { ROWS = 3000, PATIENTS = 400, FOLDS = 5 };
+
+static char dir[200];
+
+static int patient_of(int row)
+{
+	return row * 31 % PATIENTS;
+}
+
+static double size_of(int row)
+{
+	return row * 37 % 101;
+}
+
+static void write_table(int rows)
+{
+	char path[300];
+	FILE *file;
+
+	snprintf(path, sizeof path, "%s/train.csv", dir);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs("patient,size,sick\n", file);
+	for (int i = 0; i < rows; i++)
+		fprintf(file, "p%d,%g,%s\n", patient_of(i), size_of(i), i % 3 ? "no" : "yes");
+	fclose(file);
+}
+
+static struct sl_parts parts_of(enum sl_parts_own own, const char *by)
+{
+	return (struct sl_parts){.share = {0.7, 0.1, 0.2}, .by = by, .own = own, .seed = 1};
+}
+
+static struct sl_set open_part(const struct sl_parts *parts)
+{
+	static const char *const label[] = {"sick"};
+	const struct sl_set_spec spec = {.source = "csv", .dir = dir, .label = label[0], .parts = parts};
+	struct sl_set set = {.count = 0};
+	struct sl_fail fail;
+
+	if (sl_set_open(&set, &spec, &fail))
+		fail_msg("%s", fail.text);
+	return set;
+}
+
+/* The row that a sample was. */
+static int row_of(const struct sl_set *set, int64_t index)
+{
+	char name[400];
+
+	return atoi(strrchr(set->source->sample_name(set, index, name, sizeof name), ':') + 1) - 2;
+}
+
+/* Rows of this part are not of another one yet. */
+static int64_t take(const struct sl_parts *parts, int part[ROWS], int number)
+{
+	struct sl_set set = open_part(parts);
+	const int64_t count = set.count;
+
+	for (int64_t i = 0; i < count; i++) {
+		const int row = row_of(&set, i);
+
+		assert_int_equal(part[row], -1);
+		part[row] = number;
+	}
+	sl_set_close(&set);
+	return count;
+}
+
+static void deal(int part[ROWS], const char *by)
+{
+	int64_t all = 0;
+
+	memset(part, 0xff, ROWS * sizeof *part);
+	for (int own = 0; own < SL_PARTS_COUNT; own++) {
+		const struct sl_parts parts = parts_of((enum sl_parts_own)own, by);
+		const int64_t n = take(&parts, part, own);
+
+		assert_true(fabs((double)n / ROWS - parts.share[own]) < 0.05);
+		all += n;
+	}
+	assert_int_equal(all, ROWS);
+}
+
+static void no_patient_is_in_two_parts(void **state)
+{
+	int part[ROWS], of[PATIENTS];
+
+	(void)state;
+	write_table(ROWS);
+	deal(part, "patient");
+	memset(of, 0xff, sizeof of);
+	for (int i = 0; i < ROWS; i++) {
+		int *p = &of[patient_of(i)];
+
+		assert_true(*p < 0 || *p == part[i]);
+		*p = part[i];
+	}
+}
+
+static void rows_that_stay_keep_their_part(void **state)
+{
+	static int before[ROWS], now[ROWS], other = 0;
+	struct sl_parts parts = parts_of(SL_PARTS_TEST, "");
+
+	(void)state;
+	write_table(ROWS);
+	deal(before, "");
+	write_table(ROWS / 2);
+	memset(now, 0xff, sizeof now);
+	(void)take(&parts, now, SL_PARTS_TEST);
+	for (int i = 0; i < ROWS / 2; i++)
+		assert_int_equal(now[i] == SL_PARTS_TEST, before[i] == SL_PARTS_TEST);
+	parts.seed++;
+	memset(now, 0xff, sizeof now);
+	(void)take(&parts, now, SL_PARTS_TEST);
+	for (int i = 0; i < ROWS / 2; i++)
+		other += (now[i] == SL_PARTS_TEST) != (before[i] == SL_PARTS_TEST);
+	assert_true(other > ROWS / 10);
+}
+
+/* Every row validates in one fold, unless it is of test, which no fold sees. */
+static void folds_share_what_test_leaves(void **state)
+{
+	int part[ROWS], train[ROWS], tests = 0;
+	struct sl_parts parts = parts_of(SL_PARTS_TEST, "patient");
+
+	(void)state;
+	write_table(ROWS);
+	memset(part, 0xff, sizeof part);
+	(void)take(&parts, part, FOLDS);
+	parts.folds = FOLDS;
+	for (parts.fold = 0; parts.fold < FOLDS; parts.fold++) {
+		parts.own = SL_PARTS_VAL;
+		assert_true(take(&parts, part, parts.fold) > ROWS / 8);
+		parts.own = SL_PARTS_TRAIN;
+		memset(train, 0xff, sizeof train);
+		(void)take(&parts, train, 0);
+		for (int i = 0; i < ROWS; i++)
+			assert_true(train[i] < 0 || (part[i] != parts.fold && part[i] != FOLDS));
+	}
+	for (int i = 0; i < ROWS; i++) {
+		assert_true(part[i] >= 0);
+		tests += part[i] == FOLDS;
+	}
+	assert_true(fabs((double)tests / ROWS - 0.2) < 0.05);
+}
+
+/* Validation and test say nothing of means and deviations, and `by` is no feature. */
+static void scales_are_those_of_training(void **state)
+{
+	const struct sl_parts parts = parts_of(SL_PARTS_TRAIN, "patient");
+	struct sl_set set;
+	double sum = 0, squares = 0;
+	json_t *about = json_object(), *column;
+
+	(void)state;
+	write_table(ROWS);
+	set = open_part(&parts);
+	for (int64_t i = 0; i < set.count; i++)
+		sum += size_of(row_of(&set, i));
+	sum /= (double)set.count;
+	for (int64_t i = 0; i < set.count; i++)
+		squares += pow(size_of(row_of(&set, i)) - sum, 2);
+	assert_int_equal(set.field[SL_FIELD_INPUT].dim[0], 1);
+	set.source->describe(&set, about);
+	column = json_array_get(json_object_get(about, "columns"), 0);
+	assert_string_equal(json_string_value(json_object_get(column, "name")), "size");
+	assert_float_equal(json_real_value(json_object_get(column, "mean")), sum, 1e-9);
+	assert_float_equal(json_real_value(json_object_get(column, "deviation")), sqrt(squares / (double)set.count),
+			   1e-9);
+	json_decref(about);
+	sl_set_close(&set);
+}
+
+static void what_cannot_be_split_is_refused(void **state)
+{
+	struct sl_parts parts = parts_of(SL_PARTS_VAL, "doctor");
+	struct sl_set_spec spec = {.source = "csv", .dir = dir, .label = "sick", .parts = &parts};
+	struct sl_set set;
+	struct sl_fail fail = {0};
+
+	(void)state;
+	write_table(4);
+	assert_int_equal(sl_set_open(&set, &spec, &fail), SL_ERR_DATA);
+	assert_non_null(strstr(fail.text, "no column \"doctor\" (data.split.by)"));
+	parts.by = "";
+	parts.share[SL_PARTS_TRAIN] = 0.8;
+	parts.share[SL_PARTS_VAL] = 0;
+	assert_int_equal(sl_set_open(&set, &spec, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "none of the 4 samples falls to validation"));
+	assert_int_equal(sl_set_check(&set, &spec, &fail), SL_ERR_CONFIG);
+}
+
+static int begin(void **state)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	(void)state;
+	snprintf(dir, sizeof dir, "%s/parts-%d", tmp ? tmp : "/tmp", (int)getpid());
+	return mkdir(dir, 0700);
+}
+
+static int end(void **state)
+{
+	char path[300];
+
+	(void)state;
+	snprintf(path, sizeof path, "%s/train.csv", dir);
+	unlink(path);
+	return rmdir(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(no_patient_is_in_two_parts),      cmocka_unit_test(rows_that_stay_keep_their_part),
+		cmocka_unit_test(folds_share_what_test_leaves),    cmocka_unit_test(scales_are_those_of_training),
+		cmocka_unit_test(what_cannot_be_split_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, begin, end);
+}
