@@ -77,6 +77,7 @@ void sl_link_kept(struct sl_link *link, const uint64_t kept[SL_WIRE_KEPT], bool 
 struct sl_port *sl_link_port(struct sl_link *link); /* for tasks, and codecs' state */
 const struct sl_session *sl_link_session(const struct sl_link *link);
 /* After `fetched`: the middle's weights as the plan lays them out. NONFINITE: they hold NaN or Inf. */
+/* With the agreement's fetch.state also what came behind them (sl_port_carried). */
 enum sl_err sl_link_weights(const struct sl_link *link, const float **weights, struct sl_fail *fail) SL_MUST_CHECK;
 
 bool sl_link_was_up(const struct sl_link *link);          /* it is, or was until `failed`: the handshake was done */

@@ -178,9 +178,13 @@ bool sl_act_fetch(struct drive *d)
 	return true;
 }
 
+/* What was fetched may have been for an audit alone. */
 bool sl_act_publish(struct drive *d)
 {
-	sl_publish_take(d->publish, d->remote);
+	if (sl_publish_wants(d->publish))
+		sl_publish_take(d->publish, d->remote);
+	else
+		sl_drive_event(d, EV_WRITTEN);
 	return true;
 }
 
@@ -247,7 +251,8 @@ void sl_drive_next(struct drive *d)
 {
 	enum sl_want want = d->why ? SL_WANT_FINISH : sl_training_next(d->run);
 
-	const bool copies = !d->why && sl_publish_wants(d->publish);
+	const bool audits = want == SL_WANT_STEP && sl_audit_wants(d->audit, sl_training_number(d->run));
+	const bool copies = !d->why && (audits || sl_publish_wants(d->publish));
 
 	if (sl_publish_busy(d->publish)) { /* no checkpoint may name best weights that are not on the disk yet */
 		d->state = DRIVE_WRITE;

@@ -9,6 +9,7 @@
 #include "client/run/kept.h"
 #include "client/run/step.h"
 
+struct sl_audit;
 struct sl_remote;
 
 struct sl_remote_conf {
@@ -16,6 +17,7 @@ struct sl_remote_conf {
 	bool chunk_loss_sum;      /* as in struct sl_ends */
 	float *logits;            /* as in struct sl_ends; whole at `done` */
 	struct sl_kept *kept;     /* as in struct sl_ends */
+	struct sl_audit *audit;   /* of the steps; borrowed, NULL: none */
 };
 
 struct sl_remote_events {

@@ -1,4 +1,5 @@
 /* The tasks of a pass, on the worker: head and tail, what crosses the link decoded and encoded, and the step itself. */
+#include "client/run/audit.h"
 #include "client/run/remote_parts.h"
 #include "common/base/failpoint.h"
 
@@ -16,7 +17,10 @@ static enum sl_err head_forward(struct sl_remote *r, int chunk, struct sl_fail *
 	enum sl_err err;
 
 	sl_port_compute_begins(sl_link_port(r->link));
-	err = sl_ends_head_forward(&r->ends, chunk);
+	err = chunk == 0 && r->ends.training ? sl_audit_repeat(r->conf.audit, &r->ends.feed, r->ends.step, r->lr, fail)
+					     : SL_OK;
+	if (!err)
+		err = sl_ends_head_forward(&r->ends, chunk);
 	sl_port_compute_ends(sl_link_port(r->link));
 	return err ? err : sl_port_encode(sl_link_port(r->link), SL_DIR_HEAD_ACT, chunk, &out, fail);
 }
@@ -41,6 +45,8 @@ static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
 	struct sl_tensor in = sl_exec_input(r->ends.tail, chunk, count);
 	enum sl_err err = sl_port_decode(sl_link_port(r->link), SL_DIR_MID_ACT, chunk, &in, fail);
 
+	if (!err && r->ends.training)
+		err = sl_audit_compare(r->conf.audit, SL_DIR_MID_ACT, chunk, &in, fail);
 	sl_port_compute_begins(sl_link_port(r->link));
 	if (!err)
 		err = sl_ends_tail(&r->ends, chunk, fail);
@@ -60,6 +66,8 @@ static enum sl_err head_backward(struct sl_remote *r, int chunk, struct sl_fail 
 	struct sl_tensor dout = sl_exec_dout(r->ends.head, chunk, crossing(r, false, chunk));
 	enum sl_err err = sl_port_decode(sl_link_port(r->link), SL_DIR_HEAD_GRAD, chunk, &dout, fail);
 
+	if (!err)
+		err = sl_audit_compare(r->conf.audit, SL_DIR_HEAD_GRAD, chunk, &dout, fail);
 	sl_port_compute_begins(sl_link_port(r->link));
 	if (!err)
 		err = sl_ends_head_backward(&r->ends, chunk);

@@ -135,6 +135,7 @@ static enum sl_err agree_and_plan(struct sl_setup *s, struct sl_parts *parts, st
 		if (sl_conf_group_read(s->conf->train.groups.item[i], &g))
 			sl_conf_group_rule(&g, s->agreement.agreed.group[i]);
 	}
+	s->agreement.agreed.fetch_state = s->conf->train.audit_every || s->audits;
 	s->agreement.agreed.cross.head_grad = head;
 	s->agreement.agreed.cross.mid_grad = head || sl_roles_learn(&parts->part[SL_MIDDLE]);
 	err = sl_agreement_settle(&s->agreement, fail);

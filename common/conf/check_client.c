@@ -407,6 +407,15 @@ static const char *check_share(const struct sl_conf_client *c, char why[SL_CONF_
 	return NULL;
 }
 
+/* A member sees its own part of a step alone. */
+static const char *check_audit(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	if (!c->train.audit_every || !c->agreed.share.group[0])
+		return NULL;
+	snprintf(why, SL_CONF_WHY, "is not possible in a group (share.group): a member cannot repeat the others' part");
+	return "train.audit.every";
+}
+
 /* What phases need, and what they cannot have. */
 static const char *check_phases(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
@@ -516,6 +525,8 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 		blame = check_phases(c, why);
 	if (!blame)
 		blame = check_stop(c, why);
+	if (!blame)
+		blame = check_audit(c, why);
 	if (blame)
 		return blame;
 	if (c->agreed.precision == SL_CONF_FP16 && c->train.on_nan != SL_NAN_SKIP) {

@@ -192,6 +192,7 @@ struct sl_conf_client {
 		int eval_every;              /* epochs; 0: after the last only */
 		struct sl_conf_list metrics; /* of evaluations, beside those that are always computed */
 		int checkpoint_every;        /* steps; 0: never */
+		int64_t audit_every;         /* steps; 0: never */
 		bool keep_best;
 		char best_metric[SL_CONF_TEXT]; /* "": by the data */
 		struct {

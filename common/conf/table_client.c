@@ -125,6 +125,8 @@ static const struct sl_conf_key keys[] = {
 		"both sides write their state to disk, for train --resume and for a restarted server"),
 	SL_CHOICE(T, "train.on_checkpoint_error", train.on_checkpoint_error, SL_WORDS("continue", "exit"), "continue",
 		"when either side cannot write a checkpoint: continue training, with the last good checkpoint kept, or exit with status 74"),
+	SL_INT64(T, "train.audit.every", train.audit_every, 0, 0x1p53, "0", "steps; 0: never",
+		"about once in so many steps this host repeats a step or a few of the server's in its own process and compares bits; a server that computed something else ends the run with status 79"),
 	SL_BOOL(T, "train.keep_best", train.keep_best, "false",
 		"write the weights to best.safetensors in log.dir after each evaluation with a better train.best_metric than all before"),
 	SL_STRING(T, "train.best_metric", train.best_metric, sl_conf_check_best, "", "what train.keep_best goes by, a name of train.metrics, accuracy or loss; empty: what a task of GLUE is measured by, else accuracy, of numbers loss"),

@@ -14,6 +14,7 @@ enum {
 	SL_WIRE_HEADER_MAX = 4096,
 	SL_WIRE_PART_MAX = 1 << 20,
 	SL_WIRE_TEXT_MAX = 384,
+	SL_WIRE_DEVICE = 48,           /* how a server calls its device, with its NUL */
 	SL_WIRE_HELLO_MAX = 256 << 10, /* payload of a Hello, whatever part_bytes says */
 	SL_WIRE_HELD_MAX = 4,          /* steps that Hello offers */
 	SL_WIRE_KEPT = 2,              /* checkpoints that COMMIT names */
@@ -105,7 +106,7 @@ struct sl_welcome {
 	uint64_t branch;   /* of a group: what `made` is of the states that follow; 0: there is none */
 	bool need_weights; /* the store does not hold weights_hash: upload them */
 	char software[32];
-	char device[48]; /* "cpu", "cuda:0 NVIDIA H200" */
+	char device[SL_WIRE_DEVICE]; /* "cpu: avx512, …", "cuda:0: NVIDIA H200" */
 	/* The step that comes next. Above next_step: a group did those between without this member, whose state before
 	 * next_step they left alone. */
 	uint64_t begin;

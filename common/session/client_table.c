@@ -81,6 +81,7 @@ static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, u
 				   "the server begins with step %" PRIu64 ", and goes on from step %" PRIu64, w->begin,
 				   w->next_step);
 	s->hello.part_bytes = w->part_bytes;
+	memcpy(s->there, w->device, sizeof s->there);
 	s->peer_window_bytes = w->window_bytes;
 	s->held_step = s->kept_step = w->next_step; /* read from there */
 	s->next_step = w->begin;

@@ -57,6 +57,12 @@ float *sl_port_weights(struct sl_port *p)
 	return (float *)(void *)p->run[SL_PART_WEIGHTS][0].data;
 }
 
+uint8_t *sl_port_carried(struct sl_port *p, const struct sl_carried **layout)
+{
+	*layout = &p->carried;
+	return p->carried_room;
+}
+
 static int end_part(enum sl_end end)
 {
 	return end == SL_END_GRAD ? SL_PART_END_GRAD : SL_PART_END_MEAN;
@@ -147,6 +153,19 @@ static void run_sent(struct sl_run *run)
 	dispatch_waiting(p, (enum sl_part_what)run->part.what);
 }
 
+/* An upload, or the answer to a Fetch. */
+static void weights_run(struct sl_port *p, struct run_slot *slot)
+{
+	const bool upload = p->session.role == SL_SESSION_CLIENT;
+
+	slot->len = sl_port_weights_bytes(p, upload);
+	if (upload || !p->carried.bytes)
+		return;
+	slot->rest = p->carried_room;
+	slot->rest_at = slot->len;
+	slot->len += p->carried.bytes;
+}
+
 static void post_run(struct sl_port *p, enum sl_part_what what, int chunk)
 {
 	struct run_slot *slot = &p->run[what][chunk];
@@ -154,7 +173,7 @@ static void post_run(struct sl_port *p, enum sl_part_what what, int chunk)
 	const bool weights = what == SL_PART_WEIGHTS, of_chunk = what < SL_PART_WEIGHTS;
 
 	if (weights)
-		slot->len = sl_port_weights_bytes(p, s->role == SL_SESSION_CLIENT);
+		weights_run(p, slot);
 	slot->run = (struct sl_run){
 		.part = {.what = what,
 			 .training = !weights && s->training,
@@ -205,7 +224,9 @@ static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_b
 		slot->started_ns = sl_now_ns();
 		slot->first_bytes = payload.len;
 		slot->header_bytes = 0;
-		if (slot->tensor)
+		if (slot->tensor && a->what == SL_PART_WEIGHTS)
+			slot->front = sl_port_weights_bytes(p, false);
+		else if (slot->tensor)
 			slot->front =
 				SL_FRAME_BYTES + sl_port_lengths(p->plan, (int)a->what,
 								 (int64_t)sl_session_chunk_rows(&p->session, a->chunk));

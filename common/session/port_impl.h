@@ -96,6 +96,8 @@ struct sl_port {
 	struct run_slot *run[SL_PART_WHAT_COUNT]; /* [slots]; weights: one */
 	struct lane_out waiting[SL_PART_WHAT_COUNT];
 	size_t end_bytes[SL_END_COUNT]; /* 0: head and tail are not shared */
+	struct sl_carried carried;      /* behind the weights that a Fetch brings; 0 bytes: nothing is */
+	uint8_t *carried_room;          /* [carried.bytes]; NULL: as above */
 	/* Where rows begin, [slots], sl_dims_numbers of each: a client's driver says it, a server's head_act. NULL: no
 	 * tokens. */
 	uint32_t *begin;

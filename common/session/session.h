@@ -267,6 +267,7 @@ struct sl_session {
 	uint64_t peer_sent_ms, peer_sent_heard_ms; /* the last heartbeat's, and when it came */
 	double rtt_ms;                             /* of the last heartbeat; 0: not known */
 	const char *device;                        /* server: how it calls itself in Welcome; borrowed, or NULL */
+	char there[SL_WIRE_DEVICE];                /* client: that */
 	struct sl_session_counts counts;
 	bool writing; /* kept[0] is still being written */
 	bool common;  /* client: as in struct sl_welcome */
