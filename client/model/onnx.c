@@ -348,7 +348,8 @@ enum sl_err sl_onnx_build(struct sl_model **out, const struct sl_onnx *onnx, con
 	enum sl_err err = settle_sizes(&s, onnx, spec, fail);
 
 	if (!err)
-		err = sl_build_open(&b, onnx->name, sl_shape4(1, s.height, s.width, s.channels), s.classes, fail);
+		err = sl_build_open(&b, onnx->name, sl_shape4(1, s.height, s.width, s.channels), sl_model_task(spec),
+				    s.classes, fail);
 	if (err)
 		return err;
 	snprintf(b.model->note, sizeof b.model->note, "%s, %d classes, images of %dx%d", onnx->name, s.classes,

@@ -199,6 +199,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	s->conf = conf;
 	put(spec.model.name, sizeof spec.model.name, conf->model.name);
 	spec.model.width = conf->model.width;
+	spec.model.task = (enum sl_learn_kind)conf->model.task;
 	spec.model.classes = conf->model.classes;
 	spec.model.masked = sl_setup_task(conf)->labelled ? 0 : conf->data.mask_rate;
 	spec.model.image = conf->model.image.h;
@@ -216,7 +217,12 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 		return sl_conf_client_blame(conf, why.key, err, pass_on(fail, &why));
 	s->lora = (struct sl_lora){conf->lora.rank, conf->lora.alpha, conf->lora.dropout, &conf->lora.target};
 	spec.model.lora = conf->lora.rank ? &s->lora : NULL;
-	spec.loss = (enum sl_split_loss)conf->train.loss;
+	if (sl_conf_learns_labels(conf))
+		spec.numbers = conf->train.loss == SL_CONF_L1      ? SL_MSE_L1
+			       : conf->train.loss == SL_CONF_HUBER ? SL_MSE_HUBER
+								   : SL_MSE_SQUARE;
+	else
+		spec.loss = (enum sl_split_loss)conf->train.loss;
 	spec.label_smoothing = conf->train.label_smoothing;
 	put(spec.cut.partition, sizeof spec.cut.partition, conf->partition);
 	put(spec.cut.head_end, sizeof spec.cut.head_end, conf->head_end);

@@ -59,7 +59,8 @@ struct sl_setup {
 /* What the network learns. */
 static inline const struct sl_learn_task *sl_setup_task(const struct sl_conf_client *conf)
 {
-	return sl_learn_task_of(conf->model.classes, conf->model.head == SL_CONF_MASKED_LM);
+	return sl_learn_task_of((enum sl_learn_kind)conf->model.task, conf->model.classes,
+				conf->model.head == SL_CONF_MASKED_LM);
 }
 
 enum sl_norm sl_setup_norm(const struct sl_conf_client *conf); /* of data.normalize */
