@@ -7,6 +7,7 @@
 #include "client/cmd/command.h"
 #include "client/cmd/fetch_pair.h"
 #include "client/model/adapter_file.h"
+#include "client/model/onnx_write.h"
 #include "client/model/weights_file.h"
 #include "client/persist/model_file.h"
 #include "client/run/about.h"
@@ -21,6 +22,9 @@ static const char *const usage[] = {
 	"Writes the whole model with torchvision's or transformers' names and layouts to the safetensors file OUT. The "
 	"weights are the newest of the config's "
 	"run, or FILE. They are checked against the config's model.",
+	"Where OUT ends with .onnx, writes the network itself with its weights: an ONNX file in the form in which "
+	"PyTorch "
+	"exports a network in training, which model.onnx reads again (docs/howto-onnx.md).",
 	"While the run goes on, the weights are those after the step under way: export asks the run's process over "
 	"its control socket, and that process fetches the middle from the server. After a crash or a kill, they are "
 	"those of the newest checkpoint that client and server both have: export calls the server as --resume does, "
@@ -74,6 +78,13 @@ static enum sl_err save_merged(const struct sl_setup *setup, const char *out, co
 	return err;
 }
 
+static bool ends_with(const char *path, const char *end)
+{
+	const char *dot = strrchr(path, '.');
+
+	return dot && strcmp(dot, end) == 0;
+}
+
 static enum sl_err write_model(const char *out, const struct sl_setup *setup, struct sl_fail *fail)
 {
 	const struct sl_conf_client *conf = setup->conf;
@@ -96,6 +107,9 @@ static enum sl_err write_model(const char *out, const struct sl_setup *setup, st
 		note[notes++] = (struct sl_st_note){SL_WEIGHTS_STEPS, steps};
 	if (setup->about)
 		note[notes++] = (struct sl_st_note){SL_MODEL_DATA, setup->about};
+	if (ends_with(out, ".onnx"))
+		return sl_onnx_write(setup->plan->model, out, (const float *const *)setup->weights.value, note, notes,
+				     fail);
 	return save_merged(setup, out, note, notes, fail);
 }
 
@@ -228,13 +242,12 @@ static void say(const char *path, const struct sl_setup *setup)
 /* A name that promises what is not written. */
 static bool other_form(const char *path)
 {
-	static const char *const ends[] = {".onnx", ".pt", ".pth", ".bin", ".h5", ".ckpt", ".pb"};
-	const char *dot = strrchr(path, '.');
+	static const char *const ends[] = {".pt", ".pth", ".bin", ".h5", ".ckpt", ".pb"};
+	bool other = false;
 
-	for (size_t i = 0; dot && i < sizeof ends / sizeof ends[0]; i++)
-		if (strcmp(dot, ends[i]) == 0)
-			return true;
-	return false;
+	for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+		other |= ends_with(path, ends[i]);
+	return other;
 }
 
 int splitc_export(int argc, char **argv)
@@ -253,8 +266,8 @@ int splitc_export(int argc, char **argv)
 		return sl_options_missing(&o, "OUT");
 	if (other_form(o.operand)) {
 		(void)!sl_fail_set(&fail, SL_ERR_USAGE,
-				   "export: %.200s: models are written as safetensors alone, which PyTorch reads "
-				   "(docs/howto-pytorch.md): name a file that ends with .safetensors",
+				   "export: %.200s: models are written as .safetensors, which PyTorch reads "
+				   "(docs/howto-pytorch.md), or as .onnx: name a file that ends so",
 				   o.operand);
 		return sl_command_failed(&fail);
 	}

@@ -78,9 +78,9 @@ static const char *class_name(const json_t *list, const struct sl_set *set, int 
 {
 	const char *said = json_string_value(json_array_get(list, (size_t)k));
 
-	return said                                                    ? said
-	       : list || k >= set->classes || !set->source->class_name ? NULL
-								       : set->source->class_name(set, k);
+	const int n = set->classes ? set->classes : set->field[SL_FIELD_TARGET].ndim ? (int)sl_set_targets(set) : 0;
+
+	return said ? said : list || k >= n || !set->source->class_name ? NULL : set->source->class_name(set, k);
 }
 
 /* [classes]; *out NULL: they have numbers alone. */
@@ -88,9 +88,7 @@ static enum sl_err name_classes(char ***out, const struct sl_setup *s, struct sl
 {
 	const int n = s->conf->model.classes;
 	json_t *about = sl_about_parse(s), *list = json_object_get(about, "classes");
-	char **name = sl_setup_task(s->conf)->met && class_name(list, &s->set[SL_SPLIT_TEST], 0)
-			      ? calloc((size_t)n, sizeof *name)
-			      : NULL;
+	char **name = class_name(list, &s->set[SL_SPLIT_TEST], 0) ? calloc((size_t)n, sizeof *name) : NULL;
 	bool fits = true;
 
 	for (int k = 0; name && k < n; k++) {
@@ -110,6 +108,19 @@ static enum sl_err name_classes(char ***out, const struct sl_setup *s, struct sl
 	}
 	*out = name;
 	return SL_OK;
+}
+
+/* Of several labels; NULL: the model's file does not say. */
+static const double *read_thresholds(double out[SL_CONF_LIST_MAX], const struct sl_setup *s)
+{
+	json_t *about = sl_about_parse(s), *list = json_object_get(about, "thresholds");
+	const int n = s->conf->model.classes;
+	const bool known = (int)json_array_size(list) == n && n <= SL_CONF_LIST_MAX;
+
+	for (int k = 0; k < n && known; k++)
+		out[k] = json_number_value(json_array_get(list, (size_t)k));
+	json_decref(about);
+	return known ? out : NULL;
 }
 
 /* ---- output ---- */
@@ -181,8 +192,11 @@ static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, F
 		.classes = setup->conf->model.classes,
 		.set = &setup->set[SL_SPLIT_TEST],
 	};
+	static double threshold[SL_CONF_LIST_MAX]; /* as p */
 	char **name = NULL;
 	enum sl_err err = name_classes(&name, setup, fail);
+
+	spec.threshold = read_thresholds(threshold, setup);
 
 	spec.class_name = (const char *const *)name;
 	if (!err)
@@ -213,9 +227,12 @@ static enum sl_err check_options(const struct sl_options *o, struct sl_fail *fai
 	return SL_OK;
 }
 
-static enum sl_err check_config(const struct sl_conf_client *conf, struct sl_fail *fail)
+static enum sl_err check_config(const struct sl_conf_client *conf, const struct sl_options *o, struct sl_fail *fail)
 {
-	if (conf->train.loss != SL_CONF_LABELS)
+	if (o->top && !sl_setup_task(conf)->met)
+		return sl_fail_set(fail, SL_ERR_USAGE, "predict: --top is of classes, and this network says %s",
+				   sl_setup_task(conf)->name);
+	if (!sl_conf_learns_labels(conf))
 		return sl_conf_client_fail(conf, "train.loss", fail, "predict needs the network's own loss: labels");
 	if (!sl_setup_task(conf)->labelled)
 		return sl_conf_client_fail(conf, "model.head", fail, "predict needs a classifier");
@@ -240,7 +257,7 @@ int splitc_predict(int argc, char **argv)
 		status = sl_options_load(&o, SL_USES_TRAINED | SL_USES_LINK | (given ? 0 : SL_USES_TEST_SET), &conf);
 	if (status >= 0)
 		return status;
-	err = check_config(&conf, &fail);
+	err = check_config(&conf, &o, &fail);
 	if (!err && given) {
 		setup.given = o.positional + 1;
 		setup.ngiven = o.n_positional - 1;

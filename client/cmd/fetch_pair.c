@@ -18,12 +18,26 @@ struct fetch {
 	struct sl_loop *loop;
 	struct sl_remote *remote;
 	uint64_t step;
+	uint64_t steps; /* that are repeated; 0: the middle is fetched, and that is all */
+	uint64_t done;  /* of these */
+	struct sl_audit *audit;
+	struct sl_loader *loader;
+	const struct sl_batch *batch;     /* NULL: none is held */
+	uint64_t kept[SL_LAST_RUN_STEPS]; /* the client's checkpoints, which the server is to leave */
 	enum sl_err err;
 	struct sl_fail *fail;
 };
 
+static void release(struct fetch *f)
+{
+	if (f->batch)
+		sl_loader_release(f->loader, f->batch);
+	f->batch = NULL;
+}
+
 static void end(struct fetch *f, enum sl_err err)
 {
+	release(f);
 	f->err = err;
 	sl_link_pause(sl_remote_link(f->remote)); /* a goodbye would have the server forget the run */
 	sl_remote_close(f->remote);
@@ -57,17 +71,70 @@ static void on_ready(void *arg, uint64_t next_step)
 		sl_link_fetch(sl_remote_link(f->remote));
 }
 
+/* The batches that the run itself would take next, so that no other rows cross. */
+static enum sl_err next_batch(struct fetch *f)
+{
+	enum sl_err err = sl_loader_next(f->loader, &f->batch);
+
+	if (err)
+		return sl_fail_set(f->fail, err, "the data loader: %s", sl_err_text(err));
+	if (f->batch->err)
+		*f->fail = f->batch->why;
+	return f->batch->err;
+}
+
+static void begin_step(struct fetch *f)
+{
+	const enum sl_err err = next_batch(f);
+	struct sl_feed feed;
+
+	if (err) {
+		end(f, err);
+		return;
+	}
+	feed = sl_feed_of(f->batch);
+	sl_link_kept(sl_remote_link(f->remote), f->kept, false);
+	sl_remote_step(f->remote, &feed, f->step + f->done, f->setup->conf->train.lr, false);
+}
+
 static void on_fetched(void *arg)
 {
 	struct fetch *f = arg;
+	enum sl_err err;
 
-	end(f, sl_remote_get_weights(f->remote, &f->setup->weights, f->fail));
+	(void)sl_audit_wants(f->audit, f->step); /* from here on */
+	err = sl_audit_fetched(f->audit, f->remote, f->step + f->done, f->fail);
+	if (!err && f->done < f->steps)
+		begin_step(f);
+	else
+		end(f, err ? err : sl_remote_get_weights(f->remote, &f->setup->weights, f->fail));
+}
+
+static void on_done(void *arg, const struct sl_step_result *result)
+{
+	struct fetch *f = arg;
+
+	release(f);
+	if (++f->done < f->steps)
+		begin_step(f);
+	else
+		sl_link_fetch(sl_remote_link(f->remote));
+}
+
+/* NaN or Inf: neither side has computed what could be compared. */
+static void on_abandoned(void *arg, const struct sl_fail *why)
+{
+	struct fetch *f = arg;
+
+	*f->fail = *why;
+	end(f, why->code);
 }
 
 static void on_failed(void *arg, const struct sl_fail *fail)
 {
 	struct fetch *f = arg;
 
+	release(f);
 	*f->fail = *fail;
 	f->err = fail->code;
 	sl_remote_close(f->remote);
@@ -83,16 +150,23 @@ static void on_closed(void *arg)
 
 static enum sl_err open_link(struct fetch *f, const struct sl_client_auth *auth, const struct sl_last_run *run)
 {
-	static const struct sl_remote_events events = {
-		.ready = on_ready, .fetched = on_fetched, .failed = on_failed, .closed = on_closed};
+	static const struct sl_remote_events events = {.ready = on_ready,
+						       .done = on_done,
+						       .abandoned = on_abandoned,
+						       .fetched = on_fetched,
+						       .failed = on_failed,
+						       .closed = on_closed};
 	const struct sl_conf_client *c = f->setup->conf;
 	struct sl_remote_conf remote = {.link = sl_setup_link(f->setup, &auth->transport)};
 	struct sl_offer *offer = &remote.link.offer;
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
+	remote.audit = f->audit;
+	remote.chunk_loss_sum = c->train.chunk_loss == SL_CHUNK_LOSS_SUM;
 	*offer = (struct sl_offer){.secret = &run->secret, .first = true, .n_held = run->n};
 	offer->epoch = sl_epoch_begin(c->log.dir, (uint64_t)now.tv_sec) + 1;
+	memcpy(f->kept, run->step, sizeof f->kept);
 	memcpy(offer->held, run->step, (size_t)run->n * sizeof run->step[0]); /* not step 0: that is no model */
 	return sl_remote_open(&f->remote, f->loop, &remote, &events, f, f->fail);
 }
@@ -115,9 +189,18 @@ static enum sl_err lock_run(const struct sl_conf_client *c, struct sl_jsonl **lo
 	return err;
 }
 
-enum sl_err sl_fetch_pair(struct sl_setup *setup, uint64_t *step, struct sl_fail *fail)
+/* To the batch of the newest checkpoint; the server may go on from an older one, and the step is no less a step. */
+static enum sl_err seek(struct fetch *f, uint64_t step)
 {
-	struct fetch f = {.setup = setup, .fail = fail};
+	const uint64_t batches = f->loader ? (uint64_t)sl_loader_batches(f->loader) : 1;
+	enum sl_err err = f->loader ? sl_loader_seek(f->loader, step / batches, (int64_t)(step % batches)) : SL_OK;
+
+	return err ? sl_fail_set(f->fail, err, "the data loader: %s", sl_err_text(err)) : SL_OK;
+}
+
+static enum sl_err go(struct fetch *f, struct sl_fail *fail)
+{
+	struct sl_setup *setup = f->setup;
 	struct sl_client_auth auth = {.met = false};
 	struct sl_jsonl *log = NULL;
 	struct sl_last_run run = {.n = 0};
@@ -128,21 +211,48 @@ enum sl_err sl_fetch_pair(struct sl_setup *setup, uint64_t *step, struct sl_fail
 	if (!err)
 		err = sl_client_auth_open(&auth, setup->conf, fail);
 	if (!err)
-		err = sl_loop_open(&f.loop, fail);
+		err = sl_loop_open(&f->loop, fail);
 	if (!err)
-		err = open_link(&f, &auth, &run);
+		err = seek(f, run.step[0]);
+	if (!err)
+		err = open_link(f, &auth, &run);
 	if (!err) {
-		sl_loop_run(f.loop);
-		err = f.err;
+		sl_loop_run(f->loop);
+		err = f->err;
 	}
-	if (f.loop)
-		sl_loop_close(f.loop);
+	if (f->loop)
+		sl_loop_close(f->loop);
 	sl_client_auth_close(&auth);
 	sl_secret_wipe(&run.secret);
 	if (sl_jsonl_close(log) != SL_OK && !err)
 		err = sl_fail_set(fail, SL_ERR_IO, "log.jsonl could not be closed");
 	if (err == SL_ERR_TIMEOUT)
 		err = sl_drive_explain(setup->conf, fail);
+	return err;
+}
+
+enum sl_err sl_fetch_pair(struct sl_setup *setup, uint64_t *step, struct sl_fail *fail)
+{
+	struct fetch f = {.setup = setup, .fail = fail};
+	enum sl_err err = go(&f, fail);
+
 	*step = f.step;
+	return err;
+}
+
+enum sl_err sl_audit_pair(struct sl_setup *setup, uint64_t steps, uint64_t *step, struct sl_audit_sum *sum,
+			  struct sl_fail *fail)
+{
+	struct fetch f = {.setup = setup, .fail = fail, .steps = steps};
+	enum sl_err err = sl_audit_open(&f.audit, setup, 0, fail);
+
+	if (!err)
+		err = sl_setup_loader(setup, SL_SPLIT_TRAIN, NULL, NULL, &f.loader, fail);
+	if (!err)
+		err = go(&f, fail);
+	*step = f.step;
+	*sum = sl_audit_sum(f.audit);
+	sl_loader_close(f.loader);
+	sl_audit_close(f.audit);
 	return err;
 }

@@ -149,7 +149,7 @@ static enum sl_err check_metrics(const struct sl_conf_client *c, struct sl_fail 
 	struct sl_fail why;
 	enum sl_err err = sl_training_check_best(c, fail);
 
-	if (err || c->train.loss != SL_CONF_LABELS || task->perplexity)
+	if (err || !sl_conf_learns_labels(c) || task->perplexity)
 		return err;
 	for (int i = 0; i < c->train.metrics.n; i++)
 		if (sl_metric_find(&metric, c->train.metrics.item[i], task, &why) != SL_OK)

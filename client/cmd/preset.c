@@ -245,7 +245,9 @@ static void set_data(struct sets *s, const struct kind *k, const char *folder, c
 {
 	static const char *const column[] = {"text"};
 	char label[SL_CONF_TEXT] = "label";
-	struct sl_set_spec spec = {.source = k->kind, .split = SL_SPLIT_TRAIN, .dir = folder, .label = label};
+	const char *const columns[] = {label};
+	struct sl_set_spec spec = {
+		.source = k->kind, .split = SL_SPLIT_TRAIN, .dir = folder, .label = columns, .nlabels = 1};
 
 	set(s, "data.kind", k->kind);
 	set(s, "data.dir", folder);

@@ -8,21 +8,11 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "client/data/name_list.h"
+#include "client/data/csv_file.h"
 #include "client/data/parts.h"
 #include "client/data/sources.h"
-#include "client/text/records.h"
 
 enum { MOST_TEXTS = 1000, MOST_FEATURES = 65536 };
-
-/* A file as it is. */
-struct sheet {
-	char path[PATH_MAX];
-	struct sl_names header, cell; /* cell: [rows · columns] */
-	size_t *line;                 /* [rows] */
-	int64_t rows, cap;
-	int columns;
-};
 
 /* What training's file says of a column: a number less its mean and by its deviation, or a feature for each text. */
 struct column {
@@ -37,11 +27,12 @@ struct column {
 /* What a set's `data` points to. */
 struct table {
 	struct column *column;  /* [columns] */
-	struct sl_names labels; /* in the order of the classes */
+	struct sl_names labels; /* in the order of the classes; or the names of numbers or labels */
 	int columns, features;
-	int label;            /* its cell; -1: rows have none, and are to be predicted */
+	int *target, targets; /* cells [targets]; one of a class */
+	bool given;           /* rows have none, and are to be predicted */
 	float *x;             /* [rows, features] */
-	int32_t *y;           /* [rows] */
+	union sl_label *y;    /* [rows, targets] */
 	struct sl_names name; /* [rows]: file and line */
 	uint64_t *key;        /* [rows of training's file], with data.split; NULL: without */
 	int64_t rows;
@@ -52,83 +43,8 @@ static enum sl_err no_memory(struct sl_fail *fail)
 	return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for a table");
 }
 
-static const char *cell(const struct sheet *s, int64_t row, int column)
-{
-	return sl_name(&s->cell, row * s->columns + column);
-}
-
-static void sheet_close(struct sheet *s)
-{
-	sl_names_close(&s->header);
-	sl_names_close(&s->cell);
-	free(s->line);
-}
-
-/* The fields of the record that was read, as texts. */
-static enum sl_err add_fields(const struct sheet *s, struct sl_names *out, const struct sl_records *records,
-			      size_t line, struct sl_fail *fail)
-{
-	for (int i = 0; i < sl_records_fields(records); i++) {
-		const struct sl_bytes field = sl_records_field(records, i);
-		char *text;
-		bool fits;
-
-		if (memchr(field.data, 0, field.len))
-			return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: a NUL character", s->path, line);
-		text = strndup((const char *)field.data, field.len);
-		fits = text && sl_names_add(out, text);
-		free(text);
-		if (!fits)
-			return no_memory(fail);
-	}
-	return SL_OK;
-}
-
-static enum sl_err add_row(struct sheet *s, const struct sl_records *records, size_t line, struct sl_fail *fail)
-{
-	enum sl_err err;
-
-	if (!s->columns) {
-		err = add_fields(s, &s->header, records, line, fail);
-		s->columns = (int)s->header.n;
-		return err;
-	}
-	if (sl_records_fields(records) != s->columns)
-		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: %d cells, where the header has %d", s->path, line,
-				   sl_records_fields(records), s->columns);
-	if (s->rows == SL_SET_MAX_SAMPLES)
-		return sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d rows", s->path, SL_SET_MAX_SAMPLES);
-	if (!sl_grow((void **)&s->line, &s->cap, s->rows, sizeof *s->line))
-		return no_memory(fail);
-	s->line[s->rows] = line;
-	err = add_fields(s, &s->cell, records, line, fail);
-	s->rows += !err;
-	return err;
-}
-
-static enum sl_err read_sheet(struct sheet *s, struct sl_fail *fail)
-{
-	const struct sl_records_spec spec = {
-		.path = s->path, .format = SL_RECORDS_CSV, .a = {NULL, 0}, .b = {NULL, -1}, .label = {NULL, -1}};
-	struct sl_records *records;
-	struct sl_record row;
-	enum sl_err err = sl_records_open(&records, &spec, fail);
-
-	if (err)
-		return err;
-	do {
-		err = sl_records_next(records, &row, fail);
-		if (!err && row.a.data)
-			err = add_row(s, records, row.line, fail);
-	} while (!err && row.a.data);
-	sl_records_close(records);
-	if (!err && !s->rows)
-		err = sl_fail_set(fail, SL_ERR_DATA, "%s: no rows below a header", s->path);
-	return err;
-}
-
 /* Of the columns that are read, or of all: `t` NULL. */
-static enum sl_err check_cells(const struct sheet *s, const struct table *t, struct sl_fail *fail)
+static enum sl_err check_cells(const struct sl_csv *s, const struct table *t, struct sl_fail *fail)
 {
 	const int columns = t ? t->columns : s->columns;
 
@@ -136,7 +52,7 @@ static enum sl_err check_cells(const struct sheet *s, const struct table *t, str
 		for (int i = 0; i < columns; i++) {
 			const int at = t ? t->column[i].at : i;
 
-			if ((!t || !t->column[i].left_out) && !*cell(s, r, at))
+			if ((!t || !t->column[i].left_out) && !*sl_csv_cell(s, r, at))
 				return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: the cell of column \"%.60s\" is empty",
 						   s->path, s->line[r], sl_name(&s->header, at));
 		}
@@ -146,13 +62,13 @@ static enum sl_err check_cells(const struct sheet *s, const struct table *t, str
 /* ---- what training's file says ---- */
 
 /* The different texts of a column, sorted: by their numbers where all are some, else by bytes. */
-static enum sl_err different(struct sl_names *out, const struct sheet *s, int column, struct sl_fail *fail)
+static enum sl_err different(struct sl_names *out, const struct sl_csv *s, int column, struct sl_fail *fail)
 {
 	struct sl_names all = {0};
 	bool fits = true;
 
 	for (int64_t r = 0; r < s->rows && fits; r++)
-		fits = sl_names_add(&all, cell(s, r, column));
+		fits = sl_names_add(&all, sl_csv_cell(s, r, column));
 	fits = fits && sl_names_different(out, &all);
 	sl_names_close(&all);
 	return fits ? SL_OK : no_memory(fail);
@@ -164,7 +80,7 @@ static bool is_own(const struct table *t, const struct sl_parts *parts, int64_t 
 	return !t->key || sl_parts_of(parts, t->key[row]) == SL_PARTS_TRAIN;
 }
 
-static enum sl_err learn_column(struct table *t, struct column *c, const struct sheet *s, int column,
+static enum sl_err learn_column(struct table *t, struct column *c, const struct sl_csv *s, int column,
 				const struct sl_parts *parts, struct sl_fail *fail)
 {
 	double sum = 0, squares = 0, own = 0, x;
@@ -175,14 +91,14 @@ static enum sl_err learn_column(struct table *t, struct column *c, const struct 
 		return no_memory(fail);
 	c->number = true;
 	for (int64_t r = 0; r < s->rows && c->number; r++) {
-		c->number = sl_text_number(cell(s, r, column), &x);
+		c->number = sl_text_number(sl_csv_cell(s, r, column), &x);
 		sum += c->number && is_own(t, parts, r) ? x : 0;
 		own += is_own(t, parts, r);
 	}
 	c->n = 1;
 	if (c->number) {
 		c->mean = sum / own;
-		for (int64_t r = 0; r < s->rows && sl_text_number(cell(s, r, column), &x); r++)
+		for (int64_t r = 0; r < s->rows && sl_text_number(sl_csv_cell(s, r, column), &x); r++)
 			squares += is_own(t, parts, r) ? (x - c->mean) * (x - c->mean) : 0;
 		c->deviation = sqrt(squares / own);
 		c->deviation = c->deviation > 0 ? c->deviation : 1;
@@ -198,31 +114,20 @@ static enum sl_err learn_column(struct table *t, struct column *c, const struct 
 	return err;
 }
 
-static int find_column(const struct sheet *s, const char *name)
+/* Whether rows have classes, and not numbers or several labels. */
+static bool has_classes(const struct sl_set_spec *spec)
 {
-	for (int i = 0; i < s->columns; i++)
-		if (strcmp(sl_name(&s->header, i), name) == 0)
-			return i;
-	return -1;
-}
-
-static enum sl_err no_column(const struct sheet *s, const char *key, const char *name, struct sl_fail *fail)
-{
-	char names[200] = "";
-
-	for (int i = 0; i < s->columns && strlen(names) < sizeof names - 70; i++)
-		snprintf(names + strlen(names), 70, "%s%.60s", i ? ", " : "", sl_name(&s->header, i));
-	return sl_fail_set(fail, SL_ERR_DATA, "%s: no column \"%.60s\" (%s); the header names %s", s->path, name, key,
-			   names);
+	return !spec->task || spec->task->met;
 }
 
 /* Of each row: the cell of column data.split.by, which is no feature then, or all its cells. */
-static enum sl_err make_keys(struct table *t, const struct sheet *s, const struct sl_parts *parts, struct sl_fail *fail)
+static enum sl_err make_keys(struct table *t, const struct sl_csv *s, const struct sl_parts *parts,
+			     struct sl_fail *fail)
 {
-	const int by = parts->by[0] ? find_column(s, parts->by) : -1;
+	const int by = parts->by[0] ? sl_csv_find(s, parts->by) : -1;
 
 	if (by < 0 && parts->by[0])
-		return no_column(s, "data.split.by", parts->by, fail);
+		return sl_csv_lacks(s, "data.split.by", parts->by, fail);
 	t->key = calloc((size_t)s->rows, sizeof *t->key);
 	if (!t->key)
 		return no_memory(fail);
@@ -230,7 +135,7 @@ static enum sl_err make_keys(struct table *t, const struct sheet *s, const struc
 		t->column[by].left_out = true;
 	for (int64_t r = 0; r < s->rows; r++)
 		for (int i = by < 0 ? 0 : by; i < (by < 0 ? s->columns : by + 1); i++) {
-			const uint64_t one = sl_parts_key(cell(s, r, i), strlen(cell(s, r, i)));
+			const uint64_t one = sl_parts_key(sl_csv_cell(s, r, i), strlen(sl_csv_cell(s, r, i)));
 			const uint64_t both[2] = {t->key[r], one};
 
 			t->key[r] = by < 0 ? sl_parts_key(both, sizeof both) : one;
@@ -238,23 +143,39 @@ static enum sl_err make_keys(struct table *t, const struct sheet *s, const struc
 	return SL_OK;
 }
 
-static enum sl_err learn(struct table *t, const struct sheet *s, const struct sl_set_spec *spec, struct sl_fail *fail)
+static enum sl_err learn_labels(struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec,
+				struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
 
+	for (int i = 0; i < spec->nlabels && !has_classes(spec); i++)
+		if (!sl_names_add(&t->labels, spec->label[i]))
+			return no_memory(fail);
+	if (has_classes(spec))
+		err = different(&t->labels, s, t->target[0], fail);
+	if (!err && has_classes(spec) && t->labels.n < 2)
+		err = sl_fail_set(fail, SL_ERR_DATA,
+				  "%s: all rows have the same label; a classifier needs two classes or more", s->path);
+	return err;
+}
+
+static enum sl_err learn(struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	enum sl_err err = sl_csv_targets(s, spec, &t->target, fail);
+
+	if (err)
+		return err;
 	t->columns = s->columns;
 	t->column = calloc((size_t)s->columns, sizeof *t->column);
-	t->label = find_column(s, spec->label);
 	if (!t->column)
 		return no_memory(fail);
-	if (t->label < 0)
-		return no_column(s, "data.label", spec->label, fail);
-	t->column[t->label].left_out = true;
+	for (int i = 0; i < spec->nlabels; i++)
+		t->column[t->target[i]].left_out = true;
 	for (int i = 0; i < spec->nignore; i++) {
-		const int column = find_column(s, spec->ignore[i]);
+		const int column = sl_csv_find(s, spec->ignore[i]);
 
 		if (column < 0)
-			return no_column(s, "data.ignore", spec->ignore[i], fail);
+			return sl_csv_lacks(s, "data.ignore", spec->ignore[i], fail);
 		t->column[column].left_out = true;
 	}
 	if (spec->parts)
@@ -270,10 +191,7 @@ static enum sl_err learn(struct table *t, const struct sheet *s, const struct sl
 		t->features += c->n;
 	}
 	if (!err)
-		err = different(&t->labels, s, t->label, fail);
-	if (!err && t->labels.n < 2)
-		err = sl_fail_set(fail, SL_ERR_DATA,
-				  "%s: all rows have the same label; a classifier needs two classes or more", s->path);
+		err = learn_labels(t, s, spec, fail);
 	if (!err && (t->features < 1 || t->features > MOST_FEATURES))
 		err = sl_fail_set(fail, SL_ERR_DATA, "%s: the columns make %d features, where 1 to %d may be", s->path,
 				  t->features, MOST_FEATURES);
@@ -353,17 +271,16 @@ static enum sl_err recall(struct table *t, const json_t *about, struct sl_fail *
 }
 
 /* Columns of a file that is to be predicted go by their names: others may stand beside them, in any order. */
-static enum sl_err find_columns(struct table *t, const struct sheet *s, struct sl_fail *fail)
+static enum sl_err find_columns(struct table *t, const struct sl_csv *s, struct sl_fail *fail)
 {
-	t->label = -1;
 	for (int i = 0; i < t->columns; i++) {
 		struct column *c = &t->column[i];
 
 		if (c->left_out)
 			continue;
-		c->at = find_column(s, c->name);
+		c->at = sl_csv_find(s, c->name);
 		if (c->at < 0)
-			return no_column(s, "training has it", c->name, fail);
+			return sl_csv_lacks(s, "training has it", c->name, fail);
 	}
 	return check_cells(s, t, fail);
 }
@@ -378,19 +295,32 @@ static int place_in(const struct sl_names *list, const char *text)
 	return -1;
 }
 
-static enum sl_err unknown(const struct sheet *s, int64_t row, int column, struct sl_fail *fail)
+static enum sl_err unknown(const struct sl_csv *s, int64_t row, int column, struct sl_fail *fail)
 {
 	return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: column \"%.60s\": \"%.60s\" does not occur in training", s->path,
-			   s->line[row], sl_name(&s->header, column), cell(s, row, column));
+			   s->line[row], sl_name(&s->header, column), sl_csv_cell(s, row, column));
 }
 
-static enum sl_err encode_row(struct table *t, const struct sheet *s, int64_t from, int64_t to, struct sl_fail *fail)
+/* The row's class, numbers or labels. */
+static enum sl_err encode_target(struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec, int64_t from,
+				 union sl_label *y, struct sl_fail *fail)
+{
+	if (t->given)
+		return SL_OK;
+	if (!has_classes(spec))
+		return sl_csv_target(s, spec, from, t->target, y, fail);
+	y->label = place_in(&t->labels, sl_csv_cell(s, from, t->target[0]));
+	return y->label < 0 ? unknown(s, from, t->target[0], fail) : SL_OK;
+}
+
+static enum sl_err encode_row(struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec, int64_t from,
+			      int64_t to, struct sl_fail *fail)
 {
 	float *x = t->x + to * t->features;
+	enum sl_err err = encode_target(t, s, spec, from, t->y + to * t->targets, fail);
 
-	t->y[to] = t->label < 0 ? 0 : place_in(&t->labels, cell(s, from, t->label));
-	if (t->y[to] < 0)
-		return unknown(s, from, t->label, fail);
+	if (err)
+		return err;
 	for (int i = 0; i < t->columns; i++) {
 		const struct column *c = &t->column[i];
 		double value = 0;
@@ -399,11 +329,11 @@ static enum sl_err encode_row(struct table *t, const struct sheet *s, int64_t fr
 		if (c->left_out)
 			continue;
 		if (!c->number)
-			place = place_in(&c->text, cell(s, from, c->at));
-		else if (!sl_text_number(cell(s, from, c->at), &value))
+			place = place_in(&c->text, sl_csv_cell(s, from, c->at));
+		else if (!sl_text_number(sl_csv_cell(s, from, c->at), &value))
 			return sl_fail_set(fail, SL_ERR_DATA,
 					   "%s:%zu: column \"%.60s\": \"%.60s\" is no number, as all of training's are",
-					   s->path, s->line[from], c->name, cell(s, from, c->at));
+					   s->path, s->line[from], c->name, sl_csv_cell(s, from, c->at));
 		if (place < 0)
 			return unknown(s, from, c->at, fail);
 		x[c->first + place] = c->number ? (float)((value - c->mean) / c->deviation) : 1;
@@ -412,25 +342,27 @@ static enum sl_err encode_row(struct table *t, const struct sheet *s, int64_t fr
 }
 
 /* Behind the rows that are there. */
-static enum sl_err encode(struct table *t, const struct sheet *s, int64_t most, struct sl_fail *fail)
+static enum sl_err encode(struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec, int64_t most,
+			  struct sl_fail *fail)
 {
 	const int64_t more = most && most < s->rows ? most : s->rows, all = t->rows + more;
 	float *x = realloc(t->x, (size_t)all * (size_t)t->features * sizeof *x);
-	int32_t *y;
+	union sl_label *y;
 	enum sl_err err = SL_OK;
 
 	t->x = x ? x : t->x;
-	y = realloc(t->y, (size_t)all * sizeof *y);
+	y = realloc(t->y, (size_t)(all * t->targets) * sizeof *y);
 	t->y = y ? y : t->y;
 	if (!x || !y)
 		return no_memory(fail);
 	memset(x + t->rows * t->features, 0, (size_t)more * (size_t)t->features * sizeof *x);
+	memset(y + t->rows * t->targets, 0, (size_t)(more * t->targets) * sizeof *y);
 	for (int64_t r = 0; r < more && !err; r++, t->rows++) {
 		const int64_t from = sl_set_spread(r, more, s->rows);
 		char name[PATH_MAX + 32];
 
 		snprintf(name, sizeof name, "%s:%zu", s->path, s->line[from]);
-		err = sl_names_add(&t->name, name) ? encode_row(t, s, from, t->rows, fail) : no_memory(fail);
+		err = sl_names_add(&t->name, name) ? encode_row(t, s, spec, from, t->rows, fail) : no_memory(fail);
 	}
 	return err;
 }
@@ -447,6 +379,7 @@ static void table_close(struct table *t)
 	}
 	free(t->column);
 	sl_names_close(&t->labels);
+	free(t->target);
 	sl_names_close(&t->name);
 	free(t->x);
 	free(t->y);
@@ -455,7 +388,7 @@ static void table_close(struct table *t)
 }
 
 /* `dir`/`name`, or where that is not there `dir`/`other`. */
-static enum sl_err name_sheet(struct sheet *s, const char *dir, const char *name, const char *other,
+static enum sl_err name_sheet(struct sl_csv *s, const char *dir, const char *name, const char *other,
 			      struct sl_fail *fail)
 {
 	if (snprintf(s->path, sizeof s->path, "%s/%s", dir, name) >= PATH_MAX)
@@ -466,7 +399,7 @@ static enum sl_err name_sheet(struct sheet *s, const char *dir, const char *name
 }
 
 /* Both of the same columns, in the same order. */
-static enum sl_err same_header(const struct sheet *a, const struct sheet *b, struct sl_fail *fail)
+static enum sl_err same_header(const struct sl_csv *a, const struct sl_csv *b, struct sl_fail *fail)
 {
 	for (int i = 0; i < a->columns && i < b->columns; i++)
 		if (strcmp(sl_name(&a->header, i), sl_name(&b->header, i)) != 0)
@@ -480,7 +413,7 @@ static enum sl_err same_header(const struct sheet *a, const struct sheet *b, str
 }
 
 /* Files of any names, which have no labels. */
-static enum sl_err fill_given(struct table *t, struct sheet *sheet, const struct sl_set_spec *spec,
+static enum sl_err fill_given(struct table *t, struct sl_csv *sheet, const struct sl_set_spec *spec,
 			      struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
@@ -488,30 +421,32 @@ static enum sl_err fill_given(struct table *t, struct sheet *sheet, const struct
 	for (int i = 0; i < spec->ngiven && !err; i++) {
 		if (snprintf(sheet->path, sizeof sheet->path, "%s", spec->given[i]) >= PATH_MAX)
 			return sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", spec->given[i]);
-		err = read_sheet(sheet, fail);
+		err = sl_csv_read(sheet, fail);
 		if (!err)
 			err = find_columns(t, sheet, fail);
 		if (!err)
-			err = encode(t, sheet, 0, fail);
-		sheet_close(sheet);
-		*sheet = (struct sheet){.rows = 0};
+			err = encode(t, sheet, spec, 0, fail);
+		sl_csv_close(sheet);
+		*sheet = (struct sl_csv){.rows = 0};
 	}
 	return err;
 }
 
-static enum sl_err fill_table(struct table *t, struct sheet sheet[2], const struct sl_set_spec *spec,
+static enum sl_err fill_table(struct table *t, struct sl_csv sheet[2], const struct sl_set_spec *spec,
 			      struct sl_fail *fail)
 {
 	const char *dir = spec->dir ? spec->dir : ".";
 	enum sl_err err = SL_OK;
 
+	t->targets = spec->nlabels;
+	t->given = spec->given != NULL;
 	if (spec->about) {
 		err = recall(t, spec->about, fail);
 		return err ? err : fill_given(t, &sheet[1], spec, fail);
 	}
 	err = name_sheet(&sheet[0], dir, "train.csv", NULL, fail);
 	if (!err)
-		err = read_sheet(&sheet[0], fail);
+		err = sl_csv_read(&sheet[0], fail);
 	if (!err)
 		err = check_cells(&sheet[0], NULL, fail);
 	if (!err)
@@ -519,22 +454,22 @@ static enum sl_err fill_table(struct table *t, struct sheet sheet[2], const stru
 	if (!err && spec->given)
 		return fill_given(t, &sheet[1], spec, fail);
 	if (err || spec->split == SL_SPLIT_TRAIN)
-		return err ? err : encode(t, &sheet[0], spec->max_samples, fail);
+		return err ? err : encode(t, &sheet[0], spec, spec->max_samples, fail);
 	err = name_sheet(&sheet[1], dir, "val.csv", "test.csv", fail);
 	if (!err)
-		err = read_sheet(&sheet[1], fail);
+		err = sl_csv_read(&sheet[1], fail);
 	if (!err)
 		err = check_cells(&sheet[1], NULL, fail);
 	if (!err)
 		err = same_header(&sheet[0], &sheet[1], fail);
-	return err ? err : encode(t, &sheet[1], spec->max_samples, fail);
+	return err ? err : encode(t, &sheet[1], spec, spec->max_samples, fail);
 }
 
 static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, const struct sl_set_spec *spec,
 			    struct sl_fail *fail)
 {
 	struct table *t = calloc(1, sizeof *t);
-	struct sheet *sheet = calloc(2, sizeof *sheet);
+	struct sl_csv *sheet = calloc(2, sizeof *sheet);
 	enum sl_err err = t && sheet ? SL_OK : no_memory(fail);
 
 	if (!err && spec->files)
@@ -542,7 +477,7 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 	if (!err)
 		err = fill_table(t, sheet, spec, fail);
 	for (int i = 0; i < 2 && sheet; i++)
-		sheet_close(&sheet[i]);
+		sl_csv_close(&sheet[i]);
 	free(sheet);
 	if (err) {
 		table_close(t);
@@ -552,9 +487,11 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		.source = self,
 		.data = t,
 		.count = t->rows,
-		.classes = t->label < 0 ? 0 : (int)t->labels.n,
+		.classes = t->given || !has_classes(spec) ? 0 : (int)t->labels.n,
 		.field = {{"row", SL_F32, 1, {t->features}}, {"label", SL_I32, 0, {0}}},
 	};
+	if (!has_classes(spec))
+		out->field[SL_FIELD_TARGET] = sl_csv_target_type(spec);
 	return SL_OK;
 }
 
@@ -569,7 +506,7 @@ static uint64_t fingerprint(const struct sl_set *set)
 			hash = XXH3_64bits_withSeed(&t->column[i].deviation, sizeof(double), hash);
 		}
 	hash = XXH3_64bits_withSeed(t->labels.text, t->labels.bytes, hash);
-	return XXH3_64bits_withSeed(t->y, (size_t)t->rows * sizeof *t->y, hash);
+	return XXH3_64bits_withSeed(t->y, (size_t)(t->rows * t->targets) * sizeof *t->y, hash);
 }
 
 static bool key(const struct sl_set *set, int64_t index, uint64_t *out)
@@ -589,7 +526,7 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 	const struct table *t = set->data;
 
 	out[SL_FIELD_INPUT] = (struct sl_value){.data = t->x + index * t->features, .dim = {t->features}};
-	out[SL_FIELD_TARGET] = (struct sl_value){.data = t->y + index};
+	out[SL_FIELD_TARGET] = (struct sl_value){.data = t->y + index * t->targets, .dim = {t->targets}};
 	return SL_OK;
 }
 

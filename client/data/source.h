@@ -37,7 +37,8 @@ struct sl_set_spec {
 	int nfiles;
 	int64_t max_samples;       /* only so many; 0: all */
 	int64_t max_pixels;        /* of one picture file */
-	const char *label;         /* of a table and of own texts: the column of labels */
+	const char *const *label;  /* of a table and of own texts: the columns of labels, [nlabels] */
+	int nlabels;               /* 1, unless `task` has several targets */
 	const char *const *ignore; /* of a table: columns that are left out, [nignore] */
 	int nignore;
 	int max_tokens;            /* of a row: the rest is left out */
@@ -58,7 +59,7 @@ struct sl_set_spec {
 	const struct json_t *about;
 	const struct sl_parts
 		*parts; /* a part of the training files' samples (parts.h), and `split` is TRAIN; NULL: all */
-	const struct sl_learn_task *task; /* of own texts: what labels are; NULL: classes */
+	const struct sl_learn_task *task; /* of own texts and tables: what labels are; NULL: classes */
 };
 
 struct sl_source;
@@ -72,7 +73,7 @@ struct sl_set {
 	int64_t count;
 	int64_t passed_over;        /* files beside the samples' that are no pictures */
 	char passed_kinds[120];     /* how many of each kind, for messages: "35 .gif, 2 .dcm" */
-	int classes;                /* labels lie in [0, classes); 0: there are numbers to be predicted instead */
+	int classes;                /* labels lie in [0, classes); 0: there are numbers, or several labels, instead */
 	int vocab;                  /* tokens lie in [0, vocab); 0: the input is no tokens */
 	int32_t pad;                /* the token that rows are padded with */
 	struct sl_mask_ids mask;    /* of texts: the token that hides others, and the bounds of random ones */
@@ -131,7 +132,7 @@ struct sl_source {
 	enum sl_err (*sample)(const struct sl_set *set, int64_t index, struct sl_room *room,
 			      struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail);
 	void (*close)(struct sl_set *set);
-	/* What a sample and a class are called, for messages; NULL: they have numbers alone. */
+	/* What a sample and a class, label or number are called, for messages; NULL: they have numbers alone. */
 	const char *(*sample_name)(const struct sl_set *set, int64_t index, char *out, size_t size);
 	const char *(*class_name)(const struct sl_set *set, int label);
 	/* A number that another set of samples has not: of a table and of texts by their contents, of pictures by their
@@ -168,6 +169,12 @@ enum sl_err sl_set_fits(const struct sl_set *set, enum sl_field_use use, const s
  */
 enum sl_err sl_set_most_tokens(const struct sl_set *set, int64_t rows, int64_t *out,
 			       struct sl_fail *fail) SL_MUST_CHECK;
+
+/* How many numbers or labels a target has; of a class 1. */
+static inline int64_t sl_set_targets(const struct sl_set *set)
+{
+	return set->field[SL_FIELD_TARGET].ndim ? set->field[SL_FIELD_TARGET].dim[0] : 1;
+}
 
 /* The target of a sample that has none: a label or a number that nobody looks at. */
 static inline struct sl_value sl_value_unlabelled(void)

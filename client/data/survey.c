@@ -157,13 +157,19 @@ enum sl_err sl_survey_take(struct sl_survey *out, const struct sl_set *set, cons
 	return err;
 }
 
+static void count_class(struct sl_survey *s, const struct sl_set *set, const int32_t *label)
+{
+	if (set->classes)
+		s->of_class[*label]++;
+}
+
 enum sl_err sl_survey_rows(struct sl_survey *out, const struct sl_set *set, struct sl_fail *fail)
 {
 	struct sl_survey s = {.samples = set->count, .classes = set->classes};
 	struct sl_room room = {0};
 	enum sl_err err = SL_OK;
 
-	s.of_class = calloc((size_t)set->classes, sizeof *s.of_class);
+	s.of_class = calloc((size_t)set->classes + 1, sizeof *s.of_class);
 	if (!s.of_class)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to look at %lld samples", (long long)set->count);
 	for (int64_t i = 0; i < set->count && !err; i++) {
@@ -171,7 +177,7 @@ enum sl_err sl_survey_rows(struct sl_survey *out, const struct sl_set *set, stru
 
 		err = set->source->sample(set, i, &room, value, fail);
 		if (!err)
-			s.of_class[*(const int32_t *)value[SL_FIELD_TARGET].data]++;
+			count_class(&s, set, value[SL_FIELD_TARGET].data);
 	}
 	sl_room_close(&room);
 	if (err)

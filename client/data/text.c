@@ -185,10 +185,10 @@ static enum sl_err learn_classes(struct texts *t, const struct sl_set_spec *spec
 	for (int i = 0; i < files_of(spec, SL_SPLIT_TRAIN) && !err; i++) {
 		err = path_of(path, spec, SL_SPLIT_TRAIN, i, fail);
 		if (!err)
-			err = read_labels(&all, path, spec->label, fail);
+			err = read_labels(&all, path, spec->label[0], fail);
 	}
 	if (!err)
-		err = name_classes(t, &all, path, spec->label, fail);
+		err = name_classes(t, &all, path, spec->label[0], fail);
 	sl_names_close(&all);
 	return err;
 }
@@ -239,7 +239,7 @@ static enum sl_err choose(struct sl_records_spec *out, char path[PATH_MAX], cons
 		return SL_OK;
 	out->a.name = spec->column[0];
 	out->b.name = spec->ncolumns > 1 ? spec->column[1] : NULL;
-	out->label.name = spec->unlabelled ? NULL : spec->label;
+	out->label.name = spec->unlabelled ? NULL : spec->label[0];
 	return SL_OK;
 }
 

@@ -28,9 +28,10 @@ struct sl_link_conf {
 	int heartbeat_ms, timeout_ms, connect_timeout_ms;
 	uint64_t stall_ms; /* 0: no limit */
 	struct sl_offer offer;
-	uint64_t run_steps;            /* of the run in all */
-	struct sl_traffic *traffic;    /* as in struct sl_transport_conf */
-	size_t end_bytes[SL_END_RUNS]; /* the most that end_grad, end_mean and ends come to; 0: these do not cross */
+	uint64_t run_steps;             /* of the run in all */
+	struct sl_traffic *traffic;     /* as in struct sl_transport_conf */
+	size_t end_bytes[SL_END_COUNT]; /* the most that end_grad and end_mean come to; 0: heads and tails are private
+					 */
 };
 
 /* What a client's config says of a link: endpoint, keys, bounds. The rest is zero. `auth` is borrowed. */
@@ -76,6 +77,7 @@ void sl_link_kept(struct sl_link *link, const uint64_t kept[SL_WIRE_KEPT], bool 
 struct sl_port *sl_link_port(struct sl_link *link); /* for tasks, and codecs' state */
 const struct sl_session *sl_link_session(const struct sl_link *link);
 /* After `fetched`: the middle's weights as the plan lays them out. NONFINITE: they hold NaN or Inf. */
+/* With the agreement's fetch.state also what came behind them (sl_port_carried). */
 enum sl_err sl_link_weights(const struct sl_link *link, const float **weights, struct sl_fail *fail) SL_MUST_CHECK;
 
 bool sl_link_was_up(const struct sl_link *link);          /* it is, or was until `failed`: the handshake was done */

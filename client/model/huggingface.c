@@ -61,7 +61,7 @@ static enum sl_err check_tokens(const struct sl_hf_config *c, const struct sl_mo
 
 enum sl_err sl_hf_open(struct sl_model **out, const struct sl_model_spec *spec, struct sl_fail *fail)
 {
-	const struct sl_learn_task *task = sl_learn_task_of(spec->classes, spec->masked > 0);
+	const struct sl_learn_task *task = sl_model_task(spec);
 	struct sl_hf_config c;
 	struct sl_build b;
 	enum sl_err err = read_config(&c, spec, fail);

@@ -147,10 +147,12 @@ static void name_node(struct sl_onnx_import *im, size_t index)
 
 static bool reads_attr(const struct sl_onnx_kind *kind, const char *name)
 {
-	for (int i = 0; i < (int)(sizeof kind->attr / sizeof kind->attr[0]) && kind->attr[i]; i++)
-		if (strcmp(kind->attr[i], name) == 0)
-			return true;
-	return false;
+	const size_t len = strlen(name);
+	const char *at = len ? kind->attrs : NULL;
+
+	while (at && (at = strstr(at, name)) && ((at > kind->attrs && at[-1] != ' ') || (at[len] && at[len] != ' ')))
+		at += len;
+	return at;
 }
 
 static bool reads_unread(struct sl_onnx_import *im)
@@ -188,6 +190,7 @@ static bool read_node(struct sl_onnx_import *im)
 			if (strcmp(name, n->attribute[j]->name) == 0)
 				sl_onnx_refuse(im, "its attribute %.60s is there twice", name);
 	}
+	im->op = kind->op;
 	if (!im->b->err)
 		kind->read(im);
 	im->b->param_name = NULL;
@@ -345,7 +348,8 @@ enum sl_err sl_onnx_build(struct sl_model **out, const struct sl_onnx *onnx, con
 	enum sl_err err = settle_sizes(&s, onnx, spec, fail);
 
 	if (!err)
-		err = sl_build_open(&b, onnx->name, sl_shape4(1, s.height, s.width, s.channels), s.classes, fail);
+		err = sl_build_open(&b, onnx->name, sl_shape4(1, s.height, s.width, s.channels), sl_model_task(spec),
+				    s.classes, fail);
 	if (err)
 		return err;
 	snprintf(b.model->note, sizeof b.model->note, "%s, %d classes, images of %dx%d", onnx->name, s.classes,

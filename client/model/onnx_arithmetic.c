@@ -164,12 +164,35 @@ static int repeated(struct sl_onnx_import *im, size_t i, struct sl_onnx_value *x
 	return im->b->err ? -1 : (int)i;
 }
 
+/* The parameter of input `i`, repeated as far as the op that reads it and x does not by itself: that op. */
+static enum sl_op_kind fit(struct sl_onnx_import *im, size_t i, struct sl_onnx_value *x, enum sl_op_kind kind, int *p)
+{
+	struct sl_shape want, has;
+	bool last_only = false;
+
+	*p = repeated(im, i, x, &last_only);
+	if (im->b->err)
+		return kind;
+	kind = last_only && kind == SL_OP_MUL ? SL_OP_GATE : kind;
+	want = sl_build_shape(im->b, x->value);
+	has = sl_build_shape(im->b, *p);
+	for (int d = 1; d < want.ndim; d++)
+		if (has.dim[d] != want.dim[d] && !im->b->err && want.dim[d] <= SL_ONNX_MOST &&
+		    (d == want.ndim - 1 || kind != SL_OP_GATE))
+			*p = sl_build_resample(im->b, im->name, *p,
+					       (struct sl_resample_attr){.axis = d,
+									 .size = (int)want.dim[d],
+									 .mode = SL_RESAMPLE_EDGE,
+									 .step = 1,
+									 .window = 1});
+	return kind;
+}
+
 /* With a parameter, whose dimensions of size 1 are repeated where they have to be. */
 static void with_param(struct sl_onnx_import *im, size_t i, enum sl_op_kind kind)
 {
 	struct sl_onnx_value *x = sl_onnx_in(im, 1 - i);
-	bool last_only = false, permuted;
-	struct sl_shape want, has;
+	bool permuted;
 	int p;
 
 	if (sl_onnx_data_in(im, 1 - i, 0, &permuted) < 0)
@@ -178,51 +201,30 @@ static void with_param(struct sl_onnx_import *im, size_t i, enum sl_op_kind kind
 		sl_onnx_refuse(im, "it changes flattened images by a parameter, which is not read");
 		return;
 	}
-	p = repeated(im, i, x, &last_only);
-	if (im->b->err)
-		return;
-	want = sl_build_shape(im->b, x->value);
-	has = sl_build_shape(im->b, p);
-	for (int d = 1; d < want.ndim && !(last_only && kind == SL_OP_MUL); d++)
-		if (has.dim[d] != want.dim[d] && !im->b->err && want.dim[d] <= SL_ONNX_MOST)
-			p = sl_build_resample(im->b, im->name, p,
-					      (struct sl_resample_attr){.axis = d,
-									.size = (int)want.dim[d],
-									.mode = SL_RESAMPLE_EDGE,
-									.step = 1,
-									.window = 1});
-	sl_onnx_out_like(
-		im, sl_build_pair(im->b, im->name, last_only && kind == SL_OP_MUL ? SL_OP_GATE : kind, x->value, p), x);
+	kind = fit(im, i, x, kind, &p);
+	if (!im->b->err)
+		sl_onnx_out_like(im, sl_build_pair(im->b, im->name, kind, x->value, p), x);
 }
 
-/* A sum or a product of two inputs, in either order; `does`: what the node does, in sentences. */
-static void combine(struct sl_onnx_import *im, enum sl_op_kind kind, const char *does)
+/* A sum or a product: of shapes, of scores, with a number (by · x + plus), with a parameter, of two values. */
+void sl_onnx_read_sum(struct sl_onnx_import *im)
 {
-	float by;
+	const bool sum = im->op == SL_OP_ADD;
+	float n;
 
 	if (sl_onnx_read_ints(im) || sl_onnx_read_scores(im) || im->b->err)
 		return;
 	for (size_t i = 0; i < 2; i++)
-		if (number_in(im, i, &by)) {
-			affine(im, 1 - i, kind == SL_OP_MUL ? by : 1, kind == SL_OP_MUL ? 0 : by);
+		if (number_in(im, i, &n)) {
+			affine(im, 1 - i, sum ? 1 : n, sum ? n : 0);
 			return;
 		}
 	for (size_t i = 0; i < 2; i++)
 		if (is_param(im, sl_onnx_in(im, i))) {
-			with_param(im, i, kind);
+			with_param(im, i, im->op);
 			return;
 		}
-	pair(im, kind, does);
-}
-
-void sl_onnx_read_add(struct sl_onnx_import *im)
-{
-	combine(im, SL_OP_ADD, "adds");
-}
-
-void sl_onnx_read_mul(struct sl_onnx_import *im)
-{
-	combine(im, SL_OP_MUL, "multiplies");
+	pair(im, im->op, sum ? "adds" : "multiplies");
 }
 
 void sl_onnx_read_div(struct sl_onnx_import *im)
@@ -352,31 +354,19 @@ void sl_onnx_read_elu(struct sl_onnx_import *im)
 void sl_onnx_read_prelu(struct sl_onnx_import *im)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0);
-	bool permuted, last_only = false;
+	enum sl_op_kind kind;
+	bool permuted;
 	int x = sl_onnx_data_in(im, 0, 0, &permuted), p, y;
-	struct sl_shape want, has;
 
 	if (permuted || !is_param(im, sl_onnx_in(im, 1)))
 		sl_onnx_refuse(im, "its slope is no parameter, or it is of flattened images");
 	if (im->b->err)
 		return;
-	p = repeated(im, 1, v, &last_only);
+	kind = fit(im, 1, v, SL_OP_MUL, &p);
 	if (im->b->err)
 		return;
 	x = v->value;
-	want = sl_build_shape(im->b, x);
-	has = sl_build_shape(im->b, p);
-	for (int d = 1; d < want.ndim; d++)
-		if (has.dim[d] != want.dim[d] && !im->b->err && (d == want.ndim - 1 || !last_only))
-			p = sl_build_resample(im->b, im->name, p,
-					      (struct sl_resample_attr){.axis = d,
-									.size = (int)want.dim[d],
-									.mode = SL_RESAMPLE_EDGE,
-									.step = 1,
-									.window = 1});
 	y = sl_build_act(im->b, im->name, sl_build_scale(im->b, im->name, x, -1), SL_ACT_RELU);
-	y = sl_build_pair(im->b, im->name, last_only ? SL_OP_GATE : SL_OP_MUL, y, p);
-	y = sl_build_add(im->b, im->name, sl_build_act(im->b, im->name, x, SL_ACT_RELU),
-			 sl_build_scale(im->b, im->name, y, -1));
-	sl_onnx_out_like(im, y, v);
+	y = sl_build_scale(im->b, im->name, sl_build_pair(im->b, im->name, kind, y, p), -1);
+	sl_onnx_out_like(im, sl_build_add(im->b, im->name, sl_build_act(im->b, im->name, x, SL_ACT_RELU), y), v);
 }

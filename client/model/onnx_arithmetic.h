@@ -22,8 +22,7 @@ void sl_onnx_read_pad(struct sl_onnx_import *im);
 void sl_onnx_read_resize(struct sl_onnx_import *im);
 
 /* ---- arithmetic of values, constants and parameters (onnx_arithmetic.c) */
-void sl_onnx_read_add(struct sl_onnx_import *im);
-void sl_onnx_read_mul(struct sl_onnx_import *im);
+void sl_onnx_read_sum(struct sl_onnx_import *im); /* and products */
 void sl_onnx_read_div(struct sl_onnx_import *im);
 void sl_onnx_read_sub(struct sl_onnx_import *im);
 void sl_onnx_read_neg(struct sl_onnx_import *im);

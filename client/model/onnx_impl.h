@@ -69,6 +69,7 @@ struct sl_onnx_import {
 	const char **param; /* initializers that are parameters by now, in order of the graph's */
 	int n_param;
 	const Onnx__Node *node;          /* that is being read */
+	enum sl_op_kind op;              /* of its kind (onnx_nodes.h) */
 	char name[SL_NAME_MAX];          /* what it is to be called */
 	struct sl_onnx_refused *refused; /* [SL_ONNX_MOST_REFUSED] */
 	int n_refused;                   /* all of them, listed or not */

@@ -51,18 +51,27 @@ static void read_batchnorm(struct sl_onnx_import *im)
 	sl_onnx_out(im, rows ? sl_build_flatten(im->b, im->name, x) : x, false);
 }
 
-static void read_act(struct sl_onnx_import *im, enum sl_act act)
+/* A function of each number: an activation, or the kind's op. */
+static void read_each(struct sl_onnx_import *im, enum sl_act act)
 {
 	bool permuted;
 	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
 
 	if (x >= 0)
-		sl_onnx_out_like(im, sl_build_act(im->b, im->name, x, act), sl_onnx_in(im, 0));
+		sl_onnx_out_like(im,
+				 act ? sl_build_act(im->b, im->name, x, act)
+				     : sl_build_smooth(im->b, im->name, x, im->op, false),
+				 sl_onnx_in(im, 0));
 }
 
 static void read_relu(struct sl_onnx_import *im)
 {
-	read_act(im, SL_ACT_RELU);
+	read_each(im, SL_ACT_RELU);
+}
+
+static void read_smooth(struct sl_onnx_import *im)
+{
+	read_each(im, SL_ACT_NONE);
 }
 
 static void read_clip(struct sl_onnx_import *im)
@@ -77,7 +86,7 @@ static void read_clip(struct sl_onnx_import *im)
 		return;
 	}
 	if (low == 0 && high == 6) {
-		read_act(im, SL_ACT_RELU6);
+		read_each(im, SL_ACT_RELU6);
 		return;
 	}
 	x = sl_onnx_data_in(im, 0, 0, &permuted);
@@ -118,20 +127,6 @@ static void read_dropout(struct sl_onnx_import *im)
 	sl_onnx_out_like(im, p > 0 ? sl_build_dropout(im->b, im->name, x, p) : x, sl_onnx_in(im, 0));
 }
 
-static void read_smooth(struct sl_onnx_import *im, enum sl_op_kind kind)
-{
-	bool permuted;
-	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
-
-	if (x >= 0)
-		sl_onnx_out_like(im, sl_build_smooth(im->b, im->name, x, kind, false), sl_onnx_in(im, 0));
-}
-
-static void read_sigmoid(struct sl_onnx_import *im)
-{
-	read_smooth(im, SL_OP_SIGMOID);
-}
-
 static void read_hard_sigmoid(struct sl_onnx_import *im)
 {
 	const float alpha = sl_onnx_attr_float(im, "alpha", 0.2f), beta = sl_onnx_attr_float(im, "beta", 0.5f);
@@ -139,17 +134,7 @@ static void read_hard_sigmoid(struct sl_onnx_import *im)
 	if (alpha != (float)(1.0 / 6) || beta != 0.5f)
 		sl_onnx_refuse(im, "alpha %g and beta %g are not 1/6 and 1/2: torch.nn.Hardsigmoid's are read",
 			       (double)alpha, (double)beta);
-	read_smooth(im, SL_OP_HARDSIGMOID);
-}
-
-static void read_hard_swish(struct sl_onnx_import *im)
-{
-	read_smooth(im, SL_OP_HARDSWISH);
-}
-
-static void read_softplus(struct sl_onnx_import *im)
-{
-	read_smooth(im, SL_OP_SOFTPLUS);
+	read_smooth(im);
 }
 
 /* x · tanh(softplus(x)) */
@@ -237,18 +222,13 @@ static void read_celu(struct sl_onnx_import *im)
 {
 	if (sl_onnx_attr_float(im, "alpha", 1) != 1)
 		sl_onnx_refuse(im, "alpha is %g, where 1 is read", (double)sl_onnx_attr_float(im, "alpha", 1));
-	read_smooth(im, SL_OP_ELU);
+	read_smooth(im);
 }
 
 static void read_known(struct sl_onnx_import *im)
 {
 	if (!sl_onnx_read_ints(im))
 		sl_onnx_refuse(im, "of this kind only the arithmetic of shapes is read");
-}
-
-static void read_tanh(struct sl_onnx_import *im)
-{
-	read_smooth(im, SL_OP_TANH);
 }
 
 static void read_gemm(struct sl_onnx_import *im)
@@ -313,77 +293,65 @@ static void read_identity(struct sl_onnx_import *im)
 }
 
 static const struct sl_onnx_kind kinds[] = {
-	{"Add", 2, 2, {NULL}, sl_onnx_read_add},
-	{"AveragePool",
-	 1,
-	 1,
-	 {"auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides"},
-	 sl_onnx_read_avgpool},
-	{"BatchNormalization", 5, 5, {"epsilon", "momentum", "training_mode"}, read_batchnorm},
-	{"Clip", 3, 3, {NULL}, read_clip},
-	{"Concat", 1, SL_GRAPH_MOST_NODES, {"axis"}, sl_onnx_read_concat},
-	{"Constant", 0, 0, {"value"}, read_constant},
-	{"Conv", 2, 3, {"auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"}, sl_onnx_read_conv},
-	{"Dropout", 3, 3, {NULL}, read_dropout},
-	{"Flatten", 1, 1, {"axis"}, sl_onnx_read_flatten},
-	{"Gather", 2, 2, {"axis"}, sl_onnx_read_gather},
-	{"Gemm", 2, 3, {"alpha", "beta", "transA", "transB"}, read_gemm},
-	{"GlobalAveragePool", 1, 1, {NULL}, sl_onnx_read_global_avgpool},
-	{"HardSigmoid", 1, 1, {"alpha", "beta"}, read_hard_sigmoid},
-	{"HardSwish", 1, 1, {NULL}, read_hard_swish},
-	{"Identity", 1, 1, {NULL}, read_identity},
-	{"MaxPool",
-	 1,
-	 1,
-	 {"auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "storage_order", "strides"},
-	 sl_onnx_read_maxpool},
-	{"ReduceMean", 1, 2, {"axes", "keepdims", "noop_with_empty_axes"}, sl_onnx_read_reduce_mean},
-	{"Mul", 2, 2, {NULL}, sl_onnx_read_mul},
-	{"Pad", 2, 3, {"mode"}, sl_onnx_read_pad},
-	{"Relu", 1, 1, {NULL}, read_relu},
-	{"Reshape", 2, 2, {"allowzero"}, sl_onnx_read_reshape},
-	{"Shape", 1, 1, {NULL}, sl_onnx_read_shape},
-	{"Sigmoid", 1, 1, {NULL}, read_sigmoid},
-	{"Tanh", 1, 1, {NULL}, read_tanh},
-	{"Unsqueeze", 2, 2, {NULL}, sl_onnx_read_unsqueeze},
-	{"Cast", 1, 1, {"to"}, read_cast},
-	{"Celu", 1, 1, {"alpha"}, read_celu},
-	{"ConstantOfShape", 1, 1, {"value"}, read_known},
-	{"ConvTranspose",
-	 2,
-	 3,
-	 {"auto_pad", "dilations", "group", "kernel_shape", "output_padding", "pads", "strides"},
-	 sl_onnx_read_convt},
-	{"Div", 2, 2, {NULL}, sl_onnx_read_div},
-	{"Elu", 1, 1, {"alpha"}, sl_onnx_read_elu},
-	{"Equal", 2, 2, {NULL}, read_known},
-	{"Erf", 1, 1, {NULL}, sl_onnx_refuse_kind}, /* alone: of a GELU it is read with its first node */
-	{"Expand", 2, 2, {NULL}, read_expand},
-	{"Gelu", 1, 1, {"approximate"}, read_gelu},
-	{"InstanceNormalization", 3, 3, {"epsilon"}, sl_onnx_read_instancenorm},
-	{"LayerNormalization", 2, 3, {"axis", "epsilon", "stash_type"}, read_layernorm},
-	{"LeakyRelu", 1, 1, {"alpha"}, sl_onnx_read_leaky},
-	{"MatMul", 2, 2, {NULL}, sl_onnx_read_matmul},
-	{"Mish", 1, 1, {NULL}, read_mish},
-	{"Neg", 1, 1, {NULL}, sl_onnx_read_neg},
-	{"PRelu", 2, 2, {NULL}, sl_onnx_read_prelu},
-	{"Pow", 2, 2, {NULL}, sl_onnx_read_pow},
-	{"Reciprocal", 1, 1, {NULL}, sl_onnx_refuse_kind}, /* alone, as Sqrt: of a norm they are read with it */
-	{"Resize",
-	 1,
-	 4,
-	 {"coordinate_transformation_mode", "cubic_coeff_a", "mode", "nearest_mode", "extrapolation_value"},
-	 sl_onnx_read_resize},
-	{"Selu", 1, 1, {"alpha", "gamma"}, sl_onnx_read_elu},
-	{"Slice", 3, 5, {NULL}, sl_onnx_read_slice},
-	{"Softmax", 1, 1, {"axis"}, sl_onnx_read_softmax},
-	{"Softplus", 1, 1, {NULL}, read_softplus},
-	{"Split", 1, 2, {"axis", "num_outputs"}, sl_onnx_read_split},
-	{"Sqrt", 1, 1, {NULL}, sl_onnx_refuse_kind},
-	{"Squeeze", 2, 2, {NULL}, sl_onnx_read_squeeze},
-	{"Sub", 2, 2, {NULL}, sl_onnx_read_sub},
-	{"Transpose", 1, 1, {"perm"}, sl_onnx_read_transpose},
-	{"Where", 3, 3, {NULL}, read_known},
+	{"Add", 2, 2, "", .read = sl_onnx_read_sum, .op = SL_OP_ADD},
+	{"AveragePool", 1, 1, "auto_pad ceil_mode count_include_pad kernel_shape pads strides",
+	 .read = sl_onnx_read_avgpool},
+	{"BatchNormalization", 5, 5, "epsilon momentum training_mode", .read = read_batchnorm},
+	{"Cast", 1, 1, "to", .read = read_cast},
+	{"Celu", 1, 1, "alpha", .read = read_celu, .op = SL_OP_ELU},
+	{"Clip", 3, 3, "", .read = read_clip},
+	{"Concat", 1, SL_GRAPH_MOST_NODES, "axis", .read = sl_onnx_read_concat},
+	{"Constant", 0, 0, "value", .read = read_constant},
+	{"ConstantOfShape", 1, 1, "value", .read = read_known},
+	{"Conv", 2, 3, "auto_pad dilations group kernel_shape pads strides", .read = sl_onnx_read_conv},
+	{"ConvTranspose", 2, 3, "auto_pad dilations group kernel_shape output_padding pads strides",
+	 .read = sl_onnx_read_convt},
+	{"Div", 2, 2, "", .read = sl_onnx_read_div},
+	{"Dropout", 3, 3, "", .read = read_dropout},
+	{"Elu", 1, 1, "alpha", .read = sl_onnx_read_elu},
+	{"Equal", 2, 2, "", .read = read_known},
+	{"Erf", 1, 1, "", .read = sl_onnx_refuse_kind}, /* alone: of a GELU it is read with its first node */
+	{"Expand", 2, 2, "", .read = read_expand},
+	{"Flatten", 1, 1, "axis", .read = sl_onnx_read_flatten},
+	{"Gather", 2, 2, "axis", .read = sl_onnx_read_gather},
+	{"Gelu", 1, 1, "approximate", .read = read_gelu},
+	{"Gemm", 2, 3, "alpha beta transA transB", .read = read_gemm},
+	{"GlobalAveragePool", 1, 1, "", .read = sl_onnx_read_global_avgpool},
+	{"HardSigmoid", 1, 1, "alpha beta", .read = read_hard_sigmoid, .op = SL_OP_HARDSIGMOID},
+	{"HardSwish", 1, 1, "", .read = read_smooth, .op = SL_OP_HARDSWISH},
+	{"Identity", 1, 1, "", .read = read_identity},
+	{"InstanceNormalization", 3, 3, "epsilon", .read = sl_onnx_read_instancenorm},
+	{"LayerNormalization", 2, 3, "axis epsilon stash_type", .read = read_layernorm},
+	{"LeakyRelu", 1, 1, "alpha", .read = sl_onnx_read_leaky},
+	{"MatMul", 2, 2, "", .read = sl_onnx_read_matmul},
+	{"MaxPool", 1, 1, "auto_pad ceil_mode dilations kernel_shape pads storage_order strides",
+	 .read = sl_onnx_read_maxpool},
+	{"Mish", 1, 1, "", .read = read_mish},
+	{"Mul", 2, 2, "", .read = sl_onnx_read_sum, .op = SL_OP_MUL},
+	{"Neg", 1, 1, "", .read = sl_onnx_read_neg},
+	{"PRelu", 2, 2, "", .read = sl_onnx_read_prelu},
+	{"Pad", 2, 3, "mode", .read = sl_onnx_read_pad},
+	{"Pow", 2, 2, "", .read = sl_onnx_read_pow},
+	{"Reciprocal", 1, 1, "", .read = sl_onnx_refuse_kind}, /* alone, as Sqrt: of a norm they are read with it */
+	{"ReduceMean", 1, 2, "axes keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce_mean},
+	{"Relu", 1, 1, "", .read = read_relu},
+	{"Reshape", 2, 2, "allowzero", .read = sl_onnx_read_reshape},
+	{"Resize", 1, 4, "coordinate_transformation_mode cubic_coeff_a mode nearest_mode extrapolation_value",
+	 .read = sl_onnx_read_resize},
+	{"Selu", 1, 1, "alpha gamma", .read = sl_onnx_read_elu},
+	{"Shape", 1, 1, "", .read = sl_onnx_read_shape},
+	{"Sigmoid", 1, 1, "", .read = read_smooth, .op = SL_OP_SIGMOID},
+	{"Slice", 3, 5, "", .read = sl_onnx_read_slice},
+	{"Softmax", 1, 1, "axis", .read = sl_onnx_read_softmax},
+	{"Softplus", 1, 1, "", .read = read_smooth, .op = SL_OP_SOFTPLUS},
+	{"Split", 1, 2, "axis num_outputs", .read = sl_onnx_read_split},
+	{"Sqrt", 1, 1, "", .read = sl_onnx_refuse_kind},
+	{"Squeeze", 2, 2, "", .read = sl_onnx_read_squeeze},
+	{"Sub", 2, 2, "", .read = sl_onnx_read_sub},
+	{"Tanh", 1, 1, "", .read = read_smooth, .op = SL_OP_TANH},
+	{"Transpose", 1, 1, "perm", .read = sl_onnx_read_transpose},
+	{"Unsqueeze", 2, 2, "", .read = sl_onnx_read_unsqueeze},
+	{"Where", 3, 3, "", .read = read_known},
 };
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 

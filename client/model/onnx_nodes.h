@@ -7,8 +7,9 @@
 struct sl_onnx_kind {
 	const char *word;
 	int least_in, most_in;
-	const char *attr[8]; /* that are read; others are refused */
+	const char *attrs; /* that are read, one blank between; others are refused */
 	void (*read)(struct sl_onnx_import *im);
+	enum sl_op_kind op; /* that it becomes, where the reader has several kinds */
 };
 const struct sl_onnx_kind *sl_onnx_find_kind(const char *word); /* NULL: there is none */
 

@@ -53,16 +53,18 @@ static enum sl_err unknown_model(const char *name, struct sl_fail *fail)
 /* The comparisons are written so that NaN fails them. */
 static enum sl_err check_spec(const struct sl_model_spec *s, bool tokens, bool rows, struct sl_fail *fail)
 {
+	const int least = tokens || s->task != SL_LEARN_CLASSES ? 1 : 2;
+
 	if (!s->huggingface && !(s->width >= min_width && s->width <= max_width))
 		return sl_fail_at(fail, "model.width", SL_ERR_CONFIG, "width is %g; it must lie in %g … %g", s->width,
 				  min_width, max_width);
 	if (!(s->masked >= 0 && s->masked <= 0.9) || (s->masked > 0 && !s->huggingface))
 		return sl_fail_at(fail, "model.head", SL_ERR_CONFIG, "a share of %g masked tokens is not possible",
 				  s->masked);
-	if (!(s->masked > 0) && (s->classes < (tokens ? 1 : 2) || s->classes > MAX_CLASSES))
+	if (!(s->masked > 0) && (s->classes < least || s->classes > MAX_CLASSES))
 		return sl_fail_at(fail, "model.classes", SL_ERR_CONFIG,
-				  "classes is %d; of this network it must be %d to %d%s", s->classes, tokens ? 1 : 2,
-				  MAX_CLASSES, tokens ? "" : ", since a classifier tells two classes or more apart");
+				  "classes is %d; of this network it must be %d to %d%s", s->classes, least,
+				  MAX_CLASSES, least < 2 ? "" : ", since a classifier tells two classes or more apart");
 	if (!(s->dropout >= 0.0 && s->dropout < 1.0))
 		return sl_fail_at(fail, "model.dropout", SL_ERR_CONFIG, "dropout is %g; it must lie in [0, 1)",
 				  s->dropout);
@@ -88,8 +90,8 @@ static enum sl_err check_spec(const struct sl_model_spec *s, bool tokens, bool r
 static enum sl_err open_images(struct sl_build *b, const struct sl_model_spec *spec, struct sl_fail *fail)
 {
 	char width[16] = "";
-	enum sl_err err =
-		sl_build_open(b, spec->name, sl_shape4(1, spec->image, sl_model_image_w(spec), 3), spec->classes, fail);
+	enum sl_err err = sl_build_open(b, spec->name, sl_shape4(1, spec->image, sl_model_image_w(spec), 3),
+					sl_model_task(spec), spec->classes, fail);
 
 	if (err)
 		return err;
@@ -102,8 +104,8 @@ static enum sl_err open_images(struct sl_build *b, const struct sl_model_spec *s
 
 static enum sl_err open_tokens(struct sl_build *b, const struct sl_model_spec *spec, struct sl_fail *fail)
 {
-	enum sl_err err = sl_build_open_tokens(b, spec->name, spec->tokens, spec->vocab,
-					       sl_learn_task_of(spec->classes, false), spec->classes, fail);
+	enum sl_err err = sl_build_open_tokens(b, spec->name, spec->tokens, spec->vocab, sl_model_task(spec),
+					       spec->classes, fail);
 
 	if (!err)
 		snprintf(b->model->note, sizeof(b->model->note),
@@ -114,7 +116,8 @@ static enum sl_err open_tokens(struct sl_build *b, const struct sl_model_spec *s
 
 static enum sl_err open_rows(struct sl_build *b, const struct sl_model_spec *spec, struct sl_fail *fail)
 {
-	enum sl_err err = sl_build_open_rows(b, spec->name, spec->features, spec->classes, fail);
+	enum sl_err err =
+		sl_build_open(b, spec->name, sl_shape2(1, spec->features), sl_model_task(spec), spec->classes, fail);
 
 	if (!err)
 		snprintf(b->model->note, sizeof(b->model->note), "%s, %d classes, rows of %d, width %g, dropout %g",

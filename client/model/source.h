@@ -10,7 +10,7 @@ enum { SL_MODEL_MIN_IMAGE = 8, SL_MODEL_MAX_IMAGE = 4096 }; /* a side of the inp
 struct sl_model_spec {
 	char name[SL_NAME_MAX]; /* "mobilenet_v2", or another of source.c */
 	double width;           /* multiplier of the channels, 1.0 */
-	int classes;            /* 1, of networks of tokens: a number is predicted */
+	int classes;            /* outputs */
 	int image;              /* height of the input */
 	/* The usual CIFAR form at 32²: stride 1 instead of 2 in the stem (features.0.0) and in the first strided stage
 	 * (features.2.conv.1.0). The total stride is then 8, not 32, and 32² ends at 4². Names, channels and ReLU6 stay
@@ -31,7 +31,13 @@ struct sl_model_spec {
 	bool init_bn0;              /* of ResNets: the last batch norm's weight of each residual block starts at 0 */
 	/* Of "onnx": the file, borrowed; of the rest image, image_w and classes are read (onnx.h). Others: NULL. */
 	const char *onnx;
+	enum sl_learn_kind task; /* CLASSES with one class, of networks of tokens: a number */
 };
+
+static inline const struct sl_learn_task *sl_model_task(const struct sl_model_spec *spec)
+{
+	return sl_learn_task_of(spec->task, spec->classes, spec->masked > 0);
+}
 
 enum { SL_MODEL_MAX_VOCAB = 1 << 22, SL_MODEL_MAX_TOKENS = 65535, SL_MODEL_MAX_FEATURES = 65536 };
 

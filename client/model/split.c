@@ -263,12 +263,17 @@ static const char *given(const char *text)
 	return text[0] ? text : NULL;
 }
 
-/* Of the loss, where it has labels. */
-static void smooth_labels(struct sl_graph *g, double smoothing)
+/* The attributes of the model's own loss. */
+static void choose_loss(struct sl_model *m, const struct sl_split_spec *spec)
 {
-	for (int i = 0; i < g->n_node; i++)
-		if (g->node[i].kind == SL_OP_XENT)
-			g->node[i].u.xent.smoothing = (float)smoothing;
+	for (int i = 0; i < m->graph.n_node; i++) {
+		struct sl_node *node = &m->graph.node[i];
+
+		if (node->kind == SL_OP_XENT)
+			node->u.xent.smoothing = (float)spec->label_smoothing;
+		if (node->kind == SL_OP_MSE)
+			node->u.mse.fn = m->task->kind == SL_LEARN_LABELS ? SL_MSE_BCE : spec->numbers;
+	}
 }
 
 static enum sl_err split_all(struct sl_parts *s, const struct sl_split_spec *spec, struct sl_fail *fail)
@@ -278,7 +283,7 @@ static enum sl_err split_all(struct sl_parts *s, const struct sl_split_spec *spe
 	enum sl_err err = sl_model_open(&s->model, &spec->model, fail);
 
 	if (!err)
-		smooth_labels(&s->model->graph, spec->label_smoothing);
+		choose_loss(s->model, spec);
 	if (!err)
 		err = sl_cut_find(&s->cut, s->model, given(c->partition), given(c->head_end), given(c->tail_begin),
 				  fail);

@@ -10,7 +10,7 @@
 #include "common/base/err.h"
 
 /* The four tensors that cross, in the order of their numbers on the wire. */
-enum { SL_JSONL_DIRECTIONS = 6, SL_JSONL_SCORES = 16 };
+enum { SL_JSONL_DIRECTIONS = 6, SL_JSONL_SCORES = 24 };
 
 /* A metric of an evaluation; name NULL: there is none. */
 struct sl_jsonl_score {

@@ -31,6 +31,8 @@ static const char *const paths[] = {"train.epochs",
 				    "data.normalize",
 				    "data.transforms",
 				    "data.label",
+				    "model.task",
+				    "train.loss",
 				    "data.ignore",
 				    "data.train_files"};
 enum { N_PATHS = sizeof paths / sizeof paths[0] };

@@ -27,12 +27,13 @@ static json_t *name_of(const char *text)
 
 static void add_classes(json_t *about, const struct sl_set *set)
 {
+	const int n = set->classes ? set->classes : set->field[SL_FIELD_TARGET].ndim ? (int)sl_set_targets(set) : 0;
 	json_t *list;
 
-	if (!set->classes || !set->source->class_name || set->classes > MOST_CLASS_NAMES)
+	if (!n || !set->source->class_name || n > MOST_CLASS_NAMES)
 		return;
 	list = json_array();
-	for (int i = 0; i < set->classes; i++)
+	for (int i = 0; i < n; i++)
 		json_array_append_new(list, name_of(set->source->class_name(set, i)));
 	json_object_set_new(about, "classes", list);
 }
@@ -97,6 +98,19 @@ static void add_fingerprints(json_t *about, const struct sl_setup *s)
 		json_object_set_new(about, "split", split_of(s->conf));
 }
 
+static const char thresholds_key[] = "thresholds";
+
+/* With room for thresholds behind it, which evaluations find; NULL: out of memory. */
+static char *dump(const json_t *about)
+{
+	char *text = json_dumps(about, JSON_COMPACT | JSON_REAL_PRECISION(17)), *more;
+
+	more = text ? realloc(text, strlen(text) + 64 + SL_CONF_LIST_MAX * 32) : NULL;
+	if (!more)
+		free(text);
+	return more;
+}
+
 enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
 {
 	const struct sl_set *set = &s->set[SL_SPLIT_TRAIN];
@@ -110,9 +124,26 @@ enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
 		set->source->describe(set, about);
 	add_fingerprints(about, s);
 	free(s->about);
-	s->about = json_dumps(about, JSON_COMPACT | JSON_REAL_PRECISION(17));
+	s->about = dump(about);
 	json_decref(about);
 	return s->about ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what is known of the data");
+}
+
+void sl_about_thresholds(const struct sl_setup *s, const double *threshold, int n)
+{
+	json_t *about = sl_about_parse(s), *list = json_array();
+	char *text;
+
+	for (int i = 0; i < n; i++)
+		json_array_append_new(list, json_real(threshold[i]));
+	if (about)
+		json_object_set(about, thresholds_key, list);
+	text = about ? dump(about) : NULL;
+	if (text)
+		strcpy(s->about, text); /* dump has left room for it */
+	free(text);
+	json_decref(list);
+	json_decref(about);
 }
 
 static enum sl_err path_of(char path[PATH_MAX], const struct sl_setup *s, struct sl_fail *fail)
@@ -149,6 +180,19 @@ enum sl_err sl_about_keep(const struct sl_setup *s, struct sl_fail *fail)
 	if (!err)
 		err = sl_newfile_write(&file, s->about, strlen(s->about), fail);
 	return err ? err : sl_newfile_finish(&file, fail);
+}
+
+/* What the run's earlier evaluations have found. */
+static void recall_thresholds(const struct sl_setup *s, const json_t *then)
+{
+	const json_t *list = json_object_get(then, thresholds_key);
+	double threshold[SL_CONF_LIST_MAX];
+	const int n = (int)json_array_size(list);
+
+	for (int i = 0; i < n && n <= SL_CONF_LIST_MAX; i++)
+		threshold[i] = json_number_value(json_array_get(list, (size_t)i));
+	if (n && n <= SL_CONF_LIST_MAX)
+		sl_about_thresholds(s, threshold, n);
 }
 
 /* Where another limit was asked for, other samples are no surprise. */
@@ -200,6 +244,8 @@ enum sl_err sl_about_compare(const struct sl_setup *s, struct sl_fail *fail)
 			(long long)json_integer_value(json_object_get(a, "samples")),
 			(long long)json_integer_value(json_object_get(b, "samples")));
 	}
+	if (!err)
+		recall_thresholds(s, then);
 	json_decref(then);
 	json_decref(now);
 	free(kept.about);

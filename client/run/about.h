@@ -14,7 +14,11 @@
 enum sl_err sl_about_make(struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
 /* From a model file's metadata, or where `path` is NULL from log.dir; nothing where there is none. */
 void sl_about_read(struct sl_setup *setup, const char *path);
-/* MISMATCH where the data are not those that the run in log.dir began with; fine where nothing is known of them. */
+/* Of several labels, after an evaluation: the probabilities from which on each is said, [n]. Nothing else is changed,
+ * and setup->about stays where it is. */
+void sl_about_thresholds(const struct sl_setup *setup, const double *threshold, int n);
+/* MISMATCH where the data are not those that the run in log.dir began with; fine where nothing is known of them.
+ * Takes over the run's thresholds. */
 enum sl_err sl_about_compare(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
 /* Writes it to log.dir. */
 enum sl_err sl_about_keep(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;

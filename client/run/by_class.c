@@ -1,6 +1,9 @@
 #include "client/run/by_class.h"
 
+#include <math.h>
 #include <stdio.h>
+
+#include "common/telemetry/json.h"
 
 enum { NAME = 24, MOST_CURVES = 20 };
 
@@ -39,6 +42,76 @@ static void put_share(int64_t part, int64_t all)
 	else
 		printf("  %9s", "-");
 }
+
+/* ---- several numbers or labels ---- */
+
+/* A value that any of them has; else nothing was evaluated, or there is one target, whose values are the run's. */
+static bool has_targets(const struct sl_scores *scores, int metrics)
+{
+	bool any = false;
+
+	for (int k = 0; scores && sl_scores_targets(scores) > 1 && k < sl_scores_targets(scores); k++)
+		for (int i = 0; i < metrics; i++)
+			any |= !isnan(sl_scores_of(scores, i, k));
+	return any;
+}
+
+static int count(const struct sl_score score[SL_SCORES_MOST])
+{
+	int n = 0;
+
+	while (n < SL_SCORES_MOST && score[n].metric)
+		n++;
+	return n;
+}
+
+void sl_by_target_print(const struct sl_scores *scores, const struct sl_score score[SL_SCORES_MOST],
+			const struct sl_set *set)
+{
+	const int n = count(score);
+	char text[NAME];
+
+	if (!has_targets(scores, n))
+		return;
+	putchar('\n');
+	for (int i = 0; i < n; i++)
+		if (!score[i].metric->pooled)
+			printf("%20s", score[i].metric->name);
+	puts("  of");
+	for (int k = 0; k < sl_scores_targets(scores); k++) {
+		for (int i = 0; i < n; i++) {
+			const double value = sl_scores_of(scores, i, k);
+
+			if (!score[i].metric->pooled)
+				isnan(value) ? printf("%20s", "-") : printf("%20.4f", value);
+		}
+		printf("  %s\n", name_of(set, k, text));
+	}
+}
+
+void sl_by_target_json(json_t *root, const struct sl_scores *scores, const struct sl_score score[SL_SCORES_MOST],
+		       const struct sl_set *set)
+{
+	const int n = count(score);
+	json_t *list;
+	char text[NAME];
+
+	if (!has_targets(scores, n))
+		return;
+	list = json_array();
+	for (int k = 0; k < sl_scores_targets(scores); k++) {
+		json_t *one = json_pack("{s:s}", "name", name_of(set, k, text));
+
+		for (int i = 0; i < n; i++)
+			if (!score[i].metric->pooled)
+				json_object_set_new(one, score[i].metric->name,
+						    sl_json_real(sl_scores_of(scores, i, k)));
+		json_array_append_new(list, one);
+	}
+	json_object_set_new(root, "targets", list);
+}
+
+/* ---- classes ---- */
 
 void sl_by_class_print(const struct sl_scores *scores, const struct sl_set *set)
 {

@@ -70,16 +70,14 @@ bool sl_act_go_back(struct drive *d)
 bool sl_act_join(struct drive *d)
 {
 	const uint64_t begin = sl_remote_session(d->remote)->next_step, held = sl_training_held(d->run);
-	const bool has_ends = sl_session_has_ends(sl_remote_session(d->remote));
 
 	if (d->options->eval_only || begin == sl_training_state(d->run).step)
 		return true;
 	if (begin > held)
 		sl_log(SL_LOG_INFO, "joined",
-		       "the group did steps %llu to %llu without this member, whose head and tail are %s",
-		       (unsigned long long)held + 1, (unsigned long long)begin,
-		       has_ends ? "now the group's" : "unchanged");
-	sl_training_join(d->run, begin, has_ends);
+		       "the group did steps %llu to %llu without this member, whose head and tail are unchanged",
+		       (unsigned long long)held + 1, (unsigned long long)begin);
+	sl_training_join(d->run, begin);
 	if (sl_remote_follow(d->remote, begin)) {
 		sl_drive_fault(d, sl_fail_set(d->fail, SL_ERR_DEVICE, "the state of step %llu could not be set",
 					      (unsigned long long)begin));
@@ -180,9 +178,13 @@ bool sl_act_fetch(struct drive *d)
 	return true;
 }
 
+/* What was fetched may have been for an audit alone. */
 bool sl_act_publish(struct drive *d)
 {
-	sl_publish_take(d->publish, d->remote);
+	if (sl_publish_wants(d->publish))
+		sl_publish_take(d->publish, d->remote);
+	else
+		sl_drive_event(d, EV_WRITTEN);
 	return true;
 }
 
@@ -249,7 +251,8 @@ void sl_drive_next(struct drive *d)
 {
 	enum sl_want want = d->why ? SL_WANT_FINISH : sl_training_next(d->run);
 
-	const bool copies = !d->why && sl_publish_wants(d->publish);
+	const bool audits = want == SL_WANT_STEP && sl_audit_wants(d->audit, sl_training_number(d->run));
+	const bool copies = !d->why && (audits || sl_publish_wants(d->publish));
 
 	if (sl_publish_busy(d->publish)) { /* no checkpoint may name best weights that are not on the disk yet */
 		d->state = DRIVE_WRITE;

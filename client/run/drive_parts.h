@@ -11,6 +11,7 @@
 
 #include "client/link/auth.h"
 #include "client/run/answers.h"
+#include "client/run/audit.h"
 #include "client/run/drive.h"
 #include "client/run/publish.h"
 #include "client/run/recover.h"
@@ -88,6 +89,7 @@ struct drive {
 	struct sl_client_auth auth;
 	struct sl_remote *remote; /* NULL in WAIT and END */
 	struct sl_recover *recover;
+	struct sl_audit *audit;     /* NULL: none */
 	struct sl_publish *publish; /* NULL: nothing is published, without a log.dir or in an evaluation */
 	struct sl_training *run;
 	struct sl_timer *retry, *watch, *drain;

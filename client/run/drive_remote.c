@@ -23,6 +23,7 @@ static void on_ready(void *arg, uint64_t next_step)
 	enum sl_err err = sl_recover_restore(d->recover, d->remote, d->run, next_step, &how, &d->result, d->fail);
 
 	d->joined = true;
+	sl_audit_drop(d->audit);
 	if (err && sl_recover_refuse(d->recover, next_step, err)) {
 		sl_log(SL_LOG_WARN, "checkpoint-refused", "%s; the client tries an older checkpoint", d->fail->text);
 		sl_drive_event(d, EV_BAD_FILE);
@@ -47,6 +48,7 @@ static void on_abandoned(void *arg, const struct sl_fail *why)
 	struct drive *d = arg;
 
 	SL_FAILPOINT(SL_FP_CLIENT_ABANDON);
+	sl_audit_drop(d->audit);
 	if (sl_remote_session(d->remote)->late) {
 		sl_log(SL_LOG_WARN, "late", "step %llu: %s; nothing of it was applied here",
 		       (unsigned long long)sl_training_number(d->run) + 1, why->text);
@@ -65,7 +67,13 @@ static void on_fetched(void *arg)
 {
 	struct drive *d = arg;
 
+	enum sl_err err = sl_audit_fetched(d->audit, d->remote, sl_training_state(d->run).step, d->fail);
+
 	SL_FAILPOINT(d->state == DRIVE_FETCH ? SL_FP_CLIENT_FETCHED : SL_FP_NONE);
+	if (err) {
+		sl_drive_fault(d, err);
+		return;
+	}
 	sl_drive_event(d, d->why ? EV_STOPPED : EV_FETCHED);
 }
 
@@ -103,6 +111,7 @@ static enum sl_err open_link(struct drive *d)
 	struct sl_remote_conf remote = {
 		.link = sl_setup_link(d->setup, &d->auth.transport),
 		.kept = d->setup->kept,
+		.audit = d->audit,
 		.logits = d->options->predict ? d->options->predict->row : sl_training_outputs(d->run),
 		.chunk_loss_sum = c->train.chunk_loss == SL_CHUNK_LOSS_SUM,
 	};
@@ -261,6 +270,8 @@ static enum sl_err open_all(struct drive *d)
 				      d->fail);
 	if (!err && train && d->setup->conf->log.dir[0])
 		err = sl_publish_open(&d->publish, d->loop, d->setup, d->run, on_written, d, d->fail);
+	if (!err && train && d->setup->conf->train.audit_every)
+		err = sl_audit_open(&d->audit, d->setup, (uint64_t)d->setup->conf->train.audit_every, d->fail);
 	if (!err)
 		err = sl_async_open(&d->loaded, d->loop, on_loaded, d, d->fail);
 	if (!err)
@@ -322,6 +333,7 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	sl_loader_close(d.loader[SL_SPLIT_TEST]);
 	sl_answers_close(&d.answers);
 	sl_publish_close(d.publish);
+	sl_audit_close(d.audit);
 	sl_recover_close(d.recover);
 	sl_timer_close(d.retry);
 	sl_timer_close(d.watch);

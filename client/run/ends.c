@@ -258,15 +258,17 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 	struct sl_exec_call call = exec_call(ends, chunk);
 	struct sl_exec_loss *loss = &ends->loss[chunk];
 	const int64_t first = first_answer(ends, chunk);
-	const bool numbers = ends->plan->model->task->dtype == SL_F32;
+	const struct sl_model *model = ends->plan->model;
+	const bool numbers = model->task->dtype == SL_F32;
+	const int64_t targets = sl_learn_targets(model->task, model->classes);
 	enum sl_err err;
 
 	*loss = (struct sl_exec_loss){
 		.labels = numbers ? NULL : (const int32_t *)ends->feed.target + first,
-		.targets = numbers ? (const float *)ends->feed.target + first : NULL,
+		.targets = numbers ? (const float *)ends->feed.target + first * targets : NULL,
 		.other = ends->feed.other ? ends->feed.other + first : NULL,
 		.share = ends->feed.share ? ends->feed.share + first : NULL,
-		.logits = ends->logits && !ends->training ? ends->logits + first * ends->plan->model->classes : NULL,
+		.logits = ends->logits && !ends->training ? ends->logits + first * model->classes : NULL,
 		.scale = 1.0f / (float)loss_rows(ends, &call.dims),
 	};
 	err = sl_exec_forward(ends->tail, &call, loss);

@@ -242,6 +242,25 @@ enum sl_err sl_local_give(struct sl_local *l, const struct sl_local_state *state
 	return err;
 }
 
+void sl_local_listen(struct sl_local *l, sl_local_crossed *crossed, void *arg)
+{
+	l->crossed = crossed;
+	l->crossed_arg = arg;
+}
+
+enum sl_err sl_local_give_all(struct sl_local *l, const struct sl_client_state *client, const struct sl_carried *layout,
+			      const float *weights, const uint8_t *carried)
+{
+	enum sl_err err = sl_client_state_give(client, l->ends.head, l->ends.tail, l->codec[CLIENT]);
+
+	return err ? err : sl_carried_give(layout, l->middle, l->codec[SERVER], weights, carried);
+}
+
+enum sl_err sl_local_take_middle(struct sl_local *l, const struct sl_carried *layout, float *weights, uint8_t *carried)
+{
+	return sl_carried_take(layout, l->middle, l->codec[SERVER], weights, carried);
+}
+
 void sl_local_state_close(struct sl_local_state *state)
 {
 	for (int i = 0; i < SL_SEGMENT_COUNT; i++)
@@ -290,6 +309,8 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 	err = sl_codec_decode(l->codec[up ? SERVER : CLIENT][dir], &call, (struct sl_bytes){l->buf.data, l->buf.len},
 			      to, fail);
 	l->codec_s += sl_seconds_since(start);
+	if (!err && l->crossed)
+		l->crossed(l->crossed_arg, dir, chunk, to);
 	return err;
 }
 

@@ -3,6 +3,7 @@
 #ifndef SL_CLIENT_RUN_LOCAL_H
 #define SL_CLIENT_RUN_LOCAL_H
 
+#include "client/persist/client_state.h"
 #include "client/run/ends.h"
 #include "client/run/step.h"
 #include "common/session/agree.h"
@@ -29,8 +30,6 @@ enum sl_err sl_local_pass(struct sl_local *local, uint64_t number, double lr, st
 /* Where the group shares its ends: what begin has told the trunk, as that decodes it; and for `end`, in or not, the
  * mean of what all who are in have told. No bytes: nobody was in. */
 const struct sl_end_layout *sl_local_end_layout(const struct sl_local *local);
-/* The head and tail of another member, for one that comes back. */
-enum sl_err sl_local_copy_ends(struct sl_local *local, const struct sl_local *from) SL_MUST_CHECK;
 const float *sl_local_told(const struct sl_local *local);
 void sl_local_hear(struct sl_local *local, struct sl_bytes mean);
 /* Where they are averaged, between begin and end of a round's last step, or before its pass: the member tells of the
@@ -57,6 +56,16 @@ enum sl_err sl_local_take(struct sl_local *local, struct sl_local_state *state) 
 enum sl_err sl_local_give(struct sl_local *local, const struct sl_local_state *state, uint64_t done,
 			  struct sl_fail *fail) SL_MUST_CHECK;
 void sl_local_state_close(struct sl_local_state *state); /* idempotent; a zeroed one is fine */
+
+/* Both sides as a link has them: the client's, and the middle's as a Fetch carries it (session/state.h). */
+enum sl_err sl_local_give_all(struct sl_local *local, const struct sl_client_state *client,
+			      const struct sl_carried *layout, const float *weights,
+			      const uint8_t *carried) SL_MUST_CHECK;
+enum sl_err sl_local_take_middle(struct sl_local *local, const struct sl_carried *layout, float *weights,
+				 uint8_t *carried) SL_MUST_CHECK;
+/* From here on `crossed` is told of every tensor that crosses, decoded. NULL: nobody is. */
+typedef void sl_local_crossed(void *arg, enum sl_dir dir, int chunk, const struct sl_tensor *x);
+void sl_local_listen(struct sl_local *local, sl_local_crossed *crossed, void *arg);
 
 /* `number`: the step, or that of the evaluation
  * batch. tx_bytes and rx_bytes count payloads that a link would have carried. NONFINITE in training: nothing of the

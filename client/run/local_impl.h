@@ -15,6 +15,8 @@ struct sl_local {
 	struct sl_exec *middle;
 	struct sl_codec *codec[SIDES][SL_DIR_COUNT]; /* each side's view of the four directions */
 	struct sl_buf buf;
+	sl_local_crossed *crossed; /* NULL: nobody listens */
+	void *crossed_arg;
 	uint64_t done;                    /* steps, behind which the codecs have their shapes */
 	double codec_s, grad_norm;        /* of the batch; as in struct sl_step_result */
 	double grad_scale;                /* of a group's member, from clipping; 0: it is not clipped by itself */

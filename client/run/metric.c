@@ -1,11 +1,10 @@
 #include "client/run/metric_kinds.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOP = 5, RIGHT = 0, ROWS = 1, MOST_KEPT = 1 << 26 /* outputs, for curves */ };
+enum { TOP = 5, RIGHT = 0, ROWS = 1 };
 
 enum sl_err sl_metric_begin(const struct sl_metric *m, struct sl_metric_state *s, int width)
 {
@@ -47,7 +46,7 @@ static double share_result(const struct sl_metric_state *s)
 }
 
 /* The first of the largest, as in the loss. */
-static int largest(const float *x, int width)
+int sl_metric_largest(const float *x, int width)
 {
 	int top = 0;
 
@@ -62,7 +61,7 @@ static enum sl_err add_accuracy(struct sl_metric_state *s, const float *output, 
 	const int32_t *label = target;
 
 	for (int64_t r = 0; r < rows; r++)
-		s->count[RIGHT] += largest(output + r * s->width, s->width) == label[r];
+		s->count[RIGHT] += sl_metric_largest(output + r * s->width, s->width) == label[r];
 	s->count[ROWS] += rows;
 	return SL_OK;
 }
@@ -98,7 +97,7 @@ static enum sl_err add_confusion(struct sl_metric_state *s, const float *output,
 	const int32_t *label = target;
 
 	for (int64_t r = 0; r < rows; r++) {
-		int top = largest(output + r * s->width, s->width);
+		int top = sl_metric_largest(output + r * s->width, s->width);
 
 		right[label[r]] += top == label[r];
 		is[label[r]]++;
@@ -290,189 +289,33 @@ static double r2_result(const struct sl_metric_state *s)
 #define COUNTED begin_confusion, add_confusion, merge_counts
 #define MOMENTS begin_nothing, add_moments, merge_moments
 #define KEPT    begin_nothing, sl_metric_keep_labels, sl_metric_keep_more
+enum {
+	CLASSES = 1 << SL_LEARN_CLASSES, LABELS = 1 << SL_LEARN_LABELS, EITHER = CLASSES | LABELS,
+	NUMBERS = 1 << SL_LEARN_NUMBER
+};
 const struct sl_metric sl_metrics[] = {
-	{"accuracy", SL_LEARN_CLASSES, true, false, 0, begin_share, add_accuracy, merge_counts, share_result},
-	{"top5", SL_LEARN_CLASSES, true, false, TOP + 1, begin_share, add_top, merge_counts, share_result},
-	{"matthews", SL_LEARN_CLASSES, false, false, 0, COUNTED, matthews_result},
-	{"f1", SL_LEARN_CLASSES, false, false, 0, COUNTED, f1_result},
-	{"precision", SL_LEARN_CLASSES, false, false, 0, COUNTED, precision_result},
-	{"recall", SL_LEARN_CLASSES, false, false, 0, COUNTED, recall_result},
-	{"specificity", SL_LEARN_CLASSES, false, false, 0, COUNTED, specificity_result},
-	{"balanced_accuracy", SL_LEARN_CLASSES, false, false, 0, COUNTED, balanced_result},
-	{"auc", SL_LEARN_CLASSES, false, false, 0, KEPT, sl_metric_auc},
-	{"average_precision", SL_LEARN_CLASSES, false, false, 0, KEPT, sl_metric_average_precision},
-	{"calibration_error", SL_LEARN_CLASSES, false, true, 0, KEPT, sl_metric_calibration},
-	{"pearson", SL_LEARN_NUMBER, false, false, 0, MOMENTS, sl_metric_pearson},
-	{"spearman", SL_LEARN_NUMBER, false, false, 0, begin_nothing, sl_metric_keep_numbers, sl_metric_keep_more, sl_metric_spearman},
-	{"mae", SL_LEARN_NUMBER, false, true, 0, begin_nothing, add_errors, merge_errors, mae_result},
-	{"rmse", SL_LEARN_NUMBER, false, true, 0, MOMENTS, rmse_result},
-	{"r2", SL_LEARN_NUMBER, false, false, 0, MOMENTS, r2_result},
+	{"accuracy", CLASSES, false, true, false, 0, begin_share, add_accuracy, merge_counts, share_result},
+	{"top5", CLASSES, false, true, false, TOP + 1, begin_share, add_top, merge_counts, share_result},
+	{"matthews", EITHER, false, false, false, 0, COUNTED, matthews_result},
+	{"f1", EITHER, false, false, false, 0, COUNTED, f1_result},
+	{"precision", EITHER, false, false, false, 0, COUNTED, precision_result},
+	{"recall", EITHER, false, false, false, 0, COUNTED, recall_result},
+	{"specificity", EITHER, false, false, false, 0, COUNTED, specificity_result},
+	{"balanced_accuracy", EITHER, false, false, false, 0, COUNTED, balanced_result},
+	{"auc", EITHER, false, false, false, 0, KEPT, sl_metric_auc},
+	{"average_precision", EITHER, false, false, false, 0, KEPT, sl_metric_average_precision},
+	{"calibration_error", EITHER, false, false, true, 0, KEPT, sl_metric_calibration},
+	{"f1_micro", LABELS, true, false, false, 0, COUNTED, f1_result},
+	{"precision_micro", LABELS, true, false, false, 0, COUNTED, precision_result},
+	{"recall_micro", LABELS, true, false, false, 0, COUNTED, recall_result},
+	{"pearson", NUMBERS, false, false, false, 0, MOMENTS, sl_metric_pearson},
+	{"spearman", NUMBERS, false, false, false, 0, begin_nothing, sl_metric_keep_numbers, sl_metric_keep_more, sl_metric_spearman},
+	{"mae", NUMBERS, false, false, true, 0, begin_nothing, add_errors, merge_errors, mae_result},
+	{"rmse", NUMBERS, false, false, true, 0, MOMENTS, rmse_result},
+	{"r2", NUMBERS, false, false, false, 0, MOMENTS, r2_result},
 };
 /* clang-format on */
 const int sl_metric_count = sizeof sl_metrics / sizeof sl_metrics[0];
 _Static_assert(sizeof sl_metrics / sizeof sl_metrics[0] <= SL_SCORES_MOST, "a run may ask for all of them");
 
-const struct sl_metric sl_metric_perplexity = {.name = "perplexity", .of = SL_LEARN_MASKED};
-
-/* ---- the metrics of a run ---- */
-
-struct sl_scores {
-	int n, width;
-	const struct sl_metric *metric[SL_SCORES_MOST];
-	struct sl_metric_state all[SL_SCORES_MOST];
-	bool broken[SL_SCORES_MOST]; /* a batch could not be taken in */
-	float *output;
-	int64_t *confusion; /* [width, width]; NULL: not counted */
-	struct sl_metric_state kept;
-	bool keeps; /* all outputs so far */
-};
-
-enum sl_err sl_metric_find(const struct sl_metric **out, const char *name, const struct sl_learn_task *task,
-			   struct sl_fail *fail)
-{
-	char known[240] = "";
-
-	for (int i = 0; i < sl_metric_count; i++) {
-		size_t n = strlen(known);
-
-		if (sl_metrics[i].of != task->kind)
-			continue;
-		if (strcmp(sl_metrics[i].name, name) == 0) {
-			*out = &sl_metrics[i];
-			return SL_OK;
-		}
-		snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "", sl_metrics[i].name);
-	}
-	return sl_fail_set(fail, SL_ERR_CONFIG, "no metric \"%.60s\" of %s; there are %s", name, task->name, known);
-}
-
-static void take(struct sl_scores *s, const struct sl_metric *metric)
-{
-	for (int i = 0; i < s->n; i++)
-		if (s->metric[i] == metric)
-			return;
-	s->metric[s->n++] = metric;
-}
-
-enum sl_err sl_scores_open(struct sl_scores **out, const char *const *asked, int n_asked,
-			   const struct sl_learn_task *task, int width, int64_t batch, struct sl_fail *fail)
-{
-	struct sl_scores *s = calloc(1, sizeof *s);
-	const struct sl_metric *metric = NULL;
-	enum sl_err err = s ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the metrics");
-
-	if (err)
-		return err;
-	s->width = width;
-	for (int i = 0; i < sl_metric_count; i++)
-		if (sl_metrics[i].of == task->kind && sl_metrics[i].always_from && width >= sl_metrics[i].always_from)
-			take(s, &sl_metrics[i]);
-	for (int i = 0; i < n_asked && !err; i++) {
-		err = sl_metric_find(&metric, asked[i], task, fail);
-		if (!err)
-			take(s, metric);
-	}
-	for (int i = 0; i < s->n && !err; i++)
-		err = sl_metric_begin(s->metric[i], &s->all[i], width);
-	if (!err && s->n) {
-		s->output = malloc((size_t)batch * (size_t)width * sizeof *s->output);
-		err = s->output ? SL_OK : SL_ERR_NOMEM;
-	}
-	if (err) {
-		sl_scores_close(s);
-		return err == SL_ERR_NOMEM ? sl_fail_set(fail, err, "no memory for the metrics") : err;
-	}
-	*out = s;
-	return SL_OK;
-}
-
-void sl_scores_close(struct sl_scores *s)
-{
-	if (!s)
-		return;
-	for (int i = 0; i < s->n; i++)
-		sl_metric_end(&s->all[i]);
-	free(s->output);
-	free(s->confusion);
-	sl_metric_end(&s->kept);
-	free(s);
-}
-
-enum sl_err sl_scores_confuse(struct sl_scores *s, int width, int64_t batch, struct sl_fail *fail)
-{
-	s->width = width;
-	s->confusion = calloc((size_t)width * (size_t)width, sizeof *s->confusion);
-	s->kept.width = width;
-	s->keeps = true;
-	if (!s->output)
-		s->output = malloc((size_t)batch * (size_t)width * sizeof *s->output);
-	return s->confusion && s->output ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the metrics");
-}
-
-const int64_t *sl_scores_confusion(const struct sl_scores *s, int *width)
-{
-	*width = s->width;
-	return s->confusion;
-}
-
-int sl_scores_roc(const struct sl_scores *s, int k, struct sl_roc_point point[SL_METRIC_ROC_POINTS], double *area)
-{
-	return s->keeps ? sl_metric_roc(&s->kept, k, point, area) : 0;
-}
-
-bool sl_scores_bins(const struct sl_scores *s, struct sl_metric_bin bin[SL_METRIC_BINS])
-{
-	return s->keeps && sl_metric_bins(&s->kept, bin);
-}
-
-float *sl_scores_output(struct sl_scores *s)
-{
-	return s->output;
-}
-
-void sl_scores_begin(struct sl_scores *s)
-{
-	for (int i = 0; i < s->n; i++) {
-		sl_metric_end(&s->all[i]);
-		s->broken[i] = sl_metric_begin(s->metric[i], &s->all[i], s->width) != SL_OK;
-	}
-	if (s->confusion)
-		memset(s->confusion, 0, (size_t)s->width * (size_t)s->width * sizeof *s->confusion);
-	sl_metric_end(&s->kept);
-	s->kept.width = s->width;
-	s->keeps = s->confusion != NULL;
-}
-
-static void keep(struct sl_scores *s, const void *target, int64_t rows)
-{
-	s->keeps = s->keeps && (s->kept.rows + rows) * (s->width + 1) <= MOST_KEPT &&
-		   sl_metric_keep_labels(&s->kept, s->output, target, rows) == SL_OK;
-	if (!s->keeps)
-		sl_metric_end(&s->kept);
-}
-
-void sl_scores_add(struct sl_scores *s, const void *target, int64_t rows)
-{
-	for (int i = 0; i < s->n; i++) {
-		struct sl_metric_state batch;
-		enum sl_err err = sl_metric_begin(s->metric[i], &batch, s->width);
-
-		if (!err)
-			err = s->metric[i]->add(&batch, s->output, target, rows);
-		if (!err && !s->broken[i])
-			err = s->metric[i]->merge(&s->all[i], &batch);
-		s->broken[i] |= err != SL_OK;
-		sl_metric_end(&batch);
-	}
-	keep(s, target, rows);
-	for (int64_t r = 0; r < rows && s->confusion; r++)
-		s->confusion[((const int32_t *)target)[r] * s->width + largest(s->output + r * s->width, s->width)]++;
-}
-
-void sl_scores_result(const struct sl_scores *s, struct sl_score out[SL_SCORES_MOST])
-{
-	for (int i = 0; i < SL_SCORES_MOST; i++)
-		out[i] = i < s->n ? (struct sl_score){s->metric[i],
-						      s->broken[i] ? (double)NAN : s->metric[i]->result(&s->all[i])}
-				  : (struct sl_score){NULL, NAN};
-}
+const struct sl_metric sl_metric_perplexity = {.name = "perplexity", .of = 1 << SL_LEARN_MASKED};

@@ -3,6 +3,7 @@
 #ifndef SL_CLIENT_RUN_METRIC_H
 #define SL_CLIENT_RUN_METRIC_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -19,9 +20,12 @@ struct sl_metric_state {
 
 struct sl_metric {
 	const char *name; /* in JSON, logs and train.metrics */
-	/* What a network's output [rows, width] is compared with. CLASSES: int32_t labels [rows], in [0, width);
-	 * NUMBER: float targets [rows], where width is 1. */
-	enum sl_learn_kind of;
+	/* Of which tasks it is, a bit 1 << enum sl_learn_kind each. What an output [rows, width] is compared with is of
+	 * classes int32_t labels [rows], in [0, width), and of a number float targets [rows], where width is 1. Each of
+	 * several labels is two classes, the second of which has it; its logit is the second one's, and the other is 0.
+	 */
+	unsigned of;
+	bool pooled;     /* all labels are counted together; else each label or number by itself */
 	bool share;      /* of samples: shown in per cent */
 	bool lower;      /* is better */
 	int always_from; /* width from which it is computed unasked; 0: never */
@@ -42,7 +46,9 @@ struct sl_metric {
  * calibration_error: of 15 bins by the largest probability, the mean distance of its mean from the share that is right,
  * by samples (Guo et al. 2017, ECE).
  * pearson, spearman: of numbers; ranks of equal values are their mean.
- * mae, rmse, r2: mean absolute error, root of the mean square, and the share of the variance that is explained. */
+ * mae, rmse, r2: mean absolute error, root of the mean square, and the share of the variance that is explained.
+ * Of several numbers or labels: the mean over those for which it is defined; a label is said where its probability is
+ * above 1/2. f1_micro, precision_micro, recall_micro: of all labels as one, as sklearn's average="micro". */
 extern const struct sl_metric sl_metrics[];
 extern const int sl_metric_count;
 /* e to the loss: of language models, whose runs compute it, and no function here. */
@@ -55,7 +61,7 @@ enum sl_err sl_metric_find(const struct sl_metric **out, const char *name, const
 enum sl_err sl_metric_begin(const struct sl_metric *m, struct sl_metric_state *s, int width) SL_MUST_CHECK;
 void sl_metric_end(struct sl_metric_state *s); /* idempotent; a zeroed one is fine */
 
-enum { SL_SCORES_MOST = 16 };
+enum { SL_SCORES_MOST = 24 };
 
 struct sl_score {
 	const struct sl_metric *metric; /* NULL: there is none */
@@ -65,7 +71,8 @@ struct sl_score {
 /* The metrics of a run's evaluations. */
 struct sl_scores;
 
-/* `asked`: names, beside those that are computed always. CONFIG as sl_metric_find; NOMEM. */
+/* `asked`: names, beside those that are computed always; `width`: the network's outputs. CONFIG as sl_metric_find;
+ * NOMEM. */
 enum sl_err sl_scores_open(struct sl_scores **out, const char *const *asked, int n_asked,
 			   const struct sl_learn_task *task, int width, int64_t batch,
 			   struct sl_fail *fail) SL_MUST_CHECK;
@@ -76,6 +83,20 @@ void sl_scores_begin(struct sl_scores *scores); /* an evaluation */
 /* The outputs of the next batch are there. A metric that fails is not defined until the next evaluation. */
 void sl_scores_add(struct sl_scores *scores, const void *target, int64_t rows);
 void sl_scores_result(const struct sl_scores *scores, struct sl_score out[SL_SCORES_MOST]);
+
+/* Of several numbers or labels: how many; else 1. */
+int sl_scores_targets(const struct sl_scores *scores);
+/* The metric's value for one of them; NaN: not defined, or it is of all together. */
+double sl_scores_of(const struct sl_scores *scores, int metric, int target);
+
+/* Of several labels: the probabilities from which on each is said, as F1 is largest in what was evaluated; 1/2 where no
+ * sample has it. False: this is not known; `out` [targets] stays. */
+bool sl_scores_thresholds(const struct sl_scores *scores, double *out);
+
+static inline double sl_metric_sigmoid(float logit)
+{
+	return 1 / (1 + exp(-(double)logit));
+}
 
 enum { SL_CONFUSION_MOST = 200 /* classes */, SL_METRIC_BINS = 15, SL_METRIC_ROC_POINTS = 200 };
 /* From now on samples are counted by class and answer, and outputs are kept for the curves below. NOMEM. */

@@ -1,4 +1,4 @@
-/* What metric.c and metric_rank.c share; nobody else includes this. */
+/* What metric.c, metric_rank.c and scores.c share; nobody else includes this. */
 #ifndef SL_CLIENT_RUN_METRIC_KINDS_H
 #define SL_CLIENT_RUN_METRIC_KINDS_H
 
@@ -7,6 +7,7 @@
 /* metric.c: x and y to the sums about their means; what follows from those sums */
 void sl_metric_moment(struct sl_metric_state *s, double x, double y);
 double sl_metric_pearson(const struct sl_metric_state *s);
+int sl_metric_largest(const float *x, int width); /* the first of the largest, as in the loss */
 
 /* metric_rank.c: metrics that keep all outputs and targets */
 enum sl_err sl_metric_keep_labels(struct sl_metric_state *s, const float *output, const void *target, int64_t rows);
@@ -14,6 +15,8 @@ enum sl_err sl_metric_keep_numbers(struct sl_metric_state *s, const float *outpu
 enum sl_err sl_metric_keep_more(struct sl_metric_state *s, const struct sl_metric_state *behind);
 double sl_metric_auc(const struct sl_metric_state *s);
 double sl_metric_average_precision(const struct sl_metric_state *s);
+/* Of a label, from all that was kept: the probability from which on it is said, where F1 is largest. */
+double sl_metric_threshold(const struct sl_metric_state *s);
 double sl_metric_calibration(const struct sl_metric_state *s);
 int sl_metric_roc(const struct sl_metric_state *s, int k, struct sl_roc_point *point, double *area);
 bool sl_metric_bins(const struct sl_metric_state *s, struct sl_metric_bin bin[SL_METRIC_BINS]);

@@ -238,6 +238,35 @@ double sl_metric_average_precision(const struct sl_metric_state *s)
 	return over_classes(s, average_precision);
 }
 
+double sl_metric_threshold(const struct sl_metric_state *s)
+{
+	struct scored *scored = malloc(((size_t)s->rows + 1) * sizeof *scored);
+	double best = 0, at = 0.5;
+	int64_t yes = 0, right = 0;
+
+	for (int64_t r = 0; r < s->rows && scored; r++) {
+		const float *row = row_at(s, r);
+
+		scored[r] = (struct scored){sl_metric_sigmoid(row[1]), row[2] == 1};
+		yes += scored[r].yes;
+	}
+	if (scored)
+		qsort(scored, (size_t)s->rows, sizeof *scored, by_falling_p);
+	for (int64_t i = 0, end; i < s->rows && scored; i = end) {
+		double f1;
+
+		for (end = i; end < s->rows && scored[end].p == scored[i].p; end++)
+			right += scored[end].yes;
+		f1 = 2 * (double)right / (double)(yes + end);
+		if (f1 > best) {
+			best = f1;
+			at = scored[i].p;
+		}
+	}
+	free(scored);
+	return at;
+}
+
 bool sl_metric_bins(const struct sl_metric_state *s, struct sl_metric_bin bin[SL_METRIC_BINS])
 {
 	memset(bin, 0, SL_METRIC_BINS * sizeof *bin);

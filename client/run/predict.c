@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/run/metric.h"
+
 enum { NUMBER = 32, NAME = PATH_MAX + 64 };
 
 static const char *value_name(const struct sl_predict_spec *s)
@@ -60,24 +62,6 @@ static void put_csv_names(const struct sl_predict_spec *s)
 		fprintf(s->out, ",%s_%d", value_name(s), k);
 	}
 	fprintf(s->out, "%s%s\n", named ? ",class_name" : "", names_samples(s) ? ",name" : "");
-}
-
-enum sl_err sl_predict_open(struct sl_predict *p, const struct sl_predict_spec *spec, int64_t batch,
-			    struct sl_fail *fail)
-{
-	*p = (struct sl_predict){.spec = *spec};
-	p->row = calloc((size_t)batch * (size_t)spec->classes, sizeof *p->row);
-	p->value = calloc((size_t)spec->classes, sizeof *p->value);
-	p->order = calloc((size_t)spec->classes, sizeof *p->order);
-	if (!p->row || !p->value || !p->order) {
-		sl_predict_close(p);
-		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the logits of a batch");
-	}
-	if (spec->format == SL_PREDICT_TEXT)
-		put_text_names(spec);
-	if (spec->format == SL_PREDICT_CSV)
-		put_csv_names(spec);
-	return SL_OK;
 }
 
 void sl_predict_close(struct sl_predict *p)
@@ -292,6 +276,8 @@ static void put_json(const struct sl_predict *p, int32_t label, int best)
 	fputs("]}\n", s->out);
 }
 
+/* ---- a number, or several ---- */
+
 static void put_number(const struct sl_predict *p, double right, double predicted)
 {
 	static const char *const unknown[] = {
@@ -315,6 +301,166 @@ static void put_number(const struct sl_predict *p, double right, double predicte
 	fputs(s->format == SL_PREDICT_JSON ? "}\n" : "\n", s->out);
 }
 
+/* Several numbers, or labels: `right` and x [classes]. */
+static bool has_several(const struct sl_predict_spec *s)
+{
+	return s->task->kind == SL_LEARN_LABELS || (s->task->each && s->classes > 1);
+}
+
+static bool is_said(const struct sl_predict_spec *s, int k, float x)
+{
+	return s->threshold ? sl_metric_sigmoid(x) >= s->threshold[k] : x > 0;
+}
+
+static double shown_value(const struct sl_predict_spec *s, float x)
+{
+	return s->task->kind == SL_LEARN_LABELS && !s->logits ? sl_metric_sigmoid(x) : (double)x;
+}
+
+static void put_names_of(const struct sl_predict_spec *s, const char *before)
+{
+	for (int k = 0; k < s->classes; k++) {
+		char name[NAME];
+
+		if (s->class_name)
+			snprintf(name, sizeof name, "%s%s", before, s->class_name[k]);
+		else
+			snprintf(name, sizeof name, "%s%d", before[0] ? before : "target_", k);
+		putc(',', s->out);
+		put_quoted(s, name);
+	}
+}
+
+static void put_several_csv_names(const struct sl_predict_spec *s)
+{
+	fputs("sample", s->out);
+	if (!s->unlabelled)
+		put_names_of(s, "");
+	if (s->task->kind == SL_LEARN_LABELS) {
+		put_names_of(s, "said_");
+		put_names_of(s, s->logits ? "logit_" : "probability_");
+	} else {
+		put_names_of(s, "predicted_");
+	}
+	fputs(names_samples(s) ? ",name\n" : "\n", s->out);
+}
+
+static void put_several_text_names(const struct sl_predict_spec *s)
+{
+	fprintf(s->out, "%8s", "sample");
+	for (int k = 0; k < s->classes && s->task->kind == SL_LEARN_NUMBER; k++) {
+		const char *name = s->class_name ? s->class_name[k] : "number";
+
+		if (!s->unlabelled)
+			fprintf(s->out, " %12.12s", name);
+		fprintf(s->out, " %12.12s", s->unlabelled ? name : "predicted");
+	}
+	fprintf(s->out, "%s%s\n", s->task->kind == SL_LEARN_LABELS ? "  labels" : "", names_samples(s) ? "  name" : "");
+}
+
+/* A list of what `value` makes of each number of a row. */
+static void put_list(const struct sl_predict *p, const char *name, const float *x,
+		     double (*value)(const struct sl_predict_spec *s, int k, float x))
+{
+	const struct sl_predict_spec *s = &p->spec;
+	char text[NUMBER];
+
+	if (s->format == SL_PREDICT_JSON)
+		fprintf(s->out, ",\"%s\":[", name);
+	for (int k = 0; k < s->classes; k++)
+		fprintf(s->out, "%s%s", s->format == SL_PREDICT_CSV || k ? "," : "",
+			number(value(s, k, x[k]), s->format == SL_PREDICT_CSV ? "" : "null", text));
+	if (s->format == SL_PREDICT_JSON)
+		putc(']', s->out);
+}
+
+static double as_it_is(const struct sl_predict_spec *s, int k, float x)
+{
+	return (double)x;
+}
+
+static double as_said(const struct sl_predict_spec *s, int k, float x)
+{
+	return is_said(s, k, x);
+}
+
+static double as_shown(const struct sl_predict_spec *s, int k, float x)
+{
+	return shown_value(s, x);
+}
+
+/* Labels that are said, or each number. */
+static void put_several_text(const struct sl_predict *p, const float *right, const float *x)
+{
+	const struct sl_predict_spec *s = &p->spec;
+	const bool labels = s->task->kind == SL_LEARN_LABELS;
+	const char *before = "  ";
+	char text[NUMBER];
+
+	for (int k = 0; k < s->classes && !labels; k++) {
+		if (!s->unlabelled)
+			fprintf(s->out, " %12s", number((double)right[k], "-", text));
+		fprintf(s->out, " %12s", number((double)x[k], "-", text));
+	}
+	for (int k = 0; k < s->classes && labels; k++) {
+		if (!is_said(s, k, x[k]))
+			continue;
+		fputs(before, s->out);
+		put_class(s, k);
+		putc(' ', s->out);
+		put_value(p, shown_value(s, x[k]));
+		before = ", ";
+	}
+	if (labels && before[0] == ' ')
+		fputs("  -", s->out);
+}
+
+static void put_several(const struct sl_predict *p, const float *right, const float *x)
+{
+	const struct sl_predict_spec *s = &p->spec;
+	const bool labels = s->task->kind == SL_LEARN_LABELS, json = s->format == SL_PREDICT_JSON;
+
+	fprintf(s->out,
+		json                          ? "{\"sample\":%" PRIu64
+		: s->format == SL_PREDICT_CSV ? "%" PRIu64
+					      : "%8" PRIu64,
+		p->rows);
+	if (json)
+		put_json_name(p);
+	if (s->format == SL_PREDICT_TEXT) {
+		put_several_text(p, right, x);
+	} else {
+		if (!s->unlabelled)
+			put_list(p, labels ? "labels" : "numbers", right, as_it_is);
+		if (labels)
+			put_list(p, "said", x, as_said);
+		put_list(p, !labels ? "predicted" : s->logits ? "logits" : "probabilities", x, as_shown);
+	}
+	if (!json && names_samples(s)) {
+		fputs(s->format == SL_PREDICT_CSV ? "," : "  ", s->out);
+		put_sample(p);
+	}
+	fputs(json ? "}\n" : "\n", s->out);
+}
+
+enum sl_err sl_predict_open(struct sl_predict *p, const struct sl_predict_spec *spec, int64_t batch,
+			    struct sl_fail *fail)
+{
+	*p = (struct sl_predict){.spec = *spec};
+	p->row = calloc((size_t)batch * (size_t)spec->classes, sizeof *p->row);
+	p->value = calloc((size_t)spec->classes, sizeof *p->value);
+	p->order = calloc((size_t)spec->classes, sizeof *p->order);
+	if (!p->row || !p->value || !p->order) {
+		sl_predict_close(p);
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the logits of a batch");
+	}
+	if (spec->format == SL_PREDICT_TEXT)
+		(has_several(spec) ? put_several_text_names : put_text_names)(spec);
+	if (spec->format == SL_PREDICT_CSV)
+		(has_several(spec) ? put_several_csv_names : put_csv_names)(spec);
+	return SL_OK;
+}
+
 static void put_class_of(struct sl_predict *p, int32_t label, const float *x)
 {
 	static void (*const put[])(const struct sl_predict *p, int32_t label, int best) = {put_text, put_csv, put_json};
@@ -333,6 +479,8 @@ void sl_predict_batch(struct sl_predict *p, const void *target, const int32_t *s
 			p->unread++;
 		else if (p->spec.task->met)
 			put_class_of(p, ((const int32_t *)target)[n], p->row + n * p->spec.classes);
+		else if (has_several(&p->spec))
+			put_several(p, (const float *)target + n * p->spec.classes, p->row + n * p->spec.classes);
 		else
 			put_number(p, ((const float *)target)[n], p->row[n]);
 	}

@@ -17,7 +17,8 @@ struct sl_predict_spec {
 	const struct sl_learn_task *task;
 	int classes;
 	const struct sl_set *set;      /* names the samples; NULL, or one that cannot: they have numbers alone */
-	const char *const *class_name; /* [classes], UTF-8; NULL: classes have numbers alone */
+	const char *const *class_name; /* [classes], UTF-8, of numbers and labels, too; NULL: they have numbers alone */
+	const double *threshold;       /* of several labels: each is said from this probability on; NULL: above 1/2 */
 };
 
 struct sl_predict {

@@ -9,6 +9,7 @@
 #include "client/run/kept.h"
 #include "client/run/step.h"
 
+struct sl_audit;
 struct sl_remote;
 
 struct sl_remote_conf {
@@ -16,6 +17,7 @@ struct sl_remote_conf {
 	bool chunk_loss_sum;      /* as in struct sl_ends */
 	float *logits;            /* as in struct sl_ends; whole at `done` */
 	struct sl_kept *kept;     /* as in struct sl_ends */
+	struct sl_audit *audit;   /* of the steps; borrowed, NULL: none */
 };
 
 struct sl_remote_events {
@@ -47,8 +49,6 @@ enum sl_err sl_remote_state_open(struct sl_remote *remote, struct sl_client_stat
 				 struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_remote_take(struct sl_remote *remote, struct sl_client_state *s) SL_MUST_CHECK;
 enum sl_err sl_remote_give(struct sl_remote *remote, const struct sl_client_state *s) SL_MUST_CHECK;
-/* Head and tail become the group's, which this link brought (sl_session_has_ends). PAYLOAD: they are none. */
-enum sl_err sl_remote_take_ends(struct sl_remote *remote, struct sl_fail *fail) SL_MUST_CHECK;
 /* `step` comes next, and those before it have not changed the state. */
 enum sl_err sl_remote_follow(struct sl_remote *remote, uint64_t step) SL_MUST_CHECK;
 /* Epoch of the link whose COMMIT made the state that this side holds, and the server too. */

@@ -1,9 +1,7 @@
 /* The tasks of a pass, on the worker: head and tail, what crosses the link decoded and encoded, and the step itself. */
-#include <string.h>
-
+#include "client/run/audit.h"
 #include "client/run/remote_parts.h"
 #include "common/base/failpoint.h"
-#include "common/weights/weights.h"
 
 /* Rows or tokens of what crosses. */
 static int64_t crossing(const struct sl_remote *r, bool mid, int chunk)
@@ -19,7 +17,10 @@ static enum sl_err head_forward(struct sl_remote *r, int chunk, struct sl_fail *
 	enum sl_err err;
 
 	sl_port_compute_begins(sl_link_port(r->link));
-	err = sl_ends_head_forward(&r->ends, chunk);
+	err = chunk == 0 && r->ends.training ? sl_audit_repeat(r->conf.audit, &r->ends.feed, r->ends.step, r->lr, fail)
+					     : SL_OK;
+	if (!err)
+		err = sl_ends_head_forward(&r->ends, chunk);
 	sl_port_compute_ends(sl_link_port(r->link));
 	return err ? err : sl_port_encode(sl_link_port(r->link), SL_DIR_HEAD_ACT, chunk, &out, fail);
 }
@@ -44,6 +45,8 @@ static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
 	struct sl_tensor in = sl_exec_input(r->ends.tail, chunk, count);
 	enum sl_err err = sl_port_decode(sl_link_port(r->link), SL_DIR_MID_ACT, chunk, &in, fail);
 
+	if (!err && r->ends.training)
+		err = sl_audit_compare(r->conf.audit, SL_DIR_MID_ACT, chunk, &in, fail);
 	sl_port_compute_begins(sl_link_port(r->link));
 	if (!err)
 		err = sl_ends_tail(&r->ends, chunk, fail);
@@ -63,6 +66,8 @@ static enum sl_err head_backward(struct sl_remote *r, int chunk, struct sl_fail 
 	struct sl_tensor dout = sl_exec_dout(r->ends.head, chunk, crossing(r, false, chunk));
 	enum sl_err err = sl_port_decode(sl_link_port(r->link), SL_DIR_HEAD_GRAD, chunk, &dout, fail);
 
+	if (!err)
+		err = sl_audit_compare(r->conf.audit, SL_DIR_HEAD_GRAD, chunk, &dout, fail);
 	sl_port_compute_begins(sl_link_port(r->link));
 	if (!err)
 		err = sl_ends_head_backward(&r->ends, chunk);
@@ -98,26 +103,6 @@ static enum sl_err tell(struct sl_remote *r, struct sl_fail *fail)
 		err = sl_end_encode(r->end[SL_END_GRAD], r->ends.step, r->change, &run);
 	sl_port_end_filled(sl_link_port(r->link), SL_END_GRAD, &run, sl_end_coder_nominal(r->end[SL_END_GRAD]));
 	return err ? sl_fail_set(fail, err, "end_grad: %s", sl_err_text(err)) : SL_OK;
-}
-
-/* All of head and tail, for one that comes; or its hash. */
-static enum sl_err give(struct sl_remote *r, struct sl_fail *fail)
-{
-	struct sl_buf run = sl_port_end_room(sl_link_port(r->link), SL_END_STATE);
-	float *to = (float *)(void *)run.data;
-	uint8_t hash[SL_WIRE_ENDS_HASH];
-	enum sl_err err;
-
-	SL_FAILPOINT(SL_FP_CLIENT_GIVES);
-	memset(to, 0, run.cap);
-	err = sl_ends_get_state(&r->ends, &r->state, to);
-	run.len = sl_link_session(r->link)->gift_bytes;
-	if (!err && run.len == sizeof hash) {
-		sl_weights_hash(to, r->state.floats, hash);
-		memcpy(run.data, hash, sizeof hash);
-	}
-	sl_port_end_filled(sl_link_port(r->link), SL_END_STATE, &run, 0);
-	return err ? sl_fail_set(fail, err, "the head and tail could not be read back") : SL_OK;
 }
 
 /* The mean of the step, where there is one. */
@@ -212,8 +197,6 @@ enum sl_err sl_remote_run_task(void *arg, enum sl_task task, int chunk, struct s
 		return tell(r, fail);
 	case SL_TASK_COMMIT:
 		return sl_remote_commit(r, fail);
-	case SL_TASK_GIVE:
-		return give(r, fail);
 	default:
 		return sl_fail_set(fail, SL_ERR_BUG, "a client has no task %s", sl_task_name(task));
 	}

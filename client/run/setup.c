@@ -135,6 +135,7 @@ static enum sl_err agree_and_plan(struct sl_setup *s, struct sl_parts *parts, st
 		if (sl_conf_group_read(s->conf->train.groups.item[i], &g))
 			sl_conf_group_rule(&g, s->agreement.agreed.group[i]);
 	}
+	s->agreement.agreed.fetch_state = s->conf->train.audit_every || s->audits;
 	s->agreement.agreed.cross.head_grad = head;
 	s->agreement.agreed.cross.mid_grad = head || sl_roles_learn(&parts->part[SL_MIDDLE]);
 	err = sl_agreement_settle(&s->agreement, fail);
@@ -198,6 +199,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	s->conf = conf;
 	put(spec.model.name, sizeof spec.model.name, conf->model.name);
 	spec.model.width = conf->model.width;
+	spec.model.task = (enum sl_learn_kind)conf->model.task;
 	spec.model.classes = conf->model.classes;
 	spec.model.masked = sl_setup_task(conf)->labelled ? 0 : conf->data.mask_rate;
 	spec.model.image = conf->model.image.h;
@@ -215,7 +217,12 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 		return sl_conf_client_blame(conf, why.key, err, pass_on(fail, &why));
 	s->lora = (struct sl_lora){conf->lora.rank, conf->lora.alpha, conf->lora.dropout, &conf->lora.target};
 	spec.model.lora = conf->lora.rank ? &s->lora : NULL;
-	spec.loss = (enum sl_split_loss)conf->train.loss;
+	if (sl_conf_learns_labels(conf))
+		spec.numbers = conf->train.loss == SL_CONF_L1      ? SL_MSE_L1
+			       : conf->train.loss == SL_CONF_HUBER ? SL_MSE_HUBER
+								   : SL_MSE_SQUARE;
+	else
+		spec.loss = (enum sl_split_loss)conf->train.loss;
 	spec.label_smoothing = conf->train.label_smoothing;
 	put(spec.cut.partition, sizeof spec.cut.partition, conf->partition);
 	put(spec.cut.head_end, sizeof spec.cut.head_end, conf->head_end);

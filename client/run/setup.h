@@ -41,6 +41,7 @@ struct sl_setup {
 	int64_t epoch_steps;      /* of a group, all of whose members have as many; 0: there is none */
 	int64_t dealt;            /* stands for share.batches; 0: there are none */
 	struct sl_turns turns;    /* which of the dealt batches are this member's own */
+	bool audits;              /* an audit fetches the middle's whole state. Set it before sl_setup_plan */
 	bool alone;               /* has a member's part of the data, and is in no group. Set it before sl_setup_plan */
 	char *about;              /* of the data, in training or of a model file (about.h); NULL: nothing is known */
 	const char *const *given; /* what is to be predicted, in place of the test set [ngiven]; NULL: that. Borrowed */
@@ -58,7 +59,8 @@ struct sl_setup {
 /* What the network learns. */
 static inline const struct sl_learn_task *sl_setup_task(const struct sl_conf_client *conf)
 {
-	return sl_learn_task_of(conf->model.classes, conf->model.head == SL_CONF_MASKED_LM);
+	return sl_learn_task_of((enum sl_learn_kind)conf->model.task, conf->model.classes,
+				conf->model.head == SL_CONF_MASKED_LM);
 }
 
 enum sl_norm sl_setup_norm(const struct sl_conf_client *conf); /* of data.normalize */

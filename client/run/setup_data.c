@@ -18,7 +18,7 @@ enum { CHANNELS = 3 }; /* that a network of images takes */
 /* For a spec to point to. */
 struct names {
 	const char *file[SL_CONF_LIST_MAX], *train[SL_CONF_LIST_MAX], *ignore[SL_CONF_LIST_MAX],
-		*column[SL_CONF_LIST_MAX];
+		*column[SL_CONF_LIST_MAX], *label[SL_CONF_LIST_MAX];
 	char dir[PATH_MAX];
 	struct sl_parts parts;
 };
@@ -83,7 +83,8 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.max_tokens = row_most(c),
 		.max_samples = split == SL_SPLIT_TRAIN ? c->data.train_limit : c->data.test_limit,
 		.max_pixels = c->data.max_pixels,
-		.label = c->data.label,
+		.label = name->label,
+		.nlabels = c->data.label.n,
 		.ignore = name->ignore,
 		.nignore = c->data.ignore.n,
 		.tokenizer = c->data.tokenizer,
@@ -101,6 +102,7 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 	point_to(name->train, &c->data.train_files);
 	point_to(name->ignore, &c->data.ignore);
 	point_to(name->column, &c->data.columns);
+	point_to(name->label, &c->data.label);
 	if (s->given && split == SL_SPLIT_TEST) {
 		spec.given = s->given;
 		spec.ngiven = s->ngiven;
@@ -147,10 +149,10 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 		return sl_conf_client_fail(c, set->vocab && c->data.tokenizer[0] ? "data.tokenizer" : "data.kind", fail,
 					   "a masked language model needs a tokenizer with <mask> or [MASK]");
 	if (task->labelled && set->field[SL_FIELD_TARGET].dtype != task->dtype)
-		return sl_conf_client_fail(c, "model.classes", fail,
-					   set->classes ? "%s has %d classes; 1 is for numbers that are predicted"
-							: "%s has numbers to be predicted: give 1 instead of classes",
-					   spec->source, set->classes);
+		return sl_conf_client_fail(c, task->met ? "model.classes" : "model.task", fail,
+					   task->met ? "%s has numbers to be predicted: give 1 instead of classes"
+						     : "%s has classes, and no numbers or several labels",
+					   spec->source);
 	if (task->labelled && set->classes > c->model.classes)
 		return sl_conf_client_fail(c, "model.classes", fail, "%s has %d classes, the model only %d",
 					   spec->source, set->classes, c->model.classes);

@@ -250,6 +250,7 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 	if (!isnan(s->test_loss))
 		print_test(s, t);
 	sl_by_class_print(t->scores, t->labels);
+	sl_by_target_print(t->scores, t->score, t->labels);
 }
 
 static void print_json(const struct sl_jsonl_summary *s, const struct sl_training_totals *t,
@@ -278,6 +279,7 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 		json_object_set_new(metrics, s->score[i].name, sl_json_real(s->score[i].value));
 	json_object_set_new(root, "test_metrics", metrics);
 	sl_by_class_json(root, t->scores, t->labels);
+	sl_by_target_json(root, t->scores, t->score, t->labels);
 	json_object_set_new(root, "evaluated_step",
 			    t->test_step ? json_integer((json_int_t)t->test_step) : json_null());
 	json_object_set_new(root, "best_step", s->best_step ? json_integer((json_int_t)s->best_step) : json_null());

@@ -32,7 +32,7 @@ static double accuracy(const struct sl_training *r, int64_t correct, int64_t ans
 static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = r->setup->conf;
-	const char *const *of_data = r->task->perplexity ? NULL : r->setup->set[SL_SPLIT_TEST].metrics;
+	const char *const *of_data = sl_run_metrics(r);
 	const char *asked[SL_CONF_LIST_MAX + SL_SCORES_MOST + 2];
 	struct sl_fail why;
 	enum sl_err err = sl_run_open_best(r, fail);
@@ -307,6 +307,20 @@ static void show(struct sl_training *r)
 		sl_progress_update(r->progress, &state, sl_now_ms());
 }
 
+/* Of several labels: they travel with the weights that were evaluated. */
+static void keep_thresholds(const struct sl_training *r)
+{
+	double threshold[SL_CONF_LIST_MAX];
+	struct sl_fail why;
+
+	if (r->eval_only || r->setup->conf->model.classes > SL_CONF_LIST_MAX ||
+	    !sl_scores_thresholds(r->scores, threshold))
+		return;
+	sl_about_thresholds(r->setup, threshold, r->setup->conf->model.classes);
+	if (sl_about_keep(r->setup, &why))
+		sl_log(SL_LOG_WARN, "thresholds-missed", "%s", why.text);
+}
+
 static void eval_over(struct sl_training *r)
 {
 	struct sl_training_totals *t = &r->totals;
@@ -319,6 +333,7 @@ static void eval_over(struct sl_training *r)
 	if (!(t->best_test_acc >= t->test_acc))
 		t->best_test_acc = t->test_acc;
 	sl_run_judge(r);
+	keep_thresholds(r);
 }
 
 /* Of the last ten steps or so: of their times, since a mean of rates is above what they took together. */

@@ -15,7 +15,7 @@ bool sl_best_is_metric(const char *name)
 
 static bool has_accuracy(const struct sl_conf_client *c)
 {
-	return c->train.loss == SL_CONF_LABELS && sl_setup_task(c)->met;
+	return sl_conf_learns_labels(c) && sl_setup_task(c)->met;
 }
 
 static enum sl_err check(const struct sl_conf_client *c, const char *key, const char *name, struct sl_fail *fail)
@@ -27,7 +27,7 @@ static enum sl_err check(const struct sl_conf_client *c, const char *key, const 
 
 	if (!name[0] || strcmp(name, of_loss) == 0 || (accuracy && has_accuracy(c)))
 		return SL_OK;
-	if (c->train.loss != SL_CONF_LABELS || task->perplexity)
+	if (!sl_conf_learns_labels(c) || task->perplexity)
 		return sl_conf_client_fail(c, key, fail, "must be loss%s here, got %.60s",
 					   has_accuracy(c) ? " or accuracy" : "", name);
 	if (sl_metric_find(&metric, name, task, &why) != SL_OK)
@@ -45,8 +45,7 @@ enum sl_err sl_training_check_best(const struct sl_conf_client *c, struct sl_fai
 enum sl_err sl_run_open_best(struct sl_training *r, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = r->setup->conf;
-	const char *const *of_data =
-		r->task->perplexity || !sl_run_has_labels(r) ? NULL : r->setup->set[SL_SPLIT_TEST].metrics;
+	const char *const *of_data = sl_run_has_labels(r) ? sl_run_metrics(r) : NULL;
 	const char *usual = of_data ? of_data[0] : has_accuracy(c) ? of_accuracy : of_loss;
 
 	r->totals.kept_by = c->train.best_metric[0] ? c->train.best_metric : usual;

@@ -68,7 +68,15 @@ void sl_run_judge(struct sl_training *r); /* an evaluation is over: is it the be
 /* Else there is a loss, but no accuracy. */
 static inline bool sl_run_has_labels(const struct sl_training *r)
 {
-	return r->setup->conf->train.loss == SL_CONF_LABELS;
+	return sl_conf_learns_labels(r->setup->conf);
+}
+
+/* The metrics that every evaluation has; NULL: none. */
+static inline const char *const *sl_run_metrics(const struct sl_training *r)
+{
+	const char *const *metrics = r->setup->set[SL_SPLIT_TEST].metrics;
+
+	return r->task->perplexity ? NULL : metrics ? metrics : r->task->metrics[0] ? r->task->metrics : NULL;
 }
 /* The run's traffic as its notes and log.dir have it; and what such a text says that earlier processes moved, where it
  * is more than what is known. NULL: nothing. */

@@ -29,7 +29,8 @@
 	X(LIMIT, 76, "limit exceeded")                      \
 	X(AUTH, 77, "not authorised")                       \
 	X(CONFIG, 78, "configuration error")                \
-	X(MISMATCH, 78, "the two sides disagree")
+	X(MISMATCH, 78, "the two sides disagree")           \
+	X(AUDIT, 79, "the server computed something else")
 
 enum sl_err {
 #define X(name, exit_status, text) SL_ERR_##name,

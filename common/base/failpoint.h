@@ -35,73 +35,74 @@
 #define SL_FP_KILLED_C "client.codecs=delay:1000@5,client.apply=kill@6" /* the first: time for a file */
 #define SL_FP_KILLED_S "server.apply=kill@6"
 
-#define SL_FAILPOINT_MAP(X)                                                                                      \
-	SL_FP_FILE(X, CKPT, "ckpt", "b", "", "", "a checkpoint")                                                 \
-	X(CKPT_PRUNE, "ckpt.prune", "b", "", "", "an old checkpoint is removed")                                 \
-	X(CKPT_CLEAR, "ckpt.clear", "b", "", "", "the run is over, a checkpoint is removed")                     \
-	X(CKPT_READ_C, "client.ckpt.read", "c", SL_FP_KILLED_C, "", "a checkpoint is read to go on from it")     \
-	X(CKPT_READ_S, "server.ckpt.read", "s", SL_FP_KILLED_S, "", "a checkpoint is read to go on from it")     \
-	SL_FP_FILE(X, STORE, "store", "s", "", "", "uploaded weights")                                           \
-	X(STORE_READ, "store.read", "s", "", "", "weights are looked for by their hash")                         \
-	SL_FP_FILE(X, MODEL, "model", "c", "", "", "the trained model")                                          \
-	X(LOG_OPEN, "log.open", "c", "", "", "log.jsonl is opened")                                              \
-	X(LOG_WRITE, "log.write", "c", "", "", "a line of log.jsonl is written")                                 \
-	X(LOG_SYNC, "log.sync", "c", "", "", "log.jsonl is synced before a checkpoint that counts on it")        \
-	X(LOG_CUT, "log.cut", "c", SL_FP_KILLED_C, "", "log.jsonl is cut back to the step gone back to")         \
-	X(LOG_CLOSE, "log.close", "c", "", "", "log.jsonl is synced and closed")                                 \
-	X(EVENTS_OPEN, "events.open", "c", "", "", "events for TensorBoard are opened")                          \
-	X(EVENTS_WRITE, "events.write", "c", "", "", "an event is written")                                      \
-	X(EVENTS_SYNC, "events.sync", "c", "", "", "events are synced, before a checkpoint or at the end")       \
-	X(LINK_BIND, "link.bind", "s", "", "", "the server listens")                                             \
-	X(LINK_CONNECT, "link.connect", "c", "", "", "the client connects")                                      \
-	X(LINK_SEND, "link.send", "b", "", "", "a message is handed to the socket")                              \
-	X(LINK_RECEIVE, "link.receive", "b", "", "", "a message has come")                                       \
-	X(PORT_POST, "port.post", "b", "", "", "a tensor is queued")                                             \
-	X(PORT_WHOLE, "port.whole", "b", "", "", "the last part of a tensor has come")                           \
-	X(CLIENT_WELCOMED, "client.welcomed", "c", "", "", "the server has chosen the step to go on from")       \
-	X(CLIENT_GIVEN, "client.given", "c", "", "", "weights and position are those of that step")              \
-	X(CLIENT_LOAD, "client.load", "c", "", "", "a batch is prepared")                                        \
-	X(CLIENT_BEGIN, "client.begin", "c", "", "", "a step begins")                                            \
-	X(CLIENT_CHECK, "client.check", "c", "", "", "gradients are checked; an errno: they hold NaN")           \
-	X(CLIENT_ABANDON, "client.abandon", "c", "", "client.check=EIO@4", "a step that holds NaN is abandoned") \
-	X(CLIENT_SKIP, "client.skip", "c", "", "client.check=EIO@4", "a step that holds NaN is skipped")         \
-	X(CLIENT_COMMIT, "client.commit", "c", "", "", "before COMMIT is sent")                                  \
-	X(CLIENT_ASKED, "client.asked", "c", "", "", "COMMIT is sent")                                           \
-	X(CLIENT_ANSWER, "client.answer", "c", "", "", "COMMITTED has come")                                     \
-	X(CLIENT_APPLY, "client.apply", "c", "", "", "before the optimizer")                                     \
-	X(CLIENT_CODECS, "client.codecs", "c", "", "", "behind the optimizer; an errno: the device fails")       \
-	X(CLIENT_APPLIED, "client.applied", "c", "", "", "the step is applied")                                  \
-	X(CLIENT_DONE, "client.done", "c", "", "", "the step is done, not logged")                               \
-	X(CLIENT_LOGGED, "client.logged", "c", "", "", "the step is logged")                                     \
-	X(CLIENT_KEEP, "client.keep", "c", "", "", "before a checkpoint, which the server has")                  \
-	X(CLIENT_KEPT, "client.kept", "c", "", "", "the client has it too")                                      \
-	X(CLIENT_FETCHED, "client.fetched", "c", "", "", "the middle's weights have come back")                  \
-	X(CLIENT_SAVED, "client.saved", "c", "", "", "the model is written, the server not yet told goodbye")    \
-	X(CLIENT_LEAVE, "client.leave", "c", "", "", "before goodbye")                                           \
-	X(CLIENT_GIVES, "client.gives", "g", "", "", "its head and tail are made ready for one that comes")      \
-	X(CLIENT_TAKES, "client.takes", "g", "", "", "it comes, and those of another have come")                 \
-	X(CLIENT_PAUSE, "client.pause", "c", "", "client.begin=term@4", "SIGTERM: before the last checkpoint")   \
-	X(CLIENT_PAUSED, "client.paused", "c", "", "client.begin=term@4", "SIGTERM: behind the last checkpoint") \
-	X(SERVER_HELLO, "server.hello", "s", "", "", "HELLO has come")                                           \
-	X(SERVER_CHOSEN, "server.chosen", "s", "", "", "the step to go on from is chosen")                       \
-	X(SERVER_INSTALL, "server.install", "s", "", "", "uploaded weights are whole")                           \
-	X(SERVER_EVAL, "server.eval", "s", "", "", "a chunk of an evaluation is computed")                       \
-	X(SERVER_COMMIT, "server.commit", "s", "", "", "COMMIT has come")                                        \
-	X(SERVER_CHECK, "server.check", "s", "", "", "gradients are checked; an errno: they hold NaN")           \
-	X(SERVER_ABANDON, "server.abandon", "s", "", "server.check=EIO@4", "a step that holds NaN is abandoned") \
-	X(SERVER_SKIP, "server.skip", "s", "", "server.check=EIO@4", "a step that holds NaN is skipped")         \
-	X(SERVER_APPLY, "server.apply", "s", "", "", "before the optimizer")                                     \
-	X(SERVER_CODECS, "server.codecs", "s", "", "", "behind the optimizer; an errno: the device fails")       \
-	X(SERVER_APPLIED, "server.applied", "s", "", "", "the step is applied, not kept")                        \
-	X(SERVER_KEEP, "server.keep", "s", "", "", "before a checkpoint")                                        \
-	X(SERVER_KEPT, "server.kept", "s", "", "", "behind it, kept or not")                                     \
-	X(SERVER_ANSWER, "server.answer", "s", "", "", "before COMMITTED is sent")                               \
-	X(SERVER_ANSWERED, "server.answered", "s", "", "", "COMMITTED is sent")                                  \
-	X(SERVER_GATHER, "server.gather", "s", "", "", "FETCH has come")                                         \
-	X(SERVER_GIVES, "server.gives", "g", "", "", "one that comes is to get the head and tail of another")    \
-	X(SERVER_LET_GO, "server.let_go", "g", "", "", "members may leave, which they have not heard")           \
-	X(SERVER_LEFT, "server.left", "s", "", "", "the client said goodbye, its checkpoints go")                \
-	X(SERVER_LAST, "server.last", "s", "", "server.answered=term@5", "SIGTERM: before the last checkpoint")  \
+#define SL_FAILPOINT_MAP(X)                                                                                          \
+	SL_FP_FILE(X, CKPT, "ckpt", "b", "", "", "a checkpoint")                                                     \
+	X(CKPT_PRUNE, "ckpt.prune", "b", "", "", "an old checkpoint is removed")                                     \
+	X(CKPT_CLEAR, "ckpt.clear", "b", "", "", "the run is over, a checkpoint is removed")                         \
+	X(CKPT_READ_C, "client.ckpt.read", "c", SL_FP_KILLED_C, "", "a checkpoint is read to go on from it")         \
+	X(CKPT_READ_S, "server.ckpt.read", "s", SL_FP_KILLED_S, "", "a checkpoint is read to go on from it")         \
+	SL_FP_FILE(X, STORE, "store", "s", "", "", "uploaded weights")                                               \
+	X(STORE_READ, "store.read", "s", "", "", "weights are looked for by their hash")                             \
+	SL_FP_FILE(X, MODEL, "model", "c", "", "", "the trained model")                                              \
+	X(LOG_OPEN, "log.open", "c", "", "", "log.jsonl is opened")                                                  \
+	X(LOG_WRITE, "log.write", "c", "", "", "a line of log.jsonl is written")                                     \
+	X(LOG_SYNC, "log.sync", "c", "", "", "log.jsonl is synced before a checkpoint that counts on it")            \
+	X(LOG_CUT, "log.cut", "c", SL_FP_KILLED_C, "", "log.jsonl is cut back to the step gone back to")             \
+	X(LOG_CLOSE, "log.close", "c", "", "", "log.jsonl is synced and closed")                                     \
+	X(EVENTS_OPEN, "events.open", "c", "", "", "events for TensorBoard are opened")                              \
+	X(EVENTS_WRITE, "events.write", "c", "", "", "an event is written")                                          \
+	X(EVENTS_SYNC, "events.sync", "c", "", "", "events are synced, before a checkpoint or at the end")           \
+	X(LINK_BIND, "link.bind", "s", "", "", "the server listens")                                                 \
+	X(LINK_CONNECT, "link.connect", "c", "", "", "the client connects")                                          \
+	X(LINK_SEND, "link.send", "b", "", "", "a message is handed to the socket")                                  \
+	X(LINK_RECEIVE, "link.receive", "b", "", "", "a message has come")                                           \
+	X(PORT_POST, "port.post", "b", "", "", "a tensor is queued")                                                 \
+	X(PORT_WHOLE, "port.whole", "b", "", "", "the last part of a tensor has come")                               \
+	X(CLIENT_WELCOMED, "client.welcomed", "c", "", "", "the server has chosen the step to go on from")           \
+	X(CLIENT_GIVEN, "client.given", "c", "", "", "weights and position are those of that step")                  \
+	X(CLIENT_LOAD, "client.load", "c", "", "", "a batch is prepared")                                            \
+	X(CLIENT_BEGIN, "client.begin", "c", "", "", "a step begins")                                                \
+	X(CLIENT_CHECK, "client.check", "c", "", "", "gradients are checked; an errno: they hold NaN")               \
+	X(CLIENT_ABANDON, "client.abandon", "c", "", "client.check=EIO@4", "a step that holds NaN is abandoned")     \
+	X(CLIENT_SKIP, "client.skip", "c", "", "client.check=EIO@4", "a step that holds NaN is skipped")             \
+	X(CLIENT_COMMIT, "client.commit", "c", "", "", "before COMMIT is sent")                                      \
+	X(CLIENT_ASKED, "client.asked", "c", "", "", "COMMIT is sent")                                               \
+	X(CLIENT_ANSWER, "client.answer", "c", "", "", "COMMITTED has come")                                         \
+	X(CLIENT_APPLY, "client.apply", "c", "", "", "before the optimizer")                                         \
+	X(CLIENT_CODECS, "client.codecs", "c", "", "", "behind the optimizer; an errno: the device fails")           \
+	X(CLIENT_APPLIED, "client.applied", "c", "", "", "the step is applied")                                      \
+	X(CLIENT_DONE, "client.done", "c", "", "", "the step is done, not logged")                                   \
+	X(CLIENT_LOGGED, "client.logged", "c", "", "", "the step is logged")                                         \
+	X(CLIENT_KEEP, "client.keep", "c", "", "", "before a checkpoint, which the server has")                      \
+	X(CLIENT_KEPT, "client.kept", "c", "", "", "the client has it too")                                          \
+	X(CLIENT_FETCHED, "client.fetched", "c", "", "", "the middle's weights have come back")                      \
+	X(CLIENT_SAVED, "client.saved", "c", "", "", "the model is written, the server not yet told goodbye")        \
+	X(CLIENT_LEAVE, "client.leave", "c", "", "", "before goodbye")                                               \
+	X(CLIENT_PAUSE, "client.pause", "c", "", "client.begin=term@4", "SIGTERM: before the last checkpoint")       \
+	X(CLIENT_PAUSED, "client.paused", "c", "", "client.begin=term@4", "SIGTERM: behind the last checkpoint")     \
+	X(SERVER_HELLO, "server.hello", "s", "", "", "HELLO has come")                                               \
+	X(SERVER_CHOSEN, "server.chosen", "s", "", "", "the step to go on from is chosen")                           \
+	X(SERVER_INSTALL, "server.install", "s", "", "", "uploaded weights are whole")                               \
+	X(SERVER_EVAL, "server.eval", "s", "", "", "a chunk of an evaluation is computed")                           \
+	X(SERVER_CHEAT_ACT, "server.cheat_act", "s", "", "", "before mid_act is sent; an errno: it is another")      \
+	X(SERVER_CHEAT_LOSS, "server.cheat_loss", "s", "", "", "before a backward; an errno: for another loss")      \
+	X(SERVER_HIJACK, "server.hijack", "s", "", "", "before head_grad is sent; an errno: it pulls elsewhere")     \
+	X(SERVER_CHEAT_WEIGHT, "server.cheat_weight", "s", "", "", "behind a step; an errno: one weight is another") \
+	X(SERVER_COMMIT, "server.commit", "s", "", "", "COMMIT has come")                                            \
+	X(SERVER_CHECK, "server.check", "s", "", "", "gradients are checked; an errno: they hold NaN")               \
+	X(SERVER_ABANDON, "server.abandon", "s", "", "server.check=EIO@4", "a step that holds NaN is abandoned")     \
+	X(SERVER_SKIP, "server.skip", "s", "", "server.check=EIO@4", "a step that holds NaN is skipped")             \
+	X(SERVER_APPLY, "server.apply", "s", "", "", "before the optimizer")                                         \
+	X(SERVER_CODECS, "server.codecs", "s", "", "", "behind the optimizer; an errno: the device fails")           \
+	X(SERVER_APPLIED, "server.applied", "s", "", "", "the step is applied, not kept")                            \
+	X(SERVER_KEEP, "server.keep", "s", "", "", "before a checkpoint")                                            \
+	X(SERVER_KEPT, "server.kept", "s", "", "", "behind it, kept or not")                                         \
+	X(SERVER_ANSWER, "server.answer", "s", "", "", "before COMMITTED is sent")                                   \
+	X(SERVER_ANSWERED, "server.answered", "s", "", "", "COMMITTED is sent")                                      \
+	X(SERVER_GATHER, "server.gather", "s", "", "", "FETCH has come")                                             \
+	X(SERVER_LET_GO, "server.let_go", "g", "", "", "members may leave, which they have not heard")               \
+	X(SERVER_LEFT, "server.left", "s", "", "", "the client said goodbye, its checkpoints go")                    \
+	X(SERVER_LAST, "server.last", "s", "", "server.answered=term@5", "SIGTERM: before the last checkpoint")      \
 	X(SERVER_LASTED, "server.lasted", "s", "", "server.answered=term@5", "SIGTERM: behind the last checkpoint")
 
 enum sl_failpoint {

@@ -130,6 +130,13 @@ static const char *check_share(const struct sl_agreed *a, char *why, size_t size
 			 a->share.least, a->share.clients);
 		return "share.clients";
 	}
+	if (a->share.least && a->share.ends != SL_ENDS_PRIVATE) {
+		snprintf(why, size,
+			 "%d..%d is possible with share.ends: private alone: a newcomer has no way to the shared head "
+			 "and tail",
+			 a->share.least, a->share.clients);
+		return "share.clients";
+	}
 	if (a->share.least && sl_agreed_keeps_moments(a)) {
 		snprintf(
 			why, size,
@@ -137,6 +144,10 @@ static const char *check_share(const struct sl_agreed *a, char *why, size_t size
 			"zero",
 			a->share.least, a->share.clients);
 		return "share.moments";
+	}
+	if (a->fetch_state) {
+		snprintf(why, size, "a member of a group cannot ask for it");
+		return "fetch.state";
 	}
 	if (a->precision == SL_CONF_FP16) {
 		snprintf(why, size, "fp16 is not possible in a group (share.group): take bf16 or fp32");

@@ -11,7 +11,7 @@
 
 static const char *say(char why[SL_CONF_WHY], const char *wanted, const char *got)
 {
-	snprintf(why, SL_CONF_WHY, "%.184s, got \"%.60s\"", wanted, got);
+	snprintf(why, SL_CONF_WHY, "%.240s, got \"%.60s\"", wanted, got);
 	return why;
 }
 
@@ -117,12 +117,16 @@ const char *sl_conf_check_file_name(const void *value, char why[SL_CONF_WHY])
 
 const char *sl_conf_check_metric(const void *value, char why[SL_CONF_WHY])
 {
-	static const char *const known[] = {SL_CLASS_METRICS(NAME) SL_NUMBER_METRICS(NAME, NAME)};
+	static const char *const known[] = {SL_CLASS_METRICS(NAME) SL_LABEL_METRICS(NAME)
+						    SL_NUMBER_METRICS(NAME, NAME)};
 
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
 		if (strcmp(value, known[i]) == 0)
 			return NULL;
-	return say(why, "must be " SL_CLASS_METRICS(WORD) "or of numbers " SL_NUMBER_METRICS(WORD, LAST), value);
+	return say(why,
+		   "must be " SL_CLASS_METRICS(WORD)
+			   SL_LABEL_METRICS(WORD) "or of numbers " SL_NUMBER_METRICS(WORD, LAST),
+		   value);
 }
 
 const char *sl_conf_check_best(const void *value, char why[SL_CONF_WHY])

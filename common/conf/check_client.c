@@ -32,7 +32,7 @@ ASK(has_folds, c->data.split.folds > 0)
 ASK(has_no_folds, !has_folds(c))
 ASK(splits, sl_conf_splits(c))
 ASK(has_own_test_files, !splits(c))
-ASK(learns_labels, c->train.loss == SL_CONF_LABELS)
+ASK(learns_labels, sl_conf_learns_labels(c))
 ASK(guesses_tokens, c->model.head == SL_CONF_MASKED_LM)
 ASK(has_classes, !guesses_tokens(c))
 ASK(has_pictures, c->data.kind < SL_DATA_MADE_TOKENS)
@@ -407,6 +407,15 @@ static const char *check_share(const struct sl_conf_client *c, char why[SL_CONF_
 	return NULL;
 }
 
+/* A member sees its own part of a step alone. */
+static const char *check_audit(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	if (!c->train.audit_every || !c->agreed.share.group[0])
+		return NULL;
+	snprintf(why, SL_CONF_WHY, "is not possible in a group (share.group): a member cannot repeat the others' part");
+	return "train.audit.every";
+}
+
 /* What phases need, and what they cannot have. */
 static const char *check_phases(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
@@ -430,7 +439,7 @@ static const char *check_phases(const struct sl_conf_client *c, char why[SL_CONF
 		snprintf(why, SL_CONF_WHY, "is not possible in a group (share.group)");
 		return "train.phases";
 	}
-	if (c->train.loss != SL_CONF_LABELS) {
+	if (!learns_labels(c)) {
 		snprintf(why, SL_CONF_WHY, "belongs to train.loss: labels; leave this key out");
 		return "train.phases";
 	}
@@ -462,12 +471,54 @@ static const char *check_stop(const struct sl_conf_client *c, char why[SL_CONF_W
 	return "train.stop.patience";
 }
 
+/* A loss of numbers, and labels of classes, belong to their tasks. */
+static const char *check_task(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	const bool numbers =
+		c->model.task == SL_CONF_NUMBERS || (c->model.task == SL_CONF_CLASSES && c->model.classes == 1);
+	const bool classes = c->model.task == SL_CONF_CLASSES && !numbers;
+
+	if (c->train.loss >= SL_CONF_MSE && !numbers) {
+		snprintf(why, SL_CONF_WHY, "mse, l1 and huber are losses of numbers: they need model.task: numbers");
+		return "train.loss";
+	}
+	if (!classes && (c->train.label_smoothing > 0 || c->train.mixup > 0)) {
+		snprintf(why, SL_CONF_WHY, "only classes can be mixed or smoothed; leave this key out");
+		return c->train.mixup > 0 ? "train.mixup" : "train.label_smoothing";
+	}
+	if (guesses_tokens(c) && !classes) {
+		snprintf(why, SL_CONF_WHY, "a masked language model has no labels of its own; leave this key out");
+		return "model.task";
+	}
+	if (classes && c->data.label.n > 1) {
+		snprintf(why, SL_CONF_WHY,
+			 "several columns are several numbers or labels: they need model.task: numbers or labels");
+		return "data.label";
+	}
+	if (c->model.task == SL_CONF_SEVERAL_LABELS && !reads_table(c)) {
+		snprintf(why, SL_CONF_WHY, "several labels are of data.kind: csv");
+		return "model.task";
+	}
+	if (c->model.task != SL_CONF_CLASSES && has_label_column(c) && c->model.classes != c->data.label.n) {
+		snprintf(why, SL_CONF_WHY,
+			 "data.label names %d column%s, and the network has %d outputs: they must be as many",
+			 c->data.label.n, c->data.label.n == 1 ? "" : "s", c->model.classes);
+		return "model.classes";
+	}
+	if (c->data.label.n < 1 || (reads_own_texts(c) && c->data.label.n > 1)) {
+		snprintf(why, SL_CONF_WHY,
+			 reads_own_texts(c) ? "texts have one column of labels" : "needs the name of a column");
+		return "data.label";
+	}
+	return NULL;
+}
+
 /* What a masked language model cannot have. */
 static const char *check_head(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	const bool masked = guesses_tokens(c);
 
-	if (masked && c->train.loss != SL_CONF_LABELS) {
+	if (masked && !learns_labels(c)) {
 		snprintf(why, SL_CONF_WHY, "a masked language model has the loss of its labels alone");
 		return "train.loss";
 	}
@@ -499,6 +550,8 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 	if (!blame)
 		blame = check_needs(c, why);
 	if (!blame)
+		blame = check_task(c, why);
+	if (!blame)
 		blame = check_head(c, why);
 	if (!blame)
 		blame = check_data(c, why);
@@ -516,6 +569,8 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 		blame = check_phases(c, why);
 	if (!blame)
 		blame = check_stop(c, why);
+	if (!blame)
+		blame = check_audit(c, why);
 	if (blame)
 		return blame;
 	if (c->agreed.precision == SL_CONF_FP16 && c->train.on_nan != SL_NAN_SKIP) {

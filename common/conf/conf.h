@@ -52,6 +52,7 @@ struct sl_conf_origin {
 #define SL_CLASS_METRICS(X) \
 	X("accuracy") X("top5") X("matthews") X("f1") X("precision") X("recall") X("specificity") X("balanced_accuracy") \
 	X("auc") X("average_precision") X("calibration_error")
+#define SL_LABEL_METRICS(X) X("f1_micro") X("precision_micro") X("recall_micro")
 #define SL_NUMBER_METRICS(X, LAST) X("pearson") X("spearman") X("mae") X("rmse") LAST("r2")
 /* clang-format on */
 
@@ -77,7 +78,14 @@ struct sl_conf_parts {
 };
 enum sl_conf_normalize { SL_NORMALIZE_IMAGENET, SL_NORMALIZE_CIFAR10, SL_NORMALIZE_CIFAR100, SL_NORMALIZE_NONE };
 enum sl_conf_schedule { SL_CONF_CONSTANT, SL_CONF_COSINE, SL_CONF_POLYNOMIAL, SL_CONF_STEP, SL_CONF_POINTS };
-enum sl_conf_loss { SL_CONF_LABELS, SL_CONF_RESTORE_HEAD, SL_CONF_RESTORE_TAIL };
+enum sl_conf_loss {
+	SL_CONF_LABELS,
+	SL_CONF_RESTORE_HEAD,
+	SL_CONF_RESTORE_TAIL,
+	SL_CONF_MSE, /* these are losses of numbers */
+	SL_CONF_L1,
+	SL_CONF_HUBER
+};
 enum sl_conf_warmup { SL_CONF_ABOVE_ZERO, SL_CONF_FROM_ZERO };
 enum sl_conf_by { SL_CONF_BY_STEP, SL_CONF_BY_EPOCH };
 enum sl_conf_chunk_loss { SL_CHUNK_LOSS_MEAN, SL_CHUNK_LOSS_SUM };
@@ -113,7 +121,8 @@ struct sl_conf_client {
 		char name[SL_CONF_TEXT];
 		char huggingface[PATH_MAX]; /* a folder; then `name` is SL_CONF_HUGGINGFACE. "": none */
 		char onnx[PATH_MAX];        /* a file; then `name` is SL_CONF_ONNX. "": none */
-		enum { SL_CONF_CLASSIFIER, SL_CONF_MASKED_LM } head; /* of a Hugging Face folder */
+		enum { SL_CONF_CLASSIFIER, SL_CONF_MASKED_LM } head;                    /* of a Hugging Face folder */
+		enum { SL_CONF_CLASSES, SL_CONF_NUMBERS, SL_CONF_SEVERAL_LABELS } task; /* as sl_learn_kind */
 		double width;
 		int classes;
 		struct sl_conf_size image;
@@ -150,11 +159,11 @@ struct sl_conf_client {
 		enum sl_conf_normalize normalize;
 		struct sl_conf_list transforms, test_transforms; /* steps of client/data/transform.h; none: the usual */
 		char task[SL_CONF_TEXT];                         /* of GLUE */
-		char label[SL_CONF_TEXT];                        /* of tables and texts: the column of labels */
-		struct sl_conf_list ignore;                      /* of tables: columns that are left out */
-		char tokenizer[PATH_MAX];                        /* of texts */
-		int max_length;                                  /* tokens of a row; 0: as many as the network takes */
-		struct sl_conf_list columns;                     /* of own texts: one column, or two of pairs */
+		struct sl_conf_list label;   /* of tables and texts: the columns of labels; of texts one */
+		struct sl_conf_list ignore;  /* of tables: columns that are left out */
+		char tokenizer[PATH_MAX];    /* of texts */
+		int max_length;              /* tokens of a row; 0: as many as the network takes */
+		struct sl_conf_list columns; /* of own texts: one column, or two of pairs */
 		enum { SL_CONF_PAD_NONE, SL_CONF_PAD_LONGEST, SL_CONF_PAD_MAX } pad;
 		struct {
 			double train, val, test; /* they add up to 1; all 0, and no folds: nothing is split */
@@ -192,6 +201,7 @@ struct sl_conf_client {
 		int eval_every;              /* epochs; 0: after the last only */
 		struct sl_conf_list metrics; /* of evaluations, beside those that are always computed */
 		int checkpoint_every;        /* steps; 0: never */
+		int64_t audit_every;         /* steps; 0: never */
 		bool keep_best;
 		char best_metric[SL_CONF_TEXT]; /* "": by the data */
 		struct {
@@ -327,6 +337,12 @@ static inline enum sl_err SL_MUST_CHECK sl_conf_client_print(const struct sl_con
 static inline enum sl_err SL_MUST_CHECK sl_conf_server_print(const struct sl_conf_server *conf, FILE *file)
 {
 	return sl_conf_print(&sl_conf_server_schema, conf, file);
+}
+
+/* Training goes by what the data say of samples, not by an activation that an insert gives back. */
+static inline bool sl_conf_learns_labels(const struct sl_conf_client *c)
+{
+	return c->train.loss != SL_CONF_RESTORE_HEAD && c->train.loss != SL_CONF_RESTORE_TAIL;
 }
 
 /* Whether nothing reads this key, given the others: it is of another network or optimizer. */

@@ -19,7 +19,7 @@ enum sl_conf_type {
 	SL_CONF_NAMES   /* struct sl_conf_list */
 };
 
-enum { SL_CONF_WHY = 256 };
+enum { SL_CONF_WHY = 320 };
 
 struct sl_conf_key {
 	const char *path; /* "train.optimizer.lr" */
@@ -32,6 +32,7 @@ struct sl_conf_key {
 	const char *help;       /* one line */
 	const char *const *choices;
 	const char *beside; /* of a choice: where what is none of them belongs; NULL: nowhere */
+	bool or_one;        /* of NAMES: a single value is a list of one, and is printed so */
 	bool records; /* of NAMES: an item may be a mapping, with "match" and other members, which are joined into a
 			 text */
 	/* Looks at a value that is in bounds; NULL: fine, else `why` with a sentence that says what would be right. */

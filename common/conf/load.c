@@ -284,6 +284,11 @@ static enum sl_err load_value(struct loader *l, int index)
 	err = scalar_text(l, &text, &plain);
 	if (err)
 		return err;
+	if (key->or_one && *text) { /* a comma in it parts nothing */
+		if (sl_conf_value_set(key, l->conf, "", true, why) || sl_conf_value_append(key, l->conf, text, why))
+			return fail_at(l, l->event.start_mark, "%s %s", key->path, why);
+		return SL_OK;
+	}
 	if (key->type == SL_CONF_NAMES && *text && !(plain && (strcmp(text, "~") == 0 || strcmp(text, "null") == 0)))
 		return fail_at(l, l->event.start_mark, "%s must be %s, such as [%s]", key->path,
 			       sl_conf_value_wanted(key, why), text);

@@ -92,6 +92,7 @@ static const struct option table[] = {
 	{"--json", NULL, SL_OPT_TOKENS, AT(json), "print a JSON object for each row, or one with --stats"},
 	{"--adapter", NULL, SL_OPT_EXPORT, AT(adapter),
 	 "of a run with lora: write PEFT's adapter_config.json and adapter_model.safetensors to the folder OUT"},
+	{"--steps", "N", SL_OPT_AUDIT, AT(steps), "repeat N steps (default 4)"},
 	{"--sheet", "FILE.png", SL_OPT_DATA, AT(sheet),
 	 "draw 64 samples, or one batch, as training has them, with their labels"},
 	{"--json", NULL, SL_OPT_JSON, AT(json), "print one JSON object instead of a table"},

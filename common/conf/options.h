@@ -28,6 +28,7 @@ struct sl_options {
 	const char *figure;                                             /* of plot; NULL: not given */
 	const char *top;                                                /* of predict; NULL: not given */
 	const char *epochs, *batch, *lr;                                /* of train; NULL: not given */
+	const char *steps;                                              /* of audit; NULL: not given */
 	const char *clients, *absent, *alone;                           /* of train --local; NULL: not given */
 };
 
@@ -49,6 +50,7 @@ enum {
 	SL_OPT_GRAPH = 16384,  /* --text */
 	SL_OPT_DATA = 32768,   /* --sheet */
 	SL_OPT_EXPORT = 65536, /* --adapter */
+	SL_OPT_AUDIT = 524288, /* --steps */
 	SL_OPT_GROUP = 131072, /* --clients, --absent, --alone */
 	SL_OPT_TRAIN = 262144, /* --epochs, --batch, --lr */
 };

@@ -29,6 +29,8 @@
 	{.path = p, .type = SL_CONF_CHOICE, SL_FIELD(st, f), .choices = list, .beside = other, .preset = def, .help = h}
 #define SL_NAMES(st, p, f, chk, def, h) \
 	{.path = p, .type = SL_CONF_NAMES, SL_FIELD(st, f), .check = chk, .preset = def, .help = h}
+#define SL_NAME_OR_NAMES(st, p, f, chk, def, h) \
+	{.path = p, .type = SL_CONF_NAMES, SL_FIELD(st, f), .check = chk, .preset = def, .help = h, .or_one = true}
 #define SL_RECORDS(st, p, f, chk, def, h) \
 	{.path = p, .type = SL_CONF_NAMES, SL_FIELD(st, f), .check = chk, .preset = def, .help = h, .records = true}
 /* clang-format on */

@@ -429,6 +429,10 @@ void sl_conf_value_print(const struct sl_conf_key *key, const void *conf, FILE *
 		fputs(key->choices[*(const int *)value], file);
 		break;
 	case SL_CONF_NAMES:
+		if (key->or_one && list->n == 1) {
+			print_text(list->item[0], file);
+			break;
+		}
 		fputc('[', file);
 		for (int i = 0; i < list->n; i++) {
 			fputs(i ? ", " : "", file);

@@ -36,7 +36,7 @@ struct sl_exec_form {
 	enum sl_half { SL_HALF_BOTH, SL_HALF_STATS, SL_HALF_APPLY } half;
 };
 
-/* How XENT takes its labels. All 0: each row's loss is -log p(label). */
+/* How a loss takes its labels. All 0: each row's loss is -log p(label). */
 struct sl_xent_rule {
 	float smoothing; /* 0 … 1: this share of every target falls to all classes alike, the rest to the label */
 	bool ignores;    /* rows whose label is `ignored` count for nothing: no loss, no gradient, never correct */
@@ -45,6 +45,9 @@ struct sl_xent_rule {
 	 * checked as labels are; NULL: all of it is at the label. */
 	const int32_t *other;
 	const float *share;
+	/* [K], host; NULL: all 1. Of XENT the share of each class in a target is multiplied by its weight, as torch's
+	 * `weight` does before the mean; of MSE with BCE it is pos_weight. */
+	const float *weight;
 };
 
 /* One call of a kernel for one chunk: what forward, backward and commit read. Pointers are in the backend's memory,
@@ -76,7 +79,7 @@ struct sl_op_call {
 	/* What this call does of other ops, or leaves to them; and the calls of those, without tensors. */
 	struct sl_exec_form form;
 	const struct sl_op_call *pre, *post; /* NULL where `form` has NONE */
-	/* Losses only, rule and labels of XENT: */
+	/* Losses only, labels of XENT: */
 	struct sl_xent_rule rule;
 	const int32_t *labels; /* [N], host order checked before: 0 ≤ label < K, or ignored */
 	const float *targets;  /* [N, K], host; MSE; NULL: all are 0 */

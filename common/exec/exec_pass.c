@@ -254,8 +254,12 @@ static struct sl_xent_rule rule_of(const struct sl_op *op, const struct sl_exec_
 {
 	const bool learns = op->kind == SL_OP_XENT && call->training;
 
-	return (struct sl_xent_rule){learns ? op->u.xent.smoothing : 0, loss->ignores, loss->ignored,
-				     learns ? loss->other : NULL, learns ? loss->share : NULL};
+	return (struct sl_xent_rule){.smoothing = learns ? op->u.xent.smoothing : 0,
+				     .ignores = loss->ignores,
+				     .ignored = loss->ignored,
+				     .other = learns ? loss->other : NULL,
+				     .share = learns ? loss->share : NULL,
+				     .weight = call->training ? loss->weight : NULL};
 }
 
 static enum sl_err forward_node(struct sl_exec *e, const struct sl_exec_node *n, const struct sl_exec_call *call,

@@ -92,8 +92,8 @@ static enum sl_err open_model(struct sl_build *b, const char *name, const struct
 		err = sl_graph_add_input(b->graph, input->name, value->dtype, value->lead, value->shape, input->most,
 					 NULL, fail);
 		if (!err)
-			err = sl_graph_add_input(b->graph, task->target, task->dtype, task->lead, task->shape, 1, NULL,
-						 fail);
+			err = sl_graph_add_input(b->graph, task->target, task->dtype, task->lead,
+						 task->each ? sl_shape2(1, classes) : sl_shape1(1), 1, NULL, fail);
 		b->err = err;
 	}
 	if (b->err != SL_OK) {
@@ -103,21 +103,13 @@ static enum sl_err open_model(struct sl_build *b, const char *name, const struct
 	return b->err;
 }
 
-enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape image, int classes,
-			  struct sl_fail *fail)
+enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape input, const struct sl_learn_task *task,
+			  int classes, struct sl_fail *fail)
 {
-	const struct sl_field input = {.name = "image", .most = 1};
-	const struct sl_graph_value value = {.dtype = SL_F32, .lead = SL_PER_ROW, .shape = image};
+	static const struct sl_field row = {.name = "row", .most = 1}, image = {.name = "image", .most = 1};
+	const struct sl_graph_value value = {.dtype = SL_F32, .lead = SL_PER_ROW, .shape = input};
 
-	return open_model(b, name, &input, &value, sl_learn_task_of(classes, false), classes, fail);
-}
-
-enum sl_err sl_build_open_rows(struct sl_build *b, const char *name, int features, int classes, struct sl_fail *fail)
-{
-	const struct sl_field input = {.name = "row", .most = 1};
-	const struct sl_graph_value value = {.dtype = SL_F32, .lead = SL_PER_ROW, .shape = sl_shape2(1, features)};
-
-	return open_model(b, name, &input, &value, sl_learn_task_of(classes, false), classes, fail);
+	return open_model(b, name, input.ndim == 2 ? &row : &image, &value, task, classes, fail);
 }
 
 enum sl_err sl_build_open_tokens(struct sl_build *b, const char *name, int most, int vocab,

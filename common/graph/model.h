@@ -79,17 +79,14 @@ struct sl_build {
 	enum sl_err err;
 };
 
-/* A new network whose inputs are images of that shape, [1,H,W,C], and labels: values SL_BUILD_INPUT and SL_BUILD_LABEL.
- * One class: not labels but numbers, which the network predicts. */
+/* A new network whose inputs are images of that shape, [1,H,W,C], or rows of numbers, [1,F], and what its task has for
+ * labels: values SL_BUILD_INPUT and SL_BUILD_LABEL. `classes`: its outputs. */
 enum { SL_BUILD_INPUT, SL_BUILD_LABEL };
-enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape image, int classes,
-			  struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_build_open(struct sl_build *b, const char *name, struct sl_shape input, const struct sl_learn_task *task,
+			  int classes, struct sl_fail *fail) SL_MUST_CHECK;
 /* The same where the first input is tokens: numbers below `vocab`, in rows of 1 to `most`. */
 enum sl_err sl_build_open_tokens(struct sl_build *b, const char *name, int most, int vocab,
 				 const struct sl_learn_task *task, int classes, struct sl_fail *fail) SL_MUST_CHECK;
-/* The same where the first input is rows of so many numbers. */
-enum sl_err sl_build_open_rows(struct sl_build *b, const char *name, int features, int classes,
-			       struct sl_fail *fail) SL_MUST_CHECK;
 /* Hands the model over, or frees everything and returns the first failure. */
 enum sl_err sl_build_finish(struct sl_build *b, struct sl_model **out) SL_MUST_CHECK;
 

@@ -36,8 +36,8 @@
  *            sl_transpose_attr)
  * EMBEDDING  tokens' ids → [F]                        weight [V,F]   (row `id`; see struct sl_embedding_attr)
  * XENT       logits [K] + labels → mean loss          –      (softmax cross-entropy, torch.nn.CrossEntropyLoss)
- * MSE        x [K] + targets [K] → mean loss          –      (Σ (x − target)² / K of a row, torch.nn.MSELoss;
- *            no targets: zeros)
+ * MSE        x [K] + targets [K] → mean loss          –      (Σ (x − target)² / K of a row, torch.nn.MSELoss; or
+ *            another loss of numbers: struct sl_mse_attr; no targets: zeros)
  *
  * The shape of a loss' output is [1] for any number of rows: its results go to the call's host pointers.
  */
@@ -98,6 +98,19 @@ struct sl_xent_attr {
 	/* Of training: this share of every target falls to all classes alike, the rest to the label. The loss of an
 	 * evaluation has none. */
 	float smoothing;
+};
+
+/* What MSE takes the mean of, over the K numbers of a row: x is the output, t the target. */
+enum sl_mse_fn {
+	SL_MSE_SQUARE, /* (x − t)²: torch.nn.MSELoss */
+	SL_MSE_L1,     /* |x − t|: torch.nn.L1Loss */
+	SL_MSE_HUBER,  /* (x − t)² / 2 up to a distance of 1, then |x − t| − 1/2: torch.nn.HuberLoss */
+	SL_MSE_BCE, /* −w·t·log σ(x) − (1 − t)·log(1 − σ(x)): torch.nn.BCEWithLogitsLoss(pos_weight=w) */
+	SL_MSE_COUNT
+};
+
+struct sl_mse_attr {
+	int fn; /* enum sl_mse_fn */
 };
 
 struct sl_scale_attr {
@@ -192,6 +205,7 @@ union sl_op_attr {
 	struct sl_linear_attr linear;
 	struct sl_dropout_attr dropout;
 	struct sl_xent_attr xent;
+	struct sl_mse_attr mse;
 	struct sl_scale_attr scale;
 	struct sl_gelu_attr gelu;
 	struct sl_attention_attr attention;

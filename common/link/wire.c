@@ -22,7 +22,7 @@ static const struct {
 	{SL_ERR_TIMEOUT, 9},  {SL_ERR_PEER_LOST, 10},  {SL_ERR_PAYLOAD, 11}, {SL_ERR_NONFINITE, 12},
 	{SL_ERR_DATA, 13},    {SL_ERR_DEVICE, 14},     {SL_ERR_NOMEM, 15},   {SL_ERR_OS, 16},
 	{SL_ERR_IO, 17},      {SL_ERR_CANTCREATE, 18}, {SL_ERR_NOINPUT, 19}, {SL_ERR_USAGE, 20},
-	{SL_ERR_BUG, 21},
+	{SL_ERR_BUG, 21},     {SL_ERR_AUDIT, 22},
 };
 _Static_assert(sizeof err_numbers / sizeof err_numbers[0] == SL_ERR_COUNT - 1, "every error but OK has a wire number");
 
@@ -259,7 +259,6 @@ static enum sl_err welcome_put(Split__Welcome *out, const struct sl_welcome *in)
 	out->branch = in->branch;
 	out->begin = in->begin;
 	out->common = out->has_common = in->common;
-	out->ends = out->has_ends = in->ends;
 	out->need_weights = in->need_weights;
 	put_text(&out->software, in->software, sizeof in->software, &err);
 	put_text(&out->device, in->device, sizeof in->device, &err);
@@ -277,7 +276,6 @@ static void welcome_get(struct reader *r, struct sl_welcome *out, const Split__W
 	out->branch = in->branch;
 	out->begin = in->begin;
 	out->common = in->has_common && in->common;
-	out->ends = in->has_ends && in->ends;
 	out->need_weights = in->need_weights;
 	get_text(r, out->software, sizeof out->software, &in->software, "software");
 	get_text(r, out->device, sizeof out->device, &in->device, "device");
@@ -394,7 +392,6 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 		return SL_OK;
 	case SL_FRAME_FETCH:
 		split__fetch__init(&out->fetch);
-		out->fetch.whole = out->fetch.has_whole = frame->u.fetch.whole;
 		return SL_OK;
 	case SL_FRAME_HEARTBEAT:
 		split__heartbeat__init(&out->heartbeat);
@@ -526,8 +523,6 @@ static void body_get(struct reader *r, struct sl_frame *out, const Split__Frame 
 		out->u.norm.squares = get_finite(r, in->norm->squares, "squares");
 		break;
 	case SL_FRAME_FETCH:
-		out->u.fetch.whole = in->fetch->has_whole && in->fetch->whole;
-		break;
 	case SL_FRAME_BYE:
 	case SL_FRAME_COUNT:
 		break;

@@ -14,13 +14,13 @@ enum {
 	SL_WIRE_HEADER_MAX = 4096,
 	SL_WIRE_PART_MAX = 1 << 20,
 	SL_WIRE_TEXT_MAX = 384,
+	SL_WIRE_DEVICE = 48,           /* how a server calls its device, with its NUL */
 	SL_WIRE_HELLO_MAX = 256 << 10, /* payload of a Hello, whatever part_bytes says */
 	SL_WIRE_HELD_MAX = 4,          /* steps that Hello offers */
 	SL_WIRE_KEPT = 2,              /* checkpoints that COMMIT names */
 	SL_SESSION_BYTES = 32,         /* a session's id, and how it is proven: link/proof.h */
 	SL_PROOF_BYTES = 64,
-	SL_NONCE_BYTES = 32,
-	SL_WIRE_ENDS_HASH = 16 /* XXH3-128 of head and tail as SL_PART_ENDS carries them */
+	SL_NONCE_BYTES = 32
 };
 
 enum sl_frame_kind {
@@ -31,7 +31,7 @@ enum sl_frame_kind {
 	SL_FRAME_CREDIT,    /* bytes consumed since the last one: the sender may send as many more */
 	SL_FRAME_COMMIT,    /* client → server: apply step */
 	SL_FRAME_COMMITTED, /* server → client */
-	SL_FRAME_FETCH,     /* send the middle's weights; server → client: send head and tail, or their hash */
+	SL_FRAME_FETCH,     /* client → server: send the middle's weights */
 	SL_FRAME_HEARTBEAT, /* either way */
 	SL_FRAME_BYE,       /* client → server: done, forget the session */
 	SL_FRAME_ABANDON,   /* either way: NaN or Inf in the step under way, which is not applied */
@@ -51,15 +51,8 @@ enum sl_part_what {
 	   together do (session/mean.h) */
 	SL_PART_END_GRAD,
 	SL_PART_END_MEAN,
-	SL_PART_ENDS, /* head and tail as a member has them, for one that comes; or their hash, SL_WIRE_ENDS_HASH bytes
-		       */
 	SL_PART_WHAT_COUNT
 };
-/* What crosses beside passes. */
-static inline bool sl_part_is_state(uint32_t what)
-{
-	return what == SL_PART_WEIGHTS || what == SL_PART_ENDS;
-}
 
 /* How the middle's weights begin. */
 enum sl_weights_source { SL_WEIGHTS_SEED, SL_WEIGHTS_HASH };
@@ -113,12 +106,11 @@ struct sl_welcome {
 	uint64_t branch;   /* of a group: what `made` is of the states that follow; 0: there is none */
 	bool need_weights; /* the store does not hold weights_hash: upload them */
 	char software[32];
-	char device[48]; /* "cpu", "cuda:0 NVIDIA H200" */
+	char device[SL_WIRE_DEVICE]; /* "cpu: avx512, …", "cuda:0: NVIDIA H200" */
 	/* The step that comes next. Above next_step: a group did those between without this member, whose state before
 	 * next_step they left alone. */
 	uint64_t begin;
 	bool common; /* of a group: next_step is the newest that all members hold, and the server has lost nothing */
-	bool ends;   /* of a group: a run of SL_PART_ENDS follows, head and tail as they are before `begin` */
 };
 
 struct sl_challenge {
@@ -192,9 +184,6 @@ struct sl_frame {
 		struct {
 			uint64_t bytes;
 		} credit;
-		struct {
-			bool whole; /* from a server: all of head and tail; else their hash */
-		} fetch;
 		struct sl_commit commit;
 		struct sl_committed committed;
 		struct sl_heartbeat heartbeat;

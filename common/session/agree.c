@@ -47,6 +47,15 @@ static void settle_groups(struct sl_plan_spec *plan, const struct sl_agreed *a)
 	}
 }
 
+/* What a Fetch carries makes no other run: plans and checkpoints are alike with it and without. */
+static void write_note(struct sl_agreement *a)
+{
+	struct sl_agreed same = a->agreed;
+
+	same.fetch_state = false;
+	sl_agreed_write(&same, a->plan.note);
+}
+
 enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 {
 	const int codecs = SL_DIR_COUNT + (sl_agreed_shares_ends(&a->agreed) ? SL_END_COUNT : 0);
@@ -84,7 +93,8 @@ enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 	a->plan.ends_average = a->agreed.share.moments == SL_SHARE_AVERAGE;
 	a->plan.no_grad[0] = !a->agreed.cross.head_grad;
 	a->plan.no_grad[1] = !a->agreed.cross.mid_grad;
-	sl_agreed_write(&a->agreed, a->plan.note);
+	a->plan.fetch_state = a->agreed.fetch_state;
+	write_note(a);
 	return SL_OK;
 }
 
@@ -100,12 +110,13 @@ enum sl_err sl_agreement_say(const struct sl_agreement *a, const struct sl_plan 
 			     struct sl_hello *hello, struct sl_fail *fail)
 {
 	struct sl_buf buf = {.data = malloc(SL_WIRE_HELLO_MAX), .cap = SL_WIRE_HELLO_MAX};
+	char said[SL_AGREED_TEXT];
 	struct sl_end_layout layout;
 	enum sl_err err;
 
 	if (!buf.data)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a Hello");
-	put(&buf, a->plan.note, strlen(a->plan.note));
+	put(&buf, said, sl_agreed_write(&a->agreed, said));
 	put(&buf, "\n", 1);
 	sl_graph_write(&plan->segment[SL_MIDDLE].graph, put, &buf);
 	if (plan->spec.shared_ends) {

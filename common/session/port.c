@@ -12,7 +12,7 @@
  * a gradient only the head's backward. What goes first is also the shorter. */
 static const int run_priority[SL_PART_WHAT_COUNT] = {
 	[SL_PART_WEIGHTS] = 0,   [SL_PART_MID_GRAD] = 1, [SL_PART_HEAD_ACT] = 2, [SL_PART_MID_ACT] = 1,
-	[SL_PART_HEAD_GRAD] = 2, [SL_PART_END_GRAD] = 1, [SL_PART_END_MEAN] = 0, [SL_PART_ENDS] = 3};
+	[SL_PART_HEAD_GRAD] = 2, [SL_PART_END_GRAD] = 1, [SL_PART_END_MEAN] = 0};
 
 /* Parts that come within this had all been here already: they say nothing of the link. */
 static const double run_min_s = 1e-3;
@@ -37,8 +37,6 @@ static enum sl_part_what task_output(const struct sl_session *s, enum sl_task ta
 		return SL_PART_END_GRAD;
 	case SL_TASK_MEAN:
 		return SL_PART_END_MEAN;
-	case SL_TASK_GIVE:
-		return SL_PART_ENDS;
 	default:
 		return SL_PART_WHAT_COUNT;
 	}
@@ -59,12 +57,18 @@ float *sl_port_weights(struct sl_port *p)
 	return (float *)(void *)p->run[SL_PART_WEIGHTS][0].data;
 }
 
-static int end_part(enum sl_end end)
+uint8_t *sl_port_carried(struct sl_port *p, const struct sl_carried **layout)
 {
-	return SL_PART_END_GRAD + (int)end;
+	*layout = &p->carried;
+	return p->carried_room;
 }
 
-void sl_port_end_runs(struct sl_port *p, const size_t bytes[SL_END_RUNS])
+static int end_part(enum sl_end end)
+{
+	return end == SL_END_GRAD ? SL_PART_END_GRAD : SL_PART_END_MEAN;
+}
+
+void sl_port_end_runs(struct sl_port *p, const size_t bytes[SL_END_COUNT])
 {
 	memcpy(p->end_bytes, bytes, sizeof p->end_bytes);
 }
@@ -140,7 +144,7 @@ static void run_sent(struct sl_run *run)
 	struct sl_port *p = slot->port;
 
 	slot->busy = false;
-	if (sl_part_is_state(run->part.what)) {
+	if (run->part.what == SL_PART_WEIGHTS) {
 		p->stats.weights[SL_SENT] += run->len + run->header_bytes;
 	} else if (run->len) {
 		count_run(p, cross_of(run->part.what), run->len, run->header_bytes);
@@ -149,21 +153,31 @@ static void run_sent(struct sl_run *run)
 	dispatch_waiting(p, (enum sl_part_what)run->part.what);
 }
 
+/* An upload, or the answer to a Fetch. */
+static void weights_run(struct sl_port *p, struct run_slot *slot)
+{
+	const bool upload = p->session.role == SL_SESSION_CLIENT;
+
+	slot->len = sl_port_weights_bytes(p, upload);
+	if (upload || !p->carried.bytes)
+		return;
+	slot->rest = p->carried_room;
+	slot->rest_at = slot->len;
+	slot->len += p->carried.bytes;
+}
+
 static void post_run(struct sl_port *p, enum sl_part_what what, int chunk)
 {
 	struct run_slot *slot = &p->run[what][chunk];
 	const struct sl_session *s = &p->session;
 	const bool weights = what == SL_PART_WEIGHTS, of_chunk = what < SL_PART_WEIGHTS;
-	const bool of_pass = !sl_part_is_state(what);
 
 	if (weights)
-		slot->len = sl_port_weights_bytes(p, s->role == SL_SESSION_CLIENT);
+		weights_run(p, slot);
 	slot->run = (struct sl_run){
 		.part = {.what = what,
-			 .training = of_pass && s->training,
-			 .step = weights   ? s->kept_step
-				 : of_pass ? s->number
-					   : s->next_step,
+			 .training = !weights && s->training,
+			 .step = weights ? s->kept_step : s->number,
 			 .chunk = (uint32_t)chunk,
 			 .rows = of_chunk ? (uint32_t)sl_session_chunk_rows(s, chunk) : 0,
 			 .batch_rows = of_chunk ? (uint32_t)s->batch_rows : 0,
@@ -186,7 +200,7 @@ static void drop_pass(struct sl_port *p)
 {
 	atomic_store(&p->abandoning, true);
 	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
-		p->waiting[what].count = sl_part_is_state((uint32_t)what) ? p->waiting[what].count : 0;
+		p->waiting[what].count = what == SL_PART_WEIGHTS ? p->waiting[what].count : 0;
 	sl_outq_drop(p->outq);
 }
 
@@ -210,7 +224,9 @@ static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_b
 		slot->started_ns = sl_now_ns();
 		slot->first_bytes = payload.len;
 		slot->header_bytes = 0;
-		if (slot->tensor)
+		if (slot->tensor && a->what == SL_PART_WEIGHTS)
+			slot->front = sl_port_weights_bytes(p, false);
+		else if (slot->tensor)
 			slot->front =
 				SL_FRAME_BYTES + sl_port_lengths(p->plan, (int)a->what,
 								 (int64_t)sl_session_chunk_rows(&p->session, a->chunk));
@@ -221,7 +237,7 @@ static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_b
 		return;
 	SL_FAILPOINT(SL_FP_PORT_WHOLE);
 	slot->len = a->total;
-	if (sl_part_is_state(a->what)) {
+	if (a->what == SL_PART_WEIGHTS) {
 		p->stats.weights[SL_RECEIVED] += a->total + slot->header_bytes;
 	} else {
 		double seconds = sl_seconds_since(slot->started_ns);

@@ -15,6 +15,7 @@
 #include "common/link/outq.h"
 #include "common/session/mean.h"
 #include "common/session/session.h"
+#include "common/session/state.h"
 
 struct sl_port;
 
@@ -83,12 +84,12 @@ struct sl_bytes sl_port_asked(const struct sl_port *port);
 /* Room for the middle's weights in host memory, weight_count floats: what a run of SL_PART_WEIGHTS is sent from and
  * stored to. The answer to a Fetch leaves frozen weights as the client packed them. */
 float *sl_port_weights(struct sl_port *port);
+/* With the plan's fetch_state: what comes behind them in that answer, and how it lies. NULL: nothing does. */
+uint8_t *sl_port_carried(struct sl_port *port, const struct sl_carried **layout);
 
-/* In a group that shares heads and tails, before sl_port_equip: most bytes of the runs end_grad, end_mean and ends.
- * Then: a run that has come; room for the one that the task TELL, MEAN or GIVE is for, and what it has written there
- * (worker).
- */
-void sl_port_end_runs(struct sl_port *port, const size_t bytes[SL_END_RUNS]);
+/* In a group that shares heads and tails, before sl_port_equip: most bytes of the runs end_grad and end_mean. Then: a
+ * run that has come; room for the one that the task TELL or MEAN is for, and what it has written there (worker). */
+void sl_port_end_runs(struct sl_port *port, const size_t bytes[SL_END_COUNT]);
 struct sl_bytes sl_port_end_run(const struct sl_port *port, enum sl_end end);
 struct sl_buf sl_port_end_room(struct sl_port *port, enum sl_end end);
 void sl_port_end_filled(struct sl_port *port, enum sl_end end, const struct sl_buf *buf, double nominal);

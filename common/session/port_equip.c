@@ -389,6 +389,20 @@ size_t sl_port_weights_bytes(const struct sl_port *p, bool upload)
 	return (size_t)(upload ? s->weight_count : sl_plan_fetch_count(s)) * sizeof(float);
 }
 
+/* Behind the weights, where a Fetch brings them. */
+static enum sl_err open_carried(struct sl_port *p, struct sl_fail *fail)
+{
+	if (!p->plan->spec.fetch_state)
+		return SL_OK;
+	p->carried = sl_carried_of(&p->plan->segment[SL_MIDDLE], p->codec);
+	p->carried_room = calloc(1, p->carried.bytes);
+	if (!p->carried_room)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the state that a Fetch carries");
+	if (p->session.role == SL_SESSION_CLIENT)
+		p->run[SL_PART_WEIGHTS][0].tensor = p->carried_room;
+	return SL_OK;
+}
+
 static void set_limits(struct sl_port *p)
 {
 	const struct sl_plan_spec *spec = &p->plan->spec;
@@ -412,6 +426,8 @@ static void set_limits(struct sl_port *p)
 		if (receives(p, what))
 			l.run_bytes[what] = p->end_bytes[what - SL_PART_END_GRAD];
 	l.run_bytes[SL_PART_WEIGHTS] = sl_port_weights_bytes(p, p->session.role == SL_SESSION_SERVER);
+	if (p->session.role == SL_SESSION_CLIENT)
+		l.run_bytes[SL_PART_WEIGHTS] += p->carried.bytes;
 	sl_session_set_limits(&p->session, &l);
 }
 
@@ -444,6 +460,8 @@ enum sl_err sl_port_equip(struct sl_port *p, const struct sl_plan *plan, struct 
 	if (!err)
 		err = open_runs(p, fail);
 	if (!err)
+		err = open_carried(p, fail);
+	if (!err)
 		set_limits(p);
 	p->equipped = !err;
 	return err;
@@ -453,6 +471,7 @@ void sl_port_unequip(struct sl_port *p)
 {
 	close_codecs(p->codec);
 	free(p->begin);
+	free(p->carried_room);
 	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
 		free(p->run[what]);
 	if (p->be && p->be->ops->host_free) {

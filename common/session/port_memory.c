@@ -147,6 +147,12 @@ enum sl_err sl_port_memory(const struct sl_plan *plan, struct sl_backend *be, st
 			add_tensor(&pair[i], &host_tensor);
 		}
 	}
+	if (plan->spec.fetch_state) {
+		const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
+
+		sl_need(&m.weights.host, s->moments, (uint64_t)s->trainable_count * sizeof(float));
+		sl_need(&m.weights.host, 1, m.codecs.host + m.codecs.device); /* their state, and less than that */
+	}
 	sl_need(&m.payloads.host, 1, host_tensor);
 	sl_need(&m.payloads.host, 1, sl_port_begin_bytes(plan));
 	sl_need(&m.payloads.host, 1, sizeof(struct run_slot)); /* of the weights */

@@ -169,3 +169,84 @@ void sl_codecs_state_read(struct sl_codecs_state *s, const struct sl_checkpoint 
 			if (strcmp(c->part[i].name, sl_dir_name((enum sl_dir)dir)) == 0)
 				s->dir[dir].len = (size_t)c->part[i].count;
 }
+
+/* ---- behind the weights of a Fetch */
+
+struct carried_head {
+	uint64_t codec[SL_DIR_COUNT]; /* bytes used of each codec's room */
+	float applied[2], scale[2];
+};
+
+struct sl_carried sl_carried_of(const struct sl_plan_segment *middle, struct sl_codec *const codec[SL_DIR_COUNT])
+{
+	struct sl_carried c = {.bytes = sizeof(struct carried_head)};
+
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		c.codec[dir] = (sl_codec_state_bytes(codec[dir]) + 7) / 8 * 8;
+		c.bytes += c.codec[dir];
+	}
+	c.bytes += (size_t)(middle->moments * middle->trainable_count) * sizeof(float);
+	return c;
+}
+
+/* The state of the segment, which lies in `weights` and behind the codecs' rooms. */
+static struct sl_exec_state in_room(const struct sl_carried *c, const struct sl_exec *exec, float *weights,
+				    uint8_t *room)
+{
+	const struct sl_plan_segment *s = sl_exec_segment(exec);
+	struct sl_exec_state state = {.which = s->which,
+				      .weight = weights,
+				      .moments = s->moments,
+				      .weight_count = s->weight_count,
+				      .trainable_count = s->trainable_count,
+				      .scaled = s->precision == SL_PRECISION_FP16};
+	uint8_t *at = room + sizeof(struct carried_head);
+
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		at += c->codec[dir];
+	for (int i = 0; i < s->moments; i++)
+		state.moment[i] = (float *)(void *)at + i * s->trainable_count;
+	return state;
+}
+
+enum sl_err sl_carried_take(const struct sl_carried *c, struct sl_exec *exec,
+			    struct sl_codec *const codec[SL_DIR_COUNT], float *weights, uint8_t *room)
+{
+	struct sl_exec_state state = in_room(c, exec, weights, room);
+	struct carried_head *head = (struct carried_head *)(void *)room;
+	uint8_t *at = room + sizeof *head;
+	enum sl_err err = sl_exec_state_take(&state, exec);
+
+	*head = (struct carried_head){.codec = {0}};
+	if (state.moments > 1)
+		memcpy(head->applied, state.applied, sizeof head->applied);
+	if (state.scaled)
+		memcpy(head->scale, state.scale, sizeof head->scale);
+	for (int dir = 0; dir < SL_DIR_COUNT && !err; at += c->codec[dir++]) {
+		struct sl_buf buf = {at, 0, c->codec[dir]};
+
+		memset(at, 0, c->codec[dir]);
+		err = sl_codec_save(codec[dir], &buf);
+		head->codec[dir] = buf.len;
+	}
+	return err;
+}
+
+enum sl_err sl_carried_give(const struct sl_carried *c, struct sl_exec *exec,
+			    struct sl_codec *const codec[SL_DIR_COUNT], const float *weights, const uint8_t *room)
+{
+	/* nothing is written to either */
+	struct sl_exec_state state = in_room(c, exec, (float *)(uintptr_t)weights, (uint8_t *)(uintptr_t)room);
+	const struct carried_head *head = (const struct carried_head *)(const void *)room;
+	const uint8_t *at = room + sizeof *head;
+	enum sl_err err;
+
+	memcpy(state.applied, head->applied, sizeof head->applied);
+	memcpy(state.scale, head->scale, sizeof head->scale);
+	err = sl_exec_state_give(&state, exec);
+	for (int dir = 0; dir < SL_DIR_COUNT && !err; at += c->codec[dir++])
+		err = head->codec[dir] <= c->codec[dir]
+			      ? sl_codec_load(codec[dir], (struct sl_bytes){at, (size_t)head->codec[dir]})
+			      : SL_ERR_DATA;
+	return err;
+}

@@ -46,4 +46,19 @@ enum sl_err sl_codecs_state_give(const struct sl_codecs_state *s,
 void sl_codecs_state_parts(struct sl_codecs_state *s, bool reading, struct sl_checkpoint *c);
 void sl_codecs_state_read(struct sl_codecs_state *s, const struct sl_checkpoint *c);
 
+/* What the answer to a Fetch has behind the weights, with the agreement's fetch.state: all else that a step changes in
+ * the middle. Its size is fixed as the codecs are opened, while tensors at the cut are widest. */
+struct sl_carried {
+	size_t codec[SL_DIR_COUNT]; /* room for the state of each */
+	size_t bytes;               /* in all */
+};
+struct sl_carried sl_carried_of(const struct sl_plan_segment *middle, struct sl_codec *const codec[SL_DIR_COUNT]);
+/* `weights` [weight_count], `room` [bytes]: from an executor and codecs, and to those of the same plan. DATA: it is no
+ * state of theirs. */
+enum sl_err sl_carried_take(const struct sl_carried *c, struct sl_exec *exec,
+			    struct sl_codec *const codec[SL_DIR_COUNT], float *weights, uint8_t *room) SL_MUST_CHECK;
+enum sl_err sl_carried_give(const struct sl_carried *c, struct sl_exec *exec,
+			    struct sl_codec *const codec[SL_DIR_COUNT], const float *weights,
+			    const uint8_t *room) SL_MUST_CHECK;
+
 #endif

@@ -60,6 +60,25 @@ static double mix(const struct sl_op_call *call, int64_t n, float *g, const floa
 	       each * all;
 }
 
+/* The same of a row whose classes have weights: its target is weight · ((1 − ε)·(k == label) + ε/K). */
+static double weigh(const struct sl_op_call *call, float *g, const float *x, int classes, int label, float top,
+		    double total)
+{
+	const double smoothing = (double)call->rule.smoothing;
+	double all = 0, at = 0;
+
+	for (int k = 0; k < classes; k++)
+		all += (double)call->rule.weight[k] * ((1 - smoothing) * (k == label) + smoothing / classes);
+	for (int k = 0; k < classes; k++) {
+		const double target =
+			(double)call->rule.weight[k] * ((1 - smoothing) * (k == label) + smoothing / classes);
+
+		at += target * ((double)x[k] - (double)top);
+		g[k] = (float)((double)g[k] * all - target);
+	}
+	return log(total) * all - at;
+}
+
 static void row(void *arg, int64_t n, int worker)
 {
 	const struct job *j = arg;
@@ -84,6 +103,10 @@ static void row(void *arg, int64_t n, int worker)
 		g[k] = (float)((double)g[k] / total);
 	if (j->call->rule.other) {
 		j->loss[n] = mix(j->call, n, g, x, j->classes, top, total);
+		return;
+	}
+	if (j->call->rule.weight) {
+		j->loss[n] = weigh(j->call, g, x, j->classes, label, top, total);
 		return;
 	}
 	g[label] -= 1.0f;

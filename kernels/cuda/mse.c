@@ -6,6 +6,10 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 {
 	const struct sl_shape *s = &p->op->in_shape[0];
 
+	if (p->op->u.mse.fn != SL_MSE_SQUARE)
+		return sl_fail_set(p->fail, SL_ERR_CONFIG,
+				   "%s: a GPU computes mean squares alone of the losses of numbers: take device: cpu",
+				   p->op->name);
 	p->sizes = (struct sl_op_sizes){.workspace_bytes = (size_t)s->dim[0] * (sizeof(double) + sizeof(int32_t)),
 					.saved_bytes = (size_t)sl_shape_count(s) * sizeof(float)};
 	return SL_OK;

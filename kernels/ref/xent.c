@@ -1,8 +1,9 @@
 /* Softmax cross-entropy: torch.nn.CrossEntropyLoss(label_smoothing=ε, ignore_index) before its mean.
  *   p = softmax(logits)
- *   t[n,k] = (1 − ε)·(s[n]·(k == label[n]) + (1 − s[n])·(k == other[n])) + ε/K
- *   loss_sum = Σ_n Σ_k −t[n,k]·log p[n,k]      dlogits[n,k] = loss_scale · (p[n,k] − t[n,k])
- * s[n] is 1 but for mixed rows. The sum is over the rows n that are not ignored; the others have dlogits 0. */
+ *   t[n,k] = w[k] · ((1 − ε)·(s[n]·(k == label[n]) + (1 − s[n])·(k == other[n])) + ε/K)
+ *   loss_sum = Σ_n Σ_k −t[n,k]·log p[n,k]      dlogits[n,k] = loss_scale · (p[n,k]·Σ_j t[n,j] − t[n,k])
+ * s[n] is 1 but for mixed rows, and w[k] 1 without weights. The sum is over the rows n that are not ignored; the others
+ * have dlogits 0. */
 #include <math.h>
 
 #include "kernels/ref/kernels.h"
@@ -27,7 +28,18 @@ static double target_of(const struct sl_op_call *call, int64_t n, int64_t k, int
 
 	if (call->rule.other && k == call->rule.other[n])
 		target += 1 - share;
-	return (1 - smoothing) * target + smoothing / (double)classes;
+	target = (1 - smoothing) * target + smoothing / (double)classes;
+	return call->rule.weight ? (double)call->rule.weight[k] * target : target;
+}
+
+/* Σ_j t[n,j] */
+static double targets_of(const struct sl_op_call *call, int64_t n, int64_t classes)
+{
+	double sum = 0;
+
+	for (int64_t k = 0; k < classes && call->rule.weight; k++)
+		sum += target_of(call, n, k, classes);
+	return call->rule.weight ? sum : 1;
 }
 
 /* Fills p[K]; returns the row's loss. */
@@ -48,7 +60,7 @@ static double softmax(const struct sl_op_call *call, int64_t n, double *p, const
 	for (int k = 0; k < classes; k++)
 		p[k] /= sum;
 	*largest = top;
-	return log(sum) - at_target;
+	return log(sum) * targets_of(call, n, classes) - at_target;
 }
 
 static enum sl_err forward(const struct sl_op_call *call)
@@ -76,12 +88,15 @@ static enum sl_err backward(const struct sl_op_call *call)
 	const double *p = call->saved;
 	float *dx = call->din[0].data;
 
-	for (int64_t n = 0; n < rows && dx; n++)
+	for (int64_t n = 0; n < rows && dx; n++) {
+		const double all = is_ignored(call, n) ? 0 : targets_of(call, n, classes);
+
 		for (int64_t k = 0; k < classes; k++)
 			sl_ref_store(&dx[n * classes + k], call->din_add[0],
 				     is_ignored(call, n) ? 0
-							 : call->loss_scale * (p[n * classes + k] -
+							 : call->loss_scale * (p[n * classes + k] * all -
 									       target_of(call, n, k, classes)));
+	}
 	return SL_OK;
 }
 

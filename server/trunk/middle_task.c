@@ -155,6 +155,15 @@ struct pass {
 static const struct pass forward = {SL_DIR_HEAD_ACT, SL_DIR_MID_ACT, sl_exec_input, sl_exec_output, compute_forward};
 static const struct pass backward = {SL_DIR_MID_GRAD, SL_DIR_HEAD_GRAD, sl_exec_dout, sl_exec_din, compute_backward};
 
+/* What a server that cheats would do, in tests alone (failpoint.h): `x` becomes factor · x. */
+static void cheat(bool cheats, const struct sl_tensor *x, float factor)
+{
+	float *value = x->data;
+
+	for (int64_t i = 0; cheats && i < sl_shape_count(&x->shape); i++)
+		value[i] *= factor;
+}
+
 static enum sl_err run_pass(struct sl_middle *m, const struct pass *pass, int chunk, struct sl_fail *fail)
 {
 	struct sl_exec_call call = exec_call(m, chunk);
@@ -164,8 +173,11 @@ static enum sl_err run_pass(struct sl_middle *m, const struct pass *pass, int ch
 	enum sl_err err = sl_port_decode(m->port, pass->from, chunk, &in, fail);
 
 	sl_port_compute_begins(m->port);
+	cheat(mid && SL_FAILPOINT_CALL(SL_FP_SERVER_CHEAT_LOSS, 0) != 0, &in, 0.5f);
 	if (!err)
 		err = pass->compute(m, &call, fail);
+	cheat(mid && SL_FAILPOINT_CALL(SL_FP_SERVER_HIJACK, 0) != 0, &out, -1);
+	cheat(!mid && call.training && SL_FAILPOINT_CALL(SL_FP_SERVER_CHEAT_ACT, 0) != 0, &out, 1.0001f);
 	sl_port_compute_ends(m->port);
 	return err || !out.data ? err : sl_port_encode(m->port, pass->to, chunk, &out, fail);
 }

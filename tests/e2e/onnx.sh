@@ -39,7 +39,28 @@ for name in stem.0.weight block.conv1.weight down.0.weight classifier.2.weight c
 	cmp -s <(tensor "$tmp/out.safetensors" $name) <(tensor tests/golden/onnx_small_init.safetensors $name) || fail "$name came back changed"
 done
 
-# an evaluation of the trained weights, with a server and without one
+# the network itself, out as ONNX and in again: the same layers, and to the bit the same logits
+# again NAME [key=value…]: NAME's config exports $tmp/NAME.onnx, which stands in for the network
+again() {
+	local name=$1 set=() pair weights
+	shift
+	for pair in "$@"; do set+=(--set "$pair"); done
+	weights=$tmp/$name/model.safetensors
+	"$SPLITC" train "$tmp/again.yaml" --local --fresh --set log.dir="$tmp/$name" "${set[@]}" >"$tmp/$name.log" 2>&1 &&
+		"$SPLITC" export "$tmp/again.yaml" "$tmp/$name.onnx" --set log.dir="$tmp/$name" "${set[@]}" >>"$tmp/$name.log" 2>&1 ||
+		fail "$name: $(cat "$tmp/$name.log")"
+	"$SPLITC" predict "$tmp/again.yaml" --local --logits --csv --weights "$weights" "${set[@]}" >"$tmp/$name.a" || fail "$name: predict"
+	"$SPLITC" predict "$tmp/back.yaml" --local --logits --csv --weights "$weights" --set model.onnx="$tmp/$name.onnx" >"$tmp/$name.b" || fail "$name: predict again"
+	cmp -s "$tmp/$name.a" "$tmp/$name.b" && [ "$(wc -l <"$tmp/$name.a")" = 21 ] || fail "$name: other logits"
+}
+sed 's/epochs: 1/epochs: 1, max_steps: 1/' "$config" >"$tmp/back.yaml"
+sed 's/model: .*/model: {classes: 10, image: 16}/; s/Resize((16, 16))/Resize((32, 32))/g; s/image: 16/image: 32/' "$tmp/back.yaml" >"$tmp/again.yaml"
+sed -i 's/Resize((16, 16))/Resize((32, 32))/g' "$tmp/back.yaml"
+two_at_a_time again 'mobilenet_v2|model.name=mobilenet_v2|model.width=0.1' 'mobilenet_v2_relu|model.name=mobilenet_v2_relu|model.width=0.1' \
+	'resnet9|model.name=resnet9|model.width=0.1' 'resnet18|model.name=resnet18|model.width=0.1|model.form=cifar' 'alexnet1|model.name=alexnet1|model.width=0.1' \
+	'vgg16|model.name=vgg16|model.width=0.1'
+
+# an evaluation of the trained weights, with# an evaluation of the trained weights, with a server and without one
 "$SPLITC" eval "$config" --local --set log.dir="$tmp/local plain" --json >"$tmp/a.json" || fail "eval --local"
 "$SPLITC" eval "$config" --set server="$two" --set log.dir="$tmp/local plain" --json >"$tmp/b.json" || fail "eval"
 [ "$(jq .loss "$tmp/a.json")" = "$(jq .loss "$tmp/b.json")" ] && [ "$(jq .samples "$tmp/a.json")" = 20 ] || fail "eval: $(cat "$tmp/a.json" "$tmp/b.json")"
@@ -57,6 +78,14 @@ refused() {
 	"$SPLITC" train "$config" --check-config "$@" >"$tmp/out" 2>&1 || status=$?
 	[ "$status" = "$want" ] && grep -qF -- "$says" "$tmp/out" && [ "$(wc -l <"$tmp/out")" = 1 ] || fail "$*: exit status $status, $(cat "$tmp/out")"
 }
+# what has no form in ONNX
+no_onnx() {
+	local status=0 says=$1
+	shift
+	"$SPLITC" export "$tmp/back.yaml" "$tmp/no.onnx" --weights "$tmp/still/model.safetensors" "$@" >"$tmp/out" 2>&1 || status=$?
+	[ "$status" = 78 ] && grep -qF -- "$says" "$tmp/out" && [ ! -e "$tmp/no.onnx" ] || fail "$*: exit status $status, $(cat "$tmp/out")"
+}
+no_onnx 'has inserts, which is not written as ONNX: name a file that ends with .safetensors' --set insert.tail=linear:20 --set data.transforms='Resize((16, 16))' --set data.test_transforms='Resize((16, 16))'
 refused 78 'model.classes: my_net.onnx has 10 outputs, not 7; leave this key out' --set model.classes=7
 refused 78 'model.image: my_net.onnx takes images of 16x16, not 32x32' --set model.image=32
 refused 78 'model.width: onnx has none' --set model.width=0.5

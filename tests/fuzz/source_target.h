@@ -38,8 +38,13 @@ static void source_put(const char *name, const uint8_t *data, size_t size)
 /* What is refused has a sentence; labels of what is not are in range. */
 static void source_read(const char *source, enum sl_split split)
 {
-	const struct sl_set_spec spec = {
-		.source = source, .split = split, .dir = source_dir, .max_pixels = 1 << 20, .label = "label"};
+	static const char *const label[] = {"label"};
+	const struct sl_set_spec spec = {.source = source,
+					 .split = split,
+					 .dir = source_dir,
+					 .max_pixels = 1 << 20,
+					 .label = label,
+					 .nlabels = 1};
 	struct sl_room room = {0};
 	struct sl_fail fail = {0};
 	struct sl_set set;

@@ -61,3 +61,39 @@ y = np.array([(i * 37 % 29) / 2 - (i * 11 % 13) for i in range(100)])
 print(f'is("mae", 100, 1, {m.mean_absolute_error(y, x):.16g});')
 print(f'is("rmse", 100, 1, {m.mean_squared_error(y, x) ** 0.5:.16g});')
 print(f'is("r2", 100, 1, {m.r2_score(y, x):.16g});')
+
+
+def targets(n, width, labels):
+    out = np.array([[((j * j * 37 + k * 61 + j * k * 7 + j * 13) % 97 - 48) / 16 for k in range(width)] for j in (i // 2 for i in range(n))])
+    if labels:
+        return out, np.array([[(i * (k + 3) + i * i // 5) % 7 < 3 for k in range(width)] for i in range(n)], int)
+    return out, np.array([[out[i, k] * (k + 1) / 2 + ((i * 11 + k * 5) % 13 - 6) / 8 for k in range(width)] for i in range(n)])
+
+
+def each(values):
+    return "(const double[]){%s}" % ", ".join("%.16g" % v for v in values)
+
+
+def rest(right, said, average):
+    """Specificity, as recall of what a label is not."""
+    return m.recall_score(1 - right, 1 - said, average=average, zero_division=0)
+
+
+out, right = targets(120, 4, True)
+said = (out > 0).astype(int)
+for name, score in (("f1", m.f1_score), ("precision", m.precision_score), ("recall", m.recall_score), ("specificity", rest)):
+    print(f'all_are(SL_LEARN_LABELS, "{name}", {score(right, said, average="macro"):.16g}, {each(score(right, said, average=None))});')
+    if score is not rest:
+        print(f'all_are(SL_LEARN_LABELS, "{name}_micro", {score(right, said, average="micro"):.16g}, NULL);')
+for name, score in (("auc", m.roc_auc_score), ("average_precision", m.average_precision_score)):
+    print(f'all_are(SL_LEARN_LABELS, "{name}", {score(right, out, average="macro"):.16g}, {each(score(right, out, average=None))});')
+best = []
+for k in range(4):
+    precision, recall, at = m.precision_recall_curve(right[:, k], out[:, k])
+    f1 = 2 * precision * recall / (precision + recall)
+    top = max(i for i in range(len(at)) if f1[i] >= f1[:-1].max() - 1e-12)
+    best.append(1 / (1 + np.exp(-at[top])))
+print("thresholds:", ", ".join("%.16g" % b for b in best))
+out, right = targets(120, 4, False)
+for name, score in (("mae", m.mean_absolute_error), ("rmse", lambda *a, **b: m.mean_squared_error(*a, squared=False, **b)), ("r2", m.r2_score)):
+    print(f'all_are(SL_LEARN_NUMBER, "{name}", {score(right, out, multioutput="uniform_average"):.16g}, {each(score(right, out, multioutput="raw_values"))});')

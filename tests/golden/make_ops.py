@@ -214,6 +214,23 @@ torch.set_rng_state(state)
 
 case("mse", "MSE", draw(5, 3), "", lambda x: F.mse_loss(x, targets) * 5)
 cases[-1].append(".targets = " + emit("mse_targets", targets))
+state = torch.get_rng_state()
+weight = torch.tensor([0.25, 3.0, 1.5])
+for name, fn, run, target, weighted in (
+        ("mse_l1", "L1", lambda x: F.l1_loss(x, targets) * 5, targets, False),
+        ("mse_huber", "HUBER", lambda x: F.huber_loss(x, targets) * 5, targets, False),
+        ("mse_bce", "BCE", lambda x: F.binary_cross_entropy_with_logits(x, (targets > 0).double()) * 5, (targets > 0).double(), False),
+        ("mse_bce_weighted", "BCE", lambda x: F.binary_cross_entropy_with_logits(x, (targets > 0).double(), pos_weight=weight) * 5,
+         (targets > 0).double(), True)):
+    case(name, "MSE", draw(5, 3), ".u.mse = {SL_MSE_%s}," % fn + (" .weighted = true," if weighted else ""), run)
+    cases[-1].append(".targets = " + emit(name + "_targets", target))
+    cases[-1].append(".weight = " + emit(name + "_weight", weight))
+weight = torch.tensor([0.25, 3.0, 1.5, 1.0, 0.5, 2.0, 4.0])
+for name, smoothing in (("xent_weighted", 0.0), ("xent_weighted_smooth", 0.25)):
+    case(name, "XENT", draw(5, 7, low=-80, high=81), ".rule = {.smoothing = %rf}, .weighted = true," % smoothing,
+         lambda x: F.cross_entropy(x, labels, weight, reduction="sum", label_smoothing=smoothing))
+    cases[-1].append(".labels = " + emit(name + "_labels", labels, "int32_t"))
+    cases[-1].append(".weight = " + emit(name + "_weight", weight))
 torch.set_rng_state(kept)
 attention("attention", 3, 4, 2, 2, 3)
 attention("attention_causal", 3, 4, 2, 2, 3, causal=True)
@@ -230,7 +247,7 @@ static const struct op_golden {
 	const int32_t *labels;
 	const int32_t *other;
 	const float *share;
-	const float *targets;
+	const float *targets, *weight;
 	const float *out, *din, *din_b, *din_c, *grad[SL_OP_MAX_PARAM], *param_after[SL_OP_MAX_PARAM]; /* what must come out */
 	double loss;
 } golden_ops[] = {""")

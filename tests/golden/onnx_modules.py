@@ -3,8 +3,11 @@
 
 usage: onnx_modules.py survey SPLITC [NAME…]   whether SPLITC reads each one: "read" or the sentence of the refusal, then the count
        onnx_modules.py run FOLDER [NAME…]      FOLDER/NAME.onnx, with a run of ten steps of SGD by the rules of golden.py
+       onnx_modules.py export SPLITC CIFAR [NAME…]   what `splitc export` writes of each that is read: accepted by onnx.checker, the
+                                               same numbers in torch, and to the bit the same logits from SPLITC; CIFAR holds a few images
 A module stands behind two convolutions, which make 8 channels of 8×8 pixels. What it makes is flattened for a linear layer.
 """
+import json
 import os
 import re
 import subprocess
@@ -12,11 +15,14 @@ import sys
 import tempfile
 import warnings
 
+import numpy as np
+import onnx
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 import golden
+import onnx_run
 from make_networks import widen
 
 C, SIZE = 8, 8
@@ -184,6 +190,8 @@ add("x * y", fn(lambda m, x: x * m.c(x), c=nn.Conv2d(C, C, 1)))
 add("x ** 2", fn(lambda m, x: x ** 2))
 add("sqrt", fn(lambda m, x: torch.sqrt(x ** 2 + 1)))
 add("exp", fn(lambda m, x: torch.exp(-x * x)))
+add("x * number", fn(lambda m, x: x * m.s, s=torch.tensor([1.5])))
+add("x * number of tokens", fn(lambda m, x: x * m.s, s=torch.tensor([1.5])), "tokens")
 add("x + bias", fn(lambda m, x: x + m.b, b=torch.randn(1, C, 1, 1)))
 add("SE Conv", lambda: Excite(C, False))
 add("SE Linear", lambda: Excite(C, True))
@@ -298,9 +306,90 @@ def run(folder, names):
                 break
 
 
+def splitc_of(splitc, *args):
+    got = subprocess.run([splitc, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return got.stdout if got.returncode == 0 else sys.exit(f"splitc {' '.join(args)}: exit status {got.returncode}: {got.stdout}")
+
+
+def layers(splitc, config):
+    """Where units begin, and all layers that have parameters."""
+    graph = json.loads(splitc_of(splitc, "graph", config, "--json"))
+    nodes = [n for part in ("head", "middle", "tail") for n in graph[part]["nodes"]]
+    cuts = []
+    for unit in range(1, 20):
+        got = subprocess.run([splitc, "graph", config, "--json", "--set", f"partition={unit}:-1"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        if got.returncode:
+            break
+        cuts.append(json.loads(got.stdout)["cut"])
+    return cuts, sorted((n["name"], n["operation"], n["parameters"]) for n in nodes if n["parameters"])
+
+
+def page_code():
+    """How docs/howto-onnx.md makes a file for programs that only predict."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/howto-onnx.md")) as page:
+        return next(code for code in re.findall(r"```python\n(.*?)```", page.read(), re.S) if "predicting.onnx" in code)
+
+
+def check_export(splitc, cifar, folder, name):
+    path = os.path.join(folder, file_of(name))
+    model, channels = network(name)
+    export(model, path + ".onnx", channels)
+    golden.write_safetensors(path + ".safetensors", golden.state_of(model))
+    configs = []
+    for onnx_file in (path + ".onnx", path + ".out.onnx"):
+        configs.append(onnx_file + ".yaml")
+        with open(configs[-1], "w") as config:
+            config.write(f"model: {{onnx: {onnx_file}}}\nthreads: 1\ndata: {{kind: cifar10, dir: {cifar}, train_files: [data_batch_1.bin], "
+                         f"test_limit: 8, transforms: ['Resize(({SIZE}, {SIZE}))'], test_transforms: ['Resize(({SIZE}, {SIZE}))']}}\n")
+    splitc_of(splitc, "export", configs[0], path + ".out.onnx", "--weights", path + ".safetensors")
+    onnx.checker.check_model(onnx.load(path + ".out.onnx"), full_check=True)
+    assert layers(splitc, configs[0]) == layers(splitc, configs[1]), f"{name}: other layers: {layers(splitc, configs[0])} {layers(splitc, configs[1])}"
+    state = golden.read_safetensors(path + ".safetensors")[0]
+    for t in onnx.load(path + ".out.onnx").graph.initializer:
+        assert np.array_equal(onnx.numpy_helper.to_array(t), state[t.name]), f"{name}: {t.name} changed"
+    x = torch.randn(4, channels, SIZE, SIZE, generator=torch.Generator().manual_seed(1)).double()
+    with torch.no_grad():  # the running statistics move in training
+        evaluated, want, got = model.double().eval()(x), model.train()(x), onnx_run.run(path + ".out.onnx", x)
+    assert golden.deviation(got.numpy(), want.numpy(), 0) < 1e-6, f"{name}: logits differ by {golden.deviation(got.numpy(), want.numpy(), 0):g}"
+    exec(page_code().replace("trained.onnx", path + ".out.onnx").replace("predicting.onnx", path + ".eval.onnx"), {})
+    onnx.checker.check_model(onnx.load(path + ".eval.onnx"), full_check=True)
+    want, got = evaluated, onnx_run.run(path + ".eval.onnx", x)
+    assert golden.deviation(got.numpy(), want.numpy(), 0) < 1e-6, f"{name}: logits of an evaluation differ by {golden.deviation(got.numpy(), want.numpy(), 0):g}"
+    if channels == 3:
+        logits = [splitc_of(splitc, "predict", c, "--local", "--logits", "--csv", "--weights", path + ".safetensors") for c in configs]
+        assert logits[0] == logits[1] and logits[0].count("\n") >= 9, f"{name}: other logits"
+
+
+def is_read(splitc, folder, name):
+    path = os.path.join(folder, "x.onnx")
+    try:
+        export(network(name)[0], path, MODULES[name][2])
+    except Exception:
+        return False
+    with open(path + ".yaml", "w") as config:
+        config.write(f"model: {{onnx: {path}}}\ndata: {{dir: unused}}\n")
+    return subprocess.run([splitc, "graph", path + ".yaml"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def export_all(splitc, cifar, names):
+    done, bad = 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names or [n for n in MODULES if is_read(splitc, folder, n)]:
+            try:
+                check_export(splitc, cifar, folder, name)
+                done += 1
+            except (AssertionError, SystemExit, KeyError, TypeError, RuntimeError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as e:
+                bad += 1
+                print(f"{name}: {type(e).__name__}: {e}")
+    print(f"{done} modules are written, and read again")
+    sys.exit(bad > 0)
+
+
 def main():
     torch.set_num_threads(1)
-    if sys.argv[1] == "survey":
+    if sys.argv[1] == "export":
+        export_all(sys.argv[2], sys.argv[3], sys.argv[4:])
+    elif sys.argv[1] == "survey":
         survey(sys.argv[2], sys.argv[3:])
     else:
         run(sys.argv[2], sys.argv[3:])

@@ -2717,6 +2717,64 @@ static const float mse_din[] = {-0.5f,         0.458333333f, 0.625f,        -1.4
 				0.0416666667f, -2.375f,      -0.458333333f, 0.625f,       -0.625f};
 static const float mse_targets[] = {0.5625f, -0.9375f, 0.5f,     0.875f, -1.625f, -0.8125f, 0.4375f, 0.75f,
 				    0.5625f, 1.8125f,  -1.5625f, 1.875f, 1.0f,    1.0f,     -0.625f};
+static const float mse_l1_in[] = {0.9375f, -1.3125f, 0.5625f, -0.25f,  -1.3125f, 1.875f, -0.625f, -1.1875f,
+				  1.1875f, 1.4375f,  0.875f,  -1.125f, -0.5f,    1.125f, -1.125f};
+static const float mse_l1_din[] = {0.333333333f, -0.333333333f, 0.333333333f,  -0.333333333f, 0.333333333f,
+				   0.333333333f, -0.333333333f, -0.333333333f, 0.333333333f,  -0.333333333f,
+				   0.333333333f, -0.333333333f, -0.333333333f, 0.333333333f,  -0.333333333f};
+static const float mse_l1_targets[] = {0.5625f, -0.9375f, 0.5f,     0.875f, -1.625f, -0.8125f, 0.4375f, 0.75f,
+				       0.5625f, 1.8125f,  -1.5625f, 1.875f, 1.0f,    1.0f,     -0.625f};
+static const float mse_l1_weight[] = {0.25f, 3.0f, 1.5f};
+static const float mse_huber_in[] = {-1.6875f, -1.4375f, -0.125f,  1.75f, 0.75f,    0.375f,  -0.375f, 0.5625f,
+				     -0.8125f, -0.9375f, -1.1875f, -0.5f, -1.9375f, -1.875f, -1.9375f};
+static const float mse_huber_din[] = {-0.333333333f, -0.166666667f, -0.208333333f, 0.291666667f,  0.333333333f,
+				      0.333333333f,  -0.270833333f, -0.0625f,      -0.333333333f, -0.333333333f,
+				      0.125f,        -0.333333333f, -0.333333333f, -0.333333333f, -0.333333333f};
+static const float mse_huber_targets[] = {0.5625f, -0.9375f, 0.5f,     0.875f, -1.625f, -0.8125f, 0.4375f, 0.75f,
+					  0.5625f, 1.8125f,  -1.5625f, 1.875f, 1.0f,    1.0f,     -0.625f};
+static const float mse_huber_weight[] = {0.25f, 3.0f, 1.5f};
+static const float mse_bce_in[] = {-1.3125f, 0.3125f, 0.625f, 1.5f,    0.0f,     1.125f,   0.375f,  -0.625f,
+				   -0.25f,   0.4375f, 0.875f, 1.3125f, -1.1875f, -0.6875f, -1.0625f};
+static const float mse_bce_din[] = {-0.262643732f, 0.192498455f,   -0.116215045f, -0.0608085079f, 0.166666667f,
+				    0.251638329f,  -0.1357778f,    -0.217118288f, -0.187392167f,  -0.130778943f,
+				    0.235261676f,  -0.0706896015f, -0.255431214f, -0.22180352f,   0.0856106638f};
+static const float mse_bce_targets[] = {1.0f, 0.0f, 1.0f, 1.0f, 0.0f, 0.0f, 1.0f, 1.0f,
+					1.0f, 1.0f, 0.0f, 1.0f, 1.0f, 1.0f, 0.0f};
+static const float mse_bce_weight[] = {0.25f, 3.0f, 1.5f};
+static const float mse_bce_weighted_in[] = {1.875f,  -1.6875f, 0.5f,    -1.25f,  1.0625f, -1.875f, -0.9375f, 0.4375f,
+					    -1.875f, -1.0625f, 1.0625f, 0.6875f, 0.9375f, -1.625f, 1.375f};
+static const float mse_bce_weighted_din[] = {-0.0110803533f, 0.0520349658f,  -0.188770334f, -0.0647749884f,
+					     0.24772267f,    0.0443214134f,  -0.059882866f, -0.39233683f,
+					     -0.43351788f,   -0.0619306674f, 0.24772267f,   -0.167294721f,
+					     -0.0234504673f, -0.835483537f,  0.266062259f};
+static const float mse_bce_weighted_targets[] = {1.0f, 0.0f, 1.0f, 1.0f, 0.0f, 0.0f, 1.0f, 1.0f,
+						 1.0f, 1.0f, 0.0f, 1.0f, 1.0f, 1.0f, 0.0f};
+static const float mse_bce_weighted_weight[] = {0.25f, 3.0f, 1.5f};
+static const float xent_weighted_in[] = {-2.4375f, -3.8125f, -4.25f,   -0.875f,  -1.625f,  -1.8125f, 3.4375f,
+					 -2.5625f, -2.4375f, -3.3125f, 2.0625f,  -4.1875f, -3.125f,  3.8125f,
+					 -4.6875f, -4.8125f, 1.875f,   -3.5625f, 3.625f,   -3.6875f, 2.25f,
+					 0.75f,    -4.875f,  -2.875f,  2.75f,    1.9375f,  3.8125f,  2.375f,
+					 -0.1875f, -1.4375f, -1.125f,  2.625f,   3.8125f,  2.375f,   1.25f};
+static const float xent_weighted_din[] = {
+	-0.249317561f,  0.00017254753f,  0.000111405058f, 0.00325573304f, 0.00153789939f, 0.00127496338f, 0.242965013f,
+	0.00577733782f, 0.00654658141f,  0.00272902115f,  0.589304478f,   0.00113762527f, 0.00329182786f, -0.608786872f,
+	0.00017180954f, 0.000151621387f, 0.121647955f,    -0.999470789f,  0.700035647f,   0.00046702675f, 0.17699673f,
+	0.0262071352f,  9.45176876e-05f, 0.000698396496f, -0.806354008f,  0.085929888f,   0.560333257f,   0.133090814f,
+	0.0332940796f,  -2.99046109f,    0.0130381489f,   0.554396199f,   1.81779515f,    0.431764194f,   0.140173311f};
+static const int32_t xent_weighted_labels[] = {0, 6, 3, 3, 1};
+static const float xent_weighted_weight[] = {0.25f, 3.0f, 1.5f, 1.0f, 0.5f, 2.0f, 4.0f};
+static const float xent_weighted_smooth_in[] = {
+	0.375f,   3.0f,     4.75f,  3.3125f, 1.375f,  -3.9375f, 4.0625f, -3.625f,  -3.0f,    0.75f,   -1.875f, -4.5f,
+	-1.1875f, -1.6875f, 3.625f, 3.8125f, -4.375f, 3.4375f,  1.9375f, -2.3125f, 1.6875f,  0.6875f, 3.3125f, 0.75f,
+	-0.25f,   3.125f,   2.125f, 0.3125f, 4.4375f, -3.125f,  4.625f,  4.6875f,  -3.8125f, 1.625f,  2.1875f};
+static const float xent_weighted_smooth_din[] = {
+	-0.19241675f,  -0.0517613653f, 0.265127053f,   0.0399832386f, -0.00695188052f, -0.071374813f,  0.0173945173f,
+	0.0232380847f, -0.0470476319f, 2.50174257f,    0.14939204f,   -0.00444808562f, 0.296699314f,   -2.91957629f,
+	0.34373011f,   0.318244713f,   -0.0534531248f, -0.49334997f,  0.0473781538f,   -0.0704980399f, -0.0920518427f,
+	0.0274949992f, 0.395669026f,   -0.0147987394f, -0.771450611f, 0.398988549f,    0.0819203888f,  -0.117823613f,
+	0.726065839f,  -2.35676097f,   0.833001063f,   0.908037218f,  -0.0176651193f,  -0.0272887262f, -0.0653893019f};
+static const int32_t xent_weighted_smooth_labels[] = {0, 6, 3, 3, 1};
+static const float xent_weighted_smooth_weight[] = {0.25f, 3.0f, 1.5f, 1.0f, 0.5f, 2.0f, 4.0f};
 static const float attention_in0[] = {
 	0.5625f,  -0.9375f, 0.5f,     0.875f,  -1.625f,  -0.8125f, 0.4375f, 0.75f,    0.5625f, 1.8125f,  -1.5625f,
 	1.875f,   1.0f,     1.0f,     -0.625f, -0.1875f, -0.25f,   1.4375f, -1.25f,   0.375f,  -1.6875f, -0.6875f,
@@ -3090,7 +3148,7 @@ static const struct op_golden {
 	const int32_t *labels;
 	const int32_t *other;
 	const float *share;
-	const float *targets;
+	const float *targets, *weight;
 	const float *out, *din, *din_b, *din_c, *grad[SL_OP_MAX_PARAM],
 		*param_after[SL_OP_MAX_PARAM]; /* what must come out */
 	double loss;
@@ -3918,6 +3976,99 @@ static const struct op_golden {
 		 .din = mse_din,
 		 .loss = 13.717447916666668,
 		 .targets = mse_targets},
+		{.name = "mse_l1",
+		 .c =
+			 {
+				 .kind = SL_OP_MSE,
+				 .n = 5,
+				 .h = 0,
+				 .w = 0,
+				 .c = 3,
+				 .u.mse = {SL_MSE_L1},
+			 },
+		 .in = mse_l1_in,
+		 .din = mse_l1_din,
+		 .loss = 5.5,
+		 .targets = mse_l1_targets,
+		 .weight = mse_l1_weight},
+		{.name = "mse_huber",
+		 .c =
+			 {
+				 .kind = SL_OP_MSE,
+				 .n = 5,
+				 .h = 0,
+				 .w = 0,
+				 .c = 3,
+				 .u.mse = {SL_MSE_HUBER},
+			 },
+		 .in = mse_huber_in,
+		 .din = mse_huber_din,
+		 .loss = 5.352864583333333,
+		 .targets = mse_huber_targets,
+		 .weight = mse_huber_weight},
+		{.name = "mse_bce",
+		 .c =
+			 {
+				 .kind = SL_OP_MSE,
+				 .n = 5,
+				 .h = 0,
+				 .w = 0,
+				 .c = 3,
+				 .u.mse = {SL_MSE_BCE},
+			 },
+		 .in = mse_bce_in,
+		 .din = mse_bce_din,
+		 .loss = 4.1166238880444341,
+		 .targets = mse_bce_targets,
+		 .weight = mse_bce_weight},
+		{.name = "mse_bce_weighted",
+		 .c =
+			 {
+				 .kind = SL_OP_MSE,
+				 .n = 5,
+				 .h = 0,
+				 .w = 0,
+				 .c = 3,
+				 .u.mse = {SL_MSE_BCE},
+				 .weighted = true,
+			 },
+		 .in = mse_bce_weighted_in,
+		 .din = mse_bce_weighted_din,
+		 .loss = 5.6797872227995736,
+		 .targets = mse_bce_weighted_targets,
+		 .weight = mse_bce_weighted_weight},
+		{.name = "xent_weighted",
+		 .c =
+			 {
+				 .kind = SL_OP_XENT,
+				 .n = 5,
+				 .h = 0,
+				 .w = 0,
+				 .c = 7,
+				 .rule = {.smoothing = 0.0f},
+				 .weighted = true,
+			 },
+		 .in = xent_weighted_in,
+		 .din = xent_weighted_din,
+		 .loss = 28.575123981134094,
+		 .labels = xent_weighted_labels,
+		 .weight = xent_weighted_weight},
+		{.name = "xent_weighted_smooth",
+		 .c =
+			 {
+				 .kind = SL_OP_XENT,
+				 .n = 5,
+				 .h = 0,
+				 .w = 0,
+				 .c = 7,
+				 .rule = {.smoothing = 0.25f},
+				 .weighted = true,
+			 },
+		 .in = xent_weighted_smooth_in,
+		 .din = xent_weighted_smooth_din,
+		 .loss = 40.931669728868336,
+		 .labels = xent_weighted_smooth_labels,
+		 .weight = xent_weighted_smooth_weight},
 		{.name = "attention",
 		 .c = {.kind = SL_OP_ATTENTION, .n = 3, .h = 4, .c = 6, .u.attention = {2, 2, false, 0.0f, 0}},
 		 .in = attention_in0,

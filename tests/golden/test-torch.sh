@@ -45,6 +45,10 @@ done
 # torchvision's networks through ONNX files
 tests/golden/onnx-live.sh $onnx
 
+# Losses of numbers and of several labels, of tables
+mkdir "$dir/tasks"
+"$python" tests/golden/tasks_live.py "$BUILD/splitc" "$dir/tasks"
+
 # Groups of clients: synchronous training, and both versions of SplitFed
 make --no-print-directory "$BUILD/tests/bench/bench_batches" "$BUILD/tests/e2e/tools/make_cifar"
 mkdir "$dir/groups"

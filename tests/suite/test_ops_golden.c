@@ -77,6 +77,7 @@ static void test_ops_equal_torch(void **state)
 			.other = (int32_t *)(uintptr_t)g->other,
 			.share = unconst(g->share),
 			.targets = unconst(g->targets),
+			.weight = unconst(g->weight),
 			.labels = (int32_t *)(uintptr_t)g->labels,
 		};
 		for (int i = 0; i < op.n_in; i++)

@@ -232,6 +232,16 @@
 		.kind = SL_OP_XENT, .n = n_, .c = k_, .data = data_, .rule = {.smoothing = smoothing_}, .mixed = true \
 	}
 
+#define XENT_WEIGHTED(n_, k_, data_, smoothing_)                                                        \
+	{                                                                                               \
+		.kind = SL_OP_XENT, .n = n_, .c = k_, .data = data_, .rule = {.smoothing = smoothing_}, \
+		.weighted = true, .no_gpu = true                                                        \
+	}
+#define MSE_BY(n_, k_, fn_, weighted_)                                                                     \
+	{                                                                                                  \
+		.kind = SL_OP_MSE, .n = n_, .c = k_, .u.mse = {fn_}, .weighted = weighted_, .no_gpu = true \
+	}
+
 const struct op_case op_cases[] = {
 	/* convolution, 1×1 */
 	CONV(1, 1, 1, 1, 1, 1, 0, false), CONV(1, 1, 3, 17, 1, 1, 0, true), CONV(2, 5, 17, 33, 1, 1, 0, false),
@@ -373,7 +383,10 @@ const struct op_case op_cases[] = {
 	XENT_BY(1, 10, DATA_PLAIN, 0.1f, true, 0), XENT_BY(257, 17, DATA_PLAIN, 0.2f, true, -1),
 	XENT_MIXED(1, 10, DATA_PLAIN, 0), XENT_MIXED(33, 2, DATA_TIES, 0), XENT_MIXED(7, 100, DATA_LARGE, 0.1f),
 	XENT_MIXED(257, 17, DATA_PLAIN, 0.3f), PLAIN(MSE, 1, 0, 0, 1), PLAIN(MSE, 5, 0, 0, 3), PLAIN(MSE, 130, 0, 0, 1),
-	PLAIN(MSE, 33, 0, 0, 70),
+	PLAIN(MSE, 33, 0, 0, 70), MSE_BY(5, 3, SL_MSE_L1, false), MSE_BY(33, 7, SL_MSE_HUBER, false),
+	MSE_BY(130, 1, SL_MSE_HUBER, false), MSE_BY(9, 14, SL_MSE_BCE, false), MSE_BY(33, 5, SL_MSE_BCE, true),
+	XENT_WEIGHTED(5, 2, DATA_PLAIN, 0), XENT_WEIGHTED(33, 10, DATA_TIES, 0.1f),
+	XENT_WEIGHTED(7, 100, DATA_LARGE, 0),
 	/* more images than tasks, so that one goes on from image to image; little that goes in, much that comes out */
 	DEPTHWISE(130, 4, 3, 5, 3, 1, 1, true), DEPTHWISE(130, 5, 4, 17, 3, 2, 1, false),
 	DEPTHWISE(130, 3, 3, 3, 5, 1, 2, true), CONV(130, 3, 2, 5, 3, 1, 1, true), CONV(70, 5, 3, 4, 3, 2, 1, false),
@@ -457,9 +470,14 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 	case SL_OP_GROUPNORM:
 		snprintf(attr, sizeof(attr), " groups %d%s", c->u.groupnorm.groups, c->norm_bias ? " bias" : "");
 		break;
+	case SL_OP_MSE:
+		snprintf(attr, sizeof(attr), " fn %d%s", c->u.mse.fn, c->weighted ? ", weighted" : "");
+		break;
 	case SL_OP_XENT:
 		if (c->rule.smoothing > 0)
 			snprintf(attr, sizeof(attr), ", smoothing %g", (double)c->rule.smoothing);
+		if (c->weighted)
+			snprintf(attr + strlen(attr), sizeof(attr) - strlen(attr), ", weighted");
 		if (c->mixed)
 			snprintf(attr + strlen(attr), sizeof(attr) - strlen(attr), ", mixed");
 		if (c->rule.ignores)
@@ -624,6 +642,9 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 		break;
 	case SL_OP_XENT:
 		op->u.xent.classes = c->c;
+		break;
+	case SL_OP_MSE:
+		op->u.mse = c->u.mse;
 		break;
 	case SL_OP_PERMUTE:
 		op->u.permute = c->u.permute;

@@ -20,6 +20,8 @@ struct op_case {
 	bool one_nan;             /* in the middle of the first input */
 	struct sl_xent_rule rule; /* XENT: where it ignores a label, every third row has that one */
 	bool mixed;               /* XENT: the host's `other` and `share` go into the rule */
+	bool weighted;            /* XENT, MSE: the host's weights, too */
+	bool no_gpu;              /* a GPU refuses it */
 	union {
 		struct sl_conv_attr conv;
 		struct sl_convt_attr convt;
@@ -28,6 +30,7 @@ struct op_case {
 		struct sl_pool_attr pool;
 		struct sl_linear_attr linear;
 		struct sl_dropout_attr dropout;
+		struct sl_mse_attr mse;
 		struct sl_scale_attr scale;
 		struct sl_gelu_attr gelu;
 		struct sl_norm_attr norm;
@@ -75,6 +78,7 @@ struct op_host {
 	int32_t *other;  /* [N], of XENT's mixed rows, */
 	float *share;    /* and what the labels have */
 	float *targets;  /* [N, K], of MSE */
+	float *weight;   /* [K], of XENT's and MSE's weighted cases */
 	int32_t *labels; /* [N]: the first row's is 0, the second's the last class, unless ignored */
 };
 

@@ -98,6 +98,11 @@ void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl
 	host->dout = spread(host->out_count, key_of(seed, ARRAY_DOUT, chunk), 0, 1);
 	if (op->kind != SL_OP_MSE || c->c != 130) /* without targets they are 0 */
 		host->targets = spread(rows * c->c, key_of(seed, ARRAY_LABELS, chunk), 0, 1);
+	for (int64_t i = 0; c->u.mse.fn == SL_MSE_BCE && op->kind == SL_OP_MSE && i < rows * c->c; i++)
+		host->targets[i] = host->targets[i] > 0;
+	host->weight = op_xalloc((size_t)c->c * sizeof *host->weight);
+	for (int64_t k = 0; k < c->c; k++)
+		host->weight[k] = 0.25f + (float)(k * 7 % 5);
 	host->labels = op_xalloc((size_t)rows * sizeof(*host->labels));
 	for (int64_t i = 0; i < rows; i++)
 		host->labels[i] = (int32_t)sl_rng_below(sl_rng_u32(&label_key, (uint64_t)i), (uint32_t)c->c);
@@ -125,6 +130,7 @@ void op_host_free(struct op_host *host)
 	free(host->other);
 	free(host->share);
 	free(host->targets);
+	free(host->weight);
 	*host = (struct op_host){0};
 }
 

@@ -76,6 +76,12 @@ void op_avoid_kinks(struct op_host *host, const struct op_case *c, const struct 
 	for (int64_t i = 0; c->kind == SL_OP_ELU && with_input && i < host->out_count; i++)
 		if (fabs((double)host->in[0][i]) < margin) /* its second derivative jumps */
 			host->dout[i] = 0;
+	for (int64_t i = 0;
+	     c->kind == SL_OP_MSE && (c->u.mse.fn == SL_MSE_L1 || c->u.mse.fn == SL_MSE_HUBER) && i < host->in_count[0];
+	     i++) /* where |x − t|, or its second derivative, jumps */
+		if (fabs(fabs((double)host->in[0][i] - (double)host->targets[i]) - (c->u.mse.fn == SL_MSE_HUBER)) <
+		    margin)
+			host->targets[i] += 4 * (float)margin;
 	if (c->kind == SL_OP_MAXPOOL && with_input)
 		avoid_maxpool(host, c, op, margin);
 	for (int64_t i = 0; op_is_hard(c->kind) && with_input && i < host->out_count; i++)

@@ -270,6 +270,8 @@ void op_chunk_open(struct op_rig *rig, struct op_chunk *chunk, const struct op_h
 		.loss_sum = &chunk->loss_sum,
 		.correct = &chunk->correct,
 	};
+	if (rig->c->weighted)
+		chunk->call.rule.weight = host->weight;
 	if (rig->c->mixed) {
 		chunk->call.rule.other = host->other;
 		chunk->call.rule.share = host->share;

@@ -183,6 +183,8 @@ bool op_run(struct op_result *r, struct sl_backend *be, const struct op_case *c,
 
 	*r = (struct op_result){0};
 	op_case_text(c, log->op);
+	if (c->no_gpu && strcmp(be->ops->name, "ref") != 0 && strcmp(be->ops->name, "cpu") != 0)
+		return false;
 	if (op_case_op(c, c->n + how->extra_rows, &op, &fail)) {
 		op_log_fail(log, "infer: %s", fail.text);
 		return false;

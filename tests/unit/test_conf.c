@@ -155,7 +155,7 @@ static void faults_in_files(void **state)
 		 "c.yaml:3:1: unknown key \"momentum\": did you mean train.optimizer.momentum?"},
 		{BASE "log: {zzzzzzz: 1}\n",
 		 "c.yaml:3:7: unknown key \"zzzzzzz\" in log: valid here: dir, level, tensorboard"},
-		{BASE "train: {zzzzzzz: 1}\n", "checkpoint_every and others, which --print-config lists"},
+		{BASE "train: {zzzzzzz: 1}\n", " and others, which --print-config lists"},
 		{"model: {name: m}\ndata: {dir: /d, transforms: [RandomCrop(32, Resize(64)]}\n",
 		 "c.yaml:2:30: a bracket of \"RandomCrop(32, Resize(64)\" is not closed"},
 		{BASE "train.batch: 3\n", "c.yaml:3:1: unknown key \"train.batch\": "},
@@ -322,10 +322,11 @@ static void faults_in_sets(void **state)
 		{"train.bacth=3", "--set train.bacth: unknown key: did you mean \"batch\"?"},
 		{"lr=3", "--set lr: unknown key: did you mean train.optimizer.lr?"},
 		{"nowhere.lr=3", "--set nowhere.lr: unknown key"},
-		{"train.zzzzzzz=3", "checkpoint_every and others, which --print-config lists"},
+		{"train.zzzzzzz=3", " and others, which --print-config lists"},
 		{"train.metrics=roc",
 		 "must be accuracy, top5, matthews, f1, precision, recall, specificity, balanced_accuracy, auc, "
-		 "average_precision, calibration_error, or of numbers pearson, spearman, mae, rmse, r2, got \"roc\""},
+		 "average_precision, calibration_error, f1_micro, precision_micro, recall_micro, or of numbers "
+		 "pearson, spearman, mae, rmse, r2, got \"roc\""},
 		{"train=3", "--set train: is a section: valid here: batch, chunks,"},
 		{"model.image=4097",
 		 "--set model.image: must be height x width such as 40x56, or one number for both, from 8 to 4096 "

@@ -12,7 +12,7 @@
 
 enum { MOST = 200, WIDTH = 7 };
 
-static float output[MOST * WIDTH], number[MOST];
+static float output[MOST * WIDTH], number[MOST * WIDTH];
 static int32_t label[MOST];
 
 /* o[i][k] = (37 i + 61 k + 7 i k) % 101, 40 more at the label of every third sample; label[i] = (i² // 3 + i) % K */
@@ -47,7 +47,7 @@ static const struct sl_metric *metric(const char *name)
 
 static void *targets(const struct sl_metric *m, int at)
 {
-	return m->of == SL_LEARN_CLASSES ? (void *)(label + at) : (void *)(number + at);
+	return m->of & 1 << SL_LEARN_NUMBER ? (void *)(number + at) : (void *)(label + at);
 }
 
 /* Of pieces of `piece` samples, merged in their order. */
@@ -151,7 +151,7 @@ static void a_config_may_name_them(void **state)
 	for (int i = 0; i < sl_metric_count; i++)
 		assert_null(sl_conf_check_metric(sl_metrics[i].name, why));
 	assert_non_null(sl_conf_check_metric("f2", why));
-	assert_non_null(strstr(why, "calibration_error, or of numbers pearson"));
+	assert_non_null(strstr(why, "recall_micro, or of numbers pearson"));
 }
 
 /* pearson   Σ (x − x̄)(y − ȳ) / √(Σ (x − x̄)² Σ (y − ȳ)²); spearman: of ranks, equal values with their mean */
@@ -289,6 +289,100 @@ static void what_cannot_be_measured_is_refused(void **state)
 	assert_null(scores);
 }
 
+/* ---- several numbers and labels, as sklearn has them (tests/golden/make_metrics.py) ---- */
+
+enum { TARGETS = 4, ROWS = 120 };
+
+/* Every output occurs twice in a column. Of labels: what is true is 0 or 1. */
+static void fill_targets(bool labels)
+{
+	for (int i = 0; i < ROWS; i++)
+		for (int k = 0; k < TARGETS; k++) {
+			const int j = i / 2;
+
+			output[i * TARGETS + k] = (float)((j * j * 37 + k * 61 + j * k * 7 + j * 13) % 97 - 48) / 16;
+			number[i * TARGETS + k] = labels ? (float)((i * (k + 3) + i * i / 5) % 7 < 3)
+							 : output[i * TARGETS + k] * (float)(k + 1) / 2 +
+								   (float)((i * 11 + k * 5) % 13 - 6) / 8;
+		}
+}
+
+static void all_are(enum sl_learn_kind kind, const char *name, double want, const double each[TARGETS])
+{
+	struct sl_scores *scores;
+	struct sl_score score[SL_SCORES_MOST];
+	struct sl_fail fail;
+
+	assert_int_equal(sl_scores_open(&scores, &name, 1, &sl_learn_tasks[kind], TARGETS, 50, &fail), SL_OK);
+	sl_scores_begin(scores);
+	for (int at = 0; at < ROWS; at += 50) {
+		const int rows = ROWS - at < 50 ? ROWS - at : 50;
+
+		memcpy(sl_scores_output(scores), output + at * TARGETS, sizeof *output * (size_t)(rows * TARGETS));
+		sl_scores_add(scores, number + at * TARGETS, rows);
+	}
+	sl_scores_result(scores, score);
+	if (!(fabs(score[0].value - want) < 1e-9))
+		fail_msg("%s is %.16g, not %.16g", name, score[0].value, want);
+	for (int k = 0; each && k < TARGETS; k++)
+		if (!(fabs(sl_scores_of(scores, 0, k) - each[k]) < 1e-9))
+			fail_msg("%s of %d is %.16g, not %.16g", name, k, sl_scores_of(scores, 0, k), each[k]);
+	sl_scores_close(scores);
+}
+
+static void labels_are_as_sklearns(void **state)
+{
+	(void)state;
+	fill_targets(true);
+	all_are(SL_LEARN_LABELS, "f1", 0.4463223933704762,
+		(const double[]){0.5806451612903226, 0.3584905660377359, 0.5, 0.3461538461538462});
+	all_are(SL_LEARN_LABELS, "f1_micro", 0.4537444933920705, NULL);
+	all_are(SL_LEARN_LABELS, "precision", 0.41875,
+		(const double[]){0.5142857142857142, 0.3392857142857143, 0.5, 0.3214285714285715});
+	all_are(SL_LEARN_LABELS, "precision_micro", 0.4256198347107438, NULL);
+	all_are(SL_LEARN_LABELS, "recall", 0.4804166666666667, (const double[]){0.6666666666666666, 0.38, 0.5, 0.375});
+	all_are(SL_LEARN_LABELS, "recall_micro", 0.4858490566037736, NULL);
+	all_are(SL_LEARN_LABELS, "specificity", 0.4821248196248197,
+		(const double[]){0.4848484848484849, 0.4714285714285714, 0.5, 0.4722222222222222});
+	all_are(SL_LEARN_LABELS, "auc", 0.4683660739337823,
+		(const double[]){0.5827721661054995, 0.4119999999999999, 0.4738888888888889, 0.4048032407407408});
+	all_are(SL_LEARN_LABELS, "average_precision", 0.4420318153356372,
+		(const double[]){0.5288161896149403, 0.3948657364503603, 0.4681658715439099, 0.3762794637333383});
+}
+
+static void several_numbers_are_as_sklearns(void **state)
+{
+	(void)state;
+	fill_targets(false);
+	all_are(SL_LEARN_NUMBER, "mae", 0.9145833333333333,
+		(const double[]){0.8161458333333333, 0.403125, 0.7088541666666667, 1.730208333333333});
+	all_are(SL_LEARN_NUMBER, "rmse", 1.071685182723475,
+		(const double[]){0.999853504894592, 0.4667317662926605, 0.8570517839761298, 1.963103675730517});
+	all_are(SL_LEARN_NUMBER, "r2", 0.5780794078839695,
+		(const double[]){-0.2129641941680087, 0.9163374157529528, 0.8661948153678205, 0.7427495945831131});
+}
+
+static void thresholds_have_the_best_f1(void **state)
+{
+	static const double want[TARGETS] = {0.05665242530797383, 0.05665242530797383, 0.1127954062828932,
+					     0.05033063259747688};
+	const char *name = "auc";
+	struct sl_scores *scores;
+	double threshold[TARGETS];
+	struct sl_fail fail;
+
+	(void)state;
+	fill_targets(true);
+	assert_int_equal(sl_scores_open(&scores, &name, 1, &sl_learn_tasks[SL_LEARN_LABELS], TARGETS, ROWS, &fail),
+			 SL_OK);
+	memcpy(sl_scores_output(scores), output, sizeof *output * ROWS * TARGETS);
+	sl_scores_add(scores, number, ROWS);
+	assert_true(sl_scores_thresholds(scores, threshold));
+	for (int k = 0; k < TARGETS; k++)
+		assert_true(fabs(threshold[k] - want[k]) < 1e-12);
+	sl_scores_close(scores);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -301,6 +395,9 @@ int main(void)
 		cmocka_unit_test(a_run_has_its_metrics),
 		cmocka_unit_test(curves_are_kept),
 		cmocka_unit_test(what_cannot_be_measured_is_refused),
+		cmocka_unit_test(labels_are_as_sklearns),
+		cmocka_unit_test(several_numbers_are_as_sklearns),
+		cmocka_unit_test(thresholds_have_the_best_f1),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

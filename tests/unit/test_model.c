@@ -587,7 +587,7 @@ static void a_builder_keeps_its_first_failure(void **state)
 	struct sl_model *m = NULL;
 
 	(void)state;
-	assert_int_equal(sl_build_open(&b, "x", sl_shape4(1, 8, 8, 3), 10, &fail), SL_OK);
+	assert_int_equal(sl_build_open(&b, "x", sl_shape4(1, 8, 8, 3), &sl_learn_tasks[0], 10, &fail), SL_OK);
 	sl_build_unit(&b, "u");
 	int x = sl_build_conv(&b, "first", SL_BUILD_INPUT, (struct sl_build_window){.out_c = 8, .k = 9});
 	assert_int_equal(x, -1);
@@ -596,7 +596,7 @@ static void a_builder_keeps_its_first_failure(void **state)
 	assert_int_equal(sl_build_finish(&b, &m), SL_ERR_CONFIG);
 	assert_non_null(strstr(fail.text, "first"));
 	assert_null(m);
-	assert_int_equal(sl_build_open(&b, "x", sl_shape4(1, 8, 8, 3), 10, &fail), SL_OK);
+	assert_int_equal(sl_build_open(&b, "x", sl_shape4(1, 8, 8, 3), &sl_learn_tasks[0], 10, &fail), SL_OK);
 	sl_build_unit(&b, "u");
 	sl_build_unit(&b, "empty");
 	sl_build_act(&b, "a", 0, SL_ACT_RELU);

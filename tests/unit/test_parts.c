@@ -51,7 +51,7 @@ static struct sl_parts parts_of(enum sl_parts_own own, const char *by)
 static struct sl_set open_part(const struct sl_parts *parts)
 {
 	static const char *const label[] = {"sick"};
-	const struct sl_set_spec spec = {.source = "csv", .dir = dir, .label = label[0], .parts = parts};
+	const struct sl_set_spec spec = {.source = "csv", .dir = dir, .label = label, .nlabels = 1, .parts = parts};
 	struct sl_set set = {.count = 0};
 	struct sl_fail fail;
 
@@ -193,7 +193,8 @@ static void scales_are_those_of_training(void **state)
 static void what_cannot_be_split_is_refused(void **state)
 {
 	struct sl_parts parts = parts_of(SL_PARTS_VAL, "doctor");
-	struct sl_set_spec spec = {.source = "csv", .dir = dir, .label = "sick", .parts = &parts};
+	static const char *const label[] = {"sick"};
+	struct sl_set_spec spec = {.source = "csv", .dir = dir, .label = label, .nlabels = 1, .parts = &parts};
 	struct sl_set set;
 	struct sl_fail fail = {0};
 

@@ -1,0 +1,132 @@
+#include "client/data/csv_file.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/text/records.h"
+
+static enum sl_err no_memory(struct sl_fail *fail)
+{
+	return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for a table");
+}
+
+void sl_csv_close(struct sl_csv *s)
+{
+	sl_names_close(&s->header);
+	sl_names_close(&s->cell);
+	free(s->line);
+}
+
+/* The fields of the record that was read, as texts. */
+static enum sl_err add_fields(const struct sl_csv *s, struct sl_names *out, const struct sl_records *records,
+			      size_t line, struct sl_fail *fail)
+{
+	for (int i = 0; i < sl_records_fields(records); i++) {
+		const struct sl_bytes field = sl_records_field(records, i);
+		char *text;
+		bool fits;
+
+		if (memchr(field.data, 0, field.len))
+			return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: a NUL character", s->path, line);
+		text = strndup((const char *)field.data, field.len);
+		fits = text && sl_names_add(out, text);
+		free(text);
+		if (!fits)
+			return no_memory(fail);
+	}
+	return SL_OK;
+}
+
+static enum sl_err add_row(struct sl_csv *s, const struct sl_records *records, size_t line, struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	if (!s->columns) {
+		err = add_fields(s, &s->header, records, line, fail);
+		s->columns = (int)s->header.n;
+		return err;
+	}
+	if (sl_records_fields(records) != s->columns)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: %d cells, where the header has %d", s->path, line,
+				   sl_records_fields(records), s->columns);
+	if (s->rows == SL_SET_MAX_SAMPLES)
+		return sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d rows", s->path, SL_SET_MAX_SAMPLES);
+	if (!sl_grow((void **)&s->line, &s->cap, s->rows, sizeof *s->line))
+		return no_memory(fail);
+	s->line[s->rows] = line;
+	err = add_fields(s, &s->cell, records, line, fail);
+	s->rows += !err;
+	return err;
+}
+
+enum sl_err sl_csv_read(struct sl_csv *s, struct sl_fail *fail)
+{
+	const struct sl_records_spec spec = {
+		.path = s->path, .format = SL_RECORDS_CSV, .a = {NULL, 0}, .b = {NULL, -1}, .label = {NULL, -1}};
+	struct sl_records *records;
+	struct sl_record row;
+	enum sl_err err = sl_records_open(&records, &spec, fail);
+
+	if (err)
+		return err;
+	do {
+		err = sl_records_next(records, &row, fail);
+		if (!err && row.a.data)
+			err = add_row(s, records, row.line, fail);
+	} while (!err && row.a.data);
+	sl_records_close(records);
+	if (!err && !s->rows)
+		err = sl_fail_set(fail, SL_ERR_DATA, "%s: no rows below a header", s->path);
+	return err;
+}
+
+int sl_csv_find(const struct sl_csv *s, const char *name)
+{
+	for (int i = 0; i < s->columns; i++)
+		if (strcmp(sl_name(&s->header, i), name) == 0)
+			return i;
+	return -1;
+}
+
+enum sl_err sl_csv_lacks(const struct sl_csv *s, const char *key, const char *name, struct sl_fail *fail)
+{
+	char names[200] = "";
+
+	for (int i = 0; i < s->columns && strlen(names) < sizeof names - 70; i++)
+		snprintf(names + strlen(names), 70, "%s%.60s", i ? ", " : "", sl_name(&s->header, i));
+	return sl_fail_set(fail, SL_ERR_DATA, "%s: no column \"%.60s\" (%s); the header names %s", s->path, name, key,
+			   names);
+}
+
+enum sl_err sl_csv_targets(const struct sl_csv *s, const struct sl_set_spec *spec, int **out, struct sl_fail *fail)
+{
+	*out = calloc((size_t)spec->nlabels, sizeof **out);
+	if (!*out)
+		return no_memory(fail);
+	for (int i = 0; i < spec->nlabels; i++) {
+		(*out)[i] = sl_csv_find(s, spec->label[i]);
+		if ((*out)[i] < 0)
+			return sl_csv_lacks(s, "data.label", spec->label[i], fail);
+	}
+	return SL_OK;
+}
+
+enum sl_err sl_csv_target(const struct sl_csv *s, const struct sl_set_spec *spec, int64_t row, const int *column,
+			  union sl_label *out, struct sl_fail *fail)
+{
+	const bool labels = spec->task->kind == SL_LEARN_LABELS;
+
+	for (int i = 0; i < spec->nlabels; i++) {
+		const char *text = sl_csv_cell(s, row, column[i]);
+		double x;
+
+		if (!sl_text_number(text, &x) || !isfinite((float)x) || (labels && x != 0 && x != 1))
+			return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: column \"%.60s\": \"%.60s\" is no %s", s->path,
+					   s->line[row], spec->label[i], text,
+					   labels ? "label: 1, the row has it, or 0" : "number");
+		out[i].target = (float)x;
+	}
+	return SL_OK;
+}

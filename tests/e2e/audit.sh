@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# train.audit and splitc audit: a server that cheats once (another weight, another loss, a gradient that pulls the head elsewhere,
+# another activation: server.* failpoints) is caught at that step, with status 79 and a sentence; an honest one never, with
+# codecs that keep a state, two optimizers, LoRA, and kills. What a run learns is the same with audits and without.
+set -eu
+cd "$(dirname "$0")/../.."
+[ ! -w /dev/shm ] || export TMPDIR=/dev/shm
+. tests/e2e/lib/daemons.sh
+make_data 96 32
+start_server host
+write_config "$tmp/client.yaml"
+sed -i 's/epochs: 1/epochs: 2\n  checkpoint_every: 4/' "$tmp/client.yaml"
+cp "$tmp/client.yaml" "$tmp/adamw.yaml"
+use_adamw "$tmp/adamw.yaml"
+audits() { sed -n 's/.*audits: \([0-9]*\) steps in .*/\1/p' "$tmp/$1.log"; }
+
+# ---- honest: every step, whatever the codec; the same run as without
+for row in none 'quant:8' 'topk:0.1,ef=true' 'quant:4,round=stochastic|zstd'; do
+	for config in client adamw; do
+		name=$config-${row//[^a-z0-9]/-}
+		client "$name" "$tmp/$config.yaml" --set codec="$row" --set train.audit.every=1 || fail "$name: an honest server"
+		client "$name-local" "$tmp/$config.yaml" --set codec="$row" --local || fail "$name, --local"
+		same_run "$name" "$name-local" 12
+		[ "$(audits "$name")" = 12 ] || fail "$name: $(audits "$name") steps were audited, not 12"
+	done
+done
+client lowrank "$tmp/client.yaml" --set codec.head_act=lowrank:3,warm=true --set codec.head_grad=lowrank:3,warm=true --set train.audit.every=1 \
+	--set train.clip_norm=1 || fail 'lowrank, clipped'
+client now_and_then "$tmp/client.yaml" --set train.audit.every=3 --set train.epochs=8 || fail 'every: 3'
+[ "$(audits now_and_then)" -ge 4 ] || fail "$(audits now_and_then) of 48 steps were audited"
+
+mkdir "$tmp/toy"
+cat >"$tmp/toy/config.json" <<-JSON
+	{"model_type": "roberta", "vocab_size": 96, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3,
+	 "num_attention_heads": 4, "max_position_embeddings": 26, "type_vocab_size": 1, "layer_norm_eps": 1e-05, "initializer_range": 0.3}
+JSON
+cat >"$tmp/lora.yaml" <<-YAML
+	server: $endpoint
+	model: {huggingface: $tmp/toy, classes: 2, tokens: 24}
+	lora: {rank: 4, alpha: 8, target: [query, value], dropout: 0.1}
+	partition: "2:-1"
+	data: {kind: made_tokens, dir: ., train_limit: 40, test_limit: 24}
+	train: {batch: 16, chunks: 4, epochs: 2, seed: 3, audit: {every: 1}, optimizer: {kind: adamw, lr: 0.05, weight_decay: 0.1}}
+	threads: 1
+YAML
+client lora "$tmp/lora.yaml" || fail 'lora: an honest server'
+[ "$(audits lora)" = 6 ] || fail "lora: $(audits lora) steps were audited"
+
+# ---- a kill within a stretch: the run comes back, and is no less honest
+SPLITS=$PWD/$BUILD/fail/splits
+port=$(free_port)
+SPLIT_FAILPOINTS=server.apply=kill@6 start_server dies store="$tmp/store-dies" listen="tcp://127.0.0.1:$port"
+start_client killed "$tmp/client.yaml" --set server="tcp://127.0.0.1:$port" --set train.audit.every=1 --set link.on_server_lost=wait --set link.timeout_ms=2000
+rc=0
+wait "$server_pid" || rc=$?
+start_server lives store="$tmp/store-dies" listen="tcp://127.0.0.1:$port"
+ends_with "$client_pid" 0 $patience 'a run whose server was killed'
+same_run killed client-none 12
+[ "$(audits killed)" -ge 8 ] || fail "$(audits killed) steps of a run with a kill were audited"
+
+# ---- cheats: caught at that step, and nothing of a wrong gradient is applied
+cheats() { # NAME FAILPOINT PASSAGE STEP:_WHAT STEPS_DONE
+	local rc=0
+	SPLIT_FAILPOINTS="$2=EIO@$3" start_server "$1" store="$tmp/store-$1"
+	client "run-$1" "$tmp/client.yaml" --set server="$endpoint" --set train.audit.every=1 || rc=$?
+	[ $rc = 79 ] || fail "$1: exit status $rc, not 79"
+	grep -q "audit: step \($4\) is not what the agreed network, loss, order and codecs give" "$tmp/run-$1.log" ||
+		fail "$1: $(tail -n 2 "$tmp/run-$1.log")"
+	[ "$(steps_of "run-$1")" = "$5" ] || fail "$1: $(steps_of "run-$1") steps are done, not $5"
+}
+cheats act server.cheat_act 18 '5: mid_act of chunk 1' 4
+cheats loss server.cheat_loss 19 '5: head_grad of chunk 2' 4
+cheats hijack server.hijack 21 '6: head_grad of chunk 0' 5
+# seen in the middle itself, or by what the next step makes of it
+cheats weight server.cheat_weight 7 '7: features.1.conv.0.0.weight (1 of [0-9]* numbers of the middle differ)\|8: mid_act of chunk 0' 7
+SPLIT_FAILPOINTS=server.hijack=EIO@9+ start_server sly store="$tmp/store-sly"
+client unseen "$tmp/client.yaml" --set server="$endpoint" || fail 'without audits nobody sees it'
+
+# ---- the command: on a run that was killed, which then goes on as if nobody had asked
+audit() { # NAME STATUS ARGUMENT…
+	local rc=0
+	timeout -k 5 $patience "$SPLITC" audit "$tmp/client.yaml" --set log.dir="$tmp/stopped" --set server="$asked" "${@:3}" >"$tmp/$1.log" 2>&1 || rc=$?
+	[ $rc = "$2" ] || fail "audit $1: exit status $rc, not $2: $(cat "$tmp/$1.log")"
+}
+port=$(free_port) asked=tcp://127.0.0.1:$port
+start_server asked store="$tmp/store-asked" listen="$asked"
+client_stands 6 stopped "$tmp/client.yaml" --set server="$asked"
+wait_for 'no checkpoint' has_checkpoint stopped
+end_client
+audit first 0 --steps 3
+grep -q '^from step 5, 3 steps: what was agreed, to the bit' "$tmp/first.log" || fail "$(cat "$tmp/first.log")"
+audit json 0 --json
+tail -n 1 "$tmp/json.log" | jq -e '.first_step == 5 and .steps == 4 and .bytes > 1000000' >/dev/null || fail "$(cat "$tmp/json.log")"
+audit wrong 64 --steps x
+signal TERM "$server_pid"
+ends_with "$server_pid" 0 60 splits
+SPLIT_FAILPOINTS=server.cheat_weight=EIO@3 start_server lies store="$tmp/store-asked" listen="$asked"
+audit lied 79
+grep -q 'audit: step 8: mid_act of chunk 0 is not' "$tmp/lied.log" || fail "$(cat "$tmp/lied.log")"
+client stopped "$tmp/client.yaml" --set server="$asked" --resume || fail '--resume behind audits'
+same_run stopped client-none 12
+audit done 66
+
+# ---- what cannot be audited is refused
+refused() { # STATUS TEXT ARGUMENT…
+	local rc=0
+	"$SPLITC" train "$tmp/client.yaml" --set log.dir="$tmp/refused" "${@:3}" >"$tmp/refused.log" 2>&1 || rc=$?
+	[ $rc = "$1" ] && grep -q "$2" "$tmp/refused.log" || fail "${*:3}: status $rc, $(cat "$tmp/refused.log")"
+}
+refused 78 'train.audit.every: is not possible in a group' --set train.audit.every=5 --set share.group=g
+echo "cheats are caught at their step; $(audits client-none) steps of an honest run, and of eight others, are not"

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Several numbers and several labels of a table: a run with a server equals --local, also where the client is killed in between. The
+# model predicts rows of another folder where the training data are gone. What does not fit is refused with a sentence.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+mkdir "$tmp/table" "$tmp/new"
+rows() {
+	echo 'id,a,b,colour,height,"weight, kg",cough,fever,rare'
+	awk -v from="$1" -v to="$2" 'BEGIN {
+		split("red green", colour, " ")
+		for (i = from; i < to; i++) {
+			a = (i * 37 % 101 - 50) / 30; b = (i * 53 % 89) / 15; c = i * 7 % 2 + 1
+			printf "row-%d,%.3f,%.3f,%s,%.3f,%.3f,%d,%d,%d\n", i, a, b, colour[c], 2 * a + b, b - a * a + c, (a > 0.3), (b > 3.5), (a + b > 5)
+		}
+	}'
+}
+rows 0 300 >"$tmp/table/train.csv"
+rows 300 400 >"$tmp/table/val.csv"
+start_server one
+config() {
+	cat >"$tmp/$1.yaml" <<-YAML
+		server: $endpoint
+		model: {name: mlp, task: $1, features: 4, classes: $2, dropout: 0.1}
+		data: {kind: csv, dir: $tmp/table, label: $3, ignore: $4}
+		train: {batch: 32, chunks: 3, epochs: 6, seed: 1, checkpoint_every: 10, keep_best: true, optimizer: {kind: adam, lr: 0.02}, $5}
+		threads: 1
+	YAML
+}
+config numbers 2 '[height, "weight, kg"]' '[id, cough, fever, rare]' 'loss: huber, metrics: [pearson]'
+config labels 3 '[cough, fever, rare]' '[id, height, "weight, kg"]' 'metrics: [f1_micro, average_precision]'
+
+# twin TASK: with a server, local, and killed behind step 25 of 60
+twin() {
+	client "$1-local" "$tmp/$1.yaml" --local --json || fail "$1, --local: exit status $?"
+	client "$1-linked" "$tmp/$1.yaml" || fail "$1 with a server: exit status $?"
+	same_run "$1-linked" "$1-local" 60
+	client_stands 25 "$1-killed" "$tmp/$1.yaml"
+	end_client
+	client "$1-killed" "$tmp/$1.yaml" --resume || fail "$1 after a kill: exit status $?"
+	same_run "$1-linked" "$1-killed" 60
+}
+twin numbers
+twin labels
+is() { tail -n 1 "$tmp/$1.log" | jq -e "$2" >"$tmp/out" || fail "$1: $2: $(tail -n 1 "$tmp/$1.log" | jq -c '{test_metrics, targets}')"; }
+is numbers-local '.test_metrics.r2 > 0.8 and .test_acc == null and (.targets | map(.name)) == ["height", "weight, kg"]'
+is numbers-local '([.targets[].rmse] | add / 2) - .test_metrics.rmse | fabs < 1e-12'
+is labels-local '.test_metrics.auc > 0.9 and .test_metrics.f1 > 0.7 and (.targets | map(.name)) == ["cough", "fever", "rare"]'
+is labels-local '([.targets[].auc] | add / 3) - .test_metrics.auc | fabs < 1e-12'
+
+# from the model alone
+for task in numbers labels; do
+	"$SPLITC" export "$tmp/$task.yaml" "$tmp/$task.safetensors" --set log.dir="$tmp/$task-linked" >"$tmp/export.log" 2>&1 || fail "export of $task"
+	"$SPLITC" predict "$tmp/$task.yaml" --local --json --set log.dir="$tmp/$task-linked" >"$tmp/$task.known" 2>"$tmp/predict.log" || fail "predict $task"
+done
+cut -d, -f2-4 "$tmp/table/val.csv" >"$tmp/new/patients.csv"
+rm -r "$tmp/table"
+predict() {
+	"$SPLITC" predict "$tmp/$1.yaml" --local --weights "$tmp/$1.safetensors" --set log.dir= "${@:2}" "$tmp/new/patients.csv" 2>"$tmp/predict.log" ||
+		fail "predict $1 on another host: exit status $?"
+}
+predict numbers --json | jq -c .predicted | cmp - <(jq -c .predicted "$tmp/numbers.known") || fail 'other numbers without the table'
+predict labels --json | jq -c '[.said, .probabilities]' | cmp - <(jq -c '[.said, .probabilities]' "$tmp/labels.known") || fail 'other labels without the table'
+[ "$(predict numbers --csv | head -n 1)" = 'sample,predicted_height,"predicted_weight, kg",name' ] || fail "$(predict numbers --csv | head -n 1)"
+[ "$(predict labels --csv | head -n 1)" = sample,said_cough,said_fever,said_rare,probability_cough,probability_fever,probability_rare,name ] ||
+	fail "$(predict labels --csv | head -n 1)"
+predict labels >"$tmp/text"
+grep -qE '^ +[0-9]+  (cough|fever) 0\.[0-9]{4}(, rare 0\.[0-9]+)?  ' "$tmp/text" || fail "no labels: $(head -n 3 "$tmp/text")"
+# a label is said where its probability reaches the threshold that travels with the model
+tail -c +9 "$tmp/labels.safetensors" | head -c 20000 | grep -ao '\\"thresholds\\":\[[^]]*\]' | grep -o '\[.*' >"$tmp/thresholds" || fail 'no thresholds'
+jq -se --slurpfile t "$tmp/thresholds" 'all(.[]; . as $row | [range(3) | if $row.probabilities[.] >= $t[0][.] - 1e-8 then 1 else 0 end] == $row.said)' \
+	"$tmp/labels.known" >"$tmp/out" || fail "thresholds $(cat "$tmp/thresholds")"
+
+# refused STATUS SENTENCE TASK OPTION…
+mkdir "$tmp/table"
+rows 0 30 >"$tmp/table/train.csv"
+rows 0 30 >"$tmp/table/val.csv"
+refused() {
+	local status=0
+	"$SPLITC" train "$tmp/$3.yaml" --check-config "${@:4}" >"$tmp/out" 2>&1 || status=$?
+	[ $status = "$1" ] && grep -qF -- "$2" "$tmp/out" || fail "$2: exit status $status, $(cat "$tmp/out")"
+}
+refused 78 'data.label names 2 columns, and the network has 5 outputs' numbers --set model.classes=5
+refused 78 'mse, l1 and huber are losses of numbers' labels --set train.loss=l1
+refused 78 'several columns are several numbers or labels' labels --set model.task=classes
+refused 65 'train.csv:2: column "colour": "red" is no number' numbers --set data.label=height,colour
+refused 65 'is no label: 1, the row has it, or 0' labels --set data.label=cough,fever,a
+refused 78 'no metric "mae" of several labels; there are' labels --set train.metrics=mae
+refused 78 'only classes can be mixed or smoothed' labels --set train.mixup=0.2
+refused 78 'only classes can be mixed or smoothed' numbers --set train.label_smoothing=0.1
+sed -i '3s/,[01],/,2,/' "$tmp/table/val.csv"
+refused 65 'val.csv:3: column "cough": "2" is no label: 1, the row has it, or 0' labels
+echo 'several numbers and labels are learned, evaluated and predicted'

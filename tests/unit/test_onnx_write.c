@@ -1,0 +1,157 @@
+/* Networks written as ONNX files and read again: the same parameters under the same names, their weights to the bit,
+ * the same units. What the files compute is onnx.sh's and tests/golden/onnx_modules.py's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "client/model/onnx.h"
+#include "client/model/onnx_write.h"
+
+static char path[] = "/tmp/test_onnx_write_XXXXXX";
+
+static struct sl_model *open_model(struct sl_model_spec spec)
+{
+	struct sl_model *m = NULL;
+	struct sl_fail fail;
+
+	if (spec.onnx)
+		snprintf(spec.name, sizeof spec.name, "onnx");
+	if (sl_model_open(&m, &spec, &fail))
+		fail_msg("%s", fail.text);
+	return m;
+}
+
+/* Weights of all parameters, in one piece behind the list: those of a file, or where that is NULL of a seed. */
+static float **weights_of(const struct sl_model *m, const char *file)
+{
+	size_t floats = 0;
+	float **param, *at;
+	struct sl_fail fail;
+
+	for (int i = 0; i < m->graph.n_param; i++)
+		floats += (size_t)sl_shape_count(&m->graph.param[i].shape);
+	param = calloc(1, (size_t)m->graph.n_param * sizeof *param + floats * sizeof *at);
+	at = (float *)(void *)(param + m->graph.n_param);
+	for (int i = 0; i < m->graph.n_param; i++) {
+		param[i] = at;
+		if (!file)
+			sl_param_init(&m->graph.param[i], 7, at);
+		at += sl_shape_count(&m->graph.param[i].shape);
+	}
+	if (file && sl_onnx_weights(m, file, param, &fail))
+		fail_msg("%s", fail.text);
+	return param;
+}
+
+static void same_param(const struct sl_model *a, const struct sl_model *b, int i, const float *x, const float *y)
+{
+	const struct sl_param *p = &a->graph.param[i], *q = &b->graph.param[i];
+
+	assert_string_equal(p->name, q->name);
+	assert_true(sl_shape_equal(&p->shape, &q->shape));
+	assert_true(a->file[i].layout == b->file[i].layout);
+	assert_true(sl_shape_equal(&a->file[i].shape, &b->file[i].shape));
+	assert_memory_equal(x, y, (size_t)sl_shape_count(&p->shape) * sizeof *x);
+}
+
+static void there_and_back(struct sl_model_spec spec)
+{
+	static const struct sl_st_note note = {"steps", "12"};
+	struct sl_model *a = open_model(spec), *b;
+	float **x = weights_of(a, spec.onnx), **y;
+	struct sl_fail fail;
+
+	if (sl_onnx_write(a, path, (const float *const *)x, &note, 1, &fail))
+		fail_msg("%s", fail.text);
+	b = open_model((struct sl_model_spec){.onnx = path});
+	y = weights_of(b, path);
+	assert_int_equal(a->graph.n_param, b->graph.n_param);
+	for (int i = 0; i < a->graph.n_param; i++)
+		same_param(a, b, i, x[i], y[i]);
+	if (spec.onnx)
+		assert_int_equal(a->n_unit, b->n_unit);
+	for (int i = 0; spec.onnx && i < a->n_unit; i++)
+		assert_string_equal(a->unit[i].name, b->unit[i].name);
+	free(x);
+	free(y);
+	sl_model_close(a);
+	sl_model_close(b);
+}
+
+static void onnx_files(void **state)
+{
+	(void)state;
+	there_and_back((struct sl_model_spec){.onnx = "tests/golden/onnx_small.onnx"});
+	there_and_back((struct sl_model_spec){.onnx = "tests/golden/onnx_wide.onnx"});
+	there_and_back((struct sl_model_spec){.onnx = "tests/golden/onnx_many.onnx"});
+}
+
+static void built_in_networks(void **state)
+{
+	static const char *const names[] = {"mobilenet_v2",    "mobilenet_v2_relu", "resnet9", "resnet18",
+					    "resnext50_32x4d", "alexnet1",          "vgg16"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+		struct sl_model_spec spec = {.width = names[i][0] == 'r' && names[i][3] != 'n' ? 1 : 0.1,
+					     .classes = 10,
+					     .image = 32,
+					     .dropout = 0.2};
+
+		snprintf(spec.name, sizeof spec.name, "%s", names[i]);
+		there_and_back(spec);
+	}
+}
+
+/* What a table's network writes has rows as its input. */
+static void what_cannot_be_written(void **state)
+{
+	struct sl_model *m = open_model(
+		(struct sl_model_spec){.name = "token_mlp", .width = 1, .classes = 2, .vocab = 50, .tokens = 8});
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_onnx_write(m, path, NULL, NULL, 0, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "reads tokens, which is not written as ONNX"));
+	sl_model_close(m);
+}
+
+static void no_folder(void **state)
+{
+	struct sl_model *m = open_model(
+		(struct sl_model_spec){.name = "mlp", .width = 1, .classes = 2, .features = 5, .dropout = 0.1});
+	float **x = weights_of(m, NULL);
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_onnx_write(m, path, (const float *const *)x, NULL, 0, &fail), SL_OK);
+	assert_int_equal(sl_onnx_write(m, "/nowhere/x.onnx", (const float *const *)x, NULL, 0, &fail),
+			 SL_ERR_CANTCREATE);
+	free(x);
+	sl_model_close(m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(onnx_files),
+		cmocka_unit_test(built_in_networks),
+		cmocka_unit_test(what_cannot_be_written),
+		cmocka_unit_test(no_folder),
+	};
+	int fd = mkstemp(path), bad;
+
+	if (fd < 0)
+		return 1;
+	close(fd);
+	bad = cmocka_run_group_tests(tests, NULL, NULL);
+	unlink(path);
+	return bad;
+}
