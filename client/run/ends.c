@@ -70,7 +70,7 @@ enum sl_err sl_exec_take(struct sl_exec *exec, struct sl_weights *weights)
 
 	if (!range)
 		return SL_ERR_NOMEM;
-	err = sl_exec_get_weights(exec, range);
+	err = sl_exec_get_model(exec, range);
 	if (!err)
 		sl_weights_unpack(weights, s, range);
 	free(range);
@@ -253,6 +253,12 @@ static enum sl_err tie(struct sl_ends *ends)
 	return err;
 }
 
+/* The step's gradient is the mean over so many batches. */
+static int64_t accumulated(const struct sl_plan *plan)
+{
+	return plan->spec.accumulate > 1 ? plan->spec.accumulate : 1;
+}
+
 enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 {
 	struct sl_exec_call call = exec_call(ends, chunk);
@@ -269,7 +275,7 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 		.other = ends->feed.other ? ends->feed.other + first : NULL,
 		.share = ends->feed.share ? ends->feed.share + first : NULL,
 		.logits = ends->logits && !ends->training ? ends->logits + first * model->classes : NULL,
-		.scale = 1.0f / (float)loss_rows(ends, &call.dims),
+		.scale = 1.0f / (float)(loss_rows(ends, &call.dims) * accumulated(ends->plan)),
 	};
 	err = sl_exec_forward(ends->tail, &call, loss);
 	if (err || !ends->training)

@@ -98,7 +98,8 @@ static double between_points(const struct sl_schedule *s, int64_t step)
 
 double sl_schedule_lr(const struct sl_schedule *s, int64_t step)
 {
-	const int64_t unit = s->by_epoch ? s->steps_per_epoch : 1, at = step / unit;
+	const int64_t unit = s->by_epoch ? s->steps_per_epoch : s->accumulate > 1 ? s->accumulate : 1;
+	const int64_t at = step / unit;
 	const double warmup = (double)s->warmup_steps / (double)unit, total = (double)s->total_steps / (double)unit;
 	const double fall = s->lr - s->end_lr;
 	double p = 1.0;

@@ -14,8 +14,9 @@
  *                the first and behind the last point their lr. It has no warm-up.
  * by_epoch: all steps of an epoch have the lr that the formulas give with epochs in the place of steps, the first epoch
  * being 0: torch's schedulers when step() is called after each epoch.
- * So the first step after the warm-up runs at lr, and a step at or past T at end_lr. STEP and POINTS do not depend on
- * T: a longer run takes the same steps. */
+ * accumulate: all batches of a step of the optimizer have the lr that the formulas give with those steps in the place
+ * of batches, as torch's schedulers do when step() follows optimizer.step(). So the first step after the warm-up runs
+ * at lr, and a step at or past T at end_lr. STEP and POINTS do not depend on T: a longer run takes the same steps. */
 #ifndef SL_CLIENT_RUN_SCHEDULE_H
 #define SL_CLIENT_RUN_SCHEDULE_H
 
@@ -50,6 +51,7 @@ struct sl_schedule {
 	int n_point;
 	bool from_zero; /* the warm-up */
 	bool by_epoch;
+	int64_t accumulate; /* batches in a step of the optimizer; 0 counts as 1 */
 	/* set by sl_schedule_set_epochs */
 	int64_t warmup_steps;
 	int64_t total_steps; /* warm-up included */

@@ -52,6 +52,7 @@ static enum sl_err make_schedule(const struct sl_conf_client *c, int all_epochs,
 		.every_epochs = c->train.schedule.every_epochs,
 		.from_zero = c->train.schedule.warmup == SL_CONF_FROM_ZERO,
 		.by_epoch = c->train.schedule.by == SL_CONF_BY_EPOCH,
+		.accumulate = c->agreed.accumulate,
 	};
 	add_points(c, out);
 	if (sl_schedule_set_epochs(out, epochs, c->train.schedule.warmup_epochs, steps_per_epoch, &why) != SL_OK)

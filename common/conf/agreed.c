@@ -170,6 +170,19 @@ const char *sl_agreed_check(const struct sl_agreed *a, char *why, size_t size)
 		snprintf(why, size, "must be at most train.batch (%d), got %d", a->batch, a->chunks);
 		return "train.chunks";
 	}
+	if (a->accumulate > 1 && a->precision == SL_CONF_FP16) {
+		snprintf(why, size,
+			 "is not possible in fp16, whose loss scale may change in between: take bf16 or fp32");
+		return "train.accumulate";
+	}
+	if (a->fetch_state && a->ema > 0) {
+		snprintf(why, size, "is not possible together with an audit, which fetches the weights that learn");
+		return "train.ema";
+	}
+	if (a->share.group[0] && (a->accumulate > 1 || a->ema > 0)) {
+		snprintf(why, size, "is not possible in a group (share.group)");
+		return a->ema > 0 ? "train.ema" : "train.accumulate";
+	}
 	return a->share.group[0] ? check_share(a, why, size) : NULL;
 }
 

@@ -69,6 +69,8 @@ struct sl_agreed {
 	} optimizer;      /* of both sides; the learning rate comes with each commit */
 	double clip_norm; /* 0: off */
 	bool chunk_sums;
+	int accumulate; /* batches */
+	double ema;     /* 0: off */
 	/* specs of common/codec, not parsed here; [enum sl_dir]: head_act, mid_act, mid_grad, head_grad */
 	char codec[4][SL_CONF_CODEC_TEXT];
 	char end_codec[2][SL_CONF_CODEC_TEXT];         /* end_grad, end_mean: with share.ends */
@@ -124,6 +126,10 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 		"scales the whole model's gradient down to this norm where it is larger, as torch.nn.utils.clip_grad_norm_ does") \
 	X(SL_BOOL, "train.chunk_sums", chunk_sums, PLAIN, "false", \
 		"sum each chunk's gradient by itself before it is added to the batch's: N chunks then learn, bit for bit, what N members of a group with one chunk each learn; costs a little time, and memory for a second gradient") \
+	X(SL_INT, "train.accumulate", accumulate, PLAIN, 1, 4096, "1", "batches", \
+		"the optimizer steps once in so many batches, by the mean of their gradients; memory is that of one batch") \
+	X(SL_DOUBLE, "train.ema", ema, PLAIN, 0, 0.999999, "0", "0: off", \
+		"evaluations, best.safetensors and the model have averages of the weights, of which each step of the optimizer leaves this share, such as 0.999; training goes on without them") \
 	X(SL_CHOICE, "train.optimizer.kind", optimizer.kind, PLAIN, sl_agreed_optimizers, "sgd", \
 		"optimizer of both sides; adam and adamw need an lr (PyTorch's default is 0.001)") \
 	X(SL_DOUBLE, "train.optimizer.momentum", optimizer.momentum, SGD, 0, 0.9999, "0.9", NULL, "momentum of sgd, as in torch.optim.SGD") \

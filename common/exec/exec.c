@@ -89,7 +89,9 @@ enum sl_err sl_exec_follow(struct sl_exec *e, uint64_t done)
 	if (same)
 		return SL_OK;
 	take_widths(e);
-	err = clear_fallen(e, e->weight);
+	err = sl_exec_show_average(e, false);
+	if (!err)
+		err = clear_fallen(e, e->weight);
 	if (!err)
 		err = sl_exec_lower(e);
 	for (int i = 0; i < e->segment->moments && !err; i++)
@@ -178,7 +180,7 @@ enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 		err = take_part(e, fail);
 	if (!err && s->precision == SL_PRECISION_FP16)
 		err = take(e, &e->scale, 2 * sizeof *e->scale, fail);
-	if (!err && (e->plan->spec.clip_norm > 0 || e->bare) && !e->be->host_memory)
+	if (!err && (e->plan->spec.clip_norm > 0 || e->plan->spec.ema > 0 || e->bare) && !e->be->host_memory)
 		err = take(e, &e->clip, sizeof *e->clip, fail);
 	if (!err && e->scale && sl_exec_set_loss_scale(e, sl_loss_scale_first()))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the loss scale could not be set");
@@ -245,6 +247,12 @@ enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, en
 	err = check_precision(s, be, fail);
 	if (!err)
 		err = prepare_ops(e, sizes, fail);
+	if (!err && plan->spec.accumulate > 1 && e->n_narrow)
+		err = sl_fail_at(fail, "train.accumulate", SL_ERR_CONFIG,
+				 "inserts that decay are pulled once in each batch: leave this key out");
+	if (!err && plan->spec.ema > 0 && !be->host_memory && !be->ops->add)
+		err = sl_fail_at(fail, "train.ema", SL_ERR_CONFIG, "%s cannot average weights: leave this key out",
+				 be->ops->name);
 	if (!err)
 		take_widths(e);
 	if (!err &&
@@ -305,9 +313,9 @@ void sl_exec_close(struct sl_exec *e)
 	}
 	sl_exec_own_gradient(e);
 	sl_exec_table_close(e);
-	void *const area[] = {e->weight,     e->grad,    e->moment[0], e->moment[1],  e->slot_area,
-			      e->saved_area, e->scratch, e->workspace, e->weight_low, e->scale,
-			      e->clip,       e->trial,   e->begin,     e->part,       e->chunk_trial};
+	void *const area[] = {e->weight,    e->grad,       e->moment[0], e->moment[1], e->slot_area,  e->moment[2],
+			      e->moment[3], e->saved_area, e->scratch,   e->workspace, e->weight_low, e->scale,
+			      e->clip,      e->trial,      e->begin,     e->part,      e->chunk_trial};
 
 	for (size_t i = 0; i < sizeof area / sizeof area[0]; i++)
 		if (area[i])
@@ -346,17 +354,33 @@ const struct sl_plan_segment *sl_exec_segment(const struct sl_exec *e)
 	return e->segment;
 }
 
-enum sl_err sl_exec_get_weights(struct sl_exec *e, float *host)
+/* Weights and moments are what others may read and write. */
+static enum sl_err settle(struct sl_exec *e)
 {
 	enum sl_err err = sl_exec_table_flush(e);
+
+	return err ? err : sl_exec_show_average(e, false);
+}
+
+enum sl_err sl_exec_get_weights(struct sl_exec *e, float *host)
+{
+	enum sl_err err = settle(e);
 
 	return err ? err
 		   : e->be->ops->download(e->be, host, e->weight, (size_t)e->segment->weight_count * sizeof *host);
 }
 
+enum sl_err sl_exec_get_model(struct sl_exec *e, float *host)
+{
+	const size_t front = sl_exec_average(e) ? trainable_bytes(e) : 0;
+	enum sl_err err = sl_exec_get_weights(e, host);
+
+	return err || !front ? err : e->be->ops->download(e->be, host, sl_exec_average(e), front);
+}
+
 enum sl_err sl_exec_set_moment(struct sl_exec *e, int which, const float *host)
 {
-	enum sl_err err = sl_exec_table_flush(e);
+	enum sl_err err = settle(e);
 
 	if (!err)
 		err = e->be->ops->upload(e->be, e->moment[which], host, trainable_bytes(e));
@@ -365,7 +389,7 @@ enum sl_err sl_exec_set_moment(struct sl_exec *e, int which, const float *host)
 
 enum sl_err sl_exec_get_moment(struct sl_exec *e, int which, float *host)
 {
-	enum sl_err err = sl_exec_table_flush(e);
+	enum sl_err err = settle(e);
 
 	return err ? err : e->be->ops->download(e->be, host, e->moment[which], trainable_bytes(e));
 }
@@ -418,13 +442,15 @@ static enum sl_err lower_all(struct sl_exec *e)
 
 enum sl_err sl_exec_set_weights(struct sl_exec *e, const float *host)
 {
-	enum sl_err err = sl_exec_table_flush(e);
+	enum sl_err err = settle(e);
 
 	e->tried = false;
 	if (!err)
 		err = e->be->ops->upload(e->be, e->weight, host, (size_t)e->segment->weight_count * sizeof *host);
 	if (!err)
 		err = clear_fallen(e, e->weight);
+	if (!err)
+		err = sl_exec_begin_average(e);
 	return err ? err : lower_all(e);
 }
 

@@ -57,8 +57,10 @@ enum sl_err sl_exec_follow(struct sl_exec *exec, uint64_t done) SL_MUST_CHECK;
  * insert is set to 0, whatever `host` has there. */
 enum sl_err sl_exec_set_weights(struct sl_exec *exec, const float *host) SL_MUST_CHECK;
 enum sl_err sl_exec_get_weights(struct sl_exec *exec, float *host) SL_MUST_CHECK;
-/* A moment of the optimizer, 0 … segment->moments - 1: trainable_count floats in the order of the weight range; fallen
- * parts are set to 0. */
+/* The same of the model: what learns is its average where the plan has one. With new weights that begins anew. */
+enum sl_err sl_exec_get_model(struct sl_exec *exec, float *host) SL_MUST_CHECK;
+/* A moment of the optimizer or an area behind them, 0 … segment->moments - 1: trainable_count floats in the order of
+ * the weight range; fallen parts are set to 0. */
 enum sl_err sl_exec_set_moment(struct sl_exec *exec, int which, const float *host) SL_MUST_CHECK;
 enum sl_err sl_exec_get_moment(struct sl_exec *exec, int which, float *host) SL_MUST_CHECK;
 /* Steps that are done (sl_exec_follow), and those of them that were applied, not left out: by these Adam corrects its
@@ -127,7 +129,8 @@ enum sl_err sl_exec_check(struct sl_exec *exec, const int64_t *rows, int chunks,
 enum sl_err sl_exec_squares(struct sl_exec *exec, double *squares, struct sl_fail *fail) SL_MUST_CHECK;
 /* Before the commit: multiplies the gradient, where `factor` is neither 0 nor 1. For plans that clip. */
 enum sl_err sl_exec_scale(struct sl_exec *exec, double factor) SL_MUST_CHECK;
-/* Applies the step: running statistics in chunk order, then the plan's optimizer. `rows` [chunks]. */
+/* Applies the step: running statistics in chunk order, then the plan's optimizer, or where the plan accumulates keeps
+ * the gradient for a later one. `rows` [chunks]. */
 enum sl_err sl_exec_commit(struct sl_exec *exec, double lr, const int64_t *rows, int chunks) SL_MUST_CHECK;
 /* sl_exec_check of a borrower; NONFINITE also where the norm of its gradient, times `factor`, is above `most`; 0:
  * nothing is. */

@@ -141,7 +141,7 @@ enum sl_err sl_exec_scale(struct sl_exec *e, double factor)
 	const float by = (float)factor;
 	enum sl_err err;
 
-	if (factor == 0 || by == 1)
+	if (factor == 0 || by == 1 || (sl_exec_sum(e) && !sl_exec_updates(e)))
 		return SL_OK;
 	e->finite = e->finite && fabsf(by) <= 1;
 	if (e->be->host_memory) {
@@ -160,7 +160,7 @@ static enum sl_err update_range(struct sl_exec *e, const struct sl_update *step,
 	float *moment[SL_MOMENTS_MOST];
 
 	for (int i = 0; i < SL_MOMENTS_MOST; i++)
-		moment[i] = e->moment[i] ? e->moment[i] + from : NULL;
+		moment[i] = i < sl_optimizer_moments(step->kind) ? e->moment[i] + from : NULL;
 	return e->be->ops->update(e->be, step, to - from, e->weight + from, e->grad + from, moment);
 }
 
@@ -201,14 +201,19 @@ static enum sl_err update(struct sl_exec *e, double lr)
 enum sl_err sl_exec_commit(struct sl_exec *e, double lr, const int64_t *rows, int chunks)
 {
 	const int64_t count = e->segment->trainable_count;
+	const bool updates = !sl_exec_sum(e) || sl_exec_updates(e);
 	enum sl_err err = commit_statistics(e, rows, chunks);
 
+	if (!err && !updates)
+		return sl_exec_keep_sum(e);
 	if (!err && e->scale)
 		err = e->be->ops->convert(e->be, e->grad, SL_F32, e->grad, SL_F32, e->scale + 1, count);
 	if (!err)
 		err = update(e, lr);
 	if (!err)
 		err = sl_exec_lower(e);
+	if (!err)
+		err = sl_exec_follow_average(e);
 	if (err)
 		return err;
 	sl_exec_own_gradient(e);

@@ -39,13 +39,14 @@ struct sl_exec {
 	int n_node;
 	struct sl_layout layout;
 	int slots;
-	float *weight; /* device: [weight_count] */
-	float *grad;   /* device: [trainable_count], and behind it [tied_count] of tied parameters */
-	float *part;   /* device: as the front of grad, of one chunk; NULL: kernels add to grad itself */
-	float *to;     /* grad or part: what kernels add to now */
-	float *moment[SL_MOMENTS_MOST];  /* device: [trainable_count]; NULL from segment->moments on */
-	uint64_t applied;                /* steps */
-	void *weight_low;                /* device: [weight_count] in 16 bits, but for statistics; NULL: FP32, TF32 */
+	float *weight;                /* device: [weight_count] */
+	float *grad;                  /* device: [trainable_count], and behind it [tied_count] of tied parameters */
+	float *part;                  /* device: as the front of grad, of one chunk; NULL: kernels add to grad itself */
+	float *to;                    /* grad or part: what kernels add to now */
+	float *moment[SL_AREAS_MOST]; /* device: [trainable_count]; NULL from segment->moments on */
+	bool averaged;                /* weights and their average have changed places: an evaluation */
+	uint64_t applied;             /* steps */
+	void *weight_low;             /* device: [weight_count] in 16 bits, but for statistics; NULL: FP32, TF32 */
 	struct sl_loss_scale loss_scale; /* FP16; else a scale of 1 */
 	float *scale;                    /* device: [2], it and its inverse; NULL: nothing is scaled */
 	float *clip;                     /* device: [1], the factor of a clipped gradient; NULL: memory is the host's */
@@ -86,6 +87,30 @@ static inline bool sl_exec_mixed(const struct sl_exec *e)
 
 /* After every change of weights: the copy in 16 bits, where there is one, follows. */
 enum sl_err sl_exec_lower(struct sl_exec *exec) SL_MUST_CHECK;
+
+/* Behind the optimizer's moments (exec_behind.c). NULL: the plan has none. */
+static inline float *sl_exec_sum(const struct sl_exec *e)
+{
+	const struct sl_plan_spec *spec = &e->plan->spec;
+
+	return spec->accumulate > 1 ? e->moment[sl_optimizer_moments(spec->optimizer.kind)] : NULL;
+}
+static inline float *sl_exec_average(const struct sl_exec *e)
+{
+	const struct sl_plan_spec *spec = &e->plan->spec;
+
+	return spec->ema > 0 ? e->moment[sl_optimizer_moments(spec->optimizer.kind) + (spec->accumulate > 1)] : NULL;
+}
+/* Whether the step under way is one of the optimizer, and not only added up. */
+bool sl_exec_updates(const struct sl_exec *exec);
+/* As a step begins, behind the zeros: the gradient is what the batches before it have left. */
+enum sl_err sl_exec_recall_sum(struct sl_exec *exec) SL_MUST_CHECK;
+enum sl_err sl_exec_keep_sum(struct sl_exec *exec) SL_MUST_CHECK; /* in place of an update */
+/* After an update; and with new weights. */
+enum sl_err sl_exec_follow_average(struct sl_exec *exec) SL_MUST_CHECK;
+enum sl_err sl_exec_begin_average(struct sl_exec *exec) SL_MUST_CHECK;
+/* Whether kernels read the average from here on, or the weights that learn. Between steps. */
+enum sl_err sl_exec_show_average(struct sl_exec *exec, bool averaged) SL_MUST_CHECK;
 
 /* A lender's `grad` is its own again. */
 static inline void sl_exec_own_gradient(struct sl_exec *e)

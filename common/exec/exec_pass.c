@@ -217,9 +217,12 @@ enum sl_err sl_exec_begin(struct sl_exec *e)
 	enum sl_err err = SL_OK;
 
 	e->tried = e->finite = false;
+	err = sl_exec_show_average(e, false);
 	while (!err && sl_exec_range(e, &r))
 		err = e->be->ops->zero(e->be, e->grad + r.from, (size_t)r.count * sizeof(float));
 	sl_exec_table_begin(e);
+	if (!err)
+		err = sl_exec_recall_sum(e);
 	if (!err && s->tied_count)
 		err = e->be->ops->zero(e->be, e->grad + s->trainable_count, (size_t)s->tied_count * sizeof(float));
 	for (int i = 0; i < e->n_narrow && !err; i++)
@@ -450,6 +453,8 @@ enum sl_err sl_exec_forward(struct sl_exec *e, const struct sl_exec_call *call, 
 
 	if (!err && e->segment->n_tied && !e->owner)
 		return SL_ERR_BUG;
+	if (!err && !call->training)
+		err = sl_exec_show_average(e, true);
 	if (!err && e->table.rows)
 		err = sl_exec_table_read(e, sl_exec_input(e, call->slot, sl_exec_in_count(e, &call->dims)).data,
 					 sl_exec_in_count(e, &call->dims), call->training);

@@ -80,8 +80,10 @@ enum sl_err sl_exec_table_open(struct sl_exec *e)
 {
 	const struct sl_plan_spec *spec = &e->plan->spec;
 
-	/* of ends that are shared in each step, other members' rows have gradients, too */
-	if (!e->be->host_memory || e->bare || e->lender || sl_exec_mixed(e) || (spec->shared_ends && !spec->ends_round))
+	/* of ends that are shared in each step, other members' rows have gradients, too; and of batches that add up
+	 * those before; an average needs all rows */
+	if (spec->accumulate > 1 || spec->ema > 0 || !e->be->host_memory || e->bare || e->lender || sl_exec_mixed(e) ||
+	    (spec->shared_ends && !spec->ends_round))
 		return SL_OK;
 	for (int i = 0; i < e->segment->n_op; i++)
 		if (is_table(e, i))

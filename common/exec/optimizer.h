@@ -18,7 +18,8 @@
 
 enum sl_optimizer_kind { SL_OPTIMIZER_SGD, SL_OPTIMIZER_ADAM, SL_OPTIMIZER_ADAMW, SL_OPTIMIZER_COUNT };
 
-enum { SL_MOMENTS_MOST = 2 };
+/* AREAS: with a sum of gradients and an average of weights behind them (plan.h). */
+enum { SL_MOMENTS_MOST = 2, SL_AREAS_MOST = 4 };
 
 #define SL_BETA_MOST 0.999999
 #define SL_EPS_LEAST 1e-16

@@ -386,7 +386,8 @@ enum sl_err sl_plan_add(struct sl_plan *plan, enum sl_segment which, struct sl_g
 		.which = which,
 		.graph = *graph,
 		.precision = which == SL_MIDDLE ? plan->spec.precision : SL_PRECISION_FP32,
-		.moments = sl_optimizer_moments(plan->spec.optimizer.kind),
+		.moments = sl_optimizer_moments(plan->spec.optimizer.kind) + (plan->spec.accumulate > 1) +
+			   (plan->spec.ema > 0),
 		.grad_in = which != SL_HEAD && !plan->spec.no_grad[which == SL_TAIL],
 		.grad_out = which != SL_TAIL && !plan->spec.no_grad[which == SL_MIDDLE],
 		.op = calloc((size_t)graph->n_node, sizeof *s->op),

@@ -28,6 +28,13 @@ struct sl_plan_spec {
 	int n_group;
 	double clip_norm; /* of the whole model's gradient (clip.h), in a group sl_plan_clip_own; 0: off */
 	bool chunk_sums;  /* a chunk's gradient is one sum, and added to the batch's at once (exec.h) */
+	/* The optimizer steps once in so many batches, by the mean of their gradients; 0 counts as 1. Batch k, from 0,
+	 * is the last of them where k + 1 is a multiple. */
+	int accumulate;
+	/* Above 0: evaluations and models have averages of what learns: average = ema · average + (1 − ema) · weight
+	 * behind every step of the optimizer, from the first weights on, as timm's ModelEma does; statistics as they
+	 * are. */
+	double ema;
 	/* In a group: this part's member, and rows of a full step of all members, by which losses are divided; 0: by
 	 * the rows of the batch, as without a group. */
 	bool shared;
@@ -112,7 +119,8 @@ struct sl_plan_segment {
 	struct sl_tied_param *tied; /* of the tail */
 	int n_tied;
 	int64_t tied_count;                    /* floats of their gradients, padding included */
-	int moments;                           /* of the optimizer, each of trainable_count floats */
+	int moments;                           /* of the optimizer, and areas behind them (exec_impl.h), each of
+						  trainable_count floats */
 	int64_t group_end[SL_PLAN_GROUPS + 1]; /* where the range of each group ends; group 0 begins at 0 */
 	int64_t trainable_count;               /* floats of the range's trainable front, padding included */
 	int64_t moving_count;                  /* floats up to the frozen parameters */

@@ -83,6 +83,8 @@ enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 	settle_groups(&a->plan, &a->agreed);
 	a->plan.clip_norm = a->agreed.clip_norm;
 	a->plan.chunk_sums = a->agreed.chunk_sums;
+	a->plan.accumulate = a->agreed.accumulate;
+	a->plan.ema = a->agreed.ema;
 	a->plan.phase_step = (uint64_t)a->agreed.phase_step;
 	a->plan.member = a->agreed.share.group[0] ? a->agreed.share.member : 0;
 	a->plan.shared = a->agreed.share.group[0] != 0;

@@ -73,11 +73,14 @@ enum sl_err sl_exec_state_give(const struct sl_exec_state *s, struct sl_exec *ex
 }
 
 /* SEGMENT.KIND, in that order. */
-enum part { WEIGHTS, MOMENTUM, MOMENT1, MOMENT2, APPLIED, PARTS };
+enum part { WEIGHTS, MOMENTUM, MOMENT1, MOMENT2, MOMENT3, MOMENT4, APPLIED, PARTS };
 static const char *const part_names[SL_SEGMENT_COUNT][PARTS] = {
-	[SL_HEAD] = {"head.weights", "head.momentum", "head.moment1", "head.moment2", "head.applied"},
-	[SL_MIDDLE] = {"middle.weights", "middle.momentum", "middle.moment1", "middle.moment2", "middle.applied"},
-	[SL_TAIL] = {"tail.weights", "tail.momentum", "tail.moment1", "tail.moment2", "tail.applied"},
+	[SL_HEAD] = {"head.weights", "head.momentum", "head.moment1", "head.moment2", "head.moment3", "head.moment4",
+		     "head.applied"},
+	[SL_MIDDLE] = {"middle.weights", "middle.momentum", "middle.moment1", "middle.moment2", "middle.moment3",
+		       "middle.moment4", "middle.applied"},
+	[SL_TAIL] = {"tail.weights", "tail.momentum", "tail.moment1", "tail.moment2", "tail.moment3", "tail.moment4",
+		     "tail.applied"},
 };
 
 void sl_exec_state_parts(struct sl_exec_state *s, struct sl_checkpoint *c)

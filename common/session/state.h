@@ -11,8 +11,8 @@
 /* One segment's. */
 struct sl_exec_state {
 	enum sl_segment which;
-	float *weight;                  /* [weight_count] */
-	float *moment[SL_MOMENTS_MOST]; /* [trainable_count], behind weight in one allocation */
+	float *weight;                /* [weight_count] */
+	float *moment[SL_AREAS_MOST]; /* [trainable_count], behind weight in one allocation */
 	int moments;
 	int64_t weight_count, trainable_count;
 	float applied[2]; /* sl_steps_write; kept where there are two moments */

@@ -244,7 +244,7 @@ enum sl_err sl_trunk_gather(struct sl_trunk *t, struct sl_port *port)
 	const struct sl_carried *carried;
 	uint8_t *room = sl_port_carried(port, &carried);
 	enum sl_err err = room ? sl_carried_take(carried, t->exec, sl_port_codecs(port), sl_port_weights(port), room)
-			       : sl_exec_get_weights(t->exec, sl_port_weights(port));
+			       : sl_exec_get_model(t->exec, sl_port_weights(port));
 
 	t->checkpointed = sl_trunk_gathered(t, !err && t->keep.dir[0] && (t->r.done == t->r.on_disk || keep(t, port)));
 	return err;

@@ -8,8 +8,8 @@ A run makes four files, PREFIX_….safetensors:
          lr [steps] F64, loss [steps] F64 (mean over the batch), correct [steps] I64 (rows whose largest logit is right)
          logits.first [N,K] (step 0, training mode), logits.eval [N,K] (after the last step, running statistics)
          metadata, all strings: width, image, batch, classes, steps, momentum, weight_decay, cifar_stem, seed; where a run
-         has rules, optimizer, beta1, beta2, eps, clip_norm, freeze and groups (both as splitc's config has them, joined
-         with commas), and from: the prefix of the run whose `init` it begins with
+         has rules, optimizer, beta1, beta2, eps, clip_norm, accumulate, ema, freeze and groups (both as splitc's config has
+         them, joined with commas), and from: the prefix of the run whose `init` it begins with
 Weights, gradients and logits are F32 and in torchvision's layouts. A step is one batch in one chunk, dropout is 0.
 
 From the float32 weights and the inputs on, everything is computed in float64: the results are the truth, which a float32
@@ -18,6 +18,7 @@ engine misses by its rounding only. Compare per tensor: largest |got - want| ≤
 gradient of exactly 0, because the next convolution's batchnorm takes any shift out again, and only rounding is left of it.
 The weight decay is larger than the usual 1e-4, under which forgetting it would pass at that tolerance.
 """
+import copy
 import fnmatch
 import json
 import struct
@@ -131,35 +132,50 @@ def set_rules(model, lr, momentum=0.0, weight_decay=0.0, nesterov=False, freeze=
     return kind(group, lr=lr, betas=(beta1, beta2), eps=eps)
 
 
-def train(model, data, labels, lrs, clip_norm=0, **rules):
-    """One step per learning rate, all on data [N,H,W,3] and labels [N]. Returns (grad, run, after)."""
+def train(model, data, labels, lrs, clip_norm=0, accumulate=1, ema=0, **rules):
+    """One step per learning rate, all on data [N,H,W,3] and labels [N]. Returns (grad, run, after).
+
+    accumulate: so many steps are batches of one step of the optimizer, and step k has labels + k modulo the classes, so that
+    no two batches have the same gradient. ema: as timm's ModelEmaV2, but for buffers, which are the model's own; `after` and
+    logits.eval are of the average."""
     dtype = next(model.parameters()).dtype
     images = torch.from_numpy(data).to(dtype).permute(0, 3, 1, 2)
-    targets = torch.from_numpy(labels.astype(np.int64))
+    classes = list(model.parameters())[-1].shape[0]  # of the classifier's bias
+    first_labels = torch.from_numpy(labels.astype(np.int64))
+    average = copy.deepcopy(model) if ema else model
     optimizer = set_rules(model, lrs[0], **rules)
     grad, losses, correct, first, norms = {}, [], [], None, []
     model.train()
     for step, lr in enumerate(lrs):
         for group in optimizer.param_groups:
             group["lr"] = float(lr) * group["factor"]
-        optimizer.zero_grad()
+        targets = (first_labels + step) % classes if accumulate > 1 else first_labels
+        if step % accumulate == 0:
+            optimizer.zero_grad()
         logits = model(images)
         loss = torch.nn.functional.cross_entropy(logits, targets)
-        loss.backward()
+        (loss / accumulate).backward()
         losses.append(loss.item())
         correct.append(int((logits.argmax(1) == targets).sum()))
         if step == 0:
             first = logits.detach().numpy()
             grad = {name: p.grad.numpy().astype(np.float32) for name, p in model.named_parameters() if p.requires_grad}
+        if (step + 1) % accumulate:
+            continue
         if clip_norm:
             norm = torch.nn.utils.clip_grad_norm_([p for p in model.parameters() if p.requires_grad], clip_norm)
             norms.append(float(norm))
         optimizer.step()
+        with torch.no_grad():
+            for a, p in zip(average.parameters(), model.parameters()) if ema else ():
+                a.copy_(ema * a + (1 - ema) * p)
     if clip_norm:  # some steps are clipped, or there is nothing to compare
         assert max(norms) > clip_norm, norms
-    model.eval()
+    for a, b in zip(average.buffers(), model.buffers()):
+        a.copy_(b)
+    average.eval()
     with torch.no_grad():
-        evaluated = model(images).numpy()
+        evaluated = average(images).numpy()
     run = {
         "input": data,
         "label": labels.astype(np.int32),
@@ -169,7 +185,7 @@ def train(model, data, labels, lrs, clip_norm=0, **rules):
         "logits.first": first.astype(np.float32),
         "logits.eval": evaluated.astype(np.float32),
     }
-    return grad, run, state_of(model)
+    return grad, run, state_of(average)
 
 
 def deviation(got, want, floor):

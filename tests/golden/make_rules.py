@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the golden files of runs with rules: frozen layers, clipping, groups of parameters. All begin with the weights of
+"""Makes the golden files of runs with rules: frozen layers, clipping, groups of parameters, batches that add up, averaged
+weights. All begin with the weights of
 mobilenet_v2_cifar.
 
 usage: make_rules.py [FOLDER]       (needs torch and torchvision; see make_golden.py)
@@ -20,6 +21,8 @@ RULES = {
     "frozen_front": dict(freeze="features.[0-9].*", clip_norm=1.0),
     "groups": dict(groups=GROUPS, clip_norm=2.0),
     "groups_adamw": dict(groups=GROUPS, clip_norm=2.0, lr=0.001, **ADAMW),
+    "accumulate": dict(accumulate=2, clip_norm=1.0, steps=10),
+    "accumulate_ema": dict(accumulate=5, ema=0.9, lr=0.001, steps=10, **ADAMW),
 }
 RUN = dict(width=0.1, image=32, batch=4, classes=10, steps=5, lr=0.01, seed=2, stem=True)
 
@@ -29,7 +32,7 @@ def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     for name, rules in RULES.items():
-        run = dict(RUN, lr=rules.pop("lr", RUN["lr"]))
+        run = dict(RUN, lr=rules.pop("lr", RUN["lr"]), steps=rules.pop("steps", RUN["steps"]))
         model = golden.new_model(run["width"], run["classes"], torch.Generator().manual_seed(run["seed"]))
         golden.cifar_stem(model)
         report = golden.make(os.path.join(folder, "rules_" + name), model, rules=rules, init_of="mobilenet_v2_cifar", **run)

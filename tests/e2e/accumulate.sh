@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# train.accumulate and train.ema: with a server as in one process, to the bit; killed between the batches of a step, and in an
+# evaluation, on either side; N batches learn what one of N times the size does; the model is the average that was evaluated.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+make_data 96 24
+start_server host
+write_config "$tmp/client.yaml"
+use_adamw "$tmp/client.yaml"
+sets=(--set train.epochs=3 --set train.checkpoint_every=1 --set train.accumulate=4 --set train.ema=0.8 --set train.clip_norm=1)
+steps=18 # batches, of which 4 steps of the optimizer are made
+
+for codec in none 'topk:0.2,ef=true|f16'; do
+	client local "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec" --local --fresh || fail "--local, $codec: status $?"
+	client remote "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec" --fresh || fail "with a server, $codec: status $?"
+	same_run remote local $steps
+done
+# killed behind each batch of a step
+for at in 5 6 7 8; do
+	client_stands $at killed "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec" --fresh
+	wait_for "no checkpoint" has_checkpoint killed
+	end_client
+	client killed "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec" --resume || fail "--resume behind step $at: status $?"
+	same_run killed local $steps
+done
+# the server is lost in the middle of a step, and the state that the client holds goes to the next one
+port=$(free_port)
+start_server one listen="tcp://127.0.0.1:$port" store="$tmp/other"
+start_slow_client 7 100 lost "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec" --set server="tcp://127.0.0.1:$port" --set link.on_server_lost=wait --set link.retry_ms=50
+wait_for "no step" has_steps lost 7
+end_process "$server_pid"
+start_server two listen="tcp://127.0.0.1:$port" store="$tmp/other"
+wait "$client_pid" || fail "a server that came back: status $?"
+same_run lost local $steps
+
+# stopped in an evaluation, whose weights are the average: what goes on is what learned
+export SPLIT_FAILPOINTS=server.eval=delay:300
+plain=$SPLITS SPLITS=$PWD/$BUILD/fail/splits
+start_server slow store="$tmp/slow"
+SPLITS=$plain
+unset SPLIT_FAILPOINTS
+start_client paused "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec" --set server="$endpoint"
+wait_for "no first epoch" has_steps paused 6
+sleep 0.2
+signal TERM "$client_pid"
+wait "$client_pid" || fail "paused: status $?"
+client paused "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec" --set server="$endpoint" --resume || fail "--resume after a pause: status $?"
+same_run paused local $steps
+
+# what is evaluated is what the model's file has
+said() { sed -n 's/^test accuracy .* loss \([0-9.]*\).*/\1/p' "$1" | head -n 1; }
+"$SPLITC" eval "$tmp/client.yaml" --local --set "codec=$codec" --set log.dir="$tmp/local" >"$tmp/eval.log" 2>&1 || fail "eval: $(cat "$tmp/eval.log")"
+[ "$(said "$tmp/local.log")" = "$(said "$tmp/eval.log")" ] || fail "the run says $(said "$tmp/local.log"), and its model $(said "$tmp/eval.log")"
+client plain "$tmp/client.yaml" "${sets[@]}" --set train.ema=0 --set "codec=$codec" --local || fail "without an average: status $?"
+[ "$(said "$tmp/local.log")" != "$(said "$tmp/plain.log")" ] || fail "an average changes nothing"
+[ "$(grep -c '"type":"step"' "$tmp/plain/log.jsonl")" = $steps ] || fail "steps of the run without an average"
+cmp <(learned plain | grep -E '"(step|loss|lr)"') <(learned local | grep -E '"(step|loss|lr)"') || fail "an average changes what is learned"
+
+# refused SENTENCE OPTION…
+refused() {
+	local status=0 says=$1
+	shift
+	"$SPLITC" train "$tmp/client.yaml" --check-config "$@" >"$tmp/out" 2>&1 || status=$?
+	[ $status = 78 ] && grep -qF -- "$says" "$tmp/out" || fail "$says: exit status $status, $(cat "$tmp/out")"
+}
+refused 'train.ema: is not possible in a group' --set train.ema=0.9 --set share.group=g
+refused 'train.accumulate: is not possible in a group' --set train.accumulate=2 --set share.group=g
+refused 'train.accumulate: is not possible in fp16' --set train.accumulate=2 --set train.precision=fp16 --set train.on_nan=skip
+echo passed
