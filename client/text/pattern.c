@@ -4,13 +4,42 @@
 #include <pcre2.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* White_Space, as upstream's \s has it; PCRE2's \s takes U+180E too. */
 #define SPACE \
 	"\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 
-static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" SPACE "\\p{L}\\p{N}]+|[" SPACE
-			   "]+(?![^" SPACE "])|[" SPACE "]+";
+#define NO_SPACE "[^" SPACE "]"
+#define ENDINGS  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
+#define LINES    "| ?[^" SPACE "\\p{L}\\p{N}]+[\\r\\n]*|[" SPACE "]*[\\r\\n]+|[" SPACE "]+(?!" NO_SPACE ")|[" SPACE "]+"
+#define SPELLED(digits)                                                      \
+	"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits \
+	"| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+/* `spelled`: as files have it, NULL: they name it otherwise. DIGITS are GPT-2's words of a text in which each digit has
+ * been set apart before. */
+static const struct {
+	const char *code, *spelled;
+} known[SL_TOK_WORDS_COUNT] = {
+	[SL_TOK_WORDS_GPT2] = {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" SPACE "\\p{L}\\p{N}]+|[" SPACE
+			       "]+(?!" NO_SPACE ")|[" SPACE "]+",
+			       NULL},
+	[SL_TOK_WORDS_LLAMA3] = {ENDINGS "\\p{N}{1,3}" LINES, SPELLED("\\p{N}{1,3}")},
+	[SL_TOK_WORDS_QWEN2] = {ENDINGS "\\p{N}" LINES, SPELLED("\\p{N}")},
+	[SL_TOK_WORDS_DIGITS] = {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+|\\p{N}| ?[^" SPACE "\\p{L}\\p{N}]+|[" SPACE
+				 "]+(?![^" SPACE "\\p{N}])|[" SPACE "]+",
+				 NULL},
+};
+
+enum sl_tok_words sl_pattern_find(const char *spelled)
+{
+	int i = 0;
+
+	while (i < SL_TOK_WORDS_COUNT && !(known[i].spelled && strcmp(known[i].spelled, spelled) == 0))
+		i++;
+	return (enum sl_tok_words)i;
+}
 
 struct sl_pattern {
 	pcre2_code *code;
@@ -22,7 +51,7 @@ struct sl_pattern_work {
 	pcre2_match_data *match;
 };
 
-enum sl_err sl_pattern_open(struct sl_pattern **out)
+enum sl_err sl_pattern_open(struct sl_pattern **out, enum sl_tok_words words)
 {
 	struct sl_pattern *p = calloc(1, sizeof *p);
 	size_t where;
@@ -30,8 +59,8 @@ enum sl_err sl_pattern_open(struct sl_pattern **out)
 
 	if (!p)
 		return SL_ERR_NOMEM;
-	p->code = pcre2_compile((PCRE2_SPTR)gpt2, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error,
-				&where, NULL);
+	p->code = pcre2_compile((PCRE2_SPTR)known[words].code, PCRE2_ZERO_TERMINATED,
+				PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &where, NULL);
 	if (!p->code) {
 		free(p);
 		return SL_ERR_NOMEM;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "client/text/marked.h"
 #include "client/text/spec_parts.h"
 #include "client/text/unicode.h"
 
@@ -197,9 +198,23 @@ static enum sl_err read_config(struct sl_tok_spec *spec, const struct sl_tok_fil
 	return SL_OK;
 }
 
+/* Of marked texts all have a token. */
+static enum sl_err find_fallbacks(struct sl_tok_spec *spec, const char *file, struct sl_fail *fail)
+{
+	for (int b = 0; b < 256; b++) {
+		spec->byte_id[b] = sl_marked_byte(&spec->vocab, b);
+		if (spec->byte_id[b] < 0)
+			return sl_fail_set(fail, SL_ERR_DATA, "%s: no token <0x%02X>, which byte_fallback needs", file,
+					   b);
+	}
+	return SL_OK;
+}
+
 /* Every byte that UTF-8 can hold needs a token. */
 static enum sl_err find_bytes(struct sl_tok_spec *spec, const char *file, struct sl_fail *fail)
 {
+	if (spec->marked)
+		return find_fallbacks(spec, file, fail);
 	for (int b = 0; b < 256; b++) {
 		char text[SL_UTF8_MOST];
 		int len = sl_utf8_put(sl_tok_char_of(b), text);
@@ -325,7 +340,7 @@ static enum sl_err read_files(const char *path, struct sl_tok_files *files, char
 	if (!err && !given(&files->json) && !given(&files->words) && !(given(&files->vocab) && given(&files->merges)))
 		err = sl_fail_set(fail, SL_ERR_NOINPUT,
 				  "%s: no tokenizer: it holds no tokenizer.json, no vocab.json with merges.txt, and "
-				  "no vocab.txt",
+				  "no vocab.txt; scripts/tokenizer-json.py makes tokenizer.json of a tokenizer.model",
 				  path);
 	return err;
 }

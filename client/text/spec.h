@@ -10,7 +10,7 @@
 
 enum {
 	SL_TOK_FORM_MOST = 16,        /* pieces of a form */
-	SL_TOK_ADDED_MOST = 4096,     /* added tokens */
+	SL_TOK_ADDED_MOST = 16384,    /* added tokens */
 	SL_TOK_ADDED_BYTES = 256,     /* of one added token */
 	SL_TOK_FILE_MOST = 64 << 20,  /* bytes of a file */
 	SL_TOK_PREFIX_BYTES = 16,     /* of the mark of pieces inside a word */
@@ -18,6 +18,19 @@ enum {
 };
 
 enum sl_tok_kind { SL_TOK_BPE, SL_TOK_WORDPIECE };
+
+/* How byte-level BPE divides a text into words (pattern.h); NONE: spaces are written as marks (marked.h). */
+enum sl_tok_words {
+	SL_TOK_WORDS_GPT2,
+	SL_TOK_WORDS_LLAMA3,
+	SL_TOK_WORDS_QWEN2,
+	SL_TOK_WORDS_DIGITS,
+	SL_TOK_WORDS_COUNT
+};
+
+/* Where a mark goes in front of a text whose spaces are marks: nowhere; in front of each stretch between added tokens;
+ * the same where it begins with no space; the same of the first stretch alone. */
+enum sl_tok_lead { SL_TOK_LEAD_NONE, SL_TOK_LEAD_EACH, SL_TOK_LEAD_LACKING, SL_TOK_LEAD_FIRST };
 
 /* The pair left, right of ids becomes `made`. The index in the list is the rank: low ones are merged first. */
 struct sl_tok_merge {
@@ -58,6 +71,11 @@ struct sl_tok_spec {
 	int32_t n_merge;
 	int32_t byte_id[256]; /* -1: no token, and the byte is in no UTF-8 */
 	bool prefix_space;    /* a space goes in front of a text that begins with none */
+	bool marked;          /* spaces are marks, and merges begin with characters: marked.h */
+	bool nfc;             /* the text is composed first (Unicode's NFC) */
+	bool whole_words;     /* a word that is a token is that token, whatever merges make of it */
+	enum sl_tok_words words;
+	enum sl_tok_lead lead; /* of marked ones */
 
 	char prefix[SL_TOK_PREFIX_BYTES]; /* WordPiece: "##" */
 	int word_chars;                   /* longer words are `unk` */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/text/pattern.h"
 #include "client/text/spec_parts.h"
 
 struct reader {
@@ -33,6 +34,11 @@ static const char *type_of(const json_t *object)
 static bool is_type(const json_t *object, const char *type)
 {
 	return strcmp(type_of(object), type) == 0;
+}
+
+static bool is_text(const json_t *value, const char *text)
+{
+	return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
 }
 
 static bool absent(const json_t *value)
@@ -86,12 +92,15 @@ static enum sl_err read_merges(struct reader *r, const json_t *merges)
 
 static enum sl_err read_bpe(struct reader *r, const json_t *model)
 {
-	static const char *const none[] = {
-		"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges", NULL};
+	static const char *const none[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix", NULL};
 
 	for (const char *const *key = none; *key; key++)
 		if (!is_off(json_object_get(model, *key)))
 			return unsupported(r, "a BPE model with", *key, "none");
+	r->spec->marked = flag(model, "byte_fallback", false);
+	r->spec->whole_words = flag(model, "ignore_merges", false);
+	if (r->spec->marked && r->spec->whole_words)
+		return unsupported(r, "a BPE model with byte_fallback and", "ignore_merges", "one of them");
 	return read_merges(r, json_object_get(model, "merges"));
 }
 
@@ -124,7 +133,7 @@ static enum sl_err read_added(struct reader *r, const json_t *added, struct sl_t
 			return malformed(r, "an added token is not an object {id, content, …}");
 		if (flag(a, "single_word", false))
 			return unsupported(r, "an added token with", "single_word", "lstrip, rstrip");
-		if (r->spec->kind == SL_TOK_WORDPIECE && flag(a, "normalized", false))
+		if ((r->spec->kind == SL_TOK_WORDPIECE || r->spec->marked) && flag(a, "normalized", false))
 			return unsupported(r, "an added token with", "normalized", "lstrip, rstrip");
 		err = sl_tok_put(list, json_integer_value(id), json_string_value(text), json_string_length(text),
 				 r->file, r->fail);
@@ -138,13 +147,39 @@ static enum sl_err read_added(struct reader *r, const json_t *added, struct sl_t
 	return SL_OK;
 }
 
+/* Prepend a mark, Replace each space by one; Replace alone; or nothing, where a Metaspace comes behind. */
+static enum sl_err read_marks(struct reader *r, const json_t *n)
+{
+	const json_t *list = json_object_get(n, "normalizers");
+	static const char mark[] = "\xe2\x96\x81";
+
+	if (is_type(n, "Sequence")) {
+		enum sl_err err = SL_OK;
+
+		for (size_t i = 0; i < json_array_size(list) && !err; i++)
+			err = read_marks(r, json_array_get(list, i));
+		return err;
+	}
+	if (is_type(n, "Prepend") && is_text(json_object_get(n, "prepend"), mark)) {
+		r->spec->lead = SL_TOK_LEAD_EACH;
+		return SL_OK;
+	}
+	if (absent(n) || (is_type(n, "Replace") && is_text(json_object_get(n, "content"), mark) &&
+			  is_text(json_object_get(json_object_get(n, "pattern"), "String"), " ")))
+		return SL_OK;
+	return unsupported(r, "normalizer", type_of(n), "Prepend, Replace of a space (with byte_fallback)");
+}
+
 static enum sl_err read_normalizer(struct reader *r, const json_t *n)
 {
 	struct sl_tok_spec *s = r->spec;
 	const json_t *strip = json_object_get(n, "strip_accents");
 
+	if (s->marked)
+		return read_marks(r, n);
+	s->nfc = s->kind == SL_TOK_BPE && is_type(n, "NFC");
 	if (s->kind == SL_TOK_BPE)
-		return absent(n) ? SL_OK : unsupported(r, "normalizer", type_of(n), "null (with BPE)");
+		return absent(n) || s->nfc ? SL_OK : unsupported(r, "normalizer", type_of(n), "NFC, null (with BPE)");
 	if (!is_type(n, "BertNormalizer"))
 		return unsupported(r, "normalizer", type_of(n), "BertNormalizer (with WordPiece)");
 	s->clean = flag(n, "clean_text", true);
@@ -154,12 +189,51 @@ static enum sl_err read_normalizer(struct reader *r, const json_t *n)
 	return SL_OK;
 }
 
+/* With byte_fallback: nothing; a Metaspace; or a Split at spaces, of which none is left. */
+static enum sl_err read_metaspace(struct reader *r, const json_t *p)
+{
+	const char *scheme = json_string_value(json_object_get(p, "prepend_scheme"));
+	const bool never =
+		is_type(p, "Split") && is_text(json_object_get(json_object_get(p, "pattern"), "String"), " ");
+
+	if (absent(p) || never)
+		return SL_OK;
+	if (!is_type(p, "Metaspace") || flag(p, "split", true))
+		return unsupported(r, "pre_tokenizer", type_of(p), "null, Metaspace that does not split");
+	r->spec->lead = !scheme || strcmp(scheme, "always") == 0 ? SL_TOK_LEAD_LACKING
+			: strcmp(scheme, "first") == 0           ? SL_TOK_LEAD_FIRST
+								 : SL_TOK_LEAD_NONE;
+	return SL_OK;
+}
+
+/* A Split by a known pattern, or Digits, in front of ByteLevel. */
+static enum sl_err read_words(struct reader *r, const json_t *list)
+{
+	const json_t *first = json_array_get(list, 0), *last = json_array_get(list, 1);
+	const bool digits = is_type(first, "Digits") && flag(first, "individual_digits", false);
+	const char *regex = json_string_value(json_object_get(json_object_get(first, "pattern"), "Regex"));
+	const bool split = is_type(first, "Split") && is_text(json_object_get(first, "behavior"), "Isolated") &&
+			   !flag(first, "invert", false);
+	struct sl_tok_spec *s = r->spec;
+
+	s->words = digits ? SL_TOK_WORDS_DIGITS : split && regex ? sl_pattern_find(regex) : SL_TOK_WORDS_COUNT;
+	if (json_array_size(list) != 2 || !is_type(last, "ByteLevel") || s->words == SL_TOK_WORDS_COUNT ||
+	    flag(last, "use_regex", true) != digits || flag(last, "add_prefix_space", true))
+		return unsupported(r, "pre_tokenizer", "Sequence",
+				   "of ByteLevel behind Digits, or behind the Split of Llama 3 or Qwen2");
+	return SL_OK;
+}
+
 static enum sl_err read_pre_tokenizer(struct reader *r, const json_t *p)
 {
+	if (r->spec->marked)
+		return read_metaspace(r, p);
 	if (r->spec->kind == SL_TOK_WORDPIECE)
 		return is_type(p, "BertPreTokenizer")
 			       ? SL_OK
 			       : unsupported(r, "pre_tokenizer", type_of(p), "BertPreTokenizer (with WordPiece)");
+	if (is_type(p, "Sequence"))
+		return read_words(r, json_object_get(p, "pretokenizers"));
 	if (!is_type(p, "ByteLevel") || !flag(p, "use_regex", true))
 		return unsupported(r, "pre_tokenizer", type_of(p), "ByteLevel with its own pattern (with BPE)");
 	r->spec->prefix_space = flag(p, "add_prefix_space", true);
@@ -233,8 +307,11 @@ static enum sl_err read_post_processor(struct reader *r, const json_t *p)
 	int32_t first = named_token(r, json_object_get(p, "cls")), last = named_token(r, json_object_get(p, "sep"));
 	bool roberta = is_type(p, "RobertaProcessing");
 	const json_t *tokens = json_object_get(p, "special_tokens");
+	const json_t *list = json_object_get(p, "processors");
 	enum sl_err err;
 
+	if (is_type(p, "Sequence") && json_array_size(list) == 2 && is_type(json_array_get(list, 0), "ByteLevel"))
+		return read_post_processor(r, json_array_get(list, 1));
 	if (absent(p) || is_type(p, "ByteLevel")) {
 		sl_tok_forms_plain(r->spec);
 		return SL_OK;

@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include "client/text/bpe.h"
+#include "client/text/marked.h"
 #include "client/text/pattern.h"
 #include "client/text/unicode.h"
 #include "client/text/wordpiece.h"
@@ -23,7 +24,7 @@ struct sl_tokenizer {
 	struct sl_tok_spec spec;
 	struct sl_bpe bpe;
 	struct sl_pattern *pattern; /* NULL with WordPiece */
-	bool begins_added[256];     /* some added token begins with this byte */
+	int begins_added[257];      /* added tokens that begin with byte b: from [b] up to [b + 1] */
 	uint64_t hash;
 };
 
@@ -44,12 +45,13 @@ struct sl_tokenizer_work {
 	char word[SL_TOK_WORD_CHARS_MOST * SL_UTF8_MOST];
 };
 
-/* The longest first, so that the first that fits is the longest. */
+/* By their first bytes, of each the longest first, so that the first that fits is the longest. */
 static int by_length(const void *a, const void *b)
 {
 	const struct sl_tok_added *x = a, *y = b;
+	const int first = (unsigned char)x->text[0] - (unsigned char)y->text[0];
 
-	return x->len != y->len ? (x->len < y->len ? 1 : -1) : x->id - y->id;
+	return first ? first : x->len != y->len ? (x->len < y->len ? 1 : -1) : x->id - y->id;
 }
 
 enum sl_err sl_tokenizer_make(struct sl_tokenizer **out, struct sl_tok_spec *spec, uint64_t hash, struct sl_fail *fail)
@@ -67,11 +69,14 @@ enum sl_err sl_tokenizer_make(struct sl_tokenizer **out, struct sl_tok_spec *spe
 	if (t->spec.n_added)
 		qsort(t->spec.added, (size_t)t->spec.n_added, sizeof *t->spec.added, by_length);
 	for (int i = 0; i < t->spec.n_added; i++)
-		t->begins_added[(unsigned char)t->spec.added[i].text[0]] = true;
+		t->begins_added[(unsigned char)t->spec.added[i].text[0] + 1] = i + 1;
+	for (int b = 0; b < 256; b++)
+		if (t->begins_added[b + 1] < t->begins_added[b])
+			t->begins_added[b + 1] = t->begins_added[b];
 	if (t->spec.kind == SL_TOK_BPE) {
 		err = sl_bpe_make(&t->bpe, t->spec.merge, t->spec.n_merge);
 		if (!err)
-			err = sl_pattern_open(&t->pattern);
+			err = sl_pattern_open(&t->pattern, t->spec.words);
 		free(t->spec.merge);
 		t->spec.merge = NULL;
 	}
@@ -224,6 +229,18 @@ static enum sl_err need(struct ids *to, size_t more)
 	return SL_OK;
 }
 
+/* The token that a word is, as byte-level BPE writes it; -1: none. */
+static int32_t find_word(struct sl_tokenizer_work *w, const char *word, size_t len)
+{
+	size_t n = 0;
+
+	if (2 * len > sizeof w->word)
+		return -1;
+	for (size_t i = 0; i < len; i++)
+		n += (size_t)sl_utf8_put(sl_tok_char_of((unsigned char)word[i]), w->word + n);
+	return sl_vocab_find(&w->t->spec.vocab, w->word, n);
+}
+
 /* Ids of a word of `len` bytes, for which there is room behind to->id[to->n]. */
 static enum sl_err compute_word(struct sl_tokenizer_work *w, const char *word, size_t len, struct ids *to)
 {
@@ -234,6 +251,8 @@ static enum sl_err compute_word(struct sl_tokenizer_work *w, const char *word, s
 
 	if (spec->kind == SL_TOK_WORDPIECE) {
 		n = sl_wordpiece_pieces(spec, word, len, id);
+	} else if (spec->whole_words && (id[0] = find_word(w, word, len)) >= 0) {
+		n = 1;
 	} else {
 		for (size_t i = 0; i < len; i++)
 			id[i] = spec->byte_id[(unsigned char)word[i]];
@@ -270,15 +289,20 @@ static enum sl_err put_word(struct sl_tokenizer_work *w, const char *word, size_
 	return err;
 }
 
+static char *spaced_room(struct sl_tokenizer_work *w, size_t bytes)
+{
+	if (bytes > w->spaced_cap) {
+		free(w->spaced);
+		w->spaced = malloc(2 * bytes);
+		w->spaced_cap = w->spaced ? 2 * bytes : 0;
+	}
+	return w->spaced;
+}
+
 /* `text` with a space in front. */
 static enum sl_err add_space(struct sl_tokenizer_work *w, const char **text, size_t *len)
 {
-	if (*len + 1 > w->spaced_cap) {
-		free(w->spaced);
-		w->spaced = malloc(2 * (*len + 1));
-		w->spaced_cap = w->spaced ? 2 * (*len + 1) : 0;
-	}
-	if (!w->spaced)
+	if (!spaced_room(w, *len + 1))
 		return SL_ERR_NOMEM;
 	w->spaced[0] = ' ';
 	memcpy(w->spaced + 1, *text, *len);
@@ -287,10 +311,35 @@ static enum sl_err add_space(struct sl_tokenizer_work *w, const char **text, siz
 	return SL_OK;
 }
 
+/* A stretch of text as one word. */
+static enum sl_err put_marked(struct sl_tokenizer_work *w, const char *text, size_t len, bool first, struct ids *to)
+{
+	size_t n;
+	enum sl_err err = spaced_room(w, sl_marked_most(len)) ? SL_OK : SL_ERR_NOMEM;
+
+	if (err)
+		return err;
+	n = sl_marked_text(w->spaced, w->t->spec.lead, first, text, len);
+	err = need(to, n);
+	if (err)
+		return err;
+	n = sl_marked_ids(&w->t->spec, w->spaced, n, to->id + to->n);
+	err = sl_bpe_merge(&w->t->bpe, to->id + to->n, &n, &w->bpe);
+	to->n += err ? 0 : n;
+	return err;
+}
+
 static enum sl_err put_bpe(struct sl_tokenizer_work *w, const char *text, size_t len, struct ids *to)
 {
+	char *composed = NULL;
 	enum sl_err err = SL_OK;
 
+	if (w->t->spec.nfc) {
+		composed = sl_utf8_compose(text, &len);
+		if (!composed)
+			return SL_ERR_NOMEM;
+		text = composed;
+	}
 	if (w->t->spec.prefix_space && text[0] != ' ')
 		err = add_space(w, &text, &len);
 	for (size_t at = 0, end = 0; at < len && !err; at = end) {
@@ -298,6 +347,7 @@ static enum sl_err put_bpe(struct sl_tokenizer_work *w, const char *text, size_t
 		if (!err)
 			err = put_word(w, text + at, end - at, to);
 	}
+	free(composed);
 	return err;
 }
 
@@ -319,11 +369,13 @@ static enum sl_err put_wordpiece(struct sl_tokenizer_work *w, const char *text, 
 	return err;
 }
 
-/* Text without added tokens. */
-static enum sl_err put_plain(struct sl_tokenizer_work *w, const char *text, size_t len, struct ids *to)
+/* Text without added tokens; `first`: it is the beginning of a text. */
+static enum sl_err put_plain(struct sl_tokenizer_work *w, const char *text, size_t len, bool first, struct ids *to)
 {
 	if (len == 0)
 		return SL_OK;
+	if (w->t->spec.marked)
+		return put_marked(w, text, len, first, to);
 	return w->t->spec.kind == SL_TOK_BPE ? put_bpe(w, text, len, to) : put_wordpiece(w, text, len, to);
 }
 
@@ -356,9 +408,9 @@ static const struct sl_tok_added *find_added(const struct sl_tokenizer *t, const
 					     size_t *from, size_t *to)
 {
 	for (size_t i = start; i < len; i++) {
-		if (!t->begins_added[(unsigned char)text[i]])
-			continue;
-		for (int k = 0; k < t->spec.n_added; k++) {
+		const int *run = &t->begins_added[(unsigned char)text[i]];
+
+		for (int k = run[0]; k < run[1]; k++) {
 			const struct sl_tok_added *a = &t->spec.added[k];
 
 			if (a->len > len - i || memcmp(text + i, a->text, a->len) != 0)
@@ -385,7 +437,7 @@ static enum sl_err put_text(struct sl_tokenizer_work *w, struct sl_bytes bytes, 
 	if (valid != bytes.len)
 		return sl_fail_set(fail, SL_ERR_DATA, "invalid UTF-8 at byte %zu of the text", valid);
 	while (!err && (added = find_added(w->t, text, bytes.len, start, &from, &end)) != NULL) {
-		err = put_plain(w, text + start, from - start, to);
+		err = put_plain(w, text + start, from - start, start == 0, to);
 		if (!err)
 			err = need(to, 1);
 		if (!err)
@@ -393,7 +445,7 @@ static enum sl_err put_text(struct sl_tokenizer_work *w, struct sl_bytes bytes, 
 		start = end;
 	}
 	if (!err)
-		err = put_plain(w, text + start, bytes.len - start, to);
+		err = put_plain(w, text + start, bytes.len - start, start == 0, to);
 	return err ? sl_fail_set(fail, err, "a text of %zu bytes: %s", bytes.len, sl_err_text(err)) : SL_OK;
 }
 

@@ -50,6 +50,18 @@ bool sl_is_space(uint32_t c)
 	       c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
+char *sl_utf8_compose(const char *text, size_t *len)
+{
+	utf8proc_uint8_t *out = NULL;
+	const utf8proc_ssize_t n = utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)*len, &out,
+						UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+
+	if (n < 0)
+		return NULL;
+	*len = (size_t)n;
+	return (char *)out;
+}
+
 static utf8proc_category_t category(uint32_t c)
 {
 	return utf8proc_category((utf8proc_int32_t)c);

@@ -43,6 +43,9 @@ static inline bool sl_utf8_continues(char byte)
 /* Writes a code point; returns its bytes. */
 int sl_utf8_put(uint32_t c, char out[SL_UTF8_MOST]);
 
+/* A text composed (NFC), without a NUL; *len becomes its length. NULL: no memory. Free it. */
+char *sl_utf8_compose(const char *text, size_t *len);
+
 bool sl_is_space(uint32_t c);  /* the property White_Space */
 bool sl_is_other(uint32_t c);  /* categories Cc, Cf, Co */
 bool sl_is_punct(uint32_t c);  /* categories P…, and all of ASCII that is printed and no letter, digit or space */

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "client/text/bpe.h"
+#include "client/text/pattern.h"
 #include "client/text/tokenizer.h"
 #include "client/text/unicode.h"
 #include "tests/support/made_text.h"
@@ -538,6 +539,100 @@ static void test_json_bpe(void **state)
 	refuse(&files, SL_ERR_DATA, "model.merges, entry 0: it is not a pair of tokens");
 }
 
+/* ---- decoders' tokenizers */
+
+/* 0 … 255 the bytes, then the mark and some pieces of "a" and "b". */
+static const char *marked_json(const char *normalizer, const char *pre_tokenizer)
+{
+	static char text[16384];
+	int at = snprintf(text, sizeof text,
+			  "{\"added_tokens\": [{\"id\": 262, \"content\": \"<s>\", \"normalized\": false}], "
+			  "\"normalizer\": %s, \"pre_tokenizer\": %s, \"post_processor\": {\"type\": \"Sequence\", "
+			  "\"processors\": [{\"type\": \"ByteLevel\"}, {\"type\": \"TemplateProcessing\", \"single\": "
+			  "[{\"SpecialToken\": {\"id\": \"<s>\", \"type_id\": 0}}, {\"Sequence\": {\"id\": \"A\", "
+			  "\"type_id\": 0}}], \"pair\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, "
+			  "{\"Sequence\": {\"id\": \"B\", \"type_id\": 1}}], \"special_tokens\": {\"<s>\": {\"ids\": "
+			  "[262]}}}]}, \"model\": {\"type\": \"BPE\", \"byte_fallback\": true, \"merges\": "
+			  "[\"a b\", \"▁ a\", \"▁ ab\"], \"vocab\": {",
+			  normalizer, pre_tokenizer);
+
+	for (int b = 0; b < 256; b++)
+		at += snprintf(text + at, sizeof text - (size_t)at, "\"<0x%02X>\": %d, ", b, b);
+	snprintf(text + at, sizeof text - (size_t)at,
+		 "\"▁\": 256, \"a\": 257, \"b\": 258, \"ab\": 259, \"▁a\": 260, \"▁ab\": 261}}}");
+	return text;
+}
+
+static void expect_marked(const char *normalizer, const char *pre_tokenizer, const char *text, const char *want)
+{
+	const struct sl_tok_files files = {.json = {"f", bytes(marked_json(normalizer, pre_tokenizer))}};
+	struct sl_tokenizer *t;
+	struct sl_tokenizer_work *w = open_work(&files, &t);
+
+	assert_string_equal(ids(w, text, NULL, 0), want);
+	close_work(w, t);
+}
+
+/* Spaces are marks, one stands in front where the file says so, and unknown characters are bytes. */
+static void test_marked(void **state)
+{
+	static const char replace[] = "{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"▁\"}";
+	static const char both[] = "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", \"prepend\": "
+				   "\"▁\"}, {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, "
+				   "\"content\": \"▁\"}]}";
+	static const char always[] = "{\"type\": \"Metaspace\", \"prepend_scheme\": \"always\", \"split\": false}";
+	static const char first[] = "{\"type\": \"Metaspace\", \"prepend_scheme\": \"first\", \"split\": false}";
+
+	(void)state;
+	expect_marked(replace, "null", "ab b", "262 259 256 258");
+	expect_marked(both, "null", "ab b", "262 261 256 258");
+	expect_marked(both, "null", " ab", "262 256 261");
+	expect_marked(both, "null", "é", "262 256 195 169");
+	expect_marked(both, "null", "a<s>b", "262 260 262 256 258");
+	expect_marked("null", always, " ab", "262 261");
+	expect_marked("null", always, "a<s>b", "262 260 262 256 258");
+	expect_marked("null", first, "a<s>b", "262 260 262 258");
+	refuse(&(struct sl_tok_files){.json = {"f", bytes(marked_json("{\"type\": \"NFKC\"}", "null"))}}, SL_ERR_CONFIG,
+	       "normalizer \"NFKC\"");
+	refuse(&(struct sl_tok_files){.json = {"f", bytes(marked_json("null", "{\"type\": \"Whitespace\"}"))}},
+	       SL_ERR_CONFIG, "pre_tokenizer \"Whitespace\"");
+}
+
+/* "a|b" of the words. */
+static const char *words_of(enum sl_tok_words which, const char *text)
+{
+	static char out[256];
+	struct sl_pattern *p;
+	struct sl_pattern_work *w;
+	size_t n = 0;
+
+	assert_int_equal(sl_pattern_open(&p, which), SL_OK);
+	assert_int_equal(sl_pattern_work_open(&w, p), SL_OK);
+	for (size_t at = 0, end; at < strlen(text); at = end) {
+		assert_int_equal(sl_pattern_next(w, text, strlen(text), at, &end), SL_OK);
+		n += (size_t)snprintf(out + n, sizeof out - n, "%s%.*s", at ? "|" : "", (int)(end - at), text + at);
+	}
+	sl_pattern_work_close(w);
+	sl_pattern_close(p);
+	return out;
+}
+
+/* By hand, from the patterns as files spell them. */
+static void test_patterns(void **state)
+{
+	static const char text[] = "I'LL pay  12345 (é)\n\n x.\n";
+
+	(void)state;
+	assert_string_equal(words_of(SL_TOK_WORDS_GPT2, text), "I|'|LL| pay| | 12345| (|é|)|\n\n| x|.|\n");
+	assert_string_equal(words_of(SL_TOK_WORDS_LLAMA3, text), "I|'LL| pay| | |123|45| (|é|)\n\n| x|.\n");
+	assert_string_equal(words_of(SL_TOK_WORDS_QWEN2, text), "I|'LL| pay| | |1|2|3|4|5| (|é|)\n\n| x|.\n");
+	assert_string_equal(words_of(SL_TOK_WORDS_DIGITS, text), "I|'|LL| pay|  |1|2|3|4|5| (|é|)|\n\n| x|.|\n");
+	assert_int_equal(sl_pattern_find("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+					 "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"),
+			 SL_TOK_WORDS_LLAMA3);
+	assert_int_equal(sl_pattern_find(".*"), SL_TOK_WORDS_COUNT);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -546,7 +641,8 @@ int main(void)
 		cmocka_unit_test(test_threads),   cmocka_unit_test(test_wordpiece),
 		cmocka_unit_test(test_settings),  cmocka_unit_test(test_bad_words),
 		cmocka_unit_test(test_bad_pairs), cmocka_unit_test(test_json),
-		cmocka_unit_test(test_json_bpe),
+		cmocka_unit_test(test_json_bpe),  cmocka_unit_test(test_marked),
+		cmocka_unit_test(test_patterns),
 	};
 
 	return cmocka_run_group_tests(tests, make_pairs, free_pairs);
