@@ -617,13 +617,14 @@ man: $(B)/man/splitc.1 $(B)/man/splits.1 ## build/<variant>/man: manual pages, f
 
 INTO := "$(DESTDIR)$(PREFIX)"
 install: all man ## PREFIX (/usr/local), DESTDIR: daemons, manual pages, example configs, units for systemd
-	install -d $(addprefix $(INTO)/,bin share/split/configs/encoder-small share/split/prometheus lib/systemd/system share/man/man1 share/bash-completion/completions)
+	install -d $(addprefix $(INTO)/,bin share/split/configs/encoder-small share/split/configs/decoder-small share/split/prometheus lib/systemd/system share/man/man1 share/bash-completion/completions)
 	install -m 644 $(B)/man/splitc.1 $(B)/man/splits.1 $(INTO)/share/man/man1/
 	for p in splitc splits; do \
 		install -m 644 deploy/completions/split.bash $(INTO)/share/bash-completion/completions/$$p || exit 1; done
 	install -m 755 $(BINS) $(INTO)/bin/
 	install -m 644 $(wildcard configs/*.yaml) $(INTO)/share/split/configs/
 	install -m 644 $(wildcard configs/encoder-small/*) $(INTO)/share/split/configs/encoder-small/
+	install -m 644 $(wildcard configs/decoder-small/*) $(INTO)/share/split/configs/decoder-small/
 	install -m 644 $(wildcard deploy/prometheus/*.yaml) $(INTO)/share/split/prometheus/
 	for u in $(notdir $(wildcard deploy/*.service)); do \
 		sed 's|/usr/local/|$(PREFIX)/|' deploy/$$u | install -m 644 /dev/stdin $(INTO)/lib/systemd/system/$$u || exit 1; done
@@ -635,8 +636,8 @@ uninstall: ## PREFIX, DESTDIR: removes what install put there; configs in /etc, 
 	rm -f $(addprefix $(INTO)/bin/,splitc splits libsplit_cuda.so libsplit_mpi.so) $(addprefix $(INTO)/share/man/man1/,splitc.1 splits.1) \
 		$(addprefix $(INTO)/share/bash-completion/completions/,splitc splits) \
 		$(addprefix $(INTO)/lib/systemd/system/,$(notdir $(wildcard deploy/*.service)))
-	rm -f $(addprefix $(INTO)/share/split/,$(wildcard configs/*.yaml configs/encoder-small/*)) $(patsubst deploy/%,$(INTO)/share/split/%,$(wildcard deploy/prometheus/*.yaml))
-	-rmdir $(INTO)/share/split/configs/encoder-small $(INTO)/share/split/configs $(INTO)/share/split/prometheus $(INTO)/share/split
+	rm -f $(addprefix $(INTO)/share/split/,$(wildcard configs/*.yaml configs/*-small/*)) $(patsubst deploy/%,$(INTO)/share/split/%,$(wildcard deploy/prometheus/*.yaml))
+	-rmdir $(INTO)/share/split/configs/encoder-small $(INTO)/share/split/configs/decoder-small $(INTO)/share/split/configs $(INTO)/share/split/prometheus $(INTO)/share/split
 
 clean: ## remove build/
 	rm -rf build

@@ -277,7 +277,8 @@ int splitc_export(int argc, char **argv)
 	}
 	status = export_model(&o, &conf, &setup, &fail) ? sl_command_failed(&fail) : 0;
 	if (!status && o.adapter)
-		printf("%s: adapters of %d layers and the head\n", o.operand, setup.plan->model->n_adapter);
+		printf("%s: adapters of %d layers%s\n", o.operand, setup.plan->model->n_adapter,
+		       setup.plan->model->task->kind == SL_LEARN_NEXT ? "" : " and the head");
 	else if (!status)
 		say(o.operand, &setup);
 	sl_setup_close(&setup);

@@ -221,6 +221,8 @@ static enum sl_err spec_check(const struct sl_loader_spec *spec, struct sl_fail 
 		return sl_fail_set(fail, SL_ERR_CONFIG, "only pictures and rows with labels can be mixed");
 	if (spec->masked > 0 && (spec->set->vocab < 1 || spec->set->mask.mask < 0 || !spec->set->source->extent))
 		return sl_fail_set(fail, SL_ERR_BUG, "only tokens of a tokenizer that has a mask can be masked");
+	if (spec->next && (!spec->set->next || spec->masked > 0))
+		return sl_fail_set(fail, SL_ERR_BUG, "only texts that say where a loss begins guess the next token");
 	if (spec->by_length && (!spec->train || !spec->set->source->extent))
 		return sl_fail_set(fail, SL_ERR_BUG, "batches of like length are of tokens, and of training");
 	if (spec->threads < 0 || spec->threads > SL_POOL_MAX_THREADS)
@@ -258,23 +260,30 @@ static void types_of_rows(struct sl_loader *loader)
 	}
 }
 
+static bool chooses(const struct sl_loader *loader)
+{
+	return loader->spec.masked > 0 || loader->spec.next;
+}
+
 static size_t most_chosen(const struct sl_loader *loader, size_t rows)
 {
-	return (size_t)sl_mask_most(loader->spec.masked, loader->most_tokens, (int64_t)rows);
+	const float share = loader->spec.next ? 1 : loader->spec.masked;
+
+	return (size_t)sl_mask_most(share, loader->most_tokens, (int64_t)rows);
 }
 
 static size_t chosen_bytes(const struct sl_loader *loader, size_t rows)
 {
-	return loader->spec.masked > 0 ? sl_align((rows + 1) * sizeof(uint32_t)) +
-						 sl_align(most_chosen(loader, rows) * sizeof(uint32_t))
-				       : 0;
+	return chooses(loader) ? sl_align((rows + 1) * sizeof(uint32_t)) +
+					 sl_align(most_chosen(loader, rows) * sizeof(uint32_t))
+			       : 0;
 }
 
 static size_t field_bytes(const struct sl_loader *loader, int f, size_t rows)
 {
 	const bool tokens = f == SL_FIELD_INPUT && loader->most_tokens;
 
-	if (f == SL_FIELD_TARGET && loader->spec.masked > 0)
+	if (f == SL_FIELD_TARGET && chooses(loader))
 		return sl_align(most_chosen(loader, rows) * sizeof(int32_t));
 	return sl_align((tokens ? (size_t)loader->most_tokens : rows) * loader->row_bytes[f]);
 }
@@ -310,7 +319,7 @@ static void take_slot(struct sl_loader *loader, struct slot *slot, size_t rows)
 	}
 	if (loader->most_tokens)
 		slot->batch.begin = slot->begin = sl_arena_take(&loader->arena, begin_bytes(loader, rows));
-	if (loader->spec.masked > 0) {
+	if (chooses(loader)) {
 		slot->batch.chosen = slot->chosen =
 			sl_arena_take(&loader->arena, sl_align((rows + 1) * sizeof(uint32_t)));
 		slot->batch.place = slot->place =

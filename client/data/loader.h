@@ -38,6 +38,7 @@ struct sl_loader_spec {
 	enum sl_pad pad; /* of a set of tokens */
 	int64_t pad_to;  /* tokens of a padded row, at least the set's longest */
 	float masked;    /* of a set of tokens: this share of them is masked (mask.h); 0: none */
+	bool next;       /* of a set of texts for the next token: each token with a loss guesses the one behind it */
 	double mixup;    /* of training: rows are mixed with λ ~ Beta(mixup, mixup) (mixup.h); 0: they are not */
 	uint64_t seed;
 	int prefetch; /* batches prepared ahead, 1 … SL_LOADER_MAX_PREFETCH */
@@ -69,8 +70,9 @@ struct sl_batch {
 	const int32_t *other;   /* [rows], of mixed rows: the labels of what was mixed in; NULL: there are none */
 	const float
 		*share; /* [rows], what a row's label has of its target, at least half; the other one has the rest */
-	/* Of masked rows: where each row's chosen tokens begin [rows + 1]; which tokens of the batch they are; their
-	 * labels are the target, in place of the rows'. NULL: they are not. */
+	/* Of masked rows, and of those that guess the next token: where each row's chosen tokens begin [rows + 1];
+	 * which tokens of the batch they are; their labels are the target, in place of the rows'. NULL: they are not.
+	 */
 	const uint32_t *chosen, *place;
 	enum sl_err err; /* not OK: the batch has no rows, since a sample could not be read; `why` names it */
 	struct sl_fail why;

@@ -21,8 +21,10 @@ static enum sl_err fill_tokens(struct slot *slot, int64_t r, int thread, struct 
 	memcpy(token + slot->begin[r], value[SL_FIELD_INPUT].data, (stop - slot->begin[r]) * sizeof *token);
 	for (uint32_t i = stop; i < slot->begin[r + 1]; i++)
 		token[i] = set->pad;
-	if (slot->chosen)
+	if (slot->chosen) {
+		slot->chosen[r + 1] = loader->spec.next ? *(const uint32_t *)value[SL_FIELD_TARGET].data : 0;
 		return SL_OK;
+	}
 	memcpy((char *)batch->field[SL_FIELD_TARGET].data + (size_t)r * loader->row_bytes[SL_FIELD_TARGET],
 	       value[SL_FIELD_TARGET].data, loader->row_bytes[SL_FIELD_TARGET]);
 	return SL_OK;
@@ -212,6 +214,26 @@ static void mask_rows(struct slot *slot)
 	}
 }
 
+/* Tokens from the loss' begin on, which fill_tokens has left in `chosen`, are labels of those in front of them. */
+static void choose_next(struct slot *slot)
+{
+	const int32_t *token = slot->batch.field[SL_FIELD_INPUT].data;
+	int32_t *label = slot->batch.field[SL_FIELD_TARGET].data;
+
+	slot->chosen[0] = 0;
+	for (int64_t r = 0; r < slot->batch.rows; r++) {
+		const uint32_t from = slot->begin[r], first = slot->chosen[r + 1];
+		const uint32_t stop = slot->pieces ? slot->pieces[2 * r + 1] : slot->begin[r + 1];
+		uint32_t n = slot->chosen[r];
+
+		for (uint32_t i = from + (first > 1 ? first : 1); i < stop; i++, n++) {
+			slot->place[n] = i - 1;
+			label[n] = token[i];
+		}
+		slot->chosen[r + 1] = n;
+	}
+}
+
 void sl_loader_fill(struct slot *slot)
 {
 	struct sl_loader *loader = slot->loader;
@@ -229,7 +251,7 @@ void sl_loader_fill(struct slot *slot)
 	sl_pool_run(loader->pool, (slot->batch.rows + BLOCK_ROWS - 1) / BLOCK_ROWS, fill_block, slot);
 	look_for_failure(slot);
 	if (slot->chosen)
-		mask_rows(slot);
+		(loader->spec.next ? choose_next : mask_rows)(slot);
 	if (slot->other)
 		sl_pool_run(loader->pool, (slot->batch.rows + 1) / 2, mix_rows, slot);
 }

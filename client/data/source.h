@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "client/data/mask.h"
+#include "client/text/token_next.h"
 #include "common/base/err.h"
 #include "common/graph/task.h"
 
@@ -59,6 +60,7 @@ struct sl_set_spec {
 	const struct json_t *about;
 	const struct sl_parts
 		*parts; /* a part of the training files' samples (parts.h), and `split` is TRAIN; NULL: all */
+	struct sl_token_next next;        /* of texts: rows are for a causal language model */
 	const struct sl_learn_task *task; /* of own texts and tables: what labels are; NULL: classes */
 };
 
@@ -75,6 +77,7 @@ struct sl_set {
 	char passed_kinds[120];     /* how many of each kind, for messages: "35 .gif, 2 .dcm" */
 	int classes;                /* labels lie in [0, classes); 0: there are numbers, or several labels, instead */
 	int vocab;                  /* tokens lie in [0, vocab); 0: the input is no tokens */
+	bool next;                  /* targets say with which of a row's tokens the loss begins */
 	int32_t pad;                /* the token that rows are padded with */
 	struct sl_mask_ids mask;    /* of texts: the token that hides others, and the bounds of random ones */
 	const char *const *metrics; /* that belong to the data, beside those that every evaluation has; NULL: none */

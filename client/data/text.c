@@ -272,14 +272,19 @@ static enum sl_err read_part(struct texts *t, int i, const struct sl_glue_task *
 			     const struct sl_tokenizer *tokenizer, struct sl_fail *fail)
 {
 	struct sl_token_set_spec of = {
-		.tokenizer = tokenizer, .labels = t->value, .max_length = spec->max_tokens, .cache = spec->cache};
+		.tokenizer = tokenizer,
+		.labels = t->value,
+		.max_length = spec->max_tokens,
+		.next = spec->next,
+		.cache = spec->cache,
+	};
 	char path[PATH_MAX];
 	int least;
 	enum sl_err err = choose(&of.records, path, task, spec, i, fail);
 
 	if (err)
 		return err;
-	least = sl_tokenizer_specials(tokenizer, of.records.b.name || of.records.b.number >= 0);
+	least = sl_tokenizer_specials(tokenizer, !spec->next.on && (of.records.b.name || of.records.b.number >= 0));
 	if (spec->max_tokens <= least)
 		return sl_fail_at(fail, "data.max_length", SL_ERR_CONFIG,
 				  "rows of %d tokens have no room for text: the tokenizer adds %d special ones",
@@ -347,8 +352,9 @@ static void describe(struct sl_set *out, const struct sl_source *self, struct te
 		.source = self,
 		.data = t,
 		.count = spec->max_samples && spec->max_samples < all ? spec->max_samples : all,
-		.classes = t->given ? 0 : t->value.classes,
+		.classes = t->given || spec->next.on ? 0 : t->value.classes,
 		.vocab = sl_tokenizer_size(tokenizer),
+		.next = spec->next.on,
 		.pad = sl_tokenizer_pad(tokenizer) < 0 ? 0 : sl_tokenizer_pad(tokenizer),
 		.metrics = metrics_of(task, !of->met),
 		.mask = {.mask = sl_tokenizer_mask(tokenizer)},
@@ -366,6 +372,11 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 	struct texts *t;
 	enum sl_err err;
 
+	if (task && task->b && spec->next.on)
+		return sl_fail_at(fail, "data.kind", SL_ERR_CONFIG,
+				  "%s has pairs of texts, and a causal language model reads one: data.kind: text has "
+				  "prompts with completions",
+				  self->name);
 	if (task && spec->files)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s has files of fixed names", self->name);
 	if (!task && (spec->ncolumns < 1 || spec->ncolumns > 2))
@@ -412,6 +423,7 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 {
 	const struct sl_token_set *part = part_of(set, &index);
 	const int64_t n = sl_token_set_length(part, index);
+	struct sl_token_sample read;
 	union sl_label *label;
 	int32_t *id;
 
@@ -419,7 +431,8 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 		return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for a row of %lld tokens", (long long)n);
 	label = (union sl_label *)(void *)room->data;
 	id = (int32_t *)(void *)(label + 1);
-	*label = sl_token_set_sample(part, index, id).value;
+	read = sl_token_set_sample(part, index, id);
+	*label = set->next ? (union sl_label){.label = read.first} : read.value;
 	out[SL_FIELD_INPUT] = (struct sl_value){.data = id, .dim = {n}};
 	out[SL_FIELD_TARGET] =
 		((const struct texts *)set->data)->given ? sl_value_unlabelled() : (struct sl_value){.data = label};

@@ -148,7 +148,7 @@ enum sl_err sl_adapter_read(const struct sl_model *m, const struct sl_lora *lora
 	return err ? sl_fail_set(fail, err, "%s: %s", path, why.text) : SL_OK;
 }
 
-/* The first words of the head's names, each once. */
+/* The first words of the head's names, each once; null: there is none. */
 static json_t *heads_of(const struct sl_model *m)
 {
 	json_t *list = json_array();
@@ -164,7 +164,10 @@ static json_t *heads_of(const struct sl_model *m)
 		len = strcspn(name, ".");
 		json_array_append_new(list, json_stringn(name, len));
 	}
-	return list;
+	if (json_array_size(list))
+		return list;
+	json_decref(list);
+	return json_null();
 }
 
 static enum sl_err write_config(const struct sl_model *m, const struct sl_lora *lora, const char *dir, const char *base,
@@ -180,9 +183,9 @@ static enum sl_err write_config(const struct sl_model *m, const struct sl_lora *
 	/* a whole number, as PEFT writes it */
 	alpha = lora->alpha == floor(lora->alpha) ? json_integer((json_int_t)lora->alpha) : json_real(lora->alpha);
 	root = json_pack("{s:s, s:s, s:i, s:o, s:f, s:o, s:o, s:s, s:b, s:b, s:s}", "peft_type", "LORA", "task_type",
-			 "SEQ_CLS", "r", lora->rank, "lora_alpha", alpha, "lora_dropout", lora->dropout,
-			 "target_modules", targets, "modules_to_save", saved, "bias", "none", "fan_in_fan_out", 0,
-			 "inference_mode", 1, "base_model_name_or_path", base);
+			 m->task->kind == SL_LEARN_NEXT ? "CAUSAL_LM" : "SEQ_CLS", "r", lora->rank, "lora_alpha", alpha,
+			 "lora_dropout", lora->dropout, "target_modules", targets, "modules_to_save", saved, "bias",
+			 "none", "fan_in_fan_out", 0, "inference_mode", 1, "base_model_name_or_path", base);
 	text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
 	json_decref(root);
 	if (!err && !text)

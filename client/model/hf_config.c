@@ -79,17 +79,41 @@ static const struct key of_distilbert[] = {
 	REAL("initializer_range", range, 0, 1000, 0.02),
 	{0},
 };
+static const struct key of_llama[] = {
+	WHOLE("vocab_size", vocab, 1, VOCAB_MOST, NAN),
+	WHOLE("hidden_size", features, 1, SL_HF_MAX_FEATURES, NAN),
+	WHOLE("intermediate_size", wide, 1, 1 << 20, NAN),
+	WHOLE("num_hidden_layers", layers, 1, SL_HF_MAX_LAYERS, NAN),
+	WHOLE("num_attention_heads", heads, 1, SL_HF_MAX_FEATURES, NAN),
+	WHOLE("max_position_embeddings", positions, 1, POSITIONS_MOST, NAN),
+	WHOLE("num_key_value_heads", kv, 1, SL_HF_MAX_FEATURES, 0),
+	WHOLE("head_dim", head, 2, SL_HF_MAX_FEATURES, 0),
+	REAL("rms_norm_eps", eps, 1e-30, 1, 1e-6),
+	REAL("rope_theta", rope, 1, 1e9, 10000),
+	REAL("attention_dropout", attention_dropout, 0, below_one, 0),
+	REAL("initializer_range", range, 0, 1000, 0.02),
+	{0},
+};
 /* clang-format on */
 
 static const struct family {
 	const char *name;
 	const struct key *key;
-	const char *act; /* the key that names the activation */
+	const char *act;      /* the key that names the activation */
+	const char *standard; /* the activation where that is missing */
+	/* Of decoders. */
+	bool kv_given; /* num_key_value_heads has no standard; null means heads */
+	enum { NO_WINDOW, WINDOW, WINDOW_IF_USED } window;
+	enum { NO_BIAS, BIAS_IF_SAID, BIAS_OF_QKV } bias;
 } families[SL_HF_FAMILY_COUNT] = {
-	[SL_HF_ROBERTA] = {"roberta", of_roberta, "hidden_act"},
-	[SL_HF_BERT] = {"bert", of_bert, "hidden_act"},
-	[SL_HF_DISTILBERT] = {"distilbert", of_distilbert, "activation"},
-	[SL_HF_ELECTRA] = {"electra", of_electra, "hidden_act"},
+	[SL_HF_ROBERTA] = {"roberta", of_roberta, "hidden_act", "gelu"},
+	[SL_HF_BERT] = {"bert", of_bert, "hidden_act", "gelu"},
+	[SL_HF_DISTILBERT] = {"distilbert", of_distilbert, "activation", "gelu"},
+	[SL_HF_ELECTRA] = {"electra", of_electra, "hidden_act", "gelu"},
+	[SL_HF_LLAMA] = {"llama", of_llama, "hidden_act", "silu", .bias = BIAS_IF_SAID},
+	[SL_HF_MISTRAL] = {"mistral", of_llama, "hidden_act", "silu", .kv_given = true, .window = WINDOW},
+	[SL_HF_QWEN2] = {"qwen2", of_llama, "hidden_act", "silu", .kv_given = true, .window = WINDOW_IF_USED,
+			 .bias = BIAS_OF_QKV},
 };
 
 const char *sl_hf_family_name(enum sl_hf_family family)
@@ -149,9 +173,9 @@ static enum sl_err read_act(const struct reader *r, struct sl_hf_config *out)
 		{"gelu", SL_OP_GELU, false}, {"gelu_new", SL_OP_GELU, true}, {"gelu_pytorch_tanh", SL_OP_GELU, true},
 		{"relu", SL_OP_ACT, false},  {"silu", SL_OP_SILU, false},    {"swish", SL_OP_SILU, false},
 		{"tanh", SL_OP_TANH, false}};
-	const char *key = families[out->family].act;
-	const json_t *value = member(r, key);
-	const char *text = value ? json_string_value(value) : "gelu";
+	const struct family *f = &families[out->family];
+	const json_t *value = member(r, f->act);
+	const char *text = value ? json_string_value(value) : f->standard;
 	char name[SL_NAME_MAX];
 
 	for (size_t i = 0; text && i < sizeof known / sizeof known[0]; i++)
@@ -200,6 +224,131 @@ static enum sl_err refuse_variants(const struct reader *r)
 	return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: position_embedding_type is %s; known: absolute", r->name, name);
 }
 
+/* What decoders have and what is not built. */
+static enum sl_err refuse_decoders(const struct reader *r, const struct sl_hf_config *c)
+{
+	static const char *const off[] = {"quantization_config", "add_cross_attention", "use_bidirectional_attention",
+					  "is_encoder_decoder"};
+	const json_t *part = member(r, "partial_rotary_factor");
+
+	for (size_t i = 0; i < sizeof off / sizeof off[0]; i++)
+		if (member(r, off[i]) && !json_is_false(member(r, off[i])))
+			return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: %s is set, which is not built here", r->name,
+					   off[i]);
+	if (part && json_number_value(part) != 1)
+		return sl_fail_set(r->fail, SL_ERR_CONFIG,
+				   "%s: partial_rotary_factor is not 1, which is not built here", r->name);
+	if (families[c->family].kv_given && !json_object_get(r->root, "num_key_value_heads"))
+		return sl_fail_set(r->fail, SL_ERR_DATA, "%s: num_key_value_heads is missing", r->name);
+	return SL_OK;
+}
+
+/* Of version 5 of transformers rope_parameters, of version 4 rope_theta and rope_scaling. */
+static enum sl_err read_rope(const struct reader *r, struct sl_hf_config *out)
+{
+	static const char *const key[] = {"rope_parameters", "rope_scaling"};
+	char name[SL_NAME_MAX];
+
+	for (size_t i = 0; i < sizeof key / sizeof key[0]; i++) {
+		const json_t *rope = member(r, key[i]), *theta = json_object_get(rope, "rope_theta");
+		const json_t *type = json_object_get(rope, "rope_type");
+		const char *text = json_string_value(type ? type : json_object_get(rope, "type"));
+
+		if (rope && (!json_is_object(rope) || (text && strcmp(text, "default") != 0))) {
+			plain(name, sizeof name, text ? text : "of another type");
+			return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: %s is %s; known: default", r->name, key[i],
+					   name);
+		}
+		if (!theta)
+			continue;
+		if (!json_is_number(theta) || !(json_number_value(theta) >= 1 && json_number_value(theta) <= 1e9))
+			return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: %s.rope_theta must lie in 1 … 1e9", r->name,
+					   key[i]);
+		if (member(r, "rope_theta") && out->rope != json_number_value(theta))
+			return sl_fail_set(r->fail, SL_ERR_CONFIG, "%s: rope_theta is %g, and %g in %s", r->name,
+					   out->rope, json_number_value(theta), key[i]);
+		out->rope = json_number_value(theta);
+	}
+	return SL_OK;
+}
+
+/* A row no longer than the window sees all of it. */
+static enum sl_err read_window(const struct reader *r, struct sl_hf_config *out)
+{
+	const json_t *value = json_object_get(r->root, "sliding_window");
+	const int kind = families[out->family].window;
+	json_int_t window = value ? json_integer_value(value) : 4096;
+
+	out->row_most = out->positions;
+	if (kind == NO_WINDOW || json_is_null(value) ||
+	    (kind == WINDOW_IF_USED && !json_is_true(member(r, "use_sliding_window"))))
+		return SL_OK;
+	if ((value && !json_is_integer(value)) || window < 1)
+		return sl_fail_set(r->fail, SL_ERR_DATA, "%s: sliding_window is no number from 1", r->name);
+	if (window < out->row_most)
+		out->row_most = (int)window;
+	return SL_OK;
+}
+
+/* One number, or a list of which the first ends a text. */
+static enum sl_err read_end(const struct reader *r, struct sl_hf_config *out)
+{
+	const json_t *value = member(r, "eos_token_id");
+
+	out->end = -1;
+	if (json_is_array(value))
+		value = json_array_get(value, 0);
+	if (!value)
+		return SL_OK;
+	if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) >= out->vocab)
+		return sl_fail_set(r->fail, SL_ERR_DATA, "%s: eos_token_id is no token below vocab_size", r->name);
+	out->end = (int)json_integer_value(value);
+	return SL_OK;
+}
+
+static enum sl_err check_heads(const struct reader *r, struct sl_hf_config *c)
+{
+	if (!c->head && c->features % c->heads)
+		return sl_fail_set(r->fail, SL_ERR_CONFIG,
+				   "%s: hidden_size %d is no multiple of num_attention_heads %d", r->name, c->features,
+				   c->heads);
+	if (!c->kv)
+		c->kv = c->heads;
+	if (!c->head)
+		c->head = c->features / c->heads;
+	if (c->heads % c->kv)
+		return sl_fail_set(r->fail, SL_ERR_CONFIG,
+				   "%s: num_attention_heads %d is no multiple of num_key_value_heads %d", r->name,
+				   c->heads, c->kv);
+	if (c->head % 2 || (int64_t)c->head * c->heads > SL_HF_MAX_FEATURES)
+		return sl_fail_set(r->fail, SL_ERR_CONFIG,
+				   "%s: heads of %d features: their number must be even, and all heads together have "
+				   "%d at most",
+				   r->name, c->head, SL_HF_MAX_FEATURES);
+	return SL_OK;
+}
+
+static enum sl_err read_decoder(const struct reader *r, struct sl_hf_config *out)
+{
+	const bool said = json_is_true(member(r, "attention_bias"));
+	enum sl_err err = refuse_decoders(r, out);
+
+	if (!err)
+		err = check_heads(r, out);
+	if (!err)
+		err = read_rope(r, out);
+	if (!err)
+		err = read_window(r, out);
+	if (!err)
+		err = read_end(r, out);
+	out->untied = !json_is_true(member(r, "tie_word_embeddings"));
+	out->out_bias = families[out->family].bias == BIAS_IF_SAID && said;
+	out->qkv_bias = families[out->family].bias == BIAS_OF_QKV || out->out_bias;
+	out->wide_bias = families[out->family].bias == BIAS_IF_SAID && json_is_true(member(r, "mlp_bias"));
+	out->mark = out->vocab;
+	return err;
+}
+
 static enum sl_err read_object(const struct reader *r, struct sl_hf_config *out)
 {
 	const json_t *list = member(r, "architectures");
@@ -209,13 +358,16 @@ static enum sl_err read_object(const struct reader *r, struct sl_hf_config *out)
 		err = read_number(r, k, out);
 	if (!err)
 		err = read_act(r, out);
+	if (!err && json_is_string(json_array_get(list, 0)))
+		plain(out->architecture, sizeof out->architecture, json_string_value(json_array_get(list, 0)));
+	if (!err && sl_hf_is_decoder(out->family))
+		return read_decoder(r, out);
 	if (!err)
 		err = refuse_variants(r);
 	if (err)
 		return err;
 	out->untied = json_is_false(member(r, "tie_word_embeddings"));
-	if (json_is_string(json_array_get(list, 0)))
-		plain(out->architecture, sizeof out->architecture, json_string_value(json_array_get(list, 0)));
+	out->end = -1;
 	if (out->head_dropout < 0)
 		out->head_dropout = out->dropout;
 	if (out->features % out->heads)
@@ -232,6 +384,7 @@ static enum sl_err read_object(const struct reader *r, struct sl_hf_config *out)
 		return sl_fail_set(r->fail, SL_ERR_CONFIG,
 				   "%s: max_position_embeddings is %d, where the first token's position is %d", r->name,
 				   out->positions, out->first);
+	out->row_most = out->positions - out->first;
 	return SL_OK;
 }
 

@@ -9,7 +9,18 @@
 
 enum { SL_HF_FILE_MOST = 1 << 20, SL_HF_MAX_LAYERS = 256, SL_HF_MAX_FEATURES = 65536 };
 
-enum sl_hf_family { SL_HF_ROBERTA, SL_HF_BERT, SL_HF_DISTILBERT, SL_HF_ELECTRA, SL_HF_FAMILY_COUNT };
+/* Those from SL_HF_DECODER on are decoders. */
+enum sl_hf_family {
+	SL_HF_ROBERTA,
+	SL_HF_BERT,
+	SL_HF_DISTILBERT,
+	SL_HF_ELECTRA,
+	SL_HF_LLAMA,
+	SL_HF_DECODER = SL_HF_LLAMA,
+	SL_HF_MISTRAL,
+	SL_HF_QWEN2,
+	SL_HF_FAMILY_COUNT
+};
 
 /* A key that a config may leave out has transformers' default for the family. */
 struct sl_hf_config {
@@ -28,9 +39,21 @@ struct sl_hf_config {
 	double range;                   /* standard deviation of fresh weights */
 	enum sl_op_kind act;            /* GELU, SILU, TANH or ACT (then relu) */
 	bool act_tanh;                  /* of GELU: its approximation */
-	bool untied;                    /* the decoder of a masked language model has a weight of its own */
+	bool untied;                    /* what makes logits of words has a weight of its own */
 	char architecture[SL_NAME_MAX]; /* the first of `architectures`; "": none */
+	/* Of decoders: heads of keys and values, features of a head, the base of rotary positions, biases of the layers
+	 * that make q, k, v, of the one behind attention, of the feed-forward part. */
+	int kv, head;
+	double rope;
+	bool qkv_bias, out_bias, wide_bias;
+	int row_most; /* tokens of a row at most: what positions and a sliding window allow */
+	int end;      /* the token that ends a text; -1: there is none */
 };
+
+static inline bool sl_hf_is_decoder(enum sl_hf_family family)
+{
+	return family >= SL_HF_DECODER;
+}
 
 const char *sl_hf_family_name(enum sl_hf_family family); /* model_type: "roberta" */
 

@@ -15,6 +15,10 @@ static const char *const ignored[SL_HF_FAMILY_COUNT][8] = {
 			   "electra.embeddings.position_ids", NULL},
 };
 
+/* The same of decoders, tied or not: a tied output may be there twice. */
+static const char *const ignored_decoder[2][3] = {{"*.rotary_emb.inv_freq", "lm_head.weight", NULL},
+						  {"*.rotary_emb.inv_freq", NULL}};
+
 /* The same of a masked language model. Its decoder's weight, where it is the embedding's, may be there twice, and so
  * may its bias. */
 static const char *const ignored_masked[SL_HF_FAMILY_COUNT][8] = {
@@ -39,24 +43,53 @@ enum sl_err sl_model_takes(struct sl_model_takes *out, const struct sl_model_spe
 	struct sl_hf_config c;
 	enum sl_err err;
 
-	*out = (struct sl_model_takes){.vocab = spec->vocab};
+	*out = (struct sl_model_takes){.vocab = spec->vocab, .end = -1};
 	if (!spec->huggingface)
 		return SL_OK;
 	err = read_config(&c, spec, fail);
 	if (!err)
-		*out = (struct sl_model_takes){c.vocab, c.types > 1 && c.mark < c.vocab, c.mark};
+		*out = (struct sl_model_takes){c.vocab, c.types > 1 && c.mark < c.vocab, c.mark, c.end};
 	return err;
 }
 
 static enum sl_err check_tokens(const struct sl_hf_config *c, const struct sl_model_spec *spec, struct sl_fail *fail)
 {
-	const int most = c->positions - c->first;
-
-	if (spec->tokens < 1 || spec->tokens > most)
+	if (spec->tokens < 1 || spec->tokens > c->row_most)
 		return sl_fail_at(fail, "model.tokens", SL_ERR_CONFIG,
 				  "rows have up to %d tokens, but %.200s/config.json has positions for %d",
-				  spec->tokens, spec->huggingface, most);
+				  spec->tokens, spec->huggingface, c->row_most);
 	return SL_OK;
+}
+
+static enum sl_err check_head(const struct sl_hf_config *c, const struct sl_model_spec *spec, struct sl_fail *fail)
+{
+	const bool next = spec->task == SL_LEARN_NEXT;
+
+	if (sl_hf_is_decoder(c->family) == next)
+		return SL_OK;
+	return sl_fail_at(fail, "model.head", SL_ERR_CONFIG, "%s is %s", sl_hf_family_name(c->family),
+			  next ? "no decoder: give classifier or masked_lm" : "a decoder: give causal_lm");
+}
+
+/* The names of a folder's tensors. */
+static void name_files(struct sl_model *m, const struct sl_hf_config *c)
+{
+	const bool decoder = sl_hf_is_decoder(c->family);
+
+	snprintf(m->prefix, sizeof m->prefix, "%s.", decoder ? "model" : sl_hf_family_name(c->family));
+	m->ignored = decoder             ? ignored_decoder[c->untied]
+		     : m->task->labelled ? ignored[c->family]
+					 : ignored_masked[c->family];
+}
+
+static void build(struct sl_build *b, const struct sl_hf_config *c, const struct sl_model_spec *spec)
+{
+	if (spec->task == SL_LEARN_NEXT)
+		sl_hf_decoder(b, c);
+	else if (spec->masked > 0)
+		sl_hf_masked(b, c, (float)spec->masked);
+	else
+		sl_hf_encoder(b, c, spec->classes);
 }
 
 enum sl_err sl_hf_open(struct sl_model **out, const struct sl_model_spec *spec, struct sl_fail *fail)
@@ -67,23 +100,21 @@ enum sl_err sl_hf_open(struct sl_model **out, const struct sl_model_spec *spec, 
 	enum sl_err err = read_config(&c, spec, fail);
 
 	if (!err)
+		err = check_head(&c, spec, fail);
+	if (!err)
 		err = check_tokens(&c, spec, fail);
 	if (!err)
 		err = sl_build_open_tokens(&b, sl_hf_family_name(c.family), spec->tokens, c.vocab, task,
 					   task->labelled ? spec->classes : c.vocab, fail);
 	if (err)
 		return err;
-	snprintf(b.model->prefix, sizeof b.model->prefix, "%s.", sl_hf_family_name(c.family));
-	b.model->ignored = task->labelled ? ignored[c.family] : ignored_masked[c.family];
+	name_files(b.model, &c);
 	b.lora = spec->lora;
 	snprintf(b.model->note, sizeof b.model->note,
 		 "%s, %d layers of %d, %d heads, %d classes, rows of up to %d tokens below %d, dropout %g",
 		 sl_hf_family_name(c.family), c.layers, c.features, c.heads, b.model->classes, spec->tokens, c.vocab,
 		 c.dropout);
-	if (task->labelled)
-		sl_hf_encoder(&b, &c, spec->classes);
-	else
-		sl_hf_masked(&b, &c, (float)spec->masked);
+	build(&b, &c, spec);
 	sl_lora_check(&b);
 	return sl_build_finish(&b, out);
 }

@@ -11,5 +11,7 @@ enum sl_err sl_hf_open(struct sl_model **out, const struct sl_model_spec *spec, 
 void sl_hf_encoder(struct sl_build *b, const struct sl_hf_config *config, int classes);
 /* Adds all units to a builder of masked tokens, with the head of a masked language model. */
 void sl_hf_masked(struct sl_build *b, const struct sl_hf_config *config, float share);
+/* Adds all units of a decoder, each of whose tokens guesses the next one. */
+void sl_hf_decoder(struct sl_build *b, const struct sl_hf_config *config);
 
 #endif

@@ -405,6 +405,8 @@ int sl_build_decoder(struct sl_build *b, const char *name, int in, int weight, c
 		sl_draft_param(b, &d,
 			       &(struct sl_made_param){
 				       .suffix = ".weight", .shape = sl_shape2(rows, last_of(b, in)), .init = init});
+	if (!bias)
+		return sl_draft_finish(b, &d);
 	sl_build_name(b, named.node.name, bias, "");
 	named.node.n_param = d.node.n_param;
 	sl_draft_param(b, &named, &(struct sl_made_param){.suffix = "", .shape = sl_shape1(rows)});

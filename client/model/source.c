@@ -58,10 +58,12 @@ static enum sl_err check_spec(const struct sl_model_spec *s, bool tokens, bool r
 	if (!s->huggingface && !(s->width >= min_width && s->width <= max_width))
 		return sl_fail_at(fail, "model.width", SL_ERR_CONFIG, "width is %g; it must lie in %g … %g", s->width,
 				  min_width, max_width);
+	if (s->task == SL_LEARN_NEXT && !s->huggingface)
+		return sl_fail_at(fail, "model.head", SL_ERR_CONFIG, "causal_lm belongs to model.huggingface");
 	if (!(s->masked >= 0 && s->masked <= 0.9) || (s->masked > 0 && !s->huggingface))
 		return sl_fail_at(fail, "model.head", SL_ERR_CONFIG, "a share of %g masked tokens is not possible",
 				  s->masked);
-	if (!(s->masked > 0) && (s->classes < least || s->classes > MAX_CLASSES))
+	if (!(s->masked > 0) && s->task != SL_LEARN_NEXT && (s->classes < least || s->classes > MAX_CLASSES))
 		return sl_fail_at(fail, "model.classes", SL_ERR_CONFIG,
 				  "classes is %d; of this network it must be %d to %d%s", s->classes, least,
 				  MAX_CLASSES, least < 2 ? "" : ", since a classifier tells two classes or more apart");

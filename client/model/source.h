@@ -31,7 +31,7 @@ struct sl_model_spec {
 	bool init_bn0;              /* of ResNets: the last batch norm's weight of each residual block starts at 0 */
 	/* Of "onnx": the file, borrowed; of the rest image, image_w and classes are read (onnx.h). Others: NULL. */
 	const char *onnx;
-	enum sl_learn_kind task; /* CLASSES with one class, of networks of tokens: a number */
+	enum sl_learn_kind task; /* CLASSES with one class, of networks of tokens: a number. NEXT: of "huggingface" */
 };
 
 static inline const struct sl_learn_task *sl_model_task(const struct sl_model_spec *spec)
@@ -46,6 +46,7 @@ struct sl_model_takes {
 	int vocab;  /* tokens are below it */
 	bool types; /* their types are counted by where `mark` stands */
 	int32_t mark;
+	int32_t end; /* the token that ends a text; -1: it has none */
 };
 enum sl_err sl_model_takes(struct sl_model_takes *out, const struct sl_model_spec *spec,
 			   struct sl_fail *fail) SL_MUST_CHECK;

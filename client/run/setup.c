@@ -199,9 +199,9 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	s->conf = conf;
 	put(spec.model.name, sizeof spec.model.name, conf->model.name);
 	spec.model.width = conf->model.width;
-	spec.model.task = (enum sl_learn_kind)conf->model.task;
+	spec.model.task = sl_setup_task(conf)->kind;
 	spec.model.classes = conf->model.classes;
-	spec.model.masked = sl_setup_task(conf)->labelled ? 0 : conf->data.mask_rate;
+	spec.model.masked = conf->model.head == SL_CONF_MASKED_LM ? conf->data.mask_rate : 0;
 	spec.model.image = conf->model.image.h;
 	spec.model.image_w = conf->model.image.w;
 	spec.model.cifar_stem = conf->model.form == SL_FORM_CIFAR;

@@ -59,6 +59,8 @@ struct sl_setup {
 /* What the network learns. */
 static inline const struct sl_learn_task *sl_setup_task(const struct sl_conf_client *conf)
 {
+	if (conf->model.head == SL_CONF_CAUSAL_LM)
+		return &sl_learn_tasks[SL_LEARN_NEXT];
 	return sl_learn_task_of((enum sl_learn_kind)conf->model.task, conf->model.classes,
 				conf->model.head == SL_CONF_MASKED_LM);
 }

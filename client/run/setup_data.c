@@ -95,6 +95,10 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.ncolumns = c->data.columns.n,
 		.task = sl_setup_task(c),
 		.unlabelled = !sl_setup_task(c)->labelled,
+		.next = {.on = c->model.head == SL_CONF_CAUSAL_LM,
+			 .all = c->data.loss_on == SL_CONF_LOSS_ALL,
+			 .end = c->data.end ? s->takes.end : -1,
+			 .pack = (enum sl_token_pack)c->data.pack},
 	};
 
 	choose_part(s, split, name, &spec);
@@ -145,7 +149,10 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 					    : spec->split == SL_SPLIT_TRAIN ? "data.train_files"
 									    : "data.test_files",
 					    err, fail);
-	if (!task->labelled && set->mask.mask < 0)
+	if (spec->next.on && !set->next)
+		return sl_conf_client_fail(c, "data.kind", fail,
+					   "a causal language model reads texts: text, or a task of GLUE of one text");
+	if (c->model.head == SL_CONF_MASKED_LM && set->mask.mask < 0)
 		return sl_conf_client_fail(c, set->vocab && c->data.tokenizer[0] ? "data.tokenizer" : "data.kind", fail,
 					   "a masked language model needs a tokenizer with <mask> or [MASK]");
 	if (task->labelled && set->field[SL_FIELD_TARGET].dtype != task->dtype)
@@ -172,6 +179,27 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 
 static const char *const part_name[SL_PARTS_COUNT] = {"training", "validation", "test"};
 
+/* Texts of a causal language model end with a token that its folder names, also where `splitc data` has no network. */
+static enum sl_err find_end(struct sl_setup *s, struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = s->conf;
+	const struct sl_model_spec spec = {.huggingface = c->model.huggingface};
+	struct sl_model_takes takes;
+	struct sl_fail why;
+	enum sl_err err;
+
+	if (c->model.head != SL_CONF_CAUSAL_LM)
+		return SL_OK;
+	err = sl_model_takes(&takes, &spec, &why);
+	if (err)
+		return sl_conf_client_fail(c, "model.huggingface", fail, "%s", why.text);
+	if (c->data.end && takes.end < 0)
+		return sl_conf_client_fail(c, "data.end", fail,
+					   "config.json names no end token (eos_token_id): give false");
+	s->takes.end = takes.end;
+	return SL_OK;
+}
+
 static enum sl_err open_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail)
 {
 	struct names name;
@@ -180,6 +208,9 @@ static enum sl_err open_split(struct sl_setup *s, enum sl_split split, struct sl
 
 	if (s->set[split].source) /* the plan needed it */
 		return SL_OK;
+	err = find_end(s, fail);
+	if (err)
+		return err;
 	s->recalled = s->given ? sl_about_parse(s) : NULL;
 	spec = data_spec(s, split, &name);
 	err = check_split(s, &spec, &s->set[split], sl_set_open(&s->set[split], &spec, fail), fail);
@@ -454,10 +485,10 @@ static enum sl_err open_preparation(struct sl_setup *s, struct sl_fail *fail)
 /* What a sample's activations depend on besides the sample. */
 static const char *drawn_anew(const struct sl_conf_client *c)
 {
-	return !sl_setup_task(c)->labelled ? "cannot be where tokens are masked anew in each epoch"
-	       : c->data.pad               ? "needs rows without padding: leave data.pad out"
-	       : c->agreed.share.group[0]  ? "cannot be in a group"
-					   : NULL;
+	return c->model.head == SL_CONF_MASKED_LM ? "cannot be where tokens are masked anew in each epoch"
+	       : c->data.pad                      ? "needs rows without padding: leave data.pad out"
+	       : c->agreed.share.group[0]         ? "cannot be in a group"
+						  : NULL;
 }
 
 static enum sl_err keep_head(struct sl_setup *s, struct sl_fail *fail)
@@ -533,7 +564,8 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 		.by_length = train && s->set[split].source->extent && s->conf->data.group_by_length,
 		.pad = s->set[split].source->extent ? (enum sl_pad)s->conf->data.pad : SL_PAD_NONE,
 		.pad_to = s->agreement.agreed.row_tokens,
-		.masked = sl_setup_task(s->conf)->labelled ? 0 : (float)s->conf->data.mask_rate,
+		.masked = s->conf->model.head == SL_CONF_MASKED_LM ? (float)s->conf->data.mask_rate : 0,
+		.next = s->conf->model.head == SL_CONF_CAUSAL_LM,
 		.mixup = s->conf->train.mixup,
 		.seed = cut ? (uint64_t)s->conf->agreed.seed : seed_of(s),
 		.prefetch = s->conf->data.prefetch,

@@ -18,6 +18,7 @@ struct sl_token_set {
 struct builder {
 	const struct sl_token_set_spec *spec;
 	struct sl_tokenizer_work *work;
+	struct sl_token_packer packer;
 	struct sl_token_image image; /* its arrays grow apart from each other */
 	uint64_t cap_rows, cap_tokens;
 };
@@ -72,12 +73,21 @@ static enum sl_err put_row(struct builder *b, const struct sl_tokens *row, union
 	return SL_OK;
 }
 
+static enum sl_err put_next(void *arg, const struct sl_tokens *row, struct sl_fail *fail)
+{
+	return put_row(arg, row, (union sl_label){.label = -1}, fail);
+}
+
 static enum sl_err read_row(struct builder *b, const struct sl_record *row, struct sl_fail *fail)
 {
 	union sl_label value = {.label = -1};
 	struct sl_tokens tokens;
 	enum sl_err err = SL_OK;
 
+	if (b->spec->next.on) {
+		err = sl_token_packer_add(&b->packer, row->a, row->b, fail);
+		return err ? sl_fail_set(fail, err, "%s:%zu: %s", b->spec->records.path, row->line, fail->text) : err;
+	}
 	if (row->a.len == 0 || (row->b.data && row->b.len == 0))
 		err = sl_fail_set(fail, SL_ERR_DATA, "an empty text");
 	if (!err && row->label.data)
@@ -105,11 +115,16 @@ static enum sl_err read_rows(struct builder *b, struct sl_bytes text, struct sl_
 		if (!err && row.a.data)
 			err = read_row(b, &row, fail);
 	} while (!err && row.a.data);
+	if (!err && b->spec->next.on)
+		err = sl_token_packer_end(&b->packer, fail);
 	if (!err && b->image.count == 0)
 		err = sl_fail_set(fail, SL_ERR_DATA, "%s: no rows", b->spec->records.path);
 	if (!err && sl_records_skipped(records))
 		sl_log(SL_LOG_WARN, "short-rows", "%s: %zu rows with too few columns were left out",
 		       b->spec->records.path, sl_records_skipped(records));
+	if (!err && b->packer.left_out)
+		sl_log(SL_LOG_INFO, "rows-without-loss", "%s: %lld rows without a token to be guessed were left out",
+		       b->spec->records.path, (long long)b->packer.left_out);
 	sl_records_close(records);
 	return err;
 }
@@ -120,9 +135,12 @@ static enum sl_err build(struct sl_token_image *out, const struct sl_token_set_s
 	struct builder b = {.spec = spec};
 	enum sl_err err = sl_tokenizer_work_open(&b.work, spec->tokenizer, fail);
 
+	b.packer = (struct sl_token_packer){
+		.how = &spec->next, .work = b.work, .most = spec->max_length, .put = put_next, .arg = &b};
 	b.image.width = sl_tokenizer_size(spec->tokenizer) <= UINT16_MAX + 1 ? sizeof(uint16_t) : sizeof(uint32_t);
 	if (!err)
 		err = read_rows(&b, text, fail);
+	sl_token_packer_close(&b.packer);
 	sl_tokenizer_work_close(b.work);
 	if (err)
 		sl_token_image_free(&b.image);

@@ -5,7 +5,7 @@
 
 #include "client/text/label.h"
 #include "client/text/records.h"
-#include "client/text/tokenizer.h"
+#include "client/text/token_next.h"
 
 enum { SL_TOKEN_SET_MOST = 1 << 24 /* rows */ };
 
@@ -13,8 +13,9 @@ struct sl_token_set_spec {
 	const struct sl_tokenizer *tokenizer; /* only while the set is opened */
 	struct sl_records_spec records;       /* label.number -1 and no name: the set has no labels */
 	struct sl_labels labels;
-	int32_t max_length; /* 0: no limit */
-	bool cache;         /* keep the ids in a file beside the text, FILE.tokens */
+	int32_t max_length;        /* 0: no limit */
+	struct sl_token_next next; /* on: rows are for a causal language model, and have no labels */
+	bool cache;                /* keep the ids in a file beside the text, FILE.tokens */
 };
 
 /* Constant once open: any number of threads may use it. */
@@ -23,7 +24,7 @@ struct sl_token_set;
 /* One row. */
 struct sl_token_sample {
 	int32_t n;     /* ids */
-	int32_t first; /* ids [0, first) have token type 0, the others 1 */
+	int32_t first; /* ids [0, first) have token type 0, the others 1; of `next` these have no loss */
 	int32_t whole; /* ids that there were before the cut at max_length */
 	union sl_label value;
 };

@@ -34,7 +34,8 @@ ASK(splits, sl_conf_splits(c))
 ASK(has_own_test_files, !splits(c))
 ASK(learns_labels, sl_conf_learns_labels(c))
 ASK(guesses_tokens, c->model.head == SL_CONF_MASKED_LM)
-ASK(has_classes, !guesses_tokens(c))
+ASK(guesses_next, c->model.head == SL_CONF_CAUSAL_LM)
+ASK(has_classes, c->model.head == SL_CONF_CLASSIFIER)
 ASK(has_pictures, c->data.kind < SL_DATA_MADE_TOKENS)
 ASK(reads_shards, c->data.kind == SL_DATA_WEBDATASET)
 ASK(reads_picture_files, reads_shards(c) || c->data.kind == SL_DATA_IMAGES)
@@ -53,7 +54,8 @@ ASK(names_test_files, reads_shards(c) || reads_own_texts(c))
 #define SCHEDULE     "train.schedule.kind"
 #define LABELS       "belongs to train.loss: labels"
 #define STEP         "belongs to train.schedule.kind: step"
-#define NO_CLASSES   "belongs to classifiers, and model.head is masked_lm"
+#define NO_CLASSES   "belongs to classifiers, and model.head is not one"
+#define CAUSAL       "belongs to model.head: causal_lm"
 #define NO_PICTURES  "is of pictures, and this data.kind has none"
 #define TRANSFORMED  "data.transforms say what is done with pictures, and data.kind: images has its usual ones"
 #define BY_POINTS    "train.schedule.points sets the learning rate of every step"
@@ -91,6 +93,9 @@ static const struct need {
 	NEED("train.metrics", has_classes, NO_CLASSES, "model.head"),
 	NEED("train.best_metric", has_classes, NO_CLASSES, "model.head"),
 	NEED("data.mask_rate", guesses_tokens, "belongs to model.head: masked_lm", "model.head"),
+	NEED("data.pack", guesses_next, CAUSAL, "model.head"),
+	NEED("data.loss_on", guesses_next, CAUSAL, "model.head"),
+	NEED("data.end", guesses_next, CAUSAL, "model.head"),
 	NEED("data.crop_padding", has_pictures, NO_PICTURES, DATA),
 	NEED("data.crop_padding", has_cifar_augmentation, TRANSFORMED, DATA),
 	NEED("data.flip", has_pictures, NO_PICTURES, DATA),
@@ -486,8 +491,8 @@ static const char *check_task(const struct sl_conf_client *c, char why[SL_CONF_W
 		snprintf(why, SL_CONF_WHY, "only classes can be mixed or smoothed; leave this key out");
 		return c->train.mixup > 0 ? "train.mixup" : "train.label_smoothing";
 	}
-	if (guesses_tokens(c) && !classes) {
-		snprintf(why, SL_CONF_WHY, "a masked language model has no labels of its own; leave this key out");
+	if (!has_classes(c) && !classes) {
+		snprintf(why, SL_CONF_WHY, "a language model has no labels of its own; leave this key out");
 		return "model.task";
 	}
 	if (classes && c->data.label.n > 1) {
@@ -513,25 +518,32 @@ static const char *check_task(const struct sl_conf_client *c, char why[SL_CONF_W
 	return NULL;
 }
 
-/* What a masked language model cannot have. */
+/* What a language model cannot have. */
 static const char *check_head(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
-	const bool masked = guesses_tokens(c);
+	const char *what = guesses_tokens(c) ? "a masked" : "a causal";
 
-	if (masked && !learns_labels(c)) {
-		snprintf(why, SL_CONF_WHY, "a masked language model has the loss of its labels alone");
+	if (has_classes(c))
+		return NULL;
+	if (!learns_labels(c)) {
+		snprintf(why, SL_CONF_WHY, "%s language model has the loss of its labels alone", what);
 		return "train.loss";
 	}
-	if (masked && c->agreed.chunk_sums) {
-		snprintf(
-			why, SL_CONF_WHY,
-			"does not hold for a masked language model, whose table of tokens has a gradient from head and "
-			"tail: leave it at false");
+	if (c->agreed.chunk_sums) {
+		snprintf(why, SL_CONF_WHY,
+			 "does not hold for %s language model, whose table of tokens has a gradient from head and "
+			 "tail: leave it at false",
+			 what);
 		return "train.chunk_sums";
 	}
-	if (masked && c->agreed.share.group[0]) {
-		snprintf(why, SL_CONF_WHY, "a group cannot train a masked language model");
+	if (c->agreed.share.group[0]) {
+		snprintf(why, SL_CONF_WHY, "a group cannot train %s language model", what);
 		return "share.group";
+	}
+	if (c->data.pack == SL_CONF_PACK_JOIN && c->data.columns.n > 1 && c->data.loss_on == SL_CONF_LOSS_COMPLETION) {
+		snprintf(why, SL_CONF_WHY,
+			 "join makes rows of several texts, which have no prompt: give data.loss_on: all");
+		return "data.pack";
 	}
 	return NULL;
 }

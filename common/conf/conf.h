@@ -121,7 +121,7 @@ struct sl_conf_client {
 		char name[SL_CONF_TEXT];
 		char huggingface[PATH_MAX]; /* a folder; then `name` is SL_CONF_HUGGINGFACE. "": none */
 		char onnx[PATH_MAX];        /* a file; then `name` is SL_CONF_ONNX. "": none */
-		enum { SL_CONF_CLASSIFIER, SL_CONF_MASKED_LM } head;                    /* of a Hugging Face folder */
+		enum { SL_CONF_CLASSIFIER, SL_CONF_MASKED_LM, SL_CONF_CAUSAL_LM } head; /* of a Hugging Face folder */
 		enum { SL_CONF_CLASSES, SL_CONF_NUMBERS, SL_CONF_SEVERAL_LABELS } task; /* as sl_learn_kind */
 		double width;
 		int classes;
@@ -174,6 +174,9 @@ struct sl_conf_client {
 		enum { SL_SAMPLING_SHUFFLED, SL_SAMPLING_BALANCED } sampling;
 		bool group_by_length;
 		double mask_rate; /* of masked language models: share of a row's tokens that are to be guessed */
+		enum { SL_CONF_PACK_NONE, SL_CONF_PACK_SPLIT, SL_CONF_PACK_JOIN } pack; /* of causal language models */
+		enum { SL_CONF_LOSS_COMPLETION, SL_CONF_LOSS_ALL } loss_on;
+		bool end; /* an end token follows each text */
 		bool token_cache;
 		enum sl_conf_bad_sample on_bad_sample;
 		int64_t max_pixels;

@@ -149,7 +149,8 @@ int sl_build_select(struct sl_build *b, const char *name, int in); /* the first 
 /* Its chosen tokens, of which a row has at most such a share (op.h). */
 int sl_build_gather(struct sl_build *b, const char *name, int in, float share);
 /* A logit for each row of a table [rows, features]: parameter `weight` of the model's graph, which an embedding has
- * used, or where that is below 0 one of its own, `name`.weight. The bias is called `bias`. */
+ * used, or where that is below 0 one of its own, `name`.weight. The bias is called `bias`; NULL: there is
+ * none. */
 int sl_build_decoder(struct sl_build *b, const char *name, int in, int weight, const char *bias, struct sl_init init);
 /* Makes the graph's output "loss": cross-entropy, or of numbers the mean of squares. */
 int sl_build_loss(struct sl_build *b, const char *name, int logits);

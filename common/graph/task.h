@@ -5,11 +5,12 @@
 
 #include "common/graph/graph.h"
 
-enum sl_learn_kind {                   /* as model.task has them, then the other one */
+enum sl_learn_kind {                   /* as model.task has them, then the others */
 		     SL_LEARN_CLASSES, /* a row is of one of several classes */
 		     SL_LEARN_NUMBER,  /* a row has a number, or several */
 		     SL_LEARN_LABELS,  /* a row has or has not each of several labels */
 		     SL_LEARN_MASKED,  /* chosen tokens of a row are to be guessed: a masked language model */
+		     SL_LEARN_NEXT,    /* each token guesses the one behind it: a causal language model */
 		     SL_LEARN_COUNT
 };
 

@@ -146,7 +146,7 @@ refused 78 'its name must end in .tsv, .csv or .jsonl' "${own[@]}" --set data.tr
 refused 78 'model.classes: stsb has numbers to be predicted: give 1 instead of classes' --set data.kind=stsb
 refused 78 'train.best_metric: no metric "pearson" of classes; there are accuracy' --set train.keep_best=true --set train.best_metric=pearson
 refused 78 'train.metrics: no metric "spearman" of classes' --set train.metrics=f1,spearman
-refused 78 'model.classes: cola has 2 classes; 1 is for numbers' --set model.classes=1
+refused 78 'model.task (default): cola has classes, and no numbers' --set model.classes=1
 # spoil SED STATUS SENTENCE: with one line of the training file changed
 spoil() {
 	cola 0 300 | sed "$1" >"$tmp/CoLA/train.tsv"

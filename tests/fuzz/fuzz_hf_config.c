@@ -12,17 +12,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct sl_fail fail = {0};
 	struct sl_model *model;
 	struct sl_build b;
+	bool decoder;
 
 	if (sl_hf_config_parse(&config, "fuzz", (struct sl_bytes){data, size}, &fail) != SL_OK) {
 		if (!fail.text[0] || strchr(fail.text, '\n'))
 			abort();
 		return 0;
 	}
-	if (config.features % config.heads || config.first >= config.positions)
+	decoder = sl_hf_is_decoder(config.family);
+	if (decoder ? config.heads % config.kv || config.head % 2 || config.row_most < 1 || config.end >= config.vocab
+		    : config.features % config.heads || config.first >= config.positions)
 		abort();
-	if (sl_build_open_tokens(&b, "fuzz", 1, config.vocab, &sl_learn_tasks[SL_LEARN_CLASSES], 2, &fail) != SL_OK)
+	if (sl_build_open_tokens(&b, "fuzz", 1, config.vocab,
+				 &sl_learn_tasks[decoder ? SL_LEARN_NEXT : SL_LEARN_CLASSES],
+				 decoder ? config.vocab : 2, &fail) != SL_OK)
 		abort();
-	sl_hf_encoder(&b, &config, 2);
+	if (decoder)
+		sl_hf_decoder(&b, &config);
+	else
+		sl_hf_encoder(&b, &config, 2);
 	if (sl_build_finish(&b, &model) == SL_OK)
 		sl_model_close(model);
 	else if (!fail.text[0] || strchr(fail.text, '\n'))

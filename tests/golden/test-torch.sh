@@ -25,9 +25,8 @@ fi
 
 # A pretrained decoder, where SPLIT_DECODER names the folder of a small Llama.
 if [ -n "${SPLIT_DECODER:-}" ]; then
-	"$python" tests/golden/decoder_live.py "$SPLIT_DECODER" "$dir/decoder.safetensors"
-	make --no-print-directory "$BUILD/tests/suite/test_decoder"
-	SPLIT_DECODER_RUN=$dir/decoder.safetensors "$BUILD/tests/suite/test_decoder"
+	"$python" tests/golden/make_decoder.py "$dir" --of "$SPLIT_DECODER"
+	SPLIT_GOLDEN_HEAD_END=layers.0 SPLIT_GOLDEN_TAIL_BEGIN=norm SPLIT_GOLDEN_PREFIX=$dir/pretrained "$BUILD/tests/suite/test_golden"
 fi
 
 # torchvision's ResNets, and their state_dicts through an export

@@ -36,7 +36,7 @@ struct golden {
 	struct sl_weights weights, want;
 	void *input;              /* images, or tokens */
 	uint32_t *begin, *pieces; /* pieces: where rows are padded, else NULL */
-	uint32_t *chosen, *place; /* of masked language models, else NULL */
+	uint32_t *chosen, *place; /* of language models, else NULL */
 	int32_t *labels;
 	int64_t rows, steps, longest;
 	char folder[64]; /* of config.json; "": none */
@@ -151,7 +151,7 @@ static void read_batch(struct golden *g)
 
 	g->labels = whole_numbers(g, "label", &g->rows);
 	if (!input) {
-		if (sl_st_metadata(g->run, "masked"))
+		if (sl_st_find(g->run, "place"))
 			read_places(g);
 		read_tokens(g);
 		return;
@@ -235,6 +235,8 @@ static void make_folder(struct golden *g, struct sl_model_spec *spec)
 	text = sl_st_metadata(g->run, "lora");
 	if (text) {
 		g->target = (struct sl_conf_list){2, {"query", "value"}};
+		if (sl_st_metadata(g->run, "lora.target"))
+			read_list(g, "lora.target", &g->target);
 		g->lora.target = &g->target;
 		assert_int_equal(sscanf(text, "%d %lf", &g->lora.rank, &g->lora.alpha), 2);
 		spec->lora = &g->lora;
@@ -306,7 +308,9 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 		pad_tokens(g);
 	g->steps = (int64_t)meta(g, "steps");
 	spec->model = (struct sl_model_spec){.classes = (int)meta(g, "classes")};
-	if (g->chosen)
+	if (sl_st_metadata(g->run, "causal"))
+		spec->model.task = SL_LEARN_NEXT;
+	else if (g->chosen)
 		spec->model.masked = meta(g, "masked");
 	make_folder(g, &spec->model);
 	if (g->begin) {
@@ -648,16 +652,32 @@ static void masked(void **state)
 	run_form("tests/golden/distilbert_masked", "ref", &(struct form){"embeddings", NULL, false, 3});
 }
 
+/* Decoders: each token guesses the next one. One cut lies in a layer. */
+static void causal(void **state)
+{
+	(void)state;
+	run_form("tests/golden/llama", "cpu", &(struct form){"embed_tokens", "norm", false, 1});
+	run_form("tests/golden/llama", "cpu", &(struct form){"layers.0", "norm", false, 2});
+	run_form("tests/golden/llama", "ref", &(struct form){"embed_tokens", "layers.1", true, 3});
+	run_form("tests/golden/llama_wide", "cpu", &(struct form){"layers.0.add_attention", "norm", false, 3});
+	run_form("tests/golden/llama_lora", "cpu", &(struct form){"embed_tokens", "norm", false, 1});
+	run_form("tests/golden/llama_lora", "ref", &(struct form){"layers.0", "norm", true, 2});
+	run_form("tests/golden/mistral", "cpu", &(struct form){"embed_tokens", "norm", false, 1});
+	run_form("tests/golden/qwen2", "cpu", &(struct form){"embed_tokens", "norm", false, 2});
+}
+
 static void live(void **state)
 {
 	const char *prefix = getenv("SPLIT_GOLDEN_PREFIX"), *head_end = getenv("SPLIT_GOLDEN_HEAD_END");
+	const char *tail_begin = getenv("SPLIT_GOLDEN_TAIL_BEGIN");
 
 	(void)state;
 	if (!prefix) {
 		print_message("SKIP: SPLIT_GOLDEN_PREFIX is not set (make test-torch sets it)\n");
 		skip();
 	}
-	run_golden(prefix, "cpu", head_end ? head_end : "features.0.1");
+	run_form(prefix, "cpu",
+		 &(struct form){.head_end = head_end ? head_end : "features.0.1", .tail_begin = tail_begin});
 }
 
 /* usage: test_golden [TEST] */
@@ -674,6 +694,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(pairs),
 		cmocka_unit_test(onnx),
 		cmocka_unit_test(masked),
+		cmocka_unit_test(causal),
 		cmocka_unit_test(live),
 	};
 

@@ -380,12 +380,67 @@ static void test_bad_rows(void **state)
 	refuse("", 0, ": no rows");
 }
 
+/* ---- rows whose tokens guess the next one */
+
+/* "ids,first;" of each row; the tokenizer has [CLS] 1, [SEP] 2, a 3, b 4, c 5, d 6. */
+static const char *next_rows(const char *text, const char *b, struct sl_token_next how, int most)
+{
+	static char all[1024];
+	struct sl_token_set_spec spec = {.tokenizer = tokenizer, .max_length = most, .next = how};
+	struct sl_token_set *set;
+	struct sl_fail fail = {0};
+	size_t at = 0;
+
+	how.on = true;
+	spec.next = how;
+	write_text("next.tsv", text);
+	spec.records = (struct sl_records_spec){.path = path,
+						.format = SL_RECORDS_TSV,
+						.header = true,
+						.a = {"p", -1},
+						.b = {b, -1},
+						.label = {NULL, -1}};
+	all[0] = '\0';
+	if (sl_token_set_open(&set, &spec, &fail) != SL_OK)
+		return strcpy(all, fail.text);
+	for (int64_t i = 0; i < sl_token_set_count(set); i++) {
+		int32_t id[64];
+		const struct sl_token_sample row = sl_token_set_sample(set, i, id);
+
+		for (int32_t k = 0; k < row.n; k++)
+			at += (size_t)snprintf(all + at, sizeof all - at, "%d ", id[k]);
+		at += (size_t)snprintf(all + at, sizeof all - at, "%d;", row.first);
+	}
+	sl_token_set_close(set);
+	return all;
+}
+
+static void test_next(void **state)
+{
+	static const char text[] = "p\tc\na b\t c\n\tno\nd\t a a\n";
+	const struct sl_token_next none = {.end = -1}, seven = {.end = 0};
+	const struct sl_token_next split = {.end = -1, .pack = SL_TOKEN_PACK_SPLIT},
+				   join = {.end = 0, .pack = SL_TOKEN_PACK_JOIN}, all = {.end = -1, .all = true};
+
+	(void)state;
+	assert_string_equal(next_rows(text, NULL, none, 9), "1 3 4 2 0;1 6 2 0;");
+	assert_string_equal(next_rows(text, NULL, seven, 9), "1 3 4 2 0 0;1 6 2 0 0;");
+	assert_string_equal(next_rows(text, "c", none, 9), "1 3 4 5 2 3;1 0 2 1;1 6 3 3 2 2;");
+	assert_string_equal(next_rows(text, "c", all, 9), "1 3 4 5 2 0;1 0 2 0;1 6 3 3 2 0;");
+	/* a row cut in front of its completion has no loss */
+	assert_string_equal(next_rows(text, "c", none, 3), "1 0 2 1;1 6 3 2;");
+	/* a single token that is left over guesses nothing */
+	assert_string_equal(next_rows(text, "c", split, 3), "5 2 0;1 0 2 1;1 6 3 2;3 2 0;");
+	assert_string_equal(next_rows(text, NULL, join, 3), "1 3 4 0;2 0 1 0;6 2 0 0;");
+	assert_non_null(strstr(next_rows("p\tc\n\t\n", "c", none, 9), "no rows"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tsv),   cmocka_unit_test(test_csv),      cmocka_unit_test(test_jsonl),
 		cmocka_unit_test(test_empty), cmocka_unit_test(test_labels),   cmocka_unit_test(test_glue),
-		cmocka_unit_test(test_cache), cmocka_unit_test(test_bad_rows),
+		cmocka_unit_test(test_cache), cmocka_unit_test(test_bad_rows), cmocka_unit_test(test_next),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);

@@ -1,0 +1,146 @@
+#!/usr/bin/env bash
+# A decoder trains over the link as in one process, byte for byte: tied to its table or not, in chunks, by codecs, padded, clipped, with
+# adapters, from texts and from prompts with completions, a run that is killed. Its loss falls. Its file holds the table once, and loads
+# again. Losses are of completions alone, and packed texts lose no token. What cannot be is refused.
+# SPLIT_TEXT_DATA, SPLIT_DECODER: folders with glue/CoLA, and of a small Llama with tokenizer.model, for a turn on real sentences.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+mkdir "$tmp/toy" "$tmp/made" "$tmp/text" "$tmp/pairs"
+"$TOOLS/make_text" "$tmp/made"
+cat >"$tmp/toy/config.json" <<-JSON
+	{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 700, "hidden_size": 24, "intermediate_size": 40,
+	 "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 40, "rms_norm_eps": 1e-05,
+	 "hidden_act": "silu", "initializer_range": 0.1, "tie_word_embeddings": true, "eos_token_id": 2}
+JSON
+# lines FROM TO: texts in which a word follows from the one before
+lines() {
+	awk -v from="$1" -v to="$2" 'BEGIN {
+		n = split("green red the a boxes of un fish water said", word, " ")
+		for (i = from; i < to; i++) {
+			text = word[i % n + 1]
+			for (k = 1; k < 2 + i * i % 7; k++) text = text " " word[(i + k) % n + 1]
+			print text "."
+		}
+	}'
+}
+lines 0 96 >"$tmp/text/train.txt"
+lines 100 124 >"$tmp/text/dev.txt"
+pairs() { lines "$1" "$2" | jq -R -c '{prompt: "\(.) then", completion: " \(.[0:5])"}'; }
+pairs 0 96 >"$tmp/pairs/train.jsonl"
+pairs 100 124 >"$tmp/pairs/dev.jsonl"
+config=$tmp/client.yaml
+cat >"$config" <<-YAML
+	model: {huggingface: $tmp/toy, head: causal_lm, tokens: 40}
+	partition: "2:-2"
+	data: {kind: text, dir: $tmp/text, tokenizer: $tmp/made}
+	train:
+	  batch: 32
+	  chunks: 4
+	  epochs: 1
+	  seed: 3
+	  optimizer: {kind: adamw, lr: 0.01, weight_decay: 0.1}
+	  groups: [{match: ["*norm*"], weight_decay: 0}]
+	threads: 1
+YAML
+steps=3
+. tests/e2e/lib/compare.sh
+mkdir "$tmp/untied"
+jq '.tie_word_embeddings = false' "$tmp/toy/config.json" >"$tmp/untied/config.json"
+prompts="data.dir=$tmp/pairs|data.columns=prompt,completion"
+adapters='lora.rank=2|lora.target=q_proj,v_proj,down_proj|train.groups='
+cases=('1 chunk|train.chunks=1' '4 chunks|train.chunks=4' '8 chunks|train.chunks=8|partition=1:-3' 'quant|codec=quant:8,block=24'
+	'top-k|codec=topk:0.2,ef=true^quant:8' "untied|model.huggingface=$tmp/untied" 'clipped|train.clip_norm=0.1'
+	'padded|data.pad=max' "prompts|$prompts" "adapters|$adapters" "frozen head|$adapters|head_end=embed_tokens|$prompts")
+two_at_a_time compare "${cases[@]}"
+[ "$(learned 'local 4 chunks')" != "$(learned 'local untied')" ] || fail 'a weight of its own makes no difference'
+
+# It learns: a word follows from the one before. The loss is a mean over the tokens, and perplexity e to it.
+learn=(--set train.epochs=30 --set train.chunks=2)
+client learns "$config" --local "${learn[@]}" || fail "learns: exit status $?"
+jq -s -e '[.[] | select(.type == "epoch")] | (.[0].test_loss > 3) and (.[-1].test_loss < 1.5) and (.[-1].test_acc > 0.5) and
+	((.[-1].test_metrics.perplexity | log) - .[-1].test_loss | fabs < 1e-9)' "$tmp/learns/log.jsonl" >"$tmp/out" ||
+	fail "the loss does not fall: $(grep '"epoch"' "$tmp/learns/log.jsonl" | tail -n 1)"
+grep -q '^test accuracy .* of the next tokens of 24 samples' "$tmp/learns.log" || fail 'the summary does not say what was guessed'
+
+# A run that is killed between two steps goes on to the same end.
+set=(--set server="$two" --set train.checkpoint_every=1)
+client_stands 2 killed "$config" "${set[@]}"
+wait_for 'no checkpoint to go on from' has_checkpoint killed
+end_client
+client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
+same_run killed 'local 4 chunks' $steps
+
+# The file has the table once, and evaluates to what the run has ended with.
+names() { head -c 20000 "$1" | tail -c +9 | tr ',{' '\n\n' | sed -n 's/^"\([a-z][^"]*\)":.*/\1/p'; }
+model=$tmp/learns/model.safetensors
+names "$model" | grep -q '^model.embed_tokens.weight$' || fail 'the table is not in the file'
+! names "$model" | grep -q '^lm_head' || fail 'the table is in the file twice'
+names "$tmp/local untied/model.safetensors" | grep -q '^lm_head.weight$' || fail 'an untied output is not in the file'
+evaluated() { "$SPLITC" eval "$config" --local --json --set log.dir= --weights "$model" --set train.chunks=2 | jq .test_loss; }
+same=$(jq -s '.[-1] | .test_loss' <(jq -c 'select(.type == "epoch")' "$tmp/learns/log.jsonl"))
+[ "$(evaluated)" = "$same" ] || fail "the file evaluates to $(evaluated), the run to $same"
+
+# Adapters are PEFT's of a causal model.
+"$SPLITC" export "$config" "$tmp/peft" --adapter --set lora.rank=2 --set lora.target=q_proj,v_proj,down_proj --set train.groups= --set log.dir="$tmp/local adapters" >"$tmp/export.log" 2>&1 ||
+	fail "export --adapter: $(cat "$tmp/export.log")"
+[ "$(jq -c '[.task_type, .r, .target_modules, .modules_to_save]' "$tmp/peft/adapter_config.json")" = '["CAUSAL_LM",2,["q_proj","v_proj","down_proj"],null]' ] ||
+	fail "adapter_config.json: $(cat "$tmp/peft/adapter_config.json")"
+grep -aq 'base_model.model.model.layers.2.mlp.down_proj.lora_B.weight' "$tmp/peft/adapter_model.safetensors" || fail 'no such tensor'
+
+# How many tokens there are: an end token behind each text, texts in rows of 16, and completions alone have a loss.
+rows() { "$SPLITC" data "$config" --json --set data.token_cache=false "$@" | jq -c '[.train.samples, .train.tokens]'; }
+all=$(rows)
+[ "$all" = "$(rows --set data.end=false)" ] || fail "the tokenizer's form ends each text already: $all"
+[ "$(rows --set data.pack=split --set data.max_length=4 | jq '.[1]')" -gt "$(rows --set data.max_length=4 | jq '.[1]')" ] || fail 'no row is split'
+joined=$(rows --set data.pack=join --set data.max_length=16)
+[ "$(jq .[1] <<<"$joined")" = "$(jq .[1] <<<"$all")" ] || fail "joined rows have $joined, the texts $all"
+[ "$(jq .[0] <<<"$joined")" = $((($(jq .[1] <<<"$all") + 15) / 16)) ] || fail "joined rows are $joined"
+on() { "$SPLITC" eval "$config" --local --set log.dir= --weights "$model" --set data.dir="$tmp/pairs" --set data.columns=prompt,completion "$@" 2>&1; }
+on | grep -q '^test accuracy' || fail "$(on)"
+[ "$(on | grep '^test perp')" != "$(on --set data.loss_on=all | grep '^test perp')" ] || fail 'prompts have a loss'
+kept=(--set train.keep_head_bytes=10000000 --set head_end=embed_tokens --set train.freeze='*embed_tokens*' --set train.epochs=2)
+client kept "$config" --local "${kept[@]}" || fail "kept: exit status $?"
+client 'not kept' "$config" --local "${kept[@]}" --set train.keep_head_bytes=0 || fail "not kept: exit status $?"
+same_run kept 'not kept' $((2 * steps))
+
+# refused SENTENCE [argument]…: one line says so
+refused() {
+	local why=$1 rc=0
+	shift
+	"$SPLITC" train "$config" --local --set log.dir= "$@" >"$tmp/refused.log" 2>&1 || rc=$?
+	[ $rc = 78 ] || [ $rc = 65 ] || fail "exit status $rc: $*"
+	grep -qF -- "$why" "$tmp/refused.log" || fail "$* is refused with '$(tail -n 1 "$tmp/refused.log")'"
+}
+other() { # NAME FILTER: the toy's folder, changed
+	mkdir -p "$tmp/$1"
+	jq "$2" "$tmp/toy/config.json" >"$tmp/$1/config.json"
+	printf 'model.huggingface=%s' "$tmp/$1"
+}
+refused 'tokens are chosen in the middle' --set partition=2:-1
+refused 'model.head: llama is a decoder: give causal_lm' --set model.head=classifier --set data.kind=made_tokens --set data.dir=.
+refused 'model.head: llama is a decoder: give causal_lm' --set model.head=masked_lm
+refused 'data.pack: belongs to model.head: causal_lm' --set model.head=masked_lm --set data.pack=join
+refused 'train.metrics: belongs to classifiers' --set train.metrics=f1
+refused 'share.group: a group cannot train a causal language model' --set share.group=a --set share.clients=2
+refused 'data.pack: join makes rows of several texts' --set data.pack=join --set data.columns=prompt,completion --set data.dir="$tmp/pairs"
+refused 'data.kind: a causal language model reads texts' --set data.kind=made_tokens
+refused 'config.json names no end token' --set "$(other endless 'del(.eos_token_id)')"
+refused 'rope_scaling is yarn' --set "$(other yarn '.rope_scaling = {type: "yarn", factor: 2}')"
+refused 'num_key_value_heads is missing' --set "$(other mistral '.model_type = "mistral" | del(.num_key_value_heads)')"
+refused 'num_attention_heads 4 is no multiple of num_key_value_heads 3' --set "$(other odd '.num_key_value_heads = 3')"
+refused 'quantization_config is set' --set "$(other quantized '.quantization_config = {bits: 4}')"
+refused 'has positions for 8' --set "$(other window '.model_type = "mistral" | .sliding_window = 8')"
+refused 'rope_theta is 5, and 7 in rope_parameters' --set "$(other theta '.rope_theta = 5 | .rope_parameters = {rope_theta: 7}')"
+
+if [ -n "${SPLIT_TEXT_DATA:-}" ] && [ -n "${SPLIT_DECODER:-}" ]; then
+	mkdir "$tmp/small"
+	cp "$SPLIT_DECODER/config.json" "$SPLIT_DECODER/model.safetensors" "$tmp/small"
+	scripts/tokenizer-json.py "$SPLIT_DECODER/tokenizer.model" "$tmp/small/tokenizer.json" 2>"$tmp/out"
+	set=(--set model.huggingface="$tmp/small" --set model.tokens=128 --set data.kind=cola --set data.dir="$SPLIT_TEXT_DATA/glue" --set data.tokenizer="$tmp/small"
+		--set data.token_cache=false --set lora.rank=8 --set lora.target=q_proj,v_proj --set train.groups= --set train.optimizer.lr=0.003)
+	client cola "$config" "${set[@]}" --set server="$two" --set train.max_steps=100 || fail "cola: exit status $?"
+	client 'local cola' "$config" "${set[@]}" --local --set train.max_steps=100 || fail "local cola: exit status $?"
+	same_run cola 'local cola' 100
+	jq -s -e '[.[] | select(.type == "epoch")][-1].test_loss < 3' "$tmp/cola/log.jsonl" >"$tmp/out" || fail "on CoLA: $(tail -n 3 "$tmp/cola/log.jsonl")"
+fi
