@@ -1,6 +1,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/cmd/command.h"
@@ -59,7 +60,7 @@ static enum sl_err fixed_transform(const struct look *l, const struct sl_transfo
 	*out = l->setup.transform[SL_SPLIT_TEST];
 	if (*out)
 		return SL_OK;
-	sl_transform_usual(&list, (int)side[0], (int)side[1], false);
+	sl_transform_usual(&list, (int)side[0], (int)side[1], false); /* of CIFAR, whose pixels are RGB of 8 bits */
 	err = sl_transform_open(own,
 				&(struct sl_transform_spec){.step = (const char(*)[SL_CONF_TEXT])list.item,
 							    .n = list.n,
@@ -103,25 +104,33 @@ static enum sl_err draw_sheet(const struct look *l, const struct sl_batch *batch
 {
 	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
 	const int64_t *dim = batch->field[SL_FIELD_INPUT].type.dim;
-	const size_t floats = (size_t)dim[0] * (size_t)dim[1] * CHANNELS;
-	float *image = (float *)batch->field[SL_FIELD_INPUT].data, mean[CHANNELS], std[CHANNELS];
+	const size_t pixels = (size_t)dim[0] * (size_t)dim[1], channels = (size_t)dim[2];
+	const float *x = batch->field[SL_FIELD_INPUT].data;
+	float mean[CHANNELS], std[CHANNELS], *image = malloc(pixels * CHANNELS * sizeof *image);
 	const int n = batch->rows < ON_SHEET ? (int)batch->rows : ON_SHEET;
 	struct sl_sheet *sheet;
-	enum sl_err err = sl_sheet_open(&sheet, n, (int)dim[0], (int)dim[1], fail);
+	enum sl_err err = image ? sl_sheet_open(&sheet, n, (int)dim[0], (int)dim[1], fail)
+				: sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a sheet");
 
-	if (err)
+	if (err) {
+		free(image);
 		return err;
+	}
 	training_norm(l, mean, std);
-	for (int i = 0; i < n && !err; i++, image += floats) {
+	for (int i = 0; i < n && !err; i++, x += pixels * channels) {
 		char name[SL_DATA_NAME_BYTES];
 
-		for (size_t k = 0; k < floats; k++)
-			image[k] = image[k] * std[k % CHANNELS] + mean[k % CHANNELS];
+		for (size_t k = 0; k < pixels * CHANNELS; k++) {
+			const size_t c = channels == 1 ? 0 : k % CHANNELS;
+
+			image[k] = x[k / CHANNELS * channels + c] * std[c] + mean[c];
+		}
 		err = sl_sheet_put(sheet, i, image, sl_data_class_name(set, sl_batch_labels(batch)[i], name), fail);
 	}
 	if (!err)
 		err = sl_sheet_write(sheet, path, fail);
 	sl_sheet_close(sheet);
+	free(image);
 	return err;
 }
 
@@ -183,6 +192,11 @@ static void print_sizes(const struct sl_survey *s)
 {
 	printf("width       %d to %d, median %d\n", s->least_w, s->most_w, s->median_w);
 	printf("height      %d to %d, median %d\n", s->least_h, s->most_h, s->median_h);
+	if (s->channels == 1) {
+		printf("mean        %.4f\ndeviation   %.4f\n            Normalize(%.4f, %.4f)\n", s->mean[0],
+		       s->deviation[0], s->mean[0], s->deviation[0]);
+		return;
+	}
 	printf("mean        %.4f, %.4f, %.4f\n", s->mean[0], s->mean[1], s->mean[2]);
 	printf("deviation   %.4f, %.4f, %.4f\n", s->deviation[0], s->deviation[1], s->deviation[2]);
 	printf("            Normalize((%.4f, %.4f, %.4f), (%.4f, %.4f, %.4f))\n", s->mean[0], s->mean[1], s->mean[2],
@@ -209,9 +223,9 @@ static void print_table(const struct look *l)
 			       l->survey[split].samples, split_name[split]);
 }
 
-static json_t *three(const double x[CHANNELS])
+static json_t *by_channel(const double x[CHANNELS], int n)
 {
-	return json_pack("[f, f, f]", x[0], x[1], x[2]);
+	return n == 1 ? json_pack("[f]", x[0]) : json_pack("[f, f, f]", x[0], x[1], x[2]);
 }
 
 static void put_sizes(json_t *root, const struct sl_survey *s)
@@ -220,8 +234,8 @@ static void put_sizes(json_t *root, const struct sl_survey *s)
 			    json_pack("{s:i, s:i, s:i}", "min", s->least_w, "median", s->median_w, "max", s->most_w));
 	json_object_set_new(root, "height",
 			    json_pack("{s:i, s:i, s:i}", "min", s->least_h, "median", s->median_h, "max", s->most_h));
-	json_object_set_new(root, "mean", three(s->mean));
-	json_object_set_new(root, "deviation", three(s->deviation));
+	json_object_set_new(root, "mean", by_channel(s->mean, s->channels));
+	json_object_set_new(root, "deviation", by_channel(s->deviation, s->channels));
 }
 
 static void print_json(const struct look *l)

@@ -36,7 +36,7 @@ struct folder_set {
 	int64_t wanted; /* samples; files.n or fewer */
 	int64_t passed_over;
 	struct kind kind[MOST_KINDS]; /* of files that are passed over; the last one has all further kinds */
-	int64_t max_pixels;
+	struct sl_picture_spec picture;
 };
 
 static enum sl_err no_memory(struct sl_fail *fail)
@@ -375,14 +375,15 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		return err;
 	}
 	set->wanted = spec->max_samples && spec->max_samples < set->files.n ? spec->max_samples : set->files.n;
-	set->max_pixels = spec->max_pixels;
+	set->picture = spec->picture;
 	*out = (struct sl_set){
 		.source = self,
 		.data = set,
 		.count = set->wanted,
 		.classes = (int)set->classes.n,
 		.passed_over = set->passed_over,
-		.field = {{"image", SL_U8, 3, {0, 0, SL_PICTURE_CHANNELS}}, {"label", SL_I32, 0, {0}}},
+		.field = {{"image", SL_U8, 3, {0, 0, spec->picture.channels == 1 ? 1 : SL_PICTURE_CHANNELS}},
+			  {"label", SL_I32, 0, {0}}},
 	};
 	kinds_text(set, out->passed_kinds, sizeof out->passed_kinds);
 	if (set->passed_over)
@@ -469,7 +470,7 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 
 	if (err)
 		return err;
-	err = sl_picture_decode(&out[SL_FIELD_INPUT], room->file, len, s->max_pixels, room, &why);
+	err = sl_picture_decode(&out[SL_FIELD_INPUT], room->file, len, &s->picture, room, &why);
 	if (err)
 		return sl_fail_set(fail, err, "%s: %s", path, why.text);
 	out[SL_FIELD_TARGET] =

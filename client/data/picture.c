@@ -8,25 +8,72 @@ enum sl_err sl_picture_bounds(const struct sl_picture_job *job, uint64_t h, uint
 	if (h < 1 || w < 1)
 		return sl_fail_set(job->fail, SL_ERR_DATA, "the picture has no pixels (%llu x %llu)",
 				   (unsigned long long)w, (unsigned long long)h);
-	if (h > SL_PICTURE_MAX_SIDE || w > SL_PICTURE_MAX_SIDE || h * w > (uint64_t)job->max_pixels)
+	if (h > SL_PICTURE_MAX_SIDE || w > SL_PICTURE_MAX_SIDE || h * w > (uint64_t)job->spec->max_pixels)
 		return sl_fail_set(
 			job->fail, SL_ERR_DATA,
 			"%llu x %llu pixels are too many: data.max_pixels is %lld, and a side has at most %d",
-			(unsigned long long)w, (unsigned long long)h, (long long)job->max_pixels, SL_PICTURE_MAX_SIDE);
+			(unsigned long long)w, (unsigned long long)h, (long long)job->spec->max_pixels,
+			SL_PICTURE_MAX_SIDE);
 	return SL_OK;
 }
 
-enum sl_err sl_picture_whole(const struct sl_picture_job *job, int h, int w)
+enum sl_err sl_picture_room(const struct sl_picture_job *job, int h, int w, size_t row)
 {
-	if (sl_room_need(job->room, (size_t)h * (size_t)w * SL_PICTURE_CHANNELS))
+	if (sl_room_need(job->room, (size_t)h * row))
 		return sl_fail_set(job->fail, SL_ERR_NOMEM, "no memory for %d x %d pixels", w, h);
 	*job->out = (struct sl_value){
 		.data = job->room->data, .dim = {h, w, SL_PICTURE_CHANNELS}, .part = {.h = h, .w = w, .shrink = 1}};
 	return SL_OK;
 }
 
-enum sl_err sl_picture_decode(struct sl_value *out, const uint8_t *bytes, size_t len, int64_t max_pixels,
-			      struct sl_room *room, struct sl_fail *fail)
+/* The luma of ITU-R 601-2 as Pillow's convert("L") has it, times 65536. */
+static uint64_t luma(uint64_t r, uint64_t g, uint64_t b)
+{
+	return r * 19595 + g * 38470 + b * 7471;
+}
+
+/* Each pixel's luma in place of its colours. */
+static void make_grey(uint8_t *p, size_t pixels)
+{
+	for (; pixels--; p += SL_PICTURE_CHANNELS)
+		memset(p, (int)((luma(p[0], p[1], p[2]) + 0x8000) >> 16), SL_PICTURE_CHANNELS);
+}
+
+static uint32_t sample_at(const void *samples, int bits, size_t i)
+{
+	return bits == 16 ? ((const uint16_t *)samples)[i] : ((const uint8_t *)samples)[i];
+}
+
+static float grey_at(const void *samples, int bits, size_t i)
+{
+	const uint64_t l =
+		luma(sample_at(samples, bits, i), sample_at(samples, bits, i + 1), sample_at(samples, bits, i + 2));
+
+	return bits == 16 ? (float)((double)l / 65536) : (float)((l + 0x8000) >> 16);
+}
+
+enum sl_err sl_picture_deepen(const struct sl_picture_job *job, const void *samples, int bits, int channels)
+{
+	const int wanted = job->spec->channels == 1 ? 1 : SL_PICTURE_CHANNELS;
+	const size_t n = (size_t)job->out->dim[0] * (size_t)job->out->dim[1];
+	const float unit = bits == 16 ? 1 : 257;
+	float *out;
+
+	if (sl_room_need_deep(job->room, n * (size_t)wanted * sizeof *out))
+		return sl_fail_set(job->fail, SL_ERR_NOMEM, "no memory for %zu pixels of 16 bits", n);
+	out = (float *)(void *)job->room->deep;
+	for (size_t i = 0; i < n; i++)
+		for (int k = 0; k < wanted; k++)
+			*out++ = unit * (channels == 1 ? (float)sample_at(samples, bits, i)
+					 : wanted == 1 ? grey_at(samples, bits, i * 3)
+						       : (float)sample_at(samples, bits, i * 3 + (size_t)k));
+	job->out->data = job->room->deep;
+	job->out->dim[2] = wanted;
+	job->out->deep = true;
+	return SL_OK;
+}
+
+static enum sl_err read_format(const struct sl_picture_job *job)
 {
 	static const struct {
 		const char *begins, *at_8; /* a file's first bytes, and those from byte 8 on; NULL: any */
@@ -42,15 +89,36 @@ enum sl_err sl_picture_decode(struct sl_value *out, const uint8_t *bytes, size_t
 		{"P6", NULL, 2, sl_picture_read_pnm},
 		{"P5", NULL, 2, sl_picture_read_pnm},
 	};
-	const struct sl_picture_job job = {bytes, len, max_pixels, room, out, fail};
+	const uint8_t *bytes = job->bytes;
+	const size_t len = job->len;
 
 	if (!len)
-		return sl_fail_set(fail, SL_ERR_DATA, "the file is empty");
+		return sl_fail_set(job->fail, SL_ERR_DATA, "the file is empty");
 	for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
 		if (len >= formats[i].n && memcmp(bytes, formats[i].begins, formats[i].n) == 0 &&
 		    (!formats[i].at_8 || (len >= 12 && memcmp(bytes + 8, formats[i].at_8, 4) == 0)))
-			return formats[i].read(&job);
-	return sl_fail_set(fail, SL_ERR_DATA, "this is not a picture in JPEG, PNG, WebP, TIFF, BMP or PPM");
+			return formats[i].read(job);
+	return sl_fail_set(job->fail, SL_ERR_DATA, "this is not a picture in JPEG, PNG, WebP, TIFF, BMP or PPM");
+}
+
+enum sl_err sl_picture_decode(struct sl_value *out, const uint8_t *bytes, size_t len,
+			      const struct sl_picture_spec *spec, struct sl_room *room, struct sl_fail *fail)
+{
+	const struct sl_picture_job job = {bytes, len, spec, room, out, fail};
+	const struct sl_wanted *wanted = room->wanted;
+	const int how = spec->upright ? sl_picture_orientation(bytes, len) : 1;
+	enum sl_err err;
+
+	if (how > 1) /* a part of it lies elsewhere then */
+		room->wanted = NULL;
+	out->deep = false;
+	err = read_format(&job);
+	room->wanted = wanted;
+	if (!err && spec->deep && !out->deep)
+		err = sl_picture_deepen(&job, out->data, 8, SL_PICTURE_CHANNELS);
+	else if (!err && spec->channels == 1 && !out->deep)
+		make_grey(room->data, (size_t)out->dim[0] * (size_t)out->dim[1]);
+	return err || how == 1 ? err : sl_picture_turn(&job, how);
 }
 
 bool sl_picture_name(const char *name)

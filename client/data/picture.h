@@ -1,7 +1,10 @@
 /* A picture file's bytes to pixels. The first bytes tell the format, not the file's name: JPEG, PNG, WebP, TIFF, BMP,
  * or PPM and PGM in binary (P6, P5). All become RGB of 8 bits, as Pillow's convert("RGB") makes them: grey is repeated,
  * alpha is left out, palettes and CMYK are converted. Of 16 bits the upper eight count. EXIF orientation is ignored, as
- * torchvision's loader does. Of several pages or frames a TIFF gives its first; an animated WebP is refused. */
+ * torchvision's loader does. Of several pages or frames a TIFF gives its first; an animated WebP is refused. The spec
+ * asks for other things: grey is then convert("L") of the above, and stays three numbers where it is bytes; deep pixels
+ * are those of files of 16 bits (PNG, TIFF, PGM), and 257 times those of others, in as many channels as the spec has.
+ */
 #ifndef SL_CLIENT_DATA_PICTURE_H
 #define SL_CLIENT_DATA_PICTURE_H
 
@@ -12,8 +15,9 @@ enum { SL_PICTURE_CHANNELS = 3, SL_PICTURE_MAX_SIDE = 65535, SL_PICTURE_MAX_FILE
 /* DATA: not a picture of these formats, cut off, damaged, or of more than max_pixels; NOMEM. *fail names no file.
  * The number of pixels is checked before memory for them is taken. `room->wanted` may ask for a part: see there.
  * out->data lies in `room`. Any thread. */
-enum sl_err sl_picture_decode(struct sl_value *out, const uint8_t *bytes, size_t len, int64_t max_pixels,
-			      struct sl_room *room, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_picture_decode(struct sl_value *out, const uint8_t *bytes, size_t len,
+			      const struct sl_picture_spec *spec, struct sl_room *room,
+			      struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Whether a name ends as pictures do in torchvision's ImageFolder, in any case. */
 bool sl_picture_name(const char *name);

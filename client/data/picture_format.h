@@ -8,7 +8,7 @@
 struct sl_picture_job {
 	const uint8_t *bytes;
 	size_t len;
-	int64_t max_pixels;
+	const struct sl_picture_spec *spec;
 	struct sl_room *room;
 	struct sl_value *out;
 	struct sl_fail *fail;
@@ -24,8 +24,21 @@ enum sl_err sl_picture_read_pnm(const struct sl_picture_job *job) SL_MUST_CHECK;
 
 /* DATA where the sides are 0 or too long, or the pixels too many. To be called before memory is taken. */
 enum sl_err sl_picture_bounds(const struct sl_picture_job *job, uint64_t h, uint64_t w) SL_MUST_CHECK;
-/* Room for a whole picture of h × w, of which *out is told; pixels follow. NOMEM. */
-enum sl_err sl_picture_whole(const struct sl_picture_job *job, int h, int w) SL_MUST_CHECK;
+/* Room for a whole picture of h × w, of which *out is told; pixels follow. `row`: bytes of one. NOMEM. */
+enum sl_err sl_picture_room(const struct sl_picture_job *job, int h, int w, size_t row) SL_MUST_CHECK;
+static inline enum sl_err sl_picture_whole(const struct sl_picture_job *job, int h, int w)
+{
+	return sl_picture_room(job, h, w, (size_t)w * SL_PICTURE_CHANNELS);
+}
+
+/* *out becomes deep: from `samples` of 8 or 16 bits, `channels` a pixel (1 or 3), of the size that *out has. They may
+ * lie in room->data. NOMEM. */
+enum sl_err sl_picture_deepen(const struct sl_picture_job *job, const void *samples, int bits,
+			      int channels) SL_MUST_CHECK;
+/* picture_exif.c: as EXIF counts orientations, 1 … 8; 1: as it is. Any bytes. */
+int sl_picture_orientation(const uint8_t *bytes, size_t len);
+/* Turns *out, a whole picture, so that one of orientation `how` stands upright. NOMEM. */
+enum sl_err sl_picture_turn(const struct sl_picture_job *job, int how) SL_MUST_CHECK;
 
 static inline unsigned sl_le16(const uint8_t *p)
 {

@@ -165,7 +165,7 @@ static enum sl_err read_picture(struct jpeg_decompress_struct *info, const struc
 	if (asks)
 		asks->choose(asks->arg, &wanted);
 	info->scale_num = 1;
-	info->scale_denom = (unsigned)shrink_for(&wanted);
+	info->scale_denom = job->spec->exact ? 1 : (unsigned)shrink_for(&wanted);
 	info->out_color_space =
 		info->jpeg_color_space == JCS_CMYK || info->jpeg_color_space == JCS_YCCK ? JCS_CMYK : JCS_RGB;
 	jpeg_start_decompress(info);

@@ -38,12 +38,16 @@ static void take(png_structp png, png_bytep out, size_t n)
 	r->at += n;
 }
 
-/* Whatever the file has, rows of RGB come out. */
-static void convert(png_structp png, png_infop info)
+/* Whatever the file has, rows of RGB come out; with `deep` of 16 bits, and grey stays one number. */
+static void convert(png_structp png, png_infop info, bool deep)
 {
-	png_set_strip_16(png);
+	if (deep)
+		png_set_swap(png);
+	else
+		png_set_strip_16(png);
 	png_set_expand(png);
-	png_set_gray_to_rgb(png);
+	if (!deep)
+		png_set_gray_to_rgb(png);
 	png_set_strip_alpha(png);
 	png_set_interlace_handling(png);
 	png_read_update_info(png, info);
@@ -51,7 +55,9 @@ static void convert(png_structp png, png_infop info)
 
 static enum sl_err read_picture(png_structp png, png_infop info, struct reading *r)
 {
-	uint32_t h, w;
+	uint32_t h, w, channels;
+	size_t row;
+	bool deep;
 	enum sl_err err;
 
 	png_read_info(png, info);
@@ -60,19 +66,23 @@ static enum sl_err read_picture(png_structp png, png_infop info, struct reading 
 	err = sl_picture_bounds(r->job, h, w);
 	if (err)
 		return err;
-	convert(png, info);
-	if (png_get_rowbytes(png, info) != (size_t)w * SL_PICTURE_CHANNELS)
+	deep = r->job->spec->deep && png_get_bit_depth(png, info) == 16;
+	convert(png, info, deep);
+	row = png_get_rowbytes(png, info);
+	channels = png_get_channels(png, info);
+	if ((channels != 1 && channels != SL_PICTURE_CHANNELS) || row != (size_t)w * channels * (deep ? 2 : 1) ||
+	    (!deep && channels == 1))
 		return sl_fail_set(r->job->fail, SL_ERR_DATA, "PNG: pixels of an unknown form");
 	r->row = calloc(h, sizeof *r->row);
 	if (!r->row)
 		return sl_fail_set(r->job->fail, SL_ERR_NOMEM, "no memory for %u rows", h);
-	err = sl_picture_whole(r->job, (int)h, (int)w);
+	err = sl_picture_room(r->job, (int)h, (int)w, row);
 	if (err)
 		return err;
 	for (uint32_t y = 0; y < h; y++)
-		r->row[y] = r->job->room->data + (size_t)y * w * SL_PICTURE_CHANNELS;
+		r->row[y] = r->job->room->data + (size_t)y * row;
 	png_read_image(png, r->row);
-	return SL_OK;
+	return deep ? sl_picture_deepen(r->job, r->job->room->data, 16, (int)channels) : SL_OK;
 }
 
 enum sl_err sl_picture_read_png(const struct sl_picture_job *job)

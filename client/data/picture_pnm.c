@@ -41,6 +41,20 @@ static void scale(uint8_t *out, const uint8_t *in, size_t values, uint32_t most)
 	}
 }
 
+/* `most` becomes 65535. Of a file with more than 8 bits: PNM has the high byte first. */
+static enum sl_err read_deep(const struct sl_picture_job *job, const uint8_t *in, int channels, uint32_t most)
+{
+	const size_t n = (size_t)job->out->dim[0] * (size_t)job->out->dim[1] * (size_t)channels;
+	uint16_t *out = (uint16_t *)(void *)job->room->data;
+
+	for (size_t i = 0; i < n; i++) {
+		const uint32_t v = (uint32_t)in[2 * i] << 8 | in[2 * i + 1];
+
+		out[i] = (uint16_t)(v < most ? (v * 65535ull + most / 2) / most : 65535);
+	}
+	return sl_picture_deepen(job, out, 16, channels);
+}
+
 enum sl_err sl_picture_read_pnm(const struct sl_picture_job *job)
 {
 	const size_t channels = job->bytes[1] == '6' ? SL_PICTURE_CHANNELS : 1;
@@ -62,9 +76,11 @@ enum sl_err sl_picture_read_pnm(const struct sl_picture_job *job)
 	if (job->len - at < wanted)
 		return sl_fail_set(job->fail, SL_ERR_DATA, "PPM: ends after %zu of %zu bytes of pixels", job->len - at,
 				   wanted);
-	err = sl_picture_whole(job, (int)h, (int)w);
+	err = sl_picture_room(job, (int)h, (int)w, (size_t)w * SL_PICTURE_CHANNELS * 2);
 	if (err)
 		return err;
+	if (job->spec->deep && most > 255)
+		return read_deep(job, job->bytes + at, (int)channels, most);
 	out = job->room->data;
 	if (most == 255)
 		memcpy(out, job->bytes + at, wanted);

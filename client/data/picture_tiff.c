@@ -74,7 +74,7 @@ static TIFF *open_memory(struct memory *m)
 
 	if (!options)
 		return NULL;
-	TIFFOpenOptionsSetMaxSingleMemAlloc(options, (tmsize_t)m->job->max_pixels * 2 * RGBA);
+	TIFFOpenOptionsSetMaxSingleMemAlloc(options, (tmsize_t)m->job->spec->max_pixels * 2 * RGBA);
 	TIFFOpenOptionsSetErrorHandlerExtR(options, says, m);
 	TIFFOpenOptionsSetWarningHandlerExtR(options, keeps_silent, NULL);
 	tiff = TIFFClientOpenExt("TIFF", "rm", m, take, refuse, seek, close_nothing, size_of, NULL, NULL, options);
@@ -94,11 +94,56 @@ static void leave_alpha_out(TIFF *tiff)
 	TIFFSetField(tiff, TIFFTAG_EXTRASAMPLES, n, kinds);
 }
 
+/* Whether the samples are 16 bits of grey or RGB, one pixel behind the other. */
+static bool is_deep(TIFF *tiff, uint16_t *samples, bool *inverted)
+{
+	uint16_t bits = 0, planes = PLANARCONFIG_CONTIG, format = SAMPLEFORMAT_UINT, photo = 0;
+
+	*samples = 1;
+	TIFFGetField(tiff, TIFFTAG_BITSPERSAMPLE, &bits);
+	TIFFGetField(tiff, TIFFTAG_SAMPLESPERPIXEL, samples);
+	TIFFGetField(tiff, TIFFTAG_PLANARCONFIG, &planes);
+	TIFFGetField(tiff, TIFFTAG_SAMPLEFORMAT, &format);
+	TIFFGetField(tiff, TIFFTAG_PHOTOMETRIC, &photo);
+	*inverted = photo == PHOTOMETRIC_MINISWHITE;
+	return bits == 16 && format == SAMPLEFORMAT_UINT && *samples >= 1 && *samples <= 8 && !TIFFIsTiled(tiff) &&
+	       (planes == PLANARCONFIG_CONTIG || *samples == 1) &&
+	       (photo == PHOTOMETRIC_RGB ? *samples >= SL_PICTURE_CHANNELS
+					 : photo == PHOTOMETRIC_MINISBLACK || *inverted);
+}
+
+/* The samples as they are, without alpha. */
+static enum sl_err read_deep(TIFF *tiff, struct memory *m, int h, int w, uint16_t samples, bool inverted)
+{
+	const struct sl_picture_job *job = m->job;
+	const int channels = samples >= SL_PICTURE_CHANNELS ? SL_PICTURE_CHANNELS : 1;
+	uint16_t *line = NULL, *out;
+	enum sl_err err = sl_picture_room(job, h, w, (size_t)w * SL_PICTURE_CHANNELS * sizeof *out);
+
+	if (!err && TIFFScanlineSize64(tiff) == (uint64_t)w * samples * sizeof *line)
+		line = malloc((size_t)w * samples * sizeof *line);
+	if (err || !line)
+		return err ? err : sl_fail_set(job->fail, SL_ERR_DATA, "TIFF: rows of an unknown length");
+	out = (uint16_t *)(void *)job->room->data;
+	for (int y = 0; y < h && !err; y++) {
+		if (TIFFReadScanline(tiff, line, (uint32_t)y, 0) != 1)
+			err = sl_fail_set(job->fail, SL_ERR_DATA, "TIFF: %s",
+					  m->text[0] ? m->text : "damaged or cut off");
+		for (int x = 0; x < w && !err; x++)
+			for (int k = 0; k < channels; k++)
+				*out++ = inverted ? (uint16_t)~line[x * samples + k] : line[x * samples + k];
+	}
+	free(line);
+	return err ? err : sl_picture_deepen(job, job->room->data, 16, channels);
+}
+
 /* Behind RGB lies room for RGBA, of which libtiff makes the picture. */
 static enum sl_err read_picture(TIFF *tiff, struct memory *m)
 {
 	const struct sl_picture_job *job = m->job;
 	uint32_t h = 0, w = 0;
+	uint16_t samples;
+	bool inverted;
 	size_t pixels;
 	uint32_t *rgba;
 	enum sl_err err;
@@ -108,6 +153,8 @@ static enum sl_err read_picture(TIFF *tiff, struct memory *m)
 	err = sl_picture_bounds(job, h, w);
 	if (err)
 		return err;
+	if (job->spec->deep && is_deep(tiff, &samples, &inverted))
+		return read_deep(tiff, m, (int)h, (int)w, samples, inverted);
 	leave_alpha_out(tiff);
 	pixels = (size_t)h * w;
 	err = sl_picture_whole(job, (int)h, (int)w);

@@ -9,7 +9,8 @@ enum { CHANNELS = 3, BITS = 22 };
 struct axis {
 	int taps, n;
 	int *first, *count;
-	int32_t *weight;
+	int32_t *weight; /* for bytes */
+	double *share;   /* for floats, in place of `weight` */
 };
 
 static int taps_of(double in, int out)
@@ -26,7 +27,7 @@ static void fill_axis(struct axis *a, double begin, double end, int low, int hig
 
 	for (int i = 0; i < a->n; i++) {
 		const double centre = begin + (i + 0.5) * scale;
-		int32_t *weight = a->weight + (ptrdiff_t)i * a->taps;
+		const ptrdiff_t at = (ptrdiff_t)i * a->taps;
 		int first = (int)(centre - wide + 0.5), last = (int)(centre + wide + 0.5), n;
 		double sum = 0, value;
 
@@ -39,7 +40,11 @@ static void fill_axis(struct axis *a, double begin, double end, int low, int hig
 		}
 		for (int k = 0; k < n; k++) {
 			value = 1 - fabs((k + first - centre + 0.5) / wide);
-			weight[k] = sum > 0 && value > 0 ? (int32_t)(0.5 + value / sum * (1 << BITS)) : 0;
+			value = sum > 0 && value > 0 ? value / sum : 0;
+			if (a->share)
+				a->share[at + k] = value;
+			else
+				a->weight[at + k] = (int32_t)(0.5 + value * (1 << BITS));
 		}
 		a->first[i] = first;
 		a->count[i] = n;
@@ -143,5 +148,62 @@ enum sl_err sl_resample(uint8_t *out, int out_h, int out_w, const uint8_t *in, i
 	for (int r = 0; r < out_h && !low; r++)
 		mix_rows(out + (size_t)r * row, wide + (size_t)(y.first[r] - top) * row, row,
 			 y.weight + (ptrdiff_t)r * taps_y, y.count[r], sum);
+	return SL_OK;
+}
+
+static uint8_t *take_shares(struct axis *a, uint8_t *at, int out, int taps)
+{
+	*a = (struct axis){.taps = taps, .n = out, .share = (double *)(void *)at};
+	at += aligned((size_t)out * (size_t)taps * sizeof(double));
+	a->first = (int *)(void *)at;
+	a->count = a->first + out;
+	return at + aligned((size_t)out * 2 * sizeof(int));
+}
+
+/* out[i · apart] of n numbers, `apart` from each other, = the shares of in[· · apart] */
+static void mix_line(const struct axis *a, float *out, const float *in, ptrdiff_t apart)
+{
+	for (int i = 0; i < a->n; i++) {
+		const double *share = a->share + (ptrdiff_t)i * a->taps;
+		double sum = 0;
+
+		for (int k = 0; k < a->count[i]; k++)
+			sum += (double)in[(a->first[i] + k) * apart] * share[k];
+		out[i * apart] = (float)sum;
+	}
+}
+
+enum sl_err sl_resample_deep(float *out, int out_h, int out_w, const float *in, int in_h, int in_w, int channels,
+			     const struct sl_box *box, struct sl_room *room)
+{
+	const ptrdiff_t in_row = (ptrdiff_t)in_w * channels, row = (ptrdiff_t)out_w * channels;
+	const int top = (int)floor(box->top), left = (int)floor(box->left);
+	const int bottom = (int)fmin(ceil(box->bottom), in_h), right = (int)fmin(ceil(box->right), in_w);
+	const int taps_x = taps_of(box->right - box->left, out_w), taps_y = taps_of(box->bottom - box->top, out_h);
+	const bool narrow = is_copy(box->left, box->right, out_w), low = is_copy(box->top, box->bottom, out_h);
+	struct axis x, y;
+	float *wide;
+
+	if (sl_room_need(room, aligned((size_t)out_w * (size_t)taps_x * sizeof(double)) +
+				       aligned((size_t)out_h * (size_t)taps_y * sizeof(double)) +
+				       aligned((size_t)out_w * 2 * sizeof(int)) +
+				       aligned((size_t)out_h * 2 * sizeof(int)) +
+				       (size_t)(bottom - top) * (size_t)row * sizeof(float)))
+		return SL_ERR_NOMEM;
+	wide = (float *)(void *)take_shares(&y, take_shares(&x, room->data, out_w, taps_x), out_h, taps_y);
+	if (low)
+		wide = out;
+	fill_axis(&x, box->left, box->right, left, right);
+	fill_axis(&y, box->top - top, box->bottom - top, 0, bottom - top);
+	for (int r = top; r < bottom; r++) {
+		float *line = wide + (r - top) * row;
+
+		if (narrow)
+			memcpy(line, in + r * in_row + (ptrdiff_t)left * channels, (size_t)row * sizeof *line);
+		for (int k = 0; k < channels && !narrow; k++)
+			mix_line(&x, line + k, in + r * in_row + k, channels);
+	}
+	for (ptrdiff_t i = 0; i < row && !low; i++)
+		mix_line(&y, out + i, wide + i, row);
 	return SL_OK;
 }

@@ -15,4 +15,10 @@ struct sl_box {
 enum sl_err sl_resample(uint8_t *out, int out_h, int out_w, const uint8_t *in, int in_h, int in_w,
 			const struct sl_box *box, struct sl_room *room) SL_MUST_CHECK;
 
+/* The same of floats of `channels` numbers a pixel, as Pillow does it in mode F: sums in double, and nothing is
+ * rounded.
+ */
+enum sl_err sl_resample_deep(float *out, int out_h, int out_w, const float *in, int in_h, int in_w, int channels,
+			     const struct sl_box *box, struct sl_room *room) SL_MUST_CHECK;
+
 #endif

@@ -143,10 +143,16 @@ enum sl_err sl_room_need_file(struct sl_room *room, size_t bytes)
 	return need(&room->file, &room->file_bytes, bytes);
 }
 
+enum sl_err sl_room_need_deep(struct sl_room *room, size_t bytes)
+{
+	return need(&room->deep, &room->deep_bytes, bytes);
+}
+
 void sl_room_close(struct sl_room *room)
 {
 	free(room->data);
 	free(room->file);
+	free(room->deep);
 	*room = (struct sl_room){0};
 }
 
@@ -196,8 +202,9 @@ enum sl_err sl_set_fits(const struct sl_set *set, enum sl_field_use use, const s
 				   plain_words(wanted).words, set->source->name, plain_words(has).words,
 				   plain_words(wanted).kinds);
 	if (last >= 0 && has->dim[last] && wanted->dim[last] && has->dim[last] != wanted->dim[last])
-		return sl_fail_set(
-			fail, SL_ERR_CONFIG, "the network takes %s; %s has %s: data with %lld channels would fit",
-			type_text(wanted, a), set->source->name, type_text(has, b), (long long)wanted->dim[last]);
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "the network takes %s; %s has %s: data with %lld channel%s would fit",
+				   type_text(wanted, a), set->source->name, type_text(has, b),
+				   (long long)wanted->dim[last], wanted->dim[last] == 1 ? "" : "s");
 	return SL_OK;
 }

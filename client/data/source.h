@@ -30,14 +30,25 @@ struct sl_field_type {
 	int64_t dim[SL_FIELD_DIMS]; /* 0: free, each sample has its own */
 };
 
+/* How picture files are decoded. */
+struct sl_picture_spec {
+	int64_t max_pixels;
+	int channels;  /* 1: grey, of colours their luma; 0 or 3: RGB */
+	bool deep;     /* keep 16 bits: floats of 0 … 65535, in place of bytes */
+	bool exact;    /* a JPEG is not shrunk while it is decoded */
+	bool upright;  /* turned as EXIF says */
+	bool windowed; /* DICOM is shown by `window`, centre and width, and not as the file says */
+	double window[2];
+};
+
 struct sl_set_spec {
 	const char *source; /* a source's name, as in the config's data.kind */
 	enum sl_split split;
 	const char *dir;          /* NULL: file names are used as they are */
 	const char *const *files; /* read in this order; NULL: the usual files of the split */
 	int nfiles;
-	int64_t max_samples;       /* only so many; 0: all */
-	int64_t max_pixels;        /* of one picture file */
+	int64_t max_samples; /* only so many; 0: all */
+	struct sl_picture_spec picture;
 	const char *const *label;  /* of a table and of own texts: the columns of labels, [nlabels] */
 	int nlabels;               /* 1, unless `task` has several targets */
 	const char *const *ignore; /* of a table: columns that are left out, [nignore] */
@@ -104,14 +115,17 @@ struct sl_room {
 	size_t bytes;
 	uint8_t *file; /* a file's bytes before they are decoded */
 	size_t file_bytes;
+	uint8_t *deep; /* pixels of 16 bits, or turned ones */
+	size_t deep_bytes;
 	const struct sl_wanted *wanted; /* NULL: whole pictures */
 };
 
 /* One field of one sample. `data` lies in the set or in the room: valid until the room is used again. Of a picture it
  * may be a part: its first pixel is (top, left) of the whole, h × w, after that was shrunk by `shrink` in both
- * directions (sides rounded up). shrink 0: it is the whole. */
+ * directions (sides rounded up). shrink 0: it is the whole. Its numbers are bytes, or floats of 0 … 65535 (deep). */
 struct sl_value {
 	const void *data;
+	bool deep;
 	int64_t dim[SL_FIELD_DIMS];
 	struct {
 		int top, left, h, w, shrink;
@@ -196,6 +210,7 @@ static inline int64_t sl_set_spread(int64_t index, int64_t wanted, int64_t all)
 /* At least so many bytes at room->data; what was there is lost. NOMEM. */
 enum sl_err sl_room_need(struct sl_room *room, size_t bytes) SL_MUST_CHECK;
 enum sl_err sl_room_need_file(struct sl_room *room, size_t bytes) SL_MUST_CHECK; /* the same at room->file */
+enum sl_err sl_room_need_deep(struct sl_room *room, size_t bytes) SL_MUST_CHECK; /* the same at room->deep */
 void sl_room_close(struct sl_room *room);
 
 #endif

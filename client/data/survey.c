@@ -23,6 +23,7 @@ struct taking {
 	struct sl_transform_work *work;
 	float *image;
 	size_t floats;
+	size_t channels;
 };
 
 static enum sl_err read_sample(const struct taking *t, int64_t i, int thread, struct seen *seen, struct sl_fail *fail)
@@ -42,11 +43,11 @@ static enum sl_err read_sample(const struct taking *t, int64_t i, int thread, st
 	seen->h = picture->part.shrink ? picture->part.h : (int)picture->dim[0];
 	seen->w = picture->part.shrink ? picture->part.w : (int)picture->dim[1];
 	for (size_t k = 0; k < t->floats; k++) {
-		const size_t c = k % CHANNELS;
+		const size_t c = k % t->channels;
 		const double x = (double)(image[k] * t->std[c] + t->mean[c]);
 
-		seen->mean[c] += x * CHANNELS / (double)t->floats;
-		seen->square[c] += x * x * CHANNELS / (double)t->floats;
+		seen->mean[c] += x * (double)t->channels / (double)t->floats;
+		seen->square[c] += x * x * (double)t->channels / (double)t->floats;
 	}
 	return SL_OK;
 }
@@ -126,8 +127,9 @@ enum sl_err sl_survey_take(struct sl_survey *out, const struct sl_set *set, cons
 	struct taking t = {.set = set,
 			   .transform = transform,
 			   .floats = (size_t)sl_transform_height(transform) * (size_t)sl_transform_width(transform) *
-				     CHANNELS};
-	struct sl_survey s = {.samples = set->count, .classes = set->classes};
+				     (size_t)sl_transform_channels(transform),
+			   .channels = (size_t)sl_transform_channels(transform)};
+	struct sl_survey s = {.samples = set->count, .classes = set->classes, .channels = (int)t.channels};
 	enum sl_err err;
 
 	sl_transform_norm(transform, t.mean, t.std);

@@ -15,7 +15,8 @@ struct sl_survey {
 	int classes;
 	int least_h, least_w, median_h, median_w, most_h, most_w; /* each side by itself, in pixels of the files */
 	/* Of all pixels of the images that `transform` makes, as fractions of white: torchvision's Normalize. */
-	double mean[3], deviation[3];
+	double mean[3], deviation[3]; /* [channels] */
+	int channels;
 	int n_why; /* the first bad samples, in the set's order */
 	struct sl_fail why[SL_SURVEY_NAMED];
 };

@@ -5,15 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/data/canvas.h"
 #include "client/data/colour.h"
-#include "client/data/resample.h"
+#include "client/data/rand_augment.h"
 #include "client/data/transform_draw.h"
 
-enum { CHANNELS = 3, LEVELS = 256, COLOURS = 4, SMALL = 64 };
+enum { CHANNELS = 3, LEVELS = 256, COLOURS = 4, HUE = 3, SMALL = 64 };
 
 struct sl_transform {
 	struct sl_step *step; /* [n] */
-	int n, out_h, out_w;
+	int n, out_h, out_w, channels;
 	float mean[CHANNELS], std[CHANNELS];
 	int normalize; /* the step that does; n: none */
 	float normalised[CHANNELS][LEVELS];
@@ -35,20 +36,34 @@ static bool is_random(const struct sl_step *s)
 	case SL_STEP_VERTICAL_FLIP:
 	case SL_STEP_RANDOM_ERASING:
 	case SL_STEP_CUTOUT:
+	case SL_STEP_RANDOM_ROTATION:
+	case SL_STEP_RANDOM_AFFINE:
+	case SL_STEP_RANDOM_GRAYSCALE:
+	case SL_STEP_RAND_AUGMENT:
 		return true;
 	default:
 		return false;
 	}
 }
 
+static bool is_one(const float mean[CHANNELS], const float std[CHANNELS])
+{
+	return mean[0] == mean[1] && mean[0] == mean[2] && std[0] == std[1] && std[0] == std[2];
+}
+
 /* How the step changes what is known; a sentence where it cannot stand here. */
-static const char *check_place(const struct sl_step *s, struct known *known, bool fixed)
+static const char *check_place(const struct sl_step *s, struct known *known, const struct sl_transform_spec *spec)
 {
 	const bool on_floats = s->kind == SL_STEP_NORMALIZE || s->kind == SL_STEP_RANDOM_ERASING ||
 			       s->kind == SL_STEP_CUTOUT || s->kind == SL_STEP_TO_TENSOR;
 
-	if (fixed && is_random(s))
-		return "an evaluation leaves nothing to chance: only Resize, CenterCrop and Normalize";
+	if (spec->fixed && is_random(s))
+		return "an evaluation leaves nothing to chance: only Resize, CenterCrop, Grayscale and Normalize";
+	if (spec->deep && (s->kind == SL_STEP_RAND_AUGMENT ||
+			   (s->kind == SL_STEP_COLOR_JITTER && (s->range[HUE][0] != 0 || s->range[HUE][1] != 0))))
+		return "is of 8 bits: take data.bits: 8, or leave it out";
+	if (spec->channels == 1 && s->kind == SL_STEP_NORMALIZE && !is_one(s->mean, s->std))
+		return "the picture is grey: give one number for the mean, and one for the deviation";
 	if (known->late && !on_floats)
 		return "must come before Normalize, RandomErasing and Cutout";
 	known->late |= on_floats && s->kind != SL_STEP_TO_TENSOR;
@@ -85,7 +100,7 @@ static enum sl_err read_steps(struct sl_transform *t, const struct sl_transform_
 
 		if (sl_step_read(s, spec->step[i], spec->out_h, spec->out_w, &why) != SL_OK)
 			return sl_fail_set(fail, SL_ERR_CONFIG, "step %d, %.80s: %s", i + 1, spec->step[i], why.text);
-		bad = check_place(s, &known, spec->fixed);
+		bad = check_place(s, &known, spec);
 		if (!bad && s->kind == SL_STEP_NORMALIZE && t->normalize < t->n)
 			bad = "there is one Normalize already";
 		if (bad)
@@ -103,6 +118,12 @@ static enum sl_err read_steps(struct sl_transform *t, const struct sl_transform_
 			   known.w, spec->out_h, spec->out_w);
 }
 
+/* Grey is normalised by the mean of what colours are. */
+static void level(float x[CHANNELS])
+{
+	x[0] = x[1] = x[2] = (x[0] + x[1] + x[2]) / CHANNELS;
+}
+
 enum sl_err sl_transform_open(struct sl_transform **out, const struct sl_transform_spec *spec, struct sl_fail *fail)
 {
 	struct sl_transform *t = calloc(1, sizeof *t);
@@ -117,12 +138,17 @@ enum sl_err sl_transform_open(struct sl_transform **out, const struct sl_transfo
 	t->n = spec->n;
 	t->out_h = spec->out_h;
 	t->out_w = spec->out_w;
+	t->channels = spec->channels == 1 ? 1 : CHANNELS;
 	err = read_steps(t, spec, fail);
 	if (err) {
 		sl_transform_close(t);
 		return err;
 	}
 	sl_norm_values(spec->norm, t->mean, t->std);
+	if (t->channels == 1) {
+		level(t->mean);
+		level(t->std);
+	}
 	if (t->normalize < t->n) {
 		memcpy(t->mean, t->step[t->normalize].mean, sizeof t->mean);
 		memcpy(t->std, t->step[t->normalize].std, sizeof t->std);
@@ -150,6 +176,11 @@ int sl_transform_height(const struct sl_transform *t)
 int sl_transform_width(const struct sl_transform *t)
 {
 	return t->out_w;
+}
+
+int sl_transform_channels(const struct sl_transform *t)
+{
+	return t->channels;
 }
 
 void sl_transform_norm(const struct sl_transform *t, float mean[3], float std[3])
@@ -212,49 +243,6 @@ const struct sl_wanted *sl_transform_begin(const struct sl_transform *t, struct 
 	return &work->wanted;
 }
 
-/* The image as the steps have left it, in one of the two rooms or still where the source has it. */
-struct canvas {
-	struct sl_transform_work *work;
-	const uint8_t *pixels;
-	int h, w, next; /* room to write to */
-	struct sl_fail *fail;
-};
-
-static uint8_t *fresh(struct canvas *c, int h, int w)
-{
-	struct sl_room *room = &c->work->image[c->next];
-
-	if (sl_room_need(room, (size_t)h * (size_t)w * CHANNELS)) {
-		sl_fail_set(c->fail, SL_ERR_NOMEM, "no memory for %d x %d pixels", w, h);
-		return NULL;
-	}
-	return room->data;
-}
-
-static void replace(struct canvas *c, uint8_t *pixels, int h, int w)
-{
-	c->pixels = pixels;
-	c->h = h;
-	c->w = w;
-	c->next = !c->next;
-}
-
-static enum sl_err resample(struct canvas *c, const struct sl_box *box, int h, int w)
-{
-	uint8_t *out;
-
-	if (h < 1 || w < 1 || h > SL_CONF_MAX_IMAGE * 4 || w > SL_CONF_MAX_IMAGE * 4)
-		return sl_fail_set(c->fail, SL_ERR_DATA, "a picture of %d x %d cannot be resized to %d x %d", c->w,
-				   c->h, w, h);
-	out = fresh(c, h, w);
-	if (!out)
-		return SL_ERR_NOMEM;
-	if (sl_resample(out, h, w, c->pixels, c->h, c->w, box, &c->work->tables))
-		return sl_fail_set(c->fail, SL_ERR_NOMEM, "no memory to resize %d x %d pixels", c->w, c->h);
-	replace(c, out, h, w);
-	return SL_OK;
-}
-
 /* The window of the whole picture, in pixels of what was decoded. */
 static struct sl_box box_of(const struct sl_window *window, const struct sl_value *picture)
 {
@@ -267,59 +255,16 @@ static struct sl_box box_of(const struct sl_window *window, const struct sl_valu
 			       fmin(box.right, (double)picture->dim[1])};
 }
 
-/* Where pixel i of a padded line comes from; -1: it is the fill. */
-static int source_of(int i, int n, enum sl_padding mode)
-{
-	if (i >= 0 && i < n)
-		return i;
-	switch (mode) {
-	case SL_PAD_EDGE:
-		return i < 0 ? 0 : n - 1;
-	case SL_PAD_REFLECT:
-		return i < 0 ? -i : 2 * (n - 1) - i;
-	case SL_PAD_SYMMETRIC:
-		return i < 0 ? -i - 1 : 2 * n - 1 - i;
-	default:
-		return -1;
-	}
-}
-
-/* A window of h × w whose first pixel is (top, left), which may lie outside. */
-static enum sl_err cut(struct canvas *c, int top, int left, int h, int w, const struct sl_step *s)
-{
-	uint8_t *out = fresh(c, h, w), *at = out;
-
-	if (!out)
-		return SL_ERR_NOMEM;
-	for (int y = 0; y < h; y++) {
-		const int from = source_of(top + y, c->h, s->mode);
-		const uint8_t *row = c->pixels + (ptrdiff_t)from * c->w * CHANNELS;
-
-		if (from >= 0 && left >= 0 && left + w <= c->w) {
-			memcpy(at, row + (ptrdiff_t)left * CHANNELS, (size_t)w * CHANNELS);
-			at += (ptrdiff_t)w * CHANNELS;
-			continue;
-		}
-		for (int x = 0; x < w; x++, at += CHANNELS) {
-			const int column = source_of(left + x, c->w, s->mode);
-
-			memcpy(at, from < 0 || column < 0 ? s->fill : row + (ptrdiff_t)column * CHANNELS, CHANNELS);
-		}
-	}
-	replace(c, out, h, w);
-	return SL_OK;
-}
-
-static enum sl_err center_crop(struct canvas *c, const struct sl_step *s)
+static enum sl_err center_crop(struct sl_canvas *c, const struct sl_step *s)
 {
 	const int pad_top = s->h > c->h ? (s->h - c->h) / 2 : 0, pad_left = s->w > c->w ? (s->w - c->w) / 2 : 0;
 	const int top = s->h > c->h ? -pad_top : (int)rint((c->h - s->h) / 2.0);
 	const int left = s->w > c->w ? -pad_left : (int)rint((c->w - s->w) / 2.0);
 
-	return cut(c, top, left, s->h, s->w, s);
+	return sl_canvas_cut(c, top, left, s->h, s->w, s);
 }
 
-static enum sl_err random_crop(struct canvas *c, const struct sl_step *s, const struct sl_transform_draw *draw)
+static enum sl_err random_crop(struct sl_canvas *c, const struct sl_step *s, const struct sl_transform_draw *draw)
 {
 	int h = c->h, w = c->w;
 	const int most = s->mode == SL_PAD_REFLECT ? 1 : 0;
@@ -335,67 +280,61 @@ static enum sl_err random_crop(struct canvas *c, const struct sl_step *s, const 
 				   "RandomCrop of %d x %d does not fit a picture of %d x %d: resize before it, or set "
 				   "pad_if_needed=True",
 				   s->w, s->h, w, h);
-	return cut(c, draw->part.top - s->pad_top - (h - c->h - s->pad_top - s->pad_bottom) / 2,
-		   draw->part.left - s->pad_left - (w - c->w - s->pad_left - s->pad_right) / 2, s->h, s->w, s);
+	return sl_canvas_cut(c, draw->part.top - s->pad_top - (h - c->h - s->pad_top - s->pad_bottom) / 2,
+			     draw->part.left - s->pad_left - (w - c->w - s->pad_left - s->pad_right) / 2, s->h, s->w,
+			     s);
 }
 
-static enum sl_err flip(struct canvas *c, bool sideways)
+static enum sl_err jitter(struct sl_canvas *c, const struct sl_transform_draw *draw)
 {
-	uint8_t *out = fresh(c, c->h, c->w);
-
-	if (!out)
-		return SL_ERR_NOMEM;
-	for (int y = 0; y < c->h; y++) {
-		const uint8_t *row = c->pixels + (ptrdiff_t)(sideways ? y : c->h - 1 - y) * c->w * CHANNELS;
-		uint8_t *to = out + (ptrdiff_t)y * c->w * CHANNELS;
-
-		if (!sideways) {
-			memcpy(to, row, (size_t)c->w * CHANNELS);
-			continue;
-		}
-		for (int x = 0; x < c->w; x++)
-			for (int k = 0; k < CHANNELS; k++)
-				to[x * CHANNELS + k] = row[(c->w - 1 - x) * CHANNELS + k];
-	}
-	replace(c, out, c->h, c->w);
-	return SL_OK;
-}
-
-static enum sl_err jitter(struct canvas *c, const struct sl_transform_draw *draw)
-{
+	static void (*const change[])(uint8_t * pixels, size_t n,
+				      float factor) = {sl_colour_brightness, sl_colour_contrast, sl_colour_saturation};
 	const size_t n = (size_t)c->h * (size_t)c->w;
-	uint8_t *out = fresh(c, c->h, c->w);
+	void *out = sl_canvas_own(c);
 
-	if (!out)
-		return SL_ERR_NOMEM;
-	memcpy(out, c->pixels, n * CHANNELS);
-	for (int i = 0; i < COLOURS; i++) {
-		const double factor = draw->factor[draw->order[i]];
+	for (int i = 0; i < COLOURS && out; i++) {
+		const int colour = draw->order[i];
+		const double factor = draw->factor[colour];
 
 		if (isnan(factor))
 			continue;
-		switch (draw->order[i]) {
-		case 0:
-			sl_colour_brightness(out, n, (float)factor);
-			break;
-		case 1:
-			sl_colour_contrast(out, n, (float)factor);
-			break;
-		case 2:
-			sl_colour_saturation(out, n, (float)factor);
-			break;
-		default:
+		if (c->deep)
+			sl_colour_deep(out, n, c->channels, colour, factor);
+		else if (colour < HUE)
+			change[colour](out, n, (float)factor);
+		else
 			sl_colour_hue(out, n, factor);
-		}
 	}
-	replace(c, out, c->h, c->w);
-	return SL_OK;
+	return out ? SL_OK : SL_ERR_NOMEM;
+}
+
+static enum sl_err grey(struct sl_canvas *c)
+{
+	void *out = sl_canvas_own(c);
+
+	if (out && c->deep)
+		sl_colour_deep(out, (size_t)c->h * (size_t)c->w, c->channels, 2, 0);
+	else if (out)
+		sl_colour_saturation(out, (size_t)c->h * (size_t)c->w, 0);
+	return out ? SL_OK : SL_ERR_NOMEM;
+}
+
+static enum sl_err turn(struct sl_canvas *c, const struct sl_step *s, const struct sl_transform_draw *draw)
+{
+	const double middle[2] = {c->w * 0.5, c->h * 0.5};
+	const double *centre = s->centred ? s->centre : middle;
+	double m[6];
+
+	if (s->kind == SL_STEP_RANDOM_ROTATION)
+		sl_warp_rotate(m, draw->angle, centre);
+	else
+		sl_warp_affine(m, draw->angle, centre, draw->shift, draw->scale, draw->shear);
+	return sl_canvas_warp(c, m, s->bilinear, s->fill);
 }
 
 /* A step on bytes. */
-static enum sl_err do_step(struct canvas *c, int place)
+static enum sl_err do_step(struct sl_canvas *c, const struct sl_transform_work *work, int place)
 {
-	const struct sl_transform_work *work = c->work;
 	const struct sl_step *s = &work->of->step[place];
 	const struct sl_transform_draw draw =
 		sl_transform_draw(work->of, place, work->seed, work->epoch, work->sample, c->h, c->w);
@@ -404,21 +343,29 @@ static enum sl_err do_step(struct canvas *c, int place)
 	switch (s->kind) {
 	case SL_STEP_RESIZE:
 		resized(s, c->h, c->w, &h, &w);
-		return resample(c, &(struct sl_box){0, 0, c->h, c->w}, h, w);
+		return sl_canvas_resample(c, &(struct sl_box){0, 0, c->h, c->w}, h, w);
 	case SL_STEP_RANDOM_RESIZED_CROP:
-		return resample(c,
-				&(struct sl_box){draw.part.top, draw.part.left, draw.part.top + draw.part.h,
-						 draw.part.left + draw.part.w},
-				s->h, s->w);
+		return sl_canvas_resample(c,
+					  &(struct sl_box){draw.part.top, draw.part.left, draw.part.top + draw.part.h,
+							   draw.part.left + draw.part.w},
+					  s->h, s->w);
 	case SL_STEP_CENTER_CROP:
 		return center_crop(c, s);
 	case SL_STEP_RANDOM_CROP:
 		return random_crop(c, s, &draw);
 	case SL_STEP_HORIZONTAL_FLIP:
 	case SL_STEP_VERTICAL_FLIP:
-		return draw.skip ? SL_OK : flip(c, s->kind == SL_STEP_HORIZONTAL_FLIP);
+		return draw.skip ? SL_OK : sl_canvas_flip(c, s->kind == SL_STEP_HORIZONTAL_FLIP);
 	case SL_STEP_COLOR_JITTER:
 		return jitter(c, &draw);
+	case SL_STEP_RANDOM_ROTATION:
+	case SL_STEP_RANDOM_AFFINE:
+		return turn(c, s, &draw);
+	case SL_STEP_GRAYSCALE:
+	case SL_STEP_RANDOM_GRAYSCALE:
+		return draw.skip ? SL_OK : grey(c);
+	case SL_STEP_RAND_AUGMENT:
+		return sl_rand_augment(c, s, &draw);
 	default:
 		return SL_OK; /* on floats */
 	}
@@ -433,10 +380,10 @@ static void erase_part(const struct sl_transform_work *work, float *out, int pla
 	float noise[4];
 
 	for (int y = 0; y < part->h; y++) {
-		float *row = out + ((ptrdiff_t)(part->top + y) * t->out_w + part->left) * CHANNELS;
+		float *row = out + ((ptrdiff_t)(part->top + y) * t->out_w + part->left) * t->channels;
 
-		for (int i = 0; i < part->w * CHANNELS; i++, n++) {
-			const int c = i % CHANNELS;
+		for (int i = 0; i < part->w * t->channels; i++, n++) {
+			const int c = i % t->channels;
 			float value = s->value[c];
 
 			if (s->noise && n % 4 == 0)
@@ -464,28 +411,49 @@ static void erase(const struct sl_transform_work *work, float *out)
 	}
 }
 
-static enum sl_err do_steps(struct canvas *c, const struct sl_value *picture)
+static enum sl_err do_steps(struct sl_canvas *c, const struct sl_transform_work *work, const struct sl_value *picture)
 {
-	struct sl_transform_work *work = c->work;
 	const struct sl_window *window = &work->window;
 	const struct sl_box box = box_of(window, picture);
 	int first = 0;
 	enum sl_err err = SL_OK;
 
 	if (window->out_h) {
-		err = resample(c, &box, window->out_h, window->out_w);
+		err = sl_canvas_resample(c, &box, window->out_h, window->out_w);
 		first = 1;
 	}
 	for (int i = first; i < work->of->n && !err; i++)
-		err = do_step(c, i);
+		err = do_step(c, work, i);
 	return err;
+}
+
+/* A canvas of bytes has three channels, of which grey needs one. */
+static void normalise(const struct sl_transform *t, float *out, const struct sl_canvas *c)
+{
+	const ptrdiff_t n = (ptrdiff_t)c->h * c->w;
+	const uint8_t *bytes = c->pixels;
+	const float *deep = c->pixels;
+
+	for (ptrdiff_t i = 0; i < n && !c->deep; i++)
+		for (int k = 0; k < t->channels; k++)
+			out[i * t->channels + k] = t->normalised[k][bytes[i * CHANNELS + k]];
+	for (ptrdiff_t i = 0; i < n && c->deep; i++)
+		for (int k = 0; k < t->channels; k++)
+			out[i * t->channels + k] = (deep[i * c->channels + k] / 65535.0f - t->mean[k]) / t->std[k];
 }
 
 enum sl_err sl_transform_apply(struct sl_transform_work *work, float *out, const struct sl_value *picture,
 			       struct sl_fail *fail)
 {
 	const struct sl_transform *t = work->of;
-	struct canvas c = {work, picture->data, (int)picture->dim[0], (int)picture->dim[1], 0, fail};
+	struct sl_canvas c = {.image = work->image,
+			      .tables = &work->tables,
+			      .pixels = picture->data,
+			      .h = (int)picture->dim[0],
+			      .w = (int)picture->dim[1],
+			      .channels = (int)picture->dim[2],
+			      .deep = picture->deep,
+			      .fail = fail};
 	enum sl_err err;
 
 	if (!work->chosen) {
@@ -493,12 +461,10 @@ enum sl_err sl_transform_apply(struct sl_transform_work *work, float *out, const
 
 		choose(work, &whole);
 	}
-	err = do_steps(&c, picture);
+	err = do_steps(&c, work, picture);
 	if (err)
 		return err;
-	for (ptrdiff_t i = 0, n = (ptrdiff_t)c.h * c.w; i < n; i++)
-		for (int k = 0; k < CHANNELS; k++)
-			out[i * CHANNELS + k] = t->normalised[k][c.pixels[i * CHANNELS + k]];
+	normalise(t, out, &c);
 	erase(work, out);
 	return SL_OK;
 }

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "client/data/rand_augment.h"
 #include "common/base/rng.h"
 
 enum { WORDS = 32, ATTEMPTS = 10, COLOURS = 4 };
@@ -89,6 +90,28 @@ static struct sl_transform_draw draw_jitter(const struct sl_step *s, const uint3
 	return draw;
 }
 
+/* torchvision rounds the shift to whole pixels, half to even. */
+static void draw_affine(struct sl_transform_draw *draw, const struct sl_step *s, const uint32_t word[WORDS], int h,
+			int w)
+{
+	const double most[2] = {s->translate[0] * w, s->translate[1] * h};
+
+	draw->angle = between(word[0], s->degrees);
+	for (int i = 0; i < 2; i++)
+		draw->shift[i] = rint(between(word[1 + i], (double[]){-most[i], most[i]}));
+	draw->scale = between(word[3], s->grow);
+	for (int i = 0; i < 2; i++)
+		draw->shear[i] = between(word[4 + i], s->shear[i]);
+}
+
+static void draw_ops(struct sl_transform_draw *draw, const struct sl_step *s, const uint32_t word[WORDS])
+{
+	for (int i = 0; i < s->ops; i++) {
+		draw->op[i] = (int)sl_rng_below(word[2 * i], SL_RAND_AUGMENT_OPS);
+		draw->negative[i] = word[2 * i + 1] >> 31;
+	}
+}
+
 void sl_step_padded(const struct sl_step *s, int *h, int *w)
 {
 	*h += s->pad_top + s->pad_bottom;
@@ -143,6 +166,7 @@ struct sl_transform_draw sl_step_draw(const struct sl_step *s, int place, uint64
 		break;
 	case SL_STEP_HORIZONTAL_FLIP:
 	case SL_STEP_VERTICAL_FLIP:
+	case SL_STEP_RANDOM_GRAYSCALE:
 		draw.skip = (double)sl_rng_unit(word[0]) >= s->p;
 		break;
 	case SL_STEP_RANDOM_ERASING:
@@ -150,6 +174,13 @@ struct sl_transform_draw sl_step_draw(const struct sl_step *s, int place, uint64
 		break;
 	case SL_STEP_COLOR_JITTER:
 		draw = draw_jitter(s, word);
+		break;
+	case SL_STEP_RANDOM_ROTATION:
+	case SL_STEP_RANDOM_AFFINE:
+		draw_affine(&draw, s, word, h, w);
+		break;
+	case SL_STEP_RAND_AUGMENT:
+		draw_ops(&draw, s, word);
 		break;
 	default:
 		break;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PARAMS = 5, MOST_NUMBERS = 4, WORD = 48, HUE = 3 };
+enum { MOST_PARAMS = 7, MOST_NUMBERS = 4, WORD = 48, HUE = 3 };
 
 static const struct {
 	const char *name;
@@ -18,6 +18,13 @@ static const struct {
 	[SL_STEP_RANDOM_RESIZED_CROP] = {"RandomResizedCrop", {"size", "scale", "ratio", "interpolation", "antialias"}},
 	[SL_STEP_HORIZONTAL_FLIP] = {"RandomHorizontalFlip", {"p"}},
 	[SL_STEP_VERTICAL_FLIP] = {"RandomVerticalFlip", {"p"}},
+	[SL_STEP_RANDOM_ROTATION] = {"RandomRotation", {"degrees", "interpolation", "expand", "center", "fill"}},
+	[SL_STEP_RANDOM_AFFINE] = {"RandomAffine",
+				   {"degrees", "translate", "scale", "shear", "interpolation", "fill", "center"}},
+	[SL_STEP_GRAYSCALE] = {"Grayscale", {"num_output_channels"}},
+	[SL_STEP_RANDOM_GRAYSCALE] = {"RandomGrayscale", {"p"}},
+	[SL_STEP_RAND_AUGMENT] = {"RandAugment",
+				  {"num_ops", "magnitude", "num_magnitude_bins", "interpolation", "fill"}},
 	[SL_STEP_COLOR_JITTER] = {"ColorJitter", {"brightness", "contrast", "saturation", "hue"}},
 	[SL_STEP_TO_TENSOR] = {"ToTensor", {NULL}},
 	[SL_STEP_NORMALIZE] = {"Normalize", {"mean", "std", "inplace"}},
@@ -281,12 +288,127 @@ static enum sl_err only(const char *param, const struct value *v, struct sl_fail
 	return SL_OK; /* inplace */
 }
 
+static bool is_word(const struct value *v, const char *name)
+{
+	const char *dot = strrchr(v->word, '.');
+
+	return strcasecmp(dot ? dot + 1 : v->word, name) == 0;
+}
+
+/* Of the steps that turn an image. */
+static enum sl_err set_interpolation(struct sl_step *s, const struct value *v, struct sl_fail *fail)
+{
+	s->bilinear = is_word(v, "bilinear") || (v->n == 1 && v->number[0] == 2);
+	return s->bilinear || is_word(v, "nearest") || (v->n == 1 && v->number[0] == 0)
+		       ? SL_OK
+		       : wrong(fail, "interpolation", "nearest or bilinear");
+}
+
+/* One number x: [−x, x]; or a range; or of shear two of them. */
+static enum sl_err set_angles(double out[][2], int most, const char *param, const struct value *v, struct sl_fail *fail)
+{
+	const double most_degrees = most > 1 ? 89 : 360;
+	struct value range = *v;
+
+	if (is_word(v, "None"))
+		return SL_OK;
+	if (v->n == 1 && !v->list) {
+		range.n = 2;
+		range.number[0] = -v->number[0];
+		range.number[1] = v->number[0];
+	}
+	if (range.n != 2 && range.n != 2 * most)
+		return wrong(fail, param, most > 1 ? "a number, two or four" : "a number, or two that rise");
+	for (int i = 0; i < range.n / 2; i++) {
+		const double low = range.number[2 * i], high = range.number[2 * i + 1];
+
+		if (!(low >= -most_degrees && low <= high && high <= most_degrees))
+			return wrong(fail, param,
+				     most > 1 ? "degrees that rise, from -89 to 89"
+					      : "degrees that rise, from -360 to 360");
+		out[i][0] = low;
+		out[i][1] = high;
+	}
+	return SL_OK;
+}
+
+static enum sl_err set_translate(struct sl_step *s, const struct value *v, struct sl_fail *fail)
+{
+	for (int i = 0; i < v->n; i++)
+		if (!(v->number[i] >= 0 && v->number[i] <= 1))
+			return wrong(fail, "translate", "two shares of width and height, from 0 to 1");
+	if (v->n != 2 && !is_word(v, "None"))
+		return wrong(fail, "translate", "two shares of width and height, from 0 to 1");
+	memcpy(s->translate, v->number, sizeof s->translate);
+	return SL_OK;
+}
+
+static enum sl_err set_centre(struct sl_step *s, const struct value *v, struct sl_fail *fail)
+{
+	s->centred = v->n == 2;
+	memcpy(s->centre, v->number, sizeof s->centre);
+	return s->centred || is_word(v, "None") ? SL_OK : wrong(fail, "center", "(x, y) in pixels, or None");
+}
+
+static enum sl_err set_whole(int *out, const char *param, const struct value *v, int low, int high,
+			     struct sl_fail *fail)
+{
+	char wanted[80];
+
+	snprintf(wanted, sizeof wanted, "a whole number from %d to %d", low, high);
+	if (v->n != 1 || !whole(v->number[0], low, high))
+		return wrong(fail, param, wanted);
+	*out = (int)v->number[0];
+	return SL_OK;
+}
+
+/* Of RandomRotation, RandomAffine, RandAugment and Grayscale. */
+static enum sl_err set_turn(struct sl_step *s, const char *param, const struct value *v, struct sl_fail *fail)
+{
+	int channels = 0;
+
+	if (strcmp(param, "degrees") == 0)
+		return set_angles(&s->degrees, 1, param, v, fail);
+	if (strcmp(param, "shear") == 0)
+		return set_angles(s->shear, 2, param, v, fail);
+	if (strcmp(param, "translate") == 0)
+		return set_translate(s, v, fail);
+	if (strcmp(param, "scale") == 0)
+		return is_word(v, "None") ? SL_OK : set_pair(s->grow, param, v, 0.01, 100, fail);
+	if (strcmp(param, "center") == 0)
+		return set_centre(s, v, fail);
+	if (strcmp(param, "interpolation") == 0)
+		return set_interpolation(s, v, fail);
+	if (strcmp(param, "expand") == 0)
+		return is_word(v, "False") ? SL_OK : wrong(fail, param, "False: images keep their size");
+	if (strcmp(param, "num_ops") == 0)
+		return set_whole(&s->ops, param, v, 0, SL_STEP_MOST_OPS, fail);
+	if (strcmp(param, "magnitude") == 0)
+		return set_whole(&s->magnitude, param, v, 0, 999, fail);
+	if (strcmp(param, "num_magnitude_bins") == 0)
+		return set_whole(&s->bins, param, v, 2, 1000, fail);
+	if (strcmp(param, "num_output_channels") == 0) {
+		enum sl_err err = set_whole(&channels, param, v, 1, 3, fail);
+
+		return err || channels != 2 ? err : wrong(fail, param, "1 or 3");
+	}
+	return is_word(v, "None") ? SL_OK : set_fill(s, param, v, fail);
+}
+
+static bool turns(const struct sl_step *s)
+{
+	return s->kind == SL_STEP_RANDOM_ROTATION || s->kind == SL_STEP_RANDOM_AFFINE ||
+	       s->kind == SL_STEP_RAND_AUGMENT || s->kind == SL_STEP_GRAYSCALE;
+}
+
 static enum sl_err set_param(struct sl_step *s, int i, const struct value *v, struct sl_fail *fail)
 {
 	const char *param = kinds[s->kind].param[i];
 
 	if (strcmp(param, "size") == 0)
 		return set_size(s, v, fail);
+	if (turns(s))
+		return set_turn(s, param, v, fail);
 	if (s->kind == SL_STEP_COLOR_JITTER)
 		return set_range(s, i, v, fail);
 	if (strcmp(param, "padding") == 0)
@@ -313,7 +435,7 @@ static enum sl_err set_param(struct sl_step *s, int i, const struct value *v, st
 static enum sl_err find_kind(struct sl_step *s, const char *name, struct sl_fail *fail)
 {
 	const char *dot = strrchr(name, '.');
-	char all[256] = "";
+	char all[400] = "";
 
 	name = dot ? dot + 1 : name;
 	for (int i = 0; i < SL_STEP_COUNT; i++) {
@@ -332,7 +454,11 @@ static void set_defaults(struct sl_step *s, int h, int w)
 
 	s->h = h;
 	s->w = w;
-	s->p = 0.5;
+	s->p = s->kind == SL_STEP_RANDOM_GRAYSCALE ? 0.1 : 0.5;
+	s->grow[0] = s->grow[1] = 1;
+	s->ops = 2;
+	s->magnitude = 9;
+	s->bins = 31;
 	s->scale[0] = erases ? 0.02 : 0.08;
 	s->scale[1] = erases ? 0.33 : 1;
 	s->ratio[0] = erases ? 0.3 : 3. / 4;
@@ -406,6 +532,10 @@ enum sl_err sl_step_read(struct sl_step *out, const char *text, int h, int w, st
 		err = sl_fail_set(fail, SL_ERR_CONFIG, "\"%.20s\" stands behind the step", r.at);
 	if (!err && s.kind == SL_STEP_NORMALIZE && given % 4 != 3)
 		err = sl_fail_set(fail, SL_ERR_CONFIG, "Normalize needs mean and std");
+	if (!err && (s.kind == SL_STEP_RANDOM_ROTATION || s.kind == SL_STEP_RANDOM_AFFINE) && !(given & 1))
+		err = sl_fail_set(fail, SL_ERR_CONFIG, "%s needs degrees", kinds[s.kind].name);
+	if (!err && s.kind == SL_STEP_RAND_AUGMENT && s.magnitude >= s.bins)
+		err = sl_fail_set(fail, SL_ERR_CONFIG, "magnitude must be below num_magnitude_bins, %d", s.bins);
 	if (!err && s.kind == SL_STEP_CUTOUT && !given)
 		err = sl_fail_set(fail, SL_ERR_CONFIG, "Cutout needs a size");
 	if (!err && s.pad_if_needed && s.mode != SL_PAD_CONSTANT)

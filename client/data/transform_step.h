@@ -14,13 +14,20 @@ enum sl_step_kind {
 	SL_STEP_RANDOM_RESIZED_CROP,
 	SL_STEP_HORIZONTAL_FLIP,
 	SL_STEP_VERTICAL_FLIP,
+	SL_STEP_RANDOM_ROTATION,
+	SL_STEP_RANDOM_AFFINE,
 	SL_STEP_COLOR_JITTER,
+	SL_STEP_GRAYSCALE,
+	SL_STEP_RANDOM_GRAYSCALE,
+	SL_STEP_RAND_AUGMENT,
 	SL_STEP_TO_TENSOR,
 	SL_STEP_NORMALIZE,
 	SL_STEP_RANDOM_ERASING,
 	SL_STEP_CUTOUT,
 	SL_STEP_COUNT
 };
+
+enum { SL_STEP_MOST_OPS = 8 /* of RandAugment */ };
 
 enum sl_padding { SL_PAD_CONSTANT, SL_PAD_REFLECT, SL_PAD_EDGE, SL_PAD_SYMMETRIC };
 
@@ -37,6 +44,10 @@ struct sl_step {
 	float mean[3], std[3];
 	float value[3]; /* of an erasure, in the image after ToTensor or Normalize */
 	bool noise;     /* an erasure draws a normal number for each value instead */
+	double degrees[2], translate[2], grow[2], shear[2][2]; /* of rotations and affine changes; grow: their scale */
+	double centre[2];                                      /* where it is `centred`; else the image's */
+	bool centred, bilinear;
+	int ops, magnitude, bins; /* of RandAugment */
 };
 
 /* `text` as in Python: "RandomCrop(32, padding=4)", "transforms.ToTensor()", "RandomHorizontalFlip". A size that is

@@ -29,7 +29,7 @@ struct shards {
 	int64_t *at;         /* [key.n], where the header of its picture begins in the shard */
 	int64_t caps[3];
 	int64_t wanted; /* samples; key.n or fewer */
-	int64_t max_pixels;
+	struct sl_picture_spec picture;
 	int classes;
 	bool given; /* tar files of pictures that are to be predicted: no labels are looked for */
 };
@@ -393,13 +393,14 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		return err;
 	}
 	s->wanted = spec->max_samples && spec->max_samples < s->key.n ? spec->max_samples : s->key.n;
-	s->max_pixels = spec->max_pixels;
+	s->picture = spec->picture;
 	*out = (struct sl_set){
 		.source = self,
 		.data = s,
 		.count = s->wanted,
 		.classes = s->classes,
-		.field = {{"image", SL_U8, 3, {0, 0, SL_PICTURE_CHANNELS}}, {"label", SL_I32, 0, {0}}},
+		.field = {{"image", SL_U8, 3, {0, 0, spec->picture.channels == 1 ? 1 : SL_PICTURE_CHANNELS}},
+			  {"label", SL_I32, 0, {0}}},
 	};
 	return SL_OK;
 }
@@ -459,7 +460,7 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 	err = read_member(&r, room, &len, &why);
 	reading_close(&r);
 	if (!err)
-		err = sl_picture_decode(&out[SL_FIELD_INPUT], room->file, len, s->max_pixels, room, &why);
+		err = sl_picture_decode(&out[SL_FIELD_INPUT], room->file, len, &s->picture, room, &why);
 	if (err)
 		return sl_fail_set(fail, err, "%s: %s", sample_name(set, index, name, sizeof name), why.text);
 	out[SL_FIELD_TARGET] = (struct sl_value){.data = &s->label[i]};

@@ -62,6 +62,12 @@ static void add_pictures(json_t *about, const struct sl_setup *s)
 		 (double)mean[1], (double)mean[2], (double)std[0], (double)std[1], (double)std[2]);
 	json_array_append_new(list, json_string(norm));
 	json_object_set_new(about, "image", json_pack("[i, i]", c->model.image.h, c->model.image.w));
+	if (s->set[SL_SPLIT_TRAIN].field[SL_FIELD_INPUT].dim[2] == 1)
+		json_object_set_new(about, "channels", json_integer(1));
+	if (c->data.bits == SL_BITS_16)
+		json_object_set_new(about, "bits", json_integer(16));
+	if (c->data.exif)
+		json_object_set_new(about, "exif", json_true());
 	json_object_set_new(about, "transforms", list);
 }
 

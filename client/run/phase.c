@@ -102,7 +102,7 @@ enum sl_err sl_phases_check(const struct sl_conf_client *conf, struct sl_fail *f
 		sl_phase_conf(&own, conf, i);
 		err = sl_setup_plan(&setup, &own, &why);
 		if (!err)
-			err = sl_setup_check_transforms(&own, &why);
+			err = sl_setup_check_transforms(&setup, &why);
 		if (err)
 			sl_fail_set(fail, err, "%.300s (phase %d of train.phases: %.80s)", why.text, i + 1,
 				    conf->train.phases.item[i]);

@@ -92,7 +92,7 @@ enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, b
 enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *samples,
 				struct sl_fail *fail) SL_MUST_CHECK;
 /* The lists of steps from pictures to inputs, without any data. */
-enum sl_err sl_setup_check_transforms(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_setup_check_transforms(const struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_setup_backend(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 /* A loader over one split; `wake` as in loader.h, may be NULL. */
 enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void (*wake)(void *arg), void *arg,

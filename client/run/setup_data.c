@@ -8,7 +8,7 @@
 
 #include "client/data/parts.h"
 #include "client/data/subset.h"
-#include "client/model/source.h"
+#include "client/model/onnx.h"
 #include "client/run/about.h"
 #include "common/base/log.h"
 #include "common/base/rng.h"
@@ -71,6 +71,42 @@ static void choose_part(const struct sl_setup *s, enum sl_split split, struct na
 	spec->parts = &name->parts;
 }
 
+/* Of the network's images; 3 while no network is known. */
+static int network_channels(const struct sl_setup *s)
+{
+	const struct sl_graph *g = s->plan ? &s->plan->model->graph : NULL;
+	struct sl_onnx_sizes sizes;
+	struct sl_fail fail;
+
+	if (!g && s->conf->model.onnx[0] && sl_onnx_sizes(&sizes, s->conf->model.onnx, &fail) == SL_OK)
+		return sizes.channels;
+
+	return g && g->value[g->in[0].value].shape.ndim == 4 ? (int)g->value[g->in[0].value].shape.dim[3] : CHANNELS;
+}
+
+static int channels_of(const struct sl_setup *s)
+{
+	const struct sl_conf_client *c = s->conf;
+
+	return c->data.channels == SL_CHANNELS_OF_NETWORK ? network_channels(s)
+	       : c->data.channels == SL_CHANNELS_GREY     ? 1
+							  : CHANNELS;
+}
+
+static struct sl_picture_spec picture_spec(const struct sl_setup *s)
+{
+	const struct sl_conf_client *c = s->conf;
+	const struct sl_picture_spec spec = {
+		.max_pixels = c->data.max_pixels,
+		.channels = channels_of(s),
+		.deep = c->data.bits == SL_BITS_16,
+		.exact = c->data.jpeg == SL_JPEG_EXACT,
+		.upright = c->data.exif,
+	};
+
+	return spec;
+}
+
 static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split split, struct names *name)
 {
 	const struct sl_conf_client *c = s->conf;
@@ -82,7 +118,7 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.dir = name_dir(c, name->dir),
 		.max_tokens = row_most(c),
 		.max_samples = split == SL_SPLIT_TRAIN ? c->data.train_limit : c->data.test_limit,
-		.max_pixels = c->data.max_pixels,
+		.picture = picture_spec(s),
 		.label = name->label,
 		.nlabels = c->data.label.n,
 		.ignore = name->ignore,
@@ -132,7 +168,8 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 {
 	const struct sl_conf_client *c = s->conf;
 	const struct sl_learn_task *task = sl_setup_task(c);
-	const struct sl_field_type image = {"image", SL_F32, 3, {c->model.image.h, c->model.image.w, CHANNELS}};
+	const struct sl_field_type image = {
+		"image", SL_F32, 3, {c->model.image.h, c->model.image.w, network_channels(s)}};
 	const struct sl_field_type tokens = {"tokens", SL_I32, 1, {0}};
 	const struct sl_field_type row = {"row", SL_F32, 1, {0}};
 	const struct sl_field_type *wanted = sl_model_takes_tokens(c->model.name) ? &tokens
@@ -164,7 +201,7 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 		return sl_conf_client_fail(c, "model.classes", fail, "%s has %d classes, the model only %d",
 					   spec->source, set->classes, c->model.classes);
 	if (sl_set_fits(set, SL_FIELD_INPUT, wanted, &why) != SL_OK)
-		return sl_conf_client_fail(c, "data.kind", fail, "%s", why.text);
+		return sl_conf_client_fail(c, c->data.channels ? "data.channels" : "data.kind", fail, "%s", why.text);
 	if (wanted == &row && c->model.features && set->field[SL_FIELD_INPUT].dim[0] != c->model.features)
 		return sl_conf_client_fail(c, "model.features", fail, "%s has rows of %lld numbers, the model takes %d",
 					   spec->source, (long long)set->field[SL_FIELD_INPUT].dim[0],
@@ -417,9 +454,10 @@ static bool transforms(const struct sl_conf_client *c)
 	return decodes(c) || c->data.transforms.n;
 }
 
-static enum sl_err open_transform(const struct sl_conf_client *c, enum sl_split split, struct sl_transform **out,
+static enum sl_err open_transform(const struct sl_setup *s, enum sl_split split, struct sl_transform **out,
 				  struct sl_fail *fail)
 {
+	const struct sl_conf_client *c = s->conf;
 	const bool train = split == SL_SPLIT_TRAIN;
 	struct sl_conf_list usual, *list = &usual;
 	struct sl_fail why;
@@ -435,20 +473,22 @@ static enum sl_err open_transform(const struct sl_conf_client *c, enum sl_split 
 				      .out_w = c->model.image.w,
 				      .norm = sl_setup_norm(c),
 				      .fixed = !train,
+				      .channels = channels_of(s),
+				      .deep = c->data.bits == SL_BITS_16,
 			      },
 			      &why) != SL_OK)
 		return sl_conf_client_fail(c, train ? "data.transforms" : "data.test_transforms", fail, "%s", why.text);
 	return SL_OK;
 }
 
-enum sl_err sl_setup_check_transforms(const struct sl_conf_client *c, struct sl_fail *fail)
+enum sl_err sl_setup_check_transforms(const struct sl_setup *s, struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
 
-	for (int split = 0; split < SL_SPLIT_COUNT && !err && transforms(c); split++) {
+	for (int split = 0; split < SL_SPLIT_COUNT && !err && transforms(s->conf); split++) {
 		struct sl_transform *t = NULL;
 
-		err = open_transform(c, (enum sl_split)split, &t, fail);
+		err = open_transform(s, (enum sl_split)split, &t, fail);
 		sl_transform_close(t);
 	}
 	return err;
@@ -457,7 +497,7 @@ enum sl_err sl_setup_check_transforms(const struct sl_conf_client *c, struct sl_
 enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *samples, struct sl_fail *fail)
 {
 	struct names name;
-	enum sl_err err = sl_setup_check_transforms(s->conf, fail);
+	enum sl_err err = sl_setup_check_transforms(s, fail);
 
 	samples[SL_SPLIT_TRAIN] = 0;
 	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && !err; split++) {
@@ -478,7 +518,7 @@ static enum sl_err open_preparation(struct sl_setup *s, struct sl_fail *fail)
 	if (!transforms(s->conf))
 		return open_augment(s, fail);
 	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++)
-		err = open_transform(s->conf, (enum sl_split)split, &s->transform[split], fail);
+		err = open_transform(s, (enum sl_split)split, &s->transform[split], fail);
 	return err;
 }
 
@@ -514,7 +554,7 @@ static enum sl_err keep_head(struct sl_setup *s, struct sl_fail *fail)
 
 enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 {
-	enum sl_err err = sl_setup_check_transforms(s->conf, fail);
+	enum sl_err err = sl_setup_check_transforms(s, fail);
 
 	if (!err && train)
 		err = open_split(s, SL_SPLIT_TRAIN, fail);

@@ -91,6 +91,7 @@ enum sl_conf_by { SL_CONF_BY_STEP, SL_CONF_BY_EPOCH };
 enum sl_conf_chunk_loss { SL_CHUNK_LOSS_MEAN, SL_CHUNK_LOSS_SUM };
 enum sl_conf_nan { SL_NAN_STOP, SL_NAN_SKIP };
 enum sl_conf_lost { SL_LOST_EXIT, SL_LOST_WAIT };
+enum sl_conf_channels { SL_CHANNELS_OF_NETWORK, SL_CHANNELS_GREY, SL_CHANNELS_RGB };
 enum sl_conf_bad_sample { SL_BAD_SAMPLE_STOP, SL_BAD_SAMPLE_SKIP };
 enum sl_conf_missed { SL_MISSED_CONTINUE, SL_MISSED_EXIT };
 
@@ -180,6 +181,10 @@ struct sl_conf_client {
 		bool token_cache;
 		enum sl_conf_bad_sample on_bad_sample;
 		int64_t max_pixels;
+		enum sl_conf_channels channels;
+		enum { SL_BITS_8, SL_BITS_16 } bits; /* of a channel of a picture */
+		enum { SL_JPEG_FAST, SL_JPEG_EXACT } jpeg;
+		bool exif;    /* turn pictures as it says */
 		int threads;  /* 0: as many as compute for pictures that are decoded, else one */
 		int prefetch; /* batches */
 	} data;

@@ -95,6 +95,13 @@ static const struct sl_conf_key keys[] = {
 	SL_CHOICE(T, "data.on_bad_sample", data.on_bad_sample, SL_WORDS("stop", "skip"), "stop",
 		"a picture that cannot be read: stop with status 65, or name it in the log and take the next one in its place"),
 	SL_INT64(T, "data.max_pixels", data.max_pixels, 1024, 1 << 30, "100000000", "pixels", "a picture with more is refused before it is decoded"),
+	SL_CHOICE(T, "data.channels", data.channels, SL_WORDS("network", "1", "3"), "network",
+		"numbers of a pixel: 1, grey, for a network that takes images of one channel; 3, RGB; network: as many as it takes"),
+	SL_CHOICE(T, "data.bits", data.bits, SL_WORDS("8", "16"), "8",
+		"of each channel of a picture: 16 keeps PNG, TIFF and PGM of 16 bits as they are, from 0 to 65535; 8 takes the upper eight"),
+	SL_CHOICE(T, "data.jpeg", data.jpeg, SL_WORDS("fast", "exact"), "fast",
+		"how a JPEG is decoded that is more than twice as large as needed: fast shrinks it on the way, exact resizes the whole of it, byte for byte as Pillow does"),
+	SL_BOOL(T, "data.exif", data.exif, "false", "turn pictures as the EXIF of JPEG, PNG and WebP says that the camera was held"),
 	SL_INT(T, "data.threads", data.threads, 0, 256, "0", "0: as many as compute for images, else 1", "threads that read and decode samples"),
 	SL_INT(T, "data.prefetch", data.prefetch, 1, 64, "4", "batches", "batches that are loaded ahead of the step"),
 

@@ -16,7 +16,7 @@ static int complain(const struct sl_fail *fail)
 int main(int argc, char **argv)
 {
 	const int size = argc == 4 ? atoi(argv[3]) : 0;
-	const struct sl_set_spec of = {.source = "images", .dir = argv[1], .max_pixels = 100000000};
+	const struct sl_set_spec of = {.source = "images", .dir = argv[1], .picture.max_pixels = 100000000};
 	struct sl_conf_list list;
 	struct sl_transform *transform;
 	struct sl_loader *loader;

@@ -54,15 +54,22 @@ static int picture_target(const uint8_t *data, size_t size, const char *begins, 
 		mend(file, size - 8);
 	if (data[6] & 1)
 		room.wanted = NULL;
-	if (sl_picture_decode(&v, file, size - 8, 1 << 20, &room, &fail) != SL_OK) {
+	const struct sl_picture_spec spec = {.max_pixels = 1 << 20,
+					     .channels = data[6] & 2 ? 1 : 3,
+					     .deep = data[6] & 4,
+					     .exact = data[6] & 8,
+					     .upright = data[6] & 16};
+
+	if (sl_picture_decode(&v, file, size - 8, &spec, &room, &fail) != SL_OK) {
 		if (!fail.text[0])
 			abort();
 	} else {
 		const int64_t h = v.dim[0], w = v.dim[1], shrink = v.part.shrink ? v.part.shrink : 1;
 
-		if (h < 1 || w < 1 || v.dim[2] != 3 || h * w > 1 << 20 || (size_t)(h * w * 3) > room.bytes)
+		if (h < 1 || w < 1 || v.dim[2] != (spec.deep && spec.channels == 1 ? 1 : 3) || h * w > 1 << 20 ||
+		    v.deep != spec.deep)
 			abort();
-		for (int64_t i = 0; i < h * w * 3; i++)
+		for (int64_t i = 0; i < h * w * v.dim[2] * (v.deep ? 4 : 1); i++)
 			sum += ((const uint8_t *)v.data)[i];
 		if (asked.window.h && v.part.shrink &&
 		    (asked.window.top / shrink < v.part.top || asked.window.left / shrink < v.part.left ||

@@ -42,7 +42,7 @@ static void source_read(const char *source, enum sl_split split)
 	const struct sl_set_spec spec = {.source = source,
 					 .split = split,
 					 .dir = source_dir,
-					 .max_pixels = 1 << 20,
+					 .picture.max_pixels = 1 << 20,
 					 .label = label,
 					 .nlabels = 1};
 	struct sl_room room = {0};

@@ -114,18 +114,28 @@ class Many(nn.Module):
         return self.head(self.norm(self.block(x))[:, 0])
 
 
-def export(model, path, image, opset=16, **more):
+class Grey(nn.Sequential):
+    """Images of one channel, for tests/e2e/grey.sh."""
+
+    def __init__(self):
+        super().__init__(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 8, 3, 2, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, 3))
+
+
+def export(model, path, image, opset=16, channels=3, **more):
     """As a user would. The pass that the export does in training moves running statistics, in the file as in the model."""
     model.float().train()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(model, torch.zeros(2, 3, image, image), path, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, opset_version=opset, **more)
+        torch.onnx.export(model, torch.zeros(2, channels, image, image), path, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, opset_version=opset, **more)
 
 
 def main():
     folder = sys.argv[1] if len(sys.argv) > 1 else os.path.dirname(os.path.abspath(__file__))
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
+    if "onnx_grey" in (sys.argv[2:] or ["onnx_grey"]):
+        torch.manual_seed(1)
+        export(Grey(), os.path.join(folder, "onnx_grey.onnx"), 16, channels=1)
     make(folder, "onnx_small", Small, ADAMW)
     make(folder, "onnx_many", Many, None)
     make(folder, "onnx_wide", Wide, None, input_names=["image"], dynamic_axes={"image": {0: "batch"}})

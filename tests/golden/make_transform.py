@@ -10,6 +10,7 @@ import numpy as np
 import torchvision
 import torchvision.transforms.functional as F
 from PIL import Image
+from torchvision.transforms import InterpolationMode, autoaugment
 
 H, W = 13, 17
 SAMPLE = 5
@@ -19,6 +20,23 @@ CHANGE = [F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_
 def jitter(im, draw):
     for k in draw["order"]:
         im = im if draw["factor"][k] is None else CHANGE[k](im, draw["factor"][k])
+    return im
+
+
+NEAREST, BILINEAR = InterpolationMode.NEAREST, InterpolationMode.BILINEAR
+
+
+def affine(im, d, mode):
+    return F.affine(im, d["angle"], [int(x) for x in d["shift"]], d["scale"], d["shear"], mode, fill=0)
+
+
+def rand_augment(im, d):
+    """Eight operations of magnitude 20."""
+    table = autoaugment.RandAugment()._augmentation_space(31, (H, W))
+    for op, negative in d["op"]:
+        sizes, signed = list(table.values())[op]
+        size = float(sizes[20].item()) if sizes.ndim else 0.0
+        im = autoaugment._apply_op(im, list(table)[op], -size if signed and negative else size, interpolation=NEAREST, fill=None)
     return im
 
 
@@ -33,6 +51,12 @@ CASES = [
     (15, 9, ("CenterCrop((15, 9))", lambda im, d: F.center_crop(im, (15, 9)))),
     (8, 8, ("Resize((8, 8))", lambda im, d: F.resize(im, (8, 8))), ("ColorJitter(0.4, 0.4, 0.4, 0.2)", jitter)),
     (6, 8, ("CenterCrop((6, 8))", lambda im, d: F.center_crop(im, (6, 8)))),
+    (13, 17, ("RandomRotation(40)", lambda im, d: F.rotate(im, d["angle"], NEAREST)), ("Resize((13, 17))", lambda im, d: im)),
+    (13, 17, ("RandomRotation(40, interpolation=bilinear, fill=(9, 99, 199))", lambda im, d: F.rotate(im, d["angle"], BILINEAR, fill=[9, 99, 199])), ("Resize((13, 17))", lambda im, d: im)),
+    (13, 17, ("RandomAffine(30, (0.2, 0.3), (0.5, 1.5), (-20, 20, -10, 10))", lambda im, d: affine(im, d, NEAREST)), ("Resize((13, 17))", lambda im, d: im)),
+    (13, 17, ("RandomAffine(30, (0.2, 0.3), (0.5, 1.5), 20, BILINEAR)", lambda im, d: affine(im, d, BILINEAR)), ("Resize((13, 17))", lambda im, d: im)),
+    (13, 17, ("Grayscale(3)", lambda im, d: F.rgb_to_grayscale(im, 3)), ("Resize((13, 17))", lambda im, d: im)),
+    (13, 17, ("RandAugment(8, 20)", rand_augment), ("Resize((13, 17))", lambda im, d: im)),
     (8, 8, ("Resize((8, 8))", lambda im, d: F.resize(im, (8, 8))), ("ColorJitter(hue=(0.497, 0.497))", jitter)),
 ]
 

@@ -18,11 +18,11 @@ TOOL, DIR = sys.argv[1], sys.argv[2]
 bad = 0
 
 
-def run(*args):
-    return subprocess.run([TOOL, *map(str, args)], stdout=subprocess.PIPE, check=True).stdout
+def run(*args, how=""):
+    return subprocess.run([TOOL, *map(str, args)], stdout=subprocess.PIPE, check=True, env=dict(os.environ, PICTURE_HOW=how)).stdout
 
 
-def check(name, ours, theirs, mean=0.0, most=0.0):
+def check(name, ours, theirs, mean=0.0, most=0.0, quiet=False):
     """Both in 1/255; sizes must be equal."""
     global bad
     if ours.shape != theirs.shape:
@@ -33,7 +33,7 @@ def check(name, ours, theirs, mean=0.0, most=0.0):
     if not (d.mean() <= mean and d.max() <= most):
         bad += 1
         print("FAILED %s: mean difference %.4f, largest %.3f" % (name, d.mean(), d.max()))
-    elif mean:
+    elif mean and not quiet:
         print("%s: mean difference %.4f, largest %.0f" % (name, d.mean(), d.max()))
 
 
@@ -47,8 +47,8 @@ def scene(h, w, seed=0):
     return Image.fromarray(p.clip(0, 255).astype(np.uint8))
 
 
-def decode(path, *part):
-    out = run("decode", path, *part)
+def decode(path, *part, how=""):
+    out = run("decode", path, *part, how=how)
     lines = out.split(b"\n", 4)
     top, left, shrink = map(int, lines[1][2:].split())
     w, h = map(int, lines[2].split())
@@ -126,10 +126,10 @@ def folder():
     print("classes and files in ImageFolder's order")
 
 
-def transformed(path, h, w, *steps, seed=1, epoch=2, sample=3):
-    out = run("apply", path, seed, epoch, sample, h, w, *steps)
+def transformed(path, h, w, *steps, seed=1, epoch=2, sample=3, how=""):
+    out = run("apply", path, seed, epoch, sample, h, w, *steps, how=how)
     line, rest = out.split(b"\n", 1)
-    return json.loads(line), np.frombuffer(rest, np.float32).reshape(h, w, 3)
+    return json.loads(line), np.frombuffer(rest, np.float32).reshape(h, w, 1 if "grey" in how else 3)
 
 
 def as_bytes(x):
@@ -186,6 +186,131 @@ def transforms():
     print("transforms as torchvision's")
 
 
+AFFINE = ["RandomAffine(30)", "RandomAffine(0, translate=(0.1, 0.2))", "RandomAffine((-45, 60), (0.2, 0.1), (0.5, 1.6), shear=20)",
+          "RandomAffine(10, shear=(-5, 5, -30, 30))", "RandomAffine(0, scale=(0.7, 0.7))", "RandomAffine(25, center=(10, 20), fill=(9, 8, 7))"]
+ROTATION = ["RandomRotation(30)", "RandomRotation((-180, 180), fill=(200, 100, 50))", "RandomRotation((90, 90))", "RandomRotation((0, 0))", "RandomRotation(15, center=(0, 0))"]
+MODES = (("nearest", InterpolationMode.NEAREST), ("bilinear", InterpolationMode.BILINEAR))
+
+
+def turned(im, step, d, mode, fill):
+    centre = [10, 20] if "(10, 20)" in step else [0, 0] if "(0, 0))" in step and "center" in step else None
+    if step.startswith("RandomRotation"):
+        return F.rotate(im, d["angle"], mode, center=centre, fill=fill)
+    return F.affine(im, d["angle"], [int(x) for x in d["shift"]], d["scale"], d["shear"], mode, fill=fill, center=centre)
+
+
+def turns():
+    """Each by its drawn numbers, byte for byte."""
+    path, n = os.path.join(DIR, "turn.png"), 0
+    im = scene(120, 161, 9)
+    im.save(path)
+    same = "Resize((120, 161))"
+    for step in AFFINE + ROTATION:
+        fill = [9, 8, 7] if "(9, 8, 7)" in step else [200, 100, 50] if "(200, 100, 50)" in step else 0
+        for name, mode in MODES:
+            for sample in range(6):
+                draw, got = transformed(path, 120, 161, same, step[:-1] + ", interpolation=%s)" % name, sample=sample)
+                check("%s, %s" % (step, name), as_bytes(got), np.array(turned(im, step, draw[1], mode, fill)))
+                n += 1
+    for got, want in ((transformed(path, 120, 161, same, "Grayscale(3)")[1], F.rgb_to_grayscale(im, 3)),
+                      (transformed(path, 120, 161, same, "RandomGrayscale(1)")[1], F.rgb_to_grayscale(im, 3))):
+        check("Grayscale", as_bytes(got), np.array(want))
+    print("%d rotations and affine changes as torchvision's, byte for byte" % n)
+
+
+def rand_augment():
+    """By the drawn operations, through torchvision's own table and functions."""
+    from torchvision.transforms import autoaugment
+
+    path, seen = os.path.join(DIR, "turn.png"), set()
+    im = Image.open(path)
+    for magnitude, name, mode in ((9, *MODES[0]), (30, *MODES[0]), (17, *MODES[1]), (0, *MODES[0])):
+        table = autoaugment.RandAugment()._augmentation_space(31, (120, 161))
+        for sample in range(30):
+            step = "RandAugment(3, %d, interpolation=InterpolationMode.%s)" % (magnitude, name.upper())
+            draw, got = transformed(path, 120, 161, "Resize((120, 161))", step, sample=sample)
+            want = im
+            for op, negative in draw[1]["op"][:3]:
+                op = list(table)[op]
+                sizes, signed = table[op]
+                size = float(sizes[magnitude].item()) if sizes.ndim else 0.0
+                want = autoaugment._apply_op(want, op, -size if signed and negative else size, interpolation=mode, fill=None)
+                seen.add(op)
+            check("%s, sample %d: %s" % (step, sample, draw[1]["op"][:3]), as_bytes(got), np.array(want))
+    assert len(seen) == 14, seen
+    print("RandAugment as torchvision's, all 14 operations")
+
+
+def deep():
+    """Pictures of 16 bits by value / 65535, against Pillow's pixels and its arithmetic of floats (mode F)."""
+    rng = np.random.default_rng(3)
+    h, w = 61, 83
+    y, x = np.mgrid[0:h, 0:w]
+    grey = (np.sin(x / 9) * np.cos(y / 7) * 30000 + 32000 + rng.normal(0, 300, (h, w))).clip(0, 65535).astype(np.uint16)
+    im = Image.fromarray(grey)
+    assert im.mode == "I;16"
+    files = {"deep.png": {}, "deep.tif": {}, "deep_lzw.tif": dict(compression="tiff_lzw"), "deep_deflate.tif": dict(compression="tiff_adobe_deflate")}
+    for name, options in files.items():
+        path = os.path.join(DIR, name)
+        im.save(path, **options)
+        check("decode " + name, np.frombuffer(run("decode", path, how="deep,grey"), np.float32).reshape(h, w), np.array(Image.open(path)))
+        check("decode %s as RGB" % name, np.frombuffer(run("decode", path, how="deep"), np.float32).reshape(h, w, 3), np.repeat(grey[:, :, None], 3, 2))
+    pgm, big = os.path.join(DIR, "deep.pgm"), os.path.join(DIR, "deep_big.tif")
+    with open(pgm, "wb") as f:
+        f.write(b"P5 %d %d 65535\n" % (w, h) + grey.astype(">u2").tobytes())
+    Image.frombytes("I;16B", (w, h), grey.astype(">u2").tobytes()).save(big)
+    for path in (pgm, big):
+        check("decode " + path, np.frombuffer(run("decode", path, how="deep,grey"), np.float32).reshape(h, w), grey)
+    path = os.path.join(DIR, "deep.png")
+    floats = Image.fromarray(grey.astype(np.float32))
+    for step, does in (("Resize((40, 30))", lambda d: F.resize(floats, (40, 30))),
+                       ("Resize((100, 120))", lambda d: F.resize(floats, (100, 120))),
+                       ("RandomResizedCrop((40, 30))", lambda d: F.resized_crop(floats, *d[0]["part"], (40, 30))),
+                       ("RandomCrop((40, 30))", lambda d: F.crop(floats, *d[0]["part"])),
+                       ("CenterCrop((40, 30))", lambda d: F.center_crop(floats, (40, 30)))):
+        for sample in range(4):
+            size = (100, 120) if "100" in step else (40, 30)
+            draw, got = transformed(path, *size, step, "Normalize(0.4, 0.2)", sample=sample, how="deep,grey")
+            want = (F.to_tensor(does(draw))[0].numpy() / 65535 - 0.4) / 0.2
+            check("16 bits, " + step, got[:, :, 0] * 1e6, want * 1e6, 1, 2, quiet=True)
+    for step in AFFINE[:5] + ROTATION[:1]:
+        for name, mode in MODES:
+            draw, got = transformed(path, h, w, "Resize((%d, %d))" % (h, w), step[:-1] + ", interpolation=%s)" % name, how="deep,grey")
+            want = np.array(turned(floats, step, draw[1], mode, 0)) / 65535
+            check("16 bits, %s, %s" % (step, name), got[:, :, 0] * 1e6, want * 1e6, 1, 2, quiet=True)
+    print("pictures of 16 bits as Pillow's floats, within 2e-6")
+
+
+def grey():
+    path = os.path.join(DIR, "turn.png")
+    im = Image.open(path).convert("L")
+    draw, got = transformed(path, 120, 161, "Resize((120, 161))", "ColorJitter(0.4, 0.5, 0.6, 0.3)", "RandomRotation(20, interpolation=bilinear)", how="grey")
+    change = [F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue]
+    for k in draw[1]["order"]:
+        im = change[k](im, draw[1]["factor"][k])
+    im = F.rotate(im, draw[2]["angle"], InterpolationMode.BILINEAR)
+    check("grey", as_bytes(got)[:, :, 0], np.array(im))
+    check("grey, resized", as_bytes(transformed(path, 50, 60, "Resize((50, 60))", how="grey")[1])[:, :, 0], np.array(F.resize(Image.open(path).convert("L"), (50, 60))))
+    print("one channel as Pillow's mode L")
+
+
+def orientations():
+    from PIL import ImageOps
+
+    for name, options in (("o.jpg", dict(quality=95)), ("o.png", {}), ("o.webp", dict(lossless=True))):
+        for how in range(1, 9):
+            exif = Image.Exif()
+            exif[0x0112] = how
+            exif[0x0110] = "a camera"
+            path = os.path.join(DIR, name)
+            scene(120, 161, how).save(path, exif=exif.tobytes(), **options)
+            want = ImageOps.exif_transpose(Image.open(path)).convert("RGB")
+            check("orientation %d of %s" % (how, name), decode(path, how="upright")[0], np.array(want))
+            draw, got = transformed(path, 40, 40, "RandomResizedCrop(40)", how="upright exact")
+            check("a part of orientation %d of %s" % (how, name), as_bytes(got), np.array(F.resized_crop(want, *draw[0]["part"], (40, 40))))
+    print("orientations as Pillow's exif_transpose")
+
+
 def shrunk():
     """What shrinking while a JPEG is decoded costs, beside decoding all of it."""
     path = os.path.join(DIR, "large.jpg")
@@ -195,11 +320,17 @@ def shrunk():
         draw, got = transformed(path, 224, 224, "RandomResizedCrop(224)", sample=sample)
         want = np.array(F.resized_crop(im, *draw[0]["part"], (224, 224), InterpolationMode.BILINEAR))
         check("RandomResizedCrop of 2000 x 1500 pixels, shrunk while decoded", as_bytes(got), want, 1, 12)
+        check("RandomResizedCrop of 2000 x 1500 pixels, exact", as_bytes(transformed(path, 224, 224, "RandomResizedCrop(224)", sample=sample, how="exact")[1]), want)
 
 
 decoded()
 parts()
 folder()
 transforms()
+turns()
+rand_augment()
+grey()
+deep()
+orientations()
 shrunk()
 sys.exit(bad > 0)

@@ -42,7 +42,7 @@ static void make_folder(const char *path)
 static enum sl_err open_split(struct sl_set *set, enum sl_split split, int64_t most, struct sl_fail *fail)
 {
 	const struct sl_set_spec spec = {
-		.source = "images", .split = split, .dir = root, .max_samples = most, .max_pixels = 1024};
+		.source = "images", .split = split, .dir = root, .max_samples = most, .picture.max_pixels = 1024};
 
 	return sl_set_open(set, &spec, fail);
 }

@@ -154,7 +154,7 @@ static enum sl_err decode(const uint8_t *bytes, size_t len, struct sl_value *out
 	if (len)
 		memcpy(copy, bytes, len);
 	*fail = (struct sl_fail){0};
-	err = sl_picture_decode(out, copy, len, MAX_PIXELS, &room, fail);
+	err = sl_picture_decode(out, copy, len, &(struct sl_picture_spec){.max_pixels = MAX_PIXELS}, &room, fail);
 	free(copy);
 	if (err)
 		assert_true(fail->text[0] && !strchr(fail->text, '\n'));
@@ -177,6 +177,68 @@ static void whole_files_are_read(void **state)
 		/* JPEG and WebP lose a little */
 		assert_true(difference <= (i < 2 || i == 3 ? (int64_t)sizeof pixels * 12 : 0));
 	}
+}
+
+static void decode_as(struct sl_value *out, const struct file *f, struct sl_picture_spec spec)
+{
+	struct sl_fail fail = {0};
+
+	spec.max_pixels = MAX_PIXELS;
+	if (sl_picture_decode(out, f->bytes, f->len, &spec, &room, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+}
+
+/* A PGM of 16 bits keeps its values; bytes become 257 times theirs; grey is the luma. */
+static void values_of_16_bits_are_kept(void **state)
+{
+	static const float want[3] = {0x1234, 65535, 1}, bytes[3] = {10 * 257, 255 * 257, 76 * 257};
+	static struct file f, rgb;
+	struct sl_value v;
+
+	put(&f, "P5 3 1 65535\n\x12\x34\xff\xff\x00\x01", 19);
+	decode_as(&v, &f, (struct sl_picture_spec){.deep = true, .channels = 1});
+	assert_true(v.deep && v.dim[0] == 1 && v.dim[1] == 3 && v.dim[2] == 1);
+	assert_memory_equal(v.data, want, sizeof want);
+	decode_as(&v, &f, (struct sl_picture_spec){.channels = 3});
+	assert_true(!v.deep && v.dim[2] == 3);
+	assert_int_equal(((const uint8_t *)v.data)[0], 0x1234 * 255 / 65535);
+	put(&rgb, "P6 3 1 255\n\x0a\x0a\x0a\xff\xff\xff\xff\x00\x00", 20);
+	decode_as(&v, &rgb, (struct sl_picture_spec){.deep = true, .channels = 1});
+	assert_memory_equal(v.data, bytes, sizeof bytes);
+	decode_as(&v, &rgb, (struct sl_picture_spec){.channels = 1});
+	assert_memory_equal(v.data, "\x0a\x0a\x0a\xff\xff\xff\x4c\x4c\x4c", 9);
+}
+
+/* A JPEG with the EXIF of a camera that was held sideways. */
+static void pictures_stand_upright(void **state)
+{
+	static const uint8_t exif[] = {0xff, 0xe1, 0, 34,   'E', 'x', 'i', 'f', 0, 0, 'M', 'M', 0, 42, 0, 0, 0, 8,
+				       0,    1,    1, 0x12, 0,   3,   0,   0,   0, 1, 0,   6,   0, 0,  0, 0, 0, 0};
+	static struct file plain, turned;
+	struct sl_value a, b;
+	uint8_t *lying = malloc(H * W * 3);
+
+	assert_non_null(lying);
+	make_jpeg(&plain, false);
+	put(&turned, plain.bytes, 2);
+	put(&turned, exif, sizeof exif);
+	put(&turned, plain.bytes + 2, plain.len - 2);
+	decode_as(&a, &turned, (struct sl_picture_spec){.exact = true});
+	assert_true(a.dim[0] == H && a.dim[1] == W);
+	memcpy(lying, a.data, H * W * 3);
+	decode_as(&b, &turned, (struct sl_picture_spec){.upright = true});
+	assert_true(b.dim[0] == W && b.dim[1] == H);
+	for (int y = 0; y < W; y++)
+		for (int x = 0; x < H; x++)
+			assert_memory_equal((const uint8_t *)b.data + (y * H + x) * 3,
+					    lying + ((H - 1 - x) * W + y) * 3, 3);
+	for (size_t cut = 0; cut < sizeof exif + 4; cut++) { /* whatever is missing, it is no crash */
+		struct sl_fail fail;
+		const struct sl_picture_spec spec = {.max_pixels = MAX_PIXELS, .upright = true};
+
+		(void)!sl_picture_decode(&b, turned.bytes, cut, &spec, &room, &fail);
+	}
+	free(lying);
 }
 
 static void every_cut_is_seen(void **state)
@@ -290,9 +352,10 @@ static int drop_room(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whole_files_are_read),  cmocka_unit_test(every_cut_is_seen),
-		cmocka_unit_test(damage_is_harmless),    cmocka_unit_test(bombs_are_refused),
-		cmocka_unit_test(other_files_are_named), cmocka_unit_test(names_end_as_torchvision_wants),
+		cmocka_unit_test(whole_files_are_read),   cmocka_unit_test(values_of_16_bits_are_kept),
+		cmocka_unit_test(pictures_stand_upright), cmocka_unit_test(every_cut_is_seen),
+		cmocka_unit_test(damage_is_harmless),     cmocka_unit_test(bombs_are_refused),
+		cmocka_unit_test(other_files_are_named),  cmocka_unit_test(names_end_as_torchvision_wants),
 	};
 
 	return cmocka_run_group_tests(tests, make_files, drop_room);

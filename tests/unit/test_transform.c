@@ -78,6 +78,18 @@ static void spelled_as_in_python(void **state)
 		"RandomCrop(32, padding=None, pad_if_needed=True, fill=(1, 2, 3))",
 		"CenterCrop(32)",
 	};
+	static const char *const turns[] = {
+		"RandomRotation(10)",
+		"RandomRotation(degrees=(-5, 20), interpolation=InterpolationMode.BILINEAR, expand=False, center=None, "
+		"fill=(1, 2, 3))",
+		"RandomAffine(0, translate=None, scale=None, shear=None, interpolation=0, fill=0, center=(3, 4))",
+		"T.RandomAffine((-10, 10), (0.1, 0.1), (0.9, 1.1), (-5, 5, -3, 3))",
+		"Grayscale()",
+		"Grayscale(num_output_channels=3)",
+		"RandomGrayscale(p=0.2)",
+		"RandAugment()",
+		"RandAugment(num_ops=3, magnitude=12, num_magnitude_bins=40, interpolation=nearest, fill=None)",
+	};
 	static const struct {
 		const char *step, *says;
 	} bad[] = {
@@ -112,6 +124,17 @@ static void spelled_as_in_python(void **state)
 		{"RandomErasing(value='noise')", "value must be"},
 		{"Cutout", "Cutout needs a size"},
 		{"RandomResizedCrop(32, scale=(1/0, 1))", "scale must be"},
+		{"RandomRotation()", "RandomRotation needs degrees"},
+		{"RandomRotation((20, 10))", "degrees must be degrees that rise, from -360 to 360"},
+		{"RandomRotation(10, expand=True)", "expand must be False: images keep their size"},
+		{"RandomRotation(10, interpolation=bicubic)", "interpolation must be nearest or bilinear"},
+		{"RandomAffine(10, translate=(0.5, 2))", "translate must be two shares of width and height"},
+		{"RandomAffine(10, shear=90)", "shear must be degrees that rise, from -89 to 89"},
+		{"RandomAffine(10, scale=(0, 1))", "scale must be two numbers that rise, from 0.01 to 100"},
+		{"RandomAffine(10, center=3)", "center must be (x, y) in pixels, or None"},
+		{"Grayscale(2)", "num_output_channels must be 1 or 3"},
+		{"RandAugment(9)", "num_ops must be a whole number from 0 to 8"},
+		{"RandAugment(2, 31)", "magnitude must be below num_magnitude_bins, 31"},
 		{"", "a step begins with its name"},
 		{"(32)", "a step begins with its name"},
 	};
@@ -119,6 +142,16 @@ static void spelled_as_in_python(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof good / sizeof *good; i++)
 		sl_transform_close(open_one(good[i], 32, 32));
+	for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
+		char step[2][SL_CONF_TEXT] = {"", "Resize((32, 32))"};
+		struct sl_transform *t = NULL;
+		struct sl_fail fail = {0};
+
+		snprintf(step[0], sizeof step[0], "%s", turns[i]);
+		if (open_steps(&t, (const char(*)[SL_CONF_TEXT])step, 2, 32, 32, false, &fail) != SL_OK)
+			fail_msg("%s", fail.text);
+		sl_transform_close(t);
+	}
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		char step[1][SL_CONF_TEXT];
 		struct sl_transform *t = NULL;
@@ -130,6 +163,45 @@ static void spelled_as_in_python(void **state)
 		if (!strstr(fail.text, bad[i].says))
 			fail_msg("\"%s\": \"%s\" lacks \"%s\"", bad[i].step, fail.text, bad[i].says);
 	}
+}
+
+/* Grey pictures of 16 bits: what needs bytes or three channels is refused, and a value is its share of 65535. */
+static void sixteen_bits_are_kept(void **state)
+{
+	static const struct {
+		const char *step, *says;
+	} bad[] = {{"RandAugment()", "is of 8 bits: take data.bits: 8"},
+		   {"ColorJitter(hue=0.1)", "is of 8 bits"},
+		   {"Normalize((0.1, 0.2, 0.3), 1)", "the picture is grey: give one number"}};
+	static const char list[3][SL_CONF_TEXT] = {"ColorJitter(brightness=(1, 1.0001))", "CenterCrop((1, 2))",
+						   "Normalize(0.25, 0.5)"};
+	static const float deep[2] = {65535, 1};
+	const struct sl_value value = {.data = deep, .deep = true, .dim = {1, 2, 1}};
+	struct sl_transform_spec spec = {.n = 1, .out_h = 8, .out_w = 8, .channels = 1, .deep = true};
+	struct sl_transform_work work = {0};
+	struct sl_transform *t = NULL;
+	struct sl_fail fail = {0};
+	float out[2];
+
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		char step[1][SL_CONF_TEXT];
+
+		snprintf(step[0], sizeof step[0], "%s", bad[i].step);
+		spec.step = (const char(*)[SL_CONF_TEXT])step;
+		assert_int_equal(sl_transform_open(&t, &spec, &fail), SL_ERR_CONFIG);
+		if (!strstr(fail.text, bad[i].says))
+			fail_msg("\"%s\" lacks \"%s\"", fail.text, bad[i].says);
+	}
+	spec.step = list;
+	spec.n = 3;
+	spec.out_h = 1;
+	spec.out_w = 2;
+	assert_int_equal(sl_transform_open(&t, &spec, &fail), SL_OK);
+	(void)sl_transform_begin(t, &work, 1, 2, 3);
+	assert_int_equal(sl_transform_apply(&work, out, &value, &fail), SL_OK);
+	assert_true(out[0] == 1.5f && fabsf(out[1] - (1 / 65535.0f - 0.25f) / 0.5f) < 1e-6f);
+	sl_transform_work_close(&work);
+	sl_transform_close(t);
 }
 
 static void steps_stand_in_order(void **state)
@@ -316,10 +388,15 @@ static int make_picture(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(as_torchvision_makes_them), cmocka_unit_test(spelled_as_in_python),
-		cmocka_unit_test(steps_stand_in_order),      cmocka_unit_test(chance_is_even),
-		cmocka_unit_test(chance_is_a_function),      cmocka_unit_test(small_pictures_are_refused),
-		cmocka_unit_test(erased_by_noise),           cmocka_unit_test(the_usual_lists),
+		cmocka_unit_test(as_torchvision_makes_them),
+		cmocka_unit_test(spelled_as_in_python),
+		cmocka_unit_test(sixteen_bits_are_kept),
+		cmocka_unit_test(steps_stand_in_order),
+		cmocka_unit_test(chance_is_even),
+		cmocka_unit_test(chance_is_a_function),
+		cmocka_unit_test(small_pictures_are_refused),
+		cmocka_unit_test(erased_by_noise),
+		cmocka_unit_test(the_usual_lists),
 	};
 
 	return cmocka_run_group_tests(tests, make_picture, NULL);

@@ -2,8 +2,9 @@
  *        pictures list DIR train|test
  *        pictures apply FILE SEED EPOCH SAMPLE OUT_H OUT_W STEP…
  * For tests that compare with other programs. decode writes a PPM of what is read of a picture, all of it or at least
- * the part; list prints a line "CLASS PATH" for each sample of a folder. apply prints a line of JSON with what chance
- * decided for each step, then the image's bytes, f32 [OUT_H, OUT_W, 3], in this machine's order. */
+ * the part, and of deep ones the floats alone; list prints a line "CLASS PATH" for each sample of a folder. apply
+ * prints a line of JSON with what chance decided for each step, then the image's bytes, f32 [OUT_H, OUT_W, 3 or 1], in
+ * this machine's order. The words grey, deep, exact and upright in $PICTURE_HOW are those of struct sl_picture_spec. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 enum { MOST_FILE = 1 << 26 };
 
 static struct sl_room room;
+static struct sl_picture_spec how = {.max_pixels = 1 << 28};
 
 static int complain(const struct sl_fail *fail)
 {
@@ -54,8 +56,13 @@ static int decode(int argc, char **argv)
 					  atoi(argv[6]), atoi(argv[7]), atoi(argv[8])};
 		room.wanted = &wanted;
 	}
-	if (sl_picture_decode(&picture, bytes, len, 1 << 28, &room, &fail) != SL_OK)
+	if (sl_picture_decode(&picture, bytes, len, &how, &room, &fail) != SL_OK)
 		return complain(&fail);
+	if (picture.deep) {
+		fwrite(picture.data, sizeof(float) * (size_t)picture.dim[2], (size_t)(picture.dim[0] * picture.dim[1]),
+		       stdout);
+		return 0;
+	}
 	printf("P6\n# %d %d %d\n%d %d\n255\n", picture.part.top, picture.part.left, picture.part.shrink,
 	       (int)picture.dim[1], (int)picture.dim[0]);
 	fwrite(picture.data, 3, (size_t)(picture.dim[0] * picture.dim[1]), stdout);
@@ -68,7 +75,7 @@ static int list(char **argv)
 	const struct sl_set_spec spec = {.source = "images",
 					 .split = strcmp(argv[3], "train") == 0 ? SL_SPLIT_TRAIN : SL_SPLIT_TEST,
 					 .dir = argv[2],
-					 .max_pixels = 1 << 28};
+					 .picture.max_pixels = 1 << 28};
 	struct sl_set set;
 	struct sl_fail fail;
 
@@ -97,6 +104,10 @@ static void print_draw(const struct sl_transform_draw *d, bool first)
 			printf("%snull", i ? ", " : "");
 		else
 			printf("%s%.17g", i ? ", " : "", d->factor[i]);
+	printf("], \"angle\": %.17g, \"shift\": [%g, %g], \"scale\": %.17g, \"shear\": [%.17g, %.17g], \"op\": [",
+	       d->angle, d->shift[0], d->shift[1], d->scale, d->shear[0], d->shear[1]);
+	for (int i = 0; i < SL_STEP_MOST_OPS; i++)
+		printf("%s[%d, %d]", i ? ", " : "", d->op[i], d->negative[i]);
 	printf("]}");
 }
 
@@ -106,14 +117,16 @@ static int apply(int argc, char **argv)
 	struct sl_transform_spec spec = {.step = (const char(*)[SL_CONF_TEXT])step,
 					 .n = argc - 8,
 					 .out_h = atoi(argv[6]),
-					 .out_w = atoi(argv[7])};
+					 .out_w = atoi(argv[7]),
+					 .channels = how.channels,
+					 .deep = how.deep};
 	const uint64_t seed = strtoull(argv[3], NULL, 10), epoch = strtoull(argv[4], NULL, 10);
 	const int64_t sample = atoll(argv[5]);
 	struct sl_transform_work work = {0};
 	struct sl_value picture = {0};
 	struct sl_transform *t;
 	struct sl_fail fail;
-	size_t len, floats = (size_t)spec.out_h * (size_t)spec.out_w * 3;
+	size_t len, floats = (size_t)spec.out_h * (size_t)spec.out_w * (how.channels == 1 ? 1 : 3);
 	uint8_t *bytes = read_all(argv[2], &len);
 	float *out = malloc(floats * sizeof *out);
 
@@ -122,7 +135,7 @@ static int apply(int argc, char **argv)
 	if (sl_transform_open(&t, &spec, &fail) != SL_OK)
 		return complain(&fail);
 	room.wanted = sl_transform_begin(t, &work, seed, epoch, sample);
-	if (sl_picture_decode(&picture, bytes, len, 1 << 28, &room, &fail) != SL_OK ||
+	if (sl_picture_decode(&picture, bytes, len, &how, &room, &fail) != SL_OK ||
 	    sl_transform_apply(&work, out, &picture, &fail) != SL_OK)
 		return complain(&fail);
 	putchar('[');
@@ -139,8 +152,20 @@ static int apply(int argc, char **argv)
 	return 0;
 }
 
+/* What PICTURE_HOW names. */
+static void choose_how(const char *words)
+{
+	how.channels = strstr(words, "grey") ? 1 : 3;
+	how.deep = strstr(words, "deep");
+	how.exact = strstr(words, "exact");
+	how.upright = strstr(words, "upright");
+}
+
 int main(int argc, char **argv)
 {
+	const char *words = getenv("PICTURE_HOW");
+
+	choose_how(words ? words : "");
 	if (argc >= 3 && strcmp(argv[1], "decode") == 0)
 		return decode(argc, argv);
 	if (argc == 4 && strcmp(argv[1], "list") == 0)
