@@ -28,10 +28,9 @@ struct sl_link_conf {
 	int heartbeat_ms, timeout_ms, connect_timeout_ms;
 	uint64_t stall_ms; /* 0: no limit */
 	struct sl_offer offer;
-	uint64_t run_steps;             /* of the run in all */
-	struct sl_traffic *traffic;     /* as in struct sl_transport_conf */
-	size_t end_bytes[SL_END_COUNT]; /* the most that end_grad and end_mean come to; 0: heads and tails are private
-					 */
+	uint64_t run_steps;            /* of the run in all */
+	struct sl_traffic *traffic;    /* as in struct sl_transport_conf */
+	size_t end_bytes[SL_END_RUNS]; /* the most that end_grad, end_mean and ends come to; 0: these do not cross */
 };
 
 /* What a client's config says of a link: endpoint, keys, bounds. The rest is zero. `auth` is borrowed. */

@@ -70,14 +70,16 @@ bool sl_act_go_back(struct drive *d)
 bool sl_act_join(struct drive *d)
 {
 	const uint64_t begin = sl_remote_session(d->remote)->next_step, held = sl_training_held(d->run);
+	const bool has_ends = sl_session_has_ends(sl_remote_session(d->remote));
 
 	if (d->options->eval_only || begin == sl_training_state(d->run).step)
 		return true;
 	if (begin > held)
 		sl_log(SL_LOG_INFO, "joined",
-		       "the group did steps %llu to %llu without this member, whose head and tail are unchanged",
-		       (unsigned long long)held + 1, (unsigned long long)begin);
-	sl_training_join(d->run, begin);
+		       "the group did steps %llu to %llu without this member, whose head and tail are %s",
+		       (unsigned long long)held + 1, (unsigned long long)begin,
+		       has_ends ? "now the group's" : "unchanged");
+	sl_training_join(d->run, begin, has_ends);
 	if (sl_remote_follow(d->remote, begin)) {
 		sl_drive_fault(d, sl_fail_set(d->fail, SL_ERR_DEVICE, "the state of step %llu could not be set",
 					      (unsigned long long)begin));

@@ -8,9 +8,9 @@
 
 static const enum sl_segment part[2] = {SL_HEAD, SL_TAIL};
 
-static struct sl_exec *exec_of(const struct sl_ends_round *r, int i)
+static struct sl_exec *exec_of(const struct sl_ends *ends, int i)
 {
-	return i ? r->ends->tail : r->ends->head;
+	return i ? ends->tail : ends->head;
 }
 
 /* Where a part's differences lie in a change, and its statistics. */
@@ -20,9 +20,22 @@ static struct sl_change place(const struct sl_ends_round *r, int i, float *chang
 }
 
 /* Where a moment's differences lie in a change. */
-static float *moment_place(const struct sl_ends_round *r, int i, int moment, float *change)
+static float *moment_place(const struct sl_end_layout *l, const struct sl_plan *plan, int i, int moment, float *change)
 {
-	return place(r, i, change + r->layout->stats + (1 + moment) * r->layout->grads).grad;
+	return sl_end_change(l, plan, part[i], change + l->stats + (1 + moment) * l->grads).grad;
+}
+
+static enum sl_err open_states(struct sl_exec_state state[2], const struct sl_plan *plan)
+{
+	enum sl_err err = sl_exec_state_open(&state[0], &plan->segment[part[0]]);
+
+	return err ? err : sl_exec_state_open(&state[1], &plan->segment[part[1]]);
+}
+
+static void close_states(struct sl_exec_state state[2])
+{
+	sl_exec_state_close(&state[0]);
+	sl_exec_state_close(&state[1]);
 }
 
 enum sl_err sl_ends_round_open(struct sl_ends_round *r, struct sl_ends *ends, const struct sl_end_layout *layout,
@@ -33,69 +46,72 @@ enum sl_err sl_ends_round_open(struct sl_ends_round *r, struct sl_ends *ends, co
 	*r = (struct sl_ends_round){.ends = ends, .layout = layout, .how = how};
 	r->base = calloc((size_t)layout->grads + 1, sizeof *r->base);
 	err = r->base ? SL_OK : SL_ERR_NOMEM;
-	for (int i = 0; i < 2 && !err; i++) {
-		err = sl_exec_state_open(&r->was[i], &ends->plan->segment[part[i]]);
-		if (!err)
-			err = sl_exec_state_open(&r->is[i], &ends->plan->segment[part[i]]);
-	}
+	if (!err)
+		err = open_states(r->was, ends->plan);
+	if (!err)
+		err = open_states(r->is, ends->plan);
 	return err ? sl_fail_set(fail, err, "no memory for the mean of heads and tails") : SL_OK;
 }
 
 void sl_ends_round_close(struct sl_ends_round *r)
 {
 	free(r->base);
-	for (int i = 0; i < 2; i++) {
-		sl_exec_state_close(&r->was[i]);
-		sl_exec_state_close(&r->is[i]);
-	}
+	close_states(r->was);
+	close_states(r->is);
 	*r = (struct sl_ends_round){0};
 }
 
-static enum sl_err take(const struct sl_ends_round *r, struct sl_exec_state state[2])
+static enum sl_err take(const struct sl_ends *ends, struct sl_exec_state state[2])
 {
-	enum sl_err err = sl_exec_state_take(&state[0], exec_of(r, 0));
+	enum sl_err err = sl_exec_state_take(&state[0], exec_of(ends, 0));
 
-	return err ? err : sl_exec_state_take(&state[1], exec_of(r, 1));
+	return err ? err : sl_exec_state_take(&state[1], exec_of(ends, 1));
 }
 
 /* Within a step, so more steps may be applied than are done: sl_exec_state_give is for states between steps. */
-static enum sl_err give(const struct sl_ends_round *r, const struct sl_exec_state state[2], bool moments)
+static enum sl_err give(const struct sl_ends *ends, const struct sl_exec_state state[2], bool moments)
 {
 	enum sl_err err = SL_OK;
 
 	for (int i = 0; i < 2 && !err; i++) {
 		uint64_t applied = 0;
 
-		err = sl_exec_set_weights(exec_of(r, i), state[i].weight);
+		err = sl_exec_set_weights(exec_of(ends, i), state[i].weight);
 		for (int k = 0; k < state[i].moments && moments && !err; k++)
-			err = sl_exec_set_moment(exec_of(r, i), k, state[i].moment[k]);
+			err = sl_exec_set_moment(exec_of(ends, i), k, state[i].moment[k]);
 		if (moments && sl_steps_read(&applied, state[i].applied))
-			sl_exec_set_applied(exec_of(r, i), applied);
+			sl_exec_set_applied(exec_of(ends, i), applied);
 	}
 	return err;
 }
 
 enum sl_err sl_ends_round_begin(struct sl_ends_round *r)
 {
-	enum sl_err err = take(r, r->is);
+	enum sl_err err = take(r->ends, r->is);
 
 	for (int i = 0; i < 2 && !err; i++)
 		sl_range_gather(&r->ends->plan->segment[part[i]], r->is[i].weight, place(r, i, r->base).grad, NULL);
 	return err;
 }
 
+static void gather(const struct sl_end_layout *l, const struct sl_plan *plan, const struct sl_exec_state state[2],
+		   float *to)
+{
+	for (int i = 0; i < 2; i++) {
+		const struct sl_plan_segment *s = &plan->segment[part[i]];
+		const struct sl_change at = sl_end_change(l, plan, part[i], to);
+
+		sl_range_gather(s, state[i].weight, at.grad, at.keep);
+		for (int k = 0; k < l->moments; k++)
+			sl_range_gather(s, state[i].moment[k], moment_place(l, plan, i, k, to), NULL);
+	}
+}
+
 static void fill(const struct sl_ends_round *r, float *change)
 {
 	const struct sl_end_layout *l = r->layout;
 
-	for (int i = 0; i < 2; i++) {
-		const struct sl_plan_segment *s = &r->ends->plan->segment[part[i]];
-		const struct sl_change at = place(r, i, change);
-
-		sl_range_gather(s, r->is[i].weight, at.grad, at.keep);
-		for (int k = 0; k < l->moments; k++)
-			sl_range_gather(s, r->is[i].moment[k], moment_place(r, i, k, change), NULL);
-	}
+	gather(l, r->ends->plan, r->is, change);
 	for (int64_t i = 0; i < l->grads; i++)
 		change[i] -= r->base[i];
 	memcpy(change + l->floats - 2, r->is[0].applied, sizeof r->is[0].applied);
@@ -111,13 +127,13 @@ enum sl_err sl_ends_round_tell(struct sl_ends_round *r, bool with_step, double l
 	enum sl_err err = SL_OK;
 
 	if (with_step)
-		err = take(r, r->was);
+		err = take(r->ends, r->was);
 	if (!err && with_step)
 		err = sl_ends_commit(r->ends, lr, grad_scale);
 	if (!err)
-		err = take(r, r->is);
+		err = take(r->ends, r->is);
 	if (!err && with_step)
-		err = give(r, r->was, true);
+		err = give(r->ends, r->was, true);
 	if (!err)
 		fill(r, change);
 	return err;
@@ -130,6 +146,13 @@ enum sl_err sl_ends_round_check(const struct sl_ends_round *r, const float *mean
 	return sl_end_check_moments(r->layout, mean, r->ends->step + 1, fail);
 }
 
+static void scatter_moments(const struct sl_end_layout *l, const struct sl_plan *plan, int i, struct sl_exec_state *to,
+			    float *from)
+{
+	for (int k = 0; k < l->moments; k++)
+		sl_range_scatter(&plan->segment[part[i]], to->moment[k], moment_place(l, plan, i, k, from), NULL);
+}
+
 /* The optimizer's part, of those whose moments are not each member's own. */
 static void hear_moments(struct sl_ends_round *r, float *mean)
 {
@@ -138,9 +161,7 @@ static void hear_moments(struct sl_ends_round *r, float *mean)
 
 		for (int k = 0; k < to->moments && r->how == SL_MOMENTS_ZERO; k++)
 			memset(to->moment[k], 0, (size_t)to->trainable_count * sizeof(float));
-		for (int k = 0; k < r->layout->moments; k++)
-			sl_range_scatter(&r->ends->plan->segment[part[i]], to->moment[k], moment_place(r, i, k, mean),
-					 NULL);
+		scatter_moments(r->layout, r->ends->plan, i, to, mean);
 		if (r->how == SL_MOMENTS_ZERO)
 			sl_steps_write(0, to->applied);
 		else
@@ -150,7 +171,7 @@ static void hear_moments(struct sl_ends_round *r, float *mean)
 
 enum sl_err sl_ends_round_hear(struct sl_ends_round *r, float *mean)
 {
-	enum sl_err err = take(r, r->is);
+	enum sl_err err = take(r->ends, r->is);
 
 	for (int64_t i = 0; i < r->layout->grads; i++)
 		r->base[i] += mean[i];
@@ -159,5 +180,42 @@ enum sl_err sl_ends_round_hear(struct sl_ends_round *r, float *mean)
 				 place(r, i, mean).keep);
 	if (!err && r->how != SL_MOMENTS_KEEP)
 		hear_moments(r, mean);
-	return err ? err : give(r, r->is, r->how != SL_MOMENTS_KEEP);
+	return err ? err : give(r->ends, r->is, r->how != SL_MOMENTS_KEEP);
+}
+
+/* ---- all of head and tail, for one that comes while others train */
+
+enum sl_err sl_ends_get_state(const struct sl_ends *ends, const struct sl_end_layout *l, float *to)
+{
+	struct sl_exec_state state[2] = {0};
+	enum sl_err err = open_states(state, ends->plan);
+
+	if (!err)
+		err = take(ends, state);
+	if (!err)
+		gather(l, ends->plan, state, to);
+	if (!err && l->moments > 1) /* fewer moments do not need the count, and members may differ in it */
+		memcpy(sl_end_steps(l, to), state[0].applied, sizeof state[0].applied);
+	close_states(state);
+	return err;
+}
+
+enum sl_err sl_ends_set_state(struct sl_ends *ends, const struct sl_end_layout *l, float *from)
+{
+	struct sl_exec_state state[2] = {0};
+	enum sl_err err = open_states(state, ends->plan);
+
+	if (!err)
+		err = take(ends, state); /* what is frozen stays */
+	for (int i = 0; i < 2 && !err; i++) {
+		const struct sl_change at = sl_end_change(l, ends->plan, part[i], from);
+
+		sl_range_scatter(&ends->plan->segment[part[i]], state[i].weight, at.grad, at.keep);
+		scatter_moments(l, ends->plan, i, &state[i], from);
+		memcpy(state[i].applied, sl_end_steps(l, from), sizeof state[i].applied);
+	}
+	if (!err)
+		err = give(ends, state, true);
+	close_states(state);
+	return err;
 }

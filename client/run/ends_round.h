@@ -30,4 +30,10 @@ enum sl_err sl_ends_round_tell(struct sl_ends_round *r, bool with_step, double l
 enum sl_err sl_ends_round_check(const struct sl_ends_round *r, const float *mean, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_ends_round_hear(struct sl_ends_round *r, float *mean) SL_MUST_CHECK;
 
+/* All of head and tail between two steps, as members hand it to one that comes: [layout->floats] of
+ * sl_end_layout_state. Frozen weights are not in it. What _set gets was checked (sl_end_check, sl_end_check_moments).
+ */
+enum sl_err sl_ends_get_state(const struct sl_ends *ends, const struct sl_end_layout *layout, float *to) SL_MUST_CHECK;
+enum sl_err sl_ends_set_state(struct sl_ends *ends, const struct sl_end_layout *layout, float *from) SL_MUST_CHECK;
+
 #endif

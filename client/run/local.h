@@ -30,6 +30,8 @@ enum sl_err sl_local_pass(struct sl_local *local, uint64_t number, double lr, st
 /* Where the group shares its ends: what begin has told the trunk, as that decodes it; and for `end`, in or not, the
  * mean of what all who are in have told. No bytes: nobody was in. */
 const struct sl_end_layout *sl_local_end_layout(const struct sl_local *local);
+/* The head and tail of another member, for one that comes back. */
+enum sl_err sl_local_copy_ends(struct sl_local *local, const struct sl_local *from) SL_MUST_CHECK;
 const float *sl_local_told(const struct sl_local *local);
 void sl_local_hear(struct sl_local *local, struct sl_bytes mean);
 /* Where they are averaged, between begin and end of a round's last step, or before its pass: the member tells of the

@@ -334,8 +334,8 @@ static enum sl_err step(struct group *g, double lr)
 	return err;
 }
 
-/* It has been away, and takes part in the next step. */
-static enum sl_err join(struct group *g, struct member *m)
+/* It has been away, and takes part in the next step. `from`: a member that was in the last one. */
+static enum sl_err join(struct group *g, struct member *m, const struct member *from)
 {
 	const uint64_t batches = (uint64_t)sl_loader_batches(m->loader[SL_SPLIT_TRAIN]);
 	int64_t in_eval;
@@ -347,7 +347,7 @@ static enum sl_err join(struct group *g, struct member *m)
 				   "--absent: member %d comes back in step %" PRIu64 ", inside a round of %" PRIu64
 				   " steps: it can where a round begins",
 				   m->conf.agreed.share.member, g->step + 1, sl_setup_round(&m->setup));
-	sl_training_join(m->run, g->step);
+	sl_training_join(m->run, g->step, false);
 	sl_training_position(m->run, &at, &in_eval);
 	err = sl_loader_seek(m->loader[SL_SPLIT_TRAIN], at / batches, (int64_t)(at % batches));
 	if (!err)
@@ -357,22 +357,27 @@ static enum sl_err join(struct group *g, struct member *m)
 	m->own = sl_training_next(m->run) == SL_WANT_STEP;
 	if (m->part->copy && g->step && sl_copy_reset(m->part->copy, g->fold.trunk, true))
 		return sl_fail_set(g->fail, SL_ERR_DEVICE, "the copy of a member could not be set");
+	if (g->ends.coder && g->step && sl_local_copy_ends(m->local, from->local))
+		return sl_fail_set(g->fail, SL_ERR_DEVICE, "the head and tail of a member could not be set");
 	return sl_local_follow(m->local, g->step, g->fail);
 }
 
 /* Who takes part in the next step; NULL: nobody. */
 static enum sl_err gather(struct group *g, struct member **some)
 {
+	const struct member *from = NULL;
 	enum sl_err err = SL_OK;
 
 	*some = NULL;
+	for (int k = 0; k < g->n; k++)
+		from = g->member[k].here ? &g->member[k] : from;
 	for (int k = 0; k < g->n && !err; k++) {
 		struct member *m = &g->member[k];
 		const bool was = m->here;
 
 		m->here = sl_absent_look(g->options->absent, k, g->step) != SL_AWAY;
 		if (m->here && !was)
-			err = join(g, m);
+			err = join(g, m, from);
 		if (m->here && !*some)
 			*some = m;
 	}
@@ -442,10 +447,8 @@ static enum sl_err check_ranges(const struct sl_setup *setup, const char *absent
 
 	if (!sl_absent_has_ranges(absent))
 		return SL_OK;
-	if (a->share.mode == SL_SHARE_SERIAL || a->share.ends != SL_ENDS_PRIVATE)
-		return sl_fail_set(
-			fail, SL_ERR_USAGE,
-			"--absent takes MEMBER:FROM-TO in share.mode: sync and rounds, with share.ends: private alone");
+	if (a->share.mode == SL_SHARE_SERIAL)
+		return sl_fail_set(fail, SL_ERR_USAGE, "--absent takes MEMBER:FROM-TO in share.mode: sync and rounds");
 	if (sl_agreed_keeps_moments(a))
 		return sl_fail_set(fail, SL_ERR_USAGE,
 				   "--absent takes MEMBER:FROM-TO in share.mode: rounds with share.moments: average or "

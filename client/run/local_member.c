@@ -1,6 +1,8 @@
 /* A member of a group in one process (local_group.c): its step without the trunk's. */
 #include "client/run/local_impl.h"
 
+#include <stdlib.h>
+
 #include "common/base/clock.h"
 
 struct sl_exec *sl_local_middle(struct sl_local *l)
@@ -26,6 +28,20 @@ const float *sl_local_told(const struct sl_local *l)
 void sl_local_hear(struct sl_local *l, struct sl_bytes mean)
 {
 	l->mean = mean;
+}
+
+enum sl_err sl_local_copy_ends(struct sl_local *l, const struct sl_local *from)
+{
+	const struct sl_end_layout layout = sl_end_layout_state(&l->layout, &l->plan->spec);
+	float *state = calloc((size_t)layout.floats + 1, sizeof *state);
+	enum sl_err err = state ? sl_ends_get_state(&from->ends, &layout, state) : SL_ERR_NOMEM;
+
+	if (!err)
+		err = sl_ends_set_state(&l->ends, &layout, state);
+	if (!err && l->round.ends)
+		err = sl_ends_round_begin(&l->round);
+	free(state);
+	return err;
 }
 
 static void count_end(struct sl_local *l, enum sl_end end, size_t bytes)

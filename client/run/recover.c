@@ -208,7 +208,7 @@ enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, cons
 /* The same step on either side is not enough: each state is that of one link's COMMIT. */
 static enum sl_err check_made(const struct sl_remote *remote, const struct sl_client_state *s, struct sl_fail *fail)
 {
-	if (sl_remote_made(remote) == s->made)
+	if (sl_remote_made(remote) == s->made || sl_session_has_ends(sl_remote_session(remote)))
 		return SL_OK;
 	if (sl_remote_made(remote) == SL_MADE_UNKNOWN) {
 		sl_log(SL_LOG_WARN, "ends-behind",
@@ -282,9 +282,8 @@ static void warn_back(const struct sl_recover *r, uint64_t next_step, bool commo
 				   : "; a server keeps checkpoints only if its config names a `store`");
 }
 
-enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run,
-			       uint64_t next_step, enum sl_restored *how, struct sl_step_result *result,
-			       struct sl_fail *fail)
+static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run, uint64_t next_step,
+			   enum sl_restored *how, struct sl_step_result *result, struct sl_fail *fail)
 {
 	const struct sl_client_state *held = NULL;
 	uint64_t epoch = sl_remote_session(remote)->epoch;
@@ -310,6 +309,15 @@ enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, s
 		return err;
 	}
 	return give(remote, held, fail);
+}
+
+enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run,
+			       uint64_t next_step, enum sl_restored *how, struct sl_step_result *result,
+			       struct sl_fail *fail)
+{
+	enum sl_err err = restore(r, remote, run, next_step, how, result, fail);
+
+	return err || !sl_session_has_ends(sl_remote_session(remote)) ? err : sl_remote_take_ends(remote, fail);
 }
 
 _Static_assert((int)SL_CHECKPOINT_KEPT == (int)SL_WIRE_KEPT, "COMMIT names every checkpoint that is kept");

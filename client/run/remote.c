@@ -4,6 +4,7 @@
 
 #include "client/run/remote_parts.h"
 #include "common/base/clock.h"
+#include "common/base/failpoint.h"
 #include "common/exec/clip.h"
 
 static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
@@ -132,6 +133,10 @@ static enum sl_err open_shared(struct sl_remote *r, struct sl_fail *fail)
 	}
 	if (err)
 		return err;
+	if (a->agreed.share.least) {
+		r->state = sl_end_layout_state(&r->layout, &r->conf.link.plan->spec);
+		r->conf.link.end_bytes[SL_END_STATE] = (size_t)r->state.floats * sizeof(float);
+	}
 	r->change = calloc((size_t)r->layout.floats + 1, sizeof *r->change);
 	if (!r->change)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the gradients of head and tail");
@@ -228,6 +233,23 @@ enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
 	if (!err)
 		err = sl_client_state_give(s, r->ends.head, r->ends.tail, sl_port_codecs(sl_link_port(r->link)));
 	return err ? err : sl_client_state_give_end(s, r->end[SL_END_GRAD], r->round.base);
+}
+
+enum sl_err sl_remote_take_ends(struct sl_remote *r, struct sl_fail *fail)
+{
+	float *from = (float *)(void *)(uintptr_t)sl_port_end_run(sl_link_port(r->link), SL_END_STATE).data;
+	enum sl_err err = sl_end_check(&r->state, from, fail);
+
+	SL_FAILPOINT(SL_FP_CLIENT_TAKES);
+	if (!err)
+		err = sl_end_check_moments(&r->state, from, sl_link_session(r->link)->next_step, fail);
+	if (err)
+		return sl_fail_set(fail, SL_ERR_PAYLOAD,
+				   "the head and tail that another member of the group handed over are none");
+	err = sl_ends_set_state(&r->ends, &r->state, from);
+	if (!err && r->round.ends)
+		err = sl_ends_round_begin(&r->round);
+	return err ? sl_fail_set(fail, err, "the head and tail of the group could not be set") : SL_OK;
 }
 
 enum sl_err sl_remote_follow(struct sl_remote *r, uint64_t step)

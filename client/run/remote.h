@@ -49,6 +49,8 @@ enum sl_err sl_remote_state_open(struct sl_remote *remote, struct sl_client_stat
 				 struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_remote_take(struct sl_remote *remote, struct sl_client_state *s) SL_MUST_CHECK;
 enum sl_err sl_remote_give(struct sl_remote *remote, const struct sl_client_state *s) SL_MUST_CHECK;
+/* Head and tail become the group's, which this link brought (sl_session_has_ends). PAYLOAD: they are none. */
+enum sl_err sl_remote_take_ends(struct sl_remote *remote, struct sl_fail *fail) SL_MUST_CHECK;
 /* `step` comes next, and those before it have not changed the state. */
 enum sl_err sl_remote_follow(struct sl_remote *remote, uint64_t step) SL_MUST_CHECK;
 /* Epoch of the link whose COMMIT made the state that this side holds, and the server too. */

@@ -12,7 +12,7 @@ struct sl_remote {
 	struct sl_link *link;
 	struct sl_ends ends;
 	/* of a group that shares heads and tails; else zeros */
-	struct sl_end_layout layout;
+	struct sl_end_layout layout, state;     /* state: where members come and go; borrows */
 	struct sl_end_coder *end[SL_END_COUNT]; /* (worker) */
 	float *change;                          /* (worker) [layout.floats] */
 	struct sl_ends_round round;             /* (worker) where they are averaged after every round */

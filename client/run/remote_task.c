@@ -1,7 +1,10 @@
 /* The tasks of a pass, on the worker: head and tail, what crosses the link decoded and encoded, and the step itself. */
+#include <string.h>
+
 #include "client/run/audit.h"
 #include "client/run/remote_parts.h"
 #include "common/base/failpoint.h"
+#include "common/weights/weights.h"
 
 /* Rows or tokens of what crosses. */
 static int64_t crossing(const struct sl_remote *r, bool mid, int chunk)
@@ -105,6 +108,26 @@ static enum sl_err tell(struct sl_remote *r, struct sl_fail *fail)
 	return err ? sl_fail_set(fail, err, "end_grad: %s", sl_err_text(err)) : SL_OK;
 }
 
+/* All of head and tail, for one that comes; or its hash. */
+static enum sl_err give(struct sl_remote *r, struct sl_fail *fail)
+{
+	struct sl_buf run = sl_port_end_room(sl_link_port(r->link), SL_END_STATE);
+	float *to = (float *)(void *)run.data;
+	uint8_t hash[SL_WIRE_ENDS_HASH];
+	enum sl_err err;
+
+	SL_FAILPOINT(SL_FP_CLIENT_GIVES);
+	memset(to, 0, run.cap);
+	err = sl_ends_get_state(&r->ends, &r->state, to);
+	run.len = sl_link_session(r->link)->gift_bytes;
+	if (!err && run.len == sizeof hash) {
+		sl_weights_hash(to, r->state.floats, hash);
+		memcpy(run.data, hash, sizeof hash);
+	}
+	sl_port_end_filled(sl_link_port(r->link), SL_END_STATE, &run, 0);
+	return err ? sl_fail_set(fail, err, "the head and tail could not be read back") : SL_OK;
+}
+
 /* The mean of the step, where there is one. */
 static enum sl_err hear(struct sl_remote *r, struct sl_fail *fail)
 {
@@ -197,6 +220,8 @@ enum sl_err sl_remote_run_task(void *arg, enum sl_task task, int chunk, struct s
 		return tell(r, fail);
 	case SL_TASK_COMMIT:
 		return sl_remote_commit(r, fail);
+	case SL_TASK_GIVE:
+		return give(r, fail);
 	default:
 		return sl_fail_set(fail, SL_ERR_BUG, "a client has no task %s", sl_task_name(task));
 	}

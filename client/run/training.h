@@ -100,9 +100,10 @@ enum sl_err sl_training_restore(struct sl_training *run, const struct sl_checkpo
 				struct sl_fail *fail) SL_MUST_CHECK;
 /* Where the loaders must stand: training batches done since the run began, and batches of the evaluation. */
 void sl_training_position(const struct sl_training *run, uint64_t *trained, int64_t *in_eval);
-/* The group did the steps before `step` without this member, whose state they left alone: the run goes on there. Until
- * a step is done the state is still that of step sl_training_held, and a checkpoint says so. */
-void sl_training_join(struct sl_training *run, uint64_t step);
+/* The group did the steps before `step` without this member: the run goes on there. Where they left its state alone,
+ * that is still of step sl_training_held until a step is done, and a checkpoint says so. `has_ends`: it is the group's
+ * state of `step`. */
+void sl_training_join(struct sl_training *run, uint64_t step, bool has_ends);
 uint64_t sl_training_held(const struct sl_training *run);
 /* A phase is done, its last evaluation included: from here on sl_training_save says so. */
 void sl_training_end_phase(struct sl_training *run);

@@ -26,7 +26,7 @@ uint64_t sl_training_held(const struct sl_training *r)
 	return r->mark.step;
 }
 
-void sl_training_join(struct sl_training *r, uint64_t step)
+void sl_training_join(struct sl_training *r, uint64_t step, bool has_ends)
 {
 	const struct mark *m = &r->mark;
 
@@ -44,6 +44,8 @@ void sl_training_join(struct sl_training *r, uint64_t step)
 	r->eval = (struct tally){0};
 	r->in_eval = 0;
 	sl_scores_begin(r->scores);
+	if (has_ends)
+		sl_run_mark(r);
 }
 
 void sl_training_end_phase(struct sl_training *r)

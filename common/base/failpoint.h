@@ -78,6 +78,8 @@
 	X(CLIENT_FETCHED, "client.fetched", "c", "", "", "the middle's weights have come back")                      \
 	X(CLIENT_SAVED, "client.saved", "c", "", "", "the model is written, the server not yet told goodbye")        \
 	X(CLIENT_LEAVE, "client.leave", "c", "", "", "before goodbye")                                               \
+	X(CLIENT_GIVES, "client.gives", "g", "", "", "its head and tail are made ready for one that comes")          \
+	X(CLIENT_TAKES, "client.takes", "g", "", "", "it comes, and those of another have come")                     \
 	X(CLIENT_PAUSE, "client.pause", "c", "", "client.begin=term@4", "SIGTERM: before the last checkpoint")       \
 	X(CLIENT_PAUSED, "client.paused", "c", "", "client.begin=term@4", "SIGTERM: behind the last checkpoint")     \
 	X(SERVER_HELLO, "server.hello", "s", "", "", "HELLO has come")                                               \
@@ -100,6 +102,7 @@
 	X(SERVER_ANSWER, "server.answer", "s", "", "", "before COMMITTED is sent")                                   \
 	X(SERVER_ANSWERED, "server.answered", "s", "", "", "COMMITTED is sent")                                      \
 	X(SERVER_GATHER, "server.gather", "s", "", "", "FETCH has come")                                             \
+	X(SERVER_GIVES, "server.gives", "g", "", "", "one that comes is to get the head and tail of another")        \
 	X(SERVER_LET_GO, "server.let_go", "g", "", "", "members may leave, which they have not heard")               \
 	X(SERVER_LEFT, "server.left", "s", "", "", "the client said goodbye, its checkpoints go")                    \
 	X(SERVER_LAST, "server.last", "s", "", "server.answered=term@5", "SIGTERM: before the last checkpoint")      \

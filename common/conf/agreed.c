@@ -130,13 +130,6 @@ static const char *check_share(const struct sl_agreed *a, char *why, size_t size
 			 a->share.least, a->share.clients);
 		return "share.clients";
 	}
-	if (a->share.least && a->share.ends != SL_ENDS_PRIVATE) {
-		snprintf(why, size,
-			 "%d..%d is possible with share.ends: private alone: a newcomer has no way to the shared head "
-			 "and tail",
-			 a->share.least, a->share.clients);
-		return "share.clients";
-	}
 	if (a->share.least && sl_agreed_keeps_moments(a)) {
 		snprintf(
 			why, size,

@@ -255,7 +255,7 @@ static uint64_t hash_of(struct sl_outq *q, const struct sl_run *run, struct sl_b
 /* Weights are sent once, and are not what rates are asked of. */
 static void await(struct sl_outq *q, const struct sl_run *run)
 {
-	if (q->awaited_count == AWAITED || run->part.what == SL_PART_WEIGHTS)
+	if (q->awaited_count == AWAITED || sl_part_is_state(run->part.what))
 		return;
 	q->awaited[(q->awaited_first + q->awaited_count++) % AWAITED] =
 		(struct awaited){q->handed, run->started_ns, run->len};
@@ -395,7 +395,7 @@ void sl_outq_drop(struct sl_outq *q)
 	while (*link) {
 		struct sl_run *run = *link;
 
-		if (run->part.what == SL_PART_WEIGHTS) {
+		if (sl_part_is_state(run->part.what)) {
 			link = &run->next;
 			continue;
 		}

@@ -259,6 +259,7 @@ static enum sl_err welcome_put(Split__Welcome *out, const struct sl_welcome *in)
 	out->branch = in->branch;
 	out->begin = in->begin;
 	out->common = out->has_common = in->common;
+	out->ends = out->has_ends = in->ends;
 	out->need_weights = in->need_weights;
 	put_text(&out->software, in->software, sizeof in->software, &err);
 	put_text(&out->device, in->device, sizeof in->device, &err);
@@ -276,6 +277,7 @@ static void welcome_get(struct reader *r, struct sl_welcome *out, const Split__W
 	out->branch = in->branch;
 	out->begin = in->begin;
 	out->common = in->has_common && in->common;
+	out->ends = in->has_ends && in->ends;
 	out->need_weights = in->need_weights;
 	get_text(r, out->software, sizeof out->software, &in->software, "software");
 	get_text(r, out->device, sizeof out->device, &in->device, "device");
@@ -392,6 +394,7 @@ static enum sl_err body_put(union body *out, const struct sl_frame *frame)
 		return SL_OK;
 	case SL_FRAME_FETCH:
 		split__fetch__init(&out->fetch);
+		out->fetch.whole = out->fetch.has_whole = frame->u.fetch.whole;
 		return SL_OK;
 	case SL_FRAME_HEARTBEAT:
 		split__heartbeat__init(&out->heartbeat);
@@ -523,6 +526,8 @@ static void body_get(struct reader *r, struct sl_frame *out, const Split__Frame 
 		out->u.norm.squares = get_finite(r, in->norm->squares, "squares");
 		break;
 	case SL_FRAME_FETCH:
+		out->u.fetch.whole = in->fetch->has_whole && in->fetch->whole;
+		break;
 	case SL_FRAME_BYE:
 	case SL_FRAME_COUNT:
 		break;

@@ -20,7 +20,8 @@ enum {
 	SL_WIRE_KEPT = 2,              /* checkpoints that COMMIT names */
 	SL_SESSION_BYTES = 32,         /* a session's id, and how it is proven: link/proof.h */
 	SL_PROOF_BYTES = 64,
-	SL_NONCE_BYTES = 32
+	SL_NONCE_BYTES = 32,
+	SL_WIRE_ENDS_HASH = 16 /* XXH3-128 of head and tail as SL_PART_ENDS carries them */
 };
 
 enum sl_frame_kind {
@@ -31,7 +32,7 @@ enum sl_frame_kind {
 	SL_FRAME_CREDIT,    /* bytes consumed since the last one: the sender may send as many more */
 	SL_FRAME_COMMIT,    /* client → server: apply step */
 	SL_FRAME_COMMITTED, /* server → client */
-	SL_FRAME_FETCH,     /* client → server: send the middle's weights */
+	SL_FRAME_FETCH,     /* send the middle's weights; server → client: send head and tail, or their hash */
 	SL_FRAME_HEARTBEAT, /* either way */
 	SL_FRAME_BYE,       /* client → server: done, forget the session */
 	SL_FRAME_ABANDON,   /* either way: NaN or Inf in the step under way, which is not applied */
@@ -51,8 +52,15 @@ enum sl_part_what {
 	   together do (session/mean.h) */
 	SL_PART_END_GRAD,
 	SL_PART_END_MEAN,
+	SL_PART_ENDS, /* head and tail as a member has them, for one that comes; or their hash, SL_WIRE_ENDS_HASH bytes
+		       */
 	SL_PART_WHAT_COUNT
 };
+/* What crosses beside passes. */
+static inline bool sl_part_is_state(uint32_t what)
+{
+	return what == SL_PART_WEIGHTS || what == SL_PART_ENDS;
+}
 
 /* How the middle's weights begin. */
 enum sl_weights_source { SL_WEIGHTS_SEED, SL_WEIGHTS_HASH };
@@ -111,6 +119,7 @@ struct sl_welcome {
 	 * next_step they left alone. */
 	uint64_t begin;
 	bool common; /* of a group: next_step is the newest that all members hold, and the server has lost nothing */
+	bool ends;   /* of a group: a run of SL_PART_ENDS follows, head and tail as they are before `begin` */
 };
 
 struct sl_challenge {
@@ -184,6 +193,9 @@ struct sl_frame {
 		struct {
 			uint64_t bytes;
 		} credit;
+		struct {
+			bool whole; /* from a server: all of head and tail; else their hash */
+		} fetch;
 		struct sl_commit commit;
 		struct sl_committed committed;
 		struct sl_heartbeat heartbeat;

@@ -76,6 +76,9 @@ static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, u
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "the server goes on from step %" PRIu64 ", which this client does not hold",
 				   w->next_step);
+	if (w->ends && (w->need_weights || !s->limits.run_bytes[SL_PART_ENDS]))
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "the server has heads and tails for a client that takes none");
 	if (w->begin < w->next_step || (w->begin > w->next_step && !s->limits.shared))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "the server begins with step %" PRIu64 ", and goes on from step %" PRIu64, w->begin,
@@ -88,6 +91,10 @@ static enum sl_err on_welcome(struct sl_session *s, const struct sl_event *ev, u
 	s->made = w->made;
 	s->branch = w->branch;
 	s->common = w->common;
+	if (w->ends) {
+		s->state = SL_SESSION_WEIGHTS;
+		return SL_OK;
+	}
 	s->state = SL_SESSION_READY;
 	if (w->need_weights)
 		sl_outbox_post(out, SL_PART_WEIGHTS, 0);
@@ -386,6 +393,10 @@ static enum sl_err commit_task(struct sl_session *s, const struct sl_event *ev, 
 	s->next_step = s->number + 1;
 	s->fate = SL_PASS_GOES_ON;
 	s->state = SL_SESSION_READY;
+	if (s->gift == SL_GIFT_BEHIND) {
+		s->gift = SL_GIFT_UNDER_WAY;
+		sl_outbox_task(out, SL_TASK_GIVE, 0);
+	}
 	sl_outbox_add(out, SL_ACTION_STEPPED);
 	return SL_OK;
 }
@@ -426,13 +437,15 @@ static enum sl_err leave(struct sl_session *s, const struct sl_event *ev, uint64
 	return SL_OK;
 }
 
-#define ALIVE                                                                                                    \
+#define HEARING                                                                                                  \
 	[SL_EV_REFUSE] = {sl_on_refuse}, [SL_EV_CREDIT] = {sl_on_credit}, [SL_EV_HEARTBEAT] = {sl_on_heartbeat}, \
 	[SL_EV_TICK] = {sl_on_tick}, [SL_EV_LEAVE] = {leave}
+#define ALIVE HEARING, [SL_EV_FETCH] = {sl_on_ends_asked}, [SL_EV_ENDS] = {sl_on_ends_made}
 
 const struct sl_session_rule sl_client_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT] = {
 	[SL_SESSION_NEW] = {[SL_EV_OPEN] = {say_hello}},
-	[SL_SESSION_HELLO] = {ALIVE, [SL_EV_WELCOME] = {on_welcome}, [SL_EV_CHALLENGE] = {on_challenge}},
+	[SL_SESSION_HELLO] = {HEARING, [SL_EV_WELCOME] = {on_welcome}, [SL_EV_CHALLENGE] = {on_challenge}},
+	[SL_SESSION_WEIGHTS] = {HEARING, [SL_EV_ENDS] = {sl_on_ends}},
 	[SL_SESSION_READY] = {ALIVE, [SL_EV_BEGIN_STEP] = {begin_step}, [SL_EV_BEGIN_EVAL] = {begin_eval},
 			      [SL_EV_BEGIN_FETCH] = {begin_fetch}, [SL_EV_PASS] = {pass}},
 	[SL_SESSION_STEP] =

@@ -10,17 +10,6 @@
 #include "common/exec/optimizer.h"
 #include "common/session/mean_rows.h"
 
-const char *sl_end_name(enum sl_end end)
-{
-	return end == SL_END_GRAD ? "end_grad" : "end_mean";
-}
-
-const char *sl_cross_name(int cross)
-{
-	return cross < SL_DIR_COUNT ? sl_dir_name((enum sl_dir)cross)
-				    : sl_end_name((enum sl_end)(cross - SL_DIR_COUNT));
-}
-
 /* ---- what changes */
 
 /* Of a parameter that is an embedding's table elements of a row; else 0. */
@@ -56,6 +45,16 @@ enum sl_err sl_end_layout_settle(struct sl_end_layout *l, const struct sl_plan_s
 	return l->floats <= SL_END_MAX_FLOATS
 		       ? SL_OK
 		       : sl_fail_set(fail, SL_ERR_LIMIT, "head and tail have more elements than a group can share");
+}
+
+struct sl_end_layout sl_end_layout_state(const struct sl_end_layout *l, const struct sl_plan_spec *spec)
+{
+	struct sl_end_layout state = *l;
+
+	state.round = true;
+	state.moments = sl_optimizer_moments(spec->optimizer.kind);
+	state.floats = (1 + state.moments) * l->grads + l->stats + 2;
+	return state;
 }
 
 enum sl_err sl_end_layout_of(struct sl_end_layout *out, const struct sl_plan *plan, struct sl_fail *fail)

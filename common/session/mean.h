@@ -13,8 +13,9 @@
 #include "common/codec/cost.h"
 #include "common/exec/exec.h"
 
-/* What crosses beside the four tensors of a chunk. */
-enum sl_end { SL_END_GRAD, SL_END_MEAN, SL_END_COUNT };
+/* What crosses beside the four tensors of a chunk. STATE: all of head and tail, for one that comes while others train.
+ */
+enum sl_end { SL_END_GRAD, SL_END_MEAN, SL_END_COUNT, SL_END_STATE = SL_END_COUNT, SL_END_RUNS };
 const char *sl_end_name(enum sl_end end); /* "end_grad" … */
 
 /* All that is counted apart on a link: the tensors at the cut (enum sl_dir), and behind them these. */
@@ -54,6 +55,11 @@ bool sl_end_layout_same(const struct sl_end_layout *a, const struct sl_end_layou
 /* The parts of a change that are the head's and the tail's. */
 struct sl_change sl_end_change(const struct sl_end_layout *layout, const struct sl_plan *plan, enum sl_segment which,
 			       float *change);
+
+/* Of the state of head and tail, which one that comes while others train gets: in place of differences the weights,
+ * then the statistics, all moments, and how many steps were applied where the moments are two. It borrows `layout`'s
+ * arrays. */
+struct sl_end_layout sl_end_layout_state(const struct sl_end_layout *layout, const struct sl_plan_spec *spec);
 
 /* NONFINITE: it has NaN or Inf. */
 enum sl_err sl_end_check(const struct sl_end_layout *layout, const float *change, struct sl_fail *fail) SL_MUST_CHECK;

@@ -12,7 +12,7 @@
  * a gradient only the head's backward. What goes first is also the shorter. */
 static const int run_priority[SL_PART_WHAT_COUNT] = {
 	[SL_PART_WEIGHTS] = 0,   [SL_PART_MID_GRAD] = 1, [SL_PART_HEAD_ACT] = 2, [SL_PART_MID_ACT] = 1,
-	[SL_PART_HEAD_GRAD] = 2, [SL_PART_END_GRAD] = 1, [SL_PART_END_MEAN] = 0};
+	[SL_PART_HEAD_GRAD] = 2, [SL_PART_END_GRAD] = 1, [SL_PART_END_MEAN] = 0, [SL_PART_ENDS] = 3};
 
 /* Parts that come within this had all been here already: they say nothing of the link. */
 static const double run_min_s = 1e-3;
@@ -37,6 +37,8 @@ static enum sl_part_what task_output(const struct sl_session *s, enum sl_task ta
 		return SL_PART_END_GRAD;
 	case SL_TASK_MEAN:
 		return SL_PART_END_MEAN;
+	case SL_TASK_GIVE:
+		return SL_PART_ENDS;
 	default:
 		return SL_PART_WHAT_COUNT;
 	}
@@ -65,10 +67,10 @@ uint8_t *sl_port_carried(struct sl_port *p, const struct sl_carried **layout)
 
 static int end_part(enum sl_end end)
 {
-	return end == SL_END_GRAD ? SL_PART_END_GRAD : SL_PART_END_MEAN;
+	return SL_PART_END_GRAD + (int)end;
 }
 
-void sl_port_end_runs(struct sl_port *p, const size_t bytes[SL_END_COUNT])
+void sl_port_end_runs(struct sl_port *p, const size_t bytes[SL_END_RUNS])
 {
 	memcpy(p->end_bytes, bytes, sizeof p->end_bytes);
 }
@@ -144,7 +146,7 @@ static void run_sent(struct sl_run *run)
 	struct sl_port *p = slot->port;
 
 	slot->busy = false;
-	if (run->part.what == SL_PART_WEIGHTS) {
+	if (sl_part_is_state(run->part.what)) {
 		p->stats.weights[SL_SENT] += run->len + run->header_bytes;
 	} else if (run->len) {
 		count_run(p, cross_of(run->part.what), run->len, run->header_bytes);
@@ -171,13 +173,16 @@ static void post_run(struct sl_port *p, enum sl_part_what what, int chunk)
 	struct run_slot *slot = &p->run[what][chunk];
 	const struct sl_session *s = &p->session;
 	const bool weights = what == SL_PART_WEIGHTS, of_chunk = what < SL_PART_WEIGHTS;
+	const bool of_pass = !sl_part_is_state(what);
 
 	if (weights)
 		weights_run(p, slot);
 	slot->run = (struct sl_run){
 		.part = {.what = what,
-			 .training = !weights && s->training,
-			 .step = weights ? s->kept_step : s->number,
+			 .training = of_pass && s->training,
+			 .step = weights   ? s->kept_step
+				 : of_pass ? s->number
+					   : s->next_step,
 			 .chunk = (uint32_t)chunk,
 			 .rows = of_chunk ? (uint32_t)sl_session_chunk_rows(s, chunk) : 0,
 			 .batch_rows = of_chunk ? (uint32_t)s->batch_rows : 0,
@@ -200,7 +205,7 @@ static void drop_pass(struct sl_port *p)
 {
 	atomic_store(&p->abandoning, true);
 	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
-		p->waiting[what].count = what == SL_PART_WEIGHTS ? p->waiting[what].count : 0;
+		p->waiting[what].count = sl_part_is_state((uint32_t)what) ? p->waiting[what].count : 0;
 	sl_outq_drop(p->outq);
 }
 
@@ -237,7 +242,7 @@ static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_b
 		return;
 	SL_FAILPOINT(SL_FP_PORT_WHOLE);
 	slot->len = a->total;
-	if (a->what == SL_PART_WEIGHTS) {
+	if (sl_part_is_state(a->what)) {
 		p->stats.weights[SL_RECEIVED] += a->total + slot->header_bytes;
 	} else {
 		double seconds = sl_seconds_since(slot->started_ns);

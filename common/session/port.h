@@ -87,9 +87,11 @@ float *sl_port_weights(struct sl_port *port);
 /* With the plan's fetch_state: what comes behind them in that answer, and how it lies. NULL: nothing does. */
 uint8_t *sl_port_carried(struct sl_port *port, const struct sl_carried **layout);
 
-/* In a group that shares heads and tails, before sl_port_equip: most bytes of the runs end_grad and end_mean. Then: a
- * run that has come; room for the one that the task TELL or MEAN is for, and what it has written there (worker). */
-void sl_port_end_runs(struct sl_port *port, const size_t bytes[SL_END_COUNT]);
+/* In a group that shares heads and tails, before sl_port_equip: most bytes of the runs end_grad, end_mean and ends.
+ * Then: a run that has come; room for the one that the task TELL, MEAN or GIVE is for, and what it has written there
+ * (worker).
+ */
+void sl_port_end_runs(struct sl_port *port, const size_t bytes[SL_END_RUNS]);
 struct sl_bytes sl_port_end_run(const struct sl_port *port, enum sl_end end);
 struct sl_buf sl_port_end_room(struct sl_port *port, enum sl_end end);
 void sl_port_end_filled(struct sl_port *port, enum sl_end end, const struct sl_buf *buf, double nominal);

@@ -95,9 +95,9 @@ struct sl_port {
 	void *pinned;                             /* else */
 	struct run_slot *run[SL_PART_WHAT_COUNT]; /* [slots]; weights: one */
 	struct lane_out waiting[SL_PART_WHAT_COUNT];
-	size_t end_bytes[SL_END_COUNT]; /* 0: head and tail are not shared */
-	struct sl_carried carried;      /* behind the weights that a Fetch brings; 0 bytes: nothing is */
-	uint8_t *carried_room;          /* [carried.bytes]; NULL: as above */
+	size_t end_bytes[SL_END_RUNS]; /* 0: head and tail are not shared */
+	struct sl_carried carried;     /* behind the weights that a Fetch brings; 0 bytes: nothing is */
+	uint8_t *carried_room;         /* [carried.bytes]; NULL: as above */
 	/* Where rows begin, [slots], sl_dims_numbers of each: a client's driver says it, a server's head_act. NULL: no
 	 * tokens. */
 	uint32_t *begin;
@@ -157,8 +157,8 @@ static inline bool sl_port_per_chunk(enum sl_task task)
 }
 static inline bool sl_port_receives(enum sl_session_role role, int what)
 {
-	return (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD || what == SL_PART_END_MEAN) ==
-	       (role == SL_SESSION_CLIENT);
+	return what == SL_PART_ENDS || (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD ||
+					what == SL_PART_END_MEAN) == (role == SL_SESSION_CLIENT);
 }
 /* Whether runs of that kind cross at all. */
 static inline bool sl_port_crosses(const struct sl_plan *plan, int what)

@@ -53,6 +53,9 @@ static void welcome(struct sl_session *s, const struct sl_event *ev, uint64_t no
 	snprintf(w->software, sizeof w->software, "splits %s", SL_VERSION);
 	snprintf(w->device, sizeof w->device, "%.*s", (int)sizeof w->device - 1, s->device ? s->device : "");
 	w->need_weights = ev->need_weights;
+	w->ends = ev->ends;
+	if (ev->ends)
+		sl_outbox_post(out, SL_PART_ENDS, 0);
 	s->state = ev->need_weights ? SL_SESSION_WEIGHTS : SL_SESSION_READY;
 	s->heard_ms = now_ms; /* until now it was this side's turn to speak */
 	sl_outbox_add(out, SL_ACTION_READY);
@@ -549,7 +552,9 @@ static enum sl_err on_bye(struct sl_session *s, const struct sl_event *ev, uint6
 #define SPEAKING                                                                                                 \
 	[SL_EV_REFUSE] = {sl_on_refuse}, [SL_EV_CREDIT] = {sl_on_credit}, [SL_EV_HEARTBEAT] = {sl_on_heartbeat}, \
 	[SL_EV_BYE] = {on_bye}
-#define ALIVE SPEAKING, [SL_EV_TICK] = {sl_on_tick}, [SL_EV_LATE] = {on_late}
+#define ALIVE                                                                                            \
+	SPEAKING, [SL_EV_TICK] = {sl_on_tick}, [SL_EV_LATE] = {on_late}, [SL_EV_ASK] = {sl_on_ask_ends}, \
+		  [SL_EV_ENDS] = {sl_on_ends_given}
 
 const struct sl_session_rule sl_server_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT] = {
 	[SL_SESSION_NEW] = {[SL_EV_HELLO] = {on_hello}},

@@ -85,7 +85,7 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 	s->fate = SL_PASS_GOES_ON;
 	s->commit = SL_COMMIT_APPLIES;
 	s->late = false;
-	memset(s->lane, 0, sizeof s->lane);
+	memset(s->lane, 0, SL_PART_ENDS * sizeof s->lane[0]); /* ends cross beside passes */
 	memset(s->done, 0, sizeof s->done);
 	memset(s->tokens, 0, sizeof s->tokens);
 }
@@ -192,7 +192,7 @@ enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, str
 	if (most == 0)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of kind %u, which this side does not receive",
 				   p->what);
-	if (p->what != SL_PART_WEIGHTS && (err = (is_end(p->what) ? check_end_run : check_run)(s, p, out)))
+	if (!sl_part_is_state(p->what) && (err = (is_end(p->what) ? check_end_run : check_run)(s, p, out)))
 		return err;
 	if (s->limits.lengths && p->what == SL_PART_HEAD_ACT)
 		most += sl_lengths_bytes((int64_t)sl_session_chunk_rows(s, (int)p->chunk));
@@ -219,7 +219,7 @@ enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, str
 	*whole = s->lane[p->what].received == p->total;
 	a = sl_outbox_add(out, SL_ACTION_STORE);
 	a->what = (enum sl_part_what)p->what;
-	a->chunk = p->what == SL_PART_WEIGHTS ? 0 : (int)p->chunk;
+	a->chunk = sl_part_is_state(p->what) ? 0 : (int)p->chunk;
 	a->offset = p->offset;
 	a->total = p->total;
 	a->whole = *whole;
@@ -353,6 +353,13 @@ static bool is_work(struct sl_session *s, const struct sl_event *ev)
 	return true;
 }
 
+static enum sl_event_kind rule_of(const struct sl_event *ev)
+{
+	const bool part = ev->kind == SL_EV_PART && ev->frame->u.part.what == SL_PART_ENDS;
+
+	return part || (ev->kind == SL_EV_TASK_DONE && ev->task == SL_TASK_GIVE) ? SL_EV_ENDS : ev->kind;
+}
+
 enum sl_err sl_session_step(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	const struct sl_session_rule *rule;
@@ -375,8 +382,8 @@ enum sl_err sl_session_step(struct sl_session *s, const struct sl_event *ev, uin
 		s->heard_ms = now_ms;
 		s->counts.worked += is_work(s, ev);
 	}
-	rule = s->role == SL_SESSION_CLIENT ? &sl_client_table[s->state][ev->kind]
-					    : &sl_server_table[s->state][ev->kind];
+	rule = s->role == SL_SESSION_CLIENT ? &sl_client_table[s->state][rule_of(ev)]
+					    : &sl_server_table[s->state][rule_of(ev)];
 	if (of_epoch && ev->frame->epoch > s->epoch)
 		err = sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "frame of epoch %" PRIu64 " in epoch %" PRIu64,
 				  ev->frame->epoch, s->epoch);

@@ -21,17 +21,17 @@
 
 enum sl_session_role { SL_SESSION_CLIENT, SL_SESSION_SERVER };
 
-#define SL_SESSION_STATE_MAP(X)                                           \
-	X(NEW)     /* nothing said yet */                                 \
-	X(HELLO)   /* client: waits for WELCOME */                        \
-	X(OPENING) /* server: builds its plan */                          \
-	X(WEIGHTS) /* server: waits for the middle's weights */           \
-	X(READY)                                                          \
-	X(STEP)    /* a training pass is under way */                     \
-	X(COMMIT)  /* the pass is whole; the step is being applied */     \
-	X(ABANDON) /* NaN or Inf in the pass: nothing of it is applied */ \
-	X(EVAL)    /* an evaluation pass is under way */                  \
-	X(FETCH)   /* the middle's weights are on their way back */       \
+#define SL_SESSION_STATE_MAP(X)                                                                                  \
+	X(NEW)     /* nothing said yet */                                                                        \
+	X(HELLO)   /* client: waits for WELCOME */                                                               \
+	X(OPENING) /* server: builds its plan */                                                                 \
+	X(WEIGHTS) /* waits for weights: a server for the middle's, a member that comes for head's and tail's */ \
+	X(READY)                                                                                                 \
+	X(STEP)    /* a training pass is under way */                                                            \
+	X(COMMIT)  /* the pass is whole; the step is being applied */                                            \
+	X(ABANDON) /* NaN or Inf in the pass: nothing of it is applied */                                        \
+	X(EVAL)    /* an evaluation pass is under way */                                                         \
+	X(FETCH)   /* the middle's weights are on their way back */                                              \
 	X(CLOSED)  /* said goodbye, or failed */
 
 enum sl_session_state {
@@ -56,6 +56,7 @@ enum sl_session_state {
 	X(GATHER)   /* server: weights of the middle for FETCH */               \
 	X(TELL)     /* client, with shared ends: encode end_grad */             \
 	X(MEAN)     /* server, with shared ends: end_mean of the step */        \
+	X(GIVE)     /* client, with shared ends: what one that comes gets */    \
 	X(ABANDON)  /* either: behind all tasks of a pass; codecs forget it */
 
 enum sl_task {
@@ -95,6 +96,8 @@ enum sl_event_kind {
 	SL_EV_DECIDED, /* server, after PREPARED: the group's step is done, as TASK_DONE(COMMIT) says it elsewhere */
 	SL_EV_LATE,    /* server: the group has done the steps before `next_step` without this member */
 	SL_EV_GIVE,    /* server, after ASKED: the group lets the member have its weights */
+	SL_EV_ASK,     /* server: the group needs head and tail of the member, `whole`, or their hash */
+	SL_EV_ENDS,    /* none: the rule for parts of SL_PART_ENDS, and for the end of the task GIVE */
 	SL_EV_TICK,
 	SL_EV_COUNT
 };
@@ -123,6 +126,8 @@ struct sl_event {
 	uint64_t made;       /* TASK_DONE(OPEN): as in struct sl_welcome */
 	uint64_t branch;     /* JOINED: the same */
 	bool common;         /* JOINED: the same */
+	bool ends;           /* JOINED: the same */
+	bool whole;          /* ASK */
 };
 
 enum sl_action_kind {
@@ -139,6 +144,7 @@ enum sl_action_kind {
 			      */
 	SL_ACTION_PREPARED,  /* server: the member's part of the step is done, and waits for its group: DECIDED */
 	SL_ACTION_ASKED,     /* server: the member fetches weights, and waits for its group: GIVE */
+	SL_ACTION_GIVEN,     /* server: what ASK asked for is whole */
 	SL_ACTION_STEPPED,
 	SL_ACTION_EVALUATED,
 	SL_ACTION_FETCHED,
@@ -205,6 +211,8 @@ enum sl_pass_commit { SL_COMMIT_APPLIES, SL_COMMIT_SKIPS, SL_COMMIT_PASSES };
 /* Server: what came before the weights were whole, or before the pass was QUIET, and waits for that. SKIP: a COMMIT
  * that does not apply. */
 enum sl_pass_asked { SL_ASKED_NOTHING, SL_ASKED_SKIP, SL_ASKED_FETCH };
+/* Client: head and tail were asked for. BEHIND: those behind the step that is being applied. */
+enum sl_gift { SL_GIFT_NONE, SL_GIFT_BEHIND, SL_GIFT_UNDER_WAY };
 
 struct sl_session {
 	enum sl_session_role role;
@@ -271,12 +279,21 @@ struct sl_session {
 	struct sl_session_counts counts;
 	bool writing; /* kept[0] is still being written */
 	bool common;  /* client: as in struct sl_welcome */
+	enum sl_gift gift;
+	uint64_t gift_bytes, gift_step; /* of the head and tail, or their hash, that were asked for; 0: none. Server:
+					   the step before which they were such */
 };
 
 /* The COMMIT of the pass applies nothing. */
 static inline bool sl_session_skips(const struct sl_session *s)
 {
 	return s->commit != SL_COMMIT_APPLIES;
+}
+
+/* Client: this link brought head and tail, as they are before next_step. */
+static inline bool sl_session_has_ends(const struct sl_session *s)
+{
+	return s->role == SL_SESSION_CLIENT && s->lane[SL_PART_ENDS].chunk > 0;
 }
 
 /* The client's: everything in hello is set. patience_ms is hello's timeout_ms until the caller changes it; so are

@@ -41,6 +41,10 @@ enum sl_err sl_abandon_check(const struct sl_session *s, const struct sl_frame *
 			     struct sl_outbox *out);
 sl_session_fn sl_on_nonfinite, sl_on_abandon, sl_on_abandon_again, sl_on_stale_part, sl_on_task_ignored;
 
+/* Heads and tails for one that comes (ends.c): a client gets them, is asked for its own, has made them ready; a server
+ * asks for them, gets them. */
+sl_session_fn sl_on_ends, sl_on_ends_asked, sl_on_ends_made, sl_on_ask_ends, sl_on_ends_given;
+
 /* Handlers of both roles. */
 sl_session_fn sl_on_credit, sl_on_heartbeat, sl_on_tick, sl_on_refuse;
 

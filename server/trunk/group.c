@@ -61,8 +61,9 @@ static void welcome(struct sl_group *g, int k)
 {
 	struct sl_group_member *p = &g->member[k];
 	const struct sl_group_seat *seat = &g->seat[k];
+	const bool comes = g->what == GROUP_REJOIN, with_ends = comes && g->with_ends;
 	const uint64_t number = g->trunk.r.seat[k].number,
-		       begin = sl_group_varies(g) ? sl_group_comes_in(g, k) : number;
+		       begin = sl_group_varies(g) ? sl_group_comes_in(g, k, with_ends) : number;
 
 	if (!sl_group_varies(g))
 		sl_trunk_welcome(&g->t, k, begin);
@@ -71,8 +72,9 @@ static void welcome(struct sl_group *g, int k)
 	sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
 	if (p->m)
 		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_JOINED,
-							     .next_step = number,
+							     .next_step = with_ends ? g->held : number,
 							     .first_step = begin,
+							     .ends = with_ends,
 							     .made = seat->made,
 							     .branch = g->branch,
 							     .common = g->what == GROUP_CHOOSE && g->common,
@@ -159,8 +161,15 @@ static void rejoined(struct sl_group *g)
 	for (int k = 0; k < g->n && g->came == SL_COME_LONGER; k++)
 		if (g->trunk.r.seat[k].state == SL_SEAT_IN && g->t.seat[k].state == SL_SEAT_DONE)
 			g->t.seat[k].state = SL_SEAT_IN;
-	if (!p->m || g->t.seat[g->which].link != SL_LINK_JOINING)
+	if (g->wrong)
+		g->member[g->giver].answer = ANSWER_WRONG;
+	if (!p->m || (g->t.seat[g->which].link != SL_LINK_JOINING && g->t.seat[g->which].link != SL_LINK_GIVEN))
 		return;
+	if (!g->err && g->came == SL_COME_LATER) {
+		sl_trunk_needs_ends(&g->t, g->which);
+		g->giver = -1;
+		return;
+	}
 	if (back && g->groups->ranks)
 		g->back_of = g->which; /* if all ranks say so */
 	else if (back)
@@ -196,6 +205,10 @@ static void note_late(struct sl_group *g, int k)
 		return;
 	if (g->part[k].lost) {
 		sl_group_goes(g, k, "its link was lost, and share.straggler_s is over");
+		return;
+	}
+	if (sl_seat_is_newcomer(&g->t.seat[k])) {
+		sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});
 		return;
 	}
 	g->late++;
@@ -369,6 +382,14 @@ static void step_alone(struct sl_group *g, int k)
 	post(g, GROUP_STEP, k);
 }
 
+/* With whoever has handed over its head and tail. */
+static void begin_rejoin(struct sl_group *g, int who)
+{
+	for (int k = 0; k < g->n; k++)
+		g->part[k].m = g->member[k].answer == ANSWER_THERE ? g->member[k].m : NULL;
+	post(g, GROUP_REJOIN, who);
+}
+
 static void choose(struct sl_group *g)
 {
 	struct sl_fail why;
@@ -400,6 +421,7 @@ static void advance(struct sl_group *g)
 	if (g->what != GROUP_IDLE)
 		return;
 	sl_group_say_short(g);
+	sl_group_ask_ends(g);
 	while ((act = sl_group_next(g, &k)) == SL_TRUNK_BEHIND) {
 		tell_behind(g, k);
 		if (g->what != GROUP_IDLE)
@@ -408,7 +430,7 @@ static void advance(struct sl_group *g)
 	if (act == SL_TRUNK_CHOOSE)
 		choose(g);
 	else if (act == SL_TRUNK_COME)
-		post(g, GROUP_REJOIN, k);
+		begin_rejoin(g, k);
 	else if (act == SL_TRUNK_CATCH_UP) {
 		g->behind = g->t.seat[k].number;
 		post(g, GROUP_CATCH_UP, k);
@@ -470,6 +492,7 @@ void sl_group_joining(struct sl_group *g, struct sl_middle *m)
 	sl_group_hear_in(g);
 	/* the rest is its seat's, whose member it may not be: it changes with the welcome */
 	p->m = m;
+	p->answer = ANSWER_NONE;
 	p->refused[0] = '\0';
 	sl_trunk_joins(&g->t, sl_group_seat_of(m), &sl_port_session(m->port)->hello);
 	if (!g->t.open) {
@@ -487,8 +510,7 @@ void sl_group_prepared(struct sl_group *g, struct sl_middle *m)
 
 	if (g->member[k].m != m)
 		return;
-	seat->prepared = true;
-	seat->skip = sl_session_skips(sl_port_session(m->port));
+	sl_trunk_prepared(&g->t, k, sl_session_skips(sl_port_session(m->port)));
 	if (!seat->skip && !sl_turns_own(&g->turns, k, seat->number)) {
 		sl_fail_set(&why, SL_ERR_PROTOCOL, "step %" PRIu64 " of group %s is not member %d's: it is member %d's",
 			    seat->number, g->name, k, sl_turns_whose(&g->turns, seat->number));
@@ -503,6 +525,15 @@ void sl_group_asked(struct sl_group *g, struct sl_middle *m)
 		advance(g);
 }
 
+void sl_group_given(struct sl_group *g, struct sl_middle *m)
+{
+	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
+
+	if (p->m == m && p->answer == ANSWER_AWAITED)
+		p->answer = ANSWER_THERE;
+	advance(g);
+}
+
 void sl_group_over(struct sl_group *g, struct sl_middle *m)
 {
 	const int k = sl_group_seat_of(m);
@@ -511,6 +542,7 @@ void sl_group_over(struct sl_group *g, struct sl_middle *m)
 	if (g->member[k].m != m)
 		return;
 	g->member[k].m = NULL;
+	g->member[k].answer = ANSWER_NONE;
 	sl_trunk_over(&g->t, k, m->ended);
 	if (sl_group_varies(g) && was && !sl_seat_is_in(g->t.seat[k].state))
 		sl_group_say_gone(g, k, m->ended == SL_SEAT_LEFT ? "its run is done" : "it was stopped");

@@ -14,6 +14,7 @@
  *   group_step.c  the worker's: a step; in rounds copies of the trunk, and their average
  *   group_keep.c  the worker's: checkpoints, and what is read from one
  *   group_ends.c  the worker's: heads and tails that are shared
+ *   group_give.c  both's: heads and tails that one who comes gets of the others
  *   group_ranks.c the worker's: members that other servers have (ranks.h) */
 #ifndef SL_SERVER_TRUNK_GROUP_H
 #define SL_SERVER_TRUNK_GROUP_H
@@ -49,6 +50,7 @@ const uint8_t *sl_group_file_name(const struct sl_group *group); /* [16] */
 void sl_group_joining(struct sl_group *group, struct sl_middle *m);
 void sl_group_prepared(struct sl_group *group, struct sl_middle *m);
 void sl_group_asked(struct sl_group *group, struct sl_middle *m);
+void sl_group_given(struct sl_group *group, struct sl_middle *m); /* its head and tail, or their hash, have come */
 void sl_group_over(struct sl_group *group, struct sl_middle *m);
 void sl_group_leave(struct sl_group *group, struct sl_middle *m);
 

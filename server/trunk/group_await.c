@@ -65,13 +65,19 @@ bool sl_group_gives_up(struct sl_group *g, struct sl_fail *why)
 	char missing[400];
 	bool waits = false, refused;
 
-	for (int k = g->first; k < g->end && !g->t.open; k++)
-		waits = waits || g->t.seat[k].link == SL_LINK_JOINING;
+	for (int k = g->first; k < g->end; k++)
+		waits = waits || g->t.seat[k].link == (g->t.open ? SL_LINK_ASKING : SL_LINK_JOINING);
 	if (!waits || !g->wait_ms)
 		g->wait_ms = waits ? now_ms : 0;
 	if (!waits || !g->agreed.share.wait_s || now_ms - g->wait_ms < (uint64_t)g->agreed.share.wait_s * 1000)
 		return false;
 	g->wait_ms = 0;
+	if (g->t.open) {
+		(void)sl_fail_at(why, "share.wait_s", SL_ERR_TIMEOUT,
+				 "nobody who has the heads and tails of group %s has come within %d s", g->name,
+				 g->agreed.share.wait_s);
+		return true;
+	}
 	refused = sl_group_missing(g, missing, sizeof missing);
 	(void)sl_fail_at(why, "share.wait_s", refused ? SL_ERR_MISMATCH : SL_ERR_TIMEOUT,
 			 "group %s was not complete within %d s: missing are members %s", g->name,
@@ -249,17 +255,21 @@ int sl_group_begun(struct sl_group *g)
 	for (int k = 0; k < g->n; k++) {
 		n += g->part[k].m != NULL;
 		if (!g->part[k].m)
-			sl_group_goes(g, k, "it did not come back, and share.straggler_s is over");
+			sl_group_goes(g, k,
+				      g->member[k].m ? "it does not hold that step"
+						     : "it did not come back, and share.straggler_s is over");
 	}
 	return n;
 }
 
-uint64_t sl_group_comes_in(struct sl_group *g, int k)
+uint64_t sl_group_comes_in(struct sl_group *g, int k, bool with_ends)
 {
-	const uint64_t from = g->trunk.r.seat[k].number, begin = from > g->t.step ? from : g->t.step;
+	const uint64_t from = g->trunk.r.seat[k].number;
+	const uint64_t begin =
+		from > g->t.step || g->ends ? from : g->t.step; /* shared ones learn from missed steps, too */
 	const bool was = sl_seat_is_in(g->t.seat[k].state);
 
-	sl_trunk_welcome(&g->t, k, begin);
+	(with_ends ? sl_trunk_welcome_newcomer : sl_trunk_welcome)(&g->t, k, begin);
 	if (!was)
 		sl_log_limited(SL_LOG_INFO, "group-joins",
 			       "group %s: member %d joins behind step %" PRIu64 ": %d are in", g->name, k, begin,

@@ -105,8 +105,9 @@ static enum sl_err clear_moments(struct sl_group *g)
 	return err;
 }
 
-static enum sl_err take_up(struct sl_group *g, uint64_t step, struct sl_fail *fail)
+static enum sl_err take_up(void *arg, uint64_t step, struct sl_fail *fail)
 {
+	struct sl_group *g = arg;
 	enum sl_err err = sl_exec_follow(g->trunk.exec, step);
 
 	if (!err && step)
@@ -148,11 +149,12 @@ static void begin_anew(struct sl_group *g, int k)
 /* The member goes on from `step`, though it has done others since. */
 static void go_on_behind(struct sl_group *g, int k, uint64_t step)
 {
-	sl_log_limited(
-		SL_LOG_WARN, "ends-behind",
-		"group %s: member %d goes on with the head and tail of step %" PRIu64 ", which has done %" PRIu64
-		": steps since were done without it, or all went back for it time and again, so nobody goes back",
-		g->name, k, step, g->trunk.r.seat[k].number);
+	if (!g->ends)
+		sl_log_limited(SL_LOG_WARN, "ends-behind",
+			       "group %s: member %d goes on with the head and tail of step %" PRIu64
+			       ", which has done %" PRIu64 ": steps since were done without it, or all went back for "
+			       "it time and again, so nobody goes back",
+			       g->name, k, step, g->trunk.r.seat[k].number);
 	sl_record_came(&g->trunk.r, k, SL_COME_BEHIND, step);
 	g->seat[k].made = SL_MADE_UNKNOWN;
 	g->seat[k].kept = false;
@@ -198,6 +200,22 @@ static bool all_fit(struct sl_group *g, bool anyhow)
 	return 2 * fitting >= n;
 }
 
+/* The same where heads and tails are shared. Who was not in the step that was read comes later, and gets them. */
+static bool all_hold_ends(const struct sl_group *g, bool anyhow, uint64_t step)
+{
+	int n = 0, holding = 0;
+
+	for (int k = 0; k < g->n; k++) {
+		const bool holds = g->part[k].m && sl_group_holds_ends(g, k, step);
+
+		n += g->part[k].m != NULL;
+		holding += holds;
+		if (g->part[k].m && !holds && !anyhow && g->trunk.r.seat[k].number == step)
+			return false;
+	}
+	return holding && 2 * holding >= n;
+}
+
 /* All that begin here begin anew, and the run that the store holds is done. */
 static bool is_another_run(const struct sl_group *g)
 {
@@ -234,16 +252,17 @@ static enum sl_err take_up_first(struct sl_group *g, struct sl_fail *fail)
 /* The newest file from which all that are here can go on; *step 0: none. */
 static enum sl_err find_file(struct sl_group *g, bool anyhow, uint64_t *step, struct sl_fail *fail)
 {
+	char whose[SL_CONF_SHARE_TEXT + 16];
+
+	snprintf(whose, sizeof whose, "group %s: ", g->name);
 	*step = UINT64_MAX;
 	while (g->trunk.keep.dir[0] && sl_checkpoint_older(g->trunk.keep.dir, g->trunk.keep.prefix, step)) {
 		enum sl_err err = take_up(g, *step, fail);
 
-		if (!err && all_fit(g, anyhow))
+		if (!err && (g->ends ? all_hold_ends(g, anyhow, *step) : all_fit(g, anyhow)))
 			return SL_OK;
-		if (err && err != SL_ERR_NOINPUT && err != SL_ERR_DATA && err != SL_ERR_MISMATCH && err != SL_ERR_IO)
+		if (err && !sl_trunk_passes_over(err, *step, whose, fail))
 			return err;
-		if (err && err != SL_ERR_NOINPUT)
-			sl_log_limited(SL_LOG_WARN, "checkpoint-refused", "group %s: %s", g->name, fail->text);
 	}
 	*step = 0;
 	return SL_OK;
@@ -257,7 +276,14 @@ static enum sl_err choose_file(struct sl_group *g, uint64_t *step, struct sl_fai
 	*step = 0;
 	for (int anyhow = 0; anyhow < 2 && !*step && !err && !another; anyhow++)
 		err = find_file(g, anyhow, step, fail);
-	return err || *step ? err : take_up_first(g, fail);
+	if (err || *step)
+		return err;
+	if (!another && sl_group_ends_elsewhere(g))
+		return sl_fail_set(fail, SL_ERR_BUSY,
+				   "nobody is here who has the heads and tails of group %s, which others have left: "
+				   "come again when one of them is back, or take another share.group",
+				   g->name);
+	return take_up_first(g, fail);
 }
 
 static enum sl_err choose_some(struct sl_group *g, struct sl_fail *fail)
@@ -269,6 +295,9 @@ static enum sl_err choose_some(struct sl_group *g, struct sl_fail *fail)
 	if (err)
 		return err;
 	SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
+	for (int k = 0; k < g->n && g->ends && step; k++)
+		if (g->part[k].m && !sl_group_holds_ends(g, k, step))
+			g->part[k].m = NULL;
 	g->trunk.r.done = g->trunk.from = g->trunk.r.on_disk = step;
 	g->has_weights = g->has_weights || step;
 	note_in(g);
@@ -285,7 +314,7 @@ static void run_come(struct sl_group *g)
 	uint64_t newest;
 
 	g->came = sl_record_come(&g->trunk.r, k, &newest);
-	if (g->came == SL_COME_BACK)
+	if (g->came == SL_COME_BACK || sl_group_comes_later(g, k, newest))
 		return;
 	if (g->came == SL_COME_LOST) {
 		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
@@ -313,6 +342,10 @@ static void run_come(struct sl_group *g)
 	if (g->err)
 		return;
 	sl_record_came(&g->trunk.r, k, SL_COME_HERE, 0);
+	if (g->with_ends) {
+		sl_record_newcomer(&g->trunk.r.seat[k], sl_port_session(g->seat[g->giver].m->port)->gift_step);
+		seat->made = g->branch;
+	}
 	/* in rounds: whoever is not inside the one under way begins it with the trunk */
 	if (record->number <= g->trunk.r.done && sl_group_reset_copy(g, k, true))
 		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the copy of member %d could not be set", k);
@@ -418,46 +451,42 @@ static int steps_held(const struct sl_group *g, uint64_t step[SL_GROUP_STEPS])
 	return n;
 }
 
+static void begin_from(struct sl_group *g, uint64_t step)
+{
+	for (int k = g->first; k < g->end; k++)
+		if (sl_record_caught_up(&g->trunk.r, k, step))
+			g->seat[k].made = g->trunk.keep.made;
+	sl_records_begin(&g->trunk.r, step);
+	if (g->trunk.keep.dir[0]) /* the steps kept behind it are another past's */
+		sl_keep_leave(&g->trunk.keep, step);
+	g->trunk.from = step;
+	g->has_weights = g->has_weights || step;
+}
+
 /* The newest step that all members hold and the store has, or 0. */
 static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 {
+	char whose[SL_CONF_SHARE_TEXT + 16], tried[SL_TRUNK_TRIED];
+	const struct sl_trunk_taker taker = {take_up, g, whose};
 	uint64_t held[SL_GROUP_STEPS] = {0};
 	const int n = sl_group_common_steps(g, held, steps_held(g, held));
-	char tried[120] = "";
+	int i;
+	enum sl_err err;
 
+	snprintf(whose, sizeof whose, "group %s: ", g->name);
 	if (!sl_group_turns_fit(g, fail)) /* of all ranks' members, of which this one knows now */
 		return SL_ERR_MISMATCH;
-	for (int i = 0; i < n; i++) {
-		const uint64_t step = held[i];
-		enum sl_err err = take_up(g, step, fail);
-
-		if (!err) {
-			SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
-			for (int k = g->first; k < g->end; k++)
-				if (sl_record_caught_up(&g->trunk.r, k, step))
-					g->seat[k].made = g->trunk.keep.made;
-			sl_records_begin(&g->trunk.r, step);
-			if (g->trunk.keep.dir[0]) /* the steps kept behind it are another past's */
-				sl_keep_leave(&g->trunk.keep, step);
-			g->trunk.from = step;
-			g->common = i == 0;
-			g->has_weights = g->has_weights || step;
-			return SL_OK;
-		}
-		if (err != SL_ERR_NOINPUT && err != SL_ERR_DATA && err != SL_ERR_MISMATCH && err != SL_ERR_IO)
-			return err;
-		if (err == SL_ERR_MISMATCH && !step)
-			return err;
-		if (err != SL_ERR_NOINPUT)
-			sl_log_limited(SL_LOG_WARN, "checkpoint-refused", "group %s: %s", g->name, fail->text);
-		snprintf(tried + strlen(tried), sizeof tried - strlen(tried), " %" PRIu64, step);
-	}
-	/* members of other ranks that are done may come again */
-	return sl_fail_set(
-		fail, g->some_gone ? SL_ERR_BUSY : SL_ERR_MISMATCH,
-		"no common step for group %s to go on from: all members hold%s, and this server holds none of "
-		"them",
-		g->name, tried[0] ? tried : " none");
+	err = sl_trunk_take_newest(&taker, held, n, &i, tried, fail);
+	if (err == SL_ERR_NOINPUT) /* members of other ranks that are done may come again */
+		return sl_fail_set(fail, g->some_gone ? SL_ERR_BUSY : SL_ERR_MISMATCH,
+				   "no common step for group %s to go on from: all members hold%s, and this server "
+				   "holds none of them",
+				   g->name, tried[0] ? tried : " none");
+	if (err)
+		return err;
+	begin_from(g, held[i]);
+	g->common = i == 0;
+	return SL_OK;
 }
 
 void sl_group_run_choose(struct sl_group *g)
@@ -569,6 +598,7 @@ void sl_group_run_return(struct sl_group *g)
 	bool back;
 
 	g->came = SL_COME_HERE;
+	g->with_ends = g->wrong = false;
 	g->need_weights = !g->has_weights;
 	g->err = seat->m ? check_owner(g, g->which, &g->fail) : SL_OK;
 	if (g->err || !seat->m) {
@@ -581,7 +611,7 @@ void sl_group_run_return(struct sl_group *g)
 		run_come(g);
 	else
 		run_rejoin(g);
-	back = g->came == SL_COME_BACK || g->came == SL_COME_LONGER;
+	back = g->came == SL_COME_BACK || g->came == SL_COME_LONGER || g->came == SL_COME_LATER;
 	seat->fresh = g->err || back;
 	if (!seat->fresh)
 		note_owner(g, g->which);

@@ -57,6 +57,12 @@ static enum sl_err check_cost(const struct sl_middle *m, struct sl_fail *fail)
 	return err ? sl_fail_set(fail, err, "shared heads and tails: %.400s", why.text) : SL_OK;
 }
 
+/* Of all of a head and tail, for one that comes. */
+static size_t state_bytes(const struct sl_middle *m)
+{
+	return (size_t)sl_end_layout_state(&m->ends.layout, &m->trunk.plan->spec).floats * sizeof(float);
+}
+
 enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struct sl_fail *fail)
 {
 	struct sl_memory *to = &m->memory.payloads;
@@ -83,6 +89,8 @@ enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struc
 		sl_need(&to->host, 2, (uint64_t)m->ends.layout.floats * sizeof(float)); /* decoded, and summed */
 	if (!err && m->ends.layout.round)
 		sl_need(&to->host, 1, (uint64_t)m->ends.layout.floats * sizeof(double));
+	if (!err && m->agreement.agreed.share.least)
+		sl_need(&to->host, 1, state_bytes(m));
 	return err;
 }
 
@@ -97,7 +105,8 @@ static enum sl_err open_member_ends(struct sl_middle *m, struct sl_fail *fail)
 	m->ends.change = calloc((size_t)l->floats + 1, sizeof *m->ends.change);
 	if (!m->ends.change)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the gradients of head and tail");
-	sl_port_end_runs(m->port, (size_t[SL_END_COUNT]){sl_end_coder_bound(m->ends.coder), m->group->ends->bound});
+	sl_port_end_runs(m->port, (size_t[SL_END_RUNS]){sl_end_coder_bound(m->ends.coder), m->group->ends->bound,
+							sl_group_varies(m->group) ? state_bytes(m) : 0});
 	return SL_OK;
 }
 
@@ -195,18 +204,6 @@ enum sl_err sl_group_ends_check(struct sl_middle *m, struct sl_fail *fail)
 
 /* ---- a step */
 
-/* The first step whose mean somebody may ask for. */
-static uint64_t needed_from(const struct sl_group *g)
-{
-	uint64_t from =
-		g->trunk.r.done ? g->trunk.r.done - 1 : 0; /* that of the last one may be on its way to any of them */
-
-	for (int k = 0; k < g->n; k++)
-		if (g->trunk.r.seat[k].state == SL_SEAT_IN && g->trunk.r.seat[k].number < from)
-			from = g->trunk.r.seat[k].number;
-	return from;
-}
-
 static struct sl_group_mean *find_mean(const struct sl_group *g, uint64_t step)
 {
 	for (int i = 0; i < SL_GROUP_MEANS; i++)
@@ -215,13 +212,11 @@ static struct sl_group_mean *find_mean(const struct sl_group *g, uint64_t step)
 	return NULL;
 }
 
-/* A place for the next mean: one that nobody needs, or a new one; else the oldest, and who needs that is too far
- * behind.
- */
+/* A place for the next mean: a new one while there is room, else the oldest, and who needs that is too far behind. The
+ * last one may be on its way to any member, so it stays. */
 static struct sl_group_mean *take_place(struct sl_group *g)
 {
 	struct sl_group_ends *e = g->ends;
-	const uint64_t from = needed_from(g);
 	struct sl_group_mean *fresh = NULL, *oldest = NULL;
 	size_t bytes = 0;
 
@@ -229,7 +224,7 @@ static struct sl_group_mean *take_place(struct sl_group *g)
 		struct sl_group_mean *mean = &e->mean[i];
 
 		bytes += mean->run.cap;
-		if (mean->run.data && (!mean->whole || mean->step < from))
+		if (mean->run.data && !mean->whole)
 			return mean;
 		if (!mean->run.data)
 			fresh = mean;

@@ -9,11 +9,16 @@
 #include "server/trunk/ranks.h"
 #include "server/trunk/trunk_records.h"
 
+/* What a member was asked for that the others need for one that comes. WRONG: most of the others have another head and
+ * tail. */
+enum sl_group_answer { ANSWER_NONE, ANSWER_AWAITED, ANSWER_THERE, ANSWER_WRONG };
+
 /* A member as the loop sees it, beside its seat in the table. */
 struct sl_group_member {
 	struct sl_middle *m; /* its session; NULL: none */
 	int late;            /* steps that were done without it */
-	char refused[200];   /* why the client that asked for the seat last may not join; "": none was refused */
+	enum sl_group_answer answer;
+	char refused[200]; /* why the client that asked for the seat last may not join; "": none was refused */
 };
 
 /* A member as the worker sees it, beside its record: what outlives its links. */
@@ -130,6 +135,11 @@ struct sl_group {
 	enum sl_group_met came_of;
 	int back_with; /* the member that all go back with */
 	int stranger;  /* the member that begins anew among others; -1: nobody */
+	/* of one that comes while others train: the step whose state it holds; whether it gets the heads and tails of
+	 * member `giver`, which that has handed over whole (-1: nobody has), or what this member has is wrong */
+	uint64_t held;
+	bool with_ends, wrong;
+	int giver;
 	/* (worker) */
 	_Atomic uint64_t *memory_used; /* the server's; NULL: nothing of it is this group's */
 	uint64_t memory_bytes;         /* of it: the trunk and, in rounds, the copies, which outlive links */
@@ -213,7 +223,7 @@ static inline bool sl_group_varies(const struct sl_group *g)
  * member is welcomed, to the step that it does first. */
 void sl_group_hear_in(struct sl_group *group);
 int sl_group_begun(struct sl_group *group);
-uint64_t sl_group_comes_in(struct sl_group *group, int k);
+uint64_t sl_group_comes_in(struct sl_group *group, int k, bool with_ends);
 /* It is out of reach, and not in any more: says so where it was. */
 void sl_group_goes(struct sl_group *group, int k, const char *why);
 void sl_group_say_gone(const struct sl_group *group, int k, const char *why);
@@ -224,6 +234,9 @@ void sl_group_gone(struct sl_group *group);
 bool sl_group_hear_ask(struct sl_group *group, struct sl_middle *m);
 /* Whether the members' turns make up an epoch. */
 bool sl_group_turns_fit(struct sl_group *group, struct sl_fail *why);
+/* group_give.c, where heads and tails are shared. While no job runs: asks for those that members need who come, or
+ * finds that they are there. */
+void sl_group_ask_ends(struct sl_group *group);
 /* What the loop asks of the worker's files, while no job runs, or nothing of the group: who is done, by the newest
  * checkpoint; room for shared heads and tails; whether a step has a mean of them; the end of all. */
 void sl_group_hear_left(struct sl_group *group);

@@ -216,5 +216,6 @@ void sl_group_run_catch_up(struct sl_group *g)
 	if (g->err)
 		return;
 	g->trunk.r.seat[g->which].number = g->behind + 1;
+	g->trunk.r.seat[g->which].state = SL_SEAT_IN;
 	g->seat[g->which].made = g->branch;
 }

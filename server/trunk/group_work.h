@@ -58,6 +58,13 @@ enum sl_err sl_group_ends_next(struct sl_group *group, struct sl_fail *fail) SL_
 void sl_group_ends_settle(struct sl_group *group);
 /* Whether a member at this step can go on from there. */
 bool sl_group_ends_reach(const struct sl_group *group, uint64_t step);
+/* group_give.c, where heads and tails are shared; elsewhere false. Member k, `came`, needs the others', which are not
+ * here: it comes later. Else it gets them where it needs them (with_ends). `newest`: of sl_record_come. */
+bool sl_group_comes_later(struct sl_group *group, int k, uint64_t newest);
+/* All go on from the step, and the member has the heads and tails of it. Nobody has those of the file that was read,
+ * but somebody who is not here. */
+bool sl_group_holds_ends(const struct sl_group *group, int k, uint64_t step);
+bool sl_group_ends_elsewhere(const struct sl_group *group);
 /* group_ranks.c. All ranks call each of these, or none. Without ranks they change nothing.
  *
  * Steps that all ranks' members hold, newest first; and whose turns all members have. */

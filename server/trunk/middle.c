@@ -201,6 +201,9 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 	case SL_ACTION_ASKED:
 		sl_group_asked(m->group, m);
 		break;
+	case SL_ACTION_GIVEN:
+		sl_group_given(m->group, m);
+		break;
 	case SL_ACTION_READY:
 		m->stage = SL_MIDDLE_WELCOMED;
 		log_open(m, h);

@@ -42,45 +42,85 @@ void sl_trunk_pin(struct sl_trunk *t)
 			pin_step(&t->keep, t->r.seat[k].pin[i]);
 }
 
-/* The newest step that both sides can go on from: of those that the client holds, one that is kept here, or 0. */
-static enum sl_err choose_step(struct sl_trunk *t, const struct sl_trunk_store *store, const struct sl_hello *h,
-			       struct sl_port *port, bool *need_weights, struct sl_fail *fail)
+bool sl_trunk_passes_over(enum sl_err err, uint64_t step, const char *whose, const struct sl_fail *fail)
 {
-	char held[96] = "";
+	if ((err != SL_ERR_NOINPUT && err != SL_ERR_DATA && err != SL_ERR_MISMATCH && err != SL_ERR_IO) ||
+	    (err == SL_ERR_MISMATCH && !step))
+		return false;
+	if (err != SL_ERR_NOINPUT)
+		sl_log_limited(SL_LOG_WARN, "checkpoint-refused", "%s%s", whose, fail->text);
+	return true;
+}
 
-	for (uint32_t i = 0; i < h->n_held; i++) {
-		enum sl_err err = sl_port_follow(port, h->held[i], fail);
-
-		if (!err)
-			err = sl_exec_follow(t->exec, h->held[i]);
-		if (err)
-			return err;
-		err = h->held[i]
-			      ? sl_keep_read(&t->keep, h->held[i], t->exec, port, fail)
-			      : sl_trunk_first_weights(t->exec, t->plan, store, h, sl_port_weights(port), need_weights);
+enum sl_err sl_trunk_take_newest(const struct sl_trunk_taker *taker, const uint64_t *step, int n, int *chosen,
+				 char tried[SL_TRUNK_TRIED], struct sl_fail *fail)
+{
+	tried[0] = '\0';
+	for (int i = 0; i < n; i++) {
+		enum sl_err err = taker->take(taker->arg, step[i], fail);
 
 		if (!err) {
 			SL_FAILPOINT(SL_FP_SERVER_CHOSEN);
-			t->from = h->held[i];
-			t->alone.number = t->from;
-			sl_records_begin(&t->r, t->from);
-			sl_checkpoint_good(&t->kept, h->held[i]);
+			*chosen = i;
 			return SL_OK;
 		}
-		if (err != SL_ERR_NOINPUT && err != SL_ERR_DATA && err != SL_ERR_MISMATCH && err != SL_ERR_IO)
+		if (!sl_trunk_passes_over(err, step[i], taker->whose, fail))
 			return err;
-		if (err != SL_ERR_NOINPUT)
-			sl_log_limited(SL_LOG_WARN, "checkpoint-refused", "%s", fail->text);
-		snprintf(held + strlen(held), sizeof held - strlen(held), " %" PRIu64, h->held[i]);
+		snprintf(tried + strlen(tried), SL_TRUNK_TRIED - strlen(tried), " %" PRIu64, step[i]);
 	}
-	return sl_fail_set(fail, SL_ERR_MISMATCH,
-			   "no common step to go on from: the client holds%s, and this server holds none of them",
-			   held);
+	return SL_ERR_NOINPUT;
+}
+
+/* What opens a session that has a trunk of its own. */
+struct opening {
+	struct sl_trunk *trunk;
+	const struct sl_trunk_store *store;
+	const struct sl_hello *hello;
+	struct sl_port *port;
+	bool *need_weights;
+};
+
+static enum sl_err take_up(void *arg, uint64_t step, struct sl_fail *fail)
+{
+	const struct opening *o = arg;
+	struct sl_trunk *t = o->trunk;
+	enum sl_err err = sl_port_follow(o->port, step, fail);
+
+	if (!err)
+		err = sl_exec_follow(t->exec, step);
+	if (err)
+		return err;
+	return step ? sl_keep_read(&t->keep, step, t->exec, o->port, fail)
+		    : sl_trunk_first_weights(t->exec, t->plan, o->store, o->hello, sl_port_weights(o->port),
+					     o->need_weights);
+}
+
+/* The newest step that both sides can go on from: of those that the client holds, one that is kept here, or 0. */
+static enum sl_err choose_step(struct opening *o, struct sl_fail *fail)
+{
+	const struct sl_trunk_taker taker = {take_up, o, ""};
+	struct sl_trunk *t = o->trunk;
+	char tried[SL_TRUNK_TRIED];
+	int i;
+	enum sl_err err = sl_trunk_take_newest(&taker, o->hello->held, (int)o->hello->n_held, &i, tried, fail);
+
+	if (err == SL_ERR_NOINPUT)
+		return sl_fail_set(
+			fail, SL_ERR_MISMATCH,
+			"no common step to go on from: the client holds%s, and this server holds none of them", tried);
+	if (err)
+		return err;
+	t->from = o->hello->held[i];
+	t->alone.number = t->from;
+	sl_records_begin(&t->r, t->from);
+	sl_checkpoint_good(&t->kept, t->from);
+	return SL_OK;
 }
 
 enum sl_err sl_trunk_open(struct sl_trunk *t, const struct sl_trunk_store *store, const struct sl_hello *h,
 			  struct sl_port *port, bool *need_weights, struct sl_fail *fail)
 {
+	struct opening opening = {t, store, h, port, need_weights};
 	uint8_t name[16];
 	enum sl_err err;
 
@@ -90,7 +130,7 @@ enum sl_err sl_trunk_open(struct sl_trunk *t, const struct sl_trunk_store *store
 	sl_keep_open(&t->keep, store->dir, store->tidy, name, store->owner, t->plan, store->core);
 	for (uint32_t i = 0; i < h->n_held; i++) /* what the client holds may be what it comes back for */
 		pin_step(&t->keep, h->held[i]);
-	err = choose_step(t, store, h, port, need_weights, fail);
+	err = choose_step(&opening, fail);
 	t->state = err ? SL_TRUNK_NONE : SL_TRUNK_WHOLE;
 	return err;
 }

@@ -39,6 +39,18 @@ struct sl_trunk_store {
  * and the client has to send them. */
 enum sl_err sl_trunk_first_weights(struct sl_exec *exec, const struct sl_plan *plan, const struct sl_trunk_store *store,
 				   const struct sl_hello *hello, float *range, bool *need) SL_MUST_CHECK;
+/* How a trunk takes up the state of a step; `whose`, for the log, in front of why it could not. */
+struct sl_trunk_taker {
+	enum sl_err (*take)(void *arg, uint64_t step, struct sl_fail *fail);
+	void *arg;
+	const char *whose;
+};
+enum { SL_TRUNK_TRIED = 120 };
+/* The first of step[n] that can be taken up, into *chosen. NOINPUT: none can, and `tried` lists them. */
+enum sl_err sl_trunk_take_newest(const struct sl_trunk_taker *taker, const uint64_t *step, int n, int *chosen,
+				 char tried[SL_TRUNK_TRIED], struct sl_fail *fail) SL_MUST_CHECK;
+/* Whether an older one may do where this step failed with `err`: it is not there, damaged, or of another plan. */
+bool sl_trunk_passes_over(enum sl_err err, uint64_t step, const char *whose, const struct sl_fail *fail);
 /* MISMATCH: the uploaded weights in `range` are others than `hello` announced. */
 enum sl_err sl_trunk_check_upload(const struct sl_plan *plan, const struct sl_hello *hello, const float *range,
 				  struct sl_fail *fail) SL_MUST_CHECK;

@@ -202,6 +202,12 @@ void sl_record_came(struct sl_records *r, int k, enum sl_come how, uint64_t newe
 	sl_record_forget(s);
 }
 
+void sl_record_newcomer(struct sl_record *s, uint64_t number)
+{
+	s->state = SL_SEAT_AWAY;
+	s->number = number;
+}
+
 void sl_record_forget(struct sl_record *s)
 {
 	s->number = 0;
@@ -308,6 +314,8 @@ void sl_records_stepped(struct sl_records *r, const enum sl_took *took, uint64_t
 
 		if (k < r->first || k >= r->end || took[k] == SL_TOOK_PART) {
 			s->number = r->done + steps;
+			if (s->state == SL_SEAT_AWAY)
+				s->state = SL_SEAT_IN;
 			continue;
 		}
 		all = all && (s->state != SL_SEAT_IN || took[k] == SL_TOOK_LEFT_OUT);

@@ -61,8 +61,11 @@ enum sl_come {
 	SL_COME_ANEW,    /* it begins anew, by itself */
 	SL_COME_LOST,    /* refused: it begins anew and has lost its files */
 	SL_COME_NOWHERE, /* refused: there is no step that it and the others hold */
+	SL_COME_LATER,   /* once heads and tails of others are there, which it needs */
 };
 enum sl_come sl_record_come(struct sl_records *r, int k, uint64_t *newest);
+/* It comes with the heads and tails of others, of step `number`. It is in once it has done a step. */
+void sl_record_newcomer(struct sl_record *s, uint64_t number);
 /* It has come so; not for refusals. */
 void sl_record_forget(struct sl_record *s); /* its member begins anew */
 void sl_record_came(struct sl_records *r, int k, enum sl_come how, uint64_t newest);

@@ -187,7 +187,7 @@ static bool comes_later(const struct sl_trunk_table *t, int k)
 static int find_coming(const struct sl_trunk_table *t)
 {
 	for (int k = 0; k < t->n; k++)
-		if (t->seat[k].link == SL_LINK_JOINING && !comes_later(t, k))
+		if (t->seat[k].link == SL_LINK_GIVEN || (t->seat[k].link == SL_LINK_JOINING && !comes_later(t, k)))
 			return k;
 	return -1;
 }
@@ -256,6 +256,38 @@ void sl_trunk_welcome(struct sl_trunk_table *t, int k, uint64_t number)
 	s->ends_at = s->hello->run_steps;
 }
 
+void sl_trunk_needs_ends(struct sl_trunk_table *t, int k)
+{
+	(void)sl_trunk_out(t, k);
+	t->seat[k].link = SL_LINK_ASKING;
+}
+
+void sl_trunk_has_ends(struct sl_trunk_table *t)
+{
+	for (int k = 0; k < t->n; k++)
+		if (t->seat[k].link == SL_LINK_ASKING)
+			t->seat[k].link = SL_LINK_GIVEN;
+}
+
+void sl_trunk_welcome_newcomer(struct sl_trunk_table *t, int k, uint64_t number)
+{
+	t->seat[k].probation = 1;
+	t->seat[k].lapses = 0;
+	sl_trunk_welcome(t, k, number);
+}
+
+void sl_trunk_prepared(struct sl_trunk_table *t, int k, bool skip)
+{
+	struct sl_seat *s = &t->seat[k];
+
+	if (sl_seat_is_newcomer(s)) {
+		s->state = SL_SEAT_IN;
+		s->probation = 0;
+	}
+	s->prepared = true;
+	s->skip = skip;
+}
+
 void sl_trunk_opens(struct sl_trunk_table *t, uint64_t step)
 {
 	t->open = true;
@@ -274,6 +306,8 @@ void sl_trunk_gathers(struct sl_trunk_table *t)
 		if (t->seat[k].asks) /* it has steps to do again */
 			t->seat[k].state = SL_SEAT_IN;
 		t->seat[k].asks = false;
+		if (t->seat[k].link == SL_LINK_ASKING || t->seat[k].link == SL_LINK_GIVEN)
+			t->seat[k].link = SL_LINK_JOINING;
 	}
 }
 

@@ -18,7 +18,9 @@ enum sl_seat_state {
 };
 
 /* A session that is JOINING may not be its seat's member. So the seat keeps its state until the welcome. */
-enum sl_seat_link { SL_LINK_NONE, SL_LINK_JOINING, SL_LINK_OPEN };
+/* Where heads and tails are shared, one that JOINS while others train may need theirs. ASKING: they are asked for.
+ * GIVEN: they are there. */
+enum sl_seat_link { SL_LINK_NONE, SL_LINK_JOINING, SL_LINK_ASKING, SL_LINK_GIVEN, SL_LINK_OPEN };
 
 /* ---- the loop's */
 
@@ -69,6 +71,11 @@ static inline bool sl_seat_is_at_end(const struct sl_seat *s)
 {
 	return s->ends_at && s->number >= s->ends_at;
 }
+/* It was welcomed with others' head and tail, and has not said anything since: nobody waits for it. */
+static inline bool sl_seat_is_newcomer(const struct sl_seat *s)
+{
+	return s->state == SL_SEAT_LATE && s->link == SL_LINK_OPEN && !s->lapses;
+}
 bool sl_seat_is_ready(const struct sl_trunk_table *t, int k);
 struct sl_trunk_tally sl_trunk_count(const struct sl_trunk_table *t);
 int sl_trunk_least(const struct sl_trunk_table *t);
@@ -98,6 +105,13 @@ bool sl_trunk_may_leave(const struct sl_trunk_table *t, int k, bool end_tired);
 /* Its events. A link; the member is welcomed, to the step `number`. */
 void sl_trunk_joins(struct sl_trunk_table *t, int k, const struct sl_hello *hello);
 void sl_trunk_welcome(struct sl_trunk_table *t, int k, uint64_t number);
+/* The member that is JOINING or GIVEN needs heads and tails: until these are there nobody waits for it. What was asked
+ * for is there. One that gets it is welcomed as a newcomer. */
+void sl_trunk_needs_ends(struct sl_trunk_table *t, int k);
+void sl_trunk_has_ends(struct sl_trunk_table *t);
+void sl_trunk_welcome_newcomer(struct sl_trunk_table *t, int k, uint64_t number);
+/* The seat's part of its step is done. */
+void sl_trunk_prepared(struct sl_trunk_table *t, int k, bool skip);
 /* All go back, and are awaited; but those that may have left. */
 void sl_trunk_gathers(struct sl_trunk_table *t);
 /* It trains, from `step` on. */

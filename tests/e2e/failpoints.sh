@@ -78,7 +78,7 @@ deal() {
 }
 while IFS=$'\t' read -r point sides before beside _; do
 	[ $# = 0 ] || [[ " $* " = *" $point "* ]] || continue
-	[ "$sides" != g ] || continue # tests/e2e/share_left.sh kills there
+	[ "$sides" != g ] || continue # tests/e2e/share_left.sh and share_join.sh kill there
 	case $sides in b) sides="c s" ;; esac
 	for side in $sides; do
 		if [ -n "${SPLIT_LONG:-}" ]; then

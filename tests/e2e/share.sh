@@ -108,7 +108,6 @@ for wrong in 0..3 5..2 2.. 2..300 2...3 -1..4; do
 	refused share.clients 'a whole number from 1 to 256 (members), or two of them such as 2..8' --local --set share.group=g --set share.clients=$wrong
 done
 refused share.clients '2..8 does not go with share.mode: serial' --local --set share.group=g --set share.clients=2..8 --set share.mode=serial
-refused share.clients '2..8 is possible with share.ends: private alone' --local --set share.group=g --set share.clients=2..8 --set share.ends=step
 for clients in 2..8:2..8 3..3:3 4:4; do
 	"$SPLITC" train "$config" --set share.group=g --set share.clients="${clients%:*}" --set share.ends=private --print-config | grep -qx " *clients: ${clients#*:}" ||
 		fail "share.clients: ${clients%:*} is not printed as ${clients#*:}"

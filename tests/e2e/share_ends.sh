@@ -98,7 +98,6 @@ for default in sync:step serial:step rounds:round; do
 done
 run default --clients 3 -- data.partition=iid train.batch=4
 for k in 0 1 2; do cmp "$tmp/none/member-$k/model.safetensors" "$tmp/default/member-$k/model.safetensors" || fail "member $k: the default is not step"; done
-refused share.clients '2..8 is possible with share.ends: private alone' --local --set share.group=g --set share.clients=2..8
 
 refused share.ends 'needs the name of a group' --local --set share.ends=step
 refused share.ends 'share.mode: rounds: take private or round' --local --clients 2 --set share.ends=step --set share.mode=rounds

@@ -16,9 +16,9 @@ set=(--set train.epochs=1000 --set train.eval_every=0 --set data.partition=iid -
 	--set link.on_server_lost=wait)
 
 mode=()
-# begin GROUP MEMBER STEPS [argument]…: steps take a while
+# begin GROUP MEMBER STEPS [argument]…: steps take a while. $point: one more failpoint
 begin() {
-	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:60@1+ start_client "$1-$2" "$tmp/client.yaml" "${set[@]}" ${mode[@]+"${mode[@]}"} \
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:60@1+${point:+,$point} start_client "$1-$2" "$tmp/client.yaml" "${set[@]}" ${mode[@]+"${mode[@]}"} \
 		--set server="$endpoint" --set share.group="$1" --set share.member="$2" --set train.max_steps="$3" "${@:4}"
 	pid[$2]=$client_pid
 }
@@ -28,6 +28,7 @@ stop() {
 	ends_with "${pid[$2]}" 0 $patience "member $2 of $1, stopped"
 }
 last_step() { sed -n 's/.*"type":"step","step":\([0-9]*\),.*/\1/p' "$tmp/$1/log.jsonl" | tail -n 1; }
+trained() { grep '"type":"step"' "$tmp/$1/log.jsonl" | grep -vc '"skipped":true'; }
 behind() { [ "$(last_step "$1")" -ge "$2" ]; }
 is_in() { wait_for "member $2 of $1 does not come to step $3" behind "$1-$2" "$3"; }
 # absent GROUP STEPS MEMBER…: who was not there when, by their logs, as --absent has it
@@ -79,7 +80,7 @@ come_and_go() {
 		"group-joins: group $1: member 2 joins"; do
 		grep -q "$what" "$tmp/$2.log" || fail "the server does not say $what"
 	done
-	[ "$(last_step $1-2)" = 40 ] && [ "$(steps_of $1-2)" -lt 40 ] || fail 'the member that was stopped missed nothing'
+	[ "$(last_step $1-2)" = 40 ] && [ "$(trained $1-2)" -lt 40 ] || fail 'the member that was stopped missed nothing'
 	grep -q 'INFO joined' "$tmp/$1-1.log" || fail 'the newcomer does not say that it joined'
 	! grep -q "group-short: group $1" "$tmp/$2.log" || fail 'the group had too few members'
 	equals $1 40 0 1 2
@@ -107,9 +108,50 @@ killed() {
 	equals $1 48 0 1 3
 }
 
+# giver GROUP SERVER: … while the member is killed that hands over its head and tail; another one does
+giver() {
+	point=client.gives=kill begin $1 0 40
+	begin $1 2 40
+	begin $1 3 40
+	is_in $1 0 6
+	begin $1 1 40
+	ends_with "${pid[0]}" 137 $patience 'the member that gives, and is killed'
+	wait_for 'no other member gives' grep -q "group-gives: group $1: member 1 gets the head and tail that member 2 has" "$tmp/$2.log"
+	begin $1 0 40 --resume
+	for k in 0 1 2 3; do ends_with "${pid[k]}" 0 $patience "member $k, whose giver was killed"; done
+	[ "$(trained $1-1)" -gt 4 ] || fail 'the newcomer has done nothing'
+	! grep -q ends-differ "$tmp/$2.log" || fail 'members have different heads and tails'
+	equals $1 40 0 1 2 3
+}
+
+# taker GROUP SERVER SERVER: … while the server is killed as it hands them over, and then the newcomer as it takes them. Nobody waits
+taker() {
+	end_process "$server_pid"
+	SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=server.gives=kill serve $2
+	begin $1 0 60
+	begin $1 2 60
+	is_in $1 0 6
+	point=client.takes=kill begin $1 1 60
+	ends_with "$server_pid" 137 $patience 'the server that is killed as it hands over'
+	serve $3
+	ends_with "${pid[1]}" 137 $patience 'the newcomer that is killed as it takes'
+	is_in $1 0 $(($(last_step $1-2) + 6))
+	begin $1 1 60 --fresh
+	for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "member $k, whose newcomer was killed"; done
+	[ "$(trained $1-1)" -gt 4 ] || fail 'the newcomer has done nothing'
+	equals $1 60 0 1 2
+}
+
 come_and_go free one
 killed torn two three
 mode=(--set share.mode=rounds --set share.round=4 --set share.moments=average)
 come_and_go apart three
 killed broken four five
+mode=(--set share.ends=step --set codec.end_grad=quant:8)
+come_and_go shared five
+killed lost six seven
+giver given seven
+taker taken eight nine
+mode=(--set share.ends=round --set share.mode=rounds --set share.round=4 --set share.moments=average)
+come_and_go rounds nine
 echo "share_join: ok"

@@ -21,7 +21,7 @@ static uint32_t draw(struct rig *rig, uint32_t below)
 
 uint64_t rig_run_bytes(enum sl_part_what what)
 {
-	static const uint64_t most[SL_PART_WHAT_COUNT] = {40000, 9000, 9100, 41000, 30000, 6000, 6100};
+	static const uint64_t most[SL_PART_WHAT_COUNT] = {40000, 9000, 9100, 41000, 30000, 6000, 6100, 20000};
 
 	return most[what];
 }
@@ -62,10 +62,10 @@ static void set_limits(struct rig *rig, enum rig_who who)
 	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
 		if ((what == SL_PART_MID_GRAD && l.no_mid_grad) || (what == SL_PART_HEAD_GRAD && l.no_head_grad))
 			continue;
-		else if (what > SL_PART_WEIGHTS && !l.ends)
+		else if (what > SL_PART_WEIGHTS && (what == SL_PART_ENDS ? !rig->conf.comes : !l.ends))
 			continue;
-		else if (what == SL_PART_WEIGHTS || (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD ||
-						     what == SL_PART_END_MEAN) == (who == RIG_CLIENT))
+		else if (sl_part_is_state((uint32_t)what) || (what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD ||
+							      what == SL_PART_END_MEAN) == (who == RIG_CLIENT))
 			l.run_bytes[what] = rig_run_bytes((enum sl_part_what)what);
 	sl_session_set_limits(&rig->side[who].s, &l);
 }
@@ -108,6 +108,7 @@ static void post(struct rig *rig, struct rig_side *side, const struct sl_action 
 {
 	const struct sl_session *s = &side->s;
 	const bool weights = a->what == SL_PART_WEIGHTS, of_chunk = a->what < SL_PART_WEIGHTS;
+	const bool ends = a->what == SL_PART_ENDS;
 	struct rig_fifo *f = &side->out[a->what];
 	uint64_t most = rig_run_bytes(a->what);
 
@@ -117,13 +118,17 @@ static void post(struct rig *rig, struct rig_side *side, const struct sl_action 
 	f->count++;
 	side->run[a->what][a->chunk] = (struct rig_run){
 		.part = {.what = a->what,
-			 .training = !weights && s->training,
-			 .step = weights ? s->kept_step : s->number,
+			 .training = !weights && !ends && s->training,
+			 .step = weights ? s->kept_step
+				 : ends  ? s->next_step
+					 : s->number,
 			 .chunk = (uint32_t)a->chunk,
 			 .rows = of_chunk ? (uint32_t)sl_session_chunk_rows(s, a->chunk) : 0,
 			 .batch_rows = of_chunk ? (uint32_t)s->batch_rows : 0,
 			 .tokens = of_chunk ? s->tokens[a->chunk] : 0},
-		.len = weights ? most : 1 + draw(rig, (uint32_t)most),
+		.len = ends && s->gift_bytes ? s->gift_bytes
+		       : weights || ends     ? most
+					     : 1 + draw(rig, (uint32_t)most),
 	};
 }
 
@@ -171,6 +176,9 @@ static void act(struct rig *rig, enum rig_who who, const struct sl_action *a, co
 	case SL_ACTION_PREPARED:
 		side->prepared++;
 		break;
+	case SL_ACTION_GIVEN:
+		side->given++;
+		break;
 	case SL_ACTION_ASKED: /* nobody else has to come to an end */
 		assert_int_equal(rig_event(rig, who, &(struct sl_event){.kind = SL_EV_GIVE}), SL_OK);
 		break;
@@ -180,7 +188,7 @@ static void act(struct rig *rig, enum rig_who who, const struct sl_action *a, co
 		break;
 	case SL_ACTION_DROP:
 		for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
-			side->out[what].count = what == SL_PART_WEIGHTS ? side->out[what].count : 0;
+			side->out[what].count = sl_part_is_state((uint32_t)what) ? side->out[what].count : 0;
 		side->dropped++;
 		break;
 	case SL_ACTION_ABANDONED:

@@ -23,6 +23,7 @@ struct rig_conf {
 	bool tokens;         /* rows have 1 to RIG_ROW_TOKENS, and head_act begins with their lengths */
 	bool shared;         /* the client is a member of a group */
 	bool ends;           /* the group shares heads and tails */
+	bool comes;          /* … and its members come and go */
 	uint64_t ends_round; /* heads and tails are shared by rounds of so many steps; 0: by step */
 };
 
@@ -60,7 +61,7 @@ struct rig_side {
 	int poison; /* the task of this number and kind finds NaN; -1: none */
 	enum sl_task poison_task;
 	int tasks_ended[SL_TASK_COUNT]; /* since the rig was opened */
-	int dropped, abandoned, joining, prepared;
+	int dropped, abandoned, joining, prepared, given;
 	int ready, stepped, evaluated, fetched, failed, left;
 	struct sl_fail fail;
 };

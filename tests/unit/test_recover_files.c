@@ -62,6 +62,11 @@ enum sl_err sl_remote_give(struct sl_remote *r, const struct sl_client_state *s)
 	return SL_OK;
 }
 
+enum sl_err sl_remote_take_ends(struct sl_remote *r, struct sl_fail *fail)
+{
+	return sl_fail_set(fail, SL_ERR_BUG, "no link of this rig brings heads and tails");
+}
+
 enum sl_err sl_remote_apply(struct sl_remote *r)
 {
 	r->applies++;

@@ -167,7 +167,8 @@ static void refuse_welcome(const struct sl_welcome *welcome, enum sl_err code, c
 static void a_welcome_that_cannot_be_is_refused(void **state)
 {
 	const struct sl_hello h = rig_hello(&four_chunks);
-	struct sl_welcome good = {SL_WIRE_VERSION, {0}, h.part_bytes, h.window_bytes, 0, 0, 0, false, "", "", 0, false},
+	struct sl_welcome good = {SL_WIRE_VERSION, {0},  h.part_bytes, h.window_bytes, 0, 0, 0, false, "", "", 0,
+				  false,           false},
 			  w;
 
 	(void)state;
@@ -447,6 +448,7 @@ static void as_many_chunks_as_there_can_be(void **state)
 				false,
 				false,
 				0,
+				false,
 				false,
 				false,
 				false,

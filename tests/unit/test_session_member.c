@@ -30,7 +30,7 @@ static void tell(enum sl_event_kind kind, uint64_t next_step)
 }
 
 /* A member's Hello has come, and its group has not answered. */
-static void open_hello(uint64_t seed, bool ends)
+static void open_group(uint64_t seed, bool ends, bool comes)
 {
 	const struct rig_conf conf = {.batch = 64,
 				      .rows = 16,
@@ -39,13 +39,24 @@ static void open_hello(uint64_t seed, bool ends)
 				      .next_step = 12,
 				      .seed = seed,
 				      .shared = true,
-				      .ends = ends};
+				      .ends = ends,
+				      .comes = comes};
 
 	rig_open(&rig, &conf);
 	assert_int_equal(rig_event(&rig, RIG_CLIENT, &(struct sl_event){.kind = SL_EV_OPEN}), SL_OK);
 	rig_settle(&rig);
 	assert_int_equal(server()->joining, 1);
 	assert_int_equal(client()->s.state, SL_SESSION_HELLO);
+}
+
+static void open_hello(uint64_t seed, bool ends)
+{
+	open_group(seed, ends, false);
+}
+
+static void open_coming(uint64_t seed)
+{
+	open_group(seed, true, true);
 }
 
 static void open_sharing(uint64_t seed, bool ends)
@@ -79,6 +90,93 @@ static void a_newcomer_begins_where_its_group_is(void **state)
 		assert_int_equal(server()->s.next_step, 40);
 		assert_int_equal(client()->s.kept_step, 12);
 	}
+}
+
+/* … and gets the heads and tails of others, where these are shared. */
+static void a_newcomer_gets_heads_and_tails(void **state)
+{
+	struct sl_event ev = {.kind = SL_EV_JOINED, .next_step = 12, .first_step = 40, .ends = true};
+	struct sl_frame f;
+
+	(void)state;
+	for (uint64_t seed = 0; seed < 20; seed++) {
+		open_coming(seed);
+		assert_int_equal(rig_event(&rig, RIG_SERVER, &ev), SL_OK);
+		assert_int_equal(client()->ready, 0);
+		rig_settle(&rig);
+		assert_int_equal(client()->s.state, SL_SESSION_READY);
+		assert_int_equal(client()->whole[SL_PART_ENDS], 1);
+		assert_true(sl_session_has_ends(&client()->s));
+		assert_int_equal(client()->s.next_step, 40);
+		rig_begin_step(&rig, 61);
+		rig_settle(&rig);
+		assert_int_equal(server()->prepared, 1);
+	}
+	f = rig_part(&rig, RIG_CLIENT, SL_PART_ENDS, 4096); /* once it has them */
+	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &f), SL_ERR_PROTOCOL);
+	open_sharing(1, true);
+	rig_begin_step(&rig, 61);
+	f = rig_part(&rig, RIG_SERVER, SL_PART_ENDS, 4096); /* of a group whose members stay */
+	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
+}
+
+/* At any moment of a step it hands over what it has before that step, or behind it; all of it, or a hash. */
+static void a_member_is_asked_at_any_moment(void **state)
+{
+	const struct sl_event ask[2] = {{.kind = SL_EV_ASK}, {.kind = SL_EV_ASK, .whole = true}};
+	int before = 0, behind = 0;
+
+	(void)state;
+	for (uint64_t seed = 0; seed < 60; seed++)
+		for (int turns = 0; turns < 1000; turns += 40) {
+			const bool whole = seed % 2;
+
+			open_coming(seed);
+			tell(SL_EV_JOINED, 12);
+			rig_settle(&rig);
+			rig_begin_step(&rig, 61);
+			for (int i = 0; i < turns && rig_turn(&rig); i++)
+				;
+			if (server()->prepared && seed % 3)
+				tell(SL_EV_DECIDED, 0);
+			for (uint64_t i = 0; i < seed; i++)
+				(void)rig_turn(&rig);
+			assert_int_equal(rig_event(&rig, RIG_SERVER, &ask[whole]), SL_OK);
+			rig_settle(&rig);
+			assert_int_equal(server()->given, 1);
+			assert_int_equal(server()->stored[SL_PART_ENDS], whole ? 20000 : SL_WIRE_ENDS_HASH);
+			before += server()->s.gift_step == 12;
+			behind += server()->s.gift_step == 13;
+			if (server()->s.state == SL_SESSION_COMMIT)
+				tell(SL_EV_DECIDED, 0);
+			rig_settle(&rig);
+			assert_int_equal(client()->stepped, 1);
+		}
+	assert_true(before > 100 && behind > 100);
+	assert_int_equal(before + behind, 60 * 25);
+}
+
+static void what_was_not_asked_for_is_refused(void **state)
+{
+	struct sl_frame f, fetch = {.kind = SL_FRAME_FETCH};
+
+	(void)state;
+	open_coming(1);
+	tell(SL_EV_JOINED, 12);
+	rig_settle(&rig);
+	f = rig_part(&rig, RIG_SERVER, SL_PART_ENDS, SL_WIRE_ENDS_HASH);
+	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
+	open_coming(1); /* twice */
+	tell(SL_EV_JOINED, 12);
+	rig_settle(&rig);
+	fetch.epoch = client()->s.epoch;
+	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &fetch), SL_OK);
+	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &fetch), SL_ERR_PROTOCOL);
+	open_sharing(1, true); /* of a group whose members stay */
+	fetch.epoch = client()->s.epoch;
+	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &fetch), SL_ERR_PROTOCOL);
+	open_coming(1); /* before the Welcome */
+	assert_int_equal(rig_frame(&rig, RIG_CLIENT, &fetch), SL_ERR_PROTOCOL);
 }
 
 static void a_group_says_when(void **state)
@@ -300,6 +398,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_newcomer_begins_where_its_group_is),
+		cmocka_unit_test(a_newcomer_gets_heads_and_tails),
+		cmocka_unit_test(a_member_is_asked_at_any_moment),
+		cmocka_unit_test(what_was_not_asked_for_is_refused),
 		cmocka_unit_test(a_group_says_when),
 		cmocka_unit_test(who_waits_is_heard),
 		cmocka_unit_test(a_member_is_late_at_any_moment),

@@ -1,0 +1,80 @@
+/* Where members of a group come and go, and share heads and tails: those that one hands over, and one that comes gets.
+ * They cross beside passes, in any state behind Welcome. */
+#include <inttypes.h>
+
+#include "common/session/table.h"
+
+/* ---- the client's */
+
+/* Head and tail of the group, for one that comes. */
+enum sl_err sl_on_ends(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	const struct sl_part *p = &ev->frame->u.part;
+	bool whole = false;
+	enum sl_err err;
+
+	if (p->step != s->next_step || p->total != s->limits.run_bytes[SL_PART_ENDS])
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "heads and tails of step %" PRIu64 ", %" PRIu64 " bytes, where step %" PRIu64
+				   " begins, and %" PRIu64 " bytes are right",
+				   p->step, p->total, s->next_step, s->limits.run_bytes[SL_PART_ENDS]);
+	err = sl_pass_part(s, ev->frame, out, &whole);
+	if (!err && whole) {
+		s->state = SL_SESSION_READY;
+		sl_outbox_add(out, SL_ACTION_READY);
+	}
+	return err;
+}
+
+/* The group needs this member's head and tail. What the step's COMMITTED changes there is on its way into them. */
+enum sl_err sl_on_ends_asked(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	if (!s->limits.run_bytes[SL_PART_ENDS] || s->gift != SL_GIFT_NONE)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "Fetch frame in state %s: head and tail were asked for %s",
+				   sl_session_state_name(s->state), s->gift ? "twice" : "of a client that gives none");
+	s->gift_bytes = ev->frame->u.fetch.whole ? s->limits.run_bytes[SL_PART_ENDS] : SL_WIRE_ENDS_HASH;
+	s->gift = s->state == SL_SESSION_COMMIT && s->committed ? SL_GIFT_BEHIND : SL_GIFT_UNDER_WAY;
+	if (s->gift == SL_GIFT_UNDER_WAY)
+		sl_outbox_task(out, SL_TASK_GIVE, 0);
+	return SL_OK;
+}
+
+enum sl_err sl_on_ends_made(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	if (ev->kind == SL_EV_PART)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "heads and tails in state %s",
+				   sl_session_state_name(s->state));
+	s->gift = SL_GIFT_NONE;
+	sl_outbox_post(out, SL_PART_ENDS, 0);
+	return SL_OK;
+}
+
+/* ---- the server's */
+
+/* The group needs the member's head and tail, for one that comes; or their hash. */
+enum sl_err sl_on_ask_ends(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	sl_outbox_frame(s, out, SL_FRAME_FETCH)->u.fetch.whole = ev->whole;
+	s->gift_bytes = ev->whole ? s->limits.run_bytes[SL_PART_ENDS] : SL_WIRE_ENDS_HASH;
+	return SL_OK;
+}
+
+enum sl_err sl_on_ends_given(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	const struct sl_part *p = &ev->frame->u.part;
+	bool whole = false;
+	enum sl_err err;
+
+	if (!s->gift_bytes || p->total != s->gift_bytes)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "head and tail of %" PRIu64 " bytes where %" PRIu64 " were asked for", p->total,
+				   s->gift_bytes);
+	err = sl_pass_part(s, ev->frame, out, &whole);
+	if (!err && whole) {
+		s->gift_bytes = 0;
+		s->gift_step = p->step;
+		sl_outbox_add(out, SL_ACTION_GIVEN);
+	}
+	return err;
+}
