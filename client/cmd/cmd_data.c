@@ -125,7 +125,8 @@ static enum sl_err draw_sheet(const struct look *l, const struct sl_batch *batch
 
 			image[k] = x[k / CHANNELS * channels + c] * std[c] + mean[c];
 		}
-		err = sl_sheet_put(sheet, i, image, sl_data_class_name(set, sl_batch_labels(batch)[i], name), fail);
+		err = sl_sheet_put(sheet, i, image,
+				   set->classes ? sl_data_class_name(set, sl_batch_labels(batch)[i], name) : "", fail);
 	}
 	if (!err)
 		err = sl_sheet_write(sheet, path, fail);

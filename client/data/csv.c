@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "client/data/csv_file.h"
@@ -387,17 +386,6 @@ static void table_close(struct table *t)
 	free(t);
 }
 
-/* `dir`/`name`, or where that is not there `dir`/`other`. */
-static enum sl_err name_sheet(struct sl_csv *s, const char *dir, const char *name, const char *other,
-			      struct sl_fail *fail)
-{
-	if (snprintf(s->path, sizeof s->path, "%s/%s", dir, name) >= PATH_MAX)
-		return sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", dir);
-	if (access(s->path, F_OK) != 0 && other)
-		snprintf(s->path, sizeof s->path, "%s/%s", dir, other);
-	return SL_OK;
-}
-
 /* Both of the same columns, in the same order. */
 static enum sl_err same_header(const struct sl_csv *a, const struct sl_csv *b, struct sl_fail *fail)
 {
@@ -444,7 +432,7 @@ static enum sl_err fill_table(struct table *t, struct sl_csv sheet[2], const str
 		err = recall(t, spec->about, fail);
 		return err ? err : fill_given(t, &sheet[1], spec, fail);
 	}
-	err = name_sheet(&sheet[0], dir, "train.csv", NULL, fail);
+	err = sl_csv_name(&sheet[0], dir, "train.csv", NULL, fail);
 	if (!err)
 		err = sl_csv_read(&sheet[0], fail);
 	if (!err)
@@ -455,7 +443,7 @@ static enum sl_err fill_table(struct table *t, struct sl_csv sheet[2], const str
 		return fill_given(t, &sheet[1], spec, fail);
 	if (err || spec->split == SL_SPLIT_TRAIN)
 		return err ? err : encode(t, &sheet[0], spec, spec->max_samples, fail);
-	err = name_sheet(&sheet[1], dir, "val.csv", "test.csv", fail);
+	err = sl_csv_name(&sheet[1], dir, "val.csv", "test.csv", fail);
 	if (!err)
 		err = sl_csv_read(&sheet[1], fail);
 	if (!err)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/text/records.h"
 
@@ -129,4 +130,57 @@ enum sl_err sl_csv_target(const struct sl_csv *s, const struct sl_set_spec *spec
 		out[i].target = (float)x;
 	}
 	return SL_OK;
+}
+
+enum sl_err sl_csv_name(struct sl_csv *s, const char *dir, const char *name, const char *other, struct sl_fail *fail)
+{
+	if (snprintf(s->path, sizeof s->path, "%s/%s", dir, name) >= PATH_MAX)
+		return sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", dir);
+	if (access(s->path, F_OK) != 0 && other)
+		snprintf(s->path, sizeof s->path, "%s/%s", dir, other);
+	return SL_OK;
+}
+
+static enum sl_err take_pictures(struct sl_names *files, union sl_label **out, const struct sl_csv *s,
+				 const struct sl_set_spec *spec, const int *column, struct sl_fail *fail)
+{
+	const int file = sl_csv_find(s, "file");
+	enum sl_err err = SL_OK;
+
+	if (file < 0)
+		return sl_csv_lacks(s, "it names the pictures", "file", fail);
+	*out = calloc((size_t)s->rows * (size_t)spec->nlabels, sizeof **out);
+	if (!*out)
+		return no_memory(fail);
+	for (int64_t r = 0; r < s->rows && !err; r++) {
+		err = sl_csv_target(s, spec, r, column, *out + r * spec->nlabels, fail);
+		if (!err && !*sl_csv_cell(s, r, file))
+			err = sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: the cell of column \"file\" is empty", s->path,
+					  s->line[r]);
+		if (!err && !sl_names_add(files, sl_csv_cell(s, r, file)))
+			err = no_memory(fail);
+	}
+	return err;
+}
+
+enum sl_err sl_csv_pictures(struct sl_names *files, union sl_label **out, const char *dir,
+			    const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	const bool train = spec->split == SL_SPLIT_TRAIN;
+	struct sl_csv *s = calloc(1, sizeof *s);
+	int *column = NULL;
+	enum sl_err err = s ? sl_csv_name(s, dir, train ? "train.csv" : "val.csv", train ? NULL : "test.csv", fail)
+			    : no_memory(fail);
+
+	if (!err)
+		err = sl_csv_read(s, fail);
+	if (!err)
+		err = sl_csv_targets(s, spec, &column, fail);
+	if (!err)
+		err = take_pictures(files, out, s, spec, column, fail);
+	if (s)
+		sl_csv_close(s);
+	free(column);
+	free(s);
+	return err;
 }

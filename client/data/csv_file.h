@@ -16,6 +16,9 @@ struct sl_csv {
 	int columns;
 };
 
+/* s->path becomes dir/name, or where that is not there dir/other; NULL: there is no other. */
+enum sl_err sl_csv_name(struct sl_csv *s, const char *dir, const char *name, const char *other,
+			struct sl_fail *fail) SL_MUST_CHECK;
 /* Reads s->path; the rest is zeroed before. DATA also where there is no row. Close it in any case. */
 enum sl_err sl_csv_read(struct sl_csv *s, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_csv_close(struct sl_csv *s);
@@ -35,6 +38,11 @@ enum sl_err sl_csv_targets(const struct sl_csv *s, const struct sl_set_spec *spe
 /* A row's numbers, or labels 0 and 1, in these columns. DATA: a cell is none. */
 enum sl_err sl_csv_target(const struct sl_csv *s, const struct sl_set_spec *spec, int64_t row, const int *column,
 			  union sl_label *out, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Of pictures with several numbers or labels: dir/train.csv, or val.csv or test.csv, whose column `file` names pictures
+ * below dir. Their names are added to *files, and *out becomes their targets [rows, nlabels], malloc'ed. */
+enum sl_err sl_csv_pictures(struct sl_names *files, union sl_label **out, const char *dir,
+			    const struct sl_set_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* The target that a set with several numbers or labels declares. */
 static inline struct sl_field_type sl_csv_target_type(const struct sl_set_spec *spec)

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "client/data/name_list.h"
+#include "client/data/csv_file.h"
 #include "client/data/picture.h"
 #include "client/data/sources.h"
 #include "common/base/log.h"
@@ -28,15 +28,17 @@ struct kind {
 
 /* What a set's `data` points to. A picture is a folder and a name in it. */
 struct folder_set {
-	char *root; /* of the split; NULL: folders are paths, and nothing has a label */
-	struct sl_names classes, folders, files;
-	int32_t *label;     /* of a file's folder: [folders.n] */
-	int32_t *folder_of; /* [files.n] */
+	char *root;                              /* of the split; NULL: folders are paths, and nothing has a label */
+	struct sl_names classes, folders, files; /* classes: or the names of numbers or labels */
+	int32_t *label;                          /* of a file's folder: [folders.n] */
+	int32_t *folder_of;                      /* [files.n] */
 	int64_t folders_cap, files_cap;
 	int64_t wanted; /* samples; files.n or fewer */
 	int64_t passed_over;
 	struct kind kind[MOST_KINDS]; /* of files that are passed over; the last one has all further kinds */
 	struct sl_picture_spec picture;
+	union sl_label *target; /* [files.n, targets], in place of classes; NULL: there are classes */
+	int targets;
 };
 
 static enum sl_err no_memory(struct sl_fail *fail)
@@ -330,14 +332,53 @@ static enum sl_err add_given(struct folder_set *set, const char *path, struct sl
 	return err ? err : add_file(set, slash ? slash + 1 : path, fail);
 }
 
+static bool has_classes(const struct sl_set_spec *spec)
+{
+	return !spec->task || spec->task->met;
+}
+
+/* Pictures that a table names, with several numbers or labels each. */
+static enum sl_err list_table(struct folder_set *set, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	struct sl_names paths = {0};
+	enum sl_err err;
+
+	set->root = strdup(spec->dir ? spec->dir : ".");
+	err = set->root ? sl_csv_pictures(&paths, &set->target, set->root, spec, fail) : no_memory(fail);
+	for (int64_t i = 0; i < paths.n && !err; i++) {
+		const char *path = sl_name(&paths, i), *slash = strrchr(path, '/');
+		char folder[PATH_MAX];
+
+		snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+		err = begin_folder(set, folder, 0, fail);
+		if (!err)
+			err = add_file(set, slash ? slash + 1 : path, fail);
+	}
+	sl_names_close(&paths);
+	return err;
+}
+
+/* Of what is to be predicted there is one target, which nobody looks at. */
+static enum sl_err begin_targets(struct folder_set *set, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	set->targets = spec->nlabels;
+	for (int i = 0; i < spec->nlabels; i++)
+		if (!sl_names_add(&set->classes, spec->label[i]))
+			return no_memory(fail);
+	if (!spec->given)
+		return list_table(set, spec, fail);
+	set->target = calloc((size_t)spec->nlabels, sizeof *set->target);
+	return set->target ? SL_OK : no_memory(fail);
+}
+
 static enum sl_err list_all(struct folder_set *set, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
 	char root[PATH_MAX], classes[PATH_MAX];
-	enum sl_err err = SL_OK;
+	enum sl_err err = has_classes(spec) ? SL_OK : begin_targets(set, spec, fail);
 
 	for (int i = 0; i < spec->ngiven && !err; i++)
 		err = add_given(set, spec->given[i], fail);
-	if (spec->given)
+	if (err || spec->given || !has_classes(spec))
 		return err;
 	err = find_root(root, classes, spec, fail);
 	if (err)
@@ -355,6 +396,7 @@ static void folder_set_close(struct folder_set *set)
 	sl_names_close(&set->folders);
 	sl_names_close(&set->files);
 	free(set->label);
+	free(set->target);
 	free(set->folder_of);
 	free(set->root);
 	free(set);
@@ -380,11 +422,13 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		.source = self,
 		.data = set,
 		.count = set->wanted,
-		.classes = (int)set->classes.n,
+		.classes = set->target ? 0 : (int)set->classes.n,
 		.passed_over = set->passed_over,
 		.field = {{"image", SL_U8, 3, {0, 0, spec->picture.channels == 1 ? 1 : SL_PICTURE_CHANNELS}},
 			  {"label", SL_I32, 0, {0}}},
 	};
+	if (set->target)
+		out->field[SL_FIELD_TARGET] = sl_csv_target_type(spec);
 	kinds_text(set, out->passed_kinds, sizeof out->passed_kinds);
 	if (set->passed_over)
 		sl_log(SL_LOG_WARN, "passed-over",
@@ -473,8 +517,12 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 	err = sl_picture_decode(&out[SL_FIELD_INPUT], room->file, len, &s->picture, room, &why);
 	if (err)
 		return sl_fail_set(fail, err, "%s: %s", path, why.text);
-	out[SL_FIELD_TARGET] =
-		s->root ? (struct sl_value){.data = &s->label[s->folder_of[file_of(s, index)]]} : sl_value_unlabelled();
+	if (s->target)
+		out[SL_FIELD_TARGET] =
+			(struct sl_value){.data = s->target + (s->root ? file_of(s, index) * s->targets : 0)};
+	else
+		out[SL_FIELD_TARGET] = s->root ? (struct sl_value){.data = &s->label[s->folder_of[file_of(s, index)]]}
+					       : sl_value_unlabelled();
 	return SL_OK;
 }
 
@@ -491,6 +539,8 @@ static uint64_t fingerprint(const struct sl_set *set)
 	uint64_t hash =
 		XXH3_64bits_withSeed(s->folders.text, s->folders.bytes, XXH3_64bits(s->files.text, s->files.bytes));
 
+	if (s->target && s->root)
+		hash = XXH3_64bits_withSeed(s->target, (size_t)(s->files.n * s->targets) * sizeof *s->target, hash);
 	for (int64_t i = 0; i < set->count; i++) {
 		char path[PATH_MAX];
 		struct stat st = {0};

@@ -84,6 +84,13 @@ static enum sl_err sizes(const struct taking *t, bool height, int64_t n, int *le
 	return SL_OK;
 }
 
+/* Numbers and several labels are no classes. */
+static void count_class(struct sl_survey *s, const struct sl_set *set, const int32_t *label)
+{
+	if (set->classes)
+		s->of_class[*label]++;
+}
+
 static enum sl_err sum_up(const struct taking *t, struct sl_survey *s, struct sl_fail *fail)
 {
 	const struct sl_set *set = t->set;
@@ -97,7 +104,7 @@ static enum sl_err sum_up(const struct taking *t, struct sl_survey *s, struct sl
 
 		if (!seen->err) {
 			n++;
-			s->of_class[seen->label]++;
+			count_class(s, set, &seen->label);
 			for (int c = 0; c < CHANNELS; c++) {
 				s->mean[c] += seen->mean[c];
 				square[c] += seen->square[c];
@@ -137,7 +144,7 @@ enum sl_err sl_survey_take(struct sl_survey *out, const struct sl_set *set, cons
 	t.room = calloc((size_t)threads, sizeof *t.room);
 	t.work = calloc((size_t)threads, sizeof *t.work);
 	t.image = calloc((size_t)threads * t.floats, sizeof *t.image);
-	s.of_class = calloc((size_t)set->classes, sizeof *s.of_class);
+	s.of_class = calloc((size_t)set->classes + 1, sizeof *s.of_class);
 	if (!t.seen || !t.room || !t.work || !t.image || !s.of_class) {
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory to look at %lld samples", (long long)set->count);
 	} else {
@@ -157,12 +164,6 @@ enum sl_err sl_survey_take(struct sl_survey *out, const struct sl_set *set, cons
 	else
 		*out = s;
 	return err;
-}
-
-static void count_class(struct sl_survey *s, const struct sl_set *set, const int32_t *label)
-{
-	if (set->classes)
-		s->of_class[*label]++;
 }
 
 enum sl_err sl_survey_rows(struct sl_survey *out, const struct sl_set *set, struct sl_fail *fail)

@@ -44,7 +44,8 @@ ASK(reads_texts, c->data.kind >= SL_DATA_COLA)
 ASK(reads_own_texts, c->data.kind == SL_DATA_TEXT)
 ASK(has_cifar_augmentation, !reads_picture_files(c) && !c->data.transforms.n)
 ASK(reads_glue, c->data.kind == SL_DATA_GLUE || (reads_texts(c) && strcmp(c->data.task, sl_conf_data_kinds[c->data.kind]) == 0))
-ASK(has_label_column, reads_table(c) || reads_own_texts(c))
+ASK(names_pictures, c->data.kind == SL_DATA_IMAGES && c->model.task != SL_CONF_CLASSES)
+ASK(has_label_column, reads_table(c) || reads_own_texts(c) || names_pictures(c))
 ASK(splits_by_name, reads_picture_files(c) || has_label_column(c))
 ASK(names_train_files, c->data.kind != SL_DATA_IMAGES && !reads_table(c) && (!reads_texts(c) || reads_own_texts(c)))
 ASK(names_test_files, reads_shards(c) || reads_own_texts(c))
@@ -109,7 +110,7 @@ static const struct need {
 	NEED("data.train_files", names_train_files, "this data.kind has files of fixed names", DATA),
 	NEED("data.test_files", names_test_files, "belongs to data.kind: webdataset and text", DATA),
 	NEED("data.task", reads_glue, "belongs to data.kind: glue", DATA),
-	NEED("data.label", has_label_column, "belongs to data.kind: csv and text", DATA),
+	NEED("data.label", has_label_column, "belongs to data.kind: csv and text, and to pictures with another model.task than classes", DATA),
 	NEED("data.ignore", reads_table, "belongs to data.kind: csv", DATA),
 	NEED("data.tokenizer", reads_texts, TEXTS, DATA),
 	NEED("data.max_length", reads_texts, TEXTS, DATA),
@@ -480,78 +481,6 @@ static const char *check_stop(const struct sl_conf_client *c, char why[SL_CONF_W
 	return "train.stop.patience";
 }
 
-/* A loss of numbers, and labels of classes, belong to their tasks. */
-static const char *check_task(const struct sl_conf_client *c, char why[SL_CONF_WHY])
-{
-	const bool numbers =
-		c->model.task == SL_CONF_NUMBERS || (c->model.task == SL_CONF_CLASSES && c->model.classes == 1);
-	const bool classes = c->model.task == SL_CONF_CLASSES && !numbers;
-
-	if (c->train.loss >= SL_CONF_MSE && !numbers) {
-		snprintf(why, SL_CONF_WHY, "mse, l1 and huber are losses of numbers: they need model.task: numbers");
-		return "train.loss";
-	}
-	if (!classes && (c->train.label_smoothing > 0 || c->train.mixup > 0)) {
-		snprintf(why, SL_CONF_WHY, "only classes can be mixed or smoothed; leave this key out");
-		return c->train.mixup > 0 ? "train.mixup" : "train.label_smoothing";
-	}
-	if (!has_classes(c) && !classes) {
-		snprintf(why, SL_CONF_WHY, "a language model has no labels of its own; leave this key out");
-		return "model.task";
-	}
-	if (classes && c->data.label.n > 1) {
-		snprintf(why, SL_CONF_WHY,
-			 "several columns are several numbers or labels: they need model.task: numbers or labels");
-		return "data.label";
-	}
-	if (c->model.task == SL_CONF_SEVERAL_LABELS && !reads_table(c)) {
-		snprintf(why, SL_CONF_WHY, "several labels are of data.kind: csv");
-		return "model.task";
-	}
-	if (c->model.task != SL_CONF_CLASSES && has_label_column(c) && c->model.classes != c->data.label.n) {
-		snprintf(why, SL_CONF_WHY,
-			 "data.label names %d column%s, and the network has %d outputs: they must be as many",
-			 c->data.label.n, c->data.label.n == 1 ? "" : "s", c->model.classes);
-		return "model.classes";
-	}
-	if (c->data.label.n < 1 || (reads_own_texts(c) && c->data.label.n > 1)) {
-		snprintf(why, SL_CONF_WHY,
-			 reads_own_texts(c) ? "texts have one column of labels" : "needs the name of a column");
-		return "data.label";
-	}
-	return NULL;
-}
-
-/* What a language model cannot have. */
-static const char *check_head(const struct sl_conf_client *c, char why[SL_CONF_WHY])
-{
-	const char *what = guesses_tokens(c) ? "a masked" : "a causal";
-
-	if (has_classes(c))
-		return NULL;
-	if (!learns_labels(c)) {
-		snprintf(why, SL_CONF_WHY, "%s language model has the loss of its labels alone", what);
-		return "train.loss";
-	}
-	if (c->agreed.chunk_sums) {
-		snprintf(why, SL_CONF_WHY,
-			 "does not hold for %s language model, whose table of tokens has a gradient from head and "
-			 "tail: leave it at false",
-			 what);
-		return "train.chunk_sums";
-	}
-	if (c->agreed.share.group[0]) {
-		snprintf(why, SL_CONF_WHY, "a group cannot train %s language model", what);
-		return "share.group";
-	}
-	if (c->data.pack == SL_CONF_PACK_JOIN && c->data.columns.n > 1 && c->data.loss_on == SL_CONF_LOSS_COMPLETION) {
-		snprintf(why, SL_CONF_WHY,
-			 "join makes rows of several texts, which have no prompt: give data.loss_on: all");
-		return "data.pack";
-	}
-	return NULL;
-}
-
 const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 {
 	struct sl_conf_client *c = conf;
@@ -566,9 +495,7 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 	if (!blame)
 		blame = check_needs(c, why);
 	if (!blame)
-		blame = check_task(c, why);
-	if (!blame)
-		blame = check_head(c, why);
+		blame = sl_conf_check_task(c, why);
 	if (!blame)
 		blame = check_data(c, why);
 	if (!blame)

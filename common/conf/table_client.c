@@ -77,7 +77,7 @@ static const struct sl_conf_key keys[] = {
 		"steps from a picture to the network's input in training, as torchvision names them, such as [RandomResizedCrop(224), RandomHorizontalFlip()]; empty: the usual ones of data.kind"),
 	SL_NAMES(T, "data.test_transforms", data.test_transforms, sl_conf_check_word, "",
 		"the same for evaluation, such as [Resize(256), CenterCrop(224)]"),
-	SL_NAME_OR_NAMES(T, "data.label", data.label, sl_conf_check_word, "label", "of csv and text: the column that holds the label; of csv with model.task: numbers or labels also several, such as [height, weight]"),
+	SL_NAME_OR_NAMES(T, "data.label", data.label, sl_conf_check_word, "label", "of csv and text: the column that holds the label; of csv and images with model.task: numbers or labels also several, such as [height, weight]"),
 	SL_NAMES(T, "data.ignore", data.ignore, sl_conf_check_word, "", "of csv: columns that are left out, such as [id]"),
 	SL_STRING(T, "data.tokenizer", data.tokenizer, NULL, "", "of texts: folder or file of the tokenizer, as splitc tokens takes it"),
 	SL_INT(T, "data.max_length", data.max_length, 0, 65535, "0", "tokens; 0: as many as the network takes", "of texts: longer rows are cut, special tokens included"),

@@ -71,6 +71,45 @@ tail -c +9 "$tmp/labels.safetensors" | head -c 20000 | grep -ao '\\"thresholds\\
 jq -se --slurpfile t "$tmp/thresholds" 'all(.[]; . as $row | [range(3) | if $row.probabilities[.] >= $t[0][.] - 1e-8 then 1 else 0 end] == $row.said)' \
 	"$tmp/labels.known" >"$tmp/out" || fail "thresholds $(cat "$tmp/thresholds")"
 
+# pictures, which a table names
+make_data 120 60
+mkdir "$tmp/photos"
+"$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/photos/train" 120
+"$TOOLS/make_pictures" "$tmp/data/test_batch.bin" "$tmp/photos/val" 60
+table_of() {
+	echo file,number,even,large
+	(cd "$tmp/photos" && find "$1" -type f | sort) | awk -F/ '{n = substr($2, length($2)); printf "%s,%s,%d,%d\n", $0, n / 5, n % 2 == 0, (n > 4)}'
+}
+for part in train val; do table_of $part >"$tmp/photos/$part.csv"; done
+pictures() {
+	cat >"$tmp/$1.yaml" <<-YAML
+		server: $endpoint
+		model: {name: mobilenet_v2, width: 0.25, form: imagenet, task: $2, classes: $3, image: 32}
+		data: {kind: images, dir: $tmp/photos, label: $4, normalize: cifar10}
+		train: {batch: 30, chunks: 2, epochs: 2, seed: 1, checkpoint_every: 3, optimizer: {kind: adam, lr: 0.002}}
+		threads: 1
+	YAML
+}
+pictures ages numbers 1 number
+pictures signs labels 2 '[even, large]'
+for name in ages signs; do
+	client "$name-linked" "$tmp/$name.yaml" || fail "$name with a server: exit status $?"
+	client_stands 5 "$name-killed" "$tmp/$name.yaml"
+	end_client
+	client "$name-killed" "$tmp/$name.yaml" --resume || fail "$name after a kill: exit status $?"
+	same_run "$name-linked" "$name-killed" 8
+done
+client signs-local "$tmp/signs.yaml" --local --json || fail "signs, --local: exit status $?"
+same_run signs-linked signs-local 8
+is signs-local '(.targets | map(.name)) == ["even", "large"]'
+"$SPLITC" data "$tmp/signs.yaml" --sheet "$tmp/sheet.png" >"$tmp/out" && grep -q '^width' "$tmp/out" || fail "data: $(cat "$tmp/out")"
+"$SPLITC" predict "$tmp/signs.yaml" --local --json --set log.dir="$tmp/signs-linked" >"$tmp/signs.known" 2>"$tmp/predict.log" || fail 'predict signs'
+mv "$tmp/photos/val" "$tmp/new/val"
+"$SPLITC" predict "$tmp/signs.yaml" --local --json --set log.dir="$tmp/signs-linked" --set data.dir="$tmp/nowhere" "$tmp/new/val" >"$tmp/signs.new" 2>"$tmp/predict.log" ||
+	fail "predict signs elsewhere: exit status $?"
+diff <(jq -c '[(.name | sub(".*/val/"; "")), .said, .probabilities]' "$tmp/signs.known" | sort) \
+	<(jq -c '[(.name | sub(".*/val/"; "")), .said, .probabilities]' "$tmp/signs.new" | sort) >"$tmp/out" || fail "other labels elsewhere: $(head -n 2 "$tmp/out")"
+
 # refused STATUS SENTENCE TASK OPTION…
 mkdir "$tmp/table"
 rows 0 30 >"$tmp/table/train.csv"
@@ -90,4 +129,10 @@ refused 78 'only classes can be mixed or smoothed' labels --set train.mixup=0.2
 refused 78 'only classes can be mixed or smoothed' numbers --set train.label_smoothing=0.1
 sed -i '3s/,[01],/,2,/' "$tmp/table/val.csv"
 refused 65 'val.csv:3: column "cough": "2" is no label: 1, the row has it, or 0' labels
+refused 65 'train.csv: no column "weight" (data.label)' ages --set data.label=weight
+mv "$tmp/photos/train.csv" "$tmp/out.csv"
+refused 66 'train.csv: ' signs
+sed '1s/file/path/' "$tmp/out.csv" >"$tmp/photos/train.csv"
+refused 65 'train.csv: no column "file" (it names the pictures); the header names path, number' signs
+refused 78 'several labels are of data.kind: csv and images' signs --set data.kind=webdataset
 echo 'several numbers and labels are learned, evaluated and predicted'

@@ -1,0 +1,77 @@
+/* What a network learns, and which keys go with it. */
+#include <stdio.h>
+
+#include "common/conf/check.h"
+
+/* What a language model cannot have. */
+static const char *check_head(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	const char *what = c->model.head == SL_CONF_MASKED_LM ? "a masked" : "a causal";
+
+	if (c->model.head == SL_CONF_CLASSIFIER)
+		return NULL;
+	if (!sl_conf_learns_labels(c)) {
+		snprintf(why, SL_CONF_WHY, "%s language model has the loss of its labels alone", what);
+		return "train.loss";
+	}
+	if (c->agreed.chunk_sums) {
+		snprintf(why, SL_CONF_WHY,
+			 "does not hold for %s language model, whose table of tokens has a gradient from head and "
+			 "tail: leave it at false",
+			 what);
+		return "train.chunk_sums";
+	}
+	if (c->agreed.share.group[0]) {
+		snprintf(why, SL_CONF_WHY, "a group cannot train %s language model", what);
+		return "share.group";
+	}
+	if (c->data.pack == SL_CONF_PACK_JOIN && c->data.columns.n > 1 && c->data.loss_on == SL_CONF_LOSS_COMPLETION) {
+		snprintf(why, SL_CONF_WHY,
+			 "join makes rows of several texts, which have no prompt: give data.loss_on: all");
+		return "data.pack";
+	}
+	return NULL;
+}
+
+/* A loss of numbers, and labels of classes, belong to their tasks. */
+const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	const bool numbers =
+		c->model.task == SL_CONF_NUMBERS || (c->model.task == SL_CONF_CLASSES && c->model.classes == 1);
+	const bool table = c->data.kind == SL_DATA_CSV, texts = c->data.kind == SL_DATA_TEXT;
+	const bool classes = c->model.task == SL_CONF_CLASSES && !numbers;
+
+	if (c->train.loss >= SL_CONF_MSE && !numbers) {
+		snprintf(why, SL_CONF_WHY, "mse, l1 and huber are losses of numbers: they need model.task: numbers");
+		return "train.loss";
+	}
+	if (!classes && (c->train.label_smoothing > 0 || c->train.mixup > 0)) {
+		snprintf(why, SL_CONF_WHY, "only classes can be mixed or smoothed; leave this key out");
+		return c->train.mixup > 0 ? "train.mixup" : "train.label_smoothing";
+	}
+	if (c->model.head != SL_CONF_CLASSIFIER && !classes) {
+		snprintf(why, SL_CONF_WHY, "a language model has no labels of its own; leave this key out");
+		return "model.task";
+	}
+	if (classes && c->data.label.n > 1) {
+		snprintf(why, SL_CONF_WHY,
+			 "several columns are several numbers or labels: they need model.task: numbers or labels");
+		return "data.label";
+	}
+	if (c->model.task == SL_CONF_SEVERAL_LABELS && !table && c->data.kind != SL_DATA_IMAGES) {
+		snprintf(why, SL_CONF_WHY, "several labels are of data.kind: csv and images");
+		return "model.task";
+	}
+	if (c->model.task != SL_CONF_CLASSES && (table || texts || c->data.kind == SL_DATA_IMAGES) &&
+	    c->model.classes != c->data.label.n) {
+		snprintf(why, SL_CONF_WHY,
+			 "data.label names %d column%s, and the network has %d outputs: they must be as many",
+			 c->data.label.n, c->data.label.n == 1 ? "" : "s", c->model.classes);
+		return "model.classes";
+	}
+	if (c->data.label.n < 1 || (texts && c->data.label.n > 1)) {
+		snprintf(why, SL_CONF_WHY, texts ? "texts have one column of labels" : "needs the name of a column");
+		return "data.label";
+	}
+	return check_head(c, why);
+}
