@@ -518,6 +518,13 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 	return SL_OK;
 }
 
+static const float *targets(const struct sl_set *set, int64_t index)
+{
+	const struct table *t = set->data;
+
+	return &t->y[index * t->targets].target;
+}
+
 static const char *sample_name(const struct sl_set *set, int64_t index, char *out, size_t size)
 {
 	const struct table *t = set->data;
@@ -536,6 +543,7 @@ static const char *class_name(const struct sl_set *set, int label)
 const struct sl_source sl_source_csv = {.name = "csv",
 					.open = open_set,
 					.sample = sample,
+					.targets = targets,
 					.close = close_set,
 					.sample_name = sample_name,
 					.class_name = class_name,

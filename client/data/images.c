@@ -533,6 +533,13 @@ static int32_t label(const struct sl_set *set, int64_t index)
 	return s->label[s->folder_of[file_of(s, index)]];
 }
 
+static const float *targets(const struct sl_set *set, int64_t index)
+{
+	const struct folder_set *s = set->data;
+
+	return &s->target[file_of(s, index) * s->targets].target;
+}
+
 static uint64_t fingerprint(const struct sl_set *set)
 {
 	const struct folder_set *s = set->data;
@@ -560,4 +567,5 @@ const struct sl_source sl_source_images = {.name = "images",
 					   .sample_name = sample_name,
 					   .class_name = class_name,
 					   .label = label,
+					   .targets = targets,
 					   .fingerprint = fingerprint};

@@ -161,6 +161,8 @@ struct sl_source {
 	void (*describe)(const struct sl_set *set, struct json_t *about);
 	/* Its label alone, where that needs no reading of the sample. NULL: `sample` says it. */
 	int32_t (*label)(const struct sl_set *set, int64_t index);
+	/* The same of its several numbers or labels; NULL: `sample` says them. */
+	const float *(*targets)(const struct sl_set *set, int64_t index);
 	/* Of a set of tokens: how many a sample has, 1 … 65535; as `sample`, though it cannot fail. NULL: of another.
 	 */
 	int64_t (*extent)(const struct sl_set *set, int64_t index);

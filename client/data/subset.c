@@ -32,6 +32,13 @@ static int32_t take_label(const struct sl_set *set, int64_t index)
 	return s->whole.source->label(&s->whole, s->index[index]);
 }
 
+static const float *take_targets(const struct sl_set *set, int64_t index)
+{
+	const struct subset *s = subset_of(set);
+
+	return s->whole.source->targets(&s->whole, s->index[index]);
+}
+
 static int64_t take_extent(const struct sl_set *set, int64_t index)
 {
 	const struct subset *s = subset_of(set);
@@ -77,6 +84,7 @@ enum sl_err sl_subset_of(struct sl_set *set, int32_t *index, int64_t count, stru
 	s->source.sample_name = set->source->sample_name ? take_sample_name : NULL;
 	s->source.class_name = set->source->class_name ? take_class_name : NULL;
 	s->source.label = set->source->label ? take_label : NULL;
+	s->source.targets = set->source->targets ? take_targets : NULL;
 	set->source = &s->source;
 	set->count = count;
 	return SL_OK;

@@ -33,6 +33,7 @@ static const char *const paths[] = {"train.epochs",
 				    "data.label",
 				    "model.task",
 				    "train.loss",
+				    "train.class_weights",
 				    "data.ignore",
 				    "data.train_files"};
 enum { N_PATHS = sizeof paths / sizeof paths[0] };

@@ -94,6 +94,7 @@ enum sl_err sl_audit_open(struct sl_audit **out, const struct sl_setup *setup, u
 		sl_audit_close(a);
 		return err;
 	}
+	sl_local_weigh(a->local, setup->class_weight);
 	sl_local_listen(a->local, crossed, a);
 	draw(a, 0);
 	*out = a;

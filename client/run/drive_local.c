@@ -189,8 +189,10 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
 	if (!err)
 		err = begin_phase(setup, options->end, local, run, loader[SL_SPLIT_TRAIN], fail);
-	if (!err)
+	if (!err) {
 		sl_local_keep(local, setup->kept);
+		sl_local_weigh(local, setup->class_weight);
+	}
 	if (!err && options->predict)
 		sl_training_hush(run);
 	if (!err)

@@ -233,15 +233,33 @@ enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
 	return err ? err : head_chunk(ends, chunk, &call);
 }
 
+/* What so many labels from `from` on count together: a weighted mean of classes is divided by their weights. Labels
+ * that are no class are refused later. */
+static double weight_of(const struct sl_ends *ends, int64_t from, int64_t n)
+{
+	const struct sl_model *model = ends->plan->model;
+	const int32_t *label = ends->feed.target;
+	double sum = 0;
+
+	if (!ends->class_weight || !ends->training || model->task->dtype != SL_I32)
+		return (double)n;
+	for (int64_t i = from; i < from + n; i++)
+		sum += label[i] >= 0 && label[i] < model->classes ? (double)ends->class_weight[label[i]] : 1;
+	return sum;
+}
+
 /* What the gradient of a row's loss is divided by. A group's middle sums over all members, so each divides by all rows
  * of a step; sl_ends_commit takes that back for its own two ends. */
-static int64_t loss_rows(const struct sl_ends *ends, const struct sl_dims *dims)
+static double loss_rows(const struct sl_ends *ends, int chunk, const struct sl_dims *dims)
 {
 	const int64_t group = ends->plan->spec.group_rows;
 
 	if (ends->feed.chosen)
-		return ends->chunk_loss_sum ? dims->chosen : sl_feed_answers(&ends->feed);
-	return group ? group : ends->chunk_loss_sum ? dims->rows : ends->feed.rows;
+		return (double)(ends->chunk_loss_sum ? dims->chosen : sl_feed_answers(&ends->feed));
+	if (group)
+		return (double)group;
+	return ends->chunk_loss_sum ? weight_of(ends, first_row(ends, chunk), dims->rows)
+				    : weight_of(ends, 0, ends->feed.rows);
 }
 
 /* The sum of the two parts' gradients of what they share, once both are done. */
@@ -275,7 +293,8 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 		.other = ends->feed.other ? ends->feed.other + first : NULL,
 		.share = ends->feed.share ? ends->feed.share + first : NULL,
 		.logits = ends->logits && !ends->training ? ends->logits + first * model->classes : NULL,
-		.scale = 1.0f / (float)(loss_rows(ends, &call.dims) * accumulated(ends->plan)),
+		.weight = ends->class_weight,
+		.scale = 1.0f / (float)(loss_rows(ends, chunk, &call.dims) * (double)accumulated(ends->plan)),
 	};
 	err = sl_exec_forward(ends->tail, &call, loss);
 	if (err || !ends->training)
@@ -390,7 +409,7 @@ double sl_ends_loss(const struct sl_ends *ends)
 
 	for (int i = 0; i < sl_plan_chunks_of(ends->plan, ends->feed.rows); i++)
 		sum += ends->loss[i].sum;
-	return sum / (double)sl_feed_answers(&ends->feed);
+	return sum / weight_of(ends, 0, sl_feed_answers(&ends->feed));
 }
 
 int64_t sl_ends_correct(const struct sl_ends *ends)

@@ -21,7 +21,8 @@ struct sl_ends {
 	uint32_t *begin;      /* of each chunk, sl_dims_numbers of plan->rows; NULL: there are no tokens */
 	uint32_t *place;      /* of each chunk, the most that can be chosen of its tokens; NULL: none are */
 	struct sl_kept *kept; /* activations of training's samples, borrowed; NULL: none are kept */
-	bool tied;            /* the gradients of the step under way are one already */
+	const float *class_weight; /* [classes], of training, borrowed; NULL: all are 1 */
+	bool tied;                 /* the gradients of the step under way are one already */
 	uint64_t step;
 	bool training;
 	float *logits; /* of an evaluation, [batch_rows, classes], which sl_ends_tail writes; borrowed; NULL: not wanted

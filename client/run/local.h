@@ -46,6 +46,7 @@ enum sl_err sl_local_set_weights(struct sl_local *local, const struct sl_weights
 /* As in struct sl_ends; for every evaluation from here on. */
 /* The same: from here on. */
 void sl_local_keep(struct sl_local *local, struct sl_kept *kept);
+void sl_local_weigh(struct sl_local *local, const float *class_weight); /* as in struct sl_ends */
 void sl_local_want_logits(struct sl_local *local, float *logits);
 enum sl_err sl_local_get_weights(struct sl_local *local, struct sl_weights *weights) SL_MUST_CHECK;
 

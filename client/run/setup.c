@@ -442,6 +442,7 @@ void sl_setup_close(struct sl_setup *s)
 	if (s->be_open)
 		s->be.ops->close(&s->be);
 	sl_pool_close(s->pool);
+	free(s->class_weight);
 	sl_augment_close(s->augment);
 	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
 		sl_transform_close(s->transform[split]);

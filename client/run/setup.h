@@ -49,6 +49,7 @@ struct sl_setup {
 	struct json_t *recalled;    /* `about`, while `given` is opened */
 	struct sl_augment *augment; /* NULL: transforms instead */
 	struct sl_transform *transform[SL_SPLIT_COUNT];
+	float *class_weight;  /* [classes], of train.class_weights; NULL: all are 1 */
 	struct sl_kept *kept; /* train.keep_head_bytes; NULL: nothing is kept */
 	struct sl_pool *pool;
 	struct sl_backend be;
@@ -84,6 +85,8 @@ static inline uint64_t sl_setup_round(const struct sl_setup *s)
 }
 /* In a group, before the plan: the member's training data, and epoch_steps unless it is alone. */
 enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
+/* class_weights.c, of training's data; sl_setup_data calls it. */
+enum sl_err sl_setup_class_weights(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail) SL_MUST_CHECK;
 /* What the two above would say of the files, without reading them: whether they are there, and of the right form and
  * size, and their labels in range. *samples: [SL_SPLIT_COUNT], those of `train` are 0 where it is false. */

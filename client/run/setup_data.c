@@ -562,6 +562,8 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 		err = open_split(s, SL_SPLIT_TEST, fail);
 	if (!err && train)
 		err = keep_head(s, fail);
+	if (!err && train)
+		err = sl_setup_class_weights(s, fail);
 	if (!err && strcmp(s->set[SL_SPLIT_TEST].field[SL_FIELD_INPUT].name, "image") == 0)
 		err = open_preparation(s, fail);
 	return err || !train ? err : sl_about_make(s, fail);

@@ -283,3 +283,14 @@ bool sl_conf_default_control(char control[SL_CONF_SOCKET_PATH], const char *name
 		n = snprintf(control, SL_CONF_SOCKET_PATH, "/tmp/%s-%u%s.sock", name, (unsigned)getuid(), tag);
 	return n < SL_CONF_SOCKET_PATH;
 }
+
+const char *sl_conf_check_weight(const void *value, char why[SL_CONF_WHY])
+{
+	const char *text = value;
+	char *end;
+	const double x = strtod(text, &end);
+
+	if (strcmp(text, "none") == 0 || strcmp(text, "balanced") == 0 || (end != text && !*end && x > 0 && x <= 1e6))
+		return NULL;
+	return say(why, "must be none, balanced, or a number above 0 for each class, such as [1, 5]", text);
+}

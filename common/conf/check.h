@@ -26,6 +26,7 @@ const char *sl_conf_check_client_device(const void *value, char why[SL_CONF_WHY]
 const char *sl_conf_check_server_device(const void *value, char why[SL_CONF_WHY]);
 
 /* Lists of them, of a schedule: epochs that rise, and for points two or more, one with an lr above 0. */
+const char *sl_conf_check_weight(const void *value, char why[SL_CONF_WHY]);
 const char *sl_conf_check_epochs(const struct sl_conf_list *milestones, char why[SL_CONF_WHY]);
 const char *sl_conf_check_points(const struct sl_conf_list *points, char why[SL_CONF_WHY]);
 

@@ -1,7 +1,14 @@
 /* What a network learns, and which keys go with it. */
 #include <stdio.h>
+#include <string.h>
 
 #include "common/conf/check.h"
+
+/* One class of a network is a number. */
+static bool has_numbers(const struct sl_conf_client *c)
+{
+	return c->model.task == SL_CONF_NUMBERS || (c->model.task == SL_CONF_CLASSES && c->model.classes == 1);
+}
 
 /* What a language model cannot have. */
 static const char *check_head(const struct sl_conf_client *c, char why[SL_CONF_WHY])
@@ -34,10 +41,34 @@ static const char *check_head(const struct sl_conf_client *c, char why[SL_CONF_W
 }
 
 /* A loss of numbers, and labels of classes, belong to their tasks. */
+/* What weights of classes need: a loss that has classes, whose weights this client sums. */
+static const char *check_weights(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	const struct sl_conf_list *w = &c->train.class_weights;
+	const bool word = w->n == 1 && strspn(w->item[0], "0123456789.eE+-") != strlen(w->item[0]);
+
+	if (w->n < 1 || (word && strcmp(w->item[0], "none") == 0))
+		return NULL;
+	for (int i = 0; i < w->n && w->n > 1; i++)
+		if (strcmp(w->item[i], "none") == 0 || strcmp(w->item[i], "balanced") == 0)
+			snprintf(why, SL_CONF_WHY, "%s stands alone, and not in a list", w->item[i]);
+	if (!why[0] && !word && w->n != c->model.classes)
+		snprintf(why, SL_CONF_WHY, "needs a number for each of the %d classes or labels, got %d",
+			 c->model.classes, w->n);
+	if (!why[0] && (!sl_conf_learns_labels(c) || c->model.head != SL_CONF_CLASSIFIER || has_numbers(c)))
+		snprintf(why, SL_CONF_WHY, "belongs to classes and several labels; leave this key out");
+	if (!why[0] && c->train.mixup > 0)
+		snprintf(why, SL_CONF_WHY, "is not possible with train.mixup, whose rows have two classes");
+	if (!why[0] && c->agreed.share.group[0])
+		snprintf(
+			why, SL_CONF_WHY,
+			"is not possible in a group (share.group): no member knows the weights of all members' labels");
+	return why[0] ? "train.class_weights" : NULL;
+}
+
 const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
-	const bool numbers =
-		c->model.task == SL_CONF_NUMBERS || (c->model.task == SL_CONF_CLASSES && c->model.classes == 1);
+	const bool numbers = has_numbers(c);
 	const bool table = c->data.kind == SL_DATA_CSV, texts = c->data.kind == SL_DATA_TEXT;
 	const bool classes = c->model.task == SL_CONF_CLASSES && !numbers;
 
@@ -73,5 +104,8 @@ const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_
 		snprintf(why, SL_CONF_WHY, texts ? "texts have one column of labels" : "needs the name of a column");
 		return "data.label";
 	}
+	why[0] = 0;
+	if (check_weights(c, why))
+		return "train.class_weights";
 	return check_head(c, why);
 }

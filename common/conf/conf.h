@@ -205,6 +205,7 @@ struct sl_conf_client {
 		} schedule;
 		enum sl_conf_loss loss;
 		double label_smoothing, mixup;
+		struct sl_conf_list class_weights; /* one of none and balanced, or numbers above 0 */
 		enum sl_conf_chunk_loss chunk_loss;
 		int eval_every;              /* epochs; 0: after the last only */
 		struct sl_conf_list metrics; /* of evaluations, beside those that are always computed */

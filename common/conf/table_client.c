@@ -127,6 +127,8 @@ static const struct sl_conf_key keys[] = {
 		"what training minimises: labels is the loss of model.task: cross-entropy, of several labels the binary one, of numbers mse; mse, l1 and huber are losses of numbers; restore_head and restore_tail train that insert alone, to give back the activation at its cut (mean squared error), with everything else frozen"),
 	SL_DOUBLE(T, "train.label_smoothing", train.label_smoothing, 0, 1, "0", NULL,
 		"share of each training label that is spread over all classes alike, as in torch.nn.CrossEntropyLoss; the loss of an evaluation has none"),
+	SL_NAME_OR_NAMES(T, "train.class_weights", train.class_weights, sl_conf_check_weight, "none",
+		"what a training label counts in the loss, as torch's weight: none: all 1; balanced: each class as much as any other; or a number for each class, such as [1, 5]; of several labels what having one counts, as torch's pos_weight"),
 	SL_DOUBLE(T, "train.mixup", train.mixup, 0, 100, "0", "0: off",
 		"MixUp: each training row is mixed with another one of its batch, and so are their labels; how much of each is drawn from Beta(mixup, mixup) for each sample, as timm's mode elem does; 0.2 is usual"),
 	SL_CHOICE(T, "train.chunk_loss", train.chunk_loss, SL_WORDS("mean", "sum"), "mean",

@@ -6,12 +6,12 @@ cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
 mkdir "$tmp/table" "$tmp/new"
 rows() {
-	echo 'id,a,b,colour,height,"weight, kg",cough,fever,rare'
+	echo 'id,a,b,colour,height,"weight, kg",cough,fever,rare,kind'
 	awk -v from="$1" -v to="$2" 'BEGIN {
 		split("red green", colour, " ")
 		for (i = from; i < to; i++) {
 			a = (i * 37 % 101 - 50) / 30; b = (i * 53 % 89) / 15; c = i * 7 % 2 + 1
-			printf "row-%d,%.3f,%.3f,%s,%.3f,%.3f,%d,%d,%d\n", i, a, b, colour[c], 2 * a + b, b - a * a + c, (a > 0.3), (b > 3.5), (a + b > 5)
+			printf "row-%d,%.3f,%.3f,%s,%.3f,%.3f,%d,%d,%d,k%d\n", i, a, b, colour[c], 2 * a + b, b - a * a + c, (a > 0.3), (b > 3.5), (a + b > 5), (a > 1) + 2 * (b > 4)
 		}
 	}'
 }
@@ -27,8 +27,10 @@ config() {
 		threads: 1
 	YAML
 }
-config numbers 2 '[height, "weight, kg"]' '[id, cough, fever, rare]' 'loss: huber, metrics: [pearson]'
-config labels 3 '[cough, fever, rare]' '[id, height, "weight, kg"]' 'metrics: [f1_micro, average_precision]'
+config numbers 2 '[height, "weight, kg"]' '[id, cough, fever, rare, kind]' 'loss: huber, metrics: [pearson]'
+config labels 3 '[cough, fever, rare]' '[id, height, "weight, kg", kind]' 'metrics: [f1_micro, average_precision]'
+config classes 4 kind '[id]' 'class_weights: balanced, label_smoothing: 0.1'
+sed -i 's/features: 4/features: 9/' "$tmp/classes.yaml"
 
 # twin TASK: with a server, local, and killed behind step 25 of 60
 twin() {
@@ -42,6 +44,7 @@ twin() {
 }
 twin numbers
 twin labels
+twin classes
 is() { tail -n 1 "$tmp/$1.log" | jq -e "$2" >"$tmp/out" || fail "$1: $2: $(tail -n 1 "$tmp/$1.log" | jq -c '{test_metrics, targets}')"; }
 is numbers-local '.test_metrics.r2 > 0.8 and .test_acc == null and (.targets | map(.name)) == ["height", "weight, kg"]'
 is numbers-local '([.targets[].rmse] | add / 2) - .test_metrics.rmse | fabs < 1e-12'
@@ -125,6 +128,11 @@ refused 78 'several columns are several numbers or labels' labels --set model.ta
 refused 65 'train.csv:2: column "colour": "red" is no number' numbers --set data.label=height,colour
 refused 65 'is no label: 1, the row has it, or 0' labels --set data.label=cough,fever,a
 refused 78 'no metric "mae" of several labels; there are' labels --set train.metrics=mae
+refused 78 'belongs to classes and several labels' numbers --set train.class_weights=balanced
+refused 78 'needs a number for each of the 3 classes or labels, got 2' labels --set train.class_weights=1,2
+refused 78 'balanced stands alone, and not in a list' labels --set train.class_weights=balanced,2,3
+refused 78 'must be none, balanced, or a number above 0' labels --set train.class_weights=heavy
+refused 78 'is not possible in a group' classes --set share.group=g
 refused 78 'only classes can be mixed or smoothed' labels --set train.mixup=0.2
 refused 78 'only classes can be mixed or smoothed' numbers --set train.label_smoothing=0.1
 sed -i '3s/,[01],/,2,/' "$tmp/table/val.csv"

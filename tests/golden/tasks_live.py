@@ -100,3 +100,15 @@ of_numbers, of_labels = "n0, n1, n2", "l0, l1, l2"
 for name, loss in (("mse", F.mse_loss), ("l1", F.l1_loss), ("huber", F.huber_loss)):
     run(name, "numbers", of_numbers, of_labels + ", kind", 3, lambda y: loss(y, numbers), f"train.loss={name}")
 run("bce", "labels", of_labels, of_numbers + ", kind", 3, lambda y: F.binary_cross_entropy_with_logits(y, labels))
+once = torch.tensor([0.5, 2.0, 7.0])
+run("bce, pos_weight", "labels", of_labels, of_numbers + ", kind", 3,
+    lambda y: F.binary_cross_entropy_with_logits(y, labels, pos_weight=once), "train.class_weights=0.5,2,7")
+balanced = (len(labels) - labels.sum(0)) / labels.sum(0)
+run("bce, balanced", "labels", of_labels, of_numbers + ", kind", 3,
+    lambda y: F.binary_cross_entropy_with_logits(y, labels, pos_weight=balanced), "train.class_weights=balanced")
+ignored = of_numbers + ", " + of_labels
+run("cross-entropy, weight", "classes", "kind", ignored, 4,
+    lambda y: F.cross_entropy(y, kind, torch.tensor([0.5, 2.0, 7.0, 1.0]), label_smoothing=0.1),
+    "train.class_weights=0.5,2,7,1", "train.label_smoothing=0.1")
+balanced = ROWS / (len(kind.unique()) * torch.bincount(kind, minlength=4).float())
+run("cross-entropy, balanced", "classes", "kind", ignored, 4, lambda y: F.cross_entropy(y, kind, balanced), "train.class_weights=balanced")
