@@ -38,6 +38,7 @@ twin() {
 	client "$1-linked" "$tmp/$1.yaml" || fail "$1 with a server: exit status $?"
 	same_run "$1-linked" "$1-local" 60
 	client_stands 25 "$1-killed" "$tmp/$1.yaml"
+	wait_for "$1-killed has no checkpoint" has_checkpoint "$1-killed"
 	end_client
 	client "$1-killed" "$tmp/$1.yaml" --resume || fail "$1 after a kill: exit status $?"
 	same_run "$1-linked" "$1-killed" 60
@@ -98,6 +99,7 @@ pictures signs labels 2 '[even, large]'
 for name in ages signs; do
 	client "$name-linked" "$tmp/$name.yaml" || fail "$name with a server: exit status $?"
 	client_stands 5 "$name-killed" "$tmp/$name.yaml"
+	wait_for "$name-killed has no checkpoint" has_checkpoint "$name-killed"
 	end_client
 	client "$name-killed" "$tmp/$name.yaml" --resume || fail "$name after a kill: exit status $?"
 	same_run "$name-linked" "$name-killed" 8
