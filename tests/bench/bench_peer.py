@@ -3,7 +3,9 @@
 machine. Start it with bench-peer.sh, which chooses PyTorch's malloc.
 
     bench_peer.py [--quick] [--write] [--warm] [--cpu] [--runs N] [--only head,tail,step,middle,memory,split,resnet9,
-        resnet18,resnet50,encoder,cola]
+        resnet18,resnet50,onnx,encoder,cola]
+
+onnx: networks of tests/golden/onnx_families.py, which ours reads from the files that torch.onnx.export writes.
 
 A row: medians of N runs with the smallest and the largest, and our median over PyTorch's, which is the better one of
 its two memory formats. A row of the encoder is a layer of RoBERTa-base; there PyTorch pads rows of different lengths, and the form says
@@ -43,7 +45,14 @@ SEGMENTS = [
     ("ResNet9, whole step, 32², batch 128", "step", 32, 128, 1, 0.9, "resnet9"),
     ("ResNet-18, whole step, 224², batch 32", "step", 224, 32, 1, 1.0, "resnet18"),
     ("ResNet-50, whole step, 224², batch 16", "step", 224, 16, 1, 1.0, "resnet50"),
+    ("U-Net, whole step, 128², batch 16", "step", 128, 16, 1, 0.9, "unet"),
+    ("ViT-S, whole step, 224², batch 16", "step", 224, 16, 1, 0.9, "vit_s"),
+    ("ConvNeXt-T, whole step, 224², batch 8", "step", 224, 8, 1, 0.9, "convnext_t"),
+    ("EfficientNet-B0, whole step, 224², batch 16", "step", 224, 16, 1, 0.9, "efficientnet_b0"),
 ]
+# Networks of ONNX files, with where they are cut: the step is whole all the same.
+ONNX = {"unet": ("down.0.0", "last"), "vit_s": ("conv_proj", "heads"), "convnext_t": ("features.0", "classifier.2"),
+        "efficientnet_b0": ("stem", "classifier")}
 # Ours: what bench.yaml has to change for a network.
 SETS = {"mobilenet_v2": [], "resnet9": ["model.name=resnet9", "head_end=prep_relu", "tail_begin=linear"],
         "resnet18": ["model.name=resnet18", "head_end=maxpool", "tail_begin=avgpool"],
@@ -98,9 +107,27 @@ def use_threads(n):
         blas.openblas_set_num_threads(n)
 
 
-def our_segments(piece, image, batch, chunks, threads, net):
-    args = ["bench_segments", CONFIG, "--serve", piece]
-    for s in [*SETS[net], f"model.image={image}", f"train.batch={batch}", f"train.chunks={chunks}",
+def families():
+    sys.path.insert(0, os.path.join(ROOT, "tests", "golden"))
+    import onnx_families
+    return onnx_families
+
+
+def onnx_config(folder, net, image):
+    """A config beside the file that torch writes of the network."""
+    path, (head, tail) = os.path.join(folder, net), ONNX[net]
+    families().export(network(False, net)[0], path + ".onnx", image)
+    with open(CONFIG, encoding="utf-8") as f:
+        text = re.sub(r"model:\n(  .*\n)*", f"model: {{onnx: {path}.onnx}}\n", f.read())
+    with open(path + ".yaml", "w", encoding="utf-8") as f:
+        f.write(re.sub("(head_end|tail_begin): .*", lambda m: f"{m[1]}: {head if m[1] == 'head_end' else tail}", text))
+    return path + ".yaml"
+
+
+def our_segments(piece, image, batch, chunks, threads, net, folder):
+    config = onnx_config(folder, net, image) if net in ONNX else CONFIG
+    args = ["bench_segments", config, "--serve", piece]
+    for s in [*SETS.get(net, []), f"model.image={image}", f"train.batch={batch}", f"train.chunks={chunks}",
               f"threads={threads}"]:
         args += ["--set", s]
     return Ours(piece, *args)
@@ -119,6 +146,8 @@ def network(cut, name="mobilenet_v2"):
         sys.path.insert(0, os.path.join(ROOT, "tests", "golden"))
         from make_resnet9 import ResNet9
         return torch.nn.Sequential(ResNet9((64, 128, 256, 512), 10), torch.nn.Identity(), torch.nn.Identity()).train()
+    if name in ONNX:
+        return torch.nn.Sequential(families().FULL[name][0](), torch.nn.Identity(), torch.nn.Identity()).train()
     if name != "mobilenet_v2":
         net = getattr(torchvision.models, name)(num_classes=10)
         return torch.nn.Sequential(net, torch.nn.Identity(), torch.nn.Identity()).train()
@@ -207,7 +236,9 @@ def compare_segment(report, row, threads, runs, warm):
     import torch
     name, piece, image, batch, chunks, target, net = row
     use_threads(threads)
-    ours = our_segments(piece, image, batch, chunks, threads, net)
+    with tempfile.TemporaryDirectory() as folder:
+        ours = our_segments(piece, image, batch, chunks, threads, net, folder)
+        ours.run()  # it has read the network
     peers = {form: Torch(piece, image, batch, chunks, form == "NHWC", net) for form in ("NHWC", "NCHW")}
     ms, report.cpu = by_turns(ours, peers, runs, warm)
     best = min(peers, key=lambda k: statistics.median(ms[k]))
@@ -528,7 +559,7 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--only", default="head,tail,step,middle,memory,split,resnet9,resnet18,resnet50,encoder,cola")
+    parser.add_argument("--only", default="head,tail,step,middle,memory,split,resnet9,resnet18,resnet50,onnx,encoder,cola")
     parser.add_argument("--warm", action="store_true", help="a run that does not count before each one that does, on either side")
     parser.add_argument("--cpu", action="store_true", help="CPU time of the encoder's rows, in place of wall time")
     parser.add_argument("--memory-worker", help=argparse.SUPPRESS)
@@ -543,10 +574,10 @@ def main():
     runs, small = (1, True) if args.quick else (args.runs, False)
     head = machine()
     for row in SEGMENTS:
-        if (row[1] if row[6] == "mobilenet_v2" else row[6]) not in only:
+        if not {row[1] if row[6] == "mobilenet_v2" else row[6], "onnx" if row[6] in ONNX else None} & set(only):
             continue
-        if small:
-            row = (f"tiny: {row[0]}", row[1], min(row[2], 64), 8, min(row[4], 4), *row[5:])
+        if small:  # networks of files have one size of pictures
+            row = (f"tiny: {row[0]}", row[1], row[2] if row[6] in ONNX else min(row[2], 64), 2 if row[6] in ONNX else 8, min(row[4], 4), *row[5:])
         for threads in (1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,):
             medians[row[0], threads] = compare_segment(report, row, threads, runs if row[1] == "middle" or row[2] * row[3] > 4096 and row[1] == "step" else 3 * runs,
                                                       args.warm)

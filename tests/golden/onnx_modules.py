@@ -2,7 +2,8 @@
 """Small modules as people write them, each inside a network of images that torch.onnx.export writes to a file.
 
 usage: onnx_modules.py survey SPLITC [NAME…]   whether SPLITC reads each one: "read" or the sentence of the refusal, then the count
-       onnx_modules.py run FOLDER [NAME…]      FOLDER/NAME.onnx, with a run of ten steps of SGD by the rules of golden.py
+       onnx_modules.py run FOLDER SPLITC [NAME…]   of each that SPLITC reads FOLDER/NAME.onnx, with a run of ten steps of SGD by the rules of
+                                               golden.py, of a seed that torch's float32 follows
        onnx_modules.py export SPLITC CIFAR [NAME…]   what `splitc export` writes of each that is read: accepted by onnx.checker, the
                                                same numbers in torch, and to the bit the same logits from SPLITC; CIFAR holds a few images
 A module stands behind two convolutions, which make 8 channels of 8×8 pixels. What it makes is flattened for a linear layer.
@@ -58,7 +59,7 @@ class Net(nn.Module):
         if self.form == "tokens":
             x = x.flatten(2).transpose(1, 2)
         if self.form == "rows":
-            x = self.mix(F.adaptive_avg_pool2d(x, 1).flatten(1))
+            x = self.mix(F.max_pool2d(x, SIZE).flatten(1))  # of means a batch norm would see little but their common part
         return self.part(x)
 
     def forward(self, x):
@@ -170,10 +171,11 @@ add("LayerNorm image", lambda: nn.LayerNorm([C, SIZE, SIZE]))
 add("GroupNorm", lambda: nn.GroupNorm(2, C))
 add("GroupNorm 1", lambda: nn.GroupNorm(1, C))
 add("GroupNorm plain", lambda: nn.GroupNorm(4, C, affine=False))
-add("InstanceNorm2d", lambda: nn.InstanceNorm2d(C))
-add("InstanceNorm2d affine", lambda: nn.InstanceNorm2d(C, affine=True))
-add("BatchNorm2d", lambda: nn.BatchNorm2d(C))
-add("BatchNorm1d", lambda: nn.BatchNorm1d(12), "rows")
+# SiLU: directly in front of such a norm a bias has a gradient of 0, of which rounding alone is left
+add("InstanceNorm2d", seq(nn.SiLU, lambda: nn.InstanceNorm2d(C)))
+add("InstanceNorm2d affine", seq(nn.SiLU, lambda: nn.InstanceNorm2d(C, affine=True)))
+add("BatchNorm2d", seq(nn.SiLU, lambda: nn.BatchNorm2d(C)))
+add("BatchNorm1d", seq(nn.SiLU, lambda: nn.BatchNorm1d(12)), "rows")
 add("RMSNorm", lambda: Rms(C), "tokens")
 add("Dropout", lambda: nn.Dropout(0.0))
 add("Dropout2d", lambda: nn.Dropout2d(0.0))
@@ -211,7 +213,7 @@ add("ZeroPad2d uneven", lambda: nn.ZeroPad2d((0, 1, 0, 1)))
 add("ReflectionPad2d", lambda: nn.ReflectionPad2d(2))
 add("ReplicationPad2d", lambda: nn.ReplicationPad2d(1))
 add("Conv1d", fn(lambda m, x: m.c(x.flatten(2)), c=nn.Conv1d(C, 6, 5, stride=2, padding=2)))
-add("BatchNorm1d signal", fn(lambda m, x: m.c(x.flatten(2)), c=nn.BatchNorm1d(C)))
+add("BatchNorm1d signal", fn(lambda m, x: m.c(F.silu(x).flatten(2)), c=nn.BatchNorm1d(C)))
 add("MaxPool1d", fn(lambda m, x: m.c(x.flatten(2)), c=nn.MaxPool1d(2)))
 add("AdaptiveAvgPool1d", fn(lambda m, x: m.c(x.flatten(2)), c=nn.AdaptiveAvgPool1d(1)))
 add("ConvTranspose2d", lambda: nn.ConvTranspose2d(C, 6, 2, 2))
@@ -292,18 +294,24 @@ def survey(splitc, names):
     print(f"{len(names or MODULES)} modules: " + ", ".join(f"{n} {kind}" for kind, n in count.items()))
 
 
-def run(folder, names):
-    for name in names or MODULES:
-        prefix = os.path.join(os.path.abspath(folder), file_of(name))
+def make_run(folder, name, seed):
+    prefix = os.path.join(os.path.abspath(folder), file_of(name))
+    model, channels = network(name, seed)
+    export(model, prefix + ".onnx", channels)
+    report = golden.make(prefix, model, lr=0.002, seed=seed, width=1.0, image=SIZE, batch=16, classes=10, steps=10, name="onnx", channels=channels)
+    return max(report.values())
+
+
+def run(folder, splitc, names):
+    for name in names or [n for n in MODULES if is_read(splitc, folder, n)]:
+        worst = {}  # of each seed: how far torch's own float32 lies from its float64
         for seed in range(1, 20):
-            model, channels = network(name, seed)
-            try:
-                export(model, prefix + ".onnx", channels)
-            except Exception:
-                break  # the survey says so
-            report = golden.make(prefix, model, lr=0.002, seed=seed, width=1.0, image=SIZE, batch=16, classes=10, steps=10, name="onnx", channels=channels)
-            if max(report.values()) < 5e-5:
+            worst[seed] = make_run(folder, name, seed)
+            if worst[seed] < 5e-5:
                 break
+        else:
+            if make_run(folder, name, min(worst, key=worst.get)) > 9e-5:
+                sys.exit(f"{name}: no seed stays clear of the kinks")
 
 
 def splitc_of(splitc, *args):
@@ -392,7 +400,7 @@ def main():
     elif sys.argv[1] == "survey":
         survey(sys.argv[2], sys.argv[3:])
     else:
-        run(sys.argv[2], sys.argv[3:])
+        run(sys.argv[2], sys.argv[3], sys.argv[4:])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# usage: onnx-modules.sh [NAME…]: the modules of onnx_modules.py that are read, or those named, against PyTorch: loss, gradients, weights
+# after ten steps of SGD and the logits of an evaluation. Then what `splitc export` writes of each as ONNX. A part of make test-torch.
+set -eu
+python=${PYTHON:-/usr/bin/python3}
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+make --no-print-directory "$BUILD/tests/suite/test_golden" "$BUILD/splitc" "$BUILD/tests/e2e/tools/make_cifar"
+mkdir "$dir/cifar" "$dir/runs"
+"$BUILD/tests/e2e/tools/make_cifar" "$dir/cifar" 16 8
+"$python" -W ignore tests/golden/onnx_modules.py run "$dir/runs" "$BUILD/splitc" "$@" >"$dir/runs.log" || { tail "$dir/runs.log" && exit 1; }
+bad=0 n=0
+for run in "$dir"/runs/*_run.safetensors; do
+	n=$((n + 1)) name=$(basename "${run%_run.safetensors}")
+	SPLIT_GOLDEN_HEAD_END=stem SPLIT_GOLDEN_PREFIX=${run%_run.safetensors} "$BUILD/tests/suite/test_golden" live >"$dir/log" 2>&1 ||
+		{ bad=$((bad + 1)) && echo "$name: $(grep -v '^\[' "$dir/log" | head -3)"; }
+done
+echo "$n modules are compared with PyTorch, $bad differ"
+[ "$bad" = 0 ] && [ "$n" -gt 0 ]
+"$python" -W ignore tests/golden/onnx_modules.py export "$BUILD/splitc" "$dir/cifar" "$@"
