@@ -38,6 +38,9 @@ PKG_LIBS := $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null)
 TEST_LIBS := -lcmocka
 MPI := $(if $(CROSS),,$(firstword $(foreach p,mpi-c mpich,$(if $(shell $(PKG_CONFIG) --exists $p 2>/dev/null && echo yes),$p))))
 MPI_MODULE := $(if $(MPI),$(B)/libsplit_mpi.so)
+# by its header: dcmtk.pc asks for packages that nobody needs here
+DICOM := $(if $(CROSS),,$(if $(wildcard /usr/include/dcmtk/config/osconfig.h),$(shell command -v $(firstword $(CXX)) 2>/dev/null)))
+DICOM_MODULE := $(if $(DICOM),$(B)/libsplit_dicom.so)
 # gold, of Debian's binutils, links the many test programs in a third of the time.
 TEST_LDFLAGS := $(if $(SAN),,$(if $(shell command -v $(if $(CROSS),$(CROSS)-)ld.gold),-fuse-ld=gold))
 GIT_VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -104,7 +107,7 @@ E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
 .PHONY: FORCE cuda-resources help all fail deps test test-all test-rest test-fresh test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man install uninstall clean demo demo-text bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
 
-all: $(BINS) $(LIB) $(MPI_MODULE) ## build/<variant>/splitc and splits
+all: $(BINS) $(LIB) $(MPI_MODULE) $(DICOM_MODULE) ## build/<variant>/splitc and splits
 
 $(LIB): $(LIB_OBJ)
 	@rm -f $@
@@ -340,6 +343,20 @@ $(B)/libsplit_mpi.so: server/mpi/ranks_mpi.c server/trunk/ranks.h common/base/er
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(BASE_CFLAGS) $(shell $(PKG_CONFIG) --cflags $(MPI)) -fPIC -fvisibility=hidden $(CFLAGS) -shared $(LDFLAGS) -o $@ $< $(shell $(PKG_CONFIG) --libs $(MPI))
 
+# ---- DICOM: pictures of hospitals (client/data/dicom.h), where DCMTK and a C++ compiler are
+
+$(B)/libsplit_dicom.so: client/dicom/dicom_dcmtk.cc client/data/dicom.h Makefile
+	@mkdir -p $(@D)
+	@echo '  LINK  $@'
+	$(Q)$(CXX) -std=c++17 -Wall -Wextra -Werror -I. -fPIC -fvisibility=hidden \
+		$(OPT) $(filter-out -std=% -W%,$(CFLAGS)) -shared $(filter-out %-rpath%,$(LDFLAGS)) -o $@ $< -ldcmjpls -ldcmjpeg -ldcmdata -loflog -lofstd
+
+# beside the fuzzer that opens it
+build/fuzz/tests/fuzz/libsplit_dicom.so: $(B)/libsplit_dicom.so
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
+$(if $(DICOM),build/fuzz/tests/fuzz/fuzz_picture_dicom: | build/fuzz/tests/fuzz/libsplit_dicom.so)
+
 # ---- tests. `test` and `demo` bring their own packages; the second make then sees the pkg-config that the first lacked.
 deps: ## install the Debian packages that build and tests need (SPLIT_NO_DEPS=1: leave them)
 	@test -n "$(SPLIT_NO_DEPS)" || scripts/install-deps.sh
@@ -449,7 +466,7 @@ demo-text: deps ## two daemons train a small encoder on CoLA from random weights
 
 # ---- fuzzing: every tests/fuzz/fuzz_*.c with libFuzzer, each for FUZZ_SECONDS on its own seeds
 FUZZ_SECONDS ?= 60
-FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
+FUZZ_SRC := $(filter-out $(if $(DICOM),,%/fuzz_picture_dicom.c),$(wildcard tests/fuzz/fuzz_*.c))
 ifneq ($(T),)
 FUZZ_SRC := $(filter $(addprefix %/,$(addsuffix .c,$(T))),$(FUZZ_SRC))
 endif
@@ -631,9 +648,10 @@ install: all man ## PREFIX (/usr/local), DESTDIR: daemons, manual pages, example
 	# the CUDA module, where it was built: splits looks for it in its own folder
 	$(if $(wildcard $(B)/libsplit_cuda.so),install -m 755 $(B)/libsplit_cuda.so $(INTO)/bin/)
 	$(if $(MPI_MODULE),install -m 755 $(MPI_MODULE) $(INTO)/bin/)
+	$(if $(DICOM_MODULE),install -m 755 $(DICOM_MODULE) $(INTO)/bin/)
 
 uninstall: ## PREFIX, DESTDIR: removes what install put there; configs in /etc, keys and stores stay
-	rm -f $(addprefix $(INTO)/bin/,splitc splits libsplit_cuda.so libsplit_mpi.so) $(addprefix $(INTO)/share/man/man1/,splitc.1 splits.1) \
+	rm -f $(addprefix $(INTO)/bin/,splitc splits libsplit_cuda.so libsplit_mpi.so libsplit_dicom.so) $(addprefix $(INTO)/share/man/man1/,splitc.1 splits.1) \
 		$(addprefix $(INTO)/share/bash-completion/completions/,splitc splits) \
 		$(addprefix $(INTO)/lib/systemd/system/,$(notdir $(wildcard deploy/*.service)))
 	rm -f $(addprefix $(INTO)/share/split/,$(wildcard configs/*.yaml configs/*-small/*)) $(patsubst deploy/%,$(INTO)/share/split/%,$(wildcard deploy/prometheus/*.yaml))

@@ -45,6 +45,7 @@ BEGIN {
 	may["client/model"] = "common/base common/conf common/graph common/exec common/weights proto/onnx.pb-c.h"
 	may["client/persist"] = "common kernels client/model"
 	may["client/data"] = "common client/text"
+	may["client/dicom"] = "client/data/dicom.h"
 	may["client/text"] = "common/base"
 	may["server"] = "common kernels server/host" # main.c, sub-commands
 	may["server/host"] = "common kernels server/trunk server/store"

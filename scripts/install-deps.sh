@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: install-deps.sh [--dev] [--data] [--peer] [--containers] [--packages] [--mpi] [--arm64] [--fresh] [--print]
+# usage: install-deps.sh [--dev] [--data] [--peer] [--containers] [--packages] [--mpi] [--dicom] [--arm64] [--fresh] [--print]
 # Installs the Debian 12 packages that building and testing need, and gnuplot for `splitc plot`. Says nothing and needs no
 # network where all are there.
 #   --dev   also what `make format-check` and `make fuzz` need
@@ -8,6 +8,7 @@
 #   --containers  also podman and docker-compose, for `make test-containers`
 #   --packages    also debhelper and lintian, for `make deb` and `make test-packages`
 #   --mpi    also Open MPI, for servers that train one middle together (docs/howto-mpi.md)
+#   --dicom  also DCMTK and a C++ compiler, for pictures in DICOM (docs/howto-images.md)
 #   --arm64  also the cross compiler, the libraries of arm64 and qemu, for `make CROSS=aarch64-linux-gnu` and `make test-arm64`
 #   --fresh  also debootstrap, for `make test-fresh`
 #   --print  installs nothing, and prints the names of the packages
@@ -24,14 +25,15 @@ for arg in "$@"; do
 	--data) command -v npm >/dev/null || packages="$packages npm" ;; # one that is no Debian package will do
 	--peer) packages="$packages python3-torch python3-torchvision" ;;
 	--containers) packages="$packages podman runc docker-compose netavark aardvark-dns iptables debootstrap python3-yaml" ;;
-	--packages) packages="$packages debhelper dpkg-dev fakeroot lintian debootstrap systemd-container" ;;
+	--packages) packages="$packages debhelper dpkg-dev fakeroot lintian debootstrap systemd-container libdcmtk-dev" ;;
 	--fresh) packages="$packages debootstrap" ;;
 	--mpi) packages="$packages libopenmpi-dev openmpi-bin" ;;
+	--dicom) packages="$packages libdcmtk-dev g++" ;;
 	--arm64)
 		foreign=arm64
 		packages="$packages gcc-aarch64-linux-gnu qemu-user-static debootstrap $(printf '%s:arm64 ' $libraries)" ;;
 	--print) only_print=yes ;;
-	*) echo "usage: ${0##*/} [--dev] [--data] [--peer] [--containers] [--packages] [--mpi] [--arm64] [--fresh] [--print]" >&2; exit 64 ;;
+	*) echo "usage: ${0##*/} [--dev] [--data] [--peer] [--containers] [--packages] [--mpi] [--dicom] [--arm64] [--fresh] [--print]" >&2; exit 64 ;;
 	esac
 done
 [ -z "$only_print" ] || { echo $packages; exit 0; }

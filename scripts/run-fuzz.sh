@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: run-fuzz.sh build/fuzz/tests/fuzz/fuzz_x …
 # Each target runs FUZZ_SECONDS on a scratch corpus that starts from the seeds in tests/fuzz/corpus/<x>/. Those of wire are the
-# golden frames of tests/golden/wire, so they are always of today's protocol.
+# golden frames of tests/golden/wire, so they are always of today's protocol; those of picture_dicom are tests/golden/dicom.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -17,6 +17,14 @@ frames() {
 	done
 }
 
+# scans FOLDER: DICOM files behind the eight bytes that choose how they are read
+scans() {
+	local file
+	for file in tests/golden/dicom/*.dcm; do
+		{ printf '\0\0\377\377\20\20\4\0' && cat "$file"; } >"$1/$(basename "$file" .dcm)"
+	done
+}
+
 for bin in "$@"; do
 	name=$(basename "$bin")
 	seeds="tests/fuzz/corpus/${name#fuzz_}"
@@ -24,6 +32,7 @@ for bin in "$@"; do
 	mkdir -p "$grown" build/fuzz/crashes
 	echo "== $name, ${FUZZ_SECONDS:-60} s"
 	[ "$name" != fuzz_wire ] || frames "$grown"
+	[ "$name" != fuzz_picture_dicom ] || scans "$grown"
 	dirs=("$grown")
 	[ ! -d "$seeds" ] || dirs+=("$seeds")
 	"$bin" -max_total_time="${FUZZ_SECONDS:-60}" -max_len="${FUZZ_MAX_LEN:-65536}" -timeout=10 -rss_limit_mb=2048 \

@@ -17,7 +17,7 @@
 #include "client/data/sources.h"
 #include "common/base/log.h"
 
-#define SUFFIXES ".jpg .jpeg .png .webp .tif .tiff .bmp .ppm .pgm"
+#define SUFFIXES ".jpg .jpeg .png .webp .tif .tiff .bmp .ppm .pgm .dcm"
 enum { MAX_DEPTH = 32, MAX_CLASSES = 100000, MOST_KINDS = 8 };
 
 /* Files whose names end alike. */
@@ -222,6 +222,12 @@ static enum sl_err add_class(struct folder_set *set, const char *name, int32_t l
 	for (int64_t i = 0; i < folders.n && !err; i++)
 		err = add_folder(set, sl_name(&folders, i), label, fail);
 	sl_names_close(&folders);
+	for (int i = 0; i < MOST_KINDS && !err && set->files.n == before; i++)
+		if (set->kind[i].n && strcmp(set->kind[i].ending, ".nii") == 0)
+			err = sl_fail_set(fail, SL_ERR_DATA,
+					  "%s: NIfTI: volumes are not read yet; save slices as PNG or "
+					  "TIFF of 16 bits, or as DICOM",
+					  name);
 	if (!err && set->files.n == before)
 		err = set->root ? sl_fail_set(fail, SL_ERR_DATA, "%s/%s: the class has no picture (" SUFFIXES ")",
 					      set->root, name)

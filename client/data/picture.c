@@ -3,6 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
+enum { DICOM_AT = 128, NIFTI_AT = 344 }; /* where their files say what they are */
+
 enum sl_err sl_picture_bounds(const struct sl_picture_job *job, uint64_t h, uint64_t w)
 {
 	if (h < 1 || w < 1)
@@ -94,11 +96,17 @@ static enum sl_err read_format(const struct sl_picture_job *job)
 
 	if (!len)
 		return sl_fail_set(job->fail, SL_ERR_DATA, "the file is empty");
+	if (len >= DICOM_AT + 4 && memcmp(bytes + DICOM_AT, "DICM", 4) == 0)
+		return sl_picture_read_dicom(job);
+	if (len >= NIFTI_AT + 4 && (memcmp(bytes + NIFTI_AT, "n+1", 4) == 0 || memcmp(bytes + NIFTI_AT, "ni1", 4) == 0))
+		return sl_fail_set(
+			job->fail, SL_ERR_DATA,
+			"NIfTI: volumes are not read yet; save slices as PNG or TIFF of 16 bits, or as DICOM");
 	for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
 		if (len >= formats[i].n && memcmp(bytes, formats[i].begins, formats[i].n) == 0 &&
 		    (!formats[i].at_8 || (len >= 12 && memcmp(bytes + 8, formats[i].at_8, 4) == 0)))
 			return formats[i].read(job);
-	return sl_fail_set(job->fail, SL_ERR_DATA, "this is not a picture in JPEG, PNG, WebP, TIFF, BMP or PPM");
+	return sl_fail_set(job->fail, SL_ERR_DATA, "this is not a picture in JPEG, PNG, WebP, TIFF, BMP, PPM or DICOM");
 }
 
 enum sl_err sl_picture_decode(struct sl_value *out, const uint8_t *bytes, size_t len,
@@ -123,7 +131,8 @@ enum sl_err sl_picture_decode(struct sl_value *out, const uint8_t *bytes, size_t
 
 bool sl_picture_name(const char *name)
 {
-	static const char *const ends[] = {".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
+	static const char *const ends[] = {".jpg", ".jpeg", ".png",  ".ppm",  ".bmp",
+					   ".pgm", ".tif",  ".tiff", ".webp", ".dcm"};
 	const size_t len = strlen(name);
 
 	for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {

@@ -1,9 +1,10 @@
 /* A picture file's bytes to pixels. The first bytes tell the format, not the file's name: JPEG, PNG, WebP, TIFF, BMP,
- * or PPM and PGM in binary (P6, P5). All become RGB of 8 bits, as Pillow's convert("RGB") makes them: grey is repeated,
- * alpha is left out, palettes and CMYK are converted. Of 16 bits the upper eight count. EXIF orientation is ignored, as
- * torchvision's loader does. Of several pages or frames a TIFF gives its first; an animated WebP is refused. The spec
- * asks for other things: grey is then convert("L") of the above, and stays three numbers where it is bytes; deep pixels
- * are those of files of 16 bits (PNG, TIFF, PGM), and 257 times those of others, in as many channels as the spec has.
+ * PPM and PGM in binary (P6, P5), or DICOM, where its module is installed (dicom.h). All become RGB of 8 bits, as
+ * Pillow's convert("RGB") makes them: grey is repeated, alpha is left out, palettes and CMYK are converted. Of 16 bits
+ * the upper eight count. EXIF orientation is ignored, as torchvision's loader does. Of several pages or frames a TIFF
+ * gives its first; an animated WebP is refused. The spec asks for other things: grey is then convert("L") of the above,
+ * and stays three numbers where it is bytes; deep pixels are those of files of 16 bits (PNG, TIFF, PGM), and 257 times
+ * those of others, in as many channels as the spec has.
  */
 #ifndef SL_CLIENT_DATA_PICTURE_H
 #define SL_CLIENT_DATA_PICTURE_H
@@ -19,7 +20,7 @@ enum sl_err sl_picture_decode(struct sl_value *out, const uint8_t *bytes, size_t
 			      const struct sl_picture_spec *spec, struct sl_room *room,
 			      struct sl_fail *fail) SL_MUST_CHECK;
 
-/* Whether a name ends as pictures do in torchvision's ImageFolder, in any case. */
+/* Whether a name ends as pictures do in torchvision's ImageFolder, or in .dcm; in any case. */
 bool sl_picture_name(const char *name);
 
 #endif

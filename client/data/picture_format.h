@@ -20,6 +20,7 @@ enum sl_err sl_picture_read_png(const struct sl_picture_job *job) SL_MUST_CHECK;
 enum sl_err sl_picture_read_webp(const struct sl_picture_job *job) SL_MUST_CHECK;
 enum sl_err sl_picture_read_tiff(const struct sl_picture_job *job) SL_MUST_CHECK;
 enum sl_err sl_picture_read_bmp(const struct sl_picture_job *job) SL_MUST_CHECK;
+enum sl_err sl_picture_read_dicom(const struct sl_picture_job *job) SL_MUST_CHECK;
 enum sl_err sl_picture_read_pnm(const struct sl_picture_job *job) SL_MUST_CHECK;
 
 /* DATA where the sides are 0 or too long, or the pixels too many. To be called before memory is taken. */

@@ -68,6 +68,9 @@ static void add_pictures(json_t *about, const struct sl_setup *s)
 		json_object_set_new(about, "bits", json_integer(16));
 	if (c->data.exif)
 		json_object_set_new(about, "exif", json_true());
+	if (c->data.window.n == 2)
+		json_object_set_new(about, "window",
+				    json_pack("[s, s]", c->data.window.item[0], c->data.window.item[1]));
 	json_object_set_new(about, "transforms", list);
 }
 

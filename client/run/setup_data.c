@@ -2,6 +2,7 @@
 #include "client/run/setup.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,10 +94,23 @@ static int channels_of(const struct sl_setup *s)
 							  : CHANNELS;
 }
 
+/* data.window; false: there is none, or it is none. */
+static bool read_window(const struct sl_conf_client *c, double out[2])
+{
+	for (int i = 0; i < 2 && c->data.window.n == 2; i++) {
+		char *end;
+
+		out[i] = strtod(c->data.window.item[i], &end);
+		if (end == c->data.window.item[i] || *end || !isfinite(out[i]))
+			return false;
+	}
+	return c->data.window.n == 2 && out[1] >= 1;
+}
+
 static struct sl_picture_spec picture_spec(const struct sl_setup *s)
 {
 	const struct sl_conf_client *c = s->conf;
-	const struct sl_picture_spec spec = {
+	struct sl_picture_spec spec = {
 		.max_pixels = c->data.max_pixels,
 		.channels = channels_of(s),
 		.deep = c->data.bits == SL_BITS_16,
@@ -104,6 +118,7 @@ static struct sl_picture_spec picture_spec(const struct sl_setup *s)
 		.upright = c->data.exif,
 	};
 
+	spec.windowed = read_window(c, spec.window);
 	return spec;
 }
 
@@ -484,7 +499,11 @@ static enum sl_err open_transform(const struct sl_setup *s, enum sl_split split,
 enum sl_err sl_setup_check_transforms(const struct sl_setup *s, struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
+	double window[2];
 
+	if (s->conf->data.window.n && !read_window(s->conf, window))
+		return sl_conf_client_fail(s->conf, "data.window", fail,
+					   "must be two numbers, [centre, width], with a width of at least 1");
 	for (int split = 0; split < SL_SPLIT_COUNT && !err && transforms(s->conf); split++) {
 		struct sl_transform *t = NULL;
 

@@ -106,6 +106,7 @@ static const struct need {
 	NEED("data.channels", reads_picture_files, PICTURE_FILE, DATA),
 	NEED("data.bits", reads_picture_files, PICTURE_FILE, DATA),
 	NEED("data.jpeg", reads_picture_files, PICTURE_FILE, DATA),
+	NEED("data.window", reads_picture_files, PICTURE_FILE, DATA),
 	NEED("data.exif", reads_picture_files, PICTURE_FILE, DATA),
 	NEED("data.train_files", names_train_files, "this data.kind has files of fixed names", DATA),
 	NEED("data.test_files", names_test_files, "belongs to data.kind: webdataset and text", DATA),

@@ -184,9 +184,10 @@ struct sl_conf_client {
 		enum sl_conf_channels channels;
 		enum { SL_BITS_8, SL_BITS_16 } bits; /* of a channel of a picture */
 		enum { SL_JPEG_FAST, SL_JPEG_EXACT } jpeg;
-		bool exif;    /* turn pictures as it says */
-		int threads;  /* 0: as many as compute for pictures that are decoded, else one */
-		int prefetch; /* batches */
+		bool exif;                  /* turn pictures as it says */
+		struct sl_conf_list window; /* of DICOM: centre and width; none: as the file says */
+		int threads;                /* 0: as many as compute for pictures that are decoded, else one */
+		int prefetch;               /* batches */
 	} data;
 	struct {
 		int epochs;

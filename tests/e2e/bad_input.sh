@@ -150,7 +150,7 @@ cp --sparse=always "$tmp/data/data_batch_1.bin" "$tmp/cut"
 printf '\012' | dd of="$tmp/cut/data_batch_1.bin" conv=notrunc bs=1 seek=3073 status=none
 both 65 'record 1: label byte 0 is 10, must be below 10' data.dir="$tmp/cut"
 both 78 'model.classes' model.classes=4
-both 78 'classes is 1; of this network it must be 2 to 100000' model.classes=1
+both 78 'cifar10 has classes, and no numbers or several labels' model.classes=1
 both 78 'train.metrics: no metric "pearson" of classes; there are accuracy, top5, matthews, f1' train.metrics=pearson
 
 # keys

@@ -313,7 +313,7 @@ static void other_files_are_named(void **state)
 	assert_int_equal(decode((const uint8_t *)"", 0, &v, &fail), SL_ERR_DATA);
 	assert_string_equal(fail.text, "the file is empty");
 	assert_int_equal(decode((const uint8_t *)"GIF89a", 6, &v, &fail), SL_ERR_DATA);
-	assert_string_equal(fail.text, "this is not a picture in JPEG, PNG, WebP, TIFF, BMP or PPM");
+	assert_string_equal(fail.text, "this is not a picture in JPEG, PNG, WebP, TIFF, BMP, PPM or DICOM");
 	assert_int_equal(decode((const uint8_t *)"P6 0 4 255 ", 11, &v, &fail), SL_ERR_DATA);
 	assert_int_equal(decode((const uint8_t *)"P6 4 4 70000 ", 13, &v, &fail), SL_ERR_DATA);
 	assert_int_equal(decode((const uint8_t *)"RIFF    WAVE    ", 16, &v, &fail), SL_ERR_DATA);

@@ -1,0 +1,271 @@
+// DICOM through DCMTK (client/data/dicom.h): one picture of one frame.
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+
+#include <dcmtk/config/osconfig.h>
+#include <dcmtk/dcmdata/dcrledrg.h>
+#include <dcmtk/dcmdata/dcistrmb.h>
+#include <dcmtk/dcmdata/dctk.h>
+#include <dcmtk/dcmjpeg/djdecode.h>
+#include <dcmtk/dcmjpls/djdecode.h>
+#include <dcmtk/oflog/oflog.h>
+
+#include "client/data/dicom.h"
+
+namespace {
+
+struct Failure {
+	enum sl_dicom_outcome code;
+	char why[SL_DICOM_WHY];
+};
+
+[[noreturn]] void refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void refuse(const char *format, ...)
+{
+	Failure f = {SL_DICOM_BAD, ""};
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(f.why, sizeof f.why, format, args);
+	va_end(args);
+	throw f;
+}
+
+// What describes the pixels.
+struct Form {
+	Uint16 rows, columns, samples, allocated, stored, high, is_signed, planar;
+	OFString colours;
+	double slope, intercept;
+	OFString function; // of the window
+	bool windowed;
+	double centre, width;
+
+	size_t numbers() const { return size_t(rows) * columns * samples; }
+	bool inverted() const { return colours == "MONOCHROME1"; }
+};
+
+Uint16 number(DcmItem &set, const DcmTagKey &tag, const char *name, int otherwise = -1)
+{
+	Uint16 value;
+
+	if (set.findAndGetUint16(tag, value).good())
+		return value;
+	if (otherwise < 0)
+		refuse("DICOM: it has no %s", name);
+	return Uint16(otherwise);
+}
+
+double real(DcmItem &set, const DcmTagKey &tag, double otherwise)
+{
+	Float64 value;
+
+	return set.findAndGetFloat64(tag, value).good() ? value : otherwise;
+}
+
+void check_form(const Form &f, const struct sl_dicom_ask &ask)
+{
+	if (!f.rows || !f.columns)
+		refuse("DICOM: the picture has no pixels (%d x %d)", f.columns, f.rows);
+	if (int64_t(f.rows) * f.columns > ask.max_pixels)
+		refuse("%d x %d pixels are too many: data.max_pixels is %lld", f.columns, f.rows,
+		       (long long)ask.max_pixels);
+	if (f.samples == 1 && f.colours != "MONOCHROME1" && f.colours != "MONOCHROME2")
+		refuse("DICOM: grey as MONOCHROME1 or MONOCHROME2 is read, and it has %.40s", f.colours.c_str());
+	if (f.samples != 1 && f.samples != 3)
+		refuse("DICOM: a pixel has %d numbers; 1 and 3 are read", f.samples);
+	if ((f.allocated != 8 && f.allocated != 16) || (f.samples == 3 && f.allocated != 8))
+		refuse("DICOM: %d bits for each of %d numbers of a pixel; 8 and 16 of grey are read, and 8 of colours",
+		       f.allocated, f.samples);
+	if (!f.stored || f.stored > f.allocated || f.high >= f.allocated || f.high + 1 < f.stored)
+		refuse("DICOM: %d bits up to bit %d do not fit %d", f.stored, f.high, f.allocated);
+	if (!std::isfinite(f.slope) || !std::isfinite(f.intercept) || f.slope == 0)
+		refuse("DICOM: rescale slope and intercept are no numbers that can be used");
+	if (f.windowed && !(std::isfinite(f.centre) && std::isfinite(f.width) &&
+			    (f.function == "LINEAR" ? f.width >= 1 : f.width > 0)))
+		refuse("DICOM: a window of width %g cannot be shown: give data.window", f.width);
+}
+
+Form form_of(DcmItem &set, const struct sl_dicom_ask &ask)
+{
+	Form f = {};
+	Sint32 frames = 1;
+	Float64 first;
+
+	if (set.findAndGetSint32(DCM_NumberOfFrames, frames).good() && frames != 1)
+		refuse("DICOM: it has %d frames; volumes and films are not read yet: save each frame by itself",
+		       int(frames));
+	if (set.tagExists(DCM_ModalityLUTSequence))
+		refuse("DICOM: its values go through a table (Modality LUT Sequence), which is not read yet");
+	f.rows = number(set, DCM_Rows, "Rows");
+	f.columns = number(set, DCM_Columns, "Columns");
+	f.samples = number(set, DCM_SamplesPerPixel, "SamplesPerPixel", 1);
+	f.allocated = number(set, DCM_BitsAllocated, "BitsAllocated");
+	f.stored = number(set, DCM_BitsStored, "BitsStored", f.allocated);
+	f.high = number(set, DCM_HighBit, "HighBit", f.stored - 1);
+	f.is_signed = number(set, DCM_PixelRepresentation, "PixelRepresentation", 0);
+	f.planar = number(set, DCM_PlanarConfiguration, "PlanarConfiguration", 0);
+	if (set.findAndGetOFString(DCM_PhotometricInterpretation, f.colours).bad())
+		refuse("DICOM: it has no PhotometricInterpretation");
+	f.slope = real(set, DCM_RescaleSlope, 1);
+	f.intercept = real(set, DCM_RescaleIntercept, 0);
+	f.windowed = ask.windowed || set.findAndGetFloat64(DCM_WindowCenter, first).good();
+	f.centre = ask.windowed ? ask.window[0] : real(set, DCM_WindowCenter, 0);
+	f.width = ask.windowed ? ask.window[1] : real(set, DCM_WindowWidth, 0);
+	if (ask.windowed || set.findAndGetOFString(DCM_VOILUTFunction, f.function).bad() || f.function.empty())
+		f.function = "LINEAR";
+	if (f.function != "LINEAR" && f.function != "LINEAR_EXACT" && f.function != "SIGMOID")
+		refuse("DICOM: its VOI LUT function is %.40s; LINEAR, LINEAR_EXACT and SIGMOID are read",
+		       f.function.c_str());
+	check_form(f, ask);
+	return f;
+}
+
+// The file's value of grey, after rescaling.
+double value_of(const Form &f, unsigned raw)
+{
+	const unsigned mask = (1u << f.stored) - 1;
+	long value = (raw >> (f.high + 1 - f.stored)) & mask;
+
+	if (f.is_signed && value >> (f.stored - 1))
+		value -= long(mask) + 1;
+	return double(value) * f.slope + f.intercept;
+}
+
+// A share of white.
+double shown(const Form &f, double x)
+{
+	if (f.function == "SIGMOID")
+		return 1 / (1 + std::exp(-4 * (x - f.centre) / f.width));
+	if (f.function == "LINEAR_EXACT")
+		return (x - f.centre) / f.width + 0.5;
+	if (f.width == 1)
+		return x <= f.centre - 0.5 ? 0 : 1;
+	return (x - (f.centre - 0.5)) / (f.width - 1) + 0.5;
+}
+
+uint16_t whole(double share)
+{
+	return uint16_t(share <= 0 ? 0 : share >= 1 ? 65535 : std::floor(share * 65535 + 0.5));
+}
+
+// Without a window: all that the stored bits can say, from black to white.
+double spread(const Form &f, double x)
+{
+	const double low = f.is_signed ? -std::ldexp(1, f.stored - 1) : 0, range = std::ldexp(1, f.stored) - 1;
+	const double a = low * f.slope + f.intercept, b = (low + range) * f.slope + f.intercept;
+
+	return (x - std::fmin(a, b)) / std::fabs(b - a);
+}
+
+void fill_grey(const Form &f, uint16_t *out, const void *pixels)
+{
+	for (size_t i = 0; i < f.numbers(); i++) {
+		const unsigned raw = f.allocated == 8 ? static_cast<const Uint8 *>(pixels)[i]
+						      : static_cast<const Uint16 *>(pixels)[i];
+		const double x = value_of(f, raw);
+		const uint16_t y = whole(f.windowed ? shown(f, x) : spread(f, x));
+
+		out[i] = f.inverted() ? uint16_t(65535 - y) : y;
+	}
+}
+
+void fill_colours(const Form &f, uint16_t *out, const Uint8 *pixels)
+{
+	const size_t n = size_t(f.rows) * f.columns;
+
+	for (size_t i = 0; i < n; i++)
+		for (size_t c = 0; c < 3; c++)
+			out[i * 3 + c] = uint16_t(257 * pixels[f.planar ? c * n + i : i * 3 + c]);
+}
+
+// Pixels as they are without compression, [rows][columns][samples]; they stay the set's.
+const void *decoded(DcmDataset &set, const Form &f)
+{
+	const E_TransferSyntax syntax = set.getOriginalXfer();
+	unsigned long count = 0;
+	const Uint16 *words = nullptr;
+	const Uint8 *bytes = nullptr;
+
+	if (set.chooseRepresentation(EXS_LittleEndianExplicit, nullptr).bad() ||
+	    !set.canWriteXfer(EXS_LittleEndianExplicit))
+		refuse("DICOM: pixels in %.80s cannot be decoded; they are damaged, or DCMTK does not read that: try "
+		       "gdcmconv --raw",
+		       DcmXfer(syntax).getXferName());
+	if (f.allocated == 16 ? set.findAndGetUint16Array(DCM_PixelData, words, &count).bad()
+			      : set.findAndGetUint8Array(DCM_PixelData, bytes, &count).bad())
+		refuse("DICOM: it has no pixels");
+	if (count < f.numbers())
+		refuse("DICOM: it ends after %lu of %zu numbers of its pixels", count, f.numbers());
+	return f.allocated == 16 ? static_cast<const void *>(words) : bytes;
+}
+
+void read_file(const uint8_t *bytes, size_t len, const struct sl_dicom_ask &ask)
+{
+	DcmInputBufferStream stream;
+	DcmFileFormat file;
+	OFCondition said;
+
+	stream.setBuffer(bytes, offile_off_t(len));
+	stream.setEos();
+	file.transferInit();
+	said = file.read(stream, EXS_Unknown, EGL_noChange, len > 0xffffffffu ? 0xffffffffu : Uint32(len));
+	file.transferEnd();
+	if (said.bad())
+		refuse("DICOM: damaged or cut off: %.120s", said.text());
+	DcmDataset &set = *file.getDataset();
+	Form f = form_of(set, ask);
+	const void *pixels = decoded(set, f);
+
+	// a codec may have changed what describes them
+	f = form_of(set, ask);
+	if (f.samples == 3 && f.colours != "RGB")
+		refuse("DICOM: colours as RGB are read, and it has %.40s", f.colours.c_str());
+	pixels = decoded(set, f);
+	uint16_t *out = ask.room(ask.arg, f.rows, f.columns, f.samples);
+	if (!out)
+		throw Failure{SL_DICOM_NO_MEMORY, "no memory for its pixels"};
+	if (f.samples == 1)
+		fill_grey(f, out, pixels);
+	else
+		fill_colours(f, out, static_cast<const Uint8 *>(pixels));
+}
+
+enum sl_dicom_outcome read(const uint8_t *bytes, size_t len, const struct sl_dicom_ask *ask, char why[SL_DICOM_WHY])
+{
+	try {
+		read_file(bytes, len, *ask);
+		return SL_DICOM_READ;
+	} catch (const Failure &f) {
+		snprintf(why, SL_DICOM_WHY, "%s", f.why);
+		return f.code;
+	} catch (const std::bad_alloc &) {
+		snprintf(why, SL_DICOM_WHY, "no memory for a DICOM file");
+		return SL_DICOM_NO_MEMORY;
+	} catch (...) {
+		snprintf(why, SL_DICOM_WHY, "DICOM: damaged");
+		return SL_DICOM_BAD;
+	}
+}
+
+void register_codecs()
+{
+	OFLog::configure(OFLogger::OFF_LOG_LEVEL);
+	DcmRLEDecoderRegistration::registerCodecs();
+	DJDecoderRegistration::registerCodecs();
+	DJLSDecoderRegistration::registerCodecs();
+}
+
+const struct sl_dicom module = {SL_DICOM_ABI, read};
+
+} // namespace
+
+extern "C" __attribute__((visibility("default"))) const struct sl_dicom *sl_dicom_module(void)
+{
+	static std::once_flag once;
+
+	std::call_once(once, register_codecs);
+	return &module;
+}
