@@ -385,7 +385,7 @@ void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struc
 		       "step %" PRIu64 " gets no checkpoint: the one before it is still being written", step);
 		return;
 	}
-	if (sl_remote_session(remote)->checkpointed)
+	if (sl_remote_session(remote)->keep == SL_KEEP_DONE)
 		err = begin_write(r, remote, run, false, &fail);
 	else
 		err = sl_fail_set(&fail, SL_ERR_IO, "the server could not keep its side; its log says why");

@@ -44,7 +44,7 @@ struct sl_step_result sl_remote_result(const struct sl_remote *r)
 				     : NAN,
 		.t_step_s = sl_seconds_since(r->started_ns),
 		.t_compute_s = now.compute_s + now.codec_s - r->before.compute_s - r->before.codec_s,
-		.t_server_s = s->training && s->committed ? s->server_compute_s : NAN,
+		.t_server_s = s->training && s->decided ? s->server_compute_s : NAN,
 		.t_codec_s = now.codec_s - r->before.codec_s,
 		.tx_bytes = now.tx_bytes - r->before.tx_bytes,
 		.rx_bytes = now.rx_bytes - r->before.rx_bytes,
@@ -283,7 +283,7 @@ bool sl_remote_in_doubt(const struct sl_remote *r)
 	const struct sl_session *s = sl_link_session(r->link);
 	/* without the mean of heads and tails this side cannot apply the step */
 	const bool crosses = r->change && (!s->limits.ends_round || (s->number + 1) % s->limits.ends_round == 0);
-	const bool may_apply = !crosses || (s->committed && (!s->mean || s->mean_whole));
+	const bool may_apply = !crosses || sl_session_heard(s);
 
 	return sl_link_ended_in_commit(r->link) && !sl_remote_applied(r) && may_apply;
 }

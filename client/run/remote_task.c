@@ -133,7 +133,7 @@ static enum sl_err hear(struct sl_remote *r, struct sl_fail *fail)
 {
 	enum sl_err err;
 
-	if (!sl_link_session(r->link)->mean)
+	if (sl_link_session(r->link)->decided != SL_DECIDED_MEAN)
 		return SL_OK;
 	err = sl_end_decode(r->end[SL_END_MEAN], r->ends.step, sl_port_end_run(sl_link_port(r->link), SL_END_MEAN),
 			    r->change, fail);
@@ -158,7 +158,7 @@ static enum sl_err commit_round(struct sl_remote *r, bool skip)
 	else
 		sl_end_coder_rollback(r->end[SL_END_GRAD]);
 	r->told = false;
-	return err || !s->mean ? err : sl_ends_round_hear(&r->round, r->change);
+	return err || s->decided != SL_DECIDED_MEAN ? err : sl_ends_round_hear(&r->round, r->change);
 }
 
 static enum sl_err commit_shared(struct sl_remote *r, bool skip)
@@ -169,7 +169,9 @@ static enum sl_err commit_shared(struct sl_remote *r, bool skip)
 		sl_end_coder_rollback(r->end[SL_END_GRAD]);
 	else
 		sl_end_coder_commit(r->end[SL_END_GRAD]);
-	return sl_link_session(r->link)->mean ? sl_ends_commit_mean(&r->ends, &r->layout, r->change, r->lr) : SL_OK;
+	return sl_link_session(r->link)->decided == SL_DECIDED_MEAN
+		       ? sl_ends_commit_mean(&r->ends, &r->layout, r->change, r->lr)
+		       : SL_OK;
 }
 
 enum sl_err sl_remote_commit(struct sl_remote *r, struct sl_fail *fail)

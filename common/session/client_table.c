@@ -107,7 +107,7 @@ static void commit_skip(struct sl_session *s, struct sl_outbox *out)
 	sl_outbox_frame(s, out, SL_FRAME_COMMIT)->u.commit = (struct sl_commit){.step = s->number,
 										.chunks = (uint32_t)s->chunks,
 										.lr = s->lr,
-										.checkpoint = s->checkpoint,
+										.checkpoint = s->keep == SL_KEEP_ASKED,
 										.skip = true,
 										.kept = {s->kept[0], s->kept[1]},
 										.writing = s->writing};
@@ -151,7 +151,7 @@ static enum sl_err begin_step(struct sl_session *s, const struct sl_event *ev, u
 				   "step %" PRIu64 " begun where the server expects %" PRIu64, ev->number,
 				   s->next_step);
 	s->lr = ev->lr;
-	s->checkpoint = ev->checkpoint;
+	s->keep = ev->checkpoint ? SL_KEEP_ASKED : SL_KEEP_NOT;
 	s->state = SL_SESSION_STEP;
 	return begin_pass(s, ev, out, true);
 }
@@ -166,7 +166,7 @@ static enum sl_err pass(struct sl_session *s, const struct sl_event *ev, uint64_
 	sl_pass_begin(s, true, ev->number, 0);
 	s->commit = SL_COMMIT_PASSES;
 	s->lr = ev->lr;
-	s->checkpoint = ev->checkpoint;
+	s->keep = ev->checkpoint ? SL_KEEP_ASKED : SL_KEEP_NOT;
 	commit_skip(s, out);
 	return SL_OK;
 }
@@ -239,26 +239,26 @@ static enum sl_err on_fetch_part(struct sl_session *s, const struct sl_event *ev
 	return err;
 }
 
-static bool awaits_norm(const struct sl_session *s)
+/* The last task of a chunk. */
+static enum sl_task last_task(const struct sl_session *s)
 {
-	return s->limits.clip_norm > 0 && !s->limits.no_mid_grad;
+	return s->limits.no_head_grad ? SL_TASK_TAIL : SL_TASK_HEAD_BWD;
 }
 
 static void commit_when_known(struct sl_session *s, struct sl_outbox *out)
 {
-	if (!s->computed || (awaits_norm(s) && !s->norm_known))
+	if (s->done[last_task(s)] != s->chunks || s->squares[1] < 0)
 		return;
 	if (s->limits.clip_norm > 0)
 		s->grad_scale = sl_clip_factor(s->limits.clip_norm, s->squares);
-	if (sl_session_ends_cross(s) && !s->told) {
-		s->told = true;
+	if (sl_session_ends_cross(s) && !sl_session_told(s)) {
 		sl_outbox_task(out, SL_TASK_TELL, 0);
 		return;
 	}
 	sl_outbox_frame(s, out, SL_FRAME_COMMIT)->u.commit = (struct sl_commit){.step = s->number,
 										.chunks = (uint32_t)s->chunks,
 										.lr = s->lr,
-										.checkpoint = s->checkpoint,
+										.checkpoint = s->keep == SL_KEEP_ASKED,
 										.kept = {s->kept[0], s->kept[1]},
 										.writing = s->writing,
 										.grad_scale = s->grad_scale};
@@ -267,9 +267,6 @@ static void commit_when_known(struct sl_session *s, struct sl_outbox *out)
 
 static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	/* the last task of a chunk */
-	const enum sl_task last = s->limits.no_head_grad ? SL_TASK_TAIL : SL_TASK_HEAD_BWD;
-
 	s->done[ev->task]++;
 	if (ev->task == SL_TASK_TELL) {
 		sl_outbox_post(out, SL_PART_END_GRAD, 0);
@@ -280,8 +277,7 @@ static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, ui
 		sl_outbox_post(out, SL_PART_HEAD_ACT, ev->chunk);
 	else if (ev->task == SL_TASK_TAIL && !s->limits.no_mid_grad)
 		sl_outbox_post(out, SL_PART_MID_GRAD, ev->chunk);
-	if (ev->task == last && s->done[last] == s->chunks) {
-		s->computed = true;
+	if (ev->task == last_task(s) && s->done[ev->task] == s->chunks) {
 		s->squares[0] = ev->squares[0];
 		s->squares[2] = ev->squares[1];
 		commit_when_known(s, out);
@@ -294,12 +290,10 @@ static enum sl_err on_norm(struct sl_session *s, const struct sl_event *ev, uint
 {
 	const struct sl_wire_norm *n = &ev->frame->u.norm;
 
-	if (!awaits_norm(s) || s->norm_known || n->step != s->number || s->done[SL_TASK_TAIL] != s->chunks ||
-	    !(n->squares >= 0))
+	if (!(s->squares[1] < 0) || n->step != s->number || s->done[SL_TASK_TAIL] != s->chunks || !(n->squares >= 0))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "Norm frame of step %" PRIu64 " with %g, in step %" PRIu64, n->step, n->squares,
 				   s->number);
-	s->norm_known = true;
 	s->squares[1] = n->squares;
 	commit_when_known(s, out);
 	return SL_OK;
@@ -309,7 +303,7 @@ static enum sl_err on_norm(struct sl_session *s, const struct sl_event *ev, uint
 static enum sl_err on_stale_norm(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				 struct sl_outbox *out)
 {
-	if (s->fate != SL_PASS_GOES_ON && awaits_norm(s) && ev->frame->u.norm.step == s->number)
+	if (s->fate != SL_PASS_GOES_ON && sl_session_awaits_norm(s) && ev->frame->u.norm.step == s->number)
 		return SL_OK;
 	return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "Norm frame of step %" PRIu64 " in state %s",
 			   ev->frame->u.norm.step, sl_session_state_name(s->state));
@@ -329,7 +323,7 @@ static enum sl_err eval_task(struct sl_session *s, const struct sl_event *ev, ui
 
 static void commit_when_heard(struct sl_session *s, struct sl_outbox *out)
 {
-	if (s->committed && (!s->mean || s->mean_whole))
+	if (sl_session_heard(s))
 		sl_outbox_task(out, SL_TASK_COMMIT, 0);
 }
 
@@ -338,10 +332,11 @@ static void commit_when_heard(struct sl_session *s, struct sl_outbox *out)
 static bool mean_fits(const struct sl_session *s)
 {
 	if (!sl_session_ends_cross(s))
-		return !s->mean;
-	if (s->mean)
+		return s->decided != SL_DECIDED_MEAN;
+	if (s->decided == SL_DECIDED_MEAN)
 		return true;
-	return (sl_session_skips(s) || s->limits.ends_round) && !s->lane[SL_PART_END_MEAN].received && !s->mean_whole;
+	return (sl_session_skips(s) || s->limits.ends_round) && !s->lane[SL_PART_END_MEAN].received &&
+	       !s->lane[SL_PART_END_MEAN].chunk;
 }
 
 static enum sl_err on_committed(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
@@ -349,17 +344,17 @@ static enum sl_err on_committed(struct sl_session *s, const struct sl_event *ev,
 	if (ev->frame->u.committed.step != s->number)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " committed, %" PRIu64 " was asked for",
 				   ev->frame->u.committed.step, s->number);
-	if (s->committed)
+	if (s->decided)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " committed twice", s->number);
-	s->committed = true;
-	s->checkpointed = ev->frame->u.committed.checkpointed;
-	if (s->checkpointed)
+	s->decided = ev->frame->u.committed.mean ? SL_DECIDED_MEAN : SL_DECIDED_PLAIN;
+	if (ev->frame->u.committed.checkpointed) {
+		s->keep = SL_KEEP_DONE;
 		s->kept_step = s->number + 1;
+	}
 	s->server_compute_s = ev->frame->u.committed.compute_s;
-	s->mean = ev->frame->u.committed.mean;
 	if (!mean_fits(s))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " was committed with%s a mean",
-				   s->number, s->mean ? "" : "out");
+				   s->number, s->decided == SL_DECIDED_MEAN ? "" : "out");
 	commit_when_heard(s, out);
 	return SL_OK;
 }
@@ -373,14 +368,12 @@ static enum sl_err on_commit_part(struct sl_session *s, const struct sl_event *e
 
 	if (ev->frame->u.part.what != SL_PART_END_MEAN)
 		return sl_on_stale_part(s, ev, now_ms, out);
-	if (!sl_session_ends_cross(s) || (s->committed && !s->mean))
+	if (!sl_session_ends_cross(s) || s->decided == SL_DECIDED_PLAIN)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "a mean of step %" PRIu64 ", which has none",
 				   s->number);
 	err = sl_pass_part(s, ev->frame, out, &whole);
-	if (!err && whole) {
-		s->mean_whole = true;
+	if (!err && whole)
 		commit_when_heard(s, out);
-	}
 	return err;
 }
 
@@ -424,7 +417,7 @@ static enum sl_err skip(struct sl_session *s, const struct sl_event *ev, uint64_
 static enum sl_err on_late_abandon(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				   struct sl_outbox *out)
 {
-	if (s->committed)
+	if (s->decided)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " abandoned after it was committed",
 				   s->number);
 	return (s->fate != SL_PASS_GOES_ON ? sl_on_abandon_again : sl_on_abandon)(s, ev, now_ms, out);

@@ -34,7 +34,7 @@ enum sl_err sl_on_ends_asked(struct sl_session *s, const struct sl_event *ev, ui
 				   "Fetch frame in state %s: head and tail were asked for %s",
 				   sl_session_state_name(s->state), s->gift ? "twice" : "of a client that gives none");
 	s->gift_bytes = ev->frame->u.fetch.whole ? s->limits.run_bytes[SL_PART_ENDS] : SL_WIRE_ENDS_HASH;
-	s->gift = s->state == SL_SESSION_COMMIT && s->committed ? SL_GIFT_BEHIND : SL_GIFT_UNDER_WAY;
+	s->gift = s->state == SL_SESSION_COMMIT && s->decided ? SL_GIFT_BEHIND : SL_GIFT_UNDER_WAY;
 	if (s->gift == SL_GIFT_UNDER_WAY)
 		sl_outbox_task(out, SL_TASK_GIVE, 0);
 	return SL_OK;

@@ -92,7 +92,8 @@ static enum sl_err on_joined(struct sl_session *s, const struct sl_event *ev, ui
 static void begin_commit(struct sl_session *s, struct sl_outbox *out)
 {
 	s->state = SL_SESSION_COMMIT;
-	if (sl_session_skips(s) && sl_session_skip_tells(s) && !s->told)
+	s->asked = SL_ASKED_NOTHING;
+	if (sl_session_skips(s) && sl_session_skip_tells(s) && !sl_session_told(s))
 		return;
 	sl_outbox_task(out, s->limits.shared ? SL_TASK_PREPARE : SL_TASK_COMMIT, 0);
 }
@@ -124,7 +125,6 @@ static void abandon_unbegun(struct sl_session *s, struct sl_outbox *out)
 /* A member of a group has nothing in its next step. */
 static void pass(struct sl_session *s, struct sl_outbox *out)
 {
-	s->asked = SL_ASKED_NOTHING;
 	sl_pass_begin(s, true, s->next_step, 0);
 	s->commit = SL_COMMIT_PASSES;
 	begin_commit(s, out);
@@ -201,21 +201,21 @@ static enum sl_err ask_skip(struct sl_session *s, const struct sl_commit *c, uin
 	enum sl_err err;
 
 	if ((may_come_early(s) || s->late) && s->state == SL_SESSION_ABANDON && !c->skip && c->step == step &&
-	    !s->commit_asked) {
-		s->commit_asked = true;
+	    s->asked == SL_ASKED_NOTHING) {
+		s->asked = SL_ASKED_COMMIT;
 		return SL_OK;
 	}
-	if (!c->skip || c->step != step || s->asked != SL_ASKED_NOTHING)
+	if (!c->skip || c->step != step || s->asked > SL_ASKED_COMMIT)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "commit of step %" PRIu64 " where step %" PRIu64 " is abandoned", c->step, step);
 	err = check_lr(c->lr, &out->fail);
 	if (err)
 		return err;
 	s->asked = SL_ASKED_SKIP;
-	s->told = false; /* what came of the step before it was abandoned does not count */
+	/* what came of the step before it was abandoned does not count */
 	memset(&s->lane[SL_PART_END_GRAD], 0, sizeof s->lane[SL_PART_END_GRAD]);
 	s->lr = c->lr;
-	s->checkpoint = c->checkpoint;
+	s->keep = c->checkpoint ? SL_KEEP_ASKED : SL_KEEP_NOT;
 	memcpy(s->kept, c->kept, sizeof s->kept);
 	s->writing = c->writing;
 	return SL_OK;
@@ -264,7 +264,6 @@ static void answer_quiet(struct sl_session *s, struct sl_outbox *out)
 	if (s->fate != SL_PASS_QUIET)
 		return;
 	if (s->asked == SL_ASKED_SKIP) {
-		s->asked = SL_ASKED_NOTHING;
 		s->commit = SL_COMMIT_SKIPS;
 		begin_commit(s, out);
 	} else if (s->asked == SL_ASKED_FETCH) {
@@ -293,7 +292,7 @@ static enum sl_err on_skip(struct sl_session *s, const struct sl_event *ev, uint
 static enum sl_err on_quiet_fetch(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				  struct sl_outbox *out)
 {
-	if (s->asked != SL_ASKED_NOTHING)
+	if (s->asked > SL_ASKED_COMMIT)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "weights fetched twice");
 	s->asked = SL_ASKED_FETCH;
 	answer_quiet(s, out);
@@ -325,7 +324,7 @@ static bool backward_done(const struct sl_session *s)
 /* All that the step has of this client is here. */
 static bool is_whole(const struct sl_session *s)
 {
-	return backward_done(s) && (s->told || !sl_session_ends_cross(s));
+	return backward_done(s) && (sl_session_told(s) || !sl_session_ends_cross(s));
 }
 
 static enum sl_err on_end_part(struct sl_session *s, const struct sl_event *ev, struct sl_outbox *out)
@@ -337,8 +336,7 @@ static enum sl_err on_end_part(struct sl_session *s, const struct sl_event *ev, 
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "end_grad of step %" PRIu64 " before it can exist",
 				   ev->frame->u.part.step);
 	err = sl_pass_part(s, ev->frame, out, &whole);
-	s->told = s->told || (!err && whole);
-	if (!err && s->commit_asked && is_whole(s))
+	if (!err && s->asked == SL_ASKED_COMMIT && is_whole(s))
 		begin_commit(s, out);
 	return err;
 }
@@ -370,7 +368,8 @@ static void leave_out(struct sl_session *s, struct sl_outbox *out)
 static enum sl_err on_late(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	s->group_step = ev->next_step;
-	if ((s->state == SL_SESSION_STEP || (s->state == SL_SESSION_COMMIT && !sl_session_skips(s) && !s->mean)) &&
+	if ((s->state == SL_SESSION_STEP ||
+	     (s->state == SL_SESSION_COMMIT && !sl_session_skips(s) && s->decided != SL_DECIDED_MEAN)) &&
 	    s->number < s->group_step)
 		leave_out(s, out);
 	return SL_OK;
@@ -397,7 +396,7 @@ static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, ui
 		sl_outbox_post(out, SL_PART_HEAD_GRAD, ev->chunk);
 	if (ev->task == SL_TASK_MID_BWD && backward_done(s) && s->limits.clip_norm > 0)
 		sl_outbox_frame(s, out, SL_FRAME_NORM)->u.norm = (struct sl_wire_norm){s->number, ev->squares[0]};
-	if (s->commit_asked && is_whole(s))
+	if (s->asked == SL_ASKED_COMMIT && is_whole(s))
 		begin_commit(s, out);
 	return SL_OK; /* INSTALL: nobody waits for it */
 }
@@ -435,7 +434,7 @@ static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, ui
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "commit of step %" PRIu64 " with %u chunks in step %" PRIu64 " with %d", c->step,
 				   c->chunks, s->number, s->chunks);
-	if (s->commit_asked)
+	if (s->asked == SL_ASKED_COMMIT)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " committed twice", c->step);
 	if (s->done[SL_TASK_MID_FWD] != s->chunks || (!may_come_early(s) && !backward_done(s)))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "commit of step %" PRIu64 " after %d of %d chunks",
@@ -451,13 +450,13 @@ static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, ui
 		return err;
 	s->lr = c->lr;
 	s->grad_scale = c->grad_scale;
-	s->checkpoint = c->checkpoint;
+	s->keep = c->checkpoint ? SL_KEEP_ASKED : SL_KEEP_NOT;
 	memcpy(s->kept, c->kept, sizeof s->kept);
 	s->writing = c->writing;
 	if (is_whole(s))
 		begin_commit(s, out);
 	else
-		s->commit_asked = true; /* it overtook gradients that are on their way */
+		s->asked = SL_ASKED_COMMIT; /* it overtook gradients that are on their way */
 	return SL_OK;
 }
 
@@ -466,7 +465,8 @@ static void committed(struct sl_session *s, struct sl_outbox *out)
 	struct sl_frame *f;
 
 	f = sl_outbox_frame(s, out, SL_FRAME_COMMITTED);
-	f->u.committed = (struct sl_committed){s->number, s->decided_s, s->checkpointed, s->mean};
+	f->u.committed =
+		(struct sl_committed){s->number, s->decided_s, s->keep == SL_KEEP_DONE, s->decided == SL_DECIDED_MEAN};
 	s->next_step = s->number + 1;
 	s->state = SL_SESSION_READY;
 	sl_outbox_add(out, SL_ACTION_STEPPED);
@@ -476,9 +476,10 @@ static void committed(struct sl_session *s, struct sl_outbox *out)
 static enum sl_err on_decided(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	s->decided_s = ev->compute_s;
-	s->checkpointed = ev->checkpointed;
-	s->mean = ev->mean;
-	if (s->mean)
+	if (ev->checkpointed)
+		s->keep = SL_KEEP_DONE;
+	s->decided = ev->mean ? SL_DECIDED_MEAN : SL_DECIDED_PLAIN;
+	if (ev->mean)
 		sl_outbox_task(out, SL_TASK_MEAN, 0);
 	else
 		committed(s, out);
@@ -505,13 +506,12 @@ static enum sl_err on_skip_part(struct sl_session *s, const struct sl_event *ev,
 	bool whole = false;
 	enum sl_err err;
 
-	if (p->what != SL_PART_END_GRAD || !(sl_session_skips(s) || s->asked == SL_ASKED_SKIP) || s->told ||
+	if (p->what != SL_PART_END_GRAD || !(sl_session_skips(s) || s->asked == SL_ASKED_SKIP) || sl_session_told(s) ||
 	    !sl_session_skip_tells(s))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "Part frame of kind %u, step %" PRIu64 ", in state %s",
 				   p->what, p->step, sl_session_state_name(s->state));
 	err = sl_pass_part(s, ev->frame, out, &whole);
-	s->told = !err && whole;
-	if (s->told && s->state == SL_SESSION_COMMIT)
+	if (!err && whole && s->state == SL_SESSION_COMMIT)
 		sl_outbox_task(out, SL_TASK_PREPARE, 0);
 	return err;
 }

@@ -77,17 +77,21 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 	s->number = number;
 	s->batch_rows = batch_rows;
 	s->chunks = (int)((batch_rows + s->limits.rows - 1) / s->limits.rows);
-	s->committed = s->commit_asked = false;
-	s->computed = s->norm_known = false;
-	s->mean = s->mean_whole = s->told = false;
+	s->decided = SL_DECIDED_NOT;
 	s->grad_scale = 0;
 	memset(s->squares, 0, sizeof s->squares);
+	s->squares[1] = sl_session_awaits_norm(s) ? -1 : 0;
 	s->fate = SL_PASS_GOES_ON;
 	s->commit = SL_COMMIT_APPLIES;
 	s->late = false;
 	memset(s->lane, 0, SL_PART_ENDS * sizeof s->lane[0]); /* ends cross beside passes */
 	memset(s->done, 0, sizeof s->done);
 	memset(s->tokens, 0, sizeof s->tokens);
+}
+
+bool sl_session_awaits_norm(const struct sl_session *s)
+{
+	return s->limits.clip_norm > 0 && !s->limits.no_mid_grad;
 }
 
 bool sl_session_tokens_fit(const struct sl_session *s, int chunk, uint64_t tokens)

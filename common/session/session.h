@@ -208,9 +208,13 @@ struct sl_session_counts {
 enum sl_pass_fate { SL_PASS_GOES_ON, SL_PASS_ABANDONED, SL_PASS_QUIET };
 /* What the COMMIT of a pass does. PASSES: nothing was computed, since the step is another member's. */
 enum sl_pass_commit { SL_COMMIT_APPLIES, SL_COMMIT_SKIPS, SL_COMMIT_PASSES };
-/* Server: what came before the weights were whole, or before the pass was QUIET, and waits for that. SKIP: a COMMIT
- * that does not apply. */
-enum sl_pass_asked { SL_ASKED_NOTHING, SL_ASKED_SKIP, SL_ASKED_FETCH };
+/* Server: what came before the weights were whole, or before the pass was QUIET, and waits for that. COMMIT: it came
+ * before the last gradient of its pass. SKIP: a COMMIT that does not apply. */
+enum sl_pass_asked { SL_ASKED_NOTHING, SL_ASKED_COMMIT, SL_ASKED_SKIP, SL_ASKED_FETCH };
+/* What COMMITTED of a pass said, or is to say. MEAN: end_mean belongs to it. */
+enum sl_pass_decided { SL_DECIDED_NOT, SL_DECIDED_PLAIN, SL_DECIDED_MEAN };
+/* Of a step: the server is to keep the state behind it on disk; and it does, as COMMITTED says. */
+enum sl_pass_keep { SL_KEEP_NOT, SL_KEEP_ASKED, SL_KEEP_DONE };
 /* Client: head and tail were asked for. BEHIND: those behind the step that is being applied. */
 enum sl_gift { SL_GIFT_NONE, SL_GIFT_BEHIND, SL_GIFT_UNDER_WAY };
 
@@ -236,28 +240,22 @@ struct sl_session {
 	int chunks;
 	uint32_t tokens[SL_SESSION_MAX_CHUNKS]; /* of each chunk; 0: none, or not known yet */
 	double lr;
-	double squares[3];           /* client, which clips: of head, middle and tail */
-	double grad_scale;           /* what gradients are multiplied by; 0: they are not clipped */
-	bool computed, norm_known;   /* client, which clips: its own squares are known, and the server's */
-	bool checkpoint;             /* of this step: the server keeps the state behind it on disk */
+	double squares[3]; /* client, which clips: of head, middle (-1: not known yet) and tail */
+	double grad_scale; /* what gradients are multiplied by; 0: they are not clipped */
+	enum sl_pass_keep keep;
 	uint64_t kept[SL_WIRE_KEPT]; /* the client's checkpoints, as COMMIT names them; its driver sets them */
-	bool checkpointed;           /* client: COMMITTED said that it does; server: that is to be said */
 	double decided_s;            /* server: what the kernels of that step took, to be said */
 	uint64_t kept_step;          /* client: the newest state that the server said it has on its disk (WELCOME,
 					COMMITTED, the answer to FETCH), behind so many steps; 0: none. Server:
 					of its answer to FETCH */
-	bool committed;              /* client: COMMITTED of this pass has come */
-	bool mean; /* client: COMMITTED said that end_mean belongs to it; server: that is to be said */
-	bool mean_whole,
-		told; /* client: end_mean of this pass has come; end_grad is on its way, or on a server whole */
+	enum sl_pass_decided decided;
 	enum sl_pass_asked asked;
 	bool abandon_asked; /* server: ABANDON came before the weights were whole */
-	bool commit_asked;  /* server: COMMIT of this pass came before its last mid_grad */
 	enum sl_pass_fate fate;
 	bool late; /* it was abandoned because the group went on without this member */
 	enum sl_pass_commit commit;
 	char nonfinite[SL_WIRE_TEXT_MAX]; /* why it was abandoned */
-	double server_compute_s;          /* client: what COMMITTED said of this pass, where it is `committed` */
+	double server_compute_s;          /* client: what COMMITTED said of this pass, once that is `decided` */
 	struct {
 		int chunk; /* the only one whose parts are accepted */
 		uint64_t received, total;
@@ -288,6 +286,18 @@ struct sl_session {
 static inline bool sl_session_skips(const struct sl_session *s)
 {
 	return s->commit != SL_COMMIT_APPLIES;
+}
+
+/* All of end_grad is on its way, or on a server here. */
+static inline bool sl_session_told(const struct sl_session *s)
+{
+	return s->role == SL_SESSION_CLIENT ? s->done[SL_TASK_TELL] > 0 : s->lane[SL_PART_END_GRAD].chunk > 0;
+}
+
+/* Client: COMMITTED has come, and with it the mean where there is one. */
+static inline bool sl_session_heard(const struct sl_session *s)
+{
+	return s->decided == SL_DECIDED_PLAIN || (s->decided == SL_DECIDED_MEAN && s->lane[SL_PART_END_MEAN].chunk > 0);
 }
 
 /* Client: this link brought head and tail, as they are before next_step. */

@@ -23,6 +23,8 @@ struct sl_frame *sl_outbox_frame(struct sl_session *s, struct sl_outbox *out, en
 
 /* Passes. */
 void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_t batch_rows);
+/* Where the gradient is clipped: the client needs the norm of the middle's. */
+bool sl_session_awaits_norm(const struct sl_session *s);
 /* Whether a chunk of the pass may have so many tokens. */
 bool sl_session_tokens_fit(const struct sl_session *s, int chunk, uint64_t tokens);
 /* Checks a part against the pass and its lane, counts it, adds STORE and CREDIT; *whole when it completes its run. */

@@ -358,7 +358,7 @@ static void begin_apply(struct sl_group *g)
 						    .rows = s && !g->t.seat[k].skip ? s->batch_rows : 0,
 						    .lost = sl_group_varies(g) && !g->member[k].m &&
 							    sl_seat_is_in(g->t.seat[k].state)};
-		g->checkpoint = g->checkpoint || (s && s->checkpoint);
+		g->checkpoint = g->checkpoint || (s && s->keep == SL_KEEP_ASKED);
 	}
 	sl_group_tell(g->groups);
 	post(g, GROUP_APPLY, 0);

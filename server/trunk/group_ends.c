@@ -189,7 +189,7 @@ enum sl_err sl_group_ends_check(struct sl_middle *m, struct sl_fail *fail)
 	struct sl_fail why;
 	enum sl_err err;
 
-	if (!m->ends.change || !sl_port_session(m->port)->told)
+	if (!m->ends.change || !sl_session_told(sl_port_session(m->port)))
 		return SL_OK;
 	err = sl_end_decode(m->ends.coder, sl_port_session(m->port)->number, sl_port_end_run(m->port, SL_END_GRAD),
 			    m->ends.change, fail);

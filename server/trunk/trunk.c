@@ -275,7 +275,7 @@ enum sl_err sl_trunk_commit(struct sl_trunk *t, struct sl_port *port, struct sl_
 	SL_FAILPOINT(SL_FP_SERVER_APPLIED);
 	sl_record_keeps(&t->alone, s->kept, s->writing, t->r.done);
 	sl_trunk_pin(t);
-	t->checkpointed = t->r.stays = s->checkpoint && keep(t, port);
+	t->checkpointed = t->r.stays = s->keep == SL_KEEP_ASKED && keep(t, port);
 	return SL_OK;
 }
 

@@ -118,7 +118,7 @@ bool sl_remote_in_doubt(const struct sl_remote *r)
 /* What the last step left there is there. */
 bool sl_remote_kept_there(const struct sl_remote *r, uint64_t step)
 {
-	return r->session.checkpointed;
+	return r->session.keep == SL_KEEP_DONE;
 }
 
 /* ---- the run */
@@ -153,7 +153,7 @@ static int open_rig(void **state)
 	struct sl_fail fail;
 
 	(void)state;
-	rig = (struct rig){.link = {.ready = true, .session = {.checkpointed = true}}};
+	rig = (struct rig){.link = {.ready = true, .session = {.keep = SL_KEEP_DONE}}};
 	if (sl_loop_open(&rig.loop, &fail) || sl_training_open(&rig.run, &setup, "remote", false, false, &fail) ||
 	    sl_recover_open(&rig.recover, rig.loop, &setup, rig.run, true, false, &events, NULL, &fail))
 		fail_msg("%s", fail.text);
@@ -235,7 +235,7 @@ static bool lose(void)
 	assert_int_equal(sl_recover_lost(rig.recover, &rig.link, rig.run, &done, &result, &fail), SL_OK);
 	if (done)
 		sl_training_done(rig.run, &result);
-	rig.link = (struct sl_remote){.ready = true, .session = {.checkpointed = true}, .state = -1};
+	rig.link = (struct sl_remote){.ready = true, .session = {.keep = SL_KEEP_DONE}, .state = -1};
 	return done;
 }
 
@@ -310,7 +310,7 @@ static void the_last_state_stays(void **state)
 	assert_true(at == 6);
 	assert_false(sl_checkpoint_older(dir, SL_CHECKPOINT_DONE, &at));
 	steps_to(8);
-	rig.link.session.checkpointed = false;
+	rig.link.session.keep = SL_KEEP_NOT;
 	sl_recover_finish(rig.recover, &rig.link, 8);
 	at = UINT64_MAX;
 	assert_false(sl_checkpoint_older(dir, SL_CHECKPOINT_DONE, &at));
@@ -321,7 +321,7 @@ static void what_the_server_lacks_is_not_kept(void **state)
 {
 	(void)state;
 	steps_to(2);
-	rig.link.session.checkpointed = false;
+	rig.link.session.keep = SL_KEEP_NOT;
 	steps_to(4);
 	assert_int_equal(rig.missed, 1);
 	assert_kept(2, 0);
@@ -596,10 +596,10 @@ static void the_newest_is_one_that_is_there(void **state)
 	assert_false(lose());
 	assert_true(sl_recover_refuse(rig.recover, 4, SL_ERR_DATA));
 	assert_newest(0, false);
-	rig.link = (struct sl_remote){.ready = true, .session = {.checkpointed = true}};
+	rig.link = (struct sl_remote){.ready = true, .session = {.keep = SL_KEEP_DONE}};
 	steps_to(8);
 	assert_newest(8, true);
-	rig.link.session.checkpointed = false;
+	rig.link.session.keep = SL_KEEP_NOT;
 	sl_recover_finish(rig.recover, &rig.link, 8);
 	assert_newest(0, false);
 }

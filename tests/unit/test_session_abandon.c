@@ -296,7 +296,7 @@ static void a_skipped_step_carries_what_is_kept(void **state)
 			assert_true(rig_turn(&rig));
 			early += server()->s.state == SL_SESSION_WEIGHTS && server()->s.asked == SL_ASKED_SKIP;
 		}
-		assert_true(server()->s.checkpoint);
+		assert_true(server()->s.keep == SL_KEEP_ASKED);
 		assert_memory_equal(server()->s.kept, client()->s.kept, sizeof server()->s.kept);
 		rig_settle(&rig);
 		assert_whole(1, 1);

@@ -271,7 +271,7 @@ static void ends_out_of_place_are_refused(void **state)
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
 	open_sharing(1, true); /* twice */
 	rig_begin_step(&rig, 61);
-	while (!server()->s.told)
+	while (!sl_session_told(&server()->s))
 		assert_true(rig_turn(&rig));
 	f = rig_part(&rig, RIG_SERVER, SL_PART_END_GRAD, 100);
 	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);

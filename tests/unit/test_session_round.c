@@ -136,7 +136,7 @@ static void who_skips_a_round_s_last_step_tells_of_it(void **state)
 			begin(true);
 			skip_if_abandoned();
 			assert_true(sl_session_skips(&client()->s));
-			assert_true(server()->s.told);
+			assert_true(sl_session_told(&server()->s));
 			assert_int_equal(server()->s.state, SL_SESSION_COMMIT);
 			decide();
 			assert_int_equal(client()->whole[SL_PART_END_MEAN], 1);
@@ -166,8 +166,8 @@ static void who_is_late_hears_the_mean_and_tells_nothing(void **state)
 			tell(SL_EV_LATE, FIRST + 2, false);
 			skip_if_abandoned();
 			assert_true(sl_session_skips(&client()->s));
-			told += server()->s.told;
-			silent += !server()->s.told && server()->whole[SL_PART_END_GRAD] == whole;
+			told += sl_session_told(&server()->s);
+			silent += !sl_session_told(&server()->s) && server()->whole[SL_PART_END_GRAD] == whole;
 			decide();
 			assert_int_equal(client()->whole[SL_PART_END_MEAN], 1);
 			client()->poison = -1;

@@ -638,12 +638,12 @@ static void a_commit_carries_what_is_kept(void **state)
 	assert_int_equal(rig_event(&rig, RIG_CLIENT, &ev), SL_OK);
 	while (server->state != SL_SESSION_COMMIT)
 		assert_true(rig_turn(&rig));
-	assert_true(server->checkpoint);
+	assert_true(server->keep == SL_KEEP_ASKED);
 	assert_memory_equal(server->kept, client->kept, sizeof server->kept);
 	rig_settle(&rig);
 	rig_begin_step(&rig, 61); /* the next one asks for none */
 	rig_settle(&rig);
-	assert_false(server->checkpoint);
+	assert_true(server->keep == SL_KEEP_NOT);
 }
 
 /* ---- epochs */
