@@ -69,6 +69,7 @@ static void open_case(const struct run_case *c)
 
 	now = c;
 	asked = (struct asked){.agreement.agreed = {.batch = BATCH,
+						    .accumulate = 1,
 						    .chunks = CHUNKS,
 						    .seed = 9,
 						    .optimizer = {.momentum = 0.9, .weight_decay = 1e-4}},
