@@ -16,8 +16,8 @@ void sl_onnx_read_conv(struct sl_onnx_import *im);
 void sl_onnx_read_convt(struct sl_onnx_import *im);
 void sl_onnx_read_maxpool(struct sl_onnx_import *im);
 void sl_onnx_read_avgpool(struct sl_onnx_import *im);
-void sl_onnx_read_global_avgpool(struct sl_onnx_import *im);
-void sl_onnx_read_reduce_mean(struct sl_onnx_import *im);
+void sl_onnx_read_global_pool(struct sl_onnx_import *im);
+void sl_onnx_read_reduce(struct sl_onnx_import *im); /* to a mean or the largest */
 void sl_onnx_read_pad(struct sl_onnx_import *im);
 void sl_onnx_read_resize(struct sl_onnx_import *im);
 

@@ -127,6 +127,26 @@ static void read_dropout(struct sl_onnx_import *im)
 	sl_onnx_out_like(im, p > 0 ? sl_build_dropout(im->b, im->name, x, p) : x, sl_onnx_in(im, 0));
 }
 
+/* With Log behind it nn.LogSigmoid, −softplus(−x). */
+static void read_sigmoid(struct sl_onnx_import *im)
+{
+	const int log = sl_onnx_next(im, im->index, "Log");
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	bool permuted;
+	int x;
+
+	if (log < 0) {
+		read_smooth(im);
+		return;
+	}
+	x = sl_onnx_data_in(im, 0, 0, &permuted);
+	if (x < 0)
+		return;
+	x = sl_build_smooth(im->b, im->name, sl_build_scale(im->b, im->name, x, -1), SL_OP_SOFTPLUS, false);
+	sl_onnx_join(im, log);
+	sl_onnx_out_like(im, sl_build_scale(im->b, im->name, x, -1), v);
+}
+
 static void read_hard_sigmoid(struct sl_onnx_import *im)
 {
 	const float alpha = sl_onnx_attr_float(im, "alpha", 0.2f), beta = sl_onnx_attr_float(im, "beta", 0.5f);
@@ -306,6 +326,7 @@ static const struct sl_onnx_kind kinds[] = {
 	{"Conv", 2, 3, "auto_pad dilations group kernel_shape pads strides", .read = sl_onnx_read_conv},
 	{"ConvTranspose", 2, 3, "auto_pad dilations group kernel_shape output_padding pads strides",
 	 .read = sl_onnx_read_convt},
+	{"DepthToSpace", 1, 1, "blocksize mode", .read = sl_onnx_read_depth_to_space},
 	{"Div", 2, 2, "", .read = sl_onnx_read_div},
 	{"Dropout", 3, 3, "", .read = read_dropout},
 	{"Elu", 1, 1, "alpha", .read = sl_onnx_read_elu},
@@ -316,13 +337,15 @@ static const struct sl_onnx_kind kinds[] = {
 	{"Gather", 2, 2, "axis", .read = sl_onnx_read_gather},
 	{"Gelu", 1, 1, "approximate", .read = read_gelu},
 	{"Gemm", 2, 3, "alpha beta transA transB", .read = read_gemm},
-	{"GlobalAveragePool", 1, 1, "", .read = sl_onnx_read_global_avgpool},
+	{"GlobalAveragePool", 1, 1, "", .read = sl_onnx_read_global_pool, .op = SL_OP_AVGPOOL},
+	{"GlobalMaxPool", 1, 1, "", .read = sl_onnx_read_global_pool, .op = SL_OP_MAXPOOL},
 	{"HardSigmoid", 1, 1, "alpha beta", .read = read_hard_sigmoid, .op = SL_OP_HARDSIGMOID},
 	{"HardSwish", 1, 1, "", .read = read_smooth, .op = SL_OP_HARDSWISH},
 	{"Identity", 1, 1, "", .read = read_identity},
 	{"InstanceNormalization", 3, 3, "epsilon", .read = sl_onnx_read_instancenorm},
 	{"LayerNormalization", 2, 3, "axis epsilon stash_type", .read = read_layernorm},
 	{"LeakyRelu", 1, 1, "alpha", .read = sl_onnx_read_leaky},
+	{"Log", 1, 1, "", .read = sl_onnx_refuse_kind}, /* alone: behind a sigmoid it is read with that */
 	{"MatMul", 2, 2, "", .read = sl_onnx_read_matmul},
 	{"MaxPool", 1, 1, "auto_pad ceil_mode dilations kernel_shape pads storage_order strides",
 	 .read = sl_onnx_read_maxpool},
@@ -333,14 +356,15 @@ static const struct sl_onnx_kind kinds[] = {
 	{"Pad", 2, 3, "mode", .read = sl_onnx_read_pad},
 	{"Pow", 2, 2, "", .read = sl_onnx_read_pow},
 	{"Reciprocal", 1, 1, "", .read = sl_onnx_refuse_kind}, /* alone, as Sqrt: of a norm they are read with it */
-	{"ReduceMean", 1, 2, "axes keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce_mean},
+	{"ReduceMax", 1, 2, "axes keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce, .op = SL_OP_MAXPOOL},
+	{"ReduceMean", 1, 2, "axes keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce, .op = SL_OP_AVGPOOL},
 	{"Relu", 1, 1, "", .read = read_relu},
 	{"Reshape", 2, 2, "allowzero", .read = sl_onnx_read_reshape},
 	{"Resize", 1, 4, "coordinate_transformation_mode cubic_coeff_a mode nearest_mode extrapolation_value",
 	 .read = sl_onnx_read_resize},
 	{"Selu", 1, 1, "alpha gamma", .read = sl_onnx_read_elu},
 	{"Shape", 1, 1, "", .read = sl_onnx_read_shape},
-	{"Sigmoid", 1, 1, "", .read = read_smooth, .op = SL_OP_SIGMOID},
+	{"Sigmoid", 1, 1, "", .read = read_sigmoid, .op = SL_OP_SIGMOID},
 	{"Slice", 3, 5, "", .read = sl_onnx_read_slice},
 	{"Softmax", 1, 1, "axis", .read = sl_onnx_read_softmax},
 	{"Softplus", 1, 1, "", .read = read_smooth, .op = SL_OP_SOFTPLUS},

@@ -206,6 +206,37 @@ void sl_onnx_read_transpose(struct sl_onnx_import *im)
 	sl_onnx_out_same(im, &made);
 }
 
+/* [C·r·r, H, W] to [C, H·r, W·r], as nn.PixelShuffle. */
+void sl_onnx_read_depth_to_space(struct sl_onnx_import *im)
+{
+	const Onnx__Attribute *mode = sl_onnx_attr(im, "mode", SL_ONNX_ATTR_STRING);
+	const int64_t r = sl_onnx_attr_int(im, "blocksize", 0);
+	struct sl_onnx_value made, *v = sl_onnx_in(im, 0);
+	struct sl_onnx_axis two[2];
+	int64_t c, h, w;
+	bool permuted;
+
+	if (sl_onnx_data_in(im, 0, 4, &permuted) < 0)
+		return;
+	made = *v;
+	c = sl_onnx_axis_size(&v->view, 1);
+	h = sl_onnx_axis_size(&v->view, 2);
+	w = v->view.n_axis == 4 ? sl_onnx_axis_size(&v->view, 3) : 0;
+	if (!w || !mode || mode->s.len != 3 || memcmp(mode->s.data, "CRD", 3) != 0 || r < 1 || r > 256 || c % (r * r) ||
+	    !sl_onnx_reshape_view(&made.view, (int64_t[]){im->batch, c / r / r, r, r, h, w}, 6)) {
+		sl_onnx_refuse(im, "it is not as nn.PixelShuffle makes it");
+		return;
+	}
+	memcpy(two, made.view.axis + 2, sizeof two);
+	for (int i = 0; i < 2; i++) { /* to C, H, r, W, r */
+		made.view.axis[2 + 2 * i] = made.view.axis[4 + i];
+		made.view.axis[3 + 2 * i] = two[i];
+	}
+	if (!sl_onnx_reshape_view(&made.view, (int64_t[]){im->batch, c / r / r, h * r, w * r}, 4))
+		sl_onnx_refuse(im, "it is not as nn.PixelShuffle makes it");
+	sl_onnx_out_same(im, &made);
+}
+
 /* ---- parts */
 
 int64_t sl_onnx_bound(int64_t at, int64_t n)

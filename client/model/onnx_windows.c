@@ -330,21 +330,21 @@ void sl_onnx_read_avgpool(struct sl_onnx_import *im)
 		sl_onnx_out(im, mean_by_axis(im, x, &w), false);
 }
 
-static int mean_of_plane(struct sl_onnx_import *im, int x)
+static int pool_of_plane(struct sl_onnx_import *im, int x)
 {
-	return sl_build_pool(im->b, im->name, x, SL_OP_AVGPOOL, (struct sl_pool_attr){0});
+	return sl_build_pool(im->b, im->name, x, im->op, (struct sl_pool_attr){0});
 }
 
-void sl_onnx_read_global_avgpool(struct sl_onnx_import *im)
+void sl_onnx_read_global_pool(struct sl_onnx_import *im)
 {
 	const int x = sl_onnx_image_in(im);
 
 	if (x >= 0)
-		sl_onnx_out(im, mean_of_plane(im, x), false);
+		sl_onnx_out(im, pool_of_plane(im, x), false);
 }
 
-/* Over some axes: they lie in front as a plane, and the others behind as channels. */
-static void mean_of_axes(struct sl_onnx_import *im, unsigned over, bool keep)
+/* Of some axes: they lie in front as a plane, and the others behind as channels. */
+static void pool_of_axes(struct sl_onnx_import *im, unsigned over, bool keep)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0), made;
 	const int batch = sl_onnx_batch_axis(&v->view);
@@ -360,11 +360,11 @@ static void mean_of_axes(struct sl_onnx_import *im, unsigned over, bool keep)
 				atom[n++] = v->view.axis[i].atom[k];
 		}
 	if (over >> batch & 1)
-		sl_onnx_refuse(im, "it is a mean over the batch");
+		sl_onnx_refuse(im, "it is over the batch");
 	if (sl_onnx_arrange(im, v, atom, n, dim, 3) < 0)
 		return;
 	made = *v;
-	made.value = sl_build_flatten(im->b, im->name, mean_of_plane(im, v->value));
+	made.value = sl_build_flatten(im->b, im->name, pool_of_plane(im, v->value));
 	for (int i = 0; i < v->view.n_axis; i++)
 		for (int k = 0; k < v->view.axis[i].n && over >> i & 1; k++)
 			made.view.size[v->view.axis[i].atom[k]] = 1;
@@ -375,7 +375,7 @@ static void mean_of_axes(struct sl_onnx_import *im, unsigned over, bool keep)
 	sl_onnx_out_same(im, &made);
 }
 
-void sl_onnx_read_reduce_mean(struct sl_onnx_import *im)
+void sl_onnx_read_reduce(struct sl_onnx_import *im)
 {
 	const Onnx__Attribute *axes = sl_onnx_attr(im, "axes", SL_ONNX_ATTR_INTS);
 	const bool keep = sl_onnx_attr_int(im, "keepdims", 1);
@@ -383,9 +383,9 @@ void sl_onnx_read_reduce_mean(struct sl_onnx_import *im)
 	int64_t at[SL_ONNX_INTS];
 	unsigned over = 0;
 	bool permuted;
-	int x, n = axes ? (int)axes->n_ints : 0, mean;
+	int x, n = axes ? (int)axes->n_ints : 0, pooled;
 
-	if (sl_onnx_read_layernorm(im) || sl_onnx_data_in(im, 0, 0, &permuted) < 0)
+	if ((im->op == SL_OP_AVGPOOL && sl_onnx_read_layernorm(im)) || sl_onnx_data_in(im, 0, 0, &permuted) < 0)
 		return;
 	if (!axes)
 		n = sl_onnx_ints_in(im, 1, at);
@@ -399,12 +399,12 @@ void sl_onnx_read_reduce_mean(struct sl_onnx_import *im)
 	if (im->b->err)
 		return;
 	if (v->view.n_axis != 4 || over != 12 || sl_onnx_batch_axis(&v->view)) {
-		mean_of_axes(im, over, keep);
+		pool_of_axes(im, over, keep);
 		return;
 	}
 	x = sl_onnx_image_in(im);
-	mean = im->b->err ? -1 : mean_of_plane(im, x);
-	sl_onnx_out(im, keep ? mean : sl_build_flatten(im->b, im->name, mean), false);
+	pooled = im->b->err ? -1 : pool_of_plane(im, x);
+	sl_onnx_out(im, keep ? pooled : sl_build_flatten(im->b, im->name, pooled), false);
 }
 
 /* ---- borders and other sizes */

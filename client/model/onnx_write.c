@@ -153,13 +153,15 @@ static void write_act(struct writer *w)
 static void write_pool(struct writer *w)
 {
 	const struct sl_pool_attr *a = &w->op.u.pool;
-	const int64_t *dim = w->op.in_shape[0].dim;
-	const bool mean = w->op.kind == SL_OP_AVGPOOL, whole = mean && !a->k;
+	const bool mean = w->op.kind == SL_OP_AVGPOOL;
 
-	out(w, SL_ONNX_EMIT(&w->e, whole ? "GlobalAveragePool" : mean ? "AveragePool" : "MaxPool", in(w, 0)));
-	if (!whole)
-		sl_onnx_emit_square(&w->e, a->k ? a->k : dim[1], a->k ? a->k : dim[2], a->k ? a->stride : 1, a->pad);
-	if (mean && !whole)
+	if (!a->k) {
+		out(w, SL_ONNX_EMIT(&w->e, mean ? "GlobalAveragePool" : "GlobalMaxPool", in(w, 0)));
+		return;
+	}
+	out(w, SL_ONNX_EMIT(&w->e, mean ? "AveragePool" : "MaxPool", in(w, 0)));
+	sl_onnx_emit_square(&w->e, a->k, a->k, a->stride, a->pad);
+	if (mean)
 		sl_onnx_emit_int(&w->e, "count_include_pad", 1);
 }
 

@@ -199,7 +199,7 @@ FAMILIES = {
     "convnext_t": (convnext, 32, 4, "features.0:classifier.2", "features.1:classifier.2"),
     "efficientnet_b0": (lambda: EfficientNet(1), 64, 8, "stem:classifier", "blocks.1:classifier"),
     "mobilenet_v3_s": (lambda: tv.mobilenet_v3_small(num_classes=10, dropout=0.0), 64, 8, "features.0:classifier.3", "features.2:classifier.0"),
-    "densenet121": (lambda: tv.densenet121(num_classes=10), 32, 8, "features.conv0:classifier", "features.transition1:classifier"),
+    "densenet121": (lambda: tv.DenseNet(32, (2, 2, 2, 2), 64, num_classes=10), 64, 8, "features.conv0:classifier", "features.transition1:classifier"),
     "mixer_s": (Mixer, 32, 8, "stem:head", "blocks.0:head"),
     "signal": (Signal, 16, 8, "conv1:fc", "conv1:conv3"),
     "segmenter": (Segmenter, 32, 8, "stem:last", "stem.0:last"),

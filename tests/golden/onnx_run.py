@@ -69,7 +69,7 @@ KINDS = {
     "Elu": F.elu, "Erf": torch.erf, "Expand": lambda x, shape: x * torch.ones(shape.tolist(), dtype=x.dtype), "Flatten": lambda x: x.flatten(1),
     "Gelu": lambda x, approximate: F.gelu(x, approximate=approximate.decode()),
     "Gemm": lambda x, w, b=None, transB=0: F.linear(x, w, b), "GlobalAveragePool": lambda x: F.adaptive_avg_pool2d(x, 1),
-    "HardSigmoid": lambda x, alpha: F.hardsigmoid(x), "HardSwish": F.hardswish,
+    "GlobalMaxPool": lambda x: F.adaptive_max_pool2d(x, 1), "HardSigmoid": lambda x, alpha: F.hardsigmoid(x), "HardSwish": F.hardswish,
     "InstanceNormalization": lambda x, w, b, epsilon: F.instance_norm(x, None, None, w, b, eps=epsilon),
     "LayerNormalization": lambda x, w, b=None, axis=-1, epsilon=1e-5: F.layer_norm(x, w.shape, w, b, epsilon), "MatMul": torch.matmul,
     "MaxPool": max_pool, "Mul": torch.mul, "PRelu": lambda x, w: torch.where(x > 0, x, w * x), "Pad": pad, "Pow": torch.pow, "Reciprocal": torch.reciprocal,
