@@ -84,11 +84,25 @@ static enum sl_err sizes(const struct taking *t, bool height, int64_t n, int *le
 	return SL_OK;
 }
 
-/* Numbers and several labels are no classes. */
-static void count_class(struct sl_survey *s, const struct sl_set *set, const int32_t *label)
+/* Of several labels: those that the sample has. Numbers are no classes. */
+static void count_class(struct sl_survey *s, const struct sl_set *set, int64_t index, const int32_t *label)
 {
+	const float *has = set->classes || !s->classes ? NULL : set->source->targets(set, index);
+
 	if (set->classes)
 		s->of_class[*label]++;
+	for (int k = 0; has && k < s->classes; k++)
+		s->of_class[k] += has[k] > 0.5f;
+}
+
+/* What there is to count. */
+static int counted(const struct sl_set *set)
+{
+	const struct sl_field_type *target = &set->field[SL_FIELD_TARGET];
+
+	return set->classes                                                                  ? set->classes
+	       : target->ndim && set->source->targets && strcmp(target->name, "labels") == 0 ? (int)sl_set_targets(set)
+											     : 0;
 }
 
 static enum sl_err sum_up(const struct taking *t, struct sl_survey *s, struct sl_fail *fail)
@@ -104,7 +118,7 @@ static enum sl_err sum_up(const struct taking *t, struct sl_survey *s, struct sl
 
 		if (!seen->err) {
 			n++;
-			count_class(s, set, &seen->label);
+			count_class(s, set, i, &seen->label);
 			for (int c = 0; c < CHANNELS; c++) {
 				s->mean[c] += seen->mean[c];
 				square[c] += seen->square[c];
@@ -144,7 +158,7 @@ enum sl_err sl_survey_take(struct sl_survey *out, const struct sl_set *set, cons
 	t.room = calloc((size_t)threads, sizeof *t.room);
 	t.work = calloc((size_t)threads, sizeof *t.work);
 	t.image = calloc((size_t)threads * t.floats, sizeof *t.image);
-	s.of_class = calloc((size_t)set->classes + 1, sizeof *s.of_class);
+	s.of_class = calloc((size_t)s.classes + 1, sizeof *s.of_class);
 	if (!t.seen || !t.room || !t.work || !t.image || !s.of_class) {
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory to look at %lld samples", (long long)set->count);
 	} else {
@@ -168,11 +182,11 @@ enum sl_err sl_survey_take(struct sl_survey *out, const struct sl_set *set, cons
 
 enum sl_err sl_survey_rows(struct sl_survey *out, const struct sl_set *set, struct sl_fail *fail)
 {
-	struct sl_survey s = {.samples = set->count, .classes = set->classes};
+	struct sl_survey s = {.samples = set->count, .classes = counted(set)};
 	struct sl_room room = {0};
 	enum sl_err err = SL_OK;
 
-	s.of_class = calloc((size_t)set->classes + 1, sizeof *s.of_class);
+	s.of_class = calloc((size_t)s.classes + 1, sizeof *s.of_class);
 	if (!s.of_class)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to look at %lld samples", (long long)set->count);
 	for (int64_t i = 0; i < set->count && !err; i++) {
@@ -180,7 +194,7 @@ enum sl_err sl_survey_rows(struct sl_survey *out, const struct sl_set *set, stru
 
 		err = set->source->sample(set, i, &room, value, fail);
 		if (!err)
-			count_class(&s, set, value[SL_FIELD_TARGET].data);
+			count_class(&s, set, i, value[SL_FIELD_TARGET].data);
 	}
 	sl_room_close(&room);
 	if (err)

@@ -215,6 +215,11 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 	if (task->labelled && set->classes > c->model.classes)
 		return sl_conf_client_fail(c, "model.classes", fail, "%s has %d classes, the model only %d",
 					   spec->source, set->classes, c->model.classes);
+	if (task->each && task->labelled && set->field[SL_FIELD_TARGET].ndim && sl_set_targets(set) != c->model.classes)
+		return sl_conf_client_fail(c, "data.label", fail,
+					   "names %lld column%s, and the network has %d outputs: they must be as many",
+					   (long long)sl_set_targets(set), sl_set_targets(set) == 1 ? "" : "s",
+					   c->model.classes);
 	if (sl_set_fits(set, SL_FIELD_INPUT, wanted, &why) != SL_OK)
 		return sl_conf_client_fail(c, c->data.channels ? "data.channels" : "data.kind", fail, "%s", why.text);
 	if (wanted == &row && c->model.features && set->field[SL_FIELD_INPUT].dim[0] != c->model.features)

@@ -489,6 +489,8 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 
 	if (c->agreed.share.mode == SL_SHARE_ROUNDS && !line_of(c, "share.ends"))
 		c->agreed.share.ends = SL_ENDS_ROUND; /* there heads and tails can be shared so alone */
+	if (c->model.task != SL_CONF_CLASSES && !line_of(c, "model.classes"))
+		c->model.classes = c->data.label.n;
 	if (!blame)
 		blame = check_lora(c, why);
 	if (!blame)

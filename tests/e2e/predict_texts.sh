@@ -33,7 +33,7 @@ cat >"$tmp/texts.yaml" <<-YAML
 	threads: 1
 	log: {dir: $tmp/run}
 YAML
-numbers="--set model.classes=1 --set data.label=score --set log.dir=$tmp/numbers"
+numbers="--set model.task=numbers --set model.classes=1 --set train.loss=huber --set data.label=score --set log.dir=$tmp/numbers"
 train() { timeout -k 5 $patience "$SPLITC" train "$tmp/texts.yaml" --set control="$tmp/run.sock" "$@" >"$tmp/train.log" 2>&1 || fail "train $*"; }
 predict() {
 	local out=$1

@@ -21,16 +21,22 @@ start_server one
 config() {
 	cat >"$tmp/$1.yaml" <<-YAML
 		server: $endpoint
-		model: {name: mlp, task: $1, features: 4, classes: $2, dropout: 0.1}
+		model: {name: mlp, task: $1, features: 4, $2dropout: 0.1}
 		data: {kind: csv, dir: $tmp/table, label: $3, ignore: $4}
 		train: {batch: 32, chunks: 3, epochs: 6, seed: 1, checkpoint_every: 10, keep_best: true, optimizer: {kind: adam, lr: 0.02}, $5}
 		threads: 1
 	YAML
 }
-config numbers 2 '[height, "weight, kg"]' '[id, cough, fever, rare, kind]' 'loss: huber, metrics: [pearson]'
-config labels 3 '[cough, fever, rare]' '[id, height, "weight, kg", kind]' 'metrics: [f1_micro, average_precision]'
-config classes 4 kind '[id]' 'class_weights: balanced, label_smoothing: 0.1'
+config numbers '' '[height, "weight, kg"]' '[id, cough, fever, rare, kind]' 'loss: huber, metrics: [pearson]'
+config labels 'classes: 3, ' '[cough, fever, rare]' '[id, height, "weight, kg", kind]' 'metrics: [f1_micro, average_precision]'
+config classes 'classes: 4, ' kind '[id]' 'class_weights: balanced, label_smoothing: 0.1'
 sed -i 's/features: 4/features: 9/' "$tmp/classes.yaml"
+
+"$SPLITC" data "$tmp/labels.yaml" --json >"$tmp/out" || fail "data: exit status $?"
+for label in cough:7 fever:8 rare:9; do
+	have=$(tail -n +2 "$tmp/table/train.csv" | cut -d, -f${label#*:} | grep -c 1)
+	jq -e --argjson n "$have" --arg of ${label%:*} '.classes[] | select(.name == $of) | .train == $n' "$tmp/out" >"$tmp/said" || fail "data: $(cat "$tmp/out")"
+done
 
 # twin TASK: with a server, local, and killed behind step 25 of 60
 twin() {

@@ -21,7 +21,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(val + head, data + train, size - train);
 	source_put("train.csv", data, train);
 	source_put("val.csv", val, head + size - train);
-	source_read("csv", SL_SPLIT_TRAIN);
-	source_read("csv", SL_SPLIT_TEST);
+	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
+		source_read("csv", (enum sl_split)split);
+		source_read_as("csv", (enum sl_split)split, SL_LEARN_NUMBER);
+		source_read_as("csv", (enum sl_split)split, SL_LEARN_LABELS);
+	}
 	return 0;
 }

@@ -4,8 +4,10 @@
 #define SL_TESTS_SOURCE_TARGET_H
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "client/data/picture.h"
@@ -36,7 +38,7 @@ static void source_put(const char *name, const uint8_t *data, size_t size)
 }
 
 /* What is refused has a sentence; labels of what is not are in range. */
-static void source_read(const char *source, enum sl_split split)
+static void source_read_as(const char *source, enum sl_split split, enum sl_learn_kind kind)
 {
 	static const char *const label[] = {"label"};
 	const struct sl_set_spec spec = {.source = source,
@@ -44,7 +46,8 @@ static void source_read(const char *source, enum sl_split split)
 					 .dir = source_dir,
 					 .picture.max_pixels = 1 << 20,
 					 .label = label,
-					 .nlabels = 1};
+					 .nlabels = 1,
+					 .task = &sl_learn_tasks[kind]};
 	struct sl_room room = {0};
 	struct sl_fail fail = {0};
 	struct sl_set set;
@@ -56,16 +59,26 @@ static void source_read(const char *source, enum sl_split split)
 	}
 	for (int64_t i = 0; i < set.count && i < SOURCE_SAMPLES; i++) {
 		struct sl_value v[SL_FIELD_COUNT] = {{0}};
-		const int32_t *label;
+		union {
+			int32_t label;
+			float target;
+		} is;
 
 		if (set.source->sample(&set, i, &room, v, &fail) != SL_OK)
 			continue;
-		label = v[SL_FIELD_TARGET].data;
-		if (*label < 0 || *label >= set.classes)
+		memcpy(&is, v[SL_FIELD_TARGET].data, sizeof is);
+		if (kind == SL_LEARN_CLASSES
+			    ? is.label < 0 || is.label >= set.classes
+			    : !isfinite(is.target) || (kind == SL_LEARN_LABELS && is.target != 0 && is.target != 1))
 			abort();
 	}
 	sl_room_close(&room);
 	sl_set_close(&set);
+}
+
+static void source_read(const char *source, enum sl_split split)
+{
+	source_read_as(source, split, SL_LEARN_CLASSES);
 }
 
 #endif
