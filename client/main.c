@@ -16,6 +16,7 @@ static const struct sl_command commands[] = {
 	{"keygen", splitc_keygen, "make this client's key pair"},
 	{"status", splitc_status, "show what a running splitc is doing"},
 	{"export", splitc_export, "write the trained model as one safetensors file for torchvision"},
+	{"leak", splitc_leak, "measure what the server could learn from what crosses the link"},
 	{"audit", splitc_audit, "repeat steps of the server in this process and compare bits"},
 	{NULL, NULL, NULL},
 };

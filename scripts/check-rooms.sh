@@ -39,8 +39,9 @@ BEGIN {
 	may["common/session"] = "common/base common/conf/agreed.h common/graph common/exec common/weights common/codec common/link common/telemetry"
 	may["kernels"] = "common/base common/graph common/exec common/weights common/codec"
 	may["client"] = "common kernels client/cmd" # main.c
-	may["client/cmd"] = "common kernels client/run client/link client/model client/persist client/data client/text"
+	may["client/cmd"] = "common kernels client/run client/leak client/link client/model client/persist client/data client/text"
 	may["client/run"] = "common kernels client/link client/model client/persist client/data"
+	may["client/leak"] = "common kernels client/run client/data"
 	may["client/link"] = "common"
 	may["client/model"] = "common/base common/conf common/graph common/exec common/weights proto/onnx.pb-c.h"
 	may["client/persist"] = "common kernels client/model"

@@ -27,6 +27,7 @@ enum sl_rng_stream {
 	SL_RNG_PARTS = 0xff30,  /* which samples each member of a group has */
 	SL_RNG_MEMBER = 0xff31, /* element 0: the seed of a member's own data; step = the member */
 	SL_RNG_TURNS = 0xff32,  /* step = epoch, chunk = a round of the shuffle: members' turns (session/turns.h) */
+	SL_RNG_LEAK = 0xff40,   /* step = of a decoder, element = the row of its batch (client/leak) */
 	SL_RNG_TEST = 0xfff0
 };
 

@@ -28,7 +28,8 @@ struct sl_options {
 	const char *figure;                                             /* of plot; NULL: not given */
 	const char *top;                                                /* of predict; NULL: not given */
 	const char *epochs, *batch, *lr;                                /* of train; NULL: not given */
-	const char *steps;                                              /* of audit; NULL: not given */
+	const char *steps;                                              /* of audit and leak; NULL: not given */
+	const char *minutes;                                            /* of leak; the same */
 	const char *clients, *absent, *alone;                           /* of train --local; NULL: not given */
 };
 
@@ -51,6 +52,7 @@ enum {
 	SL_OPT_DATA = 32768,   /* --sheet */
 	SL_OPT_EXPORT = 65536, /* --adapter */
 	SL_OPT_AUDIT = 524288, /* --steps */
+	SL_OPT_LEAK = 1048576, /* --out DIR, --steps, --minutes */
 	SL_OPT_GROUP = 131072, /* --clients, --absent, --alone */
 	SL_OPT_TRAIN = 262144, /* --epochs, --batch, --lr */
 };

@@ -1,0 +1,161 @@
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cmd/command.h"
+#include "client/leak/leak.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/telemetry/progress.h"
+
+enum { STEPS = 500 };
+
+static const char *const usage[] = {
+	"splitc leak CONFIG [--weights FILE] [--steps N] [--minutes M] [--out DIR] [--json] [--set KEY=VALUE]…",
+	"Measures what the server could learn of your data from what crosses the link at this cut and with these "
+	"codecs. It "
+	"needs no server, and sends nothing. An attacker trains a decoder on one part of the test set, and gives back "
+	"pictures of the other part. It also reads labels from gradients and activations.",
+	"The weights are those of the config's run, or FILE. Without either they are those that a run would begin "
+	"with. An "
+	"attacker who is informed knows the head as it is; one who knows the start knows the weights that the run "
+	"began with.",
+	"DIR gets leak.md, a page to hand on, with sheet.png, its pictures, and leak.json. With --minutes a decoder "
+	"may end "
+	"early. Otherwise the same config, weights and data give the same figures.",
+	"A good reconstruction proves a leak. A bad one proves only that this decoder failed.",
+	NULL,
+};
+
+static enum sl_err read_number(const char *option, const char *text, double most, double *value, struct sl_fail *fail)
+{
+	char *end = NULL;
+	const double x = text ? strtod(text, &end) : *value;
+
+	if (text && (end == text || *end || !(x > 0) || x > most))
+		return sl_fail_set(fail, SL_ERR_USAGE, "leak %s: '%.40s' is no number above 0 and up to %g", option,
+				   text, most);
+	*value = x;
+	return SL_OK;
+}
+
+static void on_progress(void *arg, int done, int all, double loss)
+{
+	const struct sl_progress_state state = {.phase = "decoder",
+						.epoch = 1,
+						.epochs = 1,
+						.step = (uint64_t)done,
+						.steps = (uint64_t)all,
+						.steps_left = (uint64_t)(all - done),
+						.samples = (uint64_t)done * 32,
+						.loss = loss,
+						.acc = NAN};
+
+	sl_progress_update(arg, &state, sl_now_ms());
+}
+
+/* The run's weights into setup->weights. *start: those that it began with; none where these are the same. */
+static enum sl_err read_weights(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
+				struct sl_weights *start, struct sl_fail *fail)
+{
+	struct sl_weights run;
+	enum sl_err err;
+
+	setup->reads = SL_READS_TEST;
+	err = sl_options_trained(o, conf, setup, false, fail);
+	if (err == SL_ERR_NOINPUT && !o->weights && setup->plan) {
+		sl_log(SL_LOG_INFO, "untrained",
+		       "there is no trained model in %s: the weights are those of a run's begin", conf->log.dir);
+		sl_weights_close(&setup->weights);
+		return sl_setup_weights(setup, conf->model.weights, false, fail);
+	}
+	if (err)
+		return err;
+	run = setup->weights;
+	setup->weights = (struct sl_weights){0};
+	err = sl_setup_weights(setup, conf->model.weights, false, fail);
+	*start = setup->weights;
+	setup->weights = run;
+	return err;
+}
+
+static enum sl_err measure(struct sl_leak *leak, struct sl_setup *setup, struct sl_weights *start, int steps,
+			   double minutes, struct sl_fail *fail)
+{
+	const struct sl_progress_options shown = {.fd = 2};
+	struct sl_progress *progress = NULL;
+	enum sl_err err = sl_progress_open(&progress, &shown, fail);
+	const struct sl_leak_options options = {steps, minutes, on_progress, progress};
+
+	if (!err)
+		err = sl_leak_measure(leak, setup, start->value ? start : NULL, &options, fail);
+	sl_progress_close(progress);
+	return err;
+}
+
+static void show(const struct sl_leak *l, const struct sl_setup *setup, const char *dir, bool json)
+{
+	json_t *root = json ? sl_leak_json(l, setup) : NULL;
+
+	if (root) {
+		json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+		putchar('\n');
+		json_decref(root);
+		return;
+	}
+	for (int i = 0; i < SL_ATTACKERS; i++)
+		if (l->attack[i].made)
+			printf("%-9s PSNR %.1f dB, SSIM %.2f, %.1f %% of pictures found again\n", sl_attackers[i],
+			       l->attack[i].psnr.mean, l->attack[i].ssim.mean, 100 * l->attack[i].retrieved);
+	printf("nothing   PSNR %.1f dB, SSIM %.2f: the mean picture\n", l->mean.psnr.mean, l->mean.ssim.mean);
+	if (!isnan(l->labels_known))
+		printf("labels    %.1f %% from gradients with one example a class, %.1f %% with none; chance %.1f %%\n",
+		       100 * l->labels_known, 100 * l->labels_clusters, 100 * l->labels_most);
+	printf("%s/leak.md has all figures, and the pictures\n", dir);
+}
+
+static enum sl_err run(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
+		       struct sl_fail *fail)
+{
+	double steps = STEPS, minutes = 0;
+	struct sl_weights start = {0};
+	struct sl_leak leak = {0};
+	enum sl_err err = read_number("--steps", o->steps, 1e6, &steps, fail);
+
+	if (!err)
+		err = read_number("--minutes", o->minutes, 1e6, &minutes, fail);
+	if (!err)
+		err = read_weights(o, conf, setup, &start, fail);
+	if (!err)
+		err = sl_setup_data(setup, false, fail);
+	if (!err)
+		err = sl_setup_backend(setup, fail);
+	if (!err)
+		err = measure(&leak, setup, &start, (int)steps, minutes, fail);
+	if (!err)
+		err = sl_leak_write(&leak, setup, (int)steps, o->out ? o->out : "leak", fail);
+	if (!err)
+		show(&leak, setup, o->out ? o->out : "leak", o->json);
+	sl_weights_close(&start);
+	sl_leak_close(&leak);
+	return err;
+}
+
+int splitc_leak(int argc, char **argv)
+{
+	struct sl_options o = {.command = "leak", .usage = usage};
+	static struct sl_conf_client conf;
+	struct sl_setup setup = {0};
+	struct sl_fail fail;
+	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_JSON | SL_OPT_WEIGHTS | SL_OPT_LEAK, 1);
+
+	if (status < 0)
+		status = sl_options_load(&o, SL_USES_TEST_SET, &conf);
+	if (status >= 0)
+		return status;
+	status = run(&o, &conf, &setup, &fail) ? sl_command_failed(&fail) : 0;
+	sl_setup_close(&setup);
+	return status;
+}

@@ -1,0 +1,197 @@
+#include "client/leak/metrics.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { WINDOW = 11, LANES = 16 };
+
+/* Lanes of floats within a block, and doubles over blocks: fast, and in one order. */
+#define SUM_OF(term)                                                     \
+	enum { BLOCK = 1024 };                                           \
+	double sum = 0;                                                  \
+                                                                         \
+	for (int64_t from = 0; from < d; from += BLOCK) {                \
+		const int64_t end = d - from < BLOCK ? d : from + BLOCK; \
+		float lane[LANES] = {0};                                 \
+		int64_t i = from;                                        \
+                                                                         \
+		for (; i + LANES <= end; i += LANES)                     \
+			for (int k = 0; k < LANES; k++)                  \
+				lane[k] += (term(x[i + k], y[i + k]));   \
+		for (; i < end; i++)                                     \
+			lane[0] += (term(x[i], y[i]));                   \
+		for (int k = 0; k < LANES; k++)                          \
+			sum += (double)lane[k];                          \
+	}                                                                \
+	return sum
+#define SQUARE(a, b)  (((a) - (b)) * ((a) - (b)))
+#define PRODUCT(a, b) ((a) * (b))
+
+double sl_leak_distance(const float *x, const float *y, int64_t d)
+{
+	SUM_OF(SQUARE);
+}
+
+double sl_leak_dot(const float *x, const float *y, int64_t d)
+{
+	SUM_OF(PRODUCT);
+}
+
+double sl_leak_psnr(const float *x, const float *y, int64_t n)
+{
+	double sum = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		sum += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
+	return sum > 0 ? fmin(100, 10 * log10((double)n / sum)) : 100;
+}
+
+static int window(double out[WINDOW], int least)
+{
+	const int n = least < WINDOW ? least : WINDOW;
+	double sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += out[i] = exp(-(i - (n - 1) / 2.0) * (i - (n - 1) / 2.0) / (2 * 1.5 * 1.5));
+	for (int i = 0; i < n; i++)
+		out[i] /= sum;
+	return n;
+}
+
+/* At one place of one channel. */
+static double ssim_at(const float *x, const float *y, int w, int c, const double *gauss, int n)
+{
+	const double c1 = 0.01 * 0.01, c2 = 0.03 * 0.03;
+	double mx = 0, my = 0, xx = 0, yy = 0, xy = 0;
+
+	for (int i = 0; i < n; i++)
+		for (int j = 0; j < n; j++) {
+			const double g = gauss[i] * gauss[j], a = (double)x[(i * w + j) * c],
+				     b = (double)y[(i * w + j) * c];
+
+			mx += g * a;
+			my += g * b;
+			xx += g * a * a;
+			yy += g * b * b;
+			xy += g * a * b;
+		}
+	return (2 * mx * my + c1) * (2 * (xy - mx * my) + c2) /
+	       ((mx * mx + my * my + c1) * (xx - mx * mx + yy - my * my + c2));
+}
+
+double sl_leak_ssim(const float *x, const float *y, int h, int w, int c)
+{
+	double gauss[WINDOW], sum = 0;
+	const int n = window(gauss, h < w ? h : w);
+
+	for (int i = 0; i + n <= h; i++)
+		for (int j = 0; j + n <= w; j++)
+			for (int k = 0; k < c; k++) {
+				const int64_t at = ((int64_t)i * w + j) * c + k;
+
+				sum += ssim_at(x + at, y + at, w, c, gauss, n);
+			}
+	return sum / ((double)(h - n + 1) * (w - n + 1) * c);
+}
+
+double sl_leak_retrieved(const float *x, const float *y, int64_t n, int64_t d)
+{
+	int64_t met = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		double best = INFINITY;
+		int64_t at = -1;
+
+		for (int64_t j = 0; j < n; j++) {
+			const double distance = sl_leak_distance(x + j * d, y + i * d, d);
+
+			at = distance < best ? j : at;
+			best = fmin(best, distance);
+		}
+		met += at == i;
+	}
+	return (double)met / (double)n;
+}
+
+static void distances(double *to, const float *x, int64_t d, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		to[i * n + i] = 0;
+		for (int64_t j = 0; j < i; j++)
+			to[i * n + j] = to[j * n + i] = sqrt(sl_leak_distance(x + i * d, x + j * d, d));
+	}
+}
+
+/* Less the means of row and column. `unbiased`: as in U-statistics, with a diagonal of zeros. */
+static void centre(double *to, const double *from, double *row, int64_t n, bool unbiased)
+{
+	const double by_row = unbiased ? (double)(n - 2) : (double)n,
+		     by_all = unbiased ? (double)((n - 1) * (n - 2)) : (double)(n * n);
+	double all = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		row[i] = 0;
+		for (int64_t j = 0; j < n; j++)
+			row[i] += from[i * n + j];
+		all += row[i];
+	}
+	for (int64_t i = 0; i < n; i++)
+		for (int64_t j = 0; j < n; j++)
+			to[i * n + j] = unbiased && i == j
+						? 0
+						: from[i * n + j] - row[i] / by_row - row[j] / by_row + all / by_all;
+}
+
+static double dot(const double *a, const double *b, int64_t n)
+{
+	double sum = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		sum += a[i] * b[i];
+	return sum;
+}
+
+static double correlation(double *a, double *b, const double *x, const double *y, double *row, int64_t n, bool unbiased)
+{
+	double by;
+
+	centre(a, x, row, n, unbiased);
+	centre(b, y, row, n, unbiased);
+	by = sqrt(dot(a, a, n * n) * dot(b, b, n * n));
+	return by > 0 ? dot(a, b, n * n) / by : 0;
+}
+
+enum sl_err sl_leak_dcor(struct sl_leak_dcor *out, const float *x, int64_t dx, const float *y, int64_t dy, int64_t n)
+{
+	double *room = malloc((size_t)(4 * n * n + n) * sizeof *room), *a = room + 2 * n * n;
+
+	if (!room)
+		return SL_ERR_NOMEM;
+	distances(room, x, dx, n);
+	distances(room + n * n, y, dy, n);
+	out->usual = correlation(a, a + n * n, room, room + n * n, a + 2 * n * n, n, false);
+	out->corrected = correlation(a, a + n * n, room, room + n * n, a + 2 * n * n, n, true);
+	free(room);
+	return SL_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+struct sl_leak_spread sl_leak_spread(double *x, int64_t n)
+{
+	struct sl_leak_spread s = {0, 0, 0};
+
+	if (n < 1)
+		return s;
+	qsort(x, (size_t)n, sizeof *x, by_value);
+	for (int64_t i = 0; i < n; i++)
+		s.mean += x[i] / (double)n;
+	s.p10 = x[n / 10];
+	s.p90 = x[n * 9 / 10 < n ? n * 9 / 10 : n - 1];
+	return s;
+}

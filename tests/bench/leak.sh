@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# What cuts and codecs leave of pictures: a row for each of splitc leak's figures. `tests/bench/leak.sh CIFAR_DIR WEIGHTS`, of
+# CIFAR-10's binary files and an ImageNet backbone of MobileNetV2 (torchvision's names); with "" in place of CIFAR_DIR the
+# pictures are 520 pieces of the two photographs that come with scikit-learn. CUTS, CODECS and STEPS choose others.
+set -eu
+cd "$(dirname "$0")/../.."
+cifar=${1-} weights=${2:?an ImageNet backbone of MobileNetV2}
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+if [ -z "$cifar" ]; then
+	cifar=$tmp
+	python3 - "$tmp" <<-'PYTHON'
+		import sys
+		import numpy as np
+		from sklearn.datasets import load_sample_images
+
+		side = 32
+		piece = np.concatenate([im[y:y + side, x:x + side][None] for im in load_sample_images().images
+		                        for y in range(0, im.shape[0] - side + 1, side) for x in range(0, im.shape[1] - side + 1, side)])
+		piece = piece[np.random.default_rng(1).permutation(len(piece))]
+		label = np.argsort(np.argsort(piece.mean((1, 2, 3)))) * 10 // len(piece)  # by brightness
+		for name in "data_batch_1.bin", "test_batch.bin":
+		    with open(f"{sys.argv[1]}/{name}", "wb") as f:
+		        f.write(b"".join(bytes([c]) + p.transpose(2, 0, 1).tobytes() for c, p in zip(label, piece)))
+		        f.truncate(10000 * 3073)
+	PYTHON
+	limit=520
+fi
+cat >"$tmp/client.yaml" <<-YAML
+	server: tcp://127.0.0.1:9
+	model: {name: mobilenet_v2, classes: 10, image: 32, form: cifar, weights: $weights, partial: true}
+	partition: "1:-1"
+	data: {kind: cifar10, dir: $cifar, train_files: [data_batch_1.bin], train_limit: ${limit:-0}, test_limit: ${limit:-0}}
+	train: {batch: 32, chunks: 1, seed: 3}
+	log: {dir: $tmp/run}
+	threads: 1
+YAML
+echo '| cut | codec | PSNR, dB | SSIM | found again, % | dCor² | labels: gradients, one example, % | gradients, none, % | head_act, % | mid_act, % |'
+echo '|---|---|---|---|---|---|---|---|---|---|'
+for cut in ${CUTS:-1 2 3 5}; do
+	for codec in ${CODECS:-none quant:8 quant:4 topk:0.2}; do
+		"${SPLITC:-build/release/splitc}" leak "$tmp/client.yaml" --out "$tmp/out" --json --steps "${STEPS:-500}" --set partition="$cut:-1" \
+			--set codec="$codec" 2>"$tmp/log" >"$tmp/json" || { cat "$tmp/log"; exit 1; }
+		jq -r --arg cut "$cut" --arg codec "$codec" 'def f(n): . * pow(10; n) | round / pow(10; n);
+			"| \($cut) | `\($codec)` | \(.informed.psnr_db.mean | f(1)) | \(.informed.ssim.mean | f(2)) | \(.informed.retrieved * 100 | f(1)) | \(.dcor_squared.corrected | f(2)) | \(.labels.mid_grad_one_example * 100 | f(1)) | \(.labels.mid_grad_clusters * 100 | f(1)) | \(.labels.head_act_neighbours * 100 | f(1)) | \(.labels.mid_act_neighbours * 100 | f(1)) |"' \
+			"$tmp/json"
+	done
+done
+jq -r '"| – | the mean picture | \(.mean_picture.psnr_db.mean * 10 | round / 10) | \(.mean_picture.ssim.mean * 100 | round / 100) | \(.mean_picture.retrieved * 1000 | round / 10) | 0 | \(.labels.most_frequent * 1000 | round / 10) | | | |"' "$tmp/json"

@@ -1,0 +1,150 @@
+/* What client/leak counts, against PyTorch and numpy (tests/golden/make_leak.py); labels and pictures that an attacker
+ * can find, and that nobody can. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "client/leak/decoder.h"
+#include "client/leak/labels.h"
+#include "client/leak/metrics.h"
+#include "common/base/rng.h"
+#include "kernels/cpu/cpu.h"
+
+enum { H = 18, W = 16, C = 3, N = 12, DX = 5, DY = 7 };
+
+static float noise(uint64_t i, uint64_t step)
+{
+	const struct sl_rng_key key = {7, step, 0, SL_RNG_TEST};
+
+	return (float)sl_rng_u32(&key, i) / 4294967296.0f;
+}
+
+static void near_to(double is, double want)
+{
+	if (!(fabs(is - want) <= 1e-5))
+		fail_msg("%.9g, not %.9g", is, want);
+}
+
+static void figures_are_pytorchs_and_numpys(void **state)
+{
+	float x[H * W * C], y[H * W * C], v[N * DX], w[N * DY];
+	struct sl_leak_dcor d;
+
+	(void)state;
+	for (int i = 0; i < H * W * C; i++) {
+		const double a = (i * 37 + 11) % 101 / 101.0, b = a + ((i * 53 + 7) % 89 - 44) / 400.0;
+
+		x[i] = (float)a;
+		y[i] = (float)fmin(1, fmax(0, b));
+	}
+	near_to(sl_leak_psnr(x, y, H * W * C), 24.086754550528873);
+	near_to(sl_leak_ssim(x, y, H, W, C), 0.9769625036065351);
+	near_to(sl_leak_ssim(x, x, H, W, C), 1);
+	for (int i = 0; i < N * DX; i++)
+		v[i] = (float)((i * i * 29 + i * 13) % 97) / 97.0f;
+	for (int i = 0; i < N * DY; i++)
+		w[i] = (float)((i * 41 + 3) % 83) / 83.0f + 2 * v[i / DY * DX];
+	assert_int_equal(sl_leak_dcor(&d, v, DX, w, DY, N), SL_OK);
+	near_to(d.usual, 0.7948238192251836);
+	near_to(d.corrected, 0.6489209511028846);
+}
+
+/* In many dimensions the usual estimator says that two noises belong together; the other one does not. */
+static void noise_has_no_distance_correlation(void **state)
+{
+	enum { ROWS = 100, WIDE = 400 };
+	static float x[ROWS * WIDE], y[ROWS * WIDE];
+	struct sl_leak_dcor d;
+
+	(void)state;
+	for (uint64_t i = 0; i < ROWS * WIDE; i++) {
+		x[i] = noise(i, 1);
+		y[i] = noise(i, 2);
+	}
+	assert_int_equal(sl_leak_dcor(&d, x, WIDE, y, WIDE, ROWS), SL_OK);
+	assert_true(d.usual > 0.5);
+	assert_true(fabs(d.corrected) < 0.1);
+	near_to(sl_leak_retrieved(x, x, ROWS, WIDE), 1);
+	assert_true(sl_leak_retrieved(x, y, ROWS, WIDE) < 0.1);
+}
+
+static void labels_are_found_where_they_show(void **state)
+{
+	enum { ROWS = 120, WIDE = 24, CLASSES = 4 };
+	static float shows[ROWS * WIDE], hides[ROWS * WIDE];
+	int32_t label[ROWS];
+
+	(void)state;
+	for (int i = 0; i < ROWS; i++)
+		label[i] = i % CLASSES;
+	for (uint64_t i = 0; i < ROWS * WIDE; i++) {
+		hides[i] = noise(i, 3) - 0.5f;
+		shows[i] = hides[i] * 0.2f + ((int)(i % WIDE) / 6 == label[i / WIDE] ? 1.0f : 0.0f);
+	}
+	near_to(sl_leak_labels_known(shows, ROWS, WIDE, label, CLASSES), 1);
+	near_to(sl_leak_labels_clusters(shows, ROWS, WIDE, label, CLASSES), 1);
+	near_to(sl_leak_labels_near(shows, ROWS, WIDE, label, CLASSES, 10), 1);
+	assert_true(sl_leak_labels_known(hides, ROWS, WIDE, label, CLASSES) < 0.45);
+	assert_true(sl_leak_labels_clusters(hides, ROWS, WIDE, label, CLASSES) < 0.5);
+	assert_true(sl_leak_labels_near(hides, ROWS, WIDE, label, CLASSES, 10) < 0.45);
+	near_to(sl_leak_labels_most(label, ROWS, CLASSES), 0.25);
+}
+
+/* PSNR of pictures that the decoder has not seen. */
+static double decoded(bool hidden, int halvings)
+{
+	enum { ROWS = 288, SEEN = 256, SIDE = 8, FLOATS = SIDE * SIDE * C };
+	static float image[ROWS * FLOATS], act[ROWS * FLOATS], said[ROWS * FLOATS];
+	const int side = SIDE >> halvings, channels = C << 2 * halvings;
+	const struct sl_decoder_spec spec = {.act = sl_shape4(1, side, side, channels),
+					     .image = sl_shape4(1, SIDE, SIDE, C),
+					     .seed = 5,
+					     .steps = 200};
+	struct sl_decoder *d;
+	struct sl_backend be;
+	struct sl_fail fail;
+	double loss, db;
+
+	for (uint64_t i = 0; i < ROWS * FLOATS; i++)
+		image[i] = noise(i / 48, 4); /* a colour for each quarter of a picture */
+	for (int i = 0; i < ROWS * FLOATS; i++)
+		act[i] = hidden ? noise((uint64_t)i, 6) : image[i] * 3 - 1;
+	assert_int_equal(sl_cpu_backend_open(&be, NULL, &fail), SL_OK);
+	assert_int_equal(sl_decoder_open(&d, &spec, &be, &fail), SL_OK);
+	for (int step = 0; step < spec.steps; step++)
+		assert_int_equal(sl_decoder_step(d, act, image, SEEN, step, &loss), SL_OK);
+	assert_int_equal(sl_decoder_apply(d, act + SEEN * FLOATS, ROWS - SEEN, said), SL_OK);
+	db = sl_leak_psnr(said, image + SEEN * FLOATS, (ROWS - SEEN) * FLOATS);
+	sl_decoder_close(d);
+	be.ops->close(&be);
+	return db;
+}
+
+/* A head that hides nothing, one that folds pictures, and one that sends noise: the mean picture is at 10.8 dB. */
+static void a_decoder_gives_back_what_is_there(void **state)
+{
+	(void)state;
+	const double whole = decoded(false, 0), folded = decoded(false, 1), hidden = decoded(true, 0);
+
+	if (whole < 25 || folded < 20 || hidden > 11.5)
+		fail_msg("%.2f, %.2f and %.2f dB", whole, folded, hidden);
+	assert_true(decoded(false, 1) == folded); /* the same figures */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(figures_are_pytorchs_and_numpys),
+		cmocka_unit_test(noise_has_no_distance_correlation),
+		cmocka_unit_test(labels_are_found_where_they_show),
+		cmocka_unit_test(a_decoder_gives_back_what_is_there),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
