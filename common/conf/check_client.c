@@ -421,6 +421,12 @@ static const char *check_share(const struct sl_conf_client *c, char why[SL_CONF_
 /* A member sees its own part of a step alone. */
 static const char *check_audit(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
+	if (c->train.audit_every && c->agreed.ema > 0) {
+		snprintf(why, SL_CONF_WHY,
+			 "is not possible with train.ema, whose averages a Fetch brings otherwise; "
+			 "splitc audit is");
+		return "train.audit.every";
+	}
 	if (!c->train.audit_every || !c->agreed.share.group[0])
 		return NULL;
 	snprintf(why, SL_CONF_WHY, "is not possible in a group (share.group): a member cannot repeat the others' part");

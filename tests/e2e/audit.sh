@@ -26,6 +26,9 @@ for row in none 'quant:8' 'topk:0.1,ef=true' 'quant:4,round=stochastic|zstd'; do
 done
 client lowrank "$tmp/client.yaml" --set codec.head_act=lowrank:3,warm=true --set codec.head_grad=lowrank:3,warm=true --set train.audit.every=1 \
 	--set train.clip_norm=1 || fail 'lowrank, clipped'
+client accumulates "$tmp/client.yaml" --set train.accumulate=2 --set train.audit.every=1 || fail 'accumulate: an honest server'
+client accumulates-local "$tmp/client.yaml" --set train.accumulate=2 --local || fail 'accumulate, --local'
+same_run accumulates accumulates-local 12
 client now_and_then "$tmp/client.yaml" --set train.audit.every=3 --set train.epochs=8 || fail 'every: 3'
 [ "$(audits now_and_then)" -ge 4 ] || fail "$(audits now_and_then) of 48 steps were audited"
 
@@ -108,4 +111,5 @@ refused() { # STATUS TEXT ARGUMENT…
 	[ $rc = "$1" ] && grep -q "$2" "$tmp/refused.log" || fail "${*:3}: status $rc, $(cat "$tmp/refused.log")"
 }
 refused 78 'train.audit.every: is not possible in a group' --set train.audit.every=5 --set share.group=g
+refused 78 'train.audit.every: is not possible with train.ema' --set train.audit.every=5 --set train.ema=0.9
 echo "cheats are caught at their step; $(audits client-none) steps of an honest run, and of eight others, are not"
