@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <vector>
 
 #include <dcmtk/config/osconfig.h>
 #include <dcmtk/dcmdata/dcrledrg.h>
@@ -202,12 +203,126 @@ const void *decoded(DcmDataset &set, const Form &f)
 	return f.allocated == 16 ? static_cast<const void *>(words) : bytes;
 }
 
+// Walks over all elements before DCMTK does, which takes memory for any length that a file names, and a stack frame for each level.
+class Walk {
+	static constexpr uint32_t UNDEFINED = 0xffffffffu;
+	struct Level {
+		size_t end; // len: where a delimiter ends it
+		bool implicit, fragments;
+	};
+	const uint8_t *bytes;
+	const size_t len;
+	size_t at = 132;
+	bool big = false;
+	OFString syntax;
+	std::vector<Level> level;
+
+	uint32_t value(size_t where, int n) const
+	{
+		uint32_t v = 0;
+
+		if (len < where + size_t(n))
+			refuse("DICOM: damaged or cut off: it ends within an element");
+		for (int i = 0; i < n; i++)
+			v |= uint32_t(bytes[where + size_t(i)]) << 8 * (big ? n - 1 - i : i);
+		return v;
+	}
+
+	void enter(uint32_t n, bool implicit, bool fragments)
+	{
+		if (level.size() == 32)
+			refuse("DICOM: damaged: sequences within sequences, more than 32");
+		level.push_back({n == UNDEFINED ? len : at + n, implicit, fragments});
+	}
+
+	void item(uint16_t element)
+	{
+		const uint32_t n = value(at + 4, 4);
+
+		at += 8;
+		if (element != 0xe000) { // a delimiter
+			if (level.size() > 1)
+				level.pop_back();
+			return;
+		}
+		fits(n);
+		if (level.back().fragments)
+			at += n == UNDEFINED ? 0 : n;
+		else
+			enter(n, level.back().implicit, false);
+	}
+
+	void fits(uint32_t n) const
+	{
+		if (n != UNDEFINED && n > len - at)
+			refuse("DICOM: damaged or cut off: an element of %u bytes, where %zu are left", n, len - at);
+	}
+
+	void element(uint16_t group, uint16_t number)
+	{
+		const bool implicit = level.back().implicit && group != 2;
+		const char vr[3] = {char(bytes[at + 4]), char(bytes[at + 5]), 0};
+		const bool is_long = implicit || strstr("OB OW OF OD OL OV SQ UC UR UT UN SV UV", vr);
+		const bool pixels = group == 0x7fe0 && number == 0x10;
+		const uint32_t n = implicit ? value(at + 4, 4) : is_long ? value(at + 8, 4) : value(at + 6, 2);
+
+		if (!implicit && (vr[0] < 'A' || vr[0] > 'Z' || vr[1] < 'A' || vr[1] > 'Z'))
+			refuse("DICOM: damaged or cut off: an element without a kind");
+		at += implicit || !is_long ? 8 : 12;
+		if (at > len)
+			refuse("DICOM: damaged or cut off: it ends within an element");
+		fits(n);
+		if (group == 2 && number == 0x10)
+			syntax.assign(reinterpret_cast<const char *>(bytes) + at, n < 64 ? n : 0);
+		if (n == UNDEFINED || (n >= 8 && !pixels && value(at, 2) == 0xfffe && value(at + 2, 2) == 0xe000))
+			enter(n, implicit || strcmp(vr, "UN") == 0, pixels);
+		else
+			at += n;
+	}
+
+	// Behind group 2 the file has its own syntax.
+	void begin_data()
+	{
+		while (!syntax.empty() && (syntax.back() == ' ' || syntax.back() == 0))
+			syntax.erase(syntax.size() - 1);
+		big = syntax == "1.2.840.10008.1.2.2";
+		level[0].implicit = syntax == "1.2.840.10008.1.2";
+		if (syntax == "1.2.840.10008.1.2.1.99")
+			refuse("DICOM: deflated files are not read yet: try dcmconv +te");
+	}
+
+public:
+	Walk(const uint8_t *bytes, size_t len) : bytes(bytes), len(len) {}
+
+	void all()
+	{
+		bool data = false;
+
+		level.push_back({len, false, false});
+		while (len - at >= 8) {
+			while (level.size() > 1 && level.back().end <= at && level.back().end != len)
+				level.pop_back();
+			if (!data && value(at, 2) != 2) {
+				data = true;
+				begin_data();
+			}
+			const uint16_t group = uint16_t(value(at, 2)), number = uint16_t(value(at + 2, 2));
+
+			if (group == 0xfffe)
+				item(number);
+			else
+				element(group, number);
+		}
+	}
+};
+
 void read_file(const uint8_t *bytes, size_t len, const struct sl_dicom_ask &ask)
 {
 	DcmInputBufferStream stream;
 	DcmFileFormat file;
 	OFCondition said;
 
+	Walk(bytes, len).all();
 	stream.setBuffer(bytes, offile_off_t(len));
 	stream.setEos();
 	file.transferInit();

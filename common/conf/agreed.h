@@ -125,7 +125,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 	X(SL_DOUBLE, "train.clip_norm", clip_norm, PLAIN, 0, 1e6, "0", "0: off", \
 		"scales the whole model's gradient down to this norm where it is larger, as torch.nn.utils.clip_grad_norm_ does") \
 	X(SL_BOOL, "train.chunk_sums", chunk_sums, PLAIN, "false", \
-		"sum each chunk's gradient by itself before it is added to the batch's: N chunks then learn, bit for bit, what N members of a group with one chunk each learn; costs a little time, and memory for a second gradient") \
+		"to compare one client with a group: each chunk's gradient is summed by itself before it is added to the batch's. N chunks then learn, bit for bit, what N members of a group with one chunk each learn; costs a little time, and memory for a second gradient") \
 	X(SL_INT, "train.accumulate", accumulate, PLAIN, 1, 4096, "1", "batches", \
 		"the optimizer steps once in so many batches, by the mean of their gradients; memory is that of one batch") \
 	X(SL_DOUBLE, "train.ema", ema, PLAIN, 0, 0.999999, "0", "0: off", \

@@ -40,6 +40,8 @@ refused no_rows 'it has no Rows'
 refused no_pixels 'it has no pixels'
 refused no_bits 'it has no BitsAllocated'
 refused no_colours 'it has no PhotometricInterpretation'
+refused deflated 'deflated files are not read yet'
+refused nested 'sequences within sequences, more than 32'
 refused j2k 'pixels in JPEG 2000 (Lossless only) cannot be decoded'
 for name in cut cut_head only_name length rle; do refused $name 'damaged or cut off'; done
 [ "$said" = "$(find $files -name 'bad_*' | wc -l)" ] || fail "$said files are refused"

@@ -4,6 +4,7 @@ Small DICOM files of what hospitals have, for each what pydicom makes of it: NAM
 apply_modality_lut and apply_voi_lut, grey or RGB. And bad_NAME.dcm: files that are wrong, each in another way."""
 import io
 import os
+import struct
 import sys
 import warnings
 
@@ -92,7 +93,7 @@ def good():
         "mr16": dataset(values(16), 16, ExplicitVRBigEndian),
         "exact": dataset(values(10), 10, WindowCenter=500, WindowWidth=300, VOILUTFunction="LINEAR_EXACT"),
         "sigmoid": dataset(values(10), 10, WindowCenter=500, WindowWidth=300, VOILUTFunction="SIGMOID"),
-        "byte": dataset(values(8), 8, DeflatedExplicitVRLittleEndian),
+        "byte": dataset(values(8), 8),
         "rgb": dataset(values(8, samples=3), 8),
     }
     planes = dataset(values(8, samples=3), 8)
@@ -119,6 +120,7 @@ def bad():
         return save("bad_" + name, dataset(values(12), 12, **more))
 
     wrong("frames", NumberOfFrames=3)
+    save("bad_deflated", dataset(values(8), 8, DeflatedExplicitVRLittleEndian))
     wrong("wide", Rows=60000, Columns=60000)
     wrong("empty", Rows=0)
     wrong("short", Rows=40)
@@ -144,7 +146,8 @@ def bad():
     rle.PixelData = bytes(broken)
     save("bad_rle", rle)
     whole_file = open(os.path.join(DIR, "ct_window.dcm"), "rb").read()
-    for name, data in (("cut", whole_file[: len(whole_file) // 2]), ("cut_head", whole_file[:140]), ("only_name", whole_file[:132]),
+    deep = b"".join(struct.pack("<HH2sHI", 0x0040, 0xA730, b"SQ", 0, 0xFFFFFFFF) + struct.pack("<HHI", 0xFFFE, 0xE000, 0xFFFFFFFF) for _ in range(100))
+    for name, data in (("nested", whole_file[:-H * W * 2 - 12] + deep), ("cut", whole_file[: len(whole_file) // 2]), ("cut_head", whole_file[:140]), ("only_name", whole_file[:132]),
                        ("length", whole_file[:-H * W * 2 - 4] + b"\xfe\xff\xff\xff" + whole_file[-H * W * 2:])):
         with open(os.path.join(DIR, "bad_" + name + ".dcm"), "wb") as f:
             f.write(data)
