@@ -10,7 +10,8 @@
 #include "common/base/log.h"
 
 static const char *const usage[] = {
-	"splitc sweep CONFIG --codecs LIST.yaml [--local] [--out DIR] [--force] [--set KEY=VALUE]…",
+	"splitc sweep CONFIG [--codecs LIST.yaml | --lr-range FROM:TO] [--local] [--out DIR] [--force] [--set "
+	"KEY=VALUE]…",
 	"Trains the config's run once for every row of the list, each in its own process. Writes DIR/sweep.csv "
 	"(rate, accuracy, loss, times, bandwidths), and gnuplot scripts with their pictures. DIR is `sweep` by "
 	"default.",
@@ -20,6 +21,11 @@ static const char *const usage[] = {
 	"Rows with the same name and different chunks form one line of a picture. A row that fails is marked, and "
 	"the next one runs; the exit status is then 69. --check-config checks the keys and codecs of every row and "
 	"trains none.",
+	"Where the config has data.split.folds, each row is trained once for each fold, and --codecs may be left out. "
+	"DIR/folds.csv has mean and deviation of what the last evaluations said.",
+	"--lr-range tests learning rates instead: one run of 100 steps, or train.max_steps, in which the learning rate "
+	"grows from FROM to TO by the same factor in each step. It writes DIR/lr.json and the picture lr.png, and "
+	"suggests a tenth of the learning rate at which the smoothed loss was lowest.",
 	"The messages of a row go to DIR/row-NN/stderr.log. `splitc status` shows its progress. configs/sweep.yaml "
 	"is a list to begin with.",
 	NULL,
@@ -65,7 +71,7 @@ static enum sl_err check_place(const struct sl_options *o, const char *out_dir, 
 
 /* The CSV is whole after every row. */
 static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_sweep_row *row,
-			 struct sl_sweep_result *result, int n, int *failed, struct sl_fail *fail)
+			 struct sl_sweep_result *result, int n, int folds, int *failed, struct sl_fail *fail)
 {
 	const char *out_dir = o->out ? o->out : "sweep";
 	enum sl_err err = SL_OK;
@@ -90,6 +96,8 @@ static enum sl_err sweep(const struct sl_options *o, const struct sl_conf_sweep_
 		done++;
 		err = sl_sweep_write_csv(row, result, done, out_dir, fail);
 	}
+	if (!err && folds)
+		err = sl_sweep_folds(row, result, done, folds, out_dir, fail);
 	if (!err)
 		err = sl_sweep_plot(row, result, done, out_dir, &made, fail);
 	if (!err)
@@ -108,7 +116,7 @@ static enum sl_err check(const struct sl_options *o, const struct sl_conf_sweep_
 	for (int i = 0; i < n && !err; i++)
 		err = sl_sweep_check(o, &row[i], fail);
 	if (!err)
-		printf("%s: ok, %d row%s\n", o->codecs, n, n == 1 ? "" : "s");
+		printf("%s: ok, %d row%s\n", o->codecs ? o->codecs : o->config, n, n == 1 ? "" : "s");
 	return err;
 }
 
@@ -128,14 +136,22 @@ int splitc_sweep(int argc, char **argv)
 	status = sl_options_load(&o, SL_USES_FOR_TRAINING, &conf);
 	if (status > 0 || (status == 0 && !o.check_config))
 		return status;
-	if (!o.codecs)
+	if (o.lr_range && !o.codecs)
+		return sl_sweep_lr(&o, &conf, &fail) ? sl_command_failed(&fail) : 0;
+	if (!o.codecs && !conf.data.split.folds)
 		return sl_options_missing(&o, "--codecs LIST.yaml");
 	row = calloc(SL_SWEEP_MAX_ROWS, sizeof *row);
 	result = calloc(SL_SWEEP_MAX_ROWS, sizeof *result);
-	err = row && result ? sl_conf_load_list(&sl_conf_sweep_schema, row, SL_SWEEP_MAX_ROWS, &n, o.codecs, &fail)
-			    : sl_fail_set(&fail, SL_ERR_NOMEM, "no memory for the rows");
+	err = row && result ? SL_OK : sl_fail_set(&fail, SL_ERR_NOMEM, "no memory for the rows");
+	if (!err && o.codecs)
+		err = sl_conf_load_list(&sl_conf_sweep_schema, row, SL_SWEEP_MAX_ROWS, &n, o.codecs, &fail);
+	else if (!err)
+		snprintf(row[n++].name, sizeof row[0].name, "folds");
+	if (!err && conf.data.split.folds)
+		err = sl_sweep_add_folds(row, &n, conf.data.split.folds, &fail);
 	if (!err)
-		err = o.check_config ? check(&o, row, n, &fail) : sweep(&o, row, result, n, &failed, &fail);
+		err = o.check_config ? check(&o, row, n, &fail)
+				     : sweep(&o, row, result, n, conf.data.split.folds, &failed, &fail);
 	free(row);
 	free(result);
 	if (err)

@@ -3,6 +3,7 @@
 #define SL_CLIENT_CMD_SWEEP_H
 
 #include "client/cmd/command.h"
+#include "client/run/metric.h"
 
 enum { SL_SWEEP_MAX_ROWS = 256 };
 
@@ -17,6 +18,10 @@ struct sl_sweep_result {
 	double rate_nominal, rate_real, test_acc, best_test_acc, test_loss;
 	double t_per_batch_s, t_compute_per_batch_s, avg_mb_s, peak_client_mb_s, peak_server_mb_s;
 	double steps, wire_tx_bytes, wire_rx_bytes;
+	struct {
+		char name[24]; /* "": there is none */
+		double value;
+	} score[SL_SCORES_MOST]; /* of the last evaluation */
 };
 
 /* What is known of a row beforehand: the config with what --set and the row's own `set` change. CONFIG: there is no
@@ -29,6 +34,17 @@ enum sl_err sl_sweep_check(const struct sl_options *o, const struct sl_conf_swee
 /* Runs it in a process of its own; its log goes to out_dir/row-NN/. Fills what remains in any case. */
 void sl_sweep_run(struct sl_sweep_result *result, const struct sl_options *o, const struct sl_conf_sweep_row *row,
 		  int number, const char *out_dir);
+
+/* Each of the *n rows becomes `folds` of them, one behind the other, that differ in data.split.fold. LIMIT. */
+enum sl_err sl_sweep_add_folds(struct sl_conf_sweep_row *row, int *n, int folds, struct sl_fail *fail) SL_MUST_CHECK;
+/* Mean and deviation of the folds of each such row, to stdout and to out_dir/folds.csv. */
+enum sl_err sl_sweep_folds(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n, int folds,
+			   const char *out_dir, struct sl_fail *fail) SL_MUST_CHECK;
+/* --lr-range, in place of rows: one run whose learning rate grows, of train.max_steps or 100 steps. Writes lr.json,
+ * lr.gp and where gnuplot is installed lr.png, and prints a suggestion: a tenth of the learning rate at which the
+ * smoothed loss is lowest. */
+enum sl_err sl_sweep_lr(const struct sl_options *o, const struct sl_conf_client *conf,
+			struct sl_fail *fail) SL_MUST_CHECK;
 
 /* out_dir/sweep.csv, a line per row that has been run, with a header. */
 enum sl_err sl_sweep_write_csv(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n,

@@ -28,6 +28,21 @@ static void read_directions(struct sl_sweep_result *r, const json_t *list)
 	r->rate_real = raw > 0 ? wire / raw : (double)NAN;
 }
 
+static void read_scores(struct sl_sweep_result *r, json_t *metrics)
+{
+	const char *name;
+	json_t *value;
+	int n = 0;
+
+	json_object_foreach(metrics, name, value)
+	{
+		if (n == SL_SCORES_MOST)
+			return;
+		snprintf(r->score[n].name, sizeof r->score[n].name, "%s", name);
+		r->score[n++].value = json_is_number(value) ? json_number_value(value) : (double)NAN;
+	}
+}
+
 static void read_summary(struct sl_sweep_result *r, const json_t *root)
 {
 	r->test_acc = sl_child_number(root, "test_acc");
@@ -42,6 +57,7 @@ static void read_summary(struct sl_sweep_result *r, const json_t *root)
 		r->avg_mb_s = sl_child_number(root, "avg_mb_s");
 	r->wire_tx_bytes = sl_child_number(root, "wire_tx_bytes");
 	r->wire_rx_bytes = sl_child_number(root, "wire_rx_bytes");
+	read_scores(r, json_object_get(root, "test_metrics"));
 	read_directions(r, json_object_get(root, "directions"));
 }
 
@@ -98,7 +114,8 @@ static enum sl_err run(struct sl_sweep_result *r, const struct sl_options *o, co
 static enum sl_err blame_row(const struct sl_options *o, const struct sl_conf_sweep_row *row, const struct sl_fail *why,
 			     struct sl_fail *fail)
 {
-	return sl_fail_set(fail, why->code, "%s, row \"%s\": %.*s", o->codecs, row->name, SL_FAIL_TEXT / 2, why->text);
+	return sl_fail_set(fail, why->code, "%s, row \"%s\": %.*s", o->codecs ? o->codecs : o->config, row->name,
+			   SL_FAIL_TEXT / 2, why->text);
 }
 
 enum sl_err sl_sweep_begin(struct sl_sweep_result *r, const struct sl_options *o, const struct sl_conf_sweep_row *row,

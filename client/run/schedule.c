@@ -33,7 +33,9 @@ static enum sl_err check_values(const struct sl_schedule *s, struct sl_fail *fai
 		return check_points(s, fail);
 	if (!(s->lr > 0 && isfinite(s->lr)))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "lr is %g; it must be above 0", s->lr);
-	if (!(s->end_lr >= 0 && s->end_lr <= s->lr))
+	if (s->kind == SL_SCHEDULE_EXPONENTIAL && !(s->end_lr > 0 && isfinite(s->end_lr)))
+		return sl_fail_set(fail, SL_ERR_CONFIG, "end_lr is %g; it must be above 0", s->end_lr);
+	if (s->kind != SL_SCHEDULE_EXPONENTIAL && !(s->end_lr >= 0 && s->end_lr <= s->lr))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "end_lr is %g; it must lie in 0 … lr (%g)", s->end_lr, s->lr);
 	if (s->kind == SL_SCHEDULE_POLYNOMIAL && !(s->power > 0 && isfinite(s->power)))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "power is %g; it must be above 0", s->power);
@@ -116,6 +118,8 @@ double sl_schedule_lr(const struct sl_schedule *s, int64_t step)
 		return s->end_lr + fall * (1.0 + cos(M_PI * p)) / 2.0;
 	case SL_SCHEDULE_POLYNOMIAL:
 		return s->end_lr + fall * pow(1.0 - p, s->power);
+	case SL_SCHEDULE_EXPONENTIAL:
+		return s->lr * pow(s->end_lr / s->lr, p);
 	case SL_SCHEDULE_STEP:
 		return s->lr * pow(s->gamma, drops(s, step));
 	default:

@@ -8,6 +8,7 @@
  *   CONSTANT     lr
  *   COSINE       end_lr + (lr - end_lr) · (1 + cos(π·p)) / 2       Loshchilov and Hutter, SGDR, eq. 5 with one period
  *   POLYNOMIAL   end_lr + (lr - end_lr) · (1 - p)^power            as fairseq's polynomial_decay
+ *   EXPONENTIAL  lr · (end_lr / lr)^p                              end_lr may be above lr: a test of learning rates
  *   STEP         lr · gamma^n, n drops up to here: after every so many epochs, as torch's StepLR, or at the points'
  *                epochs, as its MultiStepLR. Both count from step 0, warm-up included.
  *   POINTS       at epoch step / steps_per_epoch the line between the two points around it, as numpy's interp; before
@@ -33,6 +34,7 @@ enum sl_schedule_kind {
 	SL_SCHEDULE_POLYNOMIAL,
 	SL_SCHEDULE_STEP,
 	SL_SCHEDULE_POINTS,
+	SL_SCHEDULE_EXPONENTIAL,
 	SL_SCHEDULE_COUNT
 };
 
@@ -43,7 +45,7 @@ struct sl_schedule_point {
 struct sl_schedule {
 	enum sl_schedule_kind kind;
 	double lr;                                              /* the peak; unused by POINTS */
-	double end_lr;                                          /* of COSINE and POLYNOMIAL; 0 unless said otherwise */
+	double end_lr;                                          /* of COSINE, POLYNOMIAL, EXPONENTIAL; else 0 */
 	double power;                                           /* of POLYNOMIAL; 1: linear */
 	double gamma;                                           /* of STEP */
 	double every_epochs;                                    /* of STEP; 0: at the points' epochs instead */
@@ -59,8 +61,9 @@ struct sl_schedule {
 };
 
 /* Sets the step counts from epochs (fractions allowed, rounded to the nearest step). CONFIG where a value lies outside
- * what the formulas allow: lr > 0, 0 ≤ end_lr ≤ lr, power > 0, 0 < gamma ≤ 1, every_epochs ≥ 0, 0 ≤ warm-up < epochs,
- * steps_per_epoch ≥ 1. The points' epochs rise from 0 or above. Their lr are ≥ 0, and one of them is above 0. */
+ * what the formulas allow: lr > 0, 0 ≤ end_lr ≤ lr, of EXPONENTIAL end_lr > 0, power > 0, 0 < gamma ≤ 1, every_epochs ≥
+ * 0, 0 ≤ warm-up < epochs, steps_per_epoch ≥ 1. The points' epochs rise from 0 or above. Their lr are ≥ 0, and one of
+ * them is above 0. */
 enum sl_err sl_schedule_set_epochs(struct sl_schedule *s, double epochs, double warmup_epochs, int64_t steps_per_epoch,
 				   struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -30,7 +30,7 @@ static enum sl_err make_schedule(const struct sl_conf_client *c, int all_epochs,
 	static const enum sl_schedule_kind kind[] = {
 		[SL_CONF_CONSTANT] = SL_SCHEDULE_CONSTANT,     [SL_CONF_COSINE] = SL_SCHEDULE_COSINE,
 		[SL_CONF_POLYNOMIAL] = SL_SCHEDULE_POLYNOMIAL, [SL_CONF_STEP] = SL_SCHEDULE_STEP,
-		[SL_CONF_POINTS] = SL_SCHEDULE_POINTS,
+		[SL_CONF_POINTS] = SL_SCHEDULE_POINTS,         [SL_CONF_EXPONENTIAL] = SL_SCHEDULE_EXPONENTIAL,
 	};
 	double epochs = all_epochs;
 	struct sl_fail why;

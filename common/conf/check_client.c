@@ -357,7 +357,11 @@ static const char *check_schedule(const struct sl_conf_client *c, char why[SL_CO
 		if (sl_conf_check_epochs(&c->train.schedule.milestones, why))
 			return "train.schedule.milestones";
 	}
-	if (c->train.schedule.end_lr > c->train.lr) {
+	if (c->train.schedule.kind == SL_CONF_EXPONENTIAL && !(c->train.schedule.end_lr > 0)) {
+		snprintf(why, SL_CONF_WHY, "exponential needs an end_lr above 0");
+		return "train.schedule.end_lr";
+	}
+	if (c->train.schedule.end_lr > c->train.lr && c->train.schedule.kind != SL_CONF_EXPONENTIAL) {
 		snprintf(why, SL_CONF_WHY, "must be at most train.optimizer.lr (%g), got %g", c->train.lr,
 			 c->train.schedule.end_lr);
 		return "train.schedule.end_lr";

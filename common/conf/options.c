@@ -40,6 +40,8 @@ static const struct option table[] = {
 	{"--weights", "FILE", SL_OPT_WEIGHTS, AT(weights), "use these weights, not log.dir/model.safetensors"},
 	{"--parity", NULL, SL_OPT_PARITY, AT(parity), "compare the config's codecs with no codec, side by side"},
 	{"--codecs", "LIST.yaml", SL_OPT_SWEEP, AT(codecs), "list of the rows of the sweep"},
+	{"--lr-range", "FROM:TO", SL_OPT_SWEEP, AT(lr_range),
+	 "one run whose learning rate grows from FROM to TO, in place of a list: which is a good one"},
 	{"--out", "DIR", SL_OPT_SWEEP, AT(out), "folder of the results (sweep)"},
 	{"--out", "FILE", SL_OPT_OUT, AT(out), "file for the secret key; an existing file is never overwritten"},
 	{"--out", "FILE", SL_OPT_PLOT, AT(out),

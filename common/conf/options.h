@@ -30,6 +30,7 @@ struct sl_options {
 	const char *epochs, *batch, *lr;                                /* of train; NULL: not given */
 	const char *steps;                                              /* of audit and leak; NULL: not given */
 	const char *minutes;                                            /* of leak; the same */
+	const char *lr_range;                                           /* of sweep; NULL: not given */
 	const char *clients, *absent, *alone;                           /* of train --local; NULL: not given */
 };
 
@@ -39,7 +40,7 @@ enum {
 	SL_OPT_CONFIG = 4, /* --check-config, --print-config, --set */
 	SL_OPT_WEIGHTS = 8,
 	SL_OPT_CONTROL = 16, /* --control, --prometheus, --live, --ready, --quiet, --watch */
-	SL_OPT_SWEEP = 32,   /* --codecs, --out DIR */
+	SL_OPT_SWEEP = 32,   /* --codecs, --lr-range, --out DIR */
 	SL_OPT_PARITY = 64,
 	SL_OPT_OUT = 128,      /* --out FILE */
 	SL_OPT_RESUME = 256,   /* --resume, --fresh */

@@ -43,6 +43,38 @@ static void constant(void **state)
 	assert_lr(&s, 5, 0.5);
 }
 
+/* From lr to end_lr by one factor, up or down; batches that are added up have one learning rate, by their step's
+ * number. */
+static void exponential(void **state)
+{
+	struct sl_schedule s = make(SL_SCHEDULE_EXPONENTIAL, 1e-4, 1, 0, 2, 0, 4);
+
+	(void)state;
+	assert_lr(&s, 0, 1e-4);
+	assert_lr(&s, 2, 1e-3);
+	assert_lr(&s, 4, 1e-2);
+	assert_lr(&s, 8, 1);
+	s.accumulate = 4;
+	assert_lr(&s, 3, 1e-4);
+	assert_lr(&s, 4, 1e-2);
+	assert_lr(&s, 7, 1e-2);
+}
+
+/* 24 batches, 4 in a step of the optimizer: LambdaLR over 6 steps with 2 of warm-up. */
+static void accumulated(void **state)
+{
+	struct sl_schedule s = make(SL_SCHEDULE_POLYNOMIAL, 0.1, 0, 1, 2, 2.0 / 3, 12);
+
+	(void)state;
+	s.accumulate = 4;
+	assert_lr(&s, 0, 0.05);
+	assert_lr(&s, 3, 0.05);
+	assert_lr(&s, 4, 0.1);
+	assert_lr(&s, 8, 0.1);
+	assert_lr(&s, 12, 0.075);
+	assert_lr(&s, 23, 0.025);
+}
+
 /* Seed 000's setting, with 10 steps an epoch. */
 static void cosine_with_warmup(void **state)
 {
@@ -259,6 +291,8 @@ static void wrong_settings_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(exponential),
+		cmocka_unit_test(accumulated),
 		cmocka_unit_test(constant),
 		cmocka_unit_test(cosine_with_warmup),
 		cmocka_unit_test(equals_torchs_lambda_lr),

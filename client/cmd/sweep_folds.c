@@ -1,0 +1,125 @@
+/* Cross-validation: every row of a sweep once for each fold of data.split, and what the folds say together. */
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cmd/sweep.h"
+
+enum sl_err sl_sweep_add_folds(struct sl_conf_sweep_row *row, int *n, int folds, struct sl_fail *fail)
+{
+	const int all = *n * folds;
+
+	if (all > SL_SWEEP_MAX_ROWS)
+		return sl_fail_set(fail, SL_ERR_LIMIT, "sweep: %d rows of %d folds are more than %d runs", *n, folds,
+				   SL_SWEEP_MAX_ROWS);
+	for (int i = all - 1; i >= 0; i--) { /* a row is read before it is written over */
+		struct sl_conf_list *set = &row[i].set;
+
+		row[i] = row[i / folds];
+		if (set->n == SL_CONF_LIST_MAX)
+			return sl_fail_set(fail, SL_ERR_LIMIT, "sweep: row \"%s\" sets too many keys", row[i].name);
+		snprintf(set->item[set->n++], SL_CONF_TEXT, "data.split.fold=%d", i % folds);
+	}
+	*n = all;
+	return SL_OK;
+}
+
+struct figure {
+	const char *name;
+	double sum, squares; /* about the first value */
+	double first;
+	int n;
+};
+
+static void add(struct figure *f, double x)
+{
+	if (!isfinite(x))
+		return;
+	f->first = f->n++ ? f->first : x;
+	f->sum += x - f->first;
+	f->squares += (x - f->first) * (x - f->first);
+}
+
+static double mean_of(const struct figure *f)
+{
+	return f->first + f->sum / f->n;
+}
+
+/* Of a sample: by n − 1. */
+static double deviation_of(const struct figure *f)
+{
+	return f->n < 2 ? (double)NAN : sqrt(fmax(0, f->squares - f->sum * f->sum / f->n) / (f->n - 1));
+}
+
+/* The same figures of all folds of a row: [2 + SL_SCORES_MOST]. */
+static int gather(struct figure *out, const struct sl_sweep_result *result, int folds)
+{
+	int n = 2;
+
+	out[0] = (struct figure){.name = "accuracy"};
+	out[1] = (struct figure){.name = "loss"};
+	for (int k = 0; k < folds; k++) {
+		add(&out[0], result[k].test_acc);
+		add(&out[1], result[k].test_loss);
+		for (int i = 0; i < SL_SCORES_MOST && result[k].score[i].name[0]; i++) {
+			int at = 2;
+
+			while (at < n && strcmp(out[at].name, result[k].score[i].name) != 0)
+				at++;
+			if (at == n && n == 2 + SL_SCORES_MOST)
+				continue;
+			if (at == n)
+				out[n++] = (struct figure){.name = result[k].score[i].name};
+			add(&out[at], result[k].score[i].value);
+		}
+	}
+	return n;
+}
+
+static void report(FILE *csv, const char *name, const struct sl_sweep_result *result, int folds)
+{
+	struct figure figure[2 + SL_SCORES_MOST];
+	const int n = gather(figure, result, folds);
+	int done = 0;
+
+	for (int k = 0; k < folds; k++)
+		done += result[k].done;
+	printf("%s: mean and deviation of %d of %d folds\n", name, done, folds);
+	for (int i = 0; i < n; i++) {
+		const struct figure *f = &figure[i];
+
+		if (!f->n)
+			continue;
+		printf("    %-18s %8.4f", f->name, mean_of(f));
+		fprintf(csv, "%s,%s,%d,%.9g,", name, f->name, f->n, mean_of(f));
+		if (f->n > 1) {
+			printf(" ± %.4f", deviation_of(f));
+			fprintf(csv, "%.9g", deviation_of(f));
+		}
+		putchar('\n');
+		fputc('\n', csv);
+	}
+}
+
+enum sl_err sl_sweep_folds(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n, int folds,
+			   const char *out_dir, struct sl_fail *fail)
+{
+	char path[PATH_MAX];
+	FILE *csv;
+	bool bad;
+
+	if (snprintf(path, sizeof path, "%s/folds.csv", out_dir) >= (int)sizeof path)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "the path of --out is too long");
+	(void)!unlink(path); /* of an earlier sweep, or a link */
+	csv = fopen(path, "wx");
+	if (!csv)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+	fputs("name,metric,folds,mean,deviation\n", csv);
+	for (int i = 0; i + folds <= n; i += folds)
+		report(csv, row[i].name, &result[i], folds);
+	bad = ferror(csv) != 0;
+	return fclose(csv) != 0 || bad ? sl_fail_set(fail, SL_ERR_IO, "%s: not written whole", path) : SL_OK;
+}

@@ -1,0 +1,242 @@
+/* splitc sweep --lr-range: one run whose learning rate grows by the same factor in each step, and what its losses say
+ * of a good one (Smith, Cyclical learning rates for training neural networks, 2017, section 3.3). */
+#include <errno.h>
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cmd/child.h"
+#include "client/cmd/gnuplot.h"
+#include "client/cmd/sweep.h"
+#include "common/base/folder.h"
+#include "common/base/log.h"
+
+enum { MOST_STEPS = 10000, USUAL_STEPS = 100, LEAST_POINTS = 10 };
+
+/* As fastai's: means of the losses so far, newer ones counting more; a test is over where they are four times the
+ * lowest. */
+static const double keep = 0.9, blown = 4, least_ratio = 10;
+
+struct point {
+	double lr, loss, smooth;
+};
+
+struct range {
+	const struct sl_options *o;
+	const char *dir;
+	double from, to;
+	int steps;
+	struct point *point; /* [steps] */
+	int n, lowest;       /* points; the one with the lowest mean */
+};
+
+static enum sl_err read_range(struct range *r, struct sl_fail *fail)
+{
+	int used = 0;
+
+	if (sscanf(r->o->lr_range, "%lf:%lf%n", &r->from, &r->to, &used) != 2 || r->o->lr_range[used] ||
+	    !(r->from >= 1e-12 && r->to <= 1000 && r->to >= least_ratio * r->from))
+		return sl_fail_set(
+			fail, SL_ERR_USAGE,
+			"sweep: --lr-range %.40s: must be FROM:TO, two learning rates of which the second is "
+			"at least ten times the first, such as 1e-6:1",
+			r->o->lr_range);
+	return SL_OK;
+}
+
+static void set_number(struct sl_child *c, const char *key, double x)
+{
+	char text[32];
+
+	snprintf(text, sizeof text, "%.9g", x);
+	sl_child_set(c, key, text);
+}
+
+/* No plan of the run may end or change it before its last step, and nothing is kept of it. */
+static enum sl_err run(const struct range *r, struct sl_fail *fail)
+{
+	static const char *const plain[] = {
+		"train.schedule.kind=exponential", "train.schedule.warmup_epochs=0",
+		"train.schedule.by=step",          "train.eval_every=0",
+		"train.checkpoint_every=0",        "train.stop.patience=0",
+		"train.keep_best=false",           "train.on_nan=skip",
+	};
+	char log[SL_CHILD_TEXT];
+	struct sl_child child;
+	json_t *summary = NULL;
+	enum sl_err err;
+
+	if (snprintf(log, sizeof log, "%s/stderr.log", r->dir) >= (int)sizeof log)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "the path of --out is too long");
+	sl_child_open(&child, r->o);
+	for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
+		sl_child_setting(&child, plain[i]);
+	set_number(&child, "train.optimizer.lr", r->from);
+	set_number(&child, "train.schedule.end_lr", r->to);
+	set_number(&child, "train.max_steps", r->steps);
+	set_number(&child, "train.epochs", r->steps);
+	sl_child_set(&child, "log.dir", r->dir);
+	err = sl_child_run(&child, log, &summary, fail);
+	json_decref(summary);
+	return err;
+}
+
+/* Steps with NaN have no loss. */
+static enum sl_err read_log(struct range *r, struct sl_fail *fail)
+{
+	char path[PATH_MAX], *line = NULL;
+	size_t room = 0;
+	FILE *file;
+
+	snprintf(path, sizeof path, "%s/log.jsonl", r->dir);
+	file = fopen(path, "r");
+	if (!file)
+		return sl_fail_set(fail, SL_ERR_IO, "%s: %s", path, strerror(errno));
+	while (r->n < r->steps && getline(&line, &room, file) > 0) {
+		json_t *row = json_loads(line, 0, NULL);
+		const char *type = json_string_value(json_object_get(row, "type"));
+		const double loss = sl_child_number(row, "loss");
+
+		if (type && strcmp(type, "step") == 0 && isfinite(loss))
+			r->point[r->n++] = (struct point){sl_child_number(row, "lr"), loss, 0};
+		json_decref(row);
+	}
+	free(line);
+	fclose(file);
+	return SL_OK;
+}
+
+/* Means that begin without a bias towards 0, up to where they blow up. */
+static void smooth(struct range *r)
+{
+	double mean = 0, weight = 0;
+	int n = 0;
+
+	for (; n < r->n; n++) {
+		mean = keep * mean + (1 - keep) * r->point[n].loss;
+		weight = keep * weight + 1 - keep;
+		r->point[n].smooth = mean / weight;
+		if (r->point[n].smooth < r->point[r->lowest].smooth)
+			r->lowest = n;
+		if (n && r->point[n].smooth > blown * r->point[r->lowest].smooth)
+			break;
+	}
+	r->n = n;
+}
+
+static FILE *create(const struct range *r, const char *name, struct sl_fail *fail)
+{
+	char path[PATH_MAX];
+	FILE *file;
+
+	snprintf(path, sizeof path, "%s/%s", r->dir, name);
+	(void)!unlink(path); /* of an earlier test, or a link */
+	file = fopen(path, "wx");
+	if (!file)
+		sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+	return file;
+}
+
+static enum sl_err end_file(FILE *file, const char *name, struct sl_fail *fail)
+{
+	const bool bad = ferror(file) != 0;
+
+	return fclose(file) != 0 || bad ? sl_fail_set(fail, SL_ERR_IO, "%s: not written whole", name) : SL_OK;
+}
+
+static double suggestion(const struct range *r)
+{
+	return r->point[r->lowest].lr / 10;
+}
+
+static enum sl_err write_json(const struct range *r, struct sl_fail *fail)
+{
+	FILE *file = create(r, "lr.json", fail);
+
+	if (!file)
+		return fail->code;
+	fprintf(file, "{\"schema\":1,\"suggestion\":%.6g,\"lowest_lr\":%.6g,\"lowest_loss\":%.9g,\"points\":[",
+		suggestion(r), r->point[r->lowest].lr, r->point[r->lowest].smooth);
+	for (int i = 0; i < r->n; i++)
+		fprintf(file, "%s\n{\"lr\":%.9g,\"loss\":%.9g,\"smoothed\":%.9g}", i ? "," : "", r->point[i].lr,
+			r->point[i].loss, r->point[i].smooth);
+	fputs("\n]}\n", file);
+	return end_file(file, "lr.json", fail);
+}
+
+static enum sl_err write_script(const struct range *r, struct sl_fail *fail)
+{
+	FILE *file = create(r, "lr.gp", fail);
+
+	if (!file)
+		return fail->code;
+	sl_gnuplot_begin(file, false, 960, 600, "lr.png");
+	fputs("set title 'Loss by learning rate'\n$rows << EOD\n", file);
+	for (int i = 0; i < r->n; i++)
+		fprintf(file, "%.9g %.9g %.9g\n", r->point[i].lr, r->point[i].loss, r->point[i].smooth);
+	fprintf(file,
+		"EOD\n"
+		"set xlabel 'learning rate'\n"
+		"set ylabel 'training loss'\n"
+		"set key left top\n"
+		"set logscale x\n"
+		"set format x '%%.0e'\n"
+		"set autoscale xfix\n"
+		"set arrow 1 from %.6g, graph 0 to %.6g, graph 1 nohead dt 2 lw 1.5 lc rgb '#c02020'\n"
+		"set label 1 'suggestion %.2g' at %.6g, graph 0.95 offset 0.8,0 tc rgb '#c02020'\n"
+		"plot $rows using 1:2 with points pt 7 ps 0.5 lc rgb '#a0b8d8' title 'of a batch', \\\n"
+		"     $rows using 1:3 with lines lw 2 lc rgb '#2050a0' title 'smoothed'\n",
+		suggestion(r), suggestion(r), suggestion(r), suggestion(r));
+	return end_file(file, "lr.gp", fail);
+}
+
+static enum sl_err report(const struct range *r, struct sl_fail *fail)
+{
+	struct sl_fail why;
+	enum sl_err err = write_json(r, fail), drawn;
+
+	if (!err)
+		err = write_script(r, fail);
+	if (err)
+		return err;
+	drawn = sl_gnuplot_run(r->dir, "lr.gp", &why);
+	if (drawn)
+		sl_log(drawn == SL_ERR_UNAVAILABLE ? SL_LOG_INFO : SL_LOG_WARN, "no-picture", "%s", why.text);
+	printf("the loss is lowest, %.4g, at a learning rate of %.2g\n"
+	       "suggestion: %.2g, a tenth of that (--set train.optimizer.lr=%.2g)\n"
+	       "lr.json and lr.gp%s are in %s\n",
+	       r->point[r->lowest].smooth, r->point[r->lowest].lr, suggestion(r), suggestion(r),
+	       drawn ? "" : " with its picture lr.png", r->dir);
+	return SL_OK;
+}
+
+enum sl_err sl_sweep_lr(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	struct range r = {.o = o, .dir = o->out ? o->out : "sweep", .steps = USUAL_STEPS};
+	struct sl_fail ended = {.text = ""};
+	enum sl_err err = read_range(&r, fail);
+
+	if (!err && conf->train.max_steps)
+		r.steps = conf->train.max_steps < MOST_STEPS ? (int)conf->train.max_steps : MOST_STEPS;
+	if (!err)
+		err = sl_folder_make(r.dir, 0700, fail);
+	r.point = err ? NULL : calloc((size_t)r.steps, sizeof *r.point);
+	if (!err && !r.point)
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the points");
+	if (!err) /* it may end with NaN, behind steps that say enough */
+		err = run(&r, &ended) && read_log(&r, fail) ? sl_fail_set(fail, ended.code, "%s", ended.text) : SL_OK;
+	if (!err && !r.n)
+		err = read_log(&r, fail);
+	smooth(&r);
+	if (!err && r.n < LEAST_POINTS)
+		err = sl_fail_set(fail, SL_ERR_UNAVAILABLE, "sweep: only %d steps have a loss; see %s/stderr.log%s%s",
+				  r.n, r.dir, ended.text[0] ? ": " : "", ended.text);
+	if (!err)
+		err = report(&r, fail);
+	free(r.point);
+	return err;
+}

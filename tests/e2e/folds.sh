@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# data.split.folds with splitc sweep: each row once for each fold; mean and deviation are those of the rows' own summaries; no
+# patient validates twice, and none of test does; a list of rows beside it.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+mkdir "$tmp/table"
+awk 'BEGIN {
+	print "patient,size,noise,kind"
+	for (i = 0; i < 400; i++) { size = i * 37 % 101; print "p" i * 7 % 80 "," size "," i * 13 % 17 "," (size > 50 ? "large" : "small") }
+}' >"$tmp/table/train.csv"
+start_server one
+cat >"$tmp/client.yaml" <<-YAML
+	server: $endpoint
+	model: {name: mlp, features: 2, classes: 2}
+	data: {kind: csv, dir: $tmp/table, label: kind, split: {folds: 4, test: 0.2, by: patient}}
+	train: {batch: 16, chunks: 1, seed: 1, epochs: 2, metrics: [auc], optimizer: {kind: adam, lr: 0.01}}
+	threads: 1
+YAML
+sweep() { "$SPLITC" sweep "$tmp/client.yaml" --out "$tmp/$1" --set control="$tmp/sweep.sock" "${@:2}" >"$tmp/$1.log" 2>&1; }
+sweep remote || fail "with a server: status $?"
+sweep local --local || fail "--local: status $?"
+cmp "$tmp/remote/folds.csv" "$tmp/local/folds.csv" || fail 'a server makes other folds'
+[ "$(ls -d "$tmp"/remote/row-* | wc -l)" = 4 ] || fail 'not four runs'
+/usr/bin/python3 - "$tmp/remote" <<-'PY' || fail "$(cat "$tmp/remote/folds.csv")"
+	import csv, glob, json, statistics, sys
+	last = [json.loads(open(f).readlines()[-1]) for f in sorted(glob.glob(sys.argv[1] + "/row-*/log.jsonl"))]
+	said = {r["metric"]: r for r in csv.DictReader(open(sys.argv[1] + "/folds.csv"))}
+	of = {"accuracy": lambda s: s["test_acc"], "loss": lambda s: s["test_loss"], "auc": lambda s: s["test_metrics"]["auc"]}
+	for name, value in of.items():
+	    x = [value(s) for s in last]
+	    assert said[name]["folds"] == "4" and len(set(x)) > 1 - (name != "loss"), (name, x)
+	    assert abs(float(said[name]["mean"]) - statistics.mean(x)) < 1e-7, name
+	    assert abs(float(said[name]["deviation"]) - statistics.stdev(x)) < 1e-7, name
+	# what validates in one fold trains in the others
+	split = [[int(l.split()[2]) for l in open(f) if l.startswith("INFO data-split")] for f in sorted(glob.glob(sys.argv[1] + "/row-*/stderr.log"))]
+	assert len({sum(s) for s in split}) == 1 and sum(s[1] for s in split) == sum(split[0]), split
+PY
+grep -q '^folds: mean and deviation of 4 of 4 folds$' "$tmp/remote.log" && grep -q '^    accuracy  *[0-9.]* ± [0-9.]*$' "$tmp/remote.log" || fail 'the table'
+printf -- '- {name: slow, set: [train.optimizer.lr=0.001]}\n- {name: fast}\n' >"$tmp/rows.yaml"
+sweep rows --local --codecs "$tmp/rows.yaml" --set data.split.folds=2 || fail "two rows: status $?"
+[ "$(grep -c ,accuracy,2, "$tmp/rows/folds.csv")" = 2 ] && [ "$(ls -d "$tmp"/rows/row-* | wc -l)" = 4 ] || fail "two rows: $(cat "$tmp/rows/folds.csv")"
+grep -q '^slow,.*train.optimizer.lr=0.001 data.split.fold=1,' "$tmp/rows/sweep.csv" || fail "two rows: $(cat "$tmp/rows/sweep.csv")"
+echo passed

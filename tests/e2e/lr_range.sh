@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# splitc sweep --lr-range: one run whose learning rate grows by one factor, with a server as in one process; its curve, and a
+# suggestion by the rule that the page states; what is no range is refused.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+mkdir "$tmp/table"
+awk 'BEGIN { print "size,noise,kind"; for (i = 0; i < 200; i++) { size = i * 37 % 101; print size "," i * 13 % 17 "," (size > 50 ? "large" : "small") } }' |
+	tee "$tmp/table/train.csv" >"$tmp/table/val.csv"
+start_server one
+cat >"$tmp/client.yaml" <<-YAML
+	server: $endpoint
+	model: {name: mlp, features: 2, classes: 2}
+	data: {kind: csv, dir: $tmp/table, label: kind}
+	train: {batch: 16, chunks: 1, seed: 1, keep_best: true, stop: {patience: 3, metric: loss}, schedule: {kind: cosine, warmup_epochs: 0.5}}
+	threads: 1
+	log: {dir: $tmp/runs}
+YAML
+test_range() { "$SPLITC" sweep "$tmp/client.yaml" --out "$tmp/$1" --set control="$tmp/$1.sock" --lr-range "${@:2}" >"$tmp/$1.log" 2>&1; }
+test_range local 1e-4:100 --local || fail "--local: status $?"
+test_range remote 1e-4:100 --set train.max_steps=100 || fail "with a server: status $?"
+cmp "$tmp/local/lr.json" "$tmp/remote/lr.json" || fail "a server makes another curve"
+# by the rule: the mean of the losses so far, newer ones by 0.9, up to four times the lowest; a tenth of the lowest one's rate
+jq -es '[.[] | select(.type == "step" and .loss != null)]' "$tmp/remote/log.jsonl" >"$tmp/steps" || fail "log.jsonl of the run"
+/usr/bin/python3 - "$tmp/steps" "$tmp/remote/lr.json" <<-'PY' || fail "another suggestion than the rule's"
+	import json, sys
+	steps, said = json.load(open(sys.argv[1])), json.load(open(sys.argv[2]))
+	mean, low, points = 0, None, []
+	for k, s in enumerate(steps):
+	    assert abs(s["lr"] / (1e-4 * 1e6 ** ((s["step"] - 1) / 100)) - 1) < 1e-6, s
+	    mean = 0.9 * mean + 0.1 * s["loss"]
+	    value = mean / (1 - 0.9 ** (k + 1))
+	    if low is None or value < low[1]:
+	        low = (s["lr"], value)
+	    if value > 4 * low[1]:
+	        break
+	    points.append(value)
+	assert len(points) == len(said["points"]) and abs(said["suggestion"] / (low[0] / 10) - 1) < 1e-4, (low, said["suggestion"])
+	assert all(abs(p["smoothed"] / v - 1) < 1e-6 for p, v in zip(said["points"], points))
+PY
+grep -q '^suggestion: .*, a tenth of that (--set train.optimizer.lr=' "$tmp/remote.log" || fail "$(cat "$tmp/remote.log")"
+command -v gnuplot >/dev/null && { [ -s "$tmp/remote/lr.png" ] || fail 'no picture'; }
+refused() {
+	local status=0 want=$1 says=$2
+	shift 2
+	test_range "$@" || status=$?
+	[ "$status" = "$want" ] && grep -qF -- "$says" "$tmp/$1.log" || fail "$says: exit status $status, $(cat "$tmp/$1.log")"
+}
+refused 64 'must be FROM:TO' none 1:2 --local
+refused 64 'must be FROM:TO' none 1e-4 --local
+refused 69 'exit status 66: splitc: --set data.dir' none 1e-4:1 --local --set data.dir="$tmp"
+echo passed
