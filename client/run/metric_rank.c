@@ -114,7 +114,7 @@ static double area(const struct scored *s, int64_t n, int64_t yes)
 	for (int64_t i = 0, end; i < n; i = end) {
 		int64_t here = 0;
 
-		for (end = i; end < n && s[end].p == s[i].p; end++)
+		for (end = i; end < n && (end == i || s[end].p == s[i].p); end++)
 			here += s[end].yes;
 		won += (double)(end - i - here) * ((double)above + (double)here / 2);
 		above += here;
@@ -130,7 +130,7 @@ static double average_precision(const struct scored *s, int64_t n, int64_t yes)
 	for (int64_t i = 0, end; i < n; i = end) {
 		int64_t here = 0;
 
-		for (end = i; end < n && s[end].p == s[i].p; end++)
+		for (end = i; end < n && (end == i || s[end].p == s[i].p); end++)
 			here += s[end].yes;
 		found += here;
 		sum += (double)here * (double)found / (double)end;
@@ -138,7 +138,8 @@ static double average_precision(const struct scored *s, int64_t n, int64_t yes)
 	return sum / (double)yes;
 }
 
-/* scored [rows]: by falling probability of class k. How many are of it; `sums` [rows] as log_sum. */
+/* scored [rows]: by falling probability of class k. How many are of it; 0 where one is NaN, since there is no order
+ * then; `sums` [rows] as log_sum. */
 static int64_t score_class(const struct sl_metric_state *s, int k, const double *sums, struct scored *scored)
 {
 	int64_t yes = 0;
@@ -146,6 +147,8 @@ static int64_t score_class(const struct sl_metric_state *s, int k, const double 
 	for (int64_t r = 0; r < s->rows; r++) {
 		const float *row = row_at(s, r);
 
+		if (isnan(sums[r]))
+			return 0;
 		/* of two, by the difference of the logits: rounding of the probability would part equal ones */
 		scored[r] = (struct scored){s->width == 2 ? (k ? 1 : -1) * ((double)row[1] - (double)row[0])
 							  : exp((double)row[k] - sums[r]),
@@ -201,7 +204,7 @@ static int curve(const struct scored *s, int64_t n, int64_t yes, struct sl_roc_p
 
 	point[0] = (struct sl_roc_point){0, 0};
 	for (int64_t i = 0, end; i < n; i = end) {
-		for (end = i; end < n && s[end].p == s[i].p; end++)
+		for (end = i; end < n && (end == i || s[end].p == s[i].p); end++)
 			own += s[end].yes;
 		if (end - drawn < apart && end < n)
 			continue;
@@ -255,7 +258,7 @@ double sl_metric_threshold(const struct sl_metric_state *s)
 	for (int64_t i = 0, end; i < s->rows && scored; i = end) {
 		double f1;
 
-		for (end = i; end < s->rows && scored[end].p == scored[i].p; end++)
+		for (end = i; end < s->rows && (end == i || scored[end].p == scored[i].p); end++)
 			right += scored[end].yes;
 		f1 = 2 * (double)right / (double)(yes + end);
 		if (f1 > best) {

@@ -196,6 +196,11 @@ static void what_is_not_defined_is_nan_or_zero(void **state)
 	label[0] = 1;
 	output[0] = output[1] = NAN;
 	is("top5", 1, 2, 0);
+	for (int i = 0; i < 12; i++) { /* NaN has no order, and ends all the same */
+		label[i / 3] = i / 3 % 3;
+		output[i] = i == 7 ? NAN : (float)i;
+	}
+	assert_true(isnan(merged("auc", 4, 3, 2)) && isnan(merged("average_precision", 4, 3, 1)));
 }
 
 static struct sl_scores *open_scores(const char *const *asked, int n, int width)
