@@ -226,7 +226,8 @@ def make(folder, name):
         model = new_model(name, seed)
         export(model, prefix + ".onnx", image)
         report = golden.make(prefix, model, lr=0.001, seed=seed, width=1.0, image=image, batch=batch, classes=10, steps=10, name="onnx")
-        if max(report.values()) < 6e-5:
+        # Of gradients near 0 rounding alone is left: tests/e2e/onnx_families.sh compares them with a hundredth of the largest at least.
+        if max(report.values()) < 5e-4 and max(v for k, v in report.items() if k != "grad") < 5e-5:
             return
     sys.exit(f"{name}: no seed stays clear of the kinks")
 

@@ -1,7 +1,8 @@
 /* The networks through the executor against PyTorch's runs in float64 (tests/golden/golden.py says what the files hold
  * and how they are compared): loss of every step, every gradient, every weight and running statistic after the last
  * step; of networks of tokens (make_encoder.py) also the logits of evaluations before the first step and after the
- * last. SPLIT_GOLDEN_PREFIX=FOLDER/NAME, cut behind SPLIT_GOLDEN_HEAD_END, adds a run made live (make test-torch). */
+ * last. SPLIT_GOLDEN_PREFIX=FOLDER/NAME, cut behind SPLIT_GOLDEN_HEAD_END, adds a run made live (make test-torch).
+ * SPLIT_GOLDEN_FLOOR stands for GRADIENT_FLOOR. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -412,6 +413,8 @@ static void compare(struct golden *g, const char *what, const char *name, const 
 static void compare_gradients(struct golden *g)
 {
 	const struct sl_model *m = g->plan->model;
+	const char *given = getenv("SPLIT_GOLDEN_FLOOR");
+	const double floor = given ? atof(given) : GRADIENT_FLOOR;
 	double most = 0;
 	struct sl_fail fail;
 
@@ -433,7 +436,7 @@ static void compare_gradients(struct golden *g)
 
 			if (m->graph.param[p->model_param].role == SL_LEARNS)
 				compare(g, "gradient", m->graph.param[p->model_param].name, range + p->offset,
-					g->want.value[p->model_param], p->count, GRADIENT_FLOOR * most);
+					g->want.value[p->model_param], p->count, floor * most);
 		}
 		free(range);
 	}
