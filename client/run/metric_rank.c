@@ -261,7 +261,7 @@ double sl_metric_threshold(const struct sl_metric_state *s)
 		for (end = i; end < s->rows && (end == i || scored[end].p == scored[i].p); end++)
 			right += scored[end].yes;
 		f1 = 2 * (double)right / (double)(yes + end);
-		if (f1 > best) {
+		if (f1 > best && !isnan(scored[i].p)) {
 			best = f1;
 			at = scored[i].p;
 		}

@@ -385,6 +385,12 @@ static void thresholds_have_the_best_f1(void **state)
 	assert_true(sl_scores_thresholds(scores, threshold));
 	for (int k = 0; k < TARGETS; k++)
 		assert_true(fabs(threshold[k] - want[k]) < 1e-12);
+	sl_scores_begin(scores);
+	for (int i = 0; i < TARGETS; i++) /* the last one is NaN: no probability to begin at */
+		sl_scores_output(scores)[i] = i == TARGETS - 1 ? NAN : 1;
+	sl_scores_add(scores, number, 1);
+	assert_true(sl_scores_thresholds(scores, threshold));
+	assert_true(threshold[TARGETS - 1] == 0.5);
 	sl_scores_close(scores);
 }
 
