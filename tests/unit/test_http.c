@@ -175,10 +175,10 @@ static void *run(void *arg)
 	return NULL;
 }
 
-static int set_up(void **state)
+static int begin(void **state, int patience_ms)
 {
 	struct daemon *d = calloc(1, sizeof *d);
-	struct sl_http_page page = {"/metrics", "text/x-test", text, d};
+	struct sl_http_page page = {"/metrics", "text/x-test", text, d, patience_ms};
 	struct sl_fail fail;
 
 	d->says = "answer\n";
@@ -191,6 +191,18 @@ static int set_up(void **state)
 	assert_int_equal(pthread_create(&d->thread, NULL, run, d), 0);
 	*state = d;
 	return 0;
+}
+
+static int set_up(void **state)
+{
+	return begin(state, 0);
+}
+
+enum { PATIENCE_MS = 1000 };
+
+static int set_up_impatient(void **state)
+{
+	return begin(state, PATIENCE_MS);
 }
 
 static int tear_down(void **state)
@@ -341,7 +353,7 @@ static void a_half_closed_connection_is_answered(void **state)
 	free(got);
 }
 
-/* Seconds until the daemon closes it, while a byte a tenth of a second drips. */
+/* Seconds until the daemon closes it, while a byte in 20 ms drips. */
 static double drip(const struct daemon *d, const char *text, bool reads)
 {
 	int fd = dial(d), small = 4096;
@@ -349,7 +361,7 @@ static double drip(const struct daemon *d, const char *text, bool reads)
 	char got[ANSWER];
 
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-	for (; sl_seconds_since(start) < 20; usleep(100000)) {
+	for (; sl_seconds_since(start) < 20; usleep(20000)) {
 		if (*text && send(fd, text++, 1, MSG_NOSIGNAL) < 0)
 			break;
 		if (reads && recv(fd, got, sizeof got, MSG_DONTWAIT) == 0)
@@ -377,7 +389,7 @@ static void *be_slow(void *arg)
 	return NULL;
 }
 
-static void slow_ones_are_dropped_after_five_seconds(void **state)
+static void slow_ones_are_dropped(void **state)
 {
 	struct daemon *d = *state;
 	struct loris slow[] = {
@@ -394,12 +406,12 @@ static void slow_ones_are_dropped_after_five_seconds(void **state)
 	d->large = LARGE;
 	for (int i = 0; i < n; i++)
 		assert_int_equal(pthread_create(&slow[i].thread, NULL, be_slow, &slow[i]), 0);
-	usleep(4000000); /* the last one's GET drips for 3.4 s */
+	usleep(800000); /* the last one's GET drips for 0.7 s */
 	d->large = 0;
 	answers(d, GET, strlen(GET), THE_PAGE);
 	for (int i = 0; i < n; i++) {
 		pthread_join(slow[i].thread, NULL);
-		if (slow[i].seconds < 4.5 || slow[i].seconds > 12)
+		if (slow[i].seconds < 0.9 * PATIENCE_MS / 1000 || slow[i].seconds > 8)
 			fail_msg("%d: after %.1f s", i, slow[i].seconds);
 	}
 }
@@ -467,7 +479,7 @@ static void addresses(void **state)
 					    "::1",
 					    "127.0.0.1:-1"};
 	struct daemon *d = *state;
-	struct sl_http_page page = {"/metrics", "text/x-test", text, d};
+	struct sl_http_page page = {"/metrics", "text/x-test", text, d, 0};
 	struct sl_loop *loop;
 	struct sl_http *http;
 	struct sl_fail fail;
@@ -505,7 +517,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(nothing_else_is, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(an_answer_is_never_lost, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_half_closed_connection_is_answered, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(slow_ones_are_dropped_after_five_seconds, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(slow_ones_are_dropped, set_up_impatient, tear_down),
 		cmocka_unit_test_setup_teardown(a_crowd_keeps_nobody_out, set_up, tear_down),
 		cmocka_unit_test(clients_of_a_daemon_that_ends),
 		cmocka_unit_test_setup_teardown(addresses, set_up, tear_down),
