@@ -88,6 +88,7 @@
 	X(SERVER_EVAL, "server.eval", "s", "", "", "a chunk of an evaluation is computed")                           \
 	X(SERVER_CHEAT_ACT, "server.cheat_act", "s", "", "", "before mid_act is sent; an errno: it is another")      \
 	X(SERVER_CHEAT_LOSS, "server.cheat_loss", "s", "", "", "before a backward; an errno: for another loss")      \
+	X(SERVER_CHEAT_ORDER, "server.cheat_order", "s", "", "", "before a chunk; an errno: in another's place")     \
 	X(SERVER_HIJACK, "server.hijack", "s", "", "", "before head_grad is sent; an errno: it pulls elsewhere")     \
 	X(SERVER_CHEAT_WEIGHT, "server.cheat_weight", "s", "", "", "behind a step; an errno: one weight is another") \
 	X(SERVER_COMMIT, "server.commit", "s", "", "", "COMMIT has come")                                            \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# train.audit and splitc audit: a server that cheats once (another weight, another loss, a gradient that pulls the head elsewhere,
-# another activation: server.* failpoints) is caught at that step, with status 79 and a sentence; an honest one never, with
+# train.audit and splitc audit: a server that cheats (another weight, loss, activation or order of chunks, a gradient that pulls
+# the head elsewhere: server.* failpoints) is caught at that step, with status 79 and a sentence; an honest one never, with
 # codecs that keep a state, two optimizers, LoRA, and kills. What a run learns is the same with audits and without.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -49,6 +49,14 @@ YAML
 client lora "$tmp/lora.yaml" || fail 'lora: an honest server'
 [ "$(audits lora)" = 6 ] || fail "lora: $(audits lora) steps were audited"
 
+# SPLIT_LONG=1: 2,400 audited steps of honest servers
+for row in ${SPLIT_LONG:+none quant:8 topk:0.1,ef=true quant:4,round=stochastic}; do
+	for config in client adamw; do
+		client long "$tmp/$config.yaml" --fresh --set codec="$row" --set train.audit.every=1 --set train.epochs=50 --set train.optimizer.lr=0.001 || fail "$row: long"
+		[ "$(audits long)" = 300 ] || fail "$row: $(audits long) steps"
+	done
+done
+
 # ---- a kill within a stretch: the run comes back, and is no less honest
 SPLITS=$PWD/$BUILD/fail/splits
 port=$(free_port)
@@ -65,7 +73,7 @@ same_run killed client-none 12
 cheats() { # NAME FAILPOINT PASSAGE STEP:_WHAT STEPS_DONE
 	local rc=0
 	SPLIT_FAILPOINTS="$2=EIO@$3" start_server "$1" store="$tmp/store-$1"
-	client "run-$1" "$tmp/client.yaml" --set server="$endpoint" --set train.audit.every=1 || rc=$?
+	client "run-$1" "$tmp/client.yaml" --set server="$endpoint" --set train.audit.every=1 "${@:6}" || rc=$?
 	[ $rc = 79 ] || fail "$1: exit status $rc, not 79"
 	grep -q "audit: step \($4\) is not what the agreed network, loss, order and codecs give" "$tmp/run-$1.log" ||
 		fail "$1: $(tail -n 2 "$tmp/run-$1.log")"
@@ -76,6 +84,8 @@ cheats loss server.cheat_loss 19 '5: head_grad of chunk 2' 4
 cheats hijack server.hijack 21 '6: head_grad of chunk 0' 5
 # seen in the middle itself, or by what the next step makes of it
 cheats weight server.cheat_weight 7 '7: features.1.conv.0.0.weight (1 of [0-9]* numbers of the middle differ)\|8: mid_act of chunk 0' 7
+# payloads without a codec are received where their chunk's tensor lies: that cannot be turned round
+cheats order server.cheat_order '25+' '4: [^ ]*.running_[a-z]* ([0-9]* of [0-9]* numbers of the middle differ)\|5: mid_act of chunk 0' 4 --set codec=quant:8
 SPLIT_FAILPOINTS=server.hijack=EIO@9+ start_server sly store="$tmp/store-sly"
 client unseen "$tmp/client.yaml" --set server="$endpoint" || fail 'without audits nobody sees it'
 
