@@ -227,31 +227,25 @@ static void write_gelu(struct writer *w)
 	out(w, number(w, "Mul", two(w, "Mul", x.t, number(w, "Add", y, 1)), 0.5f));
 }
 
-static void write_layernorm(struct writer *w)
-{
-	const bool image = is_image(&w->op.in_shape[0]);
-	struct sl_onnx_text x = w->name[w->g->link[w->node->in]];
-
-	if (image)
-		x = sl_onnx_emit_transpose(&w->e, x, "0231");
-	x = SL_ONNX_EMIT(&w->e, "LayerNormalization", x.t, param(w, 0), param(w, 1));
-	sl_onnx_emit_int(&w->e, "axis", -1);
-	sl_onnx_emit_float(&w->e, "epsilon", w->op.u.norm.eps);
-	out(w, image ? sl_onnx_emit_transpose(&w->e, x, "0312") : x);
-}
-
-static void write_rmsnorm(struct writer *w)
+/* Of the last axis, which an image's channels become. */
+static void write_norm(struct writer *w)
 {
 	const bool image = is_image(&w->op.in_shape[0]);
 	struct sl_onnx_text x = w->name[w->g->link[w->node->in]], y;
 
 	if (image)
 		x = sl_onnx_emit_transpose(&w->e, x, "0231");
-	y = ONE(w, "ReduceMean", number(w, "Pow", x, 2));
-	sl_onnx_emit_ints(&w->e, "axes", (int64_t[]){-1}, 1);
-	y = ONE(w, "Reciprocal", ONE(w, "Sqrt", number(w, "Add", y, w->op.u.norm.eps)));
-	x = two(w, "Mul", x.t, y);
-	x = SL_ONNX_EMIT(&w->e, "Mul", x.t, param(w, 0));
+	if (w->op.kind == SL_OP_LAYERNORM) {
+		x = SL_ONNX_EMIT(&w->e, "LayerNormalization", x.t, param(w, 0), param(w, 1));
+		sl_onnx_emit_int(&w->e, "axis", -1);
+		sl_onnx_emit_float(&w->e, "epsilon", w->op.u.norm.eps);
+	} else {
+		y = ONE(w, "ReduceMean", number(w, "Pow", x, 2));
+		sl_onnx_emit_ints(&w->e, "axes", (int64_t[]){-1}, 1);
+		y = ONE(w, "Reciprocal", ONE(w, "Sqrt", number(w, "Add", y, w->op.u.norm.eps)));
+		x = two(w, "Mul", x.t, y);
+		x = SL_ONNX_EMIT(&w->e, "Mul", x.t, param(w, 0));
+	}
 	out(w, image ? sl_onnx_emit_transpose(&w->e, x, "0312") : x);
 }
 
@@ -489,8 +483,8 @@ static void (*const kinds[SL_OP_COUNT])(struct writer *w) = {
 	[SL_OP_SCALE] = write_scale,
 	[SL_OP_GELU] = write_gelu,
 	[SL_OP_HARDSIGMOID] = write_same,
-	[SL_OP_LAYERNORM] = write_layernorm,
-	[SL_OP_RMSNORM] = write_rmsnorm,
+	[SL_OP_LAYERNORM] = write_norm,
+	[SL_OP_RMSNORM] = write_norm,
 	[SL_OP_GROUPNORM] = write_groupnorm,
 	[SL_OP_ATTENTION] = write_attention,
 	[SL_OP_PERMUTE] = write_permute,

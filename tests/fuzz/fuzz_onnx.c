@@ -160,7 +160,13 @@ static void change(Onnx__Graph *g, struct dice *d)
 					    "LayerNormalization",
 					    "Shape",
 					    "Gather",
-					    "ConstantOfShape"};
+					    "ConstantOfShape",
+					    "DepthToSpace",
+					    "GlobalMaxPool",
+					    "ReduceMax",
+					    "Log",
+					    "Erf",
+					    "Sqrt"};
 	Onnx__Node *n = g->node[roll(d, g->n_node)];
 	Onnx__Tensor *t = g->initializer[roll(d, g->n_initializer)];
 
