@@ -159,6 +159,9 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 		.left_s = t.left_s,
 		.best_step = (int64_t)t.best_step,
 		.best_acc = t.best,
+		.evaluated_step = (int64_t)t.test_step,
+		.test_loss = t.test_loss,
+		.test_acc = t.test_acc,
 	};
 	struct sl_status status = {.pid = getpid(), .threads = sl_pool_threads(setup->pool), .uptime_s = t.age_s};
 

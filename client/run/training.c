@@ -505,6 +505,9 @@ struct sl_training_state sl_training_state(const struct sl_training *r)
 		.idle_s = idle_s,
 		.best_step = r->totals.best_step,
 		.best = r->totals.kept,
+		.test_step = r->totals.test_step,
+		.test_loss = r->totals.test_loss,
+		.test_acc = r->totals.test_acc,
 		.best_by = r->totals.kept_by,
 	};
 }

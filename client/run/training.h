@@ -34,6 +34,8 @@ struct sl_training_state {
 	double age_s, idle_s;               /* since the start, since the last batch */
 	uint64_t best_step; /* behind which best.safetensors stands, and its score; 0, NAN: there is none */
 	double best;
+	uint64_t test_step; /* of the last evaluation; 0, NAN: there was none */
+	double test_loss, test_acc;
 	const char *best_by; /* the score's metric */
 };
 

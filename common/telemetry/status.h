@@ -27,7 +27,10 @@ struct sl_status_session {
 	 * why: 0 and "" where all is well */
 	int64_t checkpoint_step, checkpoint_missed;
 	char checkpoint_error[SL_STATUS_TEXT];
-	double loss, acc;           /* NaN: not known; acc 0 … 1 */
+	double loss, acc; /* NaN: not known; acc 0 … 1 */
+	/* Of a client: the last evaluation, behind that step; 0, NaN: there was none, or there is no accuracy */
+	int64_t evaluated_step;
+	double test_loss, test_acc;
 	double samples_per_s;       /* over the last ten steps or so; NaN: not known */
 	double tx_mb_s, rx_mb_s;    /* 10^6 bytes a second, over the last SL_RATE_WINDOW_MS; NaN: not known */
 	int64_t tx_bytes, rx_bytes; /* as the side that answers sees it */

@@ -95,6 +95,9 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, const
 		.checkpoint_missed = (int64_t)st.checkpoint.missed,
 		.loss = NAN, /* the loss stays with the client */
 		.acc = NAN,
+		.test_loss = NAN,
+		.test_acc = NAN,
+		.best_acc = NAN,
 		.left_s = NAN,
 		.samples_per_s = st.step_s > 0 ? (double)s->batch_rows / st.step_s : NAN,
 		.tx_bytes = (int64_t)st.stats.tx_bytes,

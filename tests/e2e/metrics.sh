@@ -45,6 +45,9 @@ wait_for "splitc's page stands still" more "$client_url"
 wait_for "splits' page stands still" more "$server_url"
 [ -n "$(value "$client_url" split_session_loss)" ] || fail 'no loss'
 [ -z "$(value "$server_url" split_session_loss)" ] || fail "the server's page has a loss"
+tested() { [ "$(value "$client_url" split_session_evaluated_step)" -gt 0 ] && [ -n "$(value "$client_url" split_session_test_loss)" ] && [ -n "$(value "$client_url" split_session_test_accuracy_ratio)" ]; }
+wait_for 'no figures of an evaluation' tested
+[ -z "$(value "$server_url" split_session_test_loss)" ] || fail "the server's page has an evaluation"
 
 code() { curl -s -o "$tmp/body" -w '%{http_code}' "$@"; }
 [ "$(code "$server_url?x=1")" = 200 ] || fail 'with a query'
