@@ -6,6 +6,7 @@ static const struct sl_command commands[] = {
 	{"init", splitc_init, "write a config from a few answers"},
 	{"eval", splitc_eval, "compute loss and accuracy of trained weights on the test set"},
 	{"predict", splitc_predict, "print a trained model's prediction for each image of the test set"},
+	{"generate", splitc_generate, "write text behind prompts with a decoder"},
 	{"flops", splitc_flops, "count operations and parameters of head, middle and tail"},
 	{"graph", splitc_graph, "print the graphs of head, middle and tail"},
 	{"codecs", splitc_codecs, "list the codecs, or measure them"},

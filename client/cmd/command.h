@@ -12,6 +12,7 @@ int splitc_train(int argc, char **argv);
 int splitc_init(int argc, char **argv);
 int splitc_eval(int argc, char **argv);
 int splitc_predict(int argc, char **argv);
+int splitc_generate(int argc, char **argv);
 int splitc_flops(int argc, char **argv);
 int splitc_graph(int argc, char **argv);
 int splitc_codecs(int argc, char **argv);

@@ -290,20 +290,27 @@ static enum sl_err read_window(const struct reader *r, struct sl_hf_config *out)
 	return SL_OK;
 }
 
-/* One number, or a list of which the first ends a text. */
-static enum sl_err read_end(const struct reader *r, struct sl_hf_config *out)
+static enum sl_err add_end(const struct reader *r, struct sl_hf_config *out, const json_t *value)
 {
-	const json_t *value = member(r, "eos_token_id");
-
-	out->end = -1;
-	if (json_is_array(value))
-		value = json_array_get(value, 0);
-	if (!value)
-		return SL_OK;
 	if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) >= out->vocab)
 		return sl_fail_set(r->fail, SL_ERR_DATA, "%s: eos_token_id is no token below vocab_size", r->name);
-	out->end = (int)json_integer_value(value);
+	if (out->n_end == SL_HF_ENDS)
+		return sl_fail_set(r->fail, SL_ERR_LIMIT, "%s: more than %d end tokens", r->name, SL_HF_ENDS);
+	out->end[out->n_end++] = (int32_t)json_integer_value(value);
 	return SL_OK;
+}
+
+/* One number, or a list. */
+static enum sl_err read_ends(const struct reader *r, struct sl_hf_config *out)
+{
+	const json_t *value = member(r, "eos_token_id");
+	enum sl_err err = SL_OK;
+
+	if (value && !json_is_array(value))
+		return add_end(r, out, value);
+	for (size_t i = 0; i < json_array_size(value) && !err; i++)
+		err = add_end(r, out, json_array_get(value, i));
+	return err;
 }
 
 static enum sl_err check_heads(const struct reader *r, struct sl_hf_config *c)
@@ -340,7 +347,7 @@ static enum sl_err read_decoder(const struct reader *r, struct sl_hf_config *out
 	if (!err)
 		err = read_window(r, out);
 	if (!err)
-		err = read_end(r, out);
+		err = read_ends(r, out);
 	out->untied = !json_is_true(member(r, "tie_word_embeddings"));
 	out->out_bias = families[out->family].bias == BIAS_IF_SAID && said;
 	out->qkv_bias = families[out->family].bias == BIAS_OF_QKV || out->out_bias;
@@ -367,7 +374,6 @@ static enum sl_err read_object(const struct reader *r, struct sl_hf_config *out)
 	if (err)
 		return err;
 	out->untied = json_is_false(member(r, "tie_word_embeddings"));
-	out->end = -1;
 	if (out->head_dropout < 0)
 		out->head_dropout = out->dropout;
 	if (out->features % out->heads)

@@ -7,7 +7,7 @@
 #include "common/base/err.h"
 #include "common/graph/op.h"
 
-enum { SL_HF_FILE_MOST = 1 << 20, SL_HF_MAX_LAYERS = 256, SL_HF_MAX_FEATURES = 65536 };
+enum { SL_HF_FILE_MOST = 1 << 20, SL_HF_MAX_LAYERS = 256, SL_HF_MAX_FEATURES = 65536, SL_HF_ENDS = 8 };
 
 /* Those from SL_HF_DECODER on are decoders. */
 enum sl_hf_family {
@@ -47,7 +47,9 @@ struct sl_hf_config {
 	double rope;
 	bool qkv_bias, out_bias, wide_bias;
 	int row_most; /* tokens of a row at most: what positions and a sliding window allow */
-	int end;      /* the token that ends a text; -1: there is none */
+	/* Tokens that end a text; training uses the first. */
+	int32_t end[SL_HF_ENDS];
+	int n_end;
 };
 
 static inline bool sl_hf_is_decoder(enum sl_hf_family family)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 static const char key[] = "model.huggingface";
+_Static_assert(sizeof((struct sl_model_takes){0}.end) == sizeof((struct sl_hf_config){0}.end), "they are the same");
 
 /* What pretrained files hold beside the encoder, as globs. */
 static const char *const ignored[SL_HF_FAMILY_COUNT][8] = {
@@ -43,13 +44,15 @@ enum sl_err sl_model_takes(struct sl_model_takes *out, const struct sl_model_spe
 	struct sl_hf_config c;
 	enum sl_err err;
 
-	*out = (struct sl_model_takes){.vocab = spec->vocab, .end = -1};
+	*out = (struct sl_model_takes){.vocab = spec->vocab};
 	if (!spec->huggingface)
 		return SL_OK;
 	err = read_config(&c, spec, fail);
-	if (!err)
-		*out = (struct sl_model_takes){c.vocab, c.types > 1 && c.mark < c.vocab, c.mark, c.end};
-	return err;
+	if (err)
+		return err;
+	*out = (struct sl_model_takes){c.vocab, c.types > 1 && c.mark < c.vocab, c.mark, .n_end = c.n_end};
+	memcpy(out->end, c.end, sizeof out->end);
+	return SL_OK;
 }
 
 static enum sl_err check_tokens(const struct sl_hf_config *c, const struct sl_model_spec *spec, struct sl_fail *fail)

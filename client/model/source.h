@@ -46,7 +46,8 @@ struct sl_model_takes {
 	int vocab;  /* tokens are below it */
 	bool types; /* their types are counted by where `mark` stands */
 	int32_t mark;
-	int32_t end; /* the token that ends a text; -1: it has none */
+	int32_t end[8]; /* of decoders: tokens that end a text [n_end]; training uses the first */
+	int n_end;
 };
 enum sl_err sl_model_takes(struct sl_model_takes *out, const struct sl_model_spec *spec,
 			   struct sl_fail *fail) SL_MUST_CHECK;

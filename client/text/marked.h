@@ -6,6 +6,8 @@
 
 #include "client/text/spec.h"
 
+enum { SL_MARK = 0x2581 };
+
 /* A stretch of text between added tokens; `first`: nothing stands before it. What sl_marked_most says has to fit. */
 size_t sl_marked_text(char *out, enum sl_tok_lead lead, bool first, const char *text, size_t len);
 static inline size_t sl_marked_most(size_t len)

@@ -44,6 +44,7 @@ struct sl_tok_added {
 	uint32_t len;
 	int32_t id;
 	bool lstrip, rstrip;
+	bool special; /* no part of the text that tokens stand for */
 };
 
 enum sl_tok_part { SL_TOK_PART_ID, SL_TOK_PART_A, SL_TOK_PART_B };

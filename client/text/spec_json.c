@@ -143,6 +143,7 @@ static enum sl_err read_added(struct reader *r, const json_t *added, struct sl_t
 					 flag(a, "rstrip", false), r->file, r->fail);
 		if (err)
 			return err;
+		r->spec->added[r->spec->n_added - 1].special = flag(a, "special", false);
 	}
 	return SL_OK;
 }

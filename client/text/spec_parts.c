@@ -121,7 +121,7 @@ enum sl_err sl_tok_add(struct sl_tok_spec *spec, const char *text, size_t len, i
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for an added token");
 	memcpy(copy, text, len);
 	copy[len] = '\0';
-	spec->added[spec->n_added++] = (struct sl_tok_added){copy, (uint32_t)len, id, lstrip, rstrip};
+	spec->added[spec->n_added++] = (struct sl_tok_added){copy, (uint32_t)len, id, lstrip, rstrip, true};
 	return SL_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include "client/text/bpe.h"
+#include "client/text/decode.h"
 #include "client/text/marked.h"
 #include "client/text/pattern.h"
 #include "client/text/unicode.h"
@@ -120,6 +121,20 @@ int32_t sl_tokenizer_size(const struct sl_tokenizer *t)
 const char *sl_tokenizer_text(const struct sl_tokenizer *t, int32_t id)
 {
 	return sl_vocab_text(&t->spec.vocab, id);
+}
+
+size_t sl_tokenizer_decoded(const struct sl_tokenizer *t, int32_t n)
+{
+	return (size_t)n * t->spec.vocab.longest + 1;
+}
+
+size_t sl_tokenizer_decode(const struct sl_tokenizer *t, const int32_t *id, int32_t n, char *out)
+{
+	size_t len = 0;
+
+	for (int32_t i = 0; i < n; i++)
+		len += sl_decode_token(&t->spec, id[i], out + len);
+	return len;
 }
 
 static int32_t find_either(const struct sl_tokenizer *t, const char *roberta, const char *bert)

@@ -27,8 +27,12 @@ void sl_tokenizer_close(struct sl_tokenizer *t); /* NULL is fine */
 enum sl_tok_kind sl_tokenizer_kind(const struct sl_tokenizer *t);
 int32_t sl_tokenizer_size(const struct sl_tokenizer *t);                 /* ids lie in [0, size) */
 const char *sl_tokenizer_text(const struct sl_tokenizer *t, int32_t id); /* as the vocabulary writes it; "" : none */
-int32_t sl_tokenizer_pad(const struct sl_tokenizer *t);                  /* <pad> or [PAD]; -1: none */
-int32_t sl_tokenizer_mask(const struct sl_tokenizer *t);                 /* <mask> or [MASK]; -1: none */
+/* What tokens stand for, at out[0 … the return value), of which there are at most sl_tokenizer_decoded(t, n) bytes:
+ * special tokens for nothing. Bytes of a character that is not whole may stand at either end. */
+size_t sl_tokenizer_decode(const struct sl_tokenizer *t, const int32_t *id, int32_t n, char *out);
+size_t sl_tokenizer_decoded(const struct sl_tokenizer *t, int32_t n);
+int32_t sl_tokenizer_pad(const struct sl_tokenizer *t);  /* <pad> or [PAD]; -1: none */
+int32_t sl_tokenizer_mask(const struct sl_tokenizer *t); /* <mask> or [MASK]; -1: none */
 /* Ids that a sample's form, padding and masks have: what no text is made of. Returns how many, at most `most`. */
 int sl_tokenizer_special_ids(const struct sl_tokenizer *t, int32_t *id, int most);
 int64_t sl_tokenizer_model_length(const struct sl_tokenizer *t);    /* as struct sl_tok_spec */

@@ -17,12 +17,13 @@ struct sl_rng_key {
 
 /* Streams that are not an op of the model (those count up from 0) lie above this. */
 enum sl_rng_stream {
-	SL_RNG_INIT = 0xff00,    /* step = index of the parameter in the whole model */
-	SL_RNG_SHUFFLE = 0xff01, /* step = epoch */
-	SL_RNG_AUGMENT = 0xff02, /* step = epoch, element = 8 × sample's index in the file set */
-	SL_RNG_MIXUP = 0xff03,   /* step = epoch */
-	SL_RNG_MASK = 0xff04,    /* step = epoch << 24 | sample, element = 4 × the token's place in its row */
-	SL_RNG_CODEC = 0xff10,   /* + direction */
+	SL_RNG_INIT = 0xff00,     /* step = index of the parameter in the whole model */
+	SL_RNG_SHUFFLE = 0xff01,  /* step = epoch */
+	SL_RNG_AUGMENT = 0xff02,  /* step = epoch, element = 8 × sample's index in the file set */
+	SL_RNG_MIXUP = 0xff03,    /* step = epoch */
+	SL_RNG_MASK = 0xff04,     /* step = epoch << 24 | sample, element = 4 × the token's place in its row */
+	SL_RNG_GENERATE = 0xff05, /* step = prompt, element = tokens in front of the one that is drawn */
+	SL_RNG_CODEC = 0xff10,    /* + direction */
 	SL_RNG_JITTER = 0xff20,
 	SL_RNG_PARTS = 0xff30,  /* which samples each member of a group has */
 	SL_RNG_MEMBER = 0xff31, /* element 0: the seed of a member's own data; step = the member */

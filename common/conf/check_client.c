@@ -97,6 +97,7 @@ static const struct need {
 	NEED("data.pack", guesses_next, CAUSAL, "model.head"),
 	NEED("data.loss_on", guesses_next, CAUSAL, "model.head"),
 	NEED("data.end", guesses_next, CAUSAL, "model.head"),
+	NEED("generate.", guesses_next, CAUSAL, "model.head"),
 	NEED("data.crop_padding", has_pictures, NO_PICTURES, DATA),
 	NEED("data.crop_padding", has_cifar_augmentation, TRANSFORMED, DATA),
 	NEED("data.flip", has_pictures, NO_PICTURES, DATA),

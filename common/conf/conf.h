@@ -23,7 +23,7 @@ enum {
 	SL_CONF_LIST_MAX = 32,
 	SL_CONF_NAME_TEXT = 64,
 	SL_CONF_SOCKET_PATH = 108, /* sun_path */
-	SL_CONF_MAX_KEYS = 160,
+	SL_CONF_MAX_KEYS = 192,
 	SL_CONF_MIN_IMAGE = 8, /* pixels of a side of a network's input, here, in plans and on the wire */
 	SL_CONF_MAX_IMAGE = 4096,
 	SL_CONF_MAX_BYTES = 1 << 20 /* of a config file */
@@ -233,6 +233,11 @@ struct sl_conf_client {
 		struct sl_conf_list groups; /* as sl_conf_group_read reads them */
 		struct sl_conf_list phases; /* as sl_conf_phase_read reads them; none: one, of all epochs */
 	} train;
+	struct {
+		int max_tokens, top_k;
+		double temperature, top_p, penalty;
+		int64_t seed;
+	} generate;
 	struct sl_agreed agreed; /* the rest of train, and codec: what the server has to agree with */
 	struct sl_conf_link link;
 	struct {

@@ -20,7 +20,7 @@ struct sl_options {
 	const char *set[SL_MAX_SETS];
 	int n_set;
 	bool json, local, resume, fresh, check_config, print_config, parity, prometheus, measure, csv, logits, live,
-		ready, quiet, watch, force, text, pair, stats, adapter;
+		ready, quiet, watch, force, text, pair, stats, adapter, ids;
 	const char *weights, *control, *codecs, *out, *shape, *threads; /* NULL: not given */
 	const char *server, *model, *data, *cut;                        /* of init; the same */
 	const char *max_length, *task, *split, *columns, *format;       /* of tokens; NULL: not given */
@@ -31,6 +31,7 @@ struct sl_options {
 	const char *steps;                                              /* of audit and leak; NULL: not given */
 	const char *minutes;                                            /* of leak; the same */
 	const char *lr_range;                                           /* of sweep; NULL: not given */
+	const char *prompt, *prompts;                                   /* of generate; NULL: not given */
 	const char *clients, *absent, *alone;                           /* of train --local; NULL: not given */
 };
 
@@ -54,8 +55,9 @@ enum {
 	SL_OPT_EXPORT = 65536, /* --adapter */
 	SL_OPT_AUDIT = 524288, /* --steps */
 	SL_OPT_LEAK = 1048576, /* --out DIR, --steps, --minutes */
-	SL_OPT_GROUP = 131072, /* --clients, --absent, --alone */
-	SL_OPT_TRAIN = 262144, /* --epochs, --batch, --lr */
+	SL_OPT_GENERATE = 2097152, /* --prompt, --prompts, --ids, and --json of lines */
+	SL_OPT_GROUP = 131072,     /* --clients, --absent, --alone */
+	SL_OPT_TRAIN = 262144,     /* --epochs, --batch, --lr */
 };
 
 /* `takes`: SL_OPT_… the command knows; `operands`: most positional arguments, "-" is one. They are moved to the front

@@ -158,6 +158,13 @@ static const struct sl_conf_key keys[] = {
 	SL_CHOICE(T, "train.on_nan", train.on_nan, SL_WORDS("stop", "skip"), "stop",
 		"a step with NaN or Inf is never applied: stop with status 65, or skip the step and go on"),
 
+	SL_INT(T, "generate.max_tokens", generate.max_tokens, 1, 65535, "64", "tokens", "of splitc generate: a text has at most so many behind its prompt; model.tokens bounds both together"),
+	SL_DOUBLE(T, "generate.temperature", generate.temperature, 0, 100, "0", "0: the likeliest token", "of splitc generate: logits are divided by it before a token is drawn"),
+	SL_INT(T, "generate.top_k", generate.top_k, 0, 1 << 22, "0", "tokens; 0: all", "of splitc generate: draw among so many of the likeliest tokens"),
+	SL_DOUBLE(T, "generate.top_p", generate.top_p, 1e-6, 1, "1", NULL, "of splitc generate: of these, among the fewest whose probabilities come to so much"),
+	SL_DOUBLE(T, "generate.repetition_penalty", generate.penalty, 0.01, 100, "1", "1: none", "of splitc generate: logits of tokens that prompt and text have are divided by it where they are above 0, else multiplied"),
+	SL_INT64(T, "generate.seed", generate.seed, 0, 0x1p53, "0", NULL, "of splitc generate: the same seed draws the same texts"),
+
 	SL_AGREED_CODEC(AGREED)
 	SL_AGREED_END_CODEC(AGREED)
 

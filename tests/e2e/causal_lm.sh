@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A decoder trains over the link as in one process, byte for byte: tied to its table or not, in chunks, by codecs, padded, clipped, with
+# A decoder trains, and writes text, over the link as in one process, byte for byte: tied to its table or not, in chunks, by codecs, padded, clipped, with
 # adapters, from texts and from prompts with completions, a run that is killed. Its loss falls. Its file holds the table once, and loads
 # again. Losses are of completions alone, and packed texts lose no token. What cannot be is refused.
 # SPLIT_TEXT_DATA, SPLIT_DECODER: folders with glue/CoLA, and of a small Llama with tokenizer.model, for a turn on real sentences.
@@ -103,6 +103,49 @@ kept=(--set train.keep_head_bytes=10000000 --set head_end=embed_tokens --set tra
 client kept "$config" --local "${kept[@]}" || fail "kept: exit status $?"
 client 'not kept' "$config" --local "${kept[@]}" --set train.keep_head_bytes=0 || fail "not kept: exit status $?"
 same_run kept 'not kept' $((2 * steps))
+
+# It writes text, too: the same over the link as in one process, greedy and drawn, by a codec, a prompt at a time or three; a server
+# that is killed in the middle costs time alone.
+printf 'green red\nfish water said\nboxes\n' >"$tmp/prompts"
+writes() { "$SPLITC" generate "$config" --weights "$model" --prompts "$tmp/prompts" --ids --set generate.max_tokens=20 "$@" 2>"$tmp/generate.log"; }
+drawn=(--set generate.temperature=1.5 --set generate.top_k=50 --set generate.top_p=0.95 --set generate.repetition_penalty=1.1 --set generate.seed=5)
+for how in '' 'codec=quant:4,block=24' 'train.batch=2 train.chunks=2'; do
+	read -ra keys <<<"${how:+$(printf -- '--set %s ' $how)}"
+	[ "$(writes --local "${keys[@]}" | wc -l)" = 3 ] || fail "generate $how: $(cat "$tmp/generate.log")"
+	[ "$(writes --local "${keys[@]}")" = "$(writes --set server="$two" "${keys[@]}")" ] || fail "generate $how: over the link another text: $(cat "$tmp/generate.log")"
+	[ "$(writes --local "${drawn[@]}" "${keys[@]}")" = "$(writes --set server="$two" "${drawn[@]}" "${keys[@]}")" ] || fail "generate $how: drawn, another text"
+done
+[ "$(writes --local "${drawn[@]}")" != "$(writes --local)" ] || fail 'drawn texts are the likeliest'
+[ "$(writes --local "${drawn[@]}")" = "$(writes --local "${drawn[@]}" --set train.batch=1 --set train.chunks=1)" ] || fail 'a prompt alone has another text'
+"$SPLITC" generate "$config" --local --weights "$model" --prompt 'green red' --json >"$tmp/json" || fail 'generate --json'
+jq -e '.prompt == "green red" and (.text | length > 0) and (.ids | length > 0) and (.reason == "end" or .reason == "length")' "$tmp/json" >"$tmp/out" || fail "generate --json: $(cat "$tmp/json")"
+"$SPLITC" generate "$config" --local --weights "$model" --prompt 'green red' | grep -q '^green red ' || fail 'generate --prompt'
+port=$(free_port)
+waits=(--set server="tcp://127.0.0.1:$port" --set link.on_server_lost=wait --set link.timeout_ms=1000 --set link.heartbeat_ms=200 "${drawn[@]}"
+	--set generate.max_tokens=30)
+start_server first listen="tcp://127.0.0.1:$port" store="$tmp/other"
+plain=$SPLITC
+SPLITC=$PWD/$BUILD/fail/splitc
+SPLIT_FAILPOINTS=client.done=delay:2000@5 writes "${waits[@]}" >"$tmp/with" &
+writer=$!
+SPLITC=$plain
+wait_for 'no pass' grep -q ' failpoint: client.done, ' "$tmp/generate.log"
+end_process "$server_pid"
+start_server second listen="tcp://127.0.0.1:$port" store="$tmp/other"
+wait "$writer" || fail "generate, whose server was killed: $(cat "$tmp/generate.log")"
+grep -q 'waiting for it' "$tmp/generate.log" || fail 'the server was not missed'
+[ "$(cat "$tmp/with")" = "$(writes --local "${waits[@]}")" ] || fail 'a killed server changes the text'
+writes_not() { # STATUS SENTENCE [argument]…
+	local rc=0
+	"$SPLITC" generate "$config" --local --weights "$model" "${@:3}" >"$tmp/out" 2>"$tmp/refused.log" || rc=$?
+	[ $rc = "$1" ] || fail "exit status $rc, not $1: generate ${*:3}"
+	grep -qF -- "$2" "$tmp/refused.log" || fail "generate ${*:3} is refused with '$(cat "$tmp/refused.log")'"
+}
+writes_not 65 'prompt 1 has 42 tokens: 1 to 39 leave room' --prompt "$(printf '!%.0s' $(seq 41))"
+writes_not 64 'give --prompt or --prompts, not both' --prompt a --prompts b
+writes_not 66 'none: ' --prompts "$tmp/none"
+writes_not 78 'model.head: generate needs a decoder' --set model.head=classifier
+writes_not 78 'generate.top_p' --set generate.top_p=0
 
 # refused SENTENCE [argument]…: one line says so
 refused() {

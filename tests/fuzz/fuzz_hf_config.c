@@ -20,7 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	decoder = sl_hf_is_decoder(config.family);
-	if (decoder ? config.heads % config.kv || config.head % 2 || config.row_most < 1 || config.end >= config.vocab
+	if (decoder ? config.heads % config.kv || config.head % 2 || config.row_most < 1 ||
+			      (config.n_end && config.end[0] >= config.vocab)
 		    : config.features % config.heads || config.first >= config.positions)
 		abort();
 	if (sl_build_open_tokens(&b, "fuzz", 1, config.vocab,

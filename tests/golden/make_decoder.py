@@ -2,7 +2,8 @@
 """Makes llama_*, mistral_*, qwen2_* … .safetensors beside it: small decoders of random weights, by the rules of golden.py.
 
 usage: make_decoder.py [FOLDER]            (needs torch; the files are committed)
-       make_decoder.py FOLDER --of MODEL   pretrained_* instead, from MODEL: a folder with config.json and model.safetensors
+       make_decoder.py FOLDER --of MODEL   pretrained_* instead, from MODEL: a folder with config.json and model.safetensors;
+                                           and greedy.txt, the ids of its likeliest text
 The reference is spelled out here, in plain PyTorch, row by row. Parameters have transformers' names. A run has tokens [T] I32, the rows
 one after another, and lengths [N] I32; place [C] I32, counted from the batch's first token, are all tokens but the last of each row,
 chosen [N] I32 says how many of them a row has, and labels are the tokens behind them. Metadata: config, the text of config.json;
@@ -187,6 +188,8 @@ def pretrained(prefix, folder):
         greedy = functional.cross_entropy(model.logits(rows[-1:]), rows[-1][1:])
     print(f"{folder}: the loss on its greedy text is {greedy:.3f}")
     assert greedy < 1
+    with open(os.path.join(os.path.dirname(prefix), "greedy.txt"), "w") as file:
+        print(*rows[-1][1:].tolist(), file=file)
     return make(prefix, config, rows, steps=5, lr=1e-5, seed=1, weights=weights)
 
 

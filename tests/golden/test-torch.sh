@@ -27,6 +27,14 @@ fi
 if [ -n "${SPLIT_DECODER:-}" ]; then
 	"$python" tests/golden/make_decoder.py "$dir" --of "$SPLIT_DECODER"
 	SPLIT_GOLDEN_HEAD_END=layers.0 SPLIT_GOLDEN_TAIL_BEGIN=norm SPLIT_GOLDEN_PREFIX=$dir/pretrained "$BUILD/tests/suite/test_golden"
+	scripts/tokenizer-json.py "$SPLIT_DECODER/tokenizer.model" "$dir/tokenizer.json"
+	cat >"$dir/decoder.yaml" <<-YAML
+		model: {huggingface: $SPLIT_DECODER, head: causal_lm, tokens: 160}
+		partition: "2:-2"
+		data: {kind: text, dir: unused, tokenizer: $dir/tokenizer.json}
+	YAML
+	"$BUILD/splitc" generate "$dir/decoder.yaml" --local --weights "$SPLIT_DECODER/model.safetensors" --ids --set generate.max_tokens=159 |
+		cmp - "$dir/greedy.txt"
 fi
 
 # torchvision's ResNets, and their state_dicts through an export

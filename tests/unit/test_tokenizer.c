@@ -545,16 +545,17 @@ static void test_json_bpe(void **state)
 static const char *marked_json(const char *normalizer, const char *pre_tokenizer)
 {
 	static char text[16384];
-	int at = snprintf(text, sizeof text,
-			  "{\"added_tokens\": [{\"id\": 262, \"content\": \"<s>\", \"normalized\": false}], "
-			  "\"normalizer\": %s, \"pre_tokenizer\": %s, \"post_processor\": {\"type\": \"Sequence\", "
-			  "\"processors\": [{\"type\": \"ByteLevel\"}, {\"type\": \"TemplateProcessing\", \"single\": "
-			  "[{\"SpecialToken\": {\"id\": \"<s>\", \"type_id\": 0}}, {\"Sequence\": {\"id\": \"A\", "
-			  "\"type_id\": 0}}], \"pair\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, "
-			  "{\"Sequence\": {\"id\": \"B\", \"type_id\": 1}}], \"special_tokens\": {\"<s>\": {\"ids\": "
-			  "[262]}}}]}, \"model\": {\"type\": \"BPE\", \"byte_fallback\": true, \"merges\": "
-			  "[\"a b\", \"▁ a\", \"▁ ab\"], \"vocab\": {",
-			  normalizer, pre_tokenizer);
+	int at = snprintf(
+		text, sizeof text,
+		"{\"added_tokens\": [{\"id\": 262, \"content\": \"<s>\", \"normalized\": false, \"special\": true}], "
+		"\"normalizer\": %s, \"pre_tokenizer\": %s, \"post_processor\": {\"type\": \"Sequence\", "
+		"\"processors\": [{\"type\": \"ByteLevel\"}, {\"type\": \"TemplateProcessing\", \"single\": "
+		"[{\"SpecialToken\": {\"id\": \"<s>\", \"type_id\": 0}}, {\"Sequence\": {\"id\": \"A\", "
+		"\"type_id\": 0}}], \"pair\": [{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}, "
+		"{\"Sequence\": {\"id\": \"B\", \"type_id\": 1}}], \"special_tokens\": {\"<s>\": {\"ids\": "
+		"[262]}}}]}, \"model\": {\"type\": \"BPE\", \"byte_fallback\": true, \"merges\": "
+		"[\"a b\", \"▁ a\", \"▁ ab\"], \"vocab\": {",
+		normalizer, pre_tokenizer);
 
 	for (int b = 0; b < 256; b++)
 		at += snprintf(text + at, sizeof text - (size_t)at, "\"<0x%02X>\": %d, ", b, b);
@@ -596,6 +597,35 @@ static void test_marked(void **state)
 	       "normalizer \"NFKC\"");
 	refuse(&(struct sl_tok_files){.json = {"f", bytes(marked_json("null", "{\"type\": \"Whitespace\"}"))}},
 	       SL_ERR_CONFIG, "pre_tokenizer \"Whitespace\"");
+}
+
+/* What a text is after tokens: special ones stand for nothing. */
+static void expect_decoded(const struct sl_tok_files *files, const char *text, const char *want)
+{
+	struct sl_tokenizer *t;
+	struct sl_tokenizer_work *w = open_work(files, &t);
+	struct sl_tokens out;
+	struct sl_fail fail;
+	char got[256];
+	size_t n;
+
+	assert_int_equal(sl_tokenizer_encode(w, bytes(text), none, 0, &out, &fail), SL_OK);
+	assert_true(sl_tokenizer_decoded(t, out.n) < sizeof got);
+	n = sl_tokenizer_decode(t, out.id, out.n, got);
+	assert_int_equal(n, strlen(want));
+	assert_memory_equal(got, want, n);
+	close_work(w, t);
+}
+
+static void test_decoding(void **state)
+{
+	static const char replace[] = "{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"▁\"}";
+	static const char always[] = "{\"type\": \"Metaspace\", \"prepend_scheme\": \"always\", \"split\": false}";
+
+	(void)state;
+	expect_decoded(&(struct sl_tok_files){.json = {"f", bytes(marked_json(replace, "null"))}}, "ab  é b\n<0x41>",
+		       "ab  é b\n<0x41>");
+	expect_decoded(&(struct sl_tok_files){.json = {"f", bytes(marked_json("null", always))}}, "ab b", " ab b");
 }
 
 /* "a|b" of the words. */
@@ -642,7 +672,7 @@ int main(void)
 		cmocka_unit_test(test_settings),  cmocka_unit_test(test_bad_words),
 		cmocka_unit_test(test_bad_pairs), cmocka_unit_test(test_json),
 		cmocka_unit_test(test_json_bpe),  cmocka_unit_test(test_marked),
-		cmocka_unit_test(test_patterns),
+		cmocka_unit_test(test_patterns),  cmocka_unit_test(test_decoding),
 	};
 
 	return cmocka_run_group_tests(tests, make_pairs, free_pairs);

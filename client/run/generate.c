@@ -1,0 +1,185 @@
+#include "client/run/generate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/run/local.h"
+
+struct sl_generate {
+	struct sl_generate_spec spec;
+	struct sl_generate_row *row;
+	int prompts, told; /* rows; of these, those that `done` has been told of */
+	struct sl_sample_room room;
+	float *logits; /* [batch, vocab] */
+	/* the pass under way */
+	int *fed; /* [batch], which rows */
+	int n_fed;
+	int32_t *token;                   /* [batch · row_tokens] */
+	int32_t *target;                  /* [batch], of no meaning */
+	uint32_t *begin, *chosen, *place; /* [batch + 1], [batch + 1], [batch] */
+};
+
+static enum sl_err no_memory(struct sl_fail *fail)
+{
+	return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for texts");
+}
+
+static enum sl_err take_prompts(struct sl_generate *g, const int32_t *id, const int64_t *begin, struct sl_fail *fail)
+{
+	for (int i = 0; i < g->prompts; i++) {
+		struct sl_generate_row *r = &g->row[i];
+
+		r->n = r->prompt = (int)(begin[i + 1] - begin[i]);
+		if (r->n < 1 || r->n >= g->spec.row_tokens)
+			return sl_fail_set(fail, SL_ERR_DATA,
+					   "prompt %d has %d tokens: 1 to %d leave room for a text (model.tokens)",
+					   i + 1, r->n, g->spec.row_tokens - 1);
+		r->id = calloc((size_t)g->spec.row_tokens, sizeof *r->id);
+		if (!r->id)
+			return no_memory(fail);
+		memcpy(r->id, id + begin[i], (size_t)r->n * sizeof *id);
+	}
+	return SL_OK;
+}
+
+enum sl_err sl_generate_open(struct sl_generate **out, const struct sl_generate_spec *spec, const int32_t *id,
+			     const int64_t *begin, int prompts, struct sl_fail *fail)
+{
+	struct sl_generate *g = calloc(1, sizeof *g);
+	const size_t batch = (size_t)spec->batch;
+	enum sl_err err = g ? SL_OK : no_memory(fail);
+
+	if (err)
+		return err;
+	g->spec = *spec;
+	g->prompts = prompts;
+	g->row = calloc((size_t)prompts, sizeof *g->row);
+	g->logits = calloc(batch * (size_t)spec->vocab, sizeof *g->logits);
+	g->fed = calloc(batch, sizeof *g->fed);
+	g->token = calloc(batch * (size_t)spec->row_tokens, sizeof *g->token);
+	g->target = calloc(batch, sizeof *g->target);
+	g->begin = calloc(batch + 1, sizeof *g->begin);
+	g->chosen = calloc(batch + 1, sizeof *g->chosen);
+	g->place = calloc(batch, sizeof *g->place);
+	if (!g->row || !g->logits || !g->fed || !g->token || !g->target || !g->begin || !g->chosen || !g->place)
+		err = no_memory(fail);
+	if (!err)
+		err = sl_sample_open(&g->room, spec->vocab, fail);
+	if (!err)
+		err = take_prompts(g, id, begin, fail);
+	if (err)
+		sl_generate_close(g);
+	else
+		*out = g;
+	return err;
+}
+
+void sl_generate_close(struct sl_generate *g)
+{
+	if (!g)
+		return;
+	for (int i = 0; i < g->prompts && g->row; i++)
+		free(g->row[i].id);
+	sl_sample_close(&g->room);
+	free(g->row);
+	free(g->logits);
+	free(g->fed);
+	free(g->token);
+	free(g->target);
+	free(g->begin);
+	free(g->chosen);
+	free(g->place);
+	free(g);
+}
+
+float *sl_generate_logits(struct sl_generate *g)
+{
+	return g->logits;
+}
+
+static void feed_row(struct sl_generate *g, int number)
+{
+	const struct sl_generate_row *r = &g->row[number];
+	const int at = g->n_fed++;
+
+	g->fed[at] = number;
+	memcpy(g->token + g->begin[at], r->id, (size_t)r->n * sizeof *r->id);
+	g->begin[at + 1] = g->begin[at] + (uint32_t)r->n;
+	g->chosen[at + 1] = (uint32_t)at + 1;
+	g->place[at] = g->begin[at + 1] - 1;
+}
+
+bool sl_generate_feed(struct sl_generate *g, struct sl_feed *feed)
+{
+	g->n_fed = 0;
+	for (int i = g->told; i < g->prompts && g->n_fed < g->spec.batch; i++)
+		if (g->row[i].end == SL_GENERATE_GOES_ON)
+			feed_row(g, i);
+	*feed = (struct sl_feed){.input = g->token,
+				 .begin = g->begin,
+				 .target = g->target,
+				 .rows = g->n_fed,
+				 .chosen = g->chosen,
+				 .place = g->place};
+	return g->n_fed > 0;
+}
+
+static bool ends(const struct sl_generate *g, int32_t token)
+{
+	for (int i = 0; i < g->spec.n_end; i++)
+		if (g->spec.end[i] == token)
+			return true;
+	return false;
+}
+
+static void append(const struct sl_generate *g, struct sl_generate_row *r, int32_t token)
+{
+	if (ends(g, token)) {
+		r->end = SL_GENERATE_END;
+		return;
+	}
+	r->id[r->n++] = token;
+	if (r->n == g->spec.row_tokens || r->n - r->prompt == g->spec.max_tokens)
+		r->end = SL_GENERATE_LENGTH;
+}
+
+enum sl_err sl_generate_take(struct sl_generate *g, struct sl_fail *fail)
+{
+	for (int i = 0; i < g->n_fed; i++) {
+		struct sl_generate_row *r = &g->row[g->fed[i]];
+		int32_t token;
+
+		if (sl_sample_next(&g->room, &g->spec.how, g->logits + (size_t)i * (size_t)g->spec.vocab, r->id, r->n,
+				   (uint64_t)g->fed[i], &token))
+			return sl_fail_set(fail, SL_ERR_NONFINITE, "logits of prompt %d hold NaN or Inf",
+					   g->fed[i] + 1);
+		append(g, r, token);
+	}
+	while (g->told < g->prompts && g->row[g->told].end != SL_GENERATE_GOES_ON) {
+		g->spec.done(g->spec.arg, g->told, &g->row[g->told]);
+		g->told++;
+	}
+	return SL_OK;
+}
+
+enum sl_err sl_generate_local(struct sl_setup *setup, struct sl_generate *g, struct sl_fail *fail)
+{
+	struct sl_step_result result;
+	struct sl_local *local = NULL;
+	struct sl_feed feed;
+	enum sl_err err = sl_local_open(&local, setup->plan, &setup->agreement, false, &setup->be, fail);
+
+	if (err == SL_ERR_CONFIG)
+		sl_setup_blame(setup, fail);
+	if (!err && sl_local_set_weights(local, &setup->weights))
+		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
+	if (!err)
+		sl_local_want_logits(local, g->logits);
+	for (uint64_t number = 0; !err && sl_generate_feed(g, &feed); number++) {
+		err = sl_local_eval(local, &feed, number, &result, fail);
+		if (!err)
+			err = sl_generate_take(g, fail);
+	}
+	sl_local_close(local);
+	return err;
+}
