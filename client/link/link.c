@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,6 +59,9 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 	case SL_ACTION_STEPPED:
 	case SL_ACTION_EVALUATED:
 		l->events.done(l->arg);
+		break;
+	case SL_ACTION_NORMED:
+		l->events.normed(l->arg, sl_port_session(l->port)->squares[1]);
 		break;
 	case SL_ACTION_ABANDONED:
 		l->events.abandoned(l->arg, fail);
@@ -147,6 +151,8 @@ static void fill_hello(const struct sl_link *l, struct sl_hello *h, const float 
 		.timeout_ms = (uint32_t)c->timeout_ms,
 		.run_steps = c->run_steps,
 	};
+	if (c->in_hand)
+		snprintf(h->software, sizeof h->software, "libsplit " SL_VERSION);
 	memcpy(h->session, c->offer.secret->session, sizeof h->session);
 	memcpy(h->held, c->offer.held, sizeof h->held);
 	sl_weights_hash(middle, c->plan->segment[SL_MIDDLE].weight_count, h->weights_hash);
@@ -195,6 +201,7 @@ static enum sl_err open_session(struct sl_link *l, struct sl_fail *fail)
 	if (err)
 		return err;
 	limits = s->limits;
+	limits.in_hand = l->conf.in_hand;
 	sl_session_open_client(s, &hello, sl_loop_now_ms(l->loop));
 	s->secret = l->conf.offer.secret;
 	s->text = l->text;
@@ -249,6 +256,23 @@ void sl_link_fetch(struct sl_link *l)
 void sl_link_skip(struct sl_link *l)
 {
 	sl_port_event(l->port, &(struct sl_event){.kind = SL_EV_SKIP});
+}
+
+void sl_link_grads(struct sl_link *l)
+{
+	sl_port_event(l->port, &(struct sl_event){.kind = SL_EV_GRADS});
+}
+
+void sl_link_apply(struct sl_link *l, double lr, double grad_scale, bool checkpoint)
+{
+	sl_port_event(
+		l->port,
+		&(struct sl_event){.kind = SL_EV_APPLY, .lr = lr, .grad_scale = grad_scale, .checkpoint = checkpoint});
+}
+
+void sl_link_drop(struct sl_link *l, const struct sl_fail *why)
+{
+	sl_port_event(l->port, &(struct sl_event){.kind = SL_EV_NONFINITE, .why = why});
 }
 
 void sl_link_kept(struct sl_link *l, const uint64_t kept[SL_WIRE_KEPT], bool writing)

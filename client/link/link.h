@@ -31,6 +31,7 @@ struct sl_link_conf {
 	uint64_t run_steps;            /* of the run in all */
 	struct sl_traffic *traffic;    /* as in struct sl_transport_conf */
 	size_t end_bytes[SL_END_RUNS]; /* the most that end_grad, end_mean and ends come to; 0: these do not cross */
+	bool in_hand; /* the caller says when there are gradients, and when a step is to be applied: session.h */
 };
 
 /* What a client's config says of a link: endpoint, keys, bounds. The rest is zero. `auth` is borrowed. */
@@ -40,7 +41,7 @@ struct sl_link_conf sl_link_conf_of(const struct sl_conf_client *conf, const str
 struct sl_link_work {
 	/* (worker) Computes a task, with sl_port_decode before and sl_port_encode behind it. */
 	enum sl_err (*run)(void *arg, enum sl_task task, int chunk, struct sl_fail *fail);
-	/* (worker) Behind a task: adds what the session is to know of it. */
+	/* Behind a task, on the loop: adds what the session is to know of it. */
 	void (*ran)(void *arg, enum sl_task task, struct sl_event *done);
 	/* Where values of a whole chunk that come from the server are decoded to. */
 	float *(*place)(void *arg, enum sl_dir dir, int chunk);
@@ -53,7 +54,8 @@ struct sl_link_events {
 	/* The step was abandoned on both sides, as why->text says: skip it, fetch the weights as they were before it,
 	 * or end the session. */
 	void (*abandoned)(void *arg, const struct sl_fail *why);
-	void (*fetched)(void *arg);                            /* the middle's weights are in sl_link_weights */
+	void (*normed)(void *arg, double squares); /* in hand: the squares of the middle's gradient; else not called */
+	void (*fetched)(void *arg);                /* the middle's weights are in sl_link_weights */
 	void (*failed)(void *arg, const struct sl_fail *fail); /* the session is over, and no task runs: close */
 	void (*closed)(void *arg);                             /* after sl_link_close: the link is freed */
 };
@@ -75,6 +77,12 @@ void sl_link_kept(struct sl_link *link, const uint64_t kept[SL_WIRE_KEPT], bool 
 
 struct sl_port *sl_link_port(struct sl_link *link); /* for tasks, and codecs' state */
 const struct sl_session *sl_link_session(const struct sl_link *link);
+/* In hand, while a training step is under way: all gradients of the middle's activations can be encoded; the step is to
+ * be applied once its last task is done; nothing of it is to be applied (`abandoned` follows). */
+void sl_link_grads(struct sl_link *link);
+void sl_link_apply(struct sl_link *link, double lr, double grad_scale, bool checkpoint);
+void sl_link_drop(struct sl_link *link, const struct sl_fail *why);
+
 /* After `fetched`: the middle's weights as the plan lays them out. NONFINITE: they hold NaN or Inf. */
 /* With the agreement's fetch.state also what came behind them (sl_port_carried). */
 enum sl_err sl_link_weights(const struct sl_link *link, const float **weights, struct sl_fail *fail) SL_MUST_CHECK;

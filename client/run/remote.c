@@ -151,8 +151,12 @@ static enum sl_err open_shared(struct sl_remote *r, struct sl_fail *fail)
 enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const struct sl_remote_conf *conf,
 			   const struct sl_remote_events *events, void *arg, struct sl_fail *fail)
 {
-	static const struct sl_link_events link_events = {on_ready,   on_done,   on_abandoned,
-							  on_fetched, on_failed, on_closed};
+	static const struct sl_link_events link_events = {.ready = on_ready,
+							  .done = on_done,
+							  .abandoned = on_abandoned,
+							  .fetched = on_fetched,
+							  .failed = on_failed,
+							  .closed = on_closed};
 	static const struct sl_link_work work = {sl_remote_run_task, task_ran, place};
 	struct sl_remote *r = calloc(1, sizeof *r);
 	enum sl_err err;

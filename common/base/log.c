@@ -29,6 +29,8 @@ static _Atomic int current_level = SL_LOG_INFO;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void (*hook)(void *arg);
 static void *hook_arg;
+static void (*sink)(void *arg, const char *line, size_t len);
+static void *sink_arg;
 
 void sl_log_set_level(enum sl_log_level level)
 {
@@ -45,6 +47,14 @@ void sl_log_set_hook(void (*before_line)(void *arg), void *arg)
 	pthread_mutex_lock(&lock);
 	hook = before_line;
 	hook_arg = arg;
+	pthread_mutex_unlock(&lock);
+}
+
+void sl_log_set_sink(void (*take)(void *arg, const char *line, size_t len), void *arg)
+{
+	pthread_mutex_lock(&lock);
+	sink = take;
+	sink_arg = arg;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -109,7 +119,10 @@ void sl_log_write(enum sl_log_level level, const char *id, const char *fmt, ...)
 	pthread_mutex_lock(&lock);
 	if (hook)
 		hook(hook_arg);
-	write_whole(line, (size_t)(n + m) + 1);
+	if (sink)
+		sink(sink_arg, line, (size_t)(n + m));
+	else
+		write_whole(line, (size_t)(n + m) + 1);
 	pthread_mutex_unlock(&lock);
 	errno = saved_errno;
 }

@@ -19,6 +19,8 @@ const char *sl_log_priority(enum sl_log_level level);
 /* `id` is a stable, greppable word such as "session-refused"; it never carries variable text.
  * Before a line is written, the hook (a progress bar clearing its line) runs under the log's lock; NULL for none. */
 void sl_log_set_hook(void (*before_line)(void *arg), void *arg);
+/* Lines go to `take` instead of stderr, without the newline, under the log's lock; NULL: to stderr again. */
+void sl_log_set_sink(void (*take)(void *arg, const char *line, size_t len), void *arg);
 /* Runs fn under the log's lock: while it draws, no line can come in between. fn must not log. */
 void sl_log_exclusive(void (*fn)(void *arg), void *arg);
 void sl_log_write(enum sl_log_level level, const char *id, const char *fmt, ...) SL_PRINTF(3, 4);

@@ -195,6 +195,12 @@ static enum sl_err begin_quiet_fetch(struct sl_session *s, const struct sl_event
 	return begin_fetch(s, ev, now_ms, out);
 }
 
+/* The task that makes mid_grad. */
+static enum sl_task grad_task(const struct sl_session *s)
+{
+	return s->limits.in_hand ? SL_TASK_GRAD : SL_TASK_TAIL;
+}
+
 /* mid_act and head_grad of the pass; each whole run is a task. A chunk's head_grad can only follow its mid_grad. */
 static enum sl_err on_pass_part(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
@@ -205,7 +211,7 @@ static enum sl_err on_pass_part(struct sl_session *s, const struct sl_event *ev,
 	if (p->what == SL_PART_END_MEAN)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "a mean of step %" PRIu64 " before it can exist",
 				   s->number);
-	if (p->what == SL_PART_WEIGHTS || (grad && (!s->training || p->chunk >= (uint32_t)s->done[SL_TASK_TAIL])) ||
+	if (p->what == SL_PART_WEIGHTS || (grad && (!s->training || p->chunk >= (uint32_t)s->done[grad_task(s)])) ||
 	    (!grad && p->chunk >= (uint32_t)s->done[SL_TASK_HEAD_FWD]))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "%s of chunk %u before it can exist",
 				   grad ? "head_grad" : "mid_act", p->chunk);
@@ -242,14 +248,14 @@ static enum sl_err on_fetch_part(struct sl_session *s, const struct sl_event *ev
 /* The last task of a chunk. */
 static enum sl_task last_task(const struct sl_session *s)
 {
-	return s->limits.no_head_grad ? SL_TASK_TAIL : SL_TASK_HEAD_BWD;
+	return s->limits.no_head_grad ? grad_task(s) : SL_TASK_HEAD_BWD;
 }
 
 static void commit_when_known(struct sl_session *s, struct sl_outbox *out)
 {
-	if (s->done[last_task(s)] != s->chunks || s->squares[1] < 0)
+	if (s->done[last_task(s)] != s->chunks || s->squares[1] < 0 || s->grad_scale < 0)
 		return;
-	if (s->limits.clip_norm > 0)
+	if (s->limits.clip_norm > 0 && !s->limits.in_hand)
 		s->grad_scale = sl_clip_factor(s->limits.clip_norm, s->squares);
 	if (sl_session_ends_cross(s) && !sl_session_told(s)) {
 		sl_outbox_task(out, SL_TASK_TELL, 0);
@@ -275,7 +281,7 @@ static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, ui
 	}
 	if (ev->task == SL_TASK_HEAD_FWD)
 		sl_outbox_post(out, SL_PART_HEAD_ACT, ev->chunk);
-	else if (ev->task == SL_TASK_TAIL && !s->limits.no_mid_grad)
+	else if (ev->task == grad_task(s) && !s->limits.no_mid_grad)
 		sl_outbox_post(out, SL_PART_MID_GRAD, ev->chunk);
 	if (ev->task == last_task(s) && s->done[ev->task] == s->chunks) {
 		s->squares[0] = ev->squares[0];
@@ -285,16 +291,39 @@ static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, ui
 	return SL_OK;
 }
 
+static enum sl_err on_grads(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	if (!s->limits.in_hand || s->done[SL_TASK_TAIL] != s->chunks)
+		return sl_fail_set(&out->fail, SL_ERR_BUG, "gradients of step %" PRIu64 " before its activations",
+				   s->number);
+	for (int chunk = 0; chunk < s->chunks; chunk++)
+		sl_outbox_task(out, SL_TASK_GRAD, chunk);
+	return SL_OK;
+}
+
+static enum sl_err on_apply(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
+{
+	if (!s->limits.in_hand || s->grad_scale >= 0)
+		return sl_fail_set(&out->fail, SL_ERR_BUG, "step %" PRIu64 " applied twice", s->number);
+	s->lr = ev->lr;
+	s->grad_scale = s->limits.clip_norm > 0 ? ev->grad_scale : 0;
+	s->keep = ev->checkpoint ? SL_KEEP_ASKED : SL_KEEP_NOT;
+	commit_when_known(s, out);
+	return SL_OK;
+}
+
 /* The server's share of the gradient's norm: behind its last backward, which needed all that this side has sent. */
 static enum sl_err on_norm(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	const struct sl_wire_norm *n = &ev->frame->u.norm;
 
-	if (!(s->squares[1] < 0) || n->step != s->number || s->done[SL_TASK_TAIL] != s->chunks || !(n->squares >= 0))
+	if (!(s->squares[1] < 0) || n->step != s->number || s->done[grad_task(s)] != s->chunks || !(n->squares >= 0))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "Norm frame of step %" PRIu64 " with %g, in step %" PRIu64, n->step, n->squares,
 				   s->number);
 	s->squares[1] = n->squares;
+	if (s->limits.in_hand)
+		sl_outbox_add(out, SL_ACTION_NORMED);
 	commit_when_known(s, out);
 	return SL_OK;
 }
@@ -441,9 +470,9 @@ const struct sl_session_rule sl_client_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT
 	[SL_SESSION_WEIGHTS] = {HEARING, [SL_EV_ENDS] = {sl_on_ends}},
 	[SL_SESSION_READY] = {ALIVE, [SL_EV_BEGIN_STEP] = {begin_step}, [SL_EV_BEGIN_EVAL] = {begin_eval},
 			      [SL_EV_BEGIN_FETCH] = {begin_fetch}, [SL_EV_PASS] = {pass}},
-	[SL_SESSION_STEP] =
-		{ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task},
-		 [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_ABANDON] = {sl_on_abandon}, [SL_EV_NORM] = {on_norm}},
+	[SL_SESSION_STEP] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task},
+			     [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_ABANDON] = {sl_on_abandon},
+			     [SL_EV_NORM] = {on_norm}, [SL_EV_GRADS] = {on_grads}, [SL_EV_APPLY] = {on_apply}},
 	[SL_SESSION_COMMIT] = {ALIVE, [SL_EV_NORM] = {on_stale_norm}, [SL_EV_COMMITTED] = {on_committed},
 			       [SL_EV_TASK_DONE] = {commit_task}, [SL_EV_PART] = {on_commit_part},
 			       [SL_EV_ABANDON] = {on_late_abandon}},

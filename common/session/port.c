@@ -28,7 +28,10 @@ static enum sl_part_what task_output(const struct sl_session *s, enum sl_task ta
 	case SL_TASK_MID_FWD:
 		return SL_PART_MID_ACT;
 	case SL_TASK_TAIL:
-		return s->training && !s->limits.no_mid_grad ? SL_PART_MID_GRAD : SL_PART_WHAT_COUNT;
+		return s->training && !s->limits.no_mid_grad && !s->limits.in_hand ? SL_PART_MID_GRAD
+										   : SL_PART_WHAT_COUNT;
+	case SL_TASK_GRAD:
+		return SL_PART_MID_GRAD;
 	case SL_TASK_MID_BWD:
 		return s->limits.no_head_grad ? SL_PART_WHAT_COUNT : SL_PART_HEAD_GRAD;
 	case SL_TASK_GATHER:

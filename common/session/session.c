@@ -78,7 +78,7 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 	s->batch_rows = batch_rows;
 	s->chunks = (int)((batch_rows + s->limits.rows - 1) / s->limits.rows);
 	s->decided = SL_DECIDED_NOT;
-	s->grad_scale = 0;
+	s->grad_scale = training && s->limits.in_hand ? -1 : 0;
 	memset(s->squares, 0, sizeof s->squares);
 	s->squares[1] = sl_session_awaits_norm(s) ? -1 : 0;
 	s->fate = SL_PASS_GOES_ON;

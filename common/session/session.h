@@ -49,6 +49,7 @@ enum sl_session_state {
 	X(HEAD_FWD) /* client: head forward, encode head_act */                 \
 	X(MID_FWD)  /* server: decode head_act, forward, encode mid_act */      \
 	X(TAIL)     /* client: decode mid_act, forward [, backward, encode] */  \
+	X(GRAD)     /* client, in hand: encode mid_grad; TAIL decodes alone */  \
 	X(MID_BWD)  /* server: decode mid_grad, backward, encode head_grad */   \
 	X(HEAD_BWD) /* client: decode head_grad, backward */                    \
 	X(COMMIT)   /* either: optimizers and running statistics */             \
@@ -91,6 +92,8 @@ enum sl_event_kind {
 	SL_EV_LEAVE,     /* client: say goodbye */
 	SL_EV_NONFINITE, /* a task of a training pass found NaN or Inf, where sl_session_abandons */
 	SL_EV_SKIP,      /* client, after ABANDONED: the step counts as done */
+	SL_EV_GRADS,     /* client, in hand: the gradients of the middle's activations are there, of all chunks */
+	SL_EV_APPLY,     /* client, in hand: the step is to be applied, with `lr` and grad_scale */
 	/* server, in a group: it goes on from `next_step`, as TASK_DONE(OPEN) says it where there is no group */
 	SL_EV_JOINED,
 	SL_EV_DECIDED, /* server, after PREPARED: the group's step is done, as TASK_DONE(COMMIT) says it elsewhere */
@@ -112,7 +115,8 @@ struct sl_event {
 	const uint32_t *begin;        /* where each row's tokens begin, [batch_rows + 1]; NULL: no tokens */
 	const uint32_t *pieces;       /* pieces of padded rows (tensor.h), [2·batch_rows + 1]; NULL: not padded */
 	uint64_t number;              /* BEGIN_STEP, PASS: the step; BEGIN_EVAL: number of the batch */
-	double lr;                    /* BEGIN_STEP, PASS */
+	double lr;                    /* BEGIN_STEP, PASS, APPLY */
+	double grad_scale;            /* APPLY: 0 < grad_scale ≤ 1; what all gradients are multiplied by */
 	bool checkpoint;              /* BEGIN_STEP, PASS: the server keeps the state behind it on disk */
 	bool checkpointed;            /* TASK_DONE(COMMIT or GATHER) on the server: that state is on its disk */
 	double compute_s;             /* TASK_DONE(COMMIT) on the server */
@@ -145,6 +149,7 @@ enum sl_action_kind {
 	SL_ACTION_PREPARED,  /* server: the member's part of the step is done, and waits for its group: DECIDED */
 	SL_ACTION_ASKED,     /* server: the member fetches weights, and waits for its group: GIVE */
 	SL_ACTION_GIVEN,     /* server: what ASK asked for is whole */
+	SL_ACTION_NORMED,    /* client, in hand: squares[1] is the middle's */
 	SL_ACTION_STEPPED,
 	SL_ACTION_EVALUATED,
 	SL_ACTION_FETCHED,
@@ -196,6 +201,7 @@ struct sl_session_limits {
 	uint64_t row_tokens, chunk_tokens; /* most tokens of a row and of a chunk; 0: there are none */
 	bool whole_rows;                   /* every row has row_tokens */
 	bool lengths;                      /* head_act begins with lengths, which run_bytes leaves out */
+	bool in_hand; /* client: its caller says when there are gradients, and when to apply the step: GRADS, APPLY */
 };
 
 struct sl_session_counts {
@@ -241,7 +247,8 @@ struct sl_session {
 	uint32_t tokens[SL_SESSION_MAX_CHUNKS]; /* of each chunk; 0: none, or not known yet */
 	double lr;
 	double squares[3]; /* client, which clips: of head, middle (-1: not known yet) and tail */
-	double grad_scale; /* what gradients are multiplied by; 0: they are not clipped */
+	double grad_scale; /* what gradients are multiplied by; 0: they are not clipped; -1: in hand, and not known yet
+			    */
 	enum sl_pass_keep keep;
 	uint64_t kept[SL_WIRE_KEPT]; /* the client's checkpoints, as COMMIT names them; its driver sets them */
 	double decided_s;            /* server: what the kernels of that step took, to be said */

@@ -5,54 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/arena.h"
-#include "common/base/pieces.h"
 #include "kernels/cpu/codec_loops.h"
 #include "kernels/cpu/impl.h"
 #include "kernels/cpu/level.h"
-
-static enum sl_err alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail)
-{
-	/* One arena per allocation: huge pages, faulted in before the first step. Its length is kept in front. */
-	struct sl_arena arena = {0};
-	enum sl_err err = sl_arena_open(&arena, sl_align(bytes) + SL_ARENA_ALIGN, fail);
-
-	if (err != SL_OK)
-		return err;
-	*(struct sl_arena *)(void *)arena.base = arena;
-	*out = arena.base + SL_ARENA_ALIGN;
-	return SL_OK;
-}
-
-_Static_assert(sizeof(struct sl_arena) <= SL_ARENA_ALIGN, "the arena's record fits in front of what it holds");
-
-static void free_(struct sl_backend *be, void *ptr)
-{
-	struct sl_arena arena;
-
-	if (ptr == NULL)
-		return;
-	arena = *(struct sl_arena *)(void *)((unsigned char *)ptr - SL_ARENA_ALIGN);
-	sl_arena_close(&arena);
-}
-
-static enum sl_err copy(struct sl_backend *be, void *dst, const void *src, size_t bytes)
-{
-	sl_copy(dst, src, bytes);
-	return SL_OK;
-}
-
-static enum sl_err zero(struct sl_backend *be, void *dst, size_t bytes)
-{
-	sl_clear(dst, bytes);
-	return SL_OK;
-}
-
-static enum sl_err fence(struct sl_backend *be, void (*done)(void *arg), void *arg)
-{
-	done(arg);
-	return SL_OK;
-}
 
 struct update_job {
 	const struct sl_cpu_simd *simd;
@@ -143,12 +98,7 @@ bool sl_cpu_core_is_older(const char **reason)
 
 static const struct sl_backend_ops ops = {
 	.name = "cpu",
-	.alloc = alloc,
-	.free = free_,
-	.upload = copy,
-	.download = copy,
-	.zero = zero,
-	.fence = fence,
+	SL_CPU_MEMORY,
 	.update = update,
 	.finite = sl_cpu_finite,
 	.kernel =

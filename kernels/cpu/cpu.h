@@ -11,6 +11,9 @@
 /* `pool` is borrowed until be->ops->close(be); NULL: single-threaded. Sets OpenBLAS to one thread in this process. */
 enum sl_err sl_cpu_backend_open(struct sl_backend *be, struct sl_pool *pool, struct sl_fail *fail) SL_MUST_CHECK;
 
+/* Memory and codecs alone, and no kernels: OpenBLAS is not touched. */
+void sl_cpu_codec_backend_open(struct sl_backend *be);
+
 /* "avx512, OpenBLAS Cooperlake": a static string. */
 const char *sl_cpu_describe(void);
 /* True where OpenBLAS runs kernels of an older core type than this CPU has (OPENBLAS_CORETYPE in the environment is

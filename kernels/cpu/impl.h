@@ -51,6 +51,16 @@ enum sl_err sl_cpu_finite(struct sl_backend *be, const float *x, int64_t count, 
 /* out[i] += Σ over t of part[t·stride + i], t ascending, i in [0, n): whatever the number of threads. */
 void sl_cpu_reduce(struct sl_backend *be, float *out, const float *part, int64_t n, int64_t stride, int64_t parts);
 
+/* codec_backend.c: memory of the host. */
+enum sl_err sl_cpu_alloc(struct sl_backend *be, size_t bytes, void **out, struct sl_fail *fail);
+void sl_cpu_free(struct sl_backend *be, void *ptr);
+enum sl_err sl_cpu_copy(struct sl_backend *be, void *dst, const void *src, size_t bytes);
+enum sl_err sl_cpu_zero(struct sl_backend *be, void *dst, size_t bytes);
+enum sl_err sl_cpu_fence(struct sl_backend *be, void (*done)(void *arg), void *arg);
+#define SL_CPU_MEMORY                                                                               \
+	.alloc = sl_cpu_alloc, .free = sl_cpu_free, .upload = sl_cpu_copy, .download = sl_cpu_copy, \
+	.zero = sl_cpu_zero, .fence = sl_cpu_fence
+
 extern const struct sl_kernel sl_cpu_conv, sl_cpu_convt, sl_cpu_batchnorm, sl_cpu_act, sl_cpu_add, sl_cpu_maxpool,
 	sl_cpu_avgpool, sl_cpu_linear, sl_cpu_dropout, sl_cpu_flatten, sl_cpu_xent, sl_cpu_mse, sl_cpu_scale,
 	sl_cpu_gelu, sl_cpu_silu, sl_cpu_tanh, sl_cpu_sigmoid, sl_cpu_hardsigmoid, sl_cpu_hardswish, sl_cpu_gate,

@@ -151,6 +151,7 @@ static void act(struct rig *rig, enum rig_who who, const struct sl_action *a, co
 
 	switch (a->kind) {
 	case SL_ACTION_KEEP:
+	case SL_ACTION_NORMED:
 		break;
 	case SL_ACTION_SEND:
 		assert_in_range(a->frame, 0, out->n_frame - 1);
