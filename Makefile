@@ -77,12 +77,12 @@ OTHER_LEVELS := $(filter-out $(LEVELS_$(MACHINE)),$(LEVELS_x86_64) $(LEVELS_aarc
 
 # ---- sources: every .c of a room, found by wildcard. kernels/cuda and server/mpi are modules of their own.
 LIB_SRC := $(wildcard common/*/*.c kernels/*.c kernels/ref/*.c) $(filter-out $(OTHER_LEVELS),$(wildcard kernels/cpu/*.c)) \
-           $(filter-out client/main.c server/main.c,$(wildcard client/*.c client/*/*.c server/*.c server/host/*.c server/trunk/*.c server/store/*.c))
+           $(filter-out client/main.c server/main.c,$(wildcard client/*.c client/*/*.c server/*.c server/host/*.c server/trunk/*.c server/store/*.c)) $(wildcard lib/*.c)
 PROTO := $(wildcard proto/*.proto)
 GEN_SRC := $(PROTO:%.proto=$(B)/gen/%.pb-c.c)
 GEN_HDR := $(GEN_SRC:.c=.h)
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o) $(GEN_SRC:.c=.o)
-LIB := $(B)/libsplit.a
+LIB := $(B)/libdaemons.a
 SUPPORT_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/support/*.c))
 BINS := $(if $(wildcard client/main.c),$(B)/splitc) $(if $(wildcard server/main.c),$(B)/splits)
 
@@ -105,7 +105,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE cuda-resources help all fail deps test test-all test-rest test-fresh test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man install uninstall clean demo demo-text bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: FORCE lib cuda-resources help all fail deps test test-all test-rest test-fresh test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man install install-lib uninstall clean demo demo-text bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) $(MPI_MODULE) $(DICOM_MODULE) ## build/<variant>/splitc and splits
 
@@ -113,6 +113,41 @@ $(LIB): $(LIB_OBJ)
 	@rm -f $@
 	@echo '  AR    $@'
 	$(Q)$(AR) qcs $@ $^
+
+# libsplit: what a program in another language calls (lib/split.h). The rooms that it needs once more, position-independent; the
+# linker takes what is called, and nobody sees more than split_*.
+LIB_API := 0
+PIC_SRC := $(wildcard common/*/*.c client/link/*.c lib/*.c) $(filter-out $(OTHER_LEVELS),$(wildcard kernels/cpu/codec_*.c kernels/cpu/level*.c kernels/cpu/simd_*.c))
+PIC_OBJ := $(PIC_SRC:%.c=$(B)/pic/%.o) $(PROTO:%.proto=$(B)/pic/gen/%.pb-c.o)
+API_OBJ := $(filter $(B)/pic/lib/%,$(PIC_OBJ))
+SHARED := $(B)/libsplit.so
+
+lib: $(SHARED) $(B)/split.pc ## build/<variant>/libsplit.so and split.pc: a script's or program's own middle
+
+$(B)/pic/%.o: %.c Makefile | $(GEN_HDR)
+	@mkdir -p $(@D)
+	@echo '  CC    $< (pic)'
+	$(Q)$(CC) $(BASE_CFLAGS) -fPIC -fvisibility=hidden $(call simd,$<) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/pic/gen/%.o: $(B)/gen/%.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASE_CFLAGS) -fPIC -fvisibility=hidden $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/pic/libparts.a: $(filter-out $(API_OBJ),$(PIC_OBJ))
+	@rm -f $@
+	$(Q)$(AR) qcs $@ $^
+
+$(SHARED).$(LIB_API): $(API_OBJ) $(B)/pic/libparts.a lib/split.map
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libsplit.so.$(LIB_API) -Wl,--version-script=lib/split.map $(if $(SAN),,-Wl$(comma)-z$(comma)defs) -o $@ $(filter %.o %.a,$^) $(filter-out -lopenblas,$(LDLIBS))
+
+$(SHARED): $(SHARED).$(LIB_API)
+	$(Q)ln -sf $(<F) $@
+
+$(B)/split.pc: lib/split.pc.in Makefile
+	$(Q)sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(shell sed -n 's/.*SL_VERSION "\(.*\)"/\1/p' common/base/version.h)|' $< >$@
+
+-include $(PIC_OBJ:.o=.d)
 
 # The version that both programs say is that of this build, whatever else has not changed.
 $(B)/version: FORCE
@@ -408,6 +443,7 @@ build-tests: $(TEST_BIN) $(if $(T),,$(patsubst %.c,$(B)/%.o,$(wildcard tests/fuz
              $(if $(filter $(shell grep -slE 'cuda-sim-module|simulated_device' tests/e2e/*.sh),$(TEST_SH)),$(SIM_MODULE)) \
              $(if $(filter %/gpu_races.sh,$(TEST_SH)),$(RACE_TESTS) $(RACE_MODULE) $(B)/tests/suite/test_ops) \
              $(if $(SAN),,$(if $(filter %/gpu_traffic.sh,$(TEST_SH)),$(B)/cuda-sim-race/gpu_traffic)) \
+             $(if $(SAN),,$(if $(filter %/script.sh,$(TEST_SH)),$(SHARED))) \
              $(if $(SAN),,$(if $(filter %/powercut.sh,$(TEST_SH)),$(B)/tests/support/preload/disk_recorder.so)) \
              $(if $(SAN),,$(if $(filter %/clock_back.sh,$(TEST_SH)),$(B)/tests/support/preload/clock_back.so))
 
@@ -650,7 +686,16 @@ install: all man ## PREFIX (/usr/local), DESTDIR: daemons, manual pages, example
 	$(if $(MPI_MODULE),install -m 755 $(MPI_MODULE) $(INTO)/bin/)
 	$(if $(DICOM_MODULE),install -m 755 $(DICOM_MODULE) $(INTO)/bin/)
 
+install-lib: lib ## PREFIX, DESTDIR: libsplit, its header and split.pc, and the Python package
+	install -d $(addprefix $(INTO)/,include lib/pkgconfig lib/python3/dist-packages/split)
+	install -m 644 lib/split.h $(INTO)/include/
+	install -m 755 $(SHARED).$(LIB_API) $(INTO)/lib/
+	ln -sf $(notdir $(SHARED)).$(LIB_API) $(INTO)/lib/libsplit.so
+	install -m 644 $(B)/split.pc $(INTO)/lib/pkgconfig/
+	install -m 644 $(wildcard python/split/*.py) $(INTO)/lib/python3/dist-packages/split/
+
 uninstall: ## PREFIX, DESTDIR: removes what install put there; configs in /etc, keys and stores stay
+	rm -f $(addprefix $(INTO)/,include/split.h lib/libsplit.so lib/libsplit.so.$(LIB_API) lib/pkgconfig/split.pc) $(patsubst python/%,$(INTO)/lib/python3/dist-packages/%,$(wildcard python/split/*.py))
 	rm -f $(addprefix $(INTO)/bin/,splitc splits libsplit_cuda.so libsplit_mpi.so libsplit_dicom.so) $(addprefix $(INTO)/share/man/man1/,splitc.1 splits.1) \
 		$(addprefix $(INTO)/share/bash-completion/completions/,splitc splits) \
 		$(addprefix $(INTO)/lib/systemd/system/,$(notdir $(wildcard deploy/*.service)))

@@ -53,7 +53,8 @@ BEGIN {
 	may["server/trunk"] = "common kernels server/store"
 	may["server/store"] = "common"
 	may["server/mpi"] = "common/base server/trunk/ranks.h"
-	may["tests"] = "common kernels client server proto"
+	may["lib"] = "common kernels client/link"
+	may["tests"] = "common kernels client server lib proto"
 	# library header, and the only rooms that may name it
 	home["uv.h"] = home["zmq.h"] = home["protobuf-c/"] = "common/link tests"
 	home["sodium.h"] = "common/link"
@@ -64,7 +65,7 @@ BEGIN {
 	home["jpeglib.h"] = home["jerror.h"] = home["webp/"] = home["tiffio.h"] = home["archive"] = "client/data tests"
 	home["png.h"] = "client/data scripts tests"
 	home["yaml.h"] = home["cyaml/"] = "common/conf"
-	home["pthread.h"] = home["threads.h"] = "common/base server/mpi tests"
+	home["pthread.h"] = home["threads.h"] = "common/base lib server/mpi tests"
 }
 function room(path,   part, n) {
 	n = split(path, part, "/")
@@ -85,7 +86,7 @@ function complain(text) { print $1 ":" $2 ": " text > "/dev/stderr"; bad++ }
 	for (lib in home)
 		if (index(inc, lib) == 1 && !any($1, home[lib]) && inc !~ /^(common|client|server|kernels)\//)
 			complain("<" inc "> has its home in " home[lib] " alone")
-	if (inc !~ /^(common|client|server|kernels|proto|tests|deploy|configs)\//) {
+	if (inc !~ /^(common|client|server|kernels|lib|proto|tests|deploy|configs)\//) {
 		if (inc ~ /\.\.\//) complain("\"" inc "\": write paths from the root")
 		next
 	}

@@ -1,0 +1,334 @@
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/graph/graph_text.h"
+#include "lib/impl.h"
+
+/* ---- errors ---- */
+
+_Static_assert((int)SPLIT_USAGE == (int)SL_ERR_USAGE && (int)SPLIT_NONFINITE == (int)SL_ERR_NONFINITE &&
+		       (int)SPLIT_BUG == (int)SL_ERR_BUG && (int)SPLIT_IO == (int)SL_ERR_IO &&
+		       (int)SPLIT_LIMIT == (int)SL_ERR_LIMIT && (int)SPLIT_MISMATCH == (int)SL_ERR_MISMATCH &&
+		       (int)SPLIT_AUDIT == (int)SL_ERR_AUDIT && (int)SPLIT_ROLLED_BACK > (int)SL_ERR_COUNT,
+	       "codes are numbered as errors are");
+
+int sl_lib_error(split_error *e, const struct sl_fail *fail, uint64_t step)
+{
+	if (!e || e->size < sizeof *e)
+		return (int)fail->code;
+	e->code = (int)fail->code;
+	e->status = sl_err_exit_status(fail->code);
+	e->step = step;
+	snprintf(e->name, sizeof e->name, "%s", sl_err_name(fail->code));
+	snprintf(e->key, sizeof e->key, "%s", fail->key);
+	snprintf(e->text, sizeof e->text, "%s", fail->text);
+	return e->code;
+}
+
+int sl_lib_tell(split_error *e, uint64_t step, enum sl_err code, const char *fmt, ...)
+{
+	struct sl_fail fail = {.code = code};
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(fail.text, sizeof fail.text, fmt, args);
+	va_end(args);
+	return sl_lib_error(e, &fail, step);
+}
+
+/* ---- keys ---- */
+
+split_conf *split_conf_new(void)
+{
+	split_conf *c = calloc(1, sizeof *c);
+
+	sl_lib_log_begin();
+	if (c)
+		c->wait_s = 600;
+	return c;
+}
+
+static int set_number(int64_t *out, int64_t most, const char *key, const char *value, split_error *e)
+{
+	char *end;
+	const long long n = strtoll(value, &end, 10);
+
+	if (!*value || *end || n < 0 || n > most)
+		return sl_lib_tell(e, 0, SL_ERR_CONFIG,
+				   "%s: must be a whole number from 0 to %" PRId64 ", got \"%.60s\"", key, most, value);
+	*out = n;
+	return SPLIT_OK;
+}
+
+static int set_level(const char *value, split_error *e)
+{
+	static const char *const name[SL_LOG_COUNT] = {"error", "warn", "info", "debug"};
+
+	for (int i = 0; i < SL_LOG_COUNT; i++)
+		if (strcmp(value, name[i]) == 0) {
+			sl_log_set_level((enum sl_log_level)i);
+			return SPLIT_OK;
+		}
+	return sl_lib_tell(e, 0, SL_ERR_CONFIG, "log: must be error, warn, info or debug, got \"%.60s\"", value);
+}
+
+static int set_flag(bool *no, const char *key, const char *value, split_error *e)
+{
+	if (strcmp(value, "true") != 0 && strcmp(value, "false") != 0)
+		return sl_lib_tell(e, 0, SL_ERR_CONFIG, "%s: must be true or false, got \"%.60s\"", key, value);
+	*no = value[0] == 'f';
+	return SPLIT_OK;
+}
+
+static int set_group(split_conf *c, const char *key, const char *value, split_error *e)
+{
+	const int i = key[6] - '1';
+	struct sl_conf_group group;
+
+	if (i < 0 || i >= SL_CONF_GROUPS || key[7] || !sl_conf_group_read(value, &group) || group.n_match)
+		return sl_lib_tell(e, 0, SL_ERR_CONFIG,
+				   "%s: groups are group.1 to group.%d, and a rule is \"lr=0.1 weight_decay=0\"", key,
+				   SL_CONF_GROUPS);
+	sl_conf_group_rule(&group, c->group[i]);
+	return SPLIT_OK;
+}
+
+/* Of the keys of a config; those that end with a dot begin others. */
+static const char *const keys[] = {"server",           "auth.",           "link.",      "codec.",
+				   "train.batch",      "train.chunks",    "train.seed", "train.precision",
+				   "train.accumulate", "train.optimizer."};
+
+static bool is_key(const char *key)
+{
+	for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+		const size_t n = strlen(keys[i]);
+
+		if (strcmp(key, keys[i]) == 0 || (keys[i][n - 1] == '.' && strncmp(key, keys[i], n) == 0))
+			return strcmp(key, "train.optimizer.lr") != 0;
+	}
+	return false;
+}
+
+static int set_text(split_conf *c, const char *key, const char *value, split_error *e)
+{
+	if (!is_key(key))
+		return sl_lib_tell(
+			e, 0, SL_ERR_CONFIG,
+			"%.60s: a middle has no such key: server, auth.*, link.*, codec.*, train.batch, "
+			"train.chunks, train.seed, train.precision, train.accumulate, train.optimizer.*, tokens.row, "
+			"tokens.chunk, group.1, input_grad, keep_every, wait_s and log are there; the rate "
+			"comes with each step",
+			key);
+	if (c->n_set == SL_LIB_SETTINGS)
+		return sl_lib_tell(e, 0, SL_ERR_LIMIT, "more than %d settings", SL_LIB_SETTINGS);
+	if (asprintf(&c->set[c->n_set], "%s=%s", key, value) < 0)
+		return sl_lib_tell(e, 0, SL_ERR_NOMEM, "no memory for a setting");
+	c->n_set++;
+	return SPLIT_OK;
+}
+
+int split_conf_set(split_conf *c, const char *key, const char *value, split_error *e)
+{
+	static const struct {
+		const char *key;
+		size_t at;
+		int64_t most;
+	} numbers[] = {{"tokens.row", offsetof(split_conf, row_tokens), 65535},
+		       {"tokens.chunk", offsetof(split_conf, chunk_tokens), INT32_MAX},
+		       {"keep_every", offsetof(split_conf, keep_every), 1000000000},
+		       {"wait_s", offsetof(split_conf, wait_s), 31536000}};
+
+	for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+		if (strcmp(key, numbers[i].key) == 0)
+			return set_number((int64_t *)(void *)((char *)c + numbers[i].at), numbers[i].most, key, value,
+					  e);
+	if (strcmp(key, "log") == 0)
+		return set_level(value, e);
+	if (strcmp(key, "input_grad") == 0)
+		return set_flag(&c->no_input_grad, key, value, e);
+	if (strncmp(key, "group.", 6) == 0)
+		return set_group(c, key, value, e);
+	return set_text(c, key, value, e);
+}
+
+int split_conf_graph(split_conf *c, const char *text, split_error *e)
+{
+	char *copy = strdup(text);
+
+	if (!copy)
+		return sl_lib_tell(e, 0, SL_ERR_NOMEM, "no memory for the graph");
+	free(c->graph);
+	c->graph = copy;
+	return SPLIT_OK;
+}
+
+int split_conf_weight(split_conf *c, const char *param, const float *values, size_t n, split_error *e)
+{
+	void *all = realloc(c->weight, ((size_t)c->n_weight + 1) * sizeof *c->weight);
+	float *copy = n < SIZE_MAX / sizeof *copy ? malloc(n * sizeof *copy + 1) : NULL;
+	char *name = strdup(param);
+
+	if (all)
+		c->weight = all;
+	if (!all || !copy || !name) {
+		free(copy);
+		free(name);
+		return sl_lib_tell(e, 0, SL_ERR_NOMEM, "no memory for %.100s", param);
+	}
+	if (n)
+		memcpy(copy, values, n * sizeof *copy);
+	c->weight[c->n_weight].name = name;
+	c->weight[c->n_weight].value = copy;
+	c->weight[c->n_weight++].n = n;
+	return SPLIT_OK;
+}
+
+int split_conf_resume(split_conf *c, const void *token, size_t n, split_error *e)
+{
+	struct sl_token read;
+	struct sl_fail fail;
+	uint8_t *copy;
+
+	if (sl_token_read(&read, token, n, &fail))
+		return sl_lib_error(e, &fail, 0);
+	copy = malloc(n);
+	if (!copy)
+		return sl_lib_tell(e, 0, SL_ERR_NOMEM, "no memory for a token");
+	memcpy(copy, token, n);
+	free(c->token);
+	c->token = copy;
+	c->token_bytes = n;
+	return SPLIT_OK;
+}
+
+void split_conf_free(split_conf *c)
+{
+	if (!c)
+		return;
+	for (int i = 0; i < c->n_set; i++)
+		free(c->set[i]);
+	for (int i = 0; i < c->n_weight; i++) {
+		free(c->weight[i].name);
+		free(c->weight[i].value);
+	}
+	free(c->weight);
+	free(c->graph);
+	free(c->token);
+	free(c);
+}
+
+/* ---- what follows from them ---- */
+
+/* The largest norm that an agreement can have: so the server says the norm of each step, and takes a scale. */
+#define CLIP "train.clip_norm=1000000"
+
+static enum sl_err read_conf(struct split_middle *m, const split_conf *c, struct sl_fail *fail)
+{
+	/* what a config must have, and nothing of a middle depends on */
+	static const char text[] = "model: {name: mlp}\ndata: {kind: made_tokens, dir: .}\n";
+	const char *set[SL_LIB_SETTINGS + 2] = {"train.optimizer.lr=1", CLIP};
+	static const char origin[] = "--set ";
+	struct sl_fail why;
+	enum sl_err err;
+
+	for (int i = 0; i < c->n_set; i++)
+		set[i + 2] = c->set[i];
+	err = sl_conf_parse(&sl_conf_client_schema, &m->conf, "libsplit", text, sizeof text - 1, set, c->n_set + 2,
+			    &why);
+	if (err)
+		sl_fail_set(fail, err, "%s",
+			    strncmp(why.text, origin, sizeof origin - 1) == 0 ? why.text + sizeof origin - 1
+									      : why.text);
+	m->keep_every = (uint64_t)c->keep_every;
+	m->wait_ms = (uint64_t)c->wait_s * 1000;
+	return err;
+}
+
+static enum sl_err make_plan(struct split_middle *m, const split_conf *c, struct sl_fail *fail)
+{
+	struct sl_agreed *a = &m->agreement.agreed;
+	struct sl_graph graph = {0};
+	enum sl_err err;
+
+	if (!c->graph)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "there is no graph: call split_conf_graph");
+	*a = m->conf.agreed;
+	a->row_tokens = c->row_tokens;
+	a->chunk_tokens = c->chunk_tokens;
+	a->cross.mid_grad = true;
+	a->cross.head_grad = !c->no_input_grad;
+	memcpy(a->group, c->group, sizeof a->group);
+	err = sl_agreement_settle(&m->agreement, fail);
+	if (!err)
+		err = sl_graph_read(&graph, c->graph, strlen(c->graph), fail);
+	if (!err)
+		err = sl_plan_open_part(&m->plan, &m->agreement.plan, SL_MIDDLE, &graph, fail);
+	if (err)
+		sl_graph_close(&graph);
+	return err;
+}
+
+static int param_of(const struct sl_plan_segment *segment, const char *name)
+{
+	for (int i = 0; i < segment->n_param; i++)
+		if (strcmp(segment->graph.param[segment->param[i].graph_param].name, name) == 0)
+			return i;
+	return -1;
+}
+
+static enum sl_err take_weight(struct split_middle *m, const split_conf *c, int i, struct sl_fail *fail)
+{
+	const struct sl_plan_segment *segment = &m->plan->segment[SL_MIDDLE];
+	const int at = param_of(segment, c->weight[i].name);
+
+	if (at < 0)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%.100s: the graph has no such parameter", c->weight[i].name);
+	if (c->weight[i].n != (size_t)segment->param[at].count)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%.100s: %zu values, the graph has %" PRId64, c->weight[i].name,
+				   c->weight[i].n, segment->param[at].count);
+	memcpy(m->weights.value[segment->param[at].model_param], c->weight[i].value,
+	       c->weight[i].n * sizeof *c->weight[i].value);
+	return SL_OK;
+}
+
+/* As the client of a whole network has them, of the middle alone. */
+static enum sl_err take_weights(struct split_middle *m, const split_conf *c, struct sl_fail *fail)
+{
+	const struct sl_plan_segment *segment = &m->plan->segment[SL_MIDDLE];
+	struct sl_weights *w = &m->weights;
+	int64_t count = 0, at = 0;
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < segment->n_param; i++) {
+		m->plan->segment[SL_MIDDLE].param[i].model_param = i;
+		count += segment->param[i].count;
+	}
+	*w = (struct sl_weights){segment->n_param, calloc((size_t)segment->n_param + 1, sizeof *w->value),
+				 calloc((size_t)count + 1, sizeof *w->storage)};
+	if (!w->value || !w->storage)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the weights");
+	for (int i = 0; i < segment->n_param; at += segment->param[i++].count) {
+		w->value[i] = w->storage + at;
+		sl_param_init(&segment->graph.param[segment->param[i].graph_param], m->plan->spec.seed, w->value[i]);
+	}
+	for (int i = 0; i < c->n_weight && !err; i++)
+		err = take_weight(m, c, i, fail);
+	return err;
+}
+
+enum sl_err sl_lib_settle(struct split_middle *m, const split_conf *c, struct sl_fail *fail)
+{
+	enum sl_err err = read_conf(m, c, fail);
+
+	if (!err)
+		err = make_plan(m, c, fail);
+	if (!err)
+		err = take_weights(m, c, fail);
+	if (!err)
+		err = sl_client_auth_open(&m->auth, &m->conf, fail);
+	return err;
+}

@@ -1,0 +1,154 @@
+/* split.h: the middle of a network, which a server (splits) computes and trains. A program keeps its head, tail, loss
+ * and loop. C99 and C++.
+ *
+ * One training step is split_forward, split_output, split_backward, split_input_grad, split_step. An evaluation is
+ * split_forward with training 0, then split_output.
+ *
+ * Tensors are packed float32 in host memory, rows first: [rows,H,W,C], [rows,F], and [tokens,F] where the middle
+ * computes per token. Input is read before a call returns; output is valid where a call says SPLIT_OK. Gradients are of
+ * the loss of the whole batch: the server adds those of the rows, and divides by nothing.
+ *
+ * A handle takes one call at a time, from any thread: a second one is SPLIT_USAGE. After a fork the child may only
+ * close what it inherited, which does nothing there.
+ *
+ * timeout_ms: how long a call waits, 0: not at all, -1: as long as it takes. SPLIT_AGAIN: not yet; call again with the
+ * same arguments. A call that has waited for `wait_s` in all says SPLIT_UNAVAILABLE, and may be called again as well.
+ * Links that break are made again, and the open step is sent anew: it has the same bits.
+ *
+ * Every int that a function returns is an enum split_code. `e` may be NULL, else e->size is set. */
+#ifndef SPLIT_H
+#define SPLIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SPLIT_API 0x000100 /* 0.1.0 */
+
+enum split_code {
+	SPLIT_AGAIN = -1,
+	SPLIT_OK,
+	SPLIT_USAGE, /* the program called what it may not call now; the middle is as it was */
+	SPLIT_DATA,
+	SPLIT_PAYLOAD,
+	SPLIT_NONFINITE, /* NaN or Inf in the open step: nothing of it was applied, and it counts as done */
+	SPLIT_NOINPUT,
+	SPLIT_UNAVAILABLE,
+	SPLIT_PEER_LOST,
+	SPLIT_TIMEOUT,
+	SPLIT_BUG,
+	SPLIT_NOMEM,
+	SPLIT_OS,
+	SPLIT_CANTCREATE,
+	SPLIT_IO,
+	SPLIT_DEVICE,
+	SPLIT_BUSY,
+	SPLIT_PROTOCOL,
+	SPLIT_VERSION,
+	SPLIT_LIMIT,
+	SPLIT_AUTH,
+	SPLIT_CONFIG,
+	SPLIT_MISMATCH,
+	SPLIT_AUDIT,
+	SPLIT_ROLLED_BACK =
+		100 /* the server lost steps, and stands at a token's: e->step; split_resume goes on from it */
+};
+
+/* What went wrong. status: of sysexits.h. step: the open one, or with ROLLED_BACK that of the token. key: the key of
+ * docs/config.md or "node NAME" that is to blame, or "". text: one sentence. */
+typedef struct split_error {
+	size_t size; /* sizeof(split_error), set by the caller */
+	int code, status;
+	uint64_t step;
+	char name[16], key[104], text[512];
+} split_error;
+
+struct split_stats {
+	size_t size; /* set by the caller */
+	uint64_t step, tx_bytes, rx_bytes, links;
+	double codec_s, server_s; /* codecs of this side, of all steps; kernels of the server, of the last step */
+};
+
+typedef struct split_conf split_conf;
+typedef struct split_middle split_middle;
+
+uint32_t split_api(void);
+
+split_conf *split_conf_new(void); /* NULL: no memory */
+/* Keys of docs/config.md: server, auth.*, link.*, codec.*, train.batch (rows of the largest call), train.chunks,
+ * train.seed, train.precision, train.accumulate, train.optimizer.* but lr. Beside these:
+ *   tokens.row, tokens.chunk   most tokens of a row, of a chunk; where the middle computes per token
+ *   group.1 … group.8          "lr=FACTOR weight_decay=NUMBER" of the graph's parameters g1 … g8
+ *   input_grad                 false: the input's gradient is not computed (true)
+ *   keep_every                 every so many steps are on the server's disk before split_step returns; 0: none (0)
+ *   wait_s                     seconds that a call waits at most, as above; 0: for ever (600)
+ *   log                        error, warn, info or debug: lines for split_log (warn); of the process */
+int split_conf_set(split_conf *, const char *key, const char *value, split_error *e);
+/* The middle as docs/WIRE.md spells graphs. Copied. */
+int split_conf_graph(split_conf *, const char *text, split_error *e);
+/* First values of a parameter, n floats, in the layout that the graph gives it; without them it begins as the graph
+ * says. Copied. */
+int split_conf_weight(split_conf *, const char *param, const float *values, size_t n, split_error *e);
+/* Go on from a token of split_keep. Copied. */
+int split_conf_resume(split_conf *, const void *token, size_t n, split_error *e);
+void split_conf_free(split_conf *);
+
+/* Connects. AGAIN: *out is set; call again with it. Other errors: *out is NULL. The conf is copied at the first call.
+ */
+int split_open(split_middle **out, const split_conf *, int timeout_ms, split_error *e);
+/* goodbye 0: the server keeps what it has of the session; else it may remove it. NULL is fine. */
+void split_close(split_middle *, int goodbye);
+/* A descriptor for poll alone: readable where what said AGAIN may go on. */
+int split_fd(const split_middle *);
+
+/* The shape of what goes in, or with `output` of what comes out: returns how many dimensions, 2 to 4. dim[0]: the most
+ * rows of a call; where *per_token the most tokens. The others are those of a row or token. */
+int split_shape(const split_middle *, int output, int *per_token, int64_t dim[4]);
+
+/* A call of 1 to train.batch rows. x: as the graph's input says. lengths: [rows], tokens of each row, where the middle
+ * computes per token; NULL: every row has tokens.row. *call: its number, never 0. One call is open at a time: a
+ * training call until split_step or split_drop, an evaluation until split_output. */
+int split_forward(split_middle *, int training, int64_t rows, const uint32_t *lengths, const float *x, int *call,
+		  split_error *e);
+int split_output(split_middle *, int call, float *y, int timeout_ms, split_error *e);
+/* After split_output, once: dy as y. */
+int split_backward(split_middle *, int call, const float *dy, split_error *e);
+/* dx as x. USAGE without input_grad. */
+int split_input_grad(split_middle *, int call, float *dx, int timeout_ms, split_error *e);
+/* After split_backward: the norm of the middle's gradient. */
+int split_norm(split_middle *, double *norm, int timeout_ms, split_error *e);
+/* The server's optimizer takes a step with this rate. The gradient is multiplied by `scale` before, 0 < scale ≤ 1. */
+int split_step(split_middle *, double lr, double scale, int timeout_ms, split_error *e);
+/* Ends the open call. A training step counts as done, and nothing of it is applied. Without an open call: nothing. */
+int split_drop(split_middle *, int timeout_ms, split_error *e);
+
+/* A parameter as it is now, n floats as the graph says. Not while a call is open. The first one behind a step fetches
+ * them all. */
+int split_weight(split_middle *, const char *param, float *values, size_t n, int timeout_ms, split_error *e);
+/* The server keeps its state on its disk, and the token says which. *n: the room at `token`, then its length; LIMIT:
+ * too little room, *n says how much it takes. Not while a call is open. The server keeps the states of the last two
+ * tokens. Whoever has the token can go on with the session: keep it secret. IO: the server has no store. */
+int split_keep(split_middle *, void *token, size_t *n, int timeout_ms, split_error *e);
+/* Goes back to the step of a token of this session or another one of the same conf; an open call is forgotten. Tokens
+ * of later steps are void once a step was taken from there. */
+int split_resume(split_middle *, const void *token, size_t n, int timeout_ms, split_error *e);
+
+uint64_t split_step_number(const split_middle *); /* steps done */
+int split_statistics(split_middle *, struct split_stats *);
+/* The next line of the process's log, cut off at n bytes with its NUL; its length, 0: there is none. Lines that nobody
+ * takes are lost behind the last 64. */
+size_t split_log(char *line, size_t n);
+
+#ifdef __cplusplus
+}
+#endif
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
+#endif

@@ -1,0 +1,273 @@
+/* libsplit without a server: confs, tokens, waiting in vain, and what opens and closes leave behind. */
+#include <dirent.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/base/clock.h"
+#include "lib/impl.h"
+
+static const char graph[] = "graph 1\nin head_act f32 R[8]\nparam 0.weight [4,8] zero\nnode 0 linear %0 &0\n"
+			    "out mid_act %1\n";
+static split_error e;
+
+static split_conf *conf_of(const char *text)
+{
+	split_conf *c = split_conf_new();
+
+	e.size = sizeof e;
+	assert_non_null(c);
+	assert_int_equal(split_conf_set(c, "server", "tcp://127.0.0.1:9", &e), SPLIT_OK);
+	assert_int_equal(split_conf_set(c, "wait_s", "1", &e), SPLIT_OK);
+	assert_int_equal(split_conf_set(c, "link.retry_ms", "10", &e), SPLIT_OK);
+	assert_int_equal(split_conf_set(c, "link.connect_timeout_ms", "100", &e), SPLIT_OK);
+	if (text)
+		assert_int_equal(split_conf_graph(c, text, &e), SPLIT_OK);
+	return c;
+}
+
+static void refuses(split_conf *c, int code, int status, const char *text)
+{
+	split_middle *m = NULL;
+
+	assert_int_equal(split_open(&m, c, 0, &e), code);
+	assert_null(m);
+	assert_int_equal(e.code, code);
+	assert_int_equal(e.status, status);
+	if (!strstr(e.text, text))
+		fail_msg("\"%s\" does not say \"%s\"", e.text, text);
+	split_conf_free(c);
+}
+
+static void confs_are_refused_with_their_key(void **state)
+{
+	static const struct {
+		const char *key, *value, *text;
+	} bad[] = {{"train.optimizer.lr", "1", "comes with each step"},
+		   {"data.dir", "x", "no such key"},
+		   {"keep_every", "-1", "keep_every: must be a whole number"},
+		   {"input_grad", "no", "must be true or false"},
+		   {"group.9", "lr=1", "group.1 to group.8"},
+		   {"log", "loud", "error, warn, info or debug"}};
+	split_conf *c = conf_of(graph);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+		assert_int_equal(split_conf_set(c, bad[i].key, bad[i].value, &e), SPLIT_CONFIG);
+		assert_non_null(strstr(e.text, bad[i].text));
+		assert_int_equal(e.status, 78);
+	}
+	assert_int_equal(split_conf_set(c, "train.batch", "many", &e), SPLIT_OK); /* it is read as a whole */
+	refuses(c, SPLIT_CONFIG, 78, "train.batch: must be a whole number");
+	refuses(conf_of(NULL), SPLIT_CONFIG, 78, "there is no graph");
+	refuses(conf_of("graph 2\n"), SPLIT_PROTOCOL, 76, "");
+	c = conf_of(graph);
+	assert_int_equal(split_conf_weight(c, "0.weight", (float[3]){0}, 3, &e), SPLIT_OK);
+	refuses(c, SPLIT_CONFIG, 78, "0.weight: 3 values, the graph has 32");
+	c = conf_of(graph);
+	assert_int_equal(split_conf_set(c, "codec.head_act", "gzipp", &e), SPLIT_OK);
+	refuses(c, SPLIT_CONFIG, 78, "codec.head_act");
+}
+
+static void a_server_that_is_not_there_is_unavailable(void **state)
+{
+	split_conf *c = conf_of(graph);
+	split_middle *m = NULL;
+	const uint64_t began_ms = sl_now_ms();
+
+	(void)state;
+	assert_int_equal(split_open(&m, c, 0, &e), SPLIT_AGAIN);
+	assert_non_null(m);
+	assert_true(split_fd(m) >= 0);
+	assert_int_equal(split_open(&m, c, -1, &e), SPLIT_UNAVAILABLE);
+	assert_null(m);
+	assert_int_equal(e.status, 69);
+	assert_non_null(strstr(e.text, "tcp://127.0.0.1:9 has not answered for 1 s"));
+	assert_in_range(sl_now_ms() - began_ms, 900, 20000);
+	split_conf_free(c);
+}
+
+static int entries(const char *folder)
+{
+	DIR *d = opendir(folder);
+	int n = 0;
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+/* ZeroMQ ends its threads when it has time. */
+static void settles_at(const char *folder, int n)
+{
+	for (int i = 0; i < 500 && entries(folder) > n; i++)
+		usleep(10000);
+	assert_int_equal(entries(folder), n);
+}
+
+static void opens_and_closes_leave_nothing(void **state)
+{
+	split_conf *c = conf_of(graph);
+	int descriptors = 0, threads = 0;
+
+	(void)state;
+	for (int i = 0; i < 60; i++) {
+		split_middle *m = NULL;
+
+		if (i == 5) {
+			descriptors = entries("/proc/self/fd");
+			threads = entries("/proc/self/task");
+		}
+		assert_int_equal(split_open(&m, c, i % 3, &e), SPLIT_AGAIN);
+		split_close(m, i % 2);
+	}
+	settles_at("/proc/self/fd", descriptors);
+	settles_at("/proc/self/task", threads);
+	split_close(NULL, 1);
+	split_conf_free(c);
+}
+
+/* Whether the thread blocks what ends a program. */
+static bool blocks(const char *thread)
+{
+	const unsigned long long both = 1ull << (SIGINT - 1) | 1ull << (SIGTERM - 1);
+	unsigned long long mask = 0;
+	char path[300], line[256];
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/self/task/%s/status", thread);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof line, f))
+		if (strncmp(line, "SigBlk:", 7) == 0)
+			mask = strtoull(line + 7, NULL, 16);
+	if (f)
+		fclose(f);
+	return (mask & both) == both;
+}
+
+static int that_block(void)
+{
+	DIR *d = opendir("/proc/self/task");
+	int n = 0;
+
+	for (struct dirent *one; (one = readdir(d));)
+		n += one->d_name[0] != '.' && blocks(one->d_name);
+	closedir(d);
+	return n;
+}
+
+static void no_thread_takes_a_signal(void **state)
+{
+	const int threads = entries("/proc/self/task"), blocked = that_block();
+	split_conf *c = conf_of(graph);
+	split_middle *m = NULL;
+
+	(void)state;
+	assert_int_equal(split_open(&m, c, 50, &e), SPLIT_AGAIN);
+	assert_true(entries("/proc/self/task") > threads);
+	assert_int_equal(that_block() - blocked, entries("/proc/self/task") - threads);
+	split_close(m, 0);
+	split_conf_free(c);
+}
+
+static void calls_out_of_turn_are_usage(void **state)
+{
+	split_conf *c = conf_of(graph);
+	split_middle *m = NULL;
+	float x[8] = {0};
+	int call;
+
+	(void)state;
+	assert_int_equal(split_open(&m, c, 0, &e), SPLIT_AGAIN);
+	assert_int_equal(split_forward(NULL, 1, 1, NULL, x, &call, &e), SPLIT_USAGE);
+	assert_int_equal(split_forward(m, 1, 0, NULL, x, &call, &e), SPLIT_USAGE);
+	assert_int_equal(split_forward(m, 1, 129, NULL, x, &call, &e), SPLIT_USAGE);
+	assert_int_equal(split_output(m, 1, x, 0, &e), SPLIT_USAGE);
+	assert_int_equal(split_step(m, 0.1, 1, 0, &e), SPLIT_USAGE);
+	assert_int_equal(split_step(m, -1, 1, 0, &e), SPLIT_USAGE);
+	assert_int_equal(split_forward(m, 1, 1, NULL, x, &call, &e), SPLIT_OK);
+	assert_int_equal(split_forward(m, 1, 1, NULL, x, &call, &e), SPLIT_USAGE);
+	assert_int_equal(split_backward(m, call, x, &e), SPLIT_USAGE);
+	assert_int_equal(split_output(m, call, x, 0, &e), SPLIT_AGAIN);
+	split_close(m, 0);
+	split_conf_free(c);
+}
+
+static void a_forked_child_only_closes(void **state)
+{
+	split_conf *c = conf_of(graph);
+	split_middle *m = NULL;
+	int status;
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(split_open(&m, c, 0, &e), SPLIT_AGAIN);
+	child = fork();
+	if (child == 0) {
+		float x[8] = {0};
+		int call, code = split_forward(m, 1, 1, NULL, x, &call, &e);
+
+		split_close(m, 1);
+		_exit(code == SPLIT_USAGE ? 0 : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	split_close(m, 0);
+	split_conf_free(c);
+}
+
+static void damaged_tokens_are_refused(void **state)
+{
+	uint8_t feedback[] = {1, 2, 3}, bytes[512];
+	const struct sl_token t = {.seed = {7},
+				   .epoch = 5,
+				   .step = 500,
+				   .made = 4,
+				   .codec = {{feedback, 3}, {feedback, 0}, {feedback, 2}, {feedback, 1}}};
+	const size_t n = sl_token_bytes(&t);
+	split_conf *c = split_conf_new();
+	struct sl_fail fail;
+	struct sl_token read;
+
+	(void)state;
+	e.size = sizeof e;
+	assert_true(n <= sizeof bytes);
+	sl_token_write(&t, bytes);
+	assert_int_equal(sl_token_read(&read, bytes, n, &fail), SL_OK);
+	assert_true(read.epoch == 5 && read.step == 500 && read.made == 4 && read.codec[2].len == 2);
+	for (size_t i = 0; i < n; i++) {
+		bytes[i] ^= 0x40;
+		assert_int_equal(split_conf_resume(c, bytes, n, &e), SPLIT_DATA);
+		bytes[i] ^= 0x40;
+		assert_int_equal(split_conf_resume(c, bytes, i, &e), SPLIT_DATA);
+	}
+	assert_int_equal(split_conf_resume(c, bytes, n, &e), SPLIT_OK);
+	split_conf_free(c);
+	c = conf_of(graph); /* a token of another network */
+	assert_int_equal(split_conf_resume(c, bytes, n, &e), SPLIT_OK);
+	refuses(c, SPLIT_MISMATCH, 78, "is of another network or other settings");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(confs_are_refused_with_their_key),
+		cmocka_unit_test(a_server_that_is_not_there_is_unavailable),
+		cmocka_unit_test(opens_and_closes_leave_nothing),
+		cmocka_unit_test(no_thread_takes_a_signal),
+		cmocka_unit_test(calls_out_of_turn_are_usage),
+		cmocka_unit_test(a_forked_child_only_closes),
+		cmocka_unit_test(damaged_tokens_are_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
