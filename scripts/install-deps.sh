@@ -4,7 +4,7 @@
 # network where all are there.
 #   --dev   also what `make format-check` and `make fuzz` need
 #   --data  also npm, the data's second source where its archive is out of reach
-#   --peer  also PyTorch, for `make test-torch`, `make bench-peer` and `make bench-rounding`
+#   --peer  also PyTorch and scikit-learn, for `make test-torch`, `make bench-peer`, `make bench-rounding` and the test `script`
 #   --containers  also podman and docker-compose, for `make test-containers`
 #   --packages    also debhelper and lintian, for `make deb` and `make test-packages`
 #   --mpi    also Open MPI, for servers that train one middle together (docs/howto-mpi.md)
@@ -23,7 +23,7 @@ for arg in "$@"; do
 	case $arg in
 	--dev) packages="$packages clang clang-format libclang-rt-14-dev" ;;
 	--data) command -v npm >/dev/null || packages="$packages npm" ;; # one that is no Debian package will do
-	--peer) packages="$packages python3-torch python3-torchvision" ;;
+	--peer) packages="$packages python3-torch python3-torchvision python3-sklearn" ;;
 	--containers) packages="$packages podman runc docker-compose netavark aardvark-dns iptables debootstrap python3-yaml" ;;
 	--packages) packages="$packages debhelper dpkg-dev fakeroot lintian debootstrap systemd-container libdcmtk-dev" ;;
 	--fresh) packages="$packages debootstrap" ;;

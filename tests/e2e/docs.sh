@@ -42,7 +42,7 @@ while read -r kind path; do
 done < <(paths_of "$SPLITC" train; paths_of "$SPLITS" serve)
 key[codec]=1 # of all four tensors
 while read -r name; do codec[$name]=1; done < <("$SPLITC" codecs --json | jq -r '.[].name')
-while read -r path; do file[${path##*/}]=1; done < <(find README.md Makefile client common configs deploy docs kernels proto scripts server tests -type f)
+while read -r path; do file[${path##*/}]=1; done < <(find README.md Makefile client common configs deploy docs kernels lib proto python scripts server tests -type f)
 [ ${#command[@]} -gt 8 ] && [ ${#key[@]} -gt 60 ] && [ ${#codec[@]} -gt 8 ] || fail "${#command[@]} commands, ${#key[@]} keys, ${#codec[@]} codecs"
 
 # ---- what they say: PAGE:LINE<tab>KIND<tab>TEXT; code within a line, lines of ```sh and ```yaml and indented ones, links

@@ -1,0 +1,16 @@
+"""The middle of a network on a server: docs/howto-script.md. With arrays, split.Middle; with PyTorch, split.RemoteModule."""
+from .errors import (AuthError, CannotCreateError, ConfigError, DataError, Error, FileError, InternalError, MismatchError,
+                     NoInputError, NonfiniteError, ProtocolError, RolledBack, SystemError, TemporaryError, UnavailableError,
+                     UsageError)
+from .middle import Middle
+
+_TORCH = {"RemoteModule": "remote", "Optimizer": "remote", "Keys": "remote", "Step": "remote", "clip_grad_norm_": "remote",
+          "save": "saving", "load": "saving", "Run": "saving"}
+
+
+def __getattr__(name):
+    """What needs PyTorch is imported where it is used."""
+    if name not in _TORCH:
+        raise AttributeError(f"module 'split' has no attribute {name!r}")
+    from importlib import import_module
+    return getattr(import_module(f".{_TORCH[name]}", __name__), name)

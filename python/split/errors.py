@@ -1,0 +1,48 @@
+"""Exceptions, one for each status of sysexits.h and for the codes that a script tells apart."""
+
+
+class Error(Exception):
+    """code: of enum split_code; status: of sysexits.h; key: of the config, or "node NAME"; step: the open one."""
+
+    code = status = 0
+    key, step = "", 0
+
+
+class UsageError(Error): pass
+class DataError(Error): pass
+class NonfiniteError(DataError): pass
+class NoInputError(Error): pass
+class UnavailableError(Error): pass
+class InternalError(Error): pass
+class SystemError(Error): pass
+class CannotCreateError(Error): pass
+class FileError(Error): pass
+class TemporaryError(Error): pass
+class ProtocolError(Error): pass
+class AuthError(Error): pass
+class ConfigError(Error): pass
+class MismatchError(ConfigError): pass
+
+
+class RolledBack(ConfigError):
+    """The server stands at an older step than this side: `step`, of which there is a token."""
+
+
+_BY_STATUS = {64: UsageError, 65: DataError, 66: NoInputError, 69: UnavailableError, 70: InternalError, 71: SystemError,
+              73: CannotCreateError, 74: FileError, 75: TemporaryError, 76: ProtocolError, 77: AuthError, 78: ConfigError}
+_BY_CODE = {4: NonfiniteError, 21: MismatchError, 100: RolledBack}
+
+
+def error_of(code, status, key, step, text):
+    found = _BY_CODE.get(code) or _BY_STATUS.get(status) or Error
+    e = found(text)
+    e.code, e.status, e.key, e.step = code, status, key, step
+    return e
+
+
+def usage(text, step=0):
+    return error_of(1, 64, "", step, text)
+
+
+def config(text):
+    return error_of(20, 78, "", 0, text)

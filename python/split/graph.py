@@ -1,0 +1,430 @@
+"""A torch.nn.Module as the text of a graph (docs/WIRE.md), by torch.fx. Nothing is computed: shapes are inferred here.
+
+A value is a tensor without its rows: (C, H, W), (S, F) or (F,), as PyTorch has it. The graph has images as [H, W, C]."""
+import operator
+
+import torch
+import torch.fx
+import torch.nn.functional as F
+from torch import nn
+
+from . import errors
+
+
+class Value:
+    def __init__(self, number, shape):
+        self.number, self.shape = number, tuple(int(n) for n in shape)
+
+
+class Param:
+    """A parameter of the graph: rows [first, last) of a tensor of the module, in another layout."""
+
+    def __init__(self, name, key, tensor, layout="same", rows=None):
+        self.name, self.key, self.layout, self.rows = name, key, layout, rows
+        self.shape = tuple(self.to_graph(tensor).shape)
+
+    def to_graph(self, tensor):
+        t = tensor.detach() if self.rows is None else tensor.detach()[self.rows[0]:self.rows[1]]
+        if self.layout == "ohwi":
+            t = t.permute(0, 2, 3, 1)
+        elif self.layout == "hwc":
+            t = t[:, 0].permute(1, 2, 0)
+        return t.to("cpu", torch.float32).contiguous()
+
+    def from_graph(self, array, into):
+        t = torch.from_numpy(array)
+        if self.layout == "ohwi":
+            t = t.permute(0, 3, 1, 2)
+        elif self.layout == "hwc":
+            t = t.permute(2, 0, 1)[:, None]
+        (into if self.rows is None else into[self.rows[0]:self.rows[1]]).copy_(t)
+
+
+def _real(x):
+    x = float(torch.tensor(float(x), dtype=torch.float32))
+    for digits in range(1, 10):
+        text = f"{x:.{digits}g}"
+        if torch.tensor(float(text), dtype=torch.float32).item() == x:
+            break
+    return text
+
+
+def _one(x, what, name):
+    """A number that PyTorch may have as a pair of equal ones."""
+    pair = x if isinstance(x, (tuple, list)) else (x,)
+    if isinstance(x, str) or any(n != pair[0] for n in pair):
+        raise errors.config(f"{name}: {what}={x}: the server has equal numbers for height and width")
+    return int(pair[0])
+
+
+def _must(name, module, **usual):
+    for key, value in usual.items():
+        if getattr(module, key, value) != value:
+            raise errors.config(f"{name}: {key}={getattr(module, key)} is not known on the server, {value} is")
+
+
+class Builder:
+    def __init__(self, shape, per_token=False):
+        """per_token: (S, F) is rows of up to S tokens; else every row has S of them."""
+        self.nodes, self.params, self.named, self.streams, self.per_token = [], [], {}, 0, per_token
+        if per_token and len(shape) != 2:
+            raise errors.config(f"lengths belong to inputs [rows, tokens, features], not to rows of {list(shape)}")
+        self.values, self.input = 1, Value(0, shape)
+
+    # ---- text
+
+    def node(self, name, kind, inputs, shape, params=(), **attrs):
+        refs = "".join(f" %{v.number}" for v in inputs) + "".join(f" &{self.param(p)}" for p in params)
+        said = "".join(f" {k}={v}" for k, v in attrs.items() if v is not None)
+        self.nodes.append(f"node {name} {kind}{refs}{said}")
+        self.values += 1
+        return Value(self.values - 1, shape)
+
+    def param(self, p):
+        if p.name not in self.named:
+            self.named[p.name] = len(self.params)
+            self.params.append(p)
+        return self.named[p.name]
+
+    def text(self, output, role):
+        """role(param): "", "stat", "frozen" or "g1"."""
+        s, f = self.input.shape if self.per_token else (None, None)
+        what = f"T[{f}] most={s}" if self.per_token else f"R{_dims(self.input.shape)}"
+        lines = ["graph 1", f"in head_act f32 {what}"]
+        for p in self.params:
+            word = role(p)
+            lines.append(f"param {p.name} [{','.join(map(str, p.shape))}]{' ' * bool(word)}{word} zero")
+        return "\n".join(lines + self.nodes + [f"out mid_act %{output.number}", ""])
+
+    def stream(self):
+        self.streams += 1
+        return self.streams
+
+    # ---- what modules and functions are made of
+
+    def linear(self, name, x, weight, bias):
+        return self.node(name, "linear", [x], (*x.shape[:-1], weight.shape[0]), [weight, bias] if bias else [weight])
+
+    def dropout(self, name, x, p):
+        if not p:
+            return x
+        return self.node(name, "dropout", [x], x.shape, p=_real(p) if p != 0.5 else None, stream=self.stream())
+
+    def attention(self, name, q, k, v, heads, p, causal=False):
+        return self.node(name, "attention", [q, k, v], q.shape, heads=heads if heads != 1 else None,
+                         causal=1 if causal else None, p=_real(p) if p else None, stream=self.stream() if p else None)
+
+    def act(self, name, x, kind, **attrs):
+        return self.node(name, kind, [x], x.shape, **attrs)
+
+    def norm(self, name, x, module, prefix):
+        _must(name, module, normalized_shape=(x.shape[-1],))
+        if len(x.shape) == 3:
+            raise errors.config(f"{name}: a layer norm over the width of images is not known on the server")
+        eps = _real(module.eps)
+        return self.node(name, "layernorm", [x], x.shape, _params(prefix, module), eps=None if eps == "1e-05" else eps)
+
+    def pool(self, name, x, kind, k, stride, pad):
+        c, h, w = _image(name, x)
+        out = [(n + 2 * pad - k) // stride + 1 for n in (h, w)]
+        return self.node(name, kind, [x], (c, *out), k=k, stride=stride, pad=pad or None)
+
+    def plane(self, name, x):
+        return self.node(name, "avgpool", [x], (_image(name, x)[0], 1, 1))
+
+    def flatten(self, name, x):
+        if len(x.shape) == 1:
+            return x
+        if len(x.shape) != 3 or x.shape[1] * x.shape[2] != 1:
+            raise errors.config(f"{name}: flattens {list(x.shape)}: keep it in the tail, where its order is PyTorch's")
+        return self.node(name, "flatten", [x], (x.shape[0],))
+
+    def add(self, name, a, b):
+        if not isinstance(a, Value) or not isinstance(b, Value):
+            x, plus = (a, b) if isinstance(a, Value) else (b, a)
+            return self.node(name, "scale", [x], x.shape, plus=_real(plus)) if float(plus) else x
+        if a.shape != b.shape:
+            raise errors.config(f"{name}: adds {list(a.shape)} and {list(b.shape)}; the server adds equal shapes")
+        return self.node(name, "add", [a, b], a.shape)
+
+    def mul(self, name, a, b):
+        if not isinstance(a, Value) or not isinstance(b, Value):
+            x, by = (a, b) if isinstance(a, Value) else (b, a)
+            return self.node(name, "scale", [x], x.shape, by=_real(by)) if float(by) != 1 else x
+        if a.shape == b.shape:
+            return self.node(name, "mul", [a, b], a.shape)
+        if len(a.shape) != 3 or b.shape != (a.shape[0], 1, 1):
+            a, b = b, a
+        if len(a.shape) != 3 or b.shape != (a.shape[0], 1, 1):
+            raise errors.config(f"{name}: multiplies {list(a.shape)} by {list(b.shape)}; the server has equal shapes, "
+                                "and a number for each channel")
+        return self.node(name, "gate", [a, b], a.shape)
+
+
+def _dims(shape):
+    order = (shape[1], shape[2], shape[0]) if len(shape) == 3 else shape
+    return "[" + ",".join(map(str, order)) + "]"
+
+
+def _image(name, x):
+    if len(x.shape) != 3:
+        raise errors.config(f"{name}: works on images [C, H, W], and gets {list(x.shape)}")
+    return x.shape
+
+
+def _params(prefix, module, *names):
+    return [Param(prefix + n, prefix + n, getattr(module, n)) for n in names or ("weight", "bias")
+            if getattr(module, n, None) is not None]
+
+
+# ---- modules: name in the network, module, prefix of its state, builder, inputs
+
+def _conv(b, name, m, prefix, x):
+    _must(name, m, padding_mode="zeros")
+    c, h, w = _image(name, x)
+    if isinstance(m.padding, str) and m.padding != "valid":
+        raise errors.config(f"{name}: padding={m.padding!r} is not known on the server: give a number")
+    stride, pad = _one(m.stride, "stride", name), 0 if m.padding == "valid" else _one(m.padding, "padding", name)
+    dilation, depthwise = _one(m.dilation, "dilation", name), m.groups == m.in_channels == m.out_channels and m.groups > 1
+    weight = Param(prefix + "weight", prefix + "weight", m.weight, "hwc" if depthwise else "ohwi")
+    out = [(n + 2 * pad - dilation * (k - 1) - 1) // stride + 1 for n, k in zip((h, w), m.kernel_size)]
+    bias = _params(prefix, m, "bias")
+    return b.node(name, "conv2d", [x], (m.out_channels, *out), [weight, *bias], stride=stride if stride != 1 else None,
+                  pad=pad or None, groups=m.groups if m.groups != 1 else None, dilation=dilation if dilation != 1 else None)
+
+
+def _batchnorm(b, name, m, prefix, x):
+    _must(name, m, affine=True, track_running_stats=True)
+    _image(name, x)
+    if m.momentum is None:
+        raise errors.config(f"{name}: momentum=None is not known on the server: give a number")
+    eps, momentum = _real(m.eps), _real(m.momentum)
+    return b.node(name, "batchnorm", [x], x.shape, _params(prefix, m, "weight", "bias", "running_mean", "running_var"),
+                  eps=None if eps == "1e-05" else eps, momentum=None if momentum == "0.1" else momentum)
+
+
+def _groupnorm(b, name, m, prefix, x):
+    eps = _real(m.eps)
+    return b.node(name, "groupnorm", [x], _image(name, x), _params(prefix, m),
+                  groups=m.num_groups if m.num_groups != 1 else None, eps=None if eps == "1e-05" else eps)
+
+
+def _pool(kind):
+    def build(b, name, m, prefix, x):
+        _must(name, m, dilation=1, ceil_mode=False, return_indices=False, count_include_pad=True, divisor_override=None)
+        return b.pool(name, x, kind, _one(m.kernel_size, "kernel_size", name), _one(m.stride, "stride", name),
+                      _one(m.padding, "padding", name))
+    return build
+
+
+def _plane(b, name, m, prefix, x):
+    if m.output_size not in (1, (1, 1)) and tuple(m.output_size) != x.shape[1:]:
+        raise errors.config(f"{name}: output_size={m.output_size} is not known on the server, 1 is")
+    return b.plane(name, x) if m.output_size in (1, (1, 1)) else x
+
+
+def _heads(b, name, m, prefix, x):
+    """Self-attention of torch.nn: in_proj is cut into three."""
+    _must(name, m, batch_first=True, bias_k=None, add_zero_attn=False, _qkv_same_embed_dim=True)
+    e, parts = m.embed_dim, []
+    for i, which in enumerate("qkv"):
+        rows = (i * e, (i + 1) * e)
+        w = Param(f"{prefix}in_proj.{which}.weight", prefix + "in_proj_weight", m.in_proj_weight, rows=rows)
+        bias = m.in_proj_bias is not None
+        bias = Param(f"{prefix}in_proj.{which}.bias", prefix + "in_proj_bias", m.in_proj_bias, rows=rows) if bias else None
+        parts.append(b.linear(f"{name}.{which}", x, w, bias))
+    y = b.attention(f"{name}.attention", *parts, m.num_heads, m.dropout)
+    return b.linear(f"{name}.out_proj", y, *_pair(f"{prefix}out_proj.", m.out_proj))
+
+
+def _pair(prefix, m):
+    return (*_params(prefix, m), None)[:2]
+
+
+def _encoder_layer(b, name, m, prefix, x):
+    def attend(x):
+        return b.dropout(f"{name}.dropout1", _heads(b, f"{name}.self_attn", m.self_attn, f"{prefix}self_attn.", x),
+                         m.dropout1.p)
+
+    def feed(x):
+        h = b.linear(f"{name}.linear1", x, *_pair(f"{prefix}linear1.", m.linear1))
+        if m.activation not in (F.relu, F.gelu) and not isinstance(m.activation, (nn.ReLU, nn.GELU)):
+            raise errors.config(f"{name}: activation={m.activation} is not known on the server, relu and gelu are")
+        relu = m.activation is F.relu or isinstance(m.activation, nn.ReLU)
+        h = b.act(f"{name}.activation", h, "act" if relu else "gelu")
+        h = b.linear(f"{name}.linear2", b.dropout(f"{name}.dropout", h, m.dropout.p), *_pair(f"{prefix}linear2.", m.linear2))
+        return b.dropout(f"{name}.dropout2", h, m.dropout2.p)
+
+    def norm(i, x):
+        return b.norm(f"{name}.norm{i}", x, getattr(m, f"norm{i}"), f"{prefix}norm{i}.")
+    if m.norm_first:
+        x = b.add(f"{name}.add1", x, attend(norm(1, x)))
+        return b.add(f"{name}.add2", x, feed(norm(2, x)))
+    x = norm(1, b.add(f"{name}.add1", x, attend(x)))
+    return norm(2, b.add(f"{name}.add2", x, feed(x)))
+
+
+def _encoder(b, name, m, prefix, x):
+    for i, layer in enumerate(m.layers):
+        x = _encoder_layer(b, f"{name}.layers.{i}", layer, f"{prefix}layers.{i}.", x)
+    return b.norm(f"{name}.norm", x, m.norm, f"{prefix}norm.") if m.norm is not None else x
+
+
+def _simple(kind, **usual):
+    def build(b, name, m, prefix, x):
+        _must(name, m, **usual)
+        return b.act(name, x, kind)
+    return build
+
+
+MODULES = {
+    nn.Conv2d: _conv, nn.BatchNorm2d: _batchnorm, nn.GroupNorm: _groupnorm,
+    nn.Linear: lambda b, name, m, prefix, x: b.linear(name, x, *_pair(prefix, m)),
+    nn.LayerNorm: lambda b, name, m, prefix, x: b.norm(name, x, m, prefix),
+    nn.Dropout: lambda b, name, m, prefix, x: b.dropout(name, x, m.p),
+    nn.Identity: lambda b, name, m, prefix, x: x,
+    nn.Flatten: lambda b, name, m, prefix, x: (_must(name, m, start_dim=1, end_dim=-1), b.flatten(name, x))[1],
+    nn.ReLU: _simple("act"), nn.Tanh: _simple("tanh"), nn.Sigmoid: _simple("sigmoid"), nn.SiLU: _simple("silu"),
+    nn.Hardsigmoid: _simple("hardsigmoid"), nn.Hardswish: _simple("hardswish"), nn.ELU: _simple("elu", alpha=1.0),
+    nn.Softplus: _simple("softplus", beta=1, threshold=20),
+    nn.ReLU6: lambda b, name, m, prefix, x: b.act(name, x, "act", fn="relu6"),
+    nn.GELU: lambda b, name, m, prefix, x: b.act(name, x, "gelu", tanh=1 if m.approximate == "tanh" else None),
+    nn.MaxPool2d: _pool("maxpool"), nn.AvgPool2d: _pool("avgpool"), nn.AdaptiveAvgPool2d: _plane,
+    nn.MultiheadAttention: _heads, nn.TransformerEncoderLayer: _encoder_layer, nn.TransformerEncoder: _encoder,
+}
+
+
+# ---- functions and methods: builder, name, arguments
+
+def _flatten(b, name, x, start_dim=0, end_dim=-1):
+    if start_dim != 1 or end_dim != -1:
+        raise errors.config(f"{name}: flatten from {start_dim} to {end_dim}; the server flattens from 1 on")
+    return b.flatten(name, x)
+
+
+def _mean(b, name, x, dim=None, keepdim=False):
+    _image(name, x)
+    if sorted(d % 4 for d in dim or ()) != [2, 3]:
+        raise errors.config(f"{name}: mean over {dim}; the server has that over height and width, [2, 3]")
+    y = b.plane(name, x)
+    return y if keepdim else b.flatten(name + ".flatten", y)
+
+
+def _adaptive(b, name, x, output_size):
+    if output_size not in (1, (1, 1), [1, 1]):
+        raise errors.config(f"{name}: output_size={output_size} is not known on the server, 1 is")
+    return b.plane(name, x)
+
+
+def _cat(b, name, tensors, dim=0):
+    y = tensors[0]
+    for i, x in enumerate(tensors[1:]):
+        if len(x.shape) != 3 or dim not in (1, -3) or x.shape[1:] != y.shape[1:]:
+            raise errors.config(f"{name}: concatenates along {dim}; the server has that of channels, 1")
+        y = b.node(f"{name}.{i}" if i else name, "concat", [y, x], (y.shape[0] + x.shape[0], *y.shape[1:]))
+    return y
+
+
+def _f(kind):
+    return lambda b, name, x, inplace=False: b.act(name, x, kind)
+
+
+def _f_dropout(b, name, x, p=0.5, training=True, inplace=False):
+    return b.dropout(name, x, p) if training else x
+
+
+FUNCTIONS = {
+    operator.add: Builder.add, operator.iadd: Builder.add, torch.add: Builder.add, "add": Builder.add, "add_": Builder.add,
+    operator.mul: Builder.mul, operator.imul: Builder.mul, torch.mul: Builder.mul, "mul": Builder.mul,
+    torch.flatten: _flatten, "flatten": _flatten, torch.mean: _mean, "mean": _mean, torch.cat: _cat,
+    F.relu: _f("act"), torch.relu: _f("act"), "relu": _f("act"), F.silu: _f("silu"), torch.tanh: _f("tanh"),
+    torch.sigmoid: _f("sigmoid"), "sigmoid": _f("sigmoid"), F.hardswish: _f("hardswish"),
+    F.hardsigmoid: _f("hardsigmoid"), F.relu6: lambda b, name, x, inplace=False: b.act(name, x, "act", fn="relu6"),
+    F.gelu: lambda b, name, x, approximate="none": b.act(name, x, "gelu", tanh=1 if approximate == "tanh" else None),
+    F.dropout: _f_dropout, F.adaptive_avg_pool2d: _adaptive, torch.nn.functional.adaptive_avg_pool2d: _adaptive,
+}
+_SAY_NOTHING = {"_assert", "dim", "size", "eq", "getattr", "ne", "__eq__"}
+
+
+class _Proxy(torch.fx.Proxy):
+    def __iter__(self):
+        return self.tracer.iter(self)
+
+
+class _Tracer(torch.fx.Tracer):
+    """Leaves are what MODULES knows, and what else torch.nn has."""
+
+    def is_leaf_module(self, m, name):
+        return type(m) in MODULES or super().is_leaf_module(m, name)
+
+    def proxy(self, node):
+        return _Proxy(node, self)
+
+    def iter(self, obj):
+        return iter((obj[0], obj[1]))  # attention gives a pair; nothing else that is known gives several
+
+
+def _trace(module):
+    if type(module) in MODULES:
+        module = nn.Sequential(module)
+        prefix = "0."
+    else:
+        prefix = ""
+    try:
+        return module, prefix, _Tracer().trace(module)
+    except Exception as e:
+        raise errors.config(f"torch.fx cannot follow {type(module).__name__}: {e}; keep what it cannot follow in head or "
+                            "tail") from e
+
+
+def known():
+    words = sorted({m.__name__ for m in MODULES} | {f if isinstance(f, str) else f.__name__ for f in FUNCTIONS})
+    return ", ".join(words)
+
+
+def _call(b, module, strip, node, env):
+    def value(a):
+        return torch.fx.node.map_arg(a, lambda n: env[n])
+    args, kwargs = value(node.args), dict(value(node.kwargs))
+    if node.op == "call_module":
+        m = module.get_submodule(node.target)
+        name = node.target[len(strip):] or "0"
+        if isinstance(m, nn.MultiheadAttention):
+            args = [*args[:3], *(kwargs.pop(k) for k in ("query", "key", "value") if k in kwargs)]
+            if len(args) != 3 or any(a is not args[0] for a in args) or kwargs.get("attn_mask") is not None:
+                raise errors.config(f"{name}: the server has attention of one input, without masks")
+            args = args[:1]
+        if type(m) not in MODULES:
+            raise errors.config(f"{name}: {type(m).__name__} is not known on the server; known are {known()}")
+        if len(args) != 1 or any(v is not None for k, v in kwargs.items() if k not in ("need_weights", "average_attn_weights")):
+            raise errors.config(f"{name}: {type(m).__name__} takes one input here")
+        y = MODULES[type(m)](b, name, m, node.target[len(strip):] + "." * (node.target != strip.rstrip(".")), *args)
+        return (y, None) if isinstance(m, nn.MultiheadAttention) else y
+    if node.target is operator.getitem and isinstance(args[0], tuple):
+        return args[0][args[1]]
+    word = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    if node.target not in FUNCTIONS:
+        if word in _SAY_NOTHING:
+            return None
+        raise errors.config(f"{node.name}: {word} is not known on the server; known are {known()}")
+    return FUNCTIONS[node.target](b, node.name, *args, **kwargs)
+
+
+def read(module, shape, per_token=False):
+    """The builder, whose params belong to `module`, and the value that comes out; shape: of one row."""
+    traced, strip, graph = _trace(module)
+    b, env, out = Builder(shape, per_token), {}, None
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            if env and not node.args:
+                raise errors.config("the middle takes one tensor and gives one")
+            env[node] = b.input if not env else node.args[0]
+        elif node.op == "output":
+            out = env.get(node.args[0]) if isinstance(node.args[0], torch.fx.Node) else None
+        elif node.op == "get_attr":
+            raise errors.config(f"{node.target}: a tensor of the module's own is not known on the server; known are {known()}")
+        else:
+            env[node] = _call(b, traced, strip, node, env)
+    if not isinstance(out, Value) or not b.nodes:
+        raise errors.config("the middle takes one tensor and gives one")
+    return b, out

@@ -1,0 +1,172 @@
+"""The middle for arrays: what numpy has, or anything with float32 memory and data_ptr()."""
+import ctypes
+import logging
+import os
+import select
+
+import numpy
+
+from . import abi, errors
+
+_log = logging.getLogger("split")
+_LEVELS = {b"ERROR": logging.ERROR, b"WARN": logging.WARNING, b"INFO": logging.INFO, b"DEBUG": logging.DEBUG}
+_POLL_MS = 500
+
+
+def _tell_log():
+    line = ctypes.create_string_buffer(512)
+    while abi.lib.split_log(line, len(line)):
+        level, _, text = line.value.partition(b" ")
+        _log.log(_LEVELS.get(level, logging.INFO), "%s", text.decode("utf-8", "replace"))
+
+
+def _check(code, fail):
+    _tell_log()
+    if code != abi.OK:
+        raise errors.error_of(code, fail.status, fail.key.decode(), fail.step, fail.text.decode("utf-8", "replace"))
+
+
+def _pointer(array, count):
+    """Where `count` float32 numbers lie, packed."""
+    if hasattr(array, "data_ptr"):
+        fits = array.is_contiguous() and str(array.dtype) == "torch.float32" and array.numel() == count
+        at = array.data_ptr()
+    else:
+        fits = array.flags.c_contiguous and array.dtype == numpy.float32 and array.size == count
+        at = array.ctypes.data
+    if not fits:
+        raise errors.usage(f"an array of {count} packed float32 numbers is wanted, not {array.dtype} {tuple(array.shape)}")
+    return at
+
+
+class Middle:
+    """A session with a server. `conf`: keys of split_conf_set in lib/split.h; `weights`: arrays by parameter."""
+
+    def __init__(self, graph, weights=(), resume=None, **conf):
+        self._handle, self._pid, self._fail = ctypes.c_void_p(), os.getpid(), abi.Fail(size=ctypes.sizeof(abi.Fail))
+        c = abi.lib.split_conf_new()
+        if not c:
+            raise MemoryError
+        try:
+            self._fill(c, graph, dict(weights), resume, conf)
+            self._wait(lambda: abi.lib.split_open(ctypes.byref(self._handle), c, 0, self._fail))
+        except BaseException:
+            self.close(goodbye=False)
+            raise
+        finally:
+            abi.lib.split_conf_free(c)
+        self.input_shape, self.output_shape = self._shape(0), self._shape(1)
+
+    def _fill(self, c, graph, weights, resume, conf):
+        for key, value in conf.items():
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            _check(abi.lib.split_conf_set(c, key.encode(), text.encode(), self._fail), self._fail)
+        _check(abi.lib.split_conf_graph(c, graph.encode(), self._fail), self._fail)
+        for name, w in weights.items():
+            w = numpy.ascontiguousarray(w, numpy.float32)
+            _check(abi.lib.split_conf_weight(c, name.encode(), w.ctypes.data, w.size, self._fail), self._fail)
+        if resume is not None:
+            token = bytes(resume)
+            _check(abi.lib.split_conf_resume(c, token, len(token), self._fail), self._fail)
+
+    def _shape(self, output):
+        per_token, dim = ctypes.c_int(), (ctypes.c_int64 * 4)()
+        n = abi.lib.split_shape(self._handle, output, ctypes.byref(per_token), dim)
+        return tuple(dim[:n])
+
+    def _wait(self, call):
+        """Calls until it does not say AGAIN; signals are handled meanwhile."""
+        poll = None
+        while True:
+            code = call()
+            if code != abi.AGAIN:
+                return _check(code, self._fail)
+            if poll is None:
+                poll = select.poll()
+                poll.register(abi.lib.split_fd(self._handle), select.POLLIN)
+            _tell_log()
+            poll.poll(_POLL_MS)
+
+    def _count(self, shape, rows, lengths):
+        count = rows if len(shape) == 0 or lengths is None else int(sum(lengths))
+        return count * int(numpy.prod(shape[1:]))
+
+    def forward(self, x, rows=None, lengths=None, training=True):
+        rows = len(x) if rows is None else rows
+        number, n = ctypes.c_int(), None if lengths is None else (ctypes.c_uint32 * rows)(*map(int, lengths))
+        at = _pointer(x, self._count(self.input_shape, rows, lengths))
+        _check(abi.lib.split_forward(self._handle, training, rows, n, at, ctypes.byref(number), self._fail), self._fail)
+        self._rows, self._lengths = rows, lengths
+        return number.value
+
+    def _array(self, shape):
+        tokens = self._rows if self._lengths is None else int(sum(self._lengths))
+        return numpy.empty((tokens, *shape[1:]), numpy.float32)
+
+    def output(self, call, out=None):
+        out = self._array(self.output_shape) if out is None else out
+        at = _pointer(out, self._count(self.output_shape, self._rows, self._lengths))
+        self._wait(lambda: abi.lib.split_output(self._handle, call, at, 0, self._fail))
+        return out
+
+    def backward(self, call, dy):
+        at = _pointer(dy, self._count(self.output_shape, self._rows, self._lengths))
+        _check(abi.lib.split_backward(self._handle, call, at, self._fail), self._fail)
+
+    def input_grad(self, call, out=None):
+        out = self._array(self.input_shape) if out is None else out
+        at = _pointer(out, self._count(self.input_shape, self._rows, self._lengths))
+        self._wait(lambda: abi.lib.split_input_grad(self._handle, call, at, 0, self._fail))
+        return out
+
+    def norm(self):
+        norm = ctypes.c_double()
+        self._wait(lambda: abi.lib.split_norm(self._handle, ctypes.byref(norm), 0, self._fail))
+        return norm.value
+
+    def step(self, lr, scale=1.0):
+        self._wait(lambda: abi.lib.split_step(self._handle, lr, scale, 0, self._fail))
+
+    def drop(self):
+        self._wait(lambda: abi.lib.split_drop(self._handle, 0, self._fail))
+
+    def weight(self, name, shape):
+        out = numpy.empty(shape, numpy.float32)
+        self._wait(lambda: abi.lib.split_weight(self._handle, name.encode(), out.ctypes.data, out.size, 0, self._fail))
+        return out
+
+    def keep(self):
+        """The server keeps its state; the token of it, as bytes."""
+        n = ctypes.c_size_t(1 << 16)
+        while True:
+            token = ctypes.create_string_buffer(n.value)
+            try:
+                self._wait(lambda: abi.lib.split_keep(self._handle, token, ctypes.byref(n), 0, self._fail))
+                return token.raw[:n.value]
+            except errors.Error as e:
+                if e.code != abi.LIMIT or n.value <= len(token):
+                    raise
+
+    def resume(self, token):
+        token = bytes(token)
+        self._wait(lambda: abi.lib.split_resume(self._handle, token, len(token), 0, self._fail))
+
+    @property
+    def step_number(self):
+        return abi.lib.split_step_number(self._handle)
+
+    def stats(self):
+        s = abi.Stats(size=ctypes.sizeof(abi.Stats))
+        abi.lib.split_statistics(self._handle, ctypes.byref(s))
+        return {name: getattr(s, name) for name, _ in s._fields_[1:]}
+
+    def close(self, goodbye=False):
+        """goodbye: the server may remove what it has of the session."""
+        handle, self._handle = self._handle, ctypes.c_void_p()
+        if handle and self._pid == os.getpid():
+            abi.lib.split_close(handle, goodbye)
+            _tell_log()
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self.close()

@@ -1,0 +1,393 @@
+"""split.RemoteModule: a module of a PyTorch network that a server computes and trains."""
+import os
+from typing import NamedTuple, Optional
+
+import torch
+from torch import nn
+from torch.autograd.function import once_differentiable
+
+from . import errors, graph
+from .middle import Middle
+
+_MARK = 2.0 ** -100  # what a backward adds to the anchor's gradient
+
+
+class Keys(NamedTuple):
+    """Files: the server's public key, and this client's own."""
+    server: str
+    own: str
+
+
+class Step(NamedTuple):
+    number: int
+    bytes: int
+    seconds: float
+    skipped: bool = False
+
+
+class _Call(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, anchor, remote):
+        ctx.remote, ctx.anchor = remote, anchor.shape
+        ctx.call, y = remote._run(x, True)
+        ctx.step = remote.step_number
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        dx = ctx.remote._backward(ctx.call, ctx.step, dy, ctx.needs_input_grad[0])
+        return dx, torch.full(ctx.anchor, _MARK), None
+
+
+def _nhwc(t):
+    """Packed, with channels last."""
+    return t.detach().to("cpu", torch.float32).permute(0, 2, 3, 1).contiguous() if t.dim() == 4 else \
+        t.detach().to("cpu", torch.float32).contiguous()
+
+
+def _settings(optimizer):
+    """Keys of the config, and the keys of a group that may differ."""
+    if isinstance(optimizer, dict):
+        o = dict(optimizer)
+        kind, lr = o.pop("kind", "sgd"), o.pop("lr")
+        return {f"train.optimizer.{k}": v for k, v in {"kind": kind, **o}.items()}, lr
+    kinds = {torch.optim.SGD: "sgd", torch.optim.Adam: "adam", torch.optim.AdamW: "adamw"}
+    g = optimizer.param_groups[0]
+    if type(optimizer) not in kinds or any(g.get(k) for k in ("amsgrad", "maximize", "dampening")):
+        raise errors.config(f"the middle has SGD, Adam, AdamW without amsgrad, maximize and dampening, not "
+                            f"{type(optimizer).__name__}")
+    s = {"kind": kinds[type(optimizer)], "weight_decay": g["weight_decay"]}
+    if s["kind"] == "sgd":
+        s.update(momentum=g["momentum"], nesterov=g["nesterov"])
+    else:
+        s.update(beta1=g["betas"][0], beta2=g["betas"][1], eps=g["eps"])
+    return {f"train.optimizer.{k}": v for k, v in s.items()}, None
+
+
+class RemoteModule(nn.Module):
+    """In place of `module`, whose parameters the server has from then on.
+
+    server     tcp://host:port
+    example    one call's input, with the most rows, or its shape
+    optimizer  a torch.optim one that has not stepped, from which the module's parameters are taken; or a dict with
+               kind, lr and the other keys of train.optimizer
+    codec      one for all four tensors, or a dict by name: head_act, mid_act, mid_grad, head_grad
+    chunks     parts of a call, which overlap on the link and on the server
+    calls      forwards of a step, each with its backward before the next one; the gradient is their sum
+    lengths    calls have lengths: tokens of each row, and what lies behind them neither crosses nor counts
+    keep_every every so many steps are on the server's disk before step() returns
+    wait_s     how long a call waits for a lost server; None: for ever
+    resume     a token of checkpoint()
+    conf       other keys of docs/config.md"""
+
+    def __init__(self, module, server, *, example, optimizer, codec="none", chunks=1, calls=1, lengths=False, keys: Optional[Keys] = None,
+                 precision="fp32", seed=None, input_grad=True, keep_every=0, wait_s=600, resume=None, conf={}):
+        super().__init__()
+        if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+            raise errors.config("each rank would train a middle of its own: use one process")
+        shape = tuple(example.shape if isinstance(example, torch.Tensor) else example)
+        self.anchor = nn.Parameter(torch.zeros(1))
+        self.__dict__.update(_module=module, _optimizer=optimizer, _open=None, _backs=0, _interrupted=False, _clip=1.0, _pid=os.getpid(),
+                             _calls=calls, _lengths=lengths, _given=None)
+        self._builder, self._out = graph.read(module, shape[1:], lengths)
+        self._state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        self._counted = [k for k in self._state if k.endswith("num_batches_tracked")]
+        settings, self._lr = _settings(optimizer)
+        self._groups, rules = self._take_groups() if self._lr is None else ({}, {})
+        codecs = codec if isinstance(codec, dict) else dict.fromkeys(("head_act", "mid_act", "mid_grad", "head_grad"), codec)
+        seed = torch.initial_seed() % (1 << 53) if seed is None else seed
+        self._conf = {"server": server, "train.batch": shape[0], "train.chunks": chunks, "train.seed": seed,
+                      "train.accumulate": calls,
+                      **({"tokens.row": shape[1], "tokens.chunk": shape[1] * -(-shape[0] // chunks)} if lengths else {}),
+                      "train.precision": precision, "input_grad": input_grad, "keep_every": keep_every,
+                      "wait_s": 0 if wait_s is None else wait_s, **settings, **rules,
+                      **{f"codec.{k}": v for k, v in codecs.items()}, **conf}
+        if keys:
+            self._conf.update({"auth.server_key": keys.server, "auth.secret_key": keys.own})
+        self._input_grad, self._text = input_grad, self._builder.text(self._out, self._role)
+        self._begin(resume)
+
+    def _begin(self, resume=None):
+        weights = {p.name: p.to_graph(self._state[p.key]).numpy() for p in self._builder.params}
+        self.__dict__["_middle"] = Middle(self._text, weights, resume, **self._conf)
+
+    def _role(self, p):
+        tensor = self._state[p.key]
+        if not isinstance(tensor, nn.Parameter):
+            return "stat"
+        if not tensor.requires_grad:
+            return "frozen"
+        at = self._groups.get(id(tensor), 0)
+        return f"g{at}" if at else ""
+
+    # ---- the optimizer
+
+    def _take_groups(self):
+        """The module's parameters leave the optimizer, and the anchor comes. Groups: by parameter; the rules of 1 to 8."""
+        mine = {id(p) for p in self._module.parameters()}
+        if any(id(p) in mine for p in self._optimizer.state):
+            raise errors.usage("the optimizer has stepped: give the middle one that has not, or a token to resume from")
+        held = [g for g in self._optimizer.param_groups if any(id(p) in mine for p in g["params"])]
+        found, rules = {}, {}
+        missing = sum(p.requires_grad for p in self._module.parameters()) - sum(
+            p.requires_grad for g in held for p in g["params"] if id(p) in mine)
+        if missing or not held:
+            raise errors.usage("the optimizer lacks parameters of the middle: give it all of them")
+        if len(held) > 9:
+            raise errors.config(f"the middle's parameters are in {len(held)} groups of the optimizer; it has up to 9")
+        base = held[0]
+        for i, g in enumerate(held):
+            for key in ("betas", "eps", "momentum", "nesterov"):
+                if g.get(key) != base.get(key):
+                    raise errors.config(f"{key} differs between groups of the optimizer; lr and weight_decay may")
+            if i:
+                factor = g["lr"] / base["lr"] if base["lr"] else 1.0
+                rules[f"group.{i}"] = f"lr={factor!r} weight_decay={g['weight_decay']!r}"
+            found.update((id(p), i) for p in g["params"] if id(p) in mine)
+            g["params"] = [p for p in g["params"] if id(p) not in mine]
+        base["params"].append(self.anchor)
+        self.__dict__["_held"] = [(g, g["lr"] / base["lr"] if base["lr"] else 1.0) for g in held]
+        return found, rules
+
+    def _rate(self):
+        if self._lr is not None:
+            return self._lr
+        base = self._held[0][0]["lr"]
+        for g, factor in self._held:
+            if base and abs(g["lr"] / base - factor) > 1e-9 * factor:
+                raise errors.config("learning rates of the middle's groups no longer have the factors that they had "
+                                    "when it was made")
+        return base
+
+    # ---- a step
+
+    def _check_process(self):
+        if self._pid != os.getpid():
+            raise errors.usage("a process that was forked cannot use its parent's middle")
+
+    def _cleared(self):
+        return self._backs and (self.anchor.grad is None or not self.anchor.grad.any())
+
+    def _settle(self):
+        """Before another call: what was interrupted, or whose gradients are no longer wanted, is dropped."""
+        if self._open is not None and (self._interrupted or self._cleared()):
+            self.drop()
+
+    def forward(self, x, lengths=None):
+        self._check_process()
+        if x.dtype == torch.float64:
+            raise errors.usage("the middle computes in float32: call .float() on its input")
+        if lengths is not None and not self._lengths:
+            raise errors.usage("this middle has rows of one length: make it with lengths=True")
+        self.__dict__["_given"] = None if lengths is None else [int(n) for n in lengths]
+        self._settle()
+        if self._open is not None and self._backs and self.training and not self._is_last():
+            self._commit(self._rate(), 1.0)  # a call of a step with several
+        if self._open is not None:
+            raise errors.usage(f"step {self.step_number} is open: call step() or drop() first", self.step_number)
+        if not self.training:
+            return self._run(x, False)[1]
+        if not torch.is_grad_enabled():
+            raise errors.usage("the middle is in training, but gradients are off: call eval() first", self.step_number)
+        return _Call.apply(x, self.anchor, self)
+
+    def _is_last(self):
+        return (self.step_number + 1) % self._calls == 0
+
+    def _commit(self, lr, scale):
+        self._guard(self._middle.step, lr, scale)
+        self._forget()
+
+    def _guard(self, call, *args, **kwargs):
+        try:
+            return call(*args, **kwargs)
+        except KeyboardInterrupt:
+            self.__dict__["_interrupted"] = True
+            raise
+        except (errors.NonfiniteError, errors.RolledBack):
+            self._forget()
+            raise
+
+    def _forget(self):
+        self.__dict__.update(_open=None, _backs=0, _interrupted=False, _clip=1.0)
+
+    def _run(self, x, training):
+        rows = self._pack(_nhwc(x), len(x))
+        call = self._guard(self._middle.forward, rows, rows=len(x), lengths=self._tokens(len(x)), training=training)
+        self.__dict__.update(_open=call, _backs=0)
+        self._image = x.dim() == 4 and not x.is_contiguous(memory_format=torch.channels_last)
+        y = torch.empty(len(rows), *self._middle.output_shape[1:])
+        self._guard(self._middle.output, call, y)
+        y = self._unpack(y, x.shape)
+        if not training:
+            self._forget()
+        return call, self._like(y, x)
+
+    def _tokens(self, rows):
+        """Of each row, where the middle computes per token."""
+        return None if not self._lengths else self._given or [self._conf["tokens.row"]] * rows
+
+    def _mask(self, shape):
+        n = torch.tensor(self._tokens(shape[0]))
+        if len(n) != shape[0] or int(n.max()) > shape[1]:
+            raise errors.usage(f"lengths of {len(n)} rows up to {int(n.max())} for an input of {list(shape)}")
+        return torch.arange(shape[1])[None] < n[:, None]
+
+    def _pack(self, t, rows):
+        return t[self._mask(t.shape)] if self._lengths else t
+
+    def _unpack(self, t, shape):
+        if not self._lengths:
+            return t
+        out = torch.zeros(*shape[:2], t.shape[-1])
+        out[self._mask(shape)] = t
+        return out
+
+    def _like(self, t, x):
+        if t.dim() == 4:
+            t = t.permute(0, 3, 1, 2)
+            t = t.contiguous() if self._image else t
+        return t.to(x.device)
+
+    def _backward(self, call, step, dy, wanted):
+        if call != self._open or self._backs:
+            raise errors.usage(f"backward of call {call} of step {step} ran already, or the step is over", step)
+        if wanted and not self._input_grad:
+            raise errors.usage("something in the head learns, and the middle has input_grad=False")
+        packed = self._pack(_nhwc(dy), len(dy))
+        self._guard(self._middle.backward, call, packed)
+        self.__dict__["_backs"] = 1
+        if not wanted or not self._input_grad:
+            return None
+        dx = torch.empty(len(packed), *self._middle.input_shape[1:])
+        self._guard(self._middle.input_grad, call, dx)
+        return self._like(self._unpack(dx, dy.shape), dy)
+
+    def step(self, lr=None, scale=1.0):
+        """The server's optimizer takes its step; then it is the turn of the script's own."""
+        self._check_process()
+        if self._cleared():
+            number = self.step_number
+            self.drop()
+            return Step(number, 0, 0.0, True)
+        if self._open is None or not self._backs:
+            raise errors.usage(f"step {self.step_number} has no gradient: call backward() first", self.step_number)
+        if not self._is_last():
+            raise errors.usage(f"the step has {(self.step_number + 1) % self._calls} of {self._calls} calls",
+                               self.step_number)
+        number, before = self.step_number, self._middle.stats()
+        self._commit(self._rate() if lr is None else lr, scale * self._clip)
+        now = self._middle.stats()
+        if self.anchor.grad is not None:
+            self.anchor.grad = None
+        return Step(number, sum(now[k] - before[k] for k in ("tx_bytes", "rx_bytes")), now["server_s"])
+
+    def drop(self):
+        """Forgets the open step, which counts as done."""
+        self._middle.drop()
+        self._forget()
+
+    def grad_norm(self):
+        return self._guard(self._middle.norm)
+
+    # ---- state
+
+    @property
+    def step_number(self):
+        return self._middle.step_number
+
+    def checkpoint(self):
+        """The server keeps this state; the token is for the script's file."""
+        return torch.frombuffer(bytearray(self._middle.keep()), dtype=torch.uint8)
+
+    def resume(self, token):
+        self._forget()
+        self._middle.resume(bytes(token.tolist()))
+
+    def stats(self):
+        return self._middle.stats()
+
+    def graph(self):
+        return self._text
+
+    def close(self, goodbye=False):
+        self._middle.close(goodbye)
+
+    def _fetch(self):
+        with torch.no_grad():
+            for p in self._builder.params:
+                p.from_graph(self._middle.weight(p.name, p.shape), self._state[p.key])
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        self._settle()
+        self._fetch()
+        for key, value in self._module.state_dict().items():
+            counted = key in self._counted
+            destination[prefix + key] = torch.tensor(self.step_number) if counted else value.detach().clone()
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
+        own = self._module.state_dict()
+        missing_keys += [prefix + k for k in own if prefix + k not in state_dict]
+        unexpected_keys += [k for k in state_dict if k.startswith(prefix) and k[len(prefix):] not in own]
+        with torch.no_grad():
+            for key, value in own.items():
+                if prefix + key in state_dict:
+                    value.copy_(state_dict[prefix + key])
+        self.close()
+        self._forget()
+        self._begin()
+
+    def __deepcopy__(self, memo):
+        raise errors.usage("a middle cannot be copied: save state_dict() and checkpoint()")
+
+    def __reduce__(self):
+        raise errors.usage("a middle cannot be pickled: save state_dict() and checkpoint()")
+
+    def extra_repr(self):
+        return f"{self._conf['server']}, {len(self._builder.nodes)} nodes, step {self.step_number}"
+
+
+class Optimizer(torch.optim.Optimizer):
+    """One optimizer for the script's own parameters and the middle: step() asks the server, then steps `optimizer`."""
+
+    def __init__(self, optimizer, middle):
+        self.__dict__.update(optimizer=optimizer, middle=middle)
+        self.defaults, self.param_groups, self.state = optimizer.defaults, optimizer.param_groups, optimizer.state
+        self._step_count = 0
+
+    def step(self, closure=None):
+        loss = closure() if closure is not None else None
+        self.middle.step()
+        self.optimizer.step()
+        return loss
+
+    def zero_grad(self, set_to_none=False):
+        self.optimizer.zero_grad(set_to_none)
+        if set_to_none:
+            self.middle.anchor.grad = None
+        elif self.middle.anchor.grad is not None:
+            self.middle.anchor.grad.zero_()
+
+    def state_dict(self):
+        return self.optimizer.state_dict()
+
+    def load_state_dict(self, state):
+        self.optimizer.load_state_dict(state)
+        self.param_groups, self.state = self.optimizer.param_groups, self.optimizer.state
+
+    def __repr__(self):
+        return f"split.{self.optimizer!r}"
+
+
+def clip_grad_norm_(parameters, middle, max_norm):
+    """As torch.nn.utils.clip_grad_norm_, with the middle's gradient; the norm of all of them before. The next step()
+    takes the middle's share."""
+    grads = [p.grad for p in parameters if p.grad is not None]
+    squares = sum(float(torch.linalg.vector_norm(g.double())) ** 2 for g in grads)
+    norm = (squares + middle.grad_norm() ** 2) ** 0.5
+    factor = min(1.0, max_norm / (norm + 1e-6))
+    for g in grads:
+        g.mul_(factor)
+    middle._clip = factor
+    return norm

@@ -1,0 +1,46 @@
+"""A script's own checkpoint: its modules and optimizers, the middle's token, and the random numbers' state."""
+import os
+import random
+
+import numpy
+import torch
+
+
+class Run(dict):
+    """What save() wrote."""
+
+    def restore(self, **parts):
+        """Loads the state of each part, and the random states; the step behind which it was saved."""
+        for name, part in parts.items():
+            part.load_state_dict(self["parts"][name])
+        torch.set_rng_state(self["random"]["torch"])
+        numpy.random.set_state(self["random"]["numpy"])
+        random.setstate(self["random"]["python"])
+        return self["step"]
+
+
+def save(path, *, middle, step, **parts):
+    """Writes it whole or not at all. `parts` have state_dict()."""
+    run = {"middle": middle.checkpoint(), "step": step, "parts": {k: p.state_dict() for k, p in parts.items()},
+           "random": {"torch": torch.get_rng_state(), "numpy": numpy.random.get_state(), "python": random.getstate()}}
+    beside = f"{path}.{os.getpid()}.tmp"
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as f:
+            torch.save(run, f)
+            f.flush()
+            os.fsync(f.fileno())
+        os.replace(beside, path)
+    except BaseException:
+        os.unlink(beside)
+        raise
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)
+
+
+def load(path):
+    """None: there is no such file."""
+    if not os.path.exists(path):
+        return None
+    return Run(torch.load(path))

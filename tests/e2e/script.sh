@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# libsplit and the Python package: what the library exports, the example in C, 1,000 links of one process, and where PyTorch is
+# the scripts of docs/howto-script.md as they are printed, killed and not, beside PyTorch, and what is refused.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+root=$PWD
+library=$root/$BUILD/libsplit.so.0
+[ -z "${SAN:-}" ] || { echo "the library with a sanitizer cannot be loaded into another program"; exit 77; }
+[ -f "$library" ] || fail "$library is not built: make lib"
+
+# ---- the library
+others=$(nm -D --defined-only "$library" | awk '{print $3}' | grep -vE '^(split_[a-z_]+|SPLIT_0\.1)(@@SPLIT_0\.1)?$' || true)
+[ -z "$others" ] || fail "libsplit exports what is not its own: $others"
+nm -D --defined-only "$library" | sed -n 's/.* \(split_[a-z_]*\).*/\1/p' | sort >"$tmp/exported"
+grep -oE '\bsplit_[a-z_]+\(' lib/split.h | tr -d '(' | sort -u | diff - "$tmp/exported" || fail 'split.h and libsplit differ'
+! ldd "$library" | grep -qE 'blas|lapack' || fail 'libsplit needs a BLAS'
+
+start_server one
+gcc -std=c99 -Wall -Werror -Ilib lib/examples/middle.c -o "$tmp/middle" "$library" -Wl,-rpath,"$root/$BUILD"
+"$tmp/middle" "$endpoint" 300 >"$tmp/middle.out" || fail 'the example in C failed'
+awk '/^step 300 / {exit !($4 < 0.001)}' "$tmp/middle.out" || fail "the example does not learn: $(cat "$tmp/middle.out")"
+if "$tmp/middle" tcp://nobody 1 2>"$tmp/bad.out"; then fail 'a server that is none was taken'; else [ $? = 78 ] || fail "$(cat "$tmp/bad.out")"; fi
+
+# ---- Python
+python=/usr/bin/python3
+"$python" -c 'import numpy' 2>/dev/null || { echo "no numpy here: the library alone was tested"; exit 77; }
+export SPLIT_LIBRARY=$library PYTHONPATH=$root/python:$root/tests/e2e/script PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+run() { timeout "$patience" "$python" "$@" >"$tmp/python.log" 2>&1 || fail "$*: $(tail -n 15 "$tmp/python.log")"; }
+run tests/e2e/script/arrays.py "$endpoint" lib/split.h
+"$python" -c 'import torch, torchvision, sklearn' 2>/dev/null || { echo "no PyTorch, torchvision and scikit-learn here: arrays alone were tested"; exit 77; }
+SERVER_PID=$server_pid run tests/e2e/script/torch_api.py "$endpoint"
+cd "$tmp"
+for name in digits rows kills; do
+	awk -v name="$name.py" '$0 == "<!-- " name " -->" {take = 1; next} take == 1 && /^```python/ {take = 2; next} take == 2 && /^```/ {exit} take == 2' \
+		"$root/docs/howto-script.md" >"$name.py"
+	[ -s "$name.py" ] || fail "docs/howto-script.md has no script $name.py"
+done
+accuracy_of() { # SCRIPT LEAST
+	run "$1.py" "$endpoint"
+	awk -v least="$2" '/^accuracy/ {right = $2 + 0 >= least} END {exit !right}' "$tmp/python.log" || fail "$1: $(cat "$tmp/python.log")"
+}
+accuracy_of digits 0.93
+accuracy_of rows 0.88
+
+# ---- kills, of either side: the weights are those of a run that nobody disturbed
+run kills.py "$endpoint"
+mv weights.pt undisturbed.pt
+rm kills.pt
+end_process "$server_pid"
+port=$(free_port)
+server() { start_server "$1" "listen=tcp://127.0.0.1:$port"; }
+saved() { grep -q "^step $1\$" script.log; }
+begin() { # until it has saved step $1
+	timeout "$patience" "$python" kills.py "$endpoint" >script.log 2>&1 &
+	script=$!
+	started+=("$script")
+	wait_for "the script does not save step $1" saved "$1"
+}
+server two
+begin 60
+kill -9 "$(pgrep -P "$script" | head -n 1)" || fail 'the script is over already'
+wait "$script" 2>/dev/null || true
+begin 120
+kill -9 "$server_pid" || fail 'the server is over already'
+wait "$server_pid" 2>/dev/null || true
+server three
+wait "$script" || fail "the script: $(tail -n 15 script.log)"
+"$python" - <<'END' || fail 'killed and not killed, a run has two results'
+import torch
+a, b = torch.load("undisturbed.pt"), torch.load("weights.pt")
+assert list(a) == list(b) and all(torch.equal(a[k], b[k]) for k in a)
+END

@@ -1,0 +1,150 @@
+"""split.Middle: learns, evaluates, keeps and resumes, refuses; 1,000 links leave nothing; ctypes and split.h say the same."""
+import os
+import re
+import sys
+import threading
+
+import numpy as np
+
+import split
+from split import abi
+
+server, header = sys.argv[1:]
+GRAPH = """graph 1
+in head_act f32 R[8]
+param 0.weight [16,8] zero
+param 2.weight [4,16] zero
+node 0 linear %0 &0
+node 1 tanh %1
+node 2 linear %2 &1
+out mid_act %3
+"""
+rng = np.random.default_rng(0)
+WEIGHTS = {"0.weight": rng.normal(0, 0.3, (16, 8)), "2.weight": rng.normal(0, 0.3, (4, 16))}
+CONF = {"server": server, "train.batch": 12, "train.chunks": 3, "train.optimizer.momentum": 0, "log": "error"}
+
+
+def refused(kind, text, call, *args, **kwargs):
+    try:
+        call(*args, **kwargs)
+    except kind as e:
+        assert text in str(e), f"{e!r} does not say {text!r}"
+        return e
+    raise AssertionError(f"{text!r} was not refused")
+
+
+def begin(resume=None, **conf):
+    return split.Middle(GRAPH, WEIGHTS, resume, **{**CONF, **conf})
+
+
+def check_header():
+    """Every function with its number of arguments, and both structs."""
+    text = re.sub(r"/\*.*?\*/", "", open(header).read(), flags=re.S)
+    functions = dict(re.findall(r"\b(split_[a-z_]+)\(([^()]*)\);", text))
+    assert set(functions) == set(abi.FUNCTIONS), set(functions) ^ set(abi.FUNCTIONS)
+    for name, arguments in functions.items():
+        n = 0 if arguments.strip() == "void" else arguments.count(",") + 1
+        assert n == len(abi.FUNCTIONS[name][1]), name
+
+
+def check_step():
+    """One step beside numpy, in double."""
+    m, w0, w1 = begin(), *(WEIGHTS[k].astype(np.float32).astype(float) for k in ("0.weight", "2.weight"))
+    for rows in (12, 12, 5, 1, 12):
+        x, dy = rng.normal(size=(rows, 8)).astype(np.float32), rng.normal(size=(rows, 4)).astype(np.float32)
+        call = m.forward(x)
+        h = np.tanh(x @ w0.T)
+        np.testing.assert_allclose(m.output(call), h @ w1.T, rtol=1e-5, atol=1e-6)
+        m.backward(call, dy)
+        dh = dy @ w1 * (1 - h * h)
+        np.testing.assert_allclose(m.input_grad(call), dh @ w0, rtol=1e-4, atol=1e-6)
+        g0, g1 = dh.T @ x, dy.T @ h
+        np.testing.assert_allclose(m.norm(), np.sqrt((g0 ** 2).sum() + (g1 ** 2).sum()), rtol=1e-5)
+        m.step(0.1, 0.5)
+        w0, w1 = w0 - 0.05 * g0, w1 - 0.05 * g1
+    np.testing.assert_allclose(m.weight("0.weight", (16, 8)), w0, rtol=1e-4, atol=1e-6)
+    call = m.forward(x, training=False)
+    np.testing.assert_allclose(m.output(call), np.tanh(x @ w0.T) @ w1.T, rtol=1e-4, atol=1e-6)
+    assert m.step_number == 5 and m.stats()["links"] == 1
+    m.close(goodbye=True)
+
+
+def train(m, steps):
+    for i in steps:
+        r = np.random.default_rng(i)
+        call = m.forward(r.normal(size=(12, 8)).astype(np.float32))
+        m.backward(call, m.output(call))
+        m.step(0.1)
+    return m.weight("0.weight", (16, 8)).tobytes()
+
+
+def check_tokens():
+    whole = begin()
+    expected = train(whole, range(20))
+    m = begin()
+    train(m, range(7))
+    seven = m.keep()
+    train(m, range(7, 11))
+    eleven = m.keep()
+    train(m, range(11, 13))
+    m.resume(seven)  # in one process
+    assert m.step_number == 7
+    train(m, range(7, 9))
+    nine = m.keep()
+    m.close()
+    refused(split.MismatchError, "no common step", begin, eleven)  # of a past that is no longer this session's
+    m = begin(nine)
+    assert m.step_number == 9 and train(m, range(9, 20)) == expected
+    refused(split.DataError, "damaged", begin, seven[:-1])
+    refused(split.MismatchError, "another network or other settings", begin, nine, **{"train.batch": 11})
+    m.close()
+
+
+def check_refusals():
+    m = begin()
+    x = np.zeros((12, 8), np.float32)
+    refused(split.UsageError, "1 to 12", m.forward, np.zeros((13, 8), np.float32))
+    refused(split.UsageError, "packed float32", m.forward, np.zeros((12, 8)))
+    call = m.forward(x)
+    refused(split.UsageError, "call split_step or split_drop first", m.forward, x)
+    refused(split.UsageError, "call split_output before", m.backward, call, np.zeros((12, 4), np.float32))
+    refused(split.UsageError, "is open", m.weight, "0.weight", (16, 8))
+    y = m.output(call)
+    m.backward(call, y)
+    refused(split.UsageError, "ran already", m.backward, call, y)
+    m.drop()
+    assert m.step_number == 1
+    call = m.forward(np.full((12, 8), np.nan, np.float32))
+    e = refused(split.NonfiniteError, "NaN or Inf in head_act", m.output, call)
+    assert e.status == 65 and e.step == 1 and m.step_number == 2
+    train(m, range(2))  # goes on
+    m.close()
+    refused(split.UsageError, "there is no middle", m.forward, x)
+    refused(split.ConfigError, "codec.head_act", begin, **{"codec.head_act": "nothing"})
+    refused(split.ConfigError, "node 0", lambda: split.Middle(GRAPH.replace("[16,8]", "[16,9]"), {}, **CONF))
+    assert refused(split.UnavailableError, "has not answered for 1 s", begin, wait_s=1, server="tcp://127.0.0.1:9").status == 69
+
+
+POOL = 4  # threads that libuv keeps for the process, once it has looked up a name
+
+
+def check_leaks():
+    def held():
+        return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+    for i in range(1000):
+        if i == 10:
+            before = held()
+        begin().close(goodbye=True)
+    for _ in range(200):
+        now = held()
+        if now[0] == before[0] and now[1] <= before[1] + POOL:
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError(f"1,000 opens and closes left {held()} descriptors and threads of {before}")
+
+
+check_header()
+check_step()
+check_tokens()
+check_refusals()
+check_leaks()

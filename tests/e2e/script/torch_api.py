@@ -1,0 +1,346 @@
+"""split.RemoteModule beside PyTorch in one process, what it refuses, and how it goes on where a script does something odd."""
+import copy
+import os
+import pickle
+import signal
+import sys
+import threading
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torchvision import models
+
+import split
+
+server = sys.argv[1]
+torch.set_num_threads(1)
+
+
+def refused(kind, text, call, *args, **kwargs):
+    try:
+        call(*args, **kwargs)
+    except kind as e:
+        assert text in str(e), f"{e!r} does not say {text!r}"
+        return e
+    raise AssertionError(f"{text!r} was not refused")
+
+
+def encoder(**kwargs):
+    return nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, 64, dropout=0, batch_first=True, **kwargs), 2)
+
+
+def remote(mid, shape, optimizer={"lr": 0.1}, **kwargs):
+    return split.RemoteModule(mid, server, example=shape, optimizer=optimizer, **kwargs)
+
+
+def batches(shape, n):
+    g = torch.Generator().manual_seed(1)
+    return [(torch.randn(shape, generator=g), torch.randint(0, 5, (shape[0],), generator=g)) for _ in range(n)]
+
+
+def learn(head, mid, tail, opt, data, after):
+    losses = []
+    for x, t in data:
+        opt.zero_grad()
+        loss = F.cross_entropy(tail(mid(head(x))), t)
+        loss.backward()
+        after()
+        opt.step()
+        losses.append(loss.item())
+    return losses
+
+
+def trained(parts, data, kind, double=False, **kwargs):
+    """Losses and the middle's weights: remotely with kwargs, else in PyTorch."""
+    head, mid, tail = copy.deepcopy(parts)
+    if double:
+        head, mid, tail = head.double(), mid.double(), tail.double()
+        data = [(x.double(), t) for x, t in data]
+    opt = kind([*head.parameters(), *mid.parameters(), *tail.parameters()])
+    if not kwargs:
+        return learn(head, mid, tail, opt, data, lambda: None), mid.state_dict()
+    m = remote(mid, optimizer=opt, **kwargs)
+    losses = learn(head, m, tail, opt, data, m.step)
+    state = m.state_dict()
+    copy.deepcopy(parts)[1].load_state_dict(state)  # its names and shapes are PyTorch's
+    m.close(True)
+    return losses, state
+
+
+def far(a, b):
+    """The largest difference; biases of keys have no gradient, and drift."""
+    return max((a[k].double() - b[k].double()).abs().max().item() for k in a if not k.endswith("in_proj_bias"))
+
+
+def check_transformers():
+    for norm_first, activation in ((False, "relu"), (True, "gelu")):
+        torch.manual_seed(2)
+        parts = nn.Linear(8, 32), encoder(norm_first=norm_first, activation=activation), \
+            nn.Sequential(nn.Flatten(), nn.Linear(192, 5))
+        data = batches((16, 6, 8), 20)
+        data[7] = data[7][0][:5], data[7][1][:5]  # an epoch's last
+        for kind in (lambda p: torch.optim.AdamW(p, 1e-3), lambda p: torch.optim.SGD(p, 0.05, 0.9, weight_decay=1e-3)):
+            own, here = trained(parts, data, kind)
+            theirs, there = trained(parts, data, kind, shape=(16, 6, 32), chunks=4)
+            assert max(abs(a - b) for a, b in zip(own, theirs)) < 1e-5
+            assert far(here, there) < 2e-5, far(here, there)
+
+
+def check_batch_norm():
+    """float32 of either is chaotic behind batch norms: both beside float64."""
+    torch.manual_seed(3)
+    net = models.resnet18(num_classes=5)
+    parts = nn.Sequential(net.conv1, net.bn1, net.relu), nn.Sequential(net.maxpool, net.layer1), \
+        nn.Sequential(net.avgpool, nn.Flatten(), nn.Linear(64, 5))
+
+    def kind(p):
+        return torch.optim.SGD(p, 0.01, 0.9, weight_decay=5e-4)
+    data = batches((8, 3, 32, 32), 6)
+    exact, state = trained(parts, data, kind, double=True)
+    own, here = trained(parts, data, kind)
+    theirs, there = trained(parts, data, kind, shape=(8, 64, 16, 16))
+    assert far(there, state) < 4 * far(here, state) + 1e-5, (far(there, state), far(here, state))
+    x = data[0][0].to(memory_format=torch.channels_last)
+    assert x.shape == data[0][0].shape
+
+
+def middles():
+    """Name, module, shape of what comes in; or the sentence that refuses it."""
+    def part(net, a, b):
+        return nn.Sequential(*list(net.children())[a:b])
+    yield part(models.resnet18(), 3, 8), (1, 64, 56, 56)
+    yield part(models.resnet50(), 4, 8), (1, 64, 28, 28)
+    yield part(models.resnext50_32x4d(), 4, 8), (1, 64, 28, 28)
+    yield part(models.wide_resnet50_2(), 4, 6), (1, 64, 28, 28)
+    yield models.mobilenet_v2().features[2:], (1, 16, 56, 56)
+    yield models.mobilenet_v3_small().features[1:], (1, 16, 56, 56)
+    yield models.vgg11().features[3:], (1, 64, 56, 56)
+    yield models.vgg11_bn().features[4:], (1, 64, 56, 56)
+    yield models.alexnet().features[3:], (1, 64, 27, 27)
+    yield models.densenet121().features[4:8], (1, 64, 28, 28)
+    yield models.mnasnet1_0().layers[3:], (1, 32, 56, 56)
+    yield part(models.regnet_y_400mf(), 1, 2), (1, 32, 56, 56)
+    yield models.vit_b_16().encoder.layers[:3], (1, 50, 768)
+    yield encoder(norm_first=True), (2, 7, 32)
+    yield models.squeezenet1_1().features[3:], "5: ceil_mode=True is not known on the server, False is"
+    yield part(models.googlenet(init_weights=False), 5, 12), "0.branch4.0: ceil_mode=True is not known on the server"
+    yield models.efficientnet_b0().features[1:], "stochastic_depth is not known on the server; known are"
+    yield part(models.shufflenet_v2_x1_0(), 2, 6), "torch.fx cannot follow Sequential"
+    yield models.convnext_tiny().features[1:], "1.0.layer_scale: a tensor of the module's own"
+
+
+def check_middles():
+    for module, wanted in middles():
+        if isinstance(wanted, str):
+            refused(split.ConfigError, wanted, remote, module, (1, 64, 56, 56))
+            continue
+        m, x = remote(module.eval(), wanted).eval(), torch.randn(wanted)
+        with torch.no_grad():
+            a, b = module(x), m(x)
+        assert (a - b).abs().max() < 1e-5 * a.abs().max() + 1e-6 and a.stride() == b.stride()
+        m.close(True)
+
+
+class Branches(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+
+
+class Cumulates(nn.Module):
+    def forward(self, x):
+        return torch.cumsum(x, 1)
+
+
+def check_refusals():
+    two = encoder(), (4, 6, 32)
+    refused(split.ConfigError, "torch.fx cannot follow Branches", remote, Branches(), (4, 8))
+    refused(split.ConfigError, "cumsum: cumsum is not known on the server; known are", remote, Cumulates(), (4, 8))
+    refused(split.ConfigError, "0: CELU is not known", remote, nn.Sequential(nn.CELU()), (4, 8))
+    refused(split.ConfigError, "equal numbers for height and width", remote, nn.Conv2d(3, 4, 3, (1, 2)), (4, 3, 8, 8))
+    refused(split.ConfigError, "padding_mode=reflect", remote, nn.Conv2d(3, 4, 3, 1, 1, padding_mode="reflect"), (4, 3, 8, 8))
+    for opt in (torch.optim.RMSprop, lambda p: torch.optim.Adam(p, amsgrad=True), lambda p: torch.optim.SGD(p, 0.1, 0.9, 0.1)):
+        refused(split.ConfigError, "SGD, Adam, AdamW without amsgrad", remote, *two, opt(two[0].parameters()))
+    refused(split.UsageError, "the optimizer lacks parameters", remote, *two, torch.optim.SGD(nn.Linear(2, 2).parameters(), 0.1))
+    m = remote(*two)
+    refused(split.UsageError, "save state_dict() and checkpoint()", copy.deepcopy, m)
+    refused(split.UsageError, "save state_dict() and checkpoint()", pickle.dumps, m)
+    refused(split.UsageError, "computes in float32", m, torch.zeros(two[1]).double())
+    refused(split.UsageError, "has no gradient", m.step)
+    y = m(torch.randn(two[1], requires_grad=True))
+    refused(split.UsageError, "step 0 is open: call step() or drop() first", m, torch.zeros(two[1]))
+    loss = y.square().mean()
+    loss.backward(retain_graph=True)
+    refused(split.UsageError, "ran already, or the step is over", loss.backward)
+    m.eval()
+    refused(split.UsageError, "step 0 is open", m, torch.zeros(two[1]))
+    m.drop()
+    with torch.no_grad():
+        m(torch.zeros(two[1]))
+        refused(split.UsageError, "call eval() first", m.train(), torch.zeros(two[1]))
+    x = torch.randn(two[1], requires_grad=True)
+    grad, = torch.autograd.grad(m(x).square().mean(), x, create_graph=True)
+    refused(RuntimeError, "once_differentiable", grad.sum().backward)
+    m.drop()
+    m.close(True)
+
+
+def check_steps():
+    """zero_grad drops; NaN is told; norms and scales; groups and schedulers; frozen parameters; both memory formats."""
+    torch.manual_seed(4)
+    head, mid, tail = nn.Linear(8, 32), encoder(), nn.Linear(32, 5)
+    for p in mid.layers[0].parameters():
+        p.requires_grad_(False)
+    first = copy.deepcopy(mid.state_dict())
+    opt = torch.optim.AdamW([{"params": [*head.parameters(), *tail.parameters()]},
+                             {"params": list(mid.layers[0].parameters())},
+                             {"params": list(mid.layers[1].parameters()), "lr": 5e-4, "weight_decay": 0}], 1e-3)
+    m = remote(mid, (4, 6, 32), opt)
+    both = split.Optimizer(opt, m)
+    plan = torch.optim.lr_scheduler.StepLR(both, 2, 0.5)
+    x, t = torch.randn(4, 6, 8), torch.tensor([0, 1, 2, 3])
+
+    def loss():
+        return F.cross_entropy(tail(m(head(x)).mean(1)), t)
+    for _ in range(4):
+        both.zero_grad()
+        loss().backward()
+        norm = split.clip_grad_norm_([*head.parameters(), *tail.parameters()], m, 0.01)
+        assert norm > 0.01
+        both.step()
+        plan.step()
+    assert m.step_number == 4 and abs(opt.param_groups[0]["lr"] - 2.5e-4) < 1e-12
+    loss().backward()
+    both.zero_grad(set_to_none=True)
+    assert m.step().skipped and m.step_number == 5
+    loss().backward()
+    both.zero_grad()
+    loss().backward()  # the step before it is dropped
+    assert m.step_number == 6
+    m.step()
+    x[0, 0, 0] = float("nan")
+    refused(split.NonfiniteError, "NaN or Inf in head_act", loss)
+    x[0, 0, 0] = 0
+    assert m.step_number == 8
+    now = m.state_dict()
+    assert all(torch.equal(now[k], first[k]) for k in first if k.startswith("layers.0."))
+    assert any(not torch.equal(now[k], first[k]) for k in first if k.startswith("layers.1."))
+    opt.param_groups[2]["lr"] *= 3
+    loss().backward()
+    refused(split.ConfigError, "no longer have the factors", m.step)
+    m.drop()
+    m.load_state_dict(first)
+    assert m.step_number == 0 and all(torch.equal(v, first[k]) for k, v in m.state_dict().items())
+    m.close(True)
+    m = remote(nn.Conv2d(3, 4, 3), (2, 3, 8, 8))
+    for form in (torch.contiguous_format, torch.channels_last):
+        image = torch.randn(2, 3, 8, 8).to(memory_format=form).requires_grad_()
+        y = m(image)
+        assert y.is_contiguous(memory_format=form)
+        y.square().mean().backward()
+        assert image.grad.is_contiguous(memory_format=form)
+        m.step()
+    m.close(True)
+
+
+def check_lengths():
+    """Rows of unequal lengths, beside PyTorch's mask of the padding."""
+    torch.manual_seed(5)
+    head, mid, tail = nn.Linear(8, 32), encoder(), nn.Linear(32, 5)
+    whole = copy.deepcopy((head, mid, tail))
+    opts = [torch.optim.SGD([p for m in net for p in m.parameters()], 0.1) for net in ((head, mid, tail), whole)]
+    m = remote(mid, (8, 6, 32), opts[0], chunks=3, lengths=True)
+    for n in ([6, 1, 3, 2, 6, 5, 4, 1], [2, 2, 1], None):
+        rows = 8 if n is None else len(n)
+        real = torch.arange(6)[None] < torch.tensor(n or [6] * 8)[:, None]
+        x, t = torch.randn(rows, 6, 8), torch.randint(0, 5, (rows,))
+        losses = []
+        for (h, body, tl), opt, own in zip(((head, m, tail), whole), opts, (True, False)):
+            opt.zero_grad()
+            z = h(x)
+            y = body(z, lengths=n) if own else body(z, src_key_padding_mask=~real)
+            losses.append(F.cross_entropy(tl((y * real[..., None]).sum(1)), t))
+            losses[-1].backward()
+            if own:
+                assert not y[~real].any()
+                m.step()
+            opt.step()
+        assert abs(losses[0].item() - losses[1].item()) < 1e-5, losses
+    assert far(m.state_dict(), whole[1].state_dict()) < 1e-5 and far(head.state_dict(), whole[0].state_dict()) < 1e-5
+    refused(split.UsageError, "lengths of 2 rows up to 7", m, torch.zeros(2, 6, 32), [7, 1])
+    refused(split.UsageError, "row 0 has 0 tokens", m, torch.zeros(2, 6, 32), [0, 1])
+    m.close(True)
+    refused(split.UsageError, "make it with lengths=True", remote(encoder(), (4, 6, 32)), torch.zeros(4, 6, 32), [1] * 4)
+
+
+def check_calls():
+    """Four calls for each step, with clipping, beside PyTorch."""
+    torch.manual_seed(6)
+    head, mid, tail = nn.Linear(8, 32), encoder(), nn.Linear(32, 5)
+    whole = copy.deepcopy((head, mid, tail))
+
+    def kind(net):
+        return torch.optim.AdamW([p for m in net for p in m.parameters()], 1e-3)
+    opt, own = kind((head, mid, tail)), kind(whole)
+    m = remote(mid, (4, 6, 32), opt, calls=4)
+    for i in range(3):
+        opt.zero_grad()
+        own.zero_grad()
+        for x, t in batches((4, 6, 8), 4):
+            (F.cross_entropy(tail(m(head(x + i)).mean(1)), t) / 4).backward()
+            (F.cross_entropy(whole[2](whole[1](whole[0](x + i)).mean(1)), t) / 4).backward()
+        a = split.clip_grad_norm_([*head.parameters(), *tail.parameters()], m, 0.05)
+        b = nn.utils.clip_grad_norm_([p for net in whole for p in net.parameters()], 0.05)
+        assert abs(a - b.item()) < 1e-4 * a, (a, b)
+        m.step()
+        opt.step()
+        own.step()
+    assert far(m.state_dict(), whole[1].state_dict()) < 1e-5
+    m(head(torch.zeros(4, 6, 8))).sum().backward()
+    refused(split.UsageError, "the step has 1 of 4 calls", m.step)
+    m.drop()
+    m.close(True)
+
+
+class Numbers(torch.utils.data.Dataset):
+    def __init__(self, middle):
+        self.middle = middle
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        try:
+            self.middle(torch.zeros(1, 32))
+        except split.UsageError as e:
+            assert "forked" in str(e)
+            return torch.full((32,), float(i))
+        raise AssertionError("a worker used the middle")
+
+
+def check_processes():
+    """fork; Ctrl-C; two processes with one token."""
+    m = remote(nn.Linear(32, 4), (4, 32))
+    for x in torch.utils.data.DataLoader(Numbers(m), 4, num_workers=2):
+        m(x).square().mean().backward()
+        m.step()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.kill(int(os.environ["SERVER_PID"]), signal.SIGSTOP)
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    refused(KeyboardInterrupt, "", m, torch.zeros(4, 32))
+    os.kill(int(os.environ["SERVER_PID"]), signal.SIGCONT)
+    m(torch.ones(4, 32)).square().mean().backward()  # the interrupted step is dropped
+    m.step()
+    assert m.step_number == 4
+    token = m.checkpoint()
+    other = remote(nn.Linear(32, 4), (4, 32), resume=token, wait_s=20)
+    other(torch.ones(4, 32)).square().mean().backward()
+    other.step()
+    refused(split.Error, "", lambda: [m.drop() for _ in range(3) if m(torch.ones(4, 32)) is not None])
+    other.close(True)
+
+
+for check in (check_transformers, check_batch_norm, check_lengths, check_calls, check_refusals, check_steps, check_processes, check_middles):
+    check()
+    print(check.__name__, flush=True)
