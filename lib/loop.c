@@ -132,7 +132,8 @@ static void on_done(void *arg)
 	pthread_mutex_lock(&m->lock);
 	if (s->training) {
 		m->server_s = s->server_compute_s;
-		if (m->keep_every && (m->step + 1) % m->keep_every == 0 && s->keep != SL_KEEP_DONE && !sl_session_skips(s))
+		if (m->keep_every && (m->step + 1) % m->keep_every == 0 && s->keep != SL_KEEP_DONE &&
+		    !sl_session_skips(s))
 			sl_log(SL_LOG_WARN, "not-kept",
 			       "the server could not keep step %" PRIu64 " on its disk; its log says why", m->step);
 		step_done(m, s->epoch);
