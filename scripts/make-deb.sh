@@ -2,7 +2,7 @@
 # usage: make-deb.sh [OUT]        (make deb)
 # Builds the Debian packages of this tree into OUT (default build/deb): the tracked files are copied to build/deb-source, with
 # deploy/debian as debian/ there. Then lintian reads them: errors and warnings fail. VERSION names another version;
-# DEB_BUILD_PROFILES=pkg.split.nocuda leaves the CUDA module out; HOST_ARCH=arm64 builds for that architecture, with Debian's
+# DEB_BUILD_PROFILES=pkg.split.nocuda leaves the CUDA module out, pkg.split.nodicom the one for DICOM; HOST_ARCH=arm64 builds for that architecture, with Debian's
 # cross compiler and the libraries of that architecture.
 set -eu
 cd "$(dirname "$0")/.."
@@ -23,6 +23,7 @@ fi
 cd "$source/split"
 rm -f "$source"/*.deb "$source"/*.changes "$source"/*.buildinfo
 JOBS=${JOBS:-2}
+[ -z "${HOST_ARCH:-}" ] || DEB_BUILD_PROFILES="${DEB_BUILD_PROFILES:+$DEB_BUILD_PROFILES }pkg.split.nodicom"
 dpkg-buildpackage -us -uc -b -nc --jobs="$JOBS" ${HOST_ARCH:+--host-arch="$HOST_ARCH"} \
 	${DEB_BUILD_PROFILES:+--build-profiles="${DEB_BUILD_PROFILES// /,}"} >"$source/build.log" 2>&1 ||
 	{ tail -n 30 "$source/build.log"; echo "make deb: failed, see $source/build.log"; exit 1; }
