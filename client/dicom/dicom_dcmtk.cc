@@ -203,9 +203,12 @@ const void *decoded(DcmDataset &set, const Form &f)
 	return f.allocated == 16 ? static_cast<const void *>(words) : bytes;
 }
 
-// Walks over all elements before DCMTK does, which takes memory for any length that a file names, and a stack frame for each level.
+// Walks over all elements before DCMTK does, which takes memory for any length that a file names, and a stack frame for
+// each level.
 class Walk {
 	static constexpr uint32_t UNDEFINED = 0xffffffffu;
+	static constexpr const char *LONG = "OB OW OF OD OL OV SQ UC UR UT UN SV UV";
+	static constexpr const char *SHORT = "AE AS AT CS DA DS DT FL FD IS LO LT PN SH SL SS ST TM UI UL US";
 	struct Level {
 		size_t end; // len: where a delimiter ends it
 		bool implicit, fragments;
@@ -240,9 +243,10 @@ class Walk {
 		const uint32_t n = value(at + 4, 4);
 
 		at += 8;
+		if (level.size() == 1 || (element != 0xe000 && element != 0xe00d && element != 0xe0dd))
+			refuse("DICOM: damaged or cut off: an item where there is no sequence");
 		if (element != 0xe000) { // a delimiter
-			if (level.size() > 1)
-				level.pop_back();
+			level.pop_back();
 			return;
 		}
 		fits(n);
@@ -258,16 +262,28 @@ class Walk {
 			refuse("DICOM: damaged or cut off: an element of %u bytes, where %zu are left", n, len - at);
 	}
 
+	// By DCMTK's dictionary, which says how it will read an element without a kind.
+	static bool may_nest(uint16_t group, uint16_t number)
+	{
+		const DcmEVR kind = DcmTag(group, number).getEVR();
+
+		return kind == EVR_SQ || kind == EVR_UN || kind == EVR_UNKNOWN;
+	}
+
 	void element(uint16_t group, uint16_t number)
 	{
 		const bool implicit = level.back().implicit && group != 2;
 		const char vr[3] = {char(bytes[at + 4]), char(bytes[at + 5]), 0};
-		const bool is_long = implicit || strstr("OB OW OF OD OL OV SQ UC UR UT UN SV UV", vr);
+		const bool is_long = implicit || strstr(LONG, vr);
 		const bool pixels = group == 0x7fe0 && number == 0x10;
 		const uint32_t n = implicit ? value(at + 4, 4) : is_long ? value(at + 8, 4) : value(at + 6, 2);
 
-		if (!implicit && (vr[0] < 'A' || vr[0] > 'Z' || vr[1] < 'A' || vr[1] > 'Z'))
+		if (!implicit && (vr[0] <= ' ' || vr[1] <= ' ' || (!strstr(LONG, vr) && !strstr(SHORT, vr))))
 			refuse("DICOM: damaged or cut off: an element without a kind");
+		const bool nests = implicit ? may_nest(group, number) : strcmp(vr, "SQ") == 0 || strcmp(vr, "UN") == 0;
+
+		if (n == UNDEFINED && !pixels && !nests)
+			refuse("DICOM: damaged or cut off: an element without a length");
 		at += implicit || !is_long ? 8 : 12;
 		if (at > len)
 			refuse("DICOM: damaged or cut off: it ends within an element");
@@ -287,6 +303,8 @@ class Walk {
 			syntax.erase(syntax.size() - 1);
 		big = syntax == "1.2.840.10008.1.2.2";
 		level[0].implicit = syntax == "1.2.840.10008.1.2";
+		if (DcmXfer(syntax.c_str()).getXfer() == EXS_Unknown)
+			refuse("DICOM: its transfer syntax is not known: \"%.40s\"", syntax.c_str());
 		if (syntax == "1.2.840.10008.1.2.1.99")
 			refuse("DICOM: deflated files are not read yet: try dcmconv +te");
 	}
@@ -297,15 +315,23 @@ public:
 	void all()
 	{
 		bool data = false;
+		size_t data_at;
 
 		level.push_back({len, false, false});
-		while (len - at >= 8) {
+		if (value(at, 4) != 2 || value(at + 4, 4) != 0x00044c55) // (0002,0000) UL: how long group 2 is
+			refuse("DICOM: damaged or cut off: its header does not begin with its length");
+		data_at = at + 12 + size_t(value(at + 8, 4));
+		while (len > at) {
 			while (level.size() > 1 && level.back().end <= at && level.back().end != len)
 				level.pop_back();
 			if (!data && value(at, 2) != 2) {
 				data = true;
+				if (at != data_at)
+					refuse("DICOM: damaged or cut off: its header has another length than it says");
 				begin_data();
 			}
+			if (len - at < 8)
+				refuse("DICOM: damaged or cut off: it ends within an element");
 			const uint16_t group = uint16_t(value(at, 2)), number = uint16_t(value(at + 2, 2));
 
 			if (group == 0xfffe)
