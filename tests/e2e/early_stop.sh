@@ -8,7 +8,7 @@ make_data 96 24
 start_server host
 write_config "$tmp/client.yaml"
 # no loss falls by 100: the first evaluation is the best, and two more end the run, after 3 of 9 epochs
-sets=(--set train.epochs=9 --set train.checkpoint_every=4 --set train.stop.metric=loss --set train.stop.min_delta=100 --set train.stop.patience=2)
+sets=(--set train.epochs=9 --set train.stop.metric=loss --set train.stop.min_delta=100 --set train.stop.patience=2)
 steps=18
 
 client local "$tmp/client.yaml" "${sets[@]}" --local --json || fail "--local: status $?"
@@ -20,7 +20,8 @@ grep -q '^INFO early-stop: the run ends at step 18 of 54 (train.stop): loss was 
 grep -q '^it ended early (train.stop): loss was .* after step 6, and the 2 behind it not better$' "$tmp/remote.log" || fail 'nor does the summary'
 
 # killed in its last epoch, and resumed
-client_stands 15 killed "$tmp/client.yaml" "${sets[@]}"
+client_stands 15 killed "$tmp/client.yaml" "${sets[@]}" --set train.checkpoint_every=4 # else none but the last, which nothing may keep from the disk
+wait_for "no checkpoint" has_checkpoint killed
 end_client
 client killed "$tmp/client.yaml" "${sets[@]}" --resume || fail "--resume: status $?"
 same_run killed remote $steps
