@@ -172,6 +172,11 @@ enum sl_err sl_csv_pictures(struct sl_names *files, union sl_label **out, const 
 	enum sl_err err = s ? sl_csv_name(s, dir, train ? "train.csv" : "val.csv", train ? NULL : "test.csv", fail)
 			    : no_memory(fail);
 
+	if (!err && access(s->path, F_OK) != 0)
+		err = sl_fail_set(fail, SL_ERR_NOINPUT,
+				  "%s is not there: it names pictures and their numbers or labels; pictures in folders "
+				  "of classes need model.classes of 2 or more",
+				  s->path);
 	if (!err)
 		err = sl_csv_read(s, fail);
 	if (!err)
