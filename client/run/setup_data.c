@@ -1,20 +1,16 @@
 /* From a config to the data that a run reads. */
 #include "client/run/setup.h"
+#include "client/run/setup_pictures.h"
 
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "client/data/parts.h"
 #include "client/data/subset.h"
-#include "client/model/onnx.h"
 #include "client/run/about.h"
 #include "common/base/log.h"
 #include "common/base/rng.h"
-
-enum { CHANNELS = 3 }; /* that a network of images takes */
 
 /* For a spec to point to. */
 struct names {
@@ -72,56 +68,6 @@ static void choose_part(const struct sl_setup *s, enum sl_split split, struct na
 	spec->parts = &name->parts;
 }
 
-/* Of the network's images; 3 while no network is known. */
-static int network_channels(const struct sl_setup *s)
-{
-	const struct sl_graph *g = s->plan ? &s->plan->model->graph : NULL;
-	struct sl_onnx_sizes sizes;
-	struct sl_fail fail;
-
-	if (!g && s->conf->model.onnx[0] && sl_onnx_sizes(&sizes, s->conf->model.onnx, &fail) == SL_OK)
-		return sizes.channels;
-
-	return g && g->value[g->in[0].value].shape.ndim == 4 ? (int)g->value[g->in[0].value].shape.dim[3] : CHANNELS;
-}
-
-static int channels_of(const struct sl_setup *s)
-{
-	const struct sl_conf_client *c = s->conf;
-
-	return c->data.channels == SL_CHANNELS_OF_NETWORK ? network_channels(s)
-	       : c->data.channels == SL_CHANNELS_GREY     ? 1
-							  : CHANNELS;
-}
-
-/* data.window; false: there is none, or it is none. */
-static bool read_window(const struct sl_conf_client *c, double out[2])
-{
-	for (int i = 0; i < 2 && c->data.window.n == 2; i++) {
-		char *end;
-
-		out[i] = strtod(c->data.window.item[i], &end);
-		if (end == c->data.window.item[i] || *end || !isfinite(out[i]))
-			return false;
-	}
-	return c->data.window.n == 2 && out[1] >= 1;
-}
-
-static struct sl_picture_spec picture_spec(const struct sl_setup *s)
-{
-	const struct sl_conf_client *c = s->conf;
-	struct sl_picture_spec spec = {
-		.max_pixels = c->data.max_pixels,
-		.channels = channels_of(s),
-		.deep = c->data.bits == SL_BITS_16,
-		.exact = c->data.jpeg == SL_JPEG_EXACT,
-		.upright = c->data.exif,
-	};
-
-	spec.windowed = read_window(c, spec.window);
-	return spec;
-}
-
 static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split split, struct names *name)
 {
 	const struct sl_conf_client *c = s->conf;
@@ -133,7 +79,7 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.dir = name_dir(c, name->dir),
 		.max_tokens = row_most(c),
 		.max_samples = split == SL_SPLIT_TRAIN ? c->data.train_limit : c->data.test_limit,
-		.picture = picture_spec(s),
+		.picture = sl_setup_pictures(s),
 		.label = name->label,
 		.nlabels = c->data.label.n,
 		.ignore = name->ignore,
@@ -184,7 +130,7 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 	const struct sl_conf_client *c = s->conf;
 	const struct sl_learn_task *task = sl_setup_task(c);
 	const struct sl_field_type image = {
-		"image", SL_F32, 3, {c->model.image.h, c->model.image.w, network_channels(s)}};
+		"image", SL_F32, 3, {c->model.image.h, c->model.image.w, sl_setup_network_channels(s)}};
 	const struct sl_field_type tokens = {"tokens", SL_I32, 1, {0}};
 	const struct sl_field_type row = {"row", SL_F32, 1, {0}};
 	const struct sl_field_type *wanted = sl_model_takes_tokens(c->model.name) ? &tokens
@@ -434,91 +380,6 @@ enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, st
 	return err;
 }
 
-enum sl_norm sl_setup_norm(const struct sl_conf_client *c)
-{
-	static const enum sl_norm norm[] = {
-		[SL_NORMALIZE_IMAGENET] = SL_NORM_IMAGENET,
-		[SL_NORMALIZE_CIFAR10] = SL_NORM_CIFAR10,
-		[SL_NORMALIZE_CIFAR100] = SL_NORM_CIFAR100,
-		[SL_NORMALIZE_NONE] = SL_NORM_NONE,
-	};
-
-	return norm[c->data.normalize];
-}
-
-static enum sl_err open_augment(struct sl_setup *s, struct sl_fail *fail)
-{
-	const struct sl_conf_client *c = s->conf;
-	const int64_t *side = s->set[SL_SPLIT_TEST].field[SL_FIELD_INPUT].dim;
-	const struct sl_augment_spec spec = {
-		.in_h = (int)side[0],
-		.in_w = (int)side[1],
-		.out_h = c->model.image.h,
-		.out_w = c->model.image.w,
-		.crop_padding = c->data.crop_padding,
-		.flip = c->data.flip,
-		.norm = sl_setup_norm(c),
-	};
-
-	return sl_augment_open(&s->augment, &spec, fail);
-}
-
-/* Whether samples are files of pictures. */
-static bool decodes(const struct sl_conf_client *c)
-{
-	return c->data.kind == SL_DATA_IMAGES || c->data.kind == SL_DATA_WEBDATASET;
-}
-
-/* Whether a list of transforms prepares samples, and not CIFAR's own augmentation. */
-static bool transforms(const struct sl_conf_client *c)
-{
-	return decodes(c) || c->data.transforms.n;
-}
-
-static enum sl_err open_transform(const struct sl_setup *s, enum sl_split split, struct sl_transform **out,
-				  struct sl_fail *fail)
-{
-	const struct sl_conf_client *c = s->conf;
-	const bool train = split == SL_SPLIT_TRAIN;
-	struct sl_conf_list usual, *list = &usual;
-	struct sl_fail why;
-
-	sl_transform_usual(&usual, c->model.image.h, c->model.image.w, train);
-	if (train ? c->data.transforms.n : c->data.test_transforms.n)
-		list = (struct sl_conf_list *)(train ? &c->data.transforms : &c->data.test_transforms);
-	if (sl_transform_open(out,
-			      &(struct sl_transform_spec){
-				      .step = (const char(*)[SL_CONF_TEXT])list->item,
-				      .n = list->n,
-				      .out_h = c->model.image.h,
-				      .out_w = c->model.image.w,
-				      .norm = sl_setup_norm(c),
-				      .fixed = !train,
-				      .channels = channels_of(s),
-				      .deep = c->data.bits == SL_BITS_16,
-			      },
-			      &why) != SL_OK)
-		return sl_conf_client_fail(c, train ? "data.transforms" : "data.test_transforms", fail, "%s", why.text);
-	return SL_OK;
-}
-
-enum sl_err sl_setup_check_transforms(const struct sl_setup *s, struct sl_fail *fail)
-{
-	enum sl_err err = SL_OK;
-	double window[2];
-
-	if (s->conf->data.window.n && !read_window(s->conf, window))
-		return sl_conf_client_fail(s->conf, "data.window", fail,
-					   "must be two numbers, [centre, width], with a width of at least 1");
-	for (int split = 0; split < SL_SPLIT_COUNT && !err && transforms(s->conf); split++) {
-		struct sl_transform *t = NULL;
-
-		err = open_transform(s, (enum sl_split)split, &t, fail);
-		sl_transform_close(t);
-	}
-	return err;
-}
-
 enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *samples, struct sl_fail *fail)
 {
 	struct names name;
@@ -533,17 +394,6 @@ enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *s
 		if (!err)
 			samples[split] = set.count;
 	}
-	return err;
-}
-
-static enum sl_err open_preparation(struct sl_setup *s, struct sl_fail *fail)
-{
-	enum sl_err err = SL_OK;
-
-	if (!transforms(s->conf))
-		return open_augment(s, fail);
-	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++)
-		err = open_transform(s, (enum sl_split)split, &s->transform[split], fail);
 	return err;
 }
 
@@ -590,7 +440,7 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 	if (!err && train)
 		err = sl_setup_class_weights(s, fail);
 	if (!err && strcmp(s->set[SL_SPLIT_TEST].field[SL_FIELD_INPUT].name, "image") == 0)
-		err = open_preparation(s, fail);
+		err = sl_setup_prepare(s, fail);
 	return err || !train ? err : sl_about_make(s, fail);
 }
 
@@ -598,7 +448,7 @@ int sl_setup_loader_threads(const struct sl_conf_client *c)
 {
 	if (c->data.threads)
 		return c->data.threads;
-	return decodes(c) ? c->threads : 1;
+	return sl_setup_decodes(c) ? c->threads : 1;
 }
 
 /* Of the order of samples and of what chance does to them: each member has another one. The first has the run's. */
@@ -638,7 +488,7 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 		.prefetch = s->conf->data.prefetch,
 		.held = 1,
 		.threads = sl_setup_loader_threads(s->conf),
-		.skip_bad = decodes(s->conf) && s->conf->data.on_bad_sample == SL_BAD_SAMPLE_SKIP,
+		.skip_bad = sl_setup_decodes(s->conf) && s->conf->data.on_bad_sample == SL_BAD_SAMPLE_SKIP,
 		.wake = wake,
 		.wake_arg = arg,
 	};

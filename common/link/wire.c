@@ -307,18 +307,17 @@ static void refuse_get(struct reader *r, struct sl_refuse *out, const Split__Ref
 		get_text(r, out->key, sizeof out->key, &in->key, "key");
 }
 
+/* What a header has as it is. */
+#define COPY_PART(to, from)                                                                             \
+	((to)->training = (from)->training, (to)->step = (from)->step, (to)->chunk = (from)->chunk,     \
+	 (to)->rows = (from)->rows, (to)->batch_rows = (from)->batch_rows, (to)->total = (from)->total, \
+	 (to)->offset = (from)->offset, (to)->xxh3 = (from)->xxh3)
+
 static enum sl_err part_put(Split__Part *out, const struct sl_part *in)
 {
 	split__part__init(out);
 	out->what = in->what;
-	out->training = in->training;
-	out->step = in->step;
-	out->chunk = in->chunk;
-	out->rows = in->rows;
-	out->batch_rows = in->batch_rows;
-	out->total = in->total;
-	out->offset = in->offset;
-	out->xxh3 = in->xxh3;
+	COPY_PART(out, in);
 	out->tokens = in->tokens;
 	out->has_tokens = in->tokens != 0;
 	return in->what < SL_PART_WHAT_COUNT ? SL_OK : SL_ERR_DATA;
@@ -327,14 +326,7 @@ static enum sl_err part_put(Split__Part *out, const struct sl_part *in)
 static void part_get(struct reader *r, struct sl_part *out, const Split__Part *in, struct sl_bytes payload)
 {
 	out->what = get_below(r, in->what, SL_PART_WHAT_COUNT, "what");
-	out->training = in->training;
-	out->step = in->step;
-	out->chunk = in->chunk;
-	out->rows = in->rows;
-	out->batch_rows = in->batch_rows;
-	out->total = in->total;
-	out->offset = in->offset;
-	out->xxh3 = in->xxh3;
+	COPY_PART(out, in);
 	out->tokens = in->has_tokens ? in->tokens : 0;
 	if (payload.len < 1 || payload.len > SL_WIRE_PART_MAX)
 		bad(r, "payload", "has a wrong length");

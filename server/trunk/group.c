@@ -61,7 +61,7 @@ static void welcome(struct sl_group *g, int k)
 {
 	struct sl_group_member *p = &g->member[k];
 	const struct sl_group_seat *seat = &g->seat[k];
-	const bool comes = g->what == GROUP_REJOIN, with_ends = comes && g->with_ends;
+	const bool comes = g->what == GROUP_REJOIN, with_ends = comes && g->gift == GIFT_WHOLE;
 	const uint64_t number = g->trunk.r.seat[k].number,
 		       begin = sl_group_varies(g) ? sl_group_comes_in(g, k, with_ends) : number;
 
@@ -161,7 +161,7 @@ static void rejoined(struct sl_group *g)
 	for (int k = 0; k < g->n && g->came == SL_COME_LONGER; k++)
 		if (g->trunk.r.seat[k].state == SL_SEAT_IN && g->t.seat[k].state == SL_SEAT_DONE)
 			g->t.seat[k].state = SL_SEAT_IN;
-	if (g->wrong)
+	if (g->gift == GIFT_WRONG)
 		g->member[g->giver].answer = ANSWER_WRONG;
 	if (!p->m || (g->t.seat[g->which].link != SL_LINK_JOINING && g->t.seat[g->which].link != SL_LINK_GIVEN))
 		return;

@@ -1,8 +1,4 @@
-/* Where members go on from: all of them, or one that comes while others train. On the worker.
- *
- * A member says by itself which steps it holds, so a step's number opens no seat: the session's id does, whose secret
- * the member has proven (link/proof.h). A seat notes the session that was let in there last, and with keys that
- * client's key. Another session may begin anew where a member without checkpoints could; it cannot go on. */
+/* Where members go on from: all of them, or one that comes while others train. On the worker. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,54 +8,6 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "server/trunk/group_work.h"
-
-/* ---- whose a seat is */
-
-/* Nobody's: no public key is zeros. */
-static bool is_zero(const uint8_t id[SL_SESSION_BYTES])
-{
-	static const uint8_t zeros[SL_SESSION_BYTES];
-
-	return memcmp(id, zeros, sizeof zeros) == 0;
-}
-
-bool sl_group_is_foreign(const struct sl_group *g, int k)
-{
-	const struct sl_group_seat *seat = &g->seat[k];
-
-	return !is_zero(seat->session) &&
-	       memcmp(seat->session, sl_group_hello(g, k)->session, sizeof seat->session) != 0;
-}
-
-_Static_assert((int)SL_KEY_BYTES == (int)SL_SESSION_BYTES, "both are public keys");
-
-static bool has_other_key(const struct sl_group_seat *seat)
-{
-	return seat->m->owned && !is_zero(seat->owner.byte) && !sl_key_equal(&seat->owner, &seat->m->owner);
-}
-
-static enum sl_err check_owner(const struct sl_group *g, int k, struct sl_fail *fail)
-{
-	const struct sl_group_seat *seat = &g->seat[k];
-
-	if (!sl_group_is_foreign(g, k) || (sl_group_varies(g) && g->trunk.r.seat[k].state != SL_SEAT_IN))
-		return SL_OK;
-	if (sl_hello_is_new(sl_group_hello(g, k)) && !has_other_key(seat))
-		return SL_OK;
-	return sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
-			  "member %d of group %s is the run of another client, at step %" PRIu64
-			  ": --resume goes on with that run's log.dir, and this client needs another number",
-			  k, g->name, g->trunk.r.seat[k].number);
-}
-
-static void note_owner(struct sl_group *g, int k)
-{
-	struct sl_group_seat *seat = &g->seat[k];
-	const struct sl_hello *h = sl_group_hello(g, k);
-
-	memcpy(seat->session, h->session, sizeof seat->session);
-	seat->owner = seat->m->owner;
-}
 
 /* ---- a state for all */
 
@@ -342,7 +290,7 @@ static void run_come(struct sl_group *g)
 	if (g->err)
 		return;
 	sl_record_came(&g->trunk.r, k, SL_COME_HERE, 0);
-	if (g->with_ends) {
+	if (g->gift == GIFT_WHOLE) {
 		sl_record_newcomer(&g->trunk.r.seat[k], sl_port_session(g->seat[g->giver].m->port)->gift_step);
 		seat->made = g->branch;
 	}
@@ -388,7 +336,7 @@ static int find_stranger(struct sl_group *g, struct sl_fail *fail)
 	    sl_group_read(g, g->stored[0], &why))
 		return -1;
 	for (int k = g->first; k < g->end; k++)
-		if (g->seat[k].m && check_owner(g, k, fail))
+		if (g->seat[k].m && sl_group_check_owner(g, k, fail))
 			return k;
 	who = sl_group_varies(g) ? -1 : sl_records_stranger(&g->trunk.r);
 	if (who >= 0 && sl_hello_is_new(sl_group_hello(g, who)))
@@ -514,7 +462,7 @@ void sl_group_run_choose(struct sl_group *g)
 		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the members' copies could not be set");
 	for (int k = g->first; k < g->end && !g->err; k++)
 		if (g->seat[k].m && (!sl_group_varies(g) || g->part[k].m == g->seat[k].m))
-			note_owner(g, k);
+			sl_group_note_owner(g, k);
 	g->met = 0;
 	g->trunk.state = g->err ? SL_TRUNK_NONE : SL_TRUNK_WHOLE;
 	g->trunk.r.late_at = 0;
@@ -598,9 +546,9 @@ void sl_group_run_return(struct sl_group *g)
 	bool back;
 
 	g->came = SL_COME_HERE;
-	g->with_ends = g->wrong = false;
+	g->gift = GIFT_NONE;
 	g->need_weights = !g->has_weights;
-	g->err = seat->m ? check_owner(g, g->which, &g->fail) : SL_OK;
+	g->err = seat->m ? sl_group_check_owner(g, g->which, &g->fail) : SL_OK;
 	if (g->err || !seat->m) {
 		seat->fresh = g->err != SL_OK;
 		return;
@@ -614,5 +562,5 @@ void sl_group_run_return(struct sl_group *g)
 	back = g->came == SL_COME_BACK || g->came == SL_COME_LONGER || g->came == SL_COME_LATER;
 	seat->fresh = g->err || back;
 	if (!seat->fresh)
-		note_owner(g, g->which);
+		sl_group_note_owner(g, g->which);
 }

@@ -121,8 +121,11 @@ static bool give_ends(struct sl_group *g, int k)
 	run = sl_port_end_run(from, SL_END_STATE);
 	if (run.len != room.cap || !sl_group_ends_reach(g, step) || step > g->trunk.r.done)
 		return false;
-	g->wrong = !is_most_members(g, run, step);
-	if (g->wrong || sl_buf_put(&room, run.data, run.len))
+	if (!is_most_members(g, run, step)) {
+		g->gift = GIFT_WRONG;
+		return false;
+	}
+	if (sl_buf_put(&room, run.data, run.len))
 		return false;
 	SL_FAILPOINT(SL_FP_SERVER_GIVES);
 	sl_port_end_filled(g->seat[k].m->port, SL_END_STATE, &room, 0);
@@ -140,9 +143,10 @@ bool sl_group_comes_later(struct sl_group *g, int k, uint64_t newest)
 	if (!g->ends || g->came == SL_COME_LOST || g->came == SL_COME_NOWHERE ||
 	    (g->held ? sl_group_ends_reach(g, g->held) : !g->trunk.r.done))
 		return false;
-	g->with_ends = give_ends(g, k);
-	if (g->with_ends)
+	if (give_ends(g, k)) {
+		g->gift = GIFT_WHOLE;
 		return false;
+	}
 	if (record->state == SL_SEAT_IN)
 		record->state = SL_SEAT_AWAY; /* nobody goes back for it, nor waits for it */
 	g->came = SL_COME_LATER;

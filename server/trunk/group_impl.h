@@ -63,6 +63,13 @@ enum sl_group_job {
 	GROUP_LET_GO
 };
 
+/* Heads and tails that a member gets, which comes while others train. */
+enum sl_group_gift {
+	GIFT_NONE,
+	GIFT_WHOLE, /* of member `giver` */
+	GIFT_WRONG, /* that member's are not those of most others */
+};
+
 /* What came of a job; of a step's by the ranks' meeting before it. Without ranks: GO or VOID. */
 enum sl_group_met {
 	MET_GO,   /* the step is done */
@@ -135,11 +142,10 @@ struct sl_group {
 	enum sl_group_met came_of;
 	int back_with; /* the member that all go back with */
 	int stranger;  /* the member that begins anew among others; -1: nobody */
-	/* of one that comes while others train: the step whose state it holds; whether it gets the heads and tails of
-	 * member `giver`, which that has handed over whole (-1: nobody has), or what this member has is wrong */
-	uint64_t held;
-	bool with_ends, wrong;
-	int giver;
+	/* of one that comes while others train */
+	uint64_t held;           /* the step whose state it holds */
+	enum sl_group_gift gift; /* heads and tails that it gets */
+	int giver;               /* the member that has handed over its own; -1: nobody has */
 	/* (worker) */
 	_Atomic uint64_t *memory_used; /* the server's; NULL: nothing of it is this group's */
 	uint64_t memory_bytes;         /* of it: the trunk and, in rounds, the copies, which outlive links */

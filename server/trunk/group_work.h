@@ -27,8 +27,11 @@ bool sl_group_at_border(const struct sl_group *group);
 /* group_choose.c. All go on from one step; member `which` comes while others train. */
 void sl_group_run_choose(struct sl_group *group);
 void sl_group_run_return(struct sl_group *group);
-/* The session of the seat is not its owner's. */
+/* group_owner.c. The session of the seat is not its owner's. */
 bool sl_group_is_foreign(const struct sl_group *group, int k);
+/* MISMATCH: the seat is another client's run, and this session cannot begin it anew. */
+enum sl_err sl_group_check_owner(const struct sl_group *group, int k, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_group_note_owner(struct sl_group *group, int k); /* the seat is this session's from now on */
 /* group_keep.c. The codecs of a seat's session, into the seat, unless they are fresh. */
 enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat) SL_MUST_CHECK;
 /* Writes what was applied to the store; false, and logged: it is not there. _left: who may leave, into the file of the
@@ -59,7 +62,7 @@ void sl_group_ends_settle(struct sl_group *group);
 /* Whether a member at this step can go on from there. */
 bool sl_group_ends_reach(const struct sl_group *group, uint64_t step);
 /* group_give.c, where heads and tails are shared; elsewhere false. Member k, `came`, needs the others', which are not
- * here: it comes later. Else it gets them where it needs them (with_ends). `newest`: of sl_record_come. */
+ * here: it comes later. Else it gets them where it needs them (gift). `newest`: of sl_record_come. */
 bool sl_group_comes_later(struct sl_group *group, int k, uint64_t newest);
 /* All go on from the step, and the member has the heads and tails of it. Nobody has those of the file that was read,
  * but somebody who is not here. */

@@ -46,8 +46,8 @@ judge() {
 	done <"$tmp/lists"
 }
 
-start_slow_client 4 200 run "$tmp/client.yaml" --set train.epochs=1000 --set train.checkpoint_every=2
-wait_for 'no steps' has_steps run 5
+start_slow_client 4 200 run "$tmp/client.yaml" --set train.epochs=1000 --set train.checkpoint_every=2 --set train.keep_best=true
+wait_for 'no steps' has_steps run 8 # an evaluation is behind step 6, and its weights are kept before step 7
 ask "$PWD/$BUILD/fail/splitc" "$tmp/run.sock" "$tmp/client.json"
 ask "$SPLITS" "$tmp/host.sock" "$tmp/server.json"
 for f in client server; do

@@ -13,12 +13,13 @@ for name in train test; do # CIFAR-100: two labels, then the image
 	done >"$tmp/data/$name.bin"
 done
 
-# for texts: a toy encoder, a tokenizer, two tasks
-mkdir "$tmp/toy" "$tmp/data/CoLA" "$tmp/data/RTE"
+# for texts: a toy encoder, a toy decoder, a tokenizer, two tasks
+mkdir "$tmp/toy" "$tmp/toy-decoder" "$tmp/data/CoLA" "$tmp/data/RTE"
 "$TOOLS/make_text" "$tmp/toy"
 echo '{"model_type": "roberta", "architectures": ["RobertaForMaskedLM"], "vocab_size": 700, "hidden_size": 16, "intermediate_size": 24,
 	"num_hidden_layers": 3, "num_attention_heads": 2, "max_position_embeddings": 130, "type_vocab_size": 1, "layer_norm_eps": 1e-05,
 	"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu", "initializer_range": 0.02, "pad_token_id": 1}' >"$tmp/toy/config.json"
+jq '.vocab_size = 700' configs/decoder-small/config.json >"$tmp/toy-decoder/config.json"
 for split in train dev; do
 	for i in 1 2 3 4 5 6 7 8; do printf 'made\t%d\t\tthe boxes of %d\n' $((i % 2)) "$i"; done >"$tmp/data/CoLA/$split.tsv"
 	printf 'index\tsentence1\tsentence2\tlabel\n' >"$tmp/data/RTE/$split.tsv"
@@ -47,7 +48,9 @@ for config in configs/client-*.yaml; do
 	if [ "$text" = 0 ]; then
 		there+=(--set model.weights= --set model.partial=false)
 	else
-		there+=(--set model.huggingface="$tmp/toy" --set data.tokenizer="$tmp/toy")
+		toy=toy
+		! grep -q 'head: causal_lm' "$config" || toy=toy-decoder
+		there+=(--set model.huggingface="$tmp/$toy" --set data.tokenizer="$tmp/toy")
 	fi
 	"$SPLITC" train "$config" "${there[@]}" --check-config >"$tmp/$name.log" 2>&1 && grep -q 'ok, ' "$tmp/$name.log" ||
 		fail "$config: --check-config: $(cat "$tmp/$name.log")"

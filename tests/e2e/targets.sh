@@ -147,7 +147,7 @@ sed -i '3s/,[01],/,2,/' "$tmp/table/val.csv"
 refused 65 'val.csv:3: column "cough": "2" is no label: 1, the row has it, or 0' labels
 refused 65 'train.csv: no column "weight" (data.label)' ages --set data.label=weight
 mv "$tmp/photos/train.csv" "$tmp/out.csv"
-refused 66 'train.csv: ' signs
+refused 66 'train.csv is not there: it names pictures' signs
 sed '1s/file/path/' "$tmp/out.csv" >"$tmp/photos/train.csv"
 refused 65 'train.csv: no column "file" (it names the pictures); the header names path, number' signs
 refused 78 'several labels are of data.kind: csv and images' signs --set data.kind=webdataset

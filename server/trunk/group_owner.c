@@ -1,0 +1,55 @@
+/* Whose a seat of a group is.
+ *
+ * A member says by itself which steps it holds, so a step's number opens no seat: the session's id does, whose secret
+ * the member has proven (link/proof.h). A seat notes the session that was let in there last, and with keys that
+ * client's key. Another session may begin anew where a member without checkpoints could; it cannot go on. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "server/trunk/group_work.h"
+
+/* Nobody's: no public key is zeros. */
+static bool is_zero(const uint8_t id[SL_SESSION_BYTES])
+{
+	static const uint8_t zeros[SL_SESSION_BYTES];
+
+	return memcmp(id, zeros, sizeof zeros) == 0;
+}
+
+bool sl_group_is_foreign(const struct sl_group *g, int k)
+{
+	const struct sl_group_seat *seat = &g->seat[k];
+
+	return !is_zero(seat->session) &&
+	       memcmp(seat->session, sl_group_hello(g, k)->session, sizeof seat->session) != 0;
+}
+
+_Static_assert((int)SL_KEY_BYTES == (int)SL_SESSION_BYTES, "both are public keys");
+
+static bool has_other_key(const struct sl_group_seat *seat)
+{
+	return seat->m->owned && !is_zero(seat->owner.byte) && !sl_key_equal(&seat->owner, &seat->m->owner);
+}
+
+enum sl_err sl_group_check_owner(const struct sl_group *g, int k, struct sl_fail *fail)
+{
+	const struct sl_group_seat *seat = &g->seat[k];
+
+	if (!sl_group_is_foreign(g, k) || (sl_group_varies(g) && g->trunk.r.seat[k].state != SL_SEAT_IN))
+		return SL_OK;
+	if (sl_hello_is_new(sl_group_hello(g, k)) && !has_other_key(seat))
+		return SL_OK;
+	return sl_fail_at(fail, "share.member", SL_ERR_MISMATCH,
+			  "member %d of group %s is the run of another client, at step %" PRIu64
+			  ": --resume goes on with that run's log.dir, and this client needs another number",
+			  k, g->name, g->trunk.r.seat[k].number);
+}
+
+void sl_group_note_owner(struct sl_group *g, int k)
+{
+	struct sl_group_seat *seat = &g->seat[k];
+	const struct sl_hello *h = sl_group_hello(g, k);
+
+	memcpy(seat->session, h->session, sizeof seat->session);
+	seat->owner = seat->m->owner;
+}
