@@ -176,7 +176,8 @@ static void print_steps(const struct sl_jsonl_summary *s, const struct sl_traini
 		       ", and the %d behind it not better\n",
 		       t->stop.by, t->stop.best, t->stop.step, t->stop.waited);
 	if (s->skipped)
-		printf("%" PRIu64 " of these steps were skipped because of NaN or Inf\n", s->skipped);
+		printf("%" PRIu64 " of these steps were skipped: they had NaN or Inf, or were late in a group\n",
+		       s->skipped);
 	printf("time per batch %.4f s, computation %.4f s (client %.4f, server %.4f)\n", s->t_per_batch_s,
 	       s->t_compute_per_batch_s, per(t->compute_s, (double)t->steps), server_compute_s(t));
 }

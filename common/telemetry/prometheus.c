@@ -56,7 +56,8 @@ static const struct metric daemon_metrics[] = {
 static const struct metric session_metrics[] = {
 	WHOLE(sl_status_session, step, "session_step", "gauge", "Steps of the run that are done."),
 	WHOLE(sl_status_session, steps, "session_steps", "gauge", "Steps of the whole run; 0: not known."),
-	WHOLE(sl_status_session, skipped, "session_steps_skipped", "gauge", "Steps left out because of NaN or Inf."),
+	WHOLE(sl_status_session, skipped, "session_steps_skipped", "gauge",
+	      "Steps left out: NaN or Inf, or late in a group."),
 	REAL(sl_status_session, loss, "session_loss", "gauge", "Loss of the last batch."),
 	REAL(sl_status_session, acc, "session_accuracy_ratio", "gauge", "Accuracy on the last batch, 0 to 1."),
 	WHOLE(sl_status_session, evaluated_step, "session_evaluated_step", "gauge",

@@ -274,7 +274,7 @@ static void print_details(FILE *file, const struct sl_status_session *s, int mos
 	else if (s->best_step)
 		fprintf(file, "; best weights %.2f %% at step %" PRId64, 100 * s->best_acc, s->best_step);
 	if (s->skipped)
-		fprintf(file, "; steps skipped for NaN or Inf: %" PRId64, s->skipped);
+		fprintf(file, "; steps skipped (NaN or Inf, or late in a group): %" PRId64, s->skipped);
 	fputc('\n', file);
 	if (s->members)
 		print_group(file, s);
