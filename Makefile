@@ -511,7 +511,7 @@ FUZZ_FLAGS := -std=gnu11 -Wall -Wextra -Wno-unused-parameter -O1 -g -D_GNU_SOURC
               -fno-sanitize-recover=undefined
 # What reads bytes from outside lies in common/ and in rooms of client/, and the vectorised loops of decoders; the ops of kernels/
 # read none, and clang takes minutes to instrument them.
-FUZZ_LIB_SRC := $(filter-out $(OTHER_LEVELS),$(wildcard common/*/*.c client/text/*.c client/data/*.c client/model/*.c client/persist/*.c kernels/cpu/codec_*_avx512.c kernels/cpu/codec_*_avx2.c kernels/cpu/codec_*_neon.c))
+FUZZ_LIB_SRC := $(filter-out $(OTHER_LEVELS),$(wildcard common/*/*.c client/link/*.c lib/*.c client/text/*.c client/data/*.c client/model/*.c client/persist/*.c kernels/cpu/codec_*_avx512.c kernels/cpu/codec_*_avx2.c kernels/cpu/codec_*_neon.c))
 FUZZ_LIB_OBJ := $(FUZZ_LIB_SRC:%.c=build/fuzz/%.o) $(PROTO:%.proto=build/fuzz/gen/%.pb-c.o)
 
 fuzz: $(FUZZ_BIN) ## run every fuzz target for FUZZ_SECONDS (clang)

@@ -14,6 +14,7 @@
 
 #include "common/base/clock.h"
 #include "lib/impl.h"
+#include "tests/support/fake_peer.h"
 
 static const char graph[] = "graph 1\nin head_act f32 R[8]\nparam 0.weight [4,8] zero\nnode 0 linear %0 &0\n"
 			    "out mid_act %1\n";
@@ -95,6 +96,37 @@ static void a_server_that_is_not_there_is_unavailable(void **state)
 	split_conf_free(c);
 }
 
+static void answers_with(struct fake_peer peer)
+{
+	split_conf *c = conf_of(graph);
+	split_middle *m = NULL;
+
+	fake_peer_open(&peer);
+	assert_int_equal(split_conf_set(c, "server", peer.endpoint, &e), SPLIT_OK);
+	assert_int_equal(split_open(&m, c, -1, &e), SPLIT_UNAVAILABLE);
+	assert_null(m);
+	assert_true(peer.accepted > 0);
+	assert_non_null(strstr(e.text, peer.endpoint));
+	fake_peer_close(&peer);
+	split_conf_free(c);
+}
+
+/* Another service, noise behind a greeting, and a peer that falls silent or resets. */
+static void a_peer_that_is_no_server_is_unavailable(void **state)
+{
+	static const char web[] = "HTTP/1.1 400 Bad Request\r\n\r\n";
+	struct fake_greeting greeting = fake_greeting("NULL");
+	uint8_t noise[4096];
+
+	(void)state;
+	memset(noise, 0xff, sizeof noise);
+	memcpy(noise, greeting.byte, sizeof greeting.byte);
+	answers_with((struct fake_peer){.say = (const uint8_t *)web, .len = sizeof web - 1, .end = FAKE_CLOSE});
+	answers_with((struct fake_peer){.say = noise, .len = sizeof noise, .end = FAKE_HOLD});
+	answers_with((struct fake_peer){.say = noise, .len = sizeof greeting.byte, .end = FAKE_RESET});
+	answers_with((struct fake_peer){.say = noise, .len = 20, .at_once = 1, .pause_ms = 5, .end = FAKE_HOLD});
+}
+
 static int entries(const char *folder)
 {
 	DIR *d = opendir(folder);
@@ -116,11 +148,12 @@ static void settles_at(const char *folder, int n)
 
 static void opens_and_closes_leave_nothing(void **state)
 {
+	const int opens = getenv("SPLIT_LONG") ? 1000 : 60;
 	split_conf *c = conf_of(graph);
 	int descriptors = 0, threads = 0;
 
 	(void)state;
-	for (int i = 0; i < 60; i++) {
+	for (int i = 0; i < opens; i++) {
 		split_middle *m = NULL;
 
 		if (i == 5) {
@@ -262,6 +295,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(confs_are_refused_with_their_key),
 		cmocka_unit_test(a_server_that_is_not_there_is_unavailable),
+		cmocka_unit_test(a_peer_that_is_no_server_is_unavailable),
 		cmocka_unit_test(opens_and_closes_leave_nothing),
 		cmocka_unit_test(no_thread_takes_a_signal),
 		cmocka_unit_test(calls_out_of_turn_are_usage),
