@@ -126,7 +126,10 @@ static enum sl_err draw_sheet(const struct look *l, const struct sl_batch *batch
 			image[k] = x[k / CHANNELS * channels + c] * std[c] + mean[c];
 		}
 		err = sl_sheet_put(sheet, i, image,
-				   set->classes ? sl_data_class_name(set, sl_batch_labels(batch)[i], name) : "", fail);
+				   set->classes && set->field[SL_FIELD_TARGET].ndim < 2
+					   ? sl_data_class_name(set, sl_batch_labels(batch)[i], name)
+					   : "",
+				   fail);
 	}
 	if (!err)
 		err = sl_sheet_write(sheet, path, fail);

@@ -1,8 +1,10 @@
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/cmd/command.h"
@@ -25,6 +27,9 @@ static const char *const usage[] = {
 	"whole model. The weights are those of the last `train` of this run (log.dir/model.safetensors), or FILE, "
 	"for example one that `splitc export` wrote. On the test set the share of samples whose predicted class is "
 	"the label equals the accuracy that `splitc eval` prints.",
+	"Of model.task: pixels each sample becomes a mask, a PNG of the network's size with a class for each pixel, in "
+	"the folder "
+	"--out; lines are their paths.",
 	NULL,
 };
 
@@ -125,10 +130,11 @@ static const double *read_thresholds(double out[SL_CONF_LIST_MAX], const struct 
 
 /* ---- output ---- */
 
-static enum sl_err open_output(struct output *out, const struct sl_options *o, struct sl_fail *fail)
+/* Of masks --out is a folder, and lines go to stdout. */
+static enum sl_err open_output(struct output *out, const struct sl_options *o, bool pixels, struct sl_fail *fail)
 {
 	*out = (struct output){.file = stdout};
-	if (!o->out)
+	if (!o->out || pixels)
 		return SL_OK;
 	out->file = open_memstream(&out->text, &out->len);
 	return out->file ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %s", o->out);
@@ -162,6 +168,8 @@ static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *s
 	const int64_t all = setup->set[SL_SPLIT_TEST].count;
 	const uint64_t read = p->rows - p->unread;
 
+	if (p->fail.code)
+		return sl_fail_set(fail, p->fail.code, "%s", p->fail.text);
 	if (p->rows < (uint64_t)all)
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
 				   "interrupted: %" PRIu64 " of %" PRId64 " samples were predicted", p->rows, all);
@@ -170,6 +178,9 @@ static enum sl_err conclude(const struct sl_predict *p, const struct sl_setup *s
 		       p->unread, all);
 	if (p->spec.unlabelled || !p->spec.task->met)
 		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples", read);
+	else if (p->spec.task->kind == SL_LEARN_PIXELS)
+		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples, accuracy of their pixels %.2f %%", read,
+		       100 * (double)p->correct / (double)p->counted);
 	else
 		sl_log(SL_LOG_INFO, "predicted", "%" PRIu64 " samples, accuracy %.2f %%", read,
 		       100 * (double)p->correct / (double)read);
@@ -188,6 +199,10 @@ static enum sl_err predict(struct sl_setup *setup, const struct sl_options *o, F
 		.unlabelled = setup->given != NULL,
 		.top = o->top ? atoi(o->top) : 0,
 		.out = out,
+		.h = sl_setup_mask(setup->conf).h,
+		.w = sl_setup_mask(setup->conf).w,
+		.dir = o->out,
+		.force = o->force,
 		.task = sl_setup_task(setup->conf),
 		.classes = setup->conf->model.classes,
 		.set = &setup->set[SL_SPLIT_TEST],
@@ -220,7 +235,22 @@ static enum sl_err check_options(const struct sl_options *o, struct sl_fail *fai
 	if (o->top && (strspn(o->top, "0123456789") != strlen(o->top) || strlen(o->top) > 6 || atoi(o->top) < 1))
 		return sl_fail_set(fail, SL_ERR_USAGE, "predict: --top takes a number of classes from 1, got \"%.40s\"",
 				   o->top);
-	if (o->out && !o->force && access(o->out, F_OK) == 0)
+	return SL_OK;
+}
+
+/* Of masks a folder, else a file. */
+static enum sl_err check_out(const struct sl_conf_client *conf, const struct sl_options *o, struct sl_fail *fail)
+{
+	const bool pixels = conf->model.task == SL_CONF_PIXELS;
+
+	if (pixels && (o->csv || o->json || o->logits || o->top))
+		return sl_fail_set(fail, SL_ERR_USAGE,
+				   "predict: masks are written as PNG: leave out --csv, --json, --logits and --top");
+	if (pixels && !o->out)
+		return sl_fail_set(fail, SL_ERR_USAGE, "predict: give --out FOLDER, where the masks are written");
+	if (pixels && mkdir(o->out, 0777) && errno != EEXIST)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "predict: %s: %s", o->out, strerror(errno));
+	if (!pixels && o->out && !o->force && access(o->out, F_OK) == 0)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE,
 				   "predict: %s exists already: give --force to replace it, or name another FILE",
 				   o->out);
@@ -257,7 +287,9 @@ int splitc_predict(int argc, char **argv)
 		status = sl_options_load(&o, SL_USES_TRAINED | SL_USES_LINK | (given ? 0 : SL_USES_TEST_SET), &conf);
 	if (status >= 0)
 		return status;
-	err = check_config(&conf, &o, &fail);
+	err = check_out(&conf, &o, &fail);
+	if (!err)
+		err = check_config(&conf, &o, &fail);
 	if (!err && given) {
 		setup.given = o.positional + 1;
 		setup.ngiven = o.n_positional - 1;
@@ -266,7 +298,7 @@ int splitc_predict(int argc, char **argv)
 	if (!err)
 		err = sl_options_evaluation(&o, &conf, &setup, &fail);
 	if (!err)
-		err = open_output(&out, &o, &fail);
+		err = open_output(&out, &o, conf.model.task == SL_CONF_PIXELS, &fail);
 	if (!err)
 		err = predict(&setup, &o, out.file, &fail);
 	if (!setup.in_use && end_output(&out, &o, !err, &end) != SL_OK && !err) {

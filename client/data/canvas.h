@@ -13,13 +13,20 @@ struct sl_canvas {
 	const void *pixels;             /* [h, w, channels], bytes or, where it is deep, floats of 0 … 65535 */
 	int h, w, channels;             /* channels: 3 of bytes, 1 or 3 of floats */
 	bool deep;
-	int next; /* of `image`, to write to */
+	bool mask; /* bytes of one channel, classes: never mixed, and SL_LEARN_IGNORED where nothing is known */
+	int next;  /* of `image`, to write to */
 	struct sl_fail *fail;
 };
 
 static inline size_t sl_canvas_pixel(const struct sl_canvas *c)
 {
 	return (size_t)c->channels * (c->deep ? sizeof(float) : 1);
+}
+
+/* The next of 0 … n − 1. */
+static inline int sl_within(int x, int n)
+{
+	return x < 0 ? 0 : x < n ? x : n - 1;
 }
 
 /* Memory for h × w pixels; NULL, with *fail: there is none. */

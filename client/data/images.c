@@ -39,6 +39,9 @@ struct folder_set {
 	struct sl_picture_spec picture;
 	union sl_label *target; /* [files.n, targets], in place of classes; NULL: there are classes */
 	int targets;
+	const char *masks; /* of a class for each pixel: their folder in `dir`; NULL: no masks are read */
+	char *dir;
+	int mask_classes;
 };
 
 static enum sl_err no_memory(struct sl_fail *fail)
@@ -162,7 +165,7 @@ static enum sl_err find_folders(const struct folder_set *set, const char *path, 
 	for (int64_t i = 0; i < inside.n && !err; i++) {
 		char below[PATH_MAX];
 
-		if (snprintf(below, sizeof below, "%s/%s", path, sl_name(&inside, i)) >= PATH_MAX)
+		if (snprintf(below, sizeof below, "%s%s%s", path, path[0] ? "/" : "", sl_name(&inside, i)) >= PATH_MAX)
 			err = sl_fail_set(fail, SL_ERR_DATA, "%.300s: the path is too long", path);
 		else
 			err = find_folders(set, below, depth + 1, out, fail);
@@ -229,9 +232,11 @@ static enum sl_err add_class(struct folder_set *set, const char *name, int32_t l
 					  "TIFF of 16 bits, or as DICOM",
 					  name);
 	if (!err && set->files.n == before)
-		err = set->root ? sl_fail_set(fail, SL_ERR_DATA, "%s/%s: the class has no picture (" SUFFIXES ")",
-					      set->root, name)
-				: sl_fail_set(fail, SL_ERR_DATA, "%s: no picture in it (" SUFFIXES ")", name);
+		err = set->root && name[0]
+			      ? sl_fail_set(fail, SL_ERR_DATA, "%s/%s: the class has no picture (" SUFFIXES ")",
+					    set->root, name)
+			      : sl_fail_set(fail, SL_ERR_DATA, "%s: no picture in it (" SUFFIXES ")",
+					    set->root ? set->root : name);
 	return err;
 }
 
@@ -377,10 +382,46 @@ static enum sl_err begin_targets(struct folder_set *set, const struct sl_set_spe
 	return set->target ? SL_OK : no_memory(fail);
 }
 
+/* A mask has a class for each pixel. */
+static bool is_masked(const struct sl_set_spec *spec)
+{
+	return spec->task && spec->task->kind == SL_LEARN_PIXELS;
+}
+
+/* By data.label where it names them, else by their numbers. */
+static enum sl_err name_masked(struct folder_set *set, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	for (int k = 0; k < spec->mask_classes && k < SL_LEARN_IGNORED; k++) {
+		char number[24];
+
+		snprintf(number, sizeof number, "%d", k);
+		if (!sl_names_add(&set->classes, spec->nlabels > 1 && k < spec->nlabels ? spec->label[k] : number))
+			return no_memory(fail);
+	}
+	return SL_OK;
+}
+
+/* All pictures below the root, which is a folder of data.dir: beside it are the masks. */
+static enum sl_err list_masked(struct folder_set *set, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	const char *dir = spec->dir ? spec->dir : ".";
+
+	if (strcmp(set->root, dir) == 0)
+		return sl_fail_set(fail, SL_ERR_NOINPUT,
+				   "%s: no folder train in it: it holds the pictures, and %s/train their masks", dir,
+				   spec->masks);
+	set->dir = strdup(dir);
+	set->masks = spec->masks;
+	set->mask_classes = spec->mask_classes;
+	return set->dir ? add_class(set, "", 0, fail) : no_memory(fail);
+}
+
 static enum sl_err list_all(struct folder_set *set, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
 	char root[PATH_MAX], classes[PATH_MAX];
-	enum sl_err err = has_classes(spec) ? SL_OK : begin_targets(set, spec, fail);
+	enum sl_err err = !has_classes(spec) ? begin_targets(set, spec, fail)
+			  : is_masked(spec)  ? name_masked(set, spec, fail)
+					     : SL_OK;
 
 	for (int i = 0; i < spec->ngiven && !err; i++)
 		err = add_given(set, spec->given[i], fail);
@@ -390,7 +431,11 @@ static enum sl_err list_all(struct folder_set *set, const struct sl_set_spec *sp
 	if (err)
 		return err;
 	set->root = strdup(root);
-	err = set->root ? find_classes(set, classes, fail) : no_memory(fail);
+	if (!set->root)
+		return no_memory(fail);
+	if (is_masked(spec))
+		return list_masked(set, spec, fail);
+	err = find_classes(set, classes, fail);
 	return err ? err : list_pictures(set, fail);
 }
 
@@ -405,6 +450,7 @@ static void folder_set_close(struct folder_set *set)
 	free(set->target);
 	free(set->folder_of);
 	free(set->root);
+	free(set->dir);
 	free(set);
 }
 
@@ -435,6 +481,8 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 	};
 	if (set->target)
 		out->field[SL_FIELD_TARGET] = sl_csv_target_type(spec);
+	if (is_masked(spec))
+		out->field[SL_FIELD_TARGET] = (struct sl_field_type){"mask", SL_I32, 2, {0, 0}};
 	kinds_text(set, out->passed_kinds, sizeof out->passed_kinds);
 	if (set->passed_over)
 		sl_log(SL_LOG_WARN, "passed-over",
@@ -476,39 +524,6 @@ static const char *class_name(const struct sl_set *set, int label)
 	return sl_name(&s->classes, label);
 }
 
-/* A whole file into room->file. */
-static enum sl_err read_file(const char *path, struct sl_room *room, size_t *len, struct sl_fail *fail)
-{
-	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block us */
-	enum sl_err err = SL_OK;
-	struct stat st;
-	size_t at = 0;
-
-	if (fd < 0)
-		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", path, strerror(errno));
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
-		err = sl_fail_set(fail, SL_ERR_NOINPUT, "%s: not a regular file", path);
-	else if (st.st_size > SL_PICTURE_MAX_FILE)
-		err = sl_fail_set(fail, SL_ERR_DATA, "%s: %lld bytes are too many for a picture: at most %d", path,
-				  (long long)st.st_size, SL_PICTURE_MAX_FILE);
-	else if (sl_room_need_file(room, (size_t)st.st_size + 1))
-		err = sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory for %lld bytes", path, (long long)st.st_size);
-	while (!err && at < (size_t)st.st_size) {
-		const ssize_t n = read(fd, room->file + at, (size_t)st.st_size - at);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			err = sl_fail_set(fail, SL_ERR_IO, "%s: %s", path, strerror(errno));
-		if (n <= 0)
-			break;
-		at += (size_t)n;
-	}
-	close(fd);
-	*len = at;
-	return err;
-}
-
 static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_room *room,
 			  struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail)
 {
@@ -516,13 +531,15 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 	char path[PATH_MAX];
 	struct sl_fail why = {0};
 	size_t len = 0;
-	enum sl_err err = read_file(sample_name(set, index, path, sizeof path), room, &len, fail);
+	enum sl_err err = sl_picture_read_file(sample_name(set, index, path, sizeof path), room, &len, fail);
 
 	if (err)
 		return err;
 	err = sl_picture_decode(&out[SL_FIELD_INPUT], room->file, len, &s->picture, room, &why);
 	if (err)
 		return sl_fail_set(fail, err, "%s: %s", path, why.text);
+	if (s->masks)
+		return sl_picture_read_mask(&out[SL_FIELD_TARGET], path, s->dir, s->masks, s->mask_classes, room, fail);
 	if (s->target)
 		out[SL_FIELD_TARGET] =
 			(struct sl_value){.data = s->target + (s->root ? file_of(s, index) * s->targets : 0)};
@@ -555,12 +572,16 @@ static uint64_t fingerprint(const struct sl_set *set)
 	if (s->target && s->root)
 		hash = XXH3_64bits_withSeed(s->target, (size_t)(s->files.n * s->targets) * sizeof *s->target, hash);
 	for (int64_t i = 0; i < set->count; i++) {
-		char path[PATH_MAX];
+		char path[PATH_MAX], masked[PATH_MAX];
 		struct stat st = {0};
 		int64_t size;
 
 		set->source->sample_name(set, i, path, sizeof path);
 		size = stat(path, &st) ? -1 : (int64_t)st.st_size;
+		hash = XXH3_64bits_withSeed(&size, sizeof size, hash);
+		if (!s->masks || !sl_picture_mask_path(masked, path, s->dir, s->masks))
+			continue;
+		size = stat(masked, &st) ? -1 : (int64_t)st.st_size;
 		hash = XXH3_64bits_withSeed(&size, sizeof size, hash);
 	}
 	return hash;

@@ -247,8 +247,8 @@ static void types_of_rows(struct sl_loader *loader)
 		struct sl_field_type *type = &loader->type[f];
 
 		*type = loader->spec.set->field[f];
-		if (f == SL_FIELD_INPUT && (augment || loader->spec.transform)) {
-			type->dtype = SL_F32;
+		if ((f == SL_FIELD_INPUT && augment) || (type->ndim > 1 && loader->spec.transform)) {
+			type->dtype = f == SL_FIELD_INPUT ? SL_F32 : type->dtype;
 			type->dim[0] =
 				augment ? sl_augment_spec(augment)->out_h : sl_transform_height(loader->spec.transform);
 			type->dim[1] =

@@ -1,3 +1,4 @@
+#include <limits.h>
 #include <string.h>
 
 #include "client/data/loader_impl.h"
@@ -60,6 +61,33 @@ static enum sl_err fill_image(struct slot *slot, float *image, int64_t r, int64_
 	return SL_OK;
 }
 
+/* The target of row r. */
+static enum sl_err fill_target(struct slot *slot, int64_t r, int64_t sample, int thread, const struct sl_value *target,
+			       struct sl_fail *fail)
+{
+	const struct sl_loader *loader = slot->loader;
+	const size_t bytes = loader->row_bytes[SL_FIELD_TARGET];
+	void *out = (char *)slot->batch.field[SL_FIELD_TARGET].data + (size_t)r * bytes;
+	const struct sl_set *set = loader->spec.set;
+	struct sl_fail why = {0};
+	char name[PATH_MAX];
+	enum sl_err err;
+
+	if (loader->type[SL_FIELD_TARGET].ndim < 2) {
+		memcpy(out, target->data, bytes);
+		return SL_OK;
+	}
+	if (target->dim[0]) {
+		err = sl_transform_mask(&loader->work[thread], out, target, &why);
+		return err ? sl_fail_set(fail, err, "%s: %s", set->source->sample_name(set, sample, name, sizeof name),
+					 why.text)
+			   : SL_OK;
+	}
+	for (size_t i = 0; i < bytes / sizeof(int32_t); i++) /* nobody knows */
+		((int32_t *)out)[i] = SL_LEARN_IGNORED;
+	return SL_OK;
+}
+
 /* Sample `sample` as row r of the batch. */
 static enum sl_err fill_sample(struct slot *slot, int64_t r, int64_t sample, int thread, struct sl_fail *fail)
 {
@@ -78,12 +106,11 @@ static enum sl_err fill_sample(struct slot *slot, int64_t r, int64_t sample, int
 	err = spec->set->source->sample(spec->set, sample, room, value, fail);
 	if (!err)
 		err = fill_image(slot, image, r, sample, thread, &value[SL_FIELD_INPUT], fail);
-	if (err)
-		return err;
-	memcpy((char *)batch->field[SL_FIELD_TARGET].data + (size_t)r * loader->row_bytes[SL_FIELD_TARGET],
-	       value[SL_FIELD_TARGET].data, loader->row_bytes[SL_FIELD_TARGET]);
-	slot->samples[r] = (int32_t)sample;
-	return SL_OK;
+	if (!err)
+		err = fill_target(slot, r, sample, thread, &value[SL_FIELD_TARGET], fail);
+	if (!err)
+		slot->samples[r] = (int32_t)sample;
+	return err;
 }
 
 /* Of a sample, not of this machine: another one may be read instead. */

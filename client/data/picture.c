@@ -94,6 +94,8 @@ static enum sl_err read_format(const struct sl_picture_job *job)
 	const uint8_t *bytes = job->bytes;
 	const size_t len = job->len;
 
+	if (job->spec->index)
+		return sl_picture_read_png(job);
 	if (!len)
 		return sl_fail_set(job->fail, SL_ERR_DATA, "the file is empty");
 	if (len >= DICOM_AT + 4 && memcmp(bytes + DICOM_AT, "DICM", 4) == 0)

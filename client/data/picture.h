@@ -9,6 +9,8 @@
 #ifndef SL_CLIENT_DATA_PICTURE_H
 #define SL_CLIENT_DATA_PICTURE_H
 
+#include <limits.h>
+
 #include "client/data/source.h"
 
 enum { SL_PICTURE_CHANNELS = 3, SL_PICTURE_MAX_SIDE = 65535, SL_PICTURE_MAX_FILE = 1 << 28 /* bytes */ };
@@ -19,6 +21,18 @@ enum { SL_PICTURE_CHANNELS = 3, SL_PICTURE_MAX_SIDE = 65535, SL_PICTURE_MAX_FILE
 enum sl_err sl_picture_decode(struct sl_value *out, const uint8_t *bytes, size_t len,
 			      const struct sl_picture_spec *spec, struct sl_room *room,
 			      struct sl_fail *fail) SL_MUST_CHECK;
+
+/* A picture's file, whole, into room->file: NOINPUT, DATA where it is too large, IO, NOMEM; *fail names it. */
+enum sl_err sl_picture_read_file(const char *path, struct sl_room *room, size_t *len,
+				 struct sl_fail *fail) SL_MUST_CHECK;
+/* The mask of a picture that was read into `room`: bytes [h, w, 1] in room->mask, each below `classes` or
+ * SL_LEARN_IGNORED. Its file has the same path below dir/masks as the picture below dir, and ends in .png. As above;
+ * DATA also where it is no such mask. */
+enum sl_err sl_picture_read_mask(struct sl_value *out, const char *picture, const char *dir, const char *masks,
+				 int classes, struct sl_room *room, struct sl_fail *fail) SL_MUST_CHECK;
+
+/* Where that mask lies; false: the path is too long. */
+bool sl_picture_mask_path(char out[PATH_MAX], const char *picture, const char *dir, const char *masks);
 
 /* Whether a name ends as pictures do in torchvision's ImageFolder, or in .dcm; in any case. */
 bool sl_picture_name(const char *name);

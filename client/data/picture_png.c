@@ -53,6 +53,17 @@ static void convert(png_structp png, png_infop info, bool deep)
 	png_read_update_info(png, info);
 }
 
+/* A mask's numbers stay as they are. False: there is more than one of a pixel, or they are of 16 bits. */
+static bool keep_index(png_structp png, png_infop info)
+{
+	const int colour = png_get_color_type(png, info);
+
+	png_set_packing(png);
+	png_set_interlace_handling(png);
+	png_read_update_info(png, info);
+	return (colour == PNG_COLOR_TYPE_GRAY || colour == PNG_COLOR_TYPE_PALETTE) && png_get_bit_depth(png, info) == 8;
+}
+
 static enum sl_err read_picture(png_structp png, png_infop info, struct reading *r)
 {
 	uint32_t h, w, channels;
@@ -67,11 +78,17 @@ static enum sl_err read_picture(png_structp png, png_infop info, struct reading 
 	if (err)
 		return err;
 	deep = r->job->spec->deep && png_get_bit_depth(png, info) == 16;
-	convert(png, info, deep);
+	if (!r->job->spec->index)
+		convert(png, info, deep);
+	else if (!keep_index(png, info))
+		return sl_fail_set(
+			r->job->fail, SL_ERR_DATA,
+			"a mask has one number of at most 8 bits for each pixel, its class: a PNG that is grey or has "
+			"a palette, without alpha");
 	row = png_get_rowbytes(png, info);
 	channels = png_get_channels(png, info);
 	if ((channels != 1 && channels != SL_PICTURE_CHANNELS) || row != (size_t)w * channels * (deep ? 2 : 1) ||
-	    (!deep && channels == 1))
+	    (!deep && (channels == 1) != r->job->spec->index))
 		return sl_fail_set(r->job->fail, SL_ERR_DATA, "PNG: pixels of an unknown form");
 	r->row = calloc(h, sizeof *r->row);
 	if (!r->row)
@@ -79,6 +96,8 @@ static enum sl_err read_picture(png_structp png, png_infop info, struct reading 
 	err = sl_picture_room(r->job, (int)h, (int)w, row);
 	if (err)
 		return err;
+	if (r->job->spec->index)
+		r->job->out->dim[2] = 1;
 	for (uint32_t y = 0; y < h; y++)
 		r->row[y] = r->job->room->data + (size_t)y * row;
 	png_read_image(png, r->row);

@@ -5,12 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum sl_err sl_picture_write_png(const char *path, const uint8_t *pixels, int h, int w, struct sl_fail *fail)
+enum sl_err sl_picture_write_png(const char *path, const uint8_t *pixels, int h, int w, int channels,
+				 struct sl_fail *fail)
 {
 	png_image image = {.version = PNG_IMAGE_VERSION,
 			   .width = (png_uint_32)w,
 			   .height = (png_uint_32)h,
-			   .format = PNG_FORMAT_RGB};
+			   .format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB};
 	FILE *file = fopen(path, "wb");
 	bool written;
 

@@ -6,8 +6,9 @@
 
 #include "common/base/err.h"
 
-/* pixels [h, w, 3] as a PNG. An existing file is overwritten. CANTCREATE, IO, NOMEM. */
-enum sl_err sl_picture_write_png(const char *path, const uint8_t *pixels, int h, int w,
+/* pixels [h, w, channels], 3 of colours or 1 of grey, as a PNG. An existing file is overwritten. CANTCREATE, IO, NOMEM.
+ */
+enum sl_err sl_picture_write_png(const char *path, const uint8_t *pixels, int h, int w, int channels,
 				 struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -164,5 +164,5 @@ enum sl_err sl_sheet_put(struct sl_sheet *s, int i, const float *image, const ch
 
 enum sl_err sl_sheet_write(const struct sl_sheet *s, const char *path, struct sl_fail *fail)
 {
-	return sl_picture_write_png(path, s->pixels, s->h, s->w, fail);
+	return sl_picture_write_png(path, s->pixels, s->h, s->w, CHANNELS, fail);
 }

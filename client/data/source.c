@@ -153,6 +153,9 @@ void sl_room_close(struct sl_room *room)
 	free(room->data);
 	free(room->file);
 	free(room->deep);
+	if (room->mask)
+		sl_room_close(room->mask);
+	free(room->mask);
 	*room = (struct sl_room){0};
 }
 

@@ -39,6 +39,7 @@ struct sl_picture_spec {
 	bool upright;  /* turned as EXIF says */
 	bool windowed; /* DICOM is shown by `window`, centre and width, and not as the file says */
 	double window[2];
+	bool index; /* a mask: a PNG's own numbers, one of 8 bits for each pixel, and neither colours nor luma */
 };
 
 struct sl_set_spec {
@@ -49,6 +50,8 @@ struct sl_set_spec {
 	int nfiles;
 	int64_t max_samples; /* only so many; 0: all */
 	struct sl_picture_spec picture;
+	const char *masks;         /* of `task` PIXELS: folder in dir with a mask of each picture, */
+	int mask_classes;          /* whose pixels are 0 … mask_classes − 1, or SL_LEARN_IGNORED */
 	const char *const *label;  /* of a table and of own texts: the columns of labels, [nlabels] */
 	int nlabels;               /* 1, unless `task` has several targets */
 	const char *const *ignore; /* of a table: columns that are left out, [nignore] */
@@ -118,6 +121,7 @@ struct sl_room {
 	uint8_t *deep; /* pixels of 16 bits, or turned ones */
 	size_t deep_bytes;
 	const struct sl_wanted *wanted; /* NULL: whole pictures */
+	struct sl_room *mask;           /* of the picture's mask; NULL: none was read yet */
 };
 
 /* One field of one sample. `data` lies in the set or in the room: valid until the room is used again. Of a picture it

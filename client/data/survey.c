@@ -89,7 +89,7 @@ static void count_class(struct sl_survey *s, const struct sl_set *set, int64_t i
 {
 	const float *has = set->classes || !s->classes ? NULL : set->source->targets(set, index);
 
-	if (set->classes)
+	if (set->classes && s->classes)
 		s->of_class[*label]++;
 	for (int k = 0; has && k < s->classes; k++)
 		s->of_class[k] += has[k] > 0.5f;
@@ -150,7 +150,9 @@ enum sl_err sl_survey_take(struct sl_survey *out, const struct sl_set *set, cons
 			   .floats = (size_t)sl_transform_height(transform) * (size_t)sl_transform_width(transform) *
 				     (size_t)sl_transform_channels(transform),
 			   .channels = (size_t)sl_transform_channels(transform)};
-	struct sl_survey s = {.samples = set->count, .classes = set->classes, .channels = (int)t.channels};
+	struct sl_survey s = {.samples = set->count,
+			      .classes = set->field[SL_FIELD_TARGET].ndim > 1 ? 0 : set->classes, /* masks */
+			      .channels = (int)t.channels};
 	enum sl_err err;
 
 	sl_transform_norm(transform, t.mean, t.std);

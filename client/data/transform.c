@@ -62,6 +62,8 @@ static const char *check_place(const struct sl_step *s, struct known *known, con
 	if (spec->deep && (s->kind == SL_STEP_RAND_AUGMENT ||
 			   (s->kind == SL_STEP_COLOR_JITTER && (s->range[HUE][0] != 0 || s->range[HUE][1] != 0))))
 		return "is of 8 bits: take data.bits: 8, or leave it out";
+	if (spec->masked && s->kind == SL_STEP_RAND_AUGMENT)
+		return "moves pixels, which no mask follows: leave it out, or name the steps";
 	if (spec->channels == 1 && s->kind == SL_STEP_NORMALIZE && !is_one(s->mean, s->std))
 		return "the picture is grey: give one number for the mean, and one for the deviation";
 	if (known->late && !on_floats)
@@ -220,6 +222,8 @@ static void choose(void *arg, struct sl_window *window)
 	const struct sl_step *s = work->of->step;
 
 	work->chosen = true;
+	work->whole[0] = window->h;
+	work->whole[1] = window->w;
 	if (work->of->n && s->kind == SL_STEP_RESIZE) {
 		resized(s, window->h, window->w, &window->out_h, &window->out_w);
 	} else if (work->of->n && s->kind == SL_STEP_RANDOM_RESIZED_CROP) {
@@ -332,10 +336,22 @@ static enum sl_err turn(struct sl_canvas *c, const struct sl_step *s, const stru
 	return sl_canvas_warp(c, m, s->bilinear, s->fill);
 }
 
+/* A mask is not mixed, and is filled with what does not count. */
+static struct sl_step step_of(const struct sl_canvas *c, const struct sl_step *s)
+{
+	struct sl_step own = *s;
+
+	if (c->mask) {
+		memset(own.fill, SL_LEARN_IGNORED, sizeof own.fill);
+		own.bilinear = false;
+	}
+	return own;
+}
+
 /* A step on bytes. */
 static enum sl_err do_step(struct sl_canvas *c, const struct sl_transform_work *work, int place)
 {
-	const struct sl_step *s = &work->of->step[place];
+	const struct sl_step own = step_of(c, &work->of->step[place]), *s = &own;
 	const struct sl_transform_draw draw =
 		sl_transform_draw(work->of, place, work->seed, work->epoch, work->sample, c->h, c->w);
 	int h, w;
@@ -357,13 +373,13 @@ static enum sl_err do_step(struct sl_canvas *c, const struct sl_transform_work *
 	case SL_STEP_VERTICAL_FLIP:
 		return draw.skip ? SL_OK : sl_canvas_flip(c, s->kind == SL_STEP_HORIZONTAL_FLIP);
 	case SL_STEP_COLOR_JITTER:
-		return jitter(c, &draw);
+		return c->mask ? SL_OK : jitter(c, &draw);
 	case SL_STEP_RANDOM_ROTATION:
 	case SL_STEP_RANDOM_AFFINE:
 		return turn(c, s, &draw);
 	case SL_STEP_GRAYSCALE:
 	case SL_STEP_RANDOM_GRAYSCALE:
-		return draw.skip ? SL_OK : grey(c);
+		return draw.skip || c->mask ? SL_OK : grey(c);
 	case SL_STEP_RAND_AUGMENT:
 		return sl_rand_augment(c, s, &draw);
 	default:
@@ -467,6 +483,29 @@ enum sl_err sl_transform_apply(struct sl_transform_work *work, float *out, const
 	normalise(t, out, &c);
 	erase(work, out);
 	return SL_OK;
+}
+
+enum sl_err sl_transform_mask(struct sl_transform_work *work, int32_t *out, const struct sl_value *mask,
+			      struct sl_fail *fail)
+{
+	const struct sl_transform *t = work->of;
+	struct sl_canvas c = {.image = work->image,
+			      .tables = &work->tables,
+			      .pixels = mask->data,
+			      .h = (int)mask->dim[0],
+			      .w = (int)mask->dim[1],
+			      .channels = 1,
+			      .mask = true,
+			      .fail = fail};
+	enum sl_err err;
+
+	if (c.h != work->whole[0] || c.w != work->whole[1])
+		return sl_fail_set(fail, SL_ERR_DATA, "the mask is of %d x %d, and its picture of %d x %d", c.w, c.h,
+				   work->whole[1], work->whole[0]);
+	err = do_steps(&c, work, mask);
+	for (int64_t i = 0; i < (int64_t)t->out_h * t->out_w && !err; i++)
+		out[i] = ((const uint8_t *)c.pixels)[i];
+	return err;
 }
 
 void sl_transform_work_close(struct sl_transform_work *work)

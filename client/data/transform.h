@@ -23,6 +23,7 @@ struct sl_transform_spec {
 	bool fixed;        /* no step may be left to chance: for evaluation */
 	int channels;      /* of what comes out: 1, grey; 0 or 3: RGB */
 	bool deep;         /* pictures have 16 bits: no step may need bytes */
+	bool masked;       /* pictures have masks, which every step must be able to follow */
 };
 
 /* One thread's memory, and the sample that it is at. Begins zeroed. */
@@ -34,6 +35,7 @@ struct sl_transform_work {
 	int64_t sample;
 	struct sl_window window; /* what the first step takes of the picture */
 	bool chosen;
+	int whole[2]; /* height and width of the picture */
 };
 
 /* What chance decided for one step, as tests compare it with torchvision. */
@@ -64,6 +66,11 @@ const struct sl_wanted *sl_transform_begin(const struct sl_transform *t, struct 
  * size; NOMEM. */
 enum sl_err sl_transform_apply(struct sl_transform_work *work, float *out, const struct sl_value *picture,
 			       struct sl_fail *fail) SL_MUST_CHECK;
+/* out [out_h, out_w] = the picture's mask, behind sl_transform_apply: what moves the picture moves it alike, and takes
+ * the nearest pixel; where the picture is filled it has SL_LEARN_IGNORED; what changes colours leaves it. DATA: the
+ * mask is of another size than the picture; NOMEM. */
+enum sl_err sl_transform_mask(struct sl_transform_work *work, int32_t *out, const struct sl_value *mask,
+			      struct sl_fail *fail) SL_MUST_CHECK;
 void sl_transform_work_close(struct sl_transform_work *work);
 
 /* For an image of h × w at step `place`, from 0. */

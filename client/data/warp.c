@@ -92,14 +92,9 @@ static void nearest(const struct sl_canvas *c, uint8_t *out, const double m[6])
 	}
 }
 
-static int within(int x, int n)
-{
-	return x < 0 ? 0 : x < n ? x : n - 1;
-}
-
 static double value_at(const struct sl_canvas *c, int x, int y, int k)
 {
-	const size_t i = ((size_t)y * (size_t)c->w + (size_t)within(x, c->w)) * (size_t)c->channels + (size_t)k;
+	const size_t i = ((size_t)y * (size_t)c->w + (size_t)sl_within(x, c->w)) * (size_t)c->channels + (size_t)k;
 
 	return c->deep ? (double)((const float *)c->pixels)[i] : ((const uint8_t *)c->pixels)[i];
 }
@@ -119,7 +114,7 @@ static void mix(const struct sl_canvas *c, uint8_t *out, double x, double y)
 	if (!(x >= 0 && x < c->w && y >= 0 && y < c->h))
 		return;
 	for (int k = 0; k < c->channels; k++) {
-		double v = between(c, column, within(row, c->h), k, x - 0.5 - column);
+		double v = between(c, column, sl_within(row, c->h), k, x - 0.5 - column);
 		float deep;
 
 		if (row + 1 >= 0 && row + 1 < c->h)

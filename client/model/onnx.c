@@ -252,9 +252,32 @@ static void read_nodes(struct sl_onnx_import *im, const bool *live, bool constan
 	}
 }
 
+/* Logits [H, W, K] of the input's size, from [batch, K, H, W]. */
+static int pixels_of(struct sl_onnx_import *im, struct sl_onnx_value *v)
+{
+	const struct sl_shape in = sl_build_shape(im->b, SL_BUILD_INPUT);
+	struct sl_shape out = sl_build_shape(im->b, v->value);
+	int value = v->value;
+
+	if (out.dim[out.ndim - 1] > SL_LEARN_IGNORED)
+		sl_build_refuse(im->b, "a mask has at most %d classes, the network has %lld", SL_LEARN_IGNORED,
+				(long long)out.dim[out.ndim - 1]);
+	else if (v->view.n_axis == 4)
+		value = sl_onnx_arrange_axes(im, v, (int[]){2, 3, 1}, 3, 1);
+	if (!im->b->err)
+		out = sl_build_shape(im->b, value);
+	if (!im->b->err && (out.ndim != 4 || out.dim[1] != in.dim[1] || out.dim[2] != in.dim[2]))
+		sl_build_refuse(im->b,
+				"its output '%.96s' is not [batch, classes, height, width] of the input's height and "
+				"width, as model.task: pixels needs it",
+				im->onnx->out->name);
+	return value;
+}
+
 static void read_output(struct sl_onnx_import *im)
 {
 	const struct sl_onnx_value *v = sl_onnx_find(im, im->onnx->out->name);
+	int logits = v ? v->value : 0;
 
 	if (im->b->err)
 		return;
@@ -262,13 +285,19 @@ static void read_output(struct sl_onnx_import *im)
 		sl_build_refuse(im->b, "no node makes its output '%.96s'", im->onnx->out->name);
 		return;
 	}
-	if (sl_build_shape(im->b, v->value).ndim != 2 || v->permuted) {
-		sl_build_refuse(im->b, "its output '%.96s' is not [batch, classes], as a linear layer makes it",
-				im->onnx->out->name);
-		return;
+	if (im->b->model->task->kind == SL_LEARN_PIXELS) {
+		logits = pixels_of(im, sl_onnx_find(im, im->onnx->out->name));
+	} else if (sl_build_shape(im->b, v->value).ndim != 2 || v->permuted) {
+		sl_build_refuse(
+			im->b,
+			"its output '%.96s' is not [batch, classes], as a linear layer makes it (of a class for "
+			"each pixel give model.task: pixels)",
+			im->onnx->out->name);
 	}
+	if (im->b->err)
+		return;
 	sl_onnx_units(im->b);
-	sl_build_loss(im->b, "loss", v->value);
+	sl_build_loss(im->b, "loss", logits);
 }
 
 /* What an export folds into one tensor has a name that no module knows: a convolution with its batch norm in

@@ -309,9 +309,11 @@ enum sl_err sl_onnx_read_sizes(struct sl_onnx_sizes *out, const struct sl_onnx *
 				"input '%.96s' has images of %lldx%lld; height and width must lie in %d … %d",
 				o->in->name, (long long)dim[2], (long long)dim[3], SL_MODEL_MIN_IMAGE,
 				SL_MODEL_MAX_IMAGE);
-	if (sl_onnx_n_dim(o->out) != 2 || sl_onnx_dim(o->out, 1) < 1 || sl_onnx_dim(o->out, 1) > MOST_CLASSES)
+	if ((sl_onnx_n_dim(o->out) != 2 && sl_onnx_n_dim(o->out) != 4) || sl_onnx_dim(o->out, 1) < 1 ||
+	    sl_onnx_dim(o->out, 1) > MOST_CLASSES)
 		return sl_fail_set(fail, SL_ERR_CONFIG,
-				   "output '%.96s' is not [batch, classes]: a network gives 1 to %d logits, or "
+				   "output '%.96s' is not [batch, classes], or [batch, classes, height, width]: a "
+				   "network gives 1 to %d logits, or "
 				   "numbers",
 				   o->out->name, MOST_CLASSES);
 	*out = (struct sl_onnx_sizes){(int)dim[2], (int)dim[3], (int)sl_onnx_dim(o->out, 1), (int)dim[1]};

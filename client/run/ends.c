@@ -112,12 +112,20 @@ static int64_t first_row(const struct sl_ends *ends, int chunk)
 	return first < ends->feed.rows ? first : ends->feed.rows;
 }
 
+/* Labels of a row: one, or one of each pixel. */
+static int64_t labels_of_row(const struct sl_ends *ends)
+{
+	const struct sl_graph *g = &ends->plan->model->graph;
+
+	return ends->plan->model->task->kind == SL_LEARN_PIXELS ? sl_shape_row(&g->value[g->in[1].value].shape) : 1;
+}
+
 /* The number of its first label. */
 static int64_t first_answer(const struct sl_ends *ends, int chunk)
 {
 	const int64_t first = first_row(ends, chunk);
 
-	return ends->feed.chosen ? (int64_t)ends->feed.chosen[first] : first;
+	return ends->feed.chosen ? (int64_t)ends->feed.chosen[first] : first * labels_of_row(ends);
 }
 
 /* Places count from the chunk's first token on. */
@@ -238,14 +246,32 @@ enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
 static double weight_of(const struct sl_ends *ends, int64_t from, int64_t n)
 {
 	const struct sl_model *model = ends->plan->model;
+	const bool weighted = ends->class_weight && ends->training && model->task->dtype == SL_I32;
+	const bool pixels = model->task->kind == SL_LEARN_PIXELS;
 	const int32_t *label = ends->feed.target;
 	double sum = 0;
 
-	if (!ends->class_weight || !ends->training || model->task->dtype != SL_I32)
+	if (!weighted && !pixels)
 		return (double)n;
 	for (int64_t i = from; i < from + n; i++)
-		sum += label[i] >= 0 && label[i] < model->classes ? (double)ends->class_weight[label[i]] : 1;
-	return sum;
+		if (weighted && label[i] >= 0 && label[i] < model->classes)
+			sum += (double)ends->class_weight[label[i]];
+		else
+			sum += !pixels || label[i] != SL_LEARN_IGNORED;
+	return sum > 0 || !pixels ? sum : 1; /* of no pixel at all the loss is 0 */
+}
+
+int64_t sl_ends_answers(const struct sl_ends *ends)
+{
+	const int64_t n = ends->feed.rows * labels_of_row(ends);
+	const int32_t *label = ends->feed.target;
+	int64_t answers = 0;
+
+	if (ends->plan->model->task->kind != SL_LEARN_PIXELS)
+		return sl_feed_answers(&ends->feed);
+	for (int64_t i = 0; i < n; i++)
+		answers += label[i] != SL_LEARN_IGNORED;
+	return answers;
 }
 
 /* What the gradient of a row's loss is divided by. A group's middle sums over all members, so each divides by all rows
@@ -258,8 +284,8 @@ static double loss_rows(const struct sl_ends *ends, int chunk, const struct sl_d
 		return (double)(ends->chunk_loss_sum ? dims->chosen : sl_feed_answers(&ends->feed));
 	if (group)
 		return (double)group;
-	return ends->chunk_loss_sum ? weight_of(ends, first_row(ends, chunk), dims->rows)
-				    : weight_of(ends, 0, ends->feed.rows);
+	return ends->chunk_loss_sum ? weight_of(ends, first_answer(ends, chunk), dims->rows * labels_of_row(ends))
+				    : weight_of(ends, 0, ends->feed.rows * labels_of_row(ends));
 }
 
 /* The sum of the two parts' gradients of what they share, once both are done. */
@@ -294,6 +320,8 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 		.share = ends->feed.share ? ends->feed.share + first : NULL,
 		.logits = ends->logits && !ends->training ? ends->logits + first * model->classes : NULL,
 		.weight = ends->class_weight,
+		.ignores = model->task->kind == SL_LEARN_PIXELS,
+		.ignored = SL_LEARN_IGNORED,
 		.scale = 1.0f / (float)(loss_rows(ends, chunk, &call.dims) * (double)accumulated(ends->plan)),
 	};
 	err = sl_exec_forward(ends->tail, &call, loss);
@@ -409,7 +437,7 @@ double sl_ends_loss(const struct sl_ends *ends)
 
 	for (int i = 0; i < sl_plan_chunks_of(ends->plan, ends->feed.rows); i++)
 		sum += ends->loss[i].sum;
-	return sum / weight_of(ends, 0, sl_feed_answers(&ends->feed));
+	return sum / weight_of(ends, 0, sl_feed_answers(&ends->feed) * labels_of_row(ends));
 }
 
 int64_t sl_ends_correct(const struct sl_ends *ends)

@@ -66,5 +66,6 @@ enum sl_err sl_ends_follow(struct sl_ends *ends, uint64_t done) SL_MUST_CHECK;
 /* Sums over the batch, in chunk order. */
 double sl_ends_loss(const struct sl_ends *ends); /* mean over the batch's rows, or chosen tokens */
 int64_t sl_ends_correct(const struct sl_ends *ends);
+int64_t sl_ends_answers(const struct sl_ends *ends); /* labels of the batch that count */
 
 #endif

@@ -460,7 +460,7 @@ struct sl_step_result sl_local_result(const struct sl_local *l, double lr, bool 
 		.step = l->ends.step,
 		.rows = l->ends.feed.rows,
 		.tokens = sl_feed_tokens(&l->ends.feed),
-		.answers = sl_feed_answers(&l->ends.feed),
+		.answers = sl_ends_answers(&l->ends),
 		.correct = sl_ends_correct(&l->ends),
 		.loss = sl_ends_loss(&l->ends),
 		.skipped = skipped,

@@ -165,6 +165,36 @@ static double class_mean(const struct sl_metric_state *s, class_share share, boo
 	return classes ? sum / classes : n > 0 ? 0 : NAN;
 }
 
+static double iou_of(double right, double is, double said, double n)
+{
+	return right / (is + said - right);
+}
+
+static double iou_result(const struct sl_metric_state *s)
+{
+	return class_mean(s, iou_of, true, false);
+}
+
+static double dice_result(const struct sl_metric_state *s)
+{
+	return class_mean(s, f1_of, true, false);
+}
+
+/* 0 / 0, which is none, where the class does not occur. */
+static double iou_of_class(const struct sl_metric_state *s, int k)
+{
+	const int64_t *right = s->count + k, *is = right + s->width, *said = is + s->width;
+
+	return iou_of((double)*right, (double)*is, (double)*said, 0);
+}
+
+static double dice_of_class(const struct sl_metric_state *s, int k)
+{
+	const int64_t *right = s->count + k, *is = right + s->width, *said = is + s->width;
+
+	return f1_of((double)*right, (double)*is, (double)*said, 0);
+}
+
 static double f1_result(const struct sl_metric_state *s)
 {
 	return class_mean(s, f1_of, false, false);
@@ -291,28 +321,30 @@ static double r2_result(const struct sl_metric_state *s)
 #define KEPT    begin_nothing, sl_metric_keep_labels, sl_metric_keep_more
 enum {
 	CLASSES = 1 << SL_LEARN_CLASSES, LABELS = 1 << SL_LEARN_LABELS, EITHER = CLASSES | LABELS,
-	NUMBERS = 1 << SL_LEARN_NUMBER
+	NUMBERS = 1 << SL_LEARN_NUMBER, PIXELS = 1 << SL_LEARN_PIXELS
 };
 const struct sl_metric sl_metrics[] = {
-	{"accuracy", CLASSES, false, true, false, 0, begin_share, add_accuracy, merge_counts, share_result},
-	{"top5", CLASSES, false, true, false, TOP + 1, begin_share, add_top, merge_counts, share_result},
-	{"matthews", EITHER, false, false, false, 0, COUNTED, matthews_result},
-	{"f1", EITHER, false, false, false, 0, COUNTED, f1_result},
-	{"precision", EITHER, false, false, false, 0, COUNTED, precision_result},
-	{"recall", EITHER, false, false, false, 0, COUNTED, recall_result},
-	{"specificity", EITHER, false, false, false, 0, COUNTED, specificity_result},
-	{"balanced_accuracy", EITHER, false, false, false, 0, COUNTED, balanced_result},
-	{"auc", EITHER, false, false, false, 0, KEPT, sl_metric_auc},
-	{"average_precision", EITHER, false, false, false, 0, KEPT, sl_metric_average_precision},
-	{"calibration_error", EITHER, false, false, true, 0, KEPT, sl_metric_calibration},
-	{"f1_micro", LABELS, true, false, false, 0, COUNTED, f1_result},
-	{"precision_micro", LABELS, true, false, false, 0, COUNTED, precision_result},
-	{"recall_micro", LABELS, true, false, false, 0, COUNTED, recall_result},
-	{"pearson", NUMBERS, false, false, false, 0, MOMENTS, sl_metric_pearson},
-	{"spearman", NUMBERS, false, false, false, 0, begin_nothing, sl_metric_keep_numbers, sl_metric_keep_more, sl_metric_spearman},
-	{"mae", NUMBERS, false, false, true, 0, begin_nothing, add_errors, merge_errors, mae_result},
-	{"rmse", NUMBERS, false, false, true, 0, MOMENTS, rmse_result},
-	{"r2", NUMBERS, false, false, false, 0, MOMENTS, r2_result},
+	{"accuracy", CLASSES | PIXELS, false, true, false, 0, begin_share, add_accuracy, merge_counts, share_result, NULL},
+	{"top5", CLASSES, false, true, false, TOP + 1, begin_share, add_top, merge_counts, share_result, NULL},
+	{"matthews", EITHER, false, false, false, 0, COUNTED, matthews_result, NULL},
+	{"f1", EITHER, false, false, false, 0, COUNTED, f1_result, NULL},
+	{"precision", EITHER, false, false, false, 0, COUNTED, precision_result, NULL},
+	{"recall", EITHER, false, false, false, 0, COUNTED, recall_result, NULL},
+	{"specificity", EITHER, false, false, false, 0, COUNTED, specificity_result, NULL},
+	{"balanced_accuracy", EITHER | PIXELS, false, false, false, 0, COUNTED, balanced_result, NULL},
+	{"auc", EITHER, false, false, false, 0, KEPT, sl_metric_auc, NULL},
+	{"average_precision", EITHER, false, false, false, 0, KEPT, sl_metric_average_precision, NULL},
+	{"calibration_error", EITHER, false, false, true, 0, KEPT, sl_metric_calibration, NULL},
+	{"f1_micro", LABELS, true, false, false, 0, COUNTED, f1_result, NULL},
+	{"precision_micro", LABELS, true, false, false, 0, COUNTED, precision_result, NULL},
+	{"recall_micro", LABELS, true, false, false, 0, COUNTED, recall_result, NULL},
+	{"mean_iou", PIXELS, false, false, false, 0, COUNTED, iou_result, iou_of_class},
+	{"dice", PIXELS, false, false, false, 0, COUNTED, dice_result, dice_of_class},
+	{"pearson", NUMBERS, false, false, false, 0, MOMENTS, sl_metric_pearson, NULL},
+	{"spearman", NUMBERS, false, false, false, 0, begin_nothing, sl_metric_keep_numbers, sl_metric_keep_more, sl_metric_spearman, NULL},
+	{"mae", NUMBERS, false, false, true, 0, begin_nothing, add_errors, merge_errors, mae_result, NULL},
+	{"rmse", NUMBERS, false, false, true, 0, MOMENTS, rmse_result, NULL},
+	{"r2", NUMBERS, false, false, false, 0, MOMENTS, r2_result, NULL},
 };
 /* clang-format on */
 const int sl_metric_count = sizeof sl_metrics / sizeof sl_metrics[0];

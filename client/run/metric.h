@@ -33,6 +33,8 @@ struct sl_metric {
 	enum sl_err (*add)(struct sl_metric_state *s, const float *output, const void *target, int64_t rows);
 	enum sl_err (*merge)(struct sl_metric_state *s, const struct sl_metric_state *behind);
 	double (*result)(const struct sl_metric_state *s); /* NaN where it is not defined */
+	double (*of_class)(const struct sl_metric_state *s,
+			   int k); /* of pixels: of one class alone; NULL: it is of all */
 };
 
 /* accuracy: the label is the first of the largest outputs, as the loss counts it.
@@ -45,10 +47,12 @@ struct sl_metric {
  * classes of class 1's probability; of more the mean over the classes, each against the rest.
  * calibration_error: of 15 bins by the largest probability, the mean distance of its mean from the share that is right,
  * by samples (Guo et al. 2017, ECE).
- * pearson, spearman: of numbers; ranks of equal values are their mean.
- * mae, rmse, r2: mean absolute error, root of the mean square, and the share of the variance that is explained.
- * Of several numbers or labels: the mean over those for which it is defined; a label is said where its probability is
- * above 1/2. f1_micro, precision_micro, recall_micro: of all labels as one, as sklearn's average="micro". */
+ * mean_iou, dice: of pixels the mean over the classes that occur, in masks or in answers, of what both have by what
+ * either has, and of twice that by the sum of both: sklearn's jaccard_score and f1_score of average="macro". pearson,
+ * spearman: of numbers; ranks of equal values are their mean. mae, rmse, r2: mean absolute error, root of the mean
+ * square, and the share of the variance that is explained. Of several numbers or labels: the mean over those for which
+ * it is defined; a label is said where its probability is above 1/2. f1_micro, precision_micro, recall_micro: of all
+ * labels as one, as sklearn's average="micro". */
 extern const struct sl_metric sl_metrics[];
 extern const int sl_metric_count;
 /* e to the loss: of language models, whose runs compute it, and no function here. */

@@ -5,10 +5,12 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "client/data/picture_write.h"
 #include "client/run/metric.h"
 
-enum { NUMBER = 32, NAME = PATH_MAX + 64 };
+enum { NUMBER = 32, NAME = PATH_MAX + 64, MASK_NAME = NAME + PATH_MAX };
 
 static const char *value_name(const struct sl_predict_spec *s)
 {
@@ -69,6 +71,8 @@ void sl_predict_close(struct sl_predict *p)
 	free(p->row);
 	free(p->value);
 	free(p->order);
+	free(p->mask);
+	p->mask = NULL;
 	p->row = NULL;
 	p->value = NULL;
 	p->order = NULL;
@@ -447,13 +451,18 @@ enum sl_err sl_predict_open(struct sl_predict *p, const struct sl_predict_spec *
 			    struct sl_fail *fail)
 {
 	*p = (struct sl_predict){.spec = *spec};
-	p->row = calloc((size_t)batch * (size_t)spec->classes, sizeof *p->row);
+	p->spec.h += !spec->h;
+	p->spec.w += !spec->w;
+	p->row = calloc((size_t)batch * (size_t)p->spec.h * (size_t)p->spec.w * (size_t)spec->classes, sizeof *p->row);
+	p->mask = calloc((size_t)p->spec.h, (size_t)p->spec.w);
 	p->value = calloc((size_t)spec->classes, sizeof *p->value);
 	p->order = calloc((size_t)spec->classes, sizeof *p->order);
-	if (!p->row || !p->value || !p->order) {
+	if (!p->row || !p->value || !p->order || !p->mask) {
 		sl_predict_close(p);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the logits of a batch");
 	}
+	if (spec->task->kind == SL_LEARN_PIXELS)
+		return SL_OK;
 	if (spec->format == SL_PREDICT_TEXT)
 		(has_several(spec) ? put_several_text_names : put_text_names)(spec);
 	if (spec->format == SL_PREDICT_CSV)
@@ -472,16 +481,58 @@ static void put_class_of(struct sl_predict *p, int32_t label, const float *x)
 	p->correct += best == label;
 }
 
+/* ---- a class for each pixel ---- */
+
+/* The picture's name with another ending, in the folder. */
+static void name_mask(const struct sl_predict *p, char out[MASK_NAME])
+{
+	char name[NAME], *dot, *slash;
+	const char *base = name;
+
+	p->spec.set->source->sample_name(p->spec.set, (int64_t)p->rows, name, sizeof name);
+	slash = strrchr(name, '/');
+	if (slash)
+		base = slash + 1;
+	dot = strrchr(base, '.');
+	if (dot)
+		*dot = 0;
+	snprintf(out, MASK_NAME, "%s/%s.png", p->spec.dir, base);
+}
+
+static void put_mask(struct sl_predict *p, const int32_t *right, const float *x)
+{
+	const struct sl_predict_spec *s = &p->spec;
+	char path[MASK_NAME];
+
+	name_mask(p, path);
+	for (int64_t i = 0; i < (int64_t)s->h * s->w; i++) {
+		p->mask[i] = (uint8_t)best_of(x + i * s->classes, s->classes);
+		p->counted += right[i] != SL_LEARN_IGNORED;
+		p->correct += right[i] == p->mask[i];
+	}
+	if (!s->force && access(path, F_OK) == 0)
+		(void)!sl_fail_set(&p->fail, SL_ERR_CANTCREATE,
+				   "%s exists already: give --force to replace it, or name another folder", path);
+	else if (sl_picture_write_png(path, p->mask, s->h, s->w, 1, &p->fail) == SL_OK)
+		fprintf(s->out, "%s\n", path);
+}
+
 void sl_predict_batch(struct sl_predict *p, const void *target, const int32_t *samples, int64_t rows)
 {
-	for (int64_t n = 0; n < rows; n++, p->rows++) {
+	const int64_t labels = (int64_t)p->spec.h * p->spec.w;
+
+	for (int64_t n = 0; n < rows && !p->fail.code; n++, p->rows++) {
+		const float *x = p->row + n * labels * p->spec.classes;
+
 		if (samples[n] != (int32_t)p->rows)
 			p->unread++;
+		else if (p->spec.task->kind == SL_LEARN_PIXELS)
+			put_mask(p, (const int32_t *)target + n * labels, x);
 		else if (p->spec.task->met)
-			put_class_of(p, ((const int32_t *)target)[n], p->row + n * p->spec.classes);
+			put_class_of(p, ((const int32_t *)target)[n], x);
 		else if (has_several(&p->spec))
-			put_several(p, (const float *)target + n * p->spec.classes, p->row + n * p->spec.classes);
+			put_several(p, (const float *)target + n * p->spec.classes, x);
 		else
-			put_number(p, ((const float *)target)[n], p->row[n]);
+			put_number(p, ((const float *)target)[n], *x);
 	}
 }

@@ -1,4 +1,5 @@
-/* What a model says of each sample: a line on stdout as text, CSV or JSON. */
+/* What a model says of each sample: a line on stdout as text, CSV or JSON. Of a class for each pixel it is a file,
+ * whose path is the line. */
 #ifndef SL_CLIENT_RUN_PREDICT_H
 #define SL_CLIENT_RUN_PREDICT_H
 
@@ -14,6 +15,9 @@ struct sl_predict_spec {
 	bool unlabelled; /* samples have no labels to print */
 	int top;         /* so many of the most probable classes alone; 0: all */
 	FILE *out;       /* borrowed */
+	int h, w;        /* of a class for each pixel: the size of a mask; else 0 */
+	const char *dir; /* of masks: the folder that they are written to, which exists */
+	bool force;      /* a mask may replace a file */
 	const struct sl_learn_task *task;
 	int classes;
 	const struct sl_set *set;      /* names the samples; NULL, or one that cannot: they have numbers alone */
@@ -23,11 +27,14 @@ struct sl_predict_spec {
 
 struct sl_predict {
 	struct sl_predict_spec spec;
-	float *row;             /* [most rows of a batch, classes]: the logits of the batch under way */
+	float *row;             /* [most rows of a batch, h, w, classes]: the logits of the batch under way */
 	double *value;          /* [classes] */
 	int *order;             /* [classes], by value */
 	uint64_t rows, correct; /* samples so far; of these, the class is the label */
 	uint64_t unread;        /* of these, could not be read: they have no line */
+	uint64_t counted;       /* pixels that have a class */
+	uint8_t *mask;          /* [h, w] */
+	struct sl_fail fail;    /* why a mask could not be written; its code is OK: all were */
 };
 
 /* Text and CSV begin with a line of names. */

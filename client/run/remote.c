@@ -32,7 +32,7 @@ struct sl_step_result sl_remote_result(const struct sl_remote *r)
 		.step = r->ends.step,
 		.rows = r->ends.feed.rows,
 		.tokens = sl_feed_tokens(&r->ends.feed),
-		.answers = sl_feed_answers(&r->ends.feed),
+		.answers = sl_ends_answers(&r->ends),
 		.correct = sl_ends_correct(&r->ends),
 		.loss = sl_ends_loss(&r->ends),
 		.skipped = sl_session_skips(s),

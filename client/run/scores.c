@@ -53,7 +53,7 @@ static void take(struct sl_scores *s, const struct sl_metric *metric)
 /* How many states a metric has. */
 static int states(const struct sl_scores *s, int metric)
 {
-	return s->metric[metric]->pooled ? 1 : s->targets;
+	return s->metric[metric]->pooled || s->kind == SL_LEARN_PIXELS ? 1 : s->targets;
 }
 
 /* Outputs that a metric sees of one target: a label is two classes. */
@@ -117,7 +117,7 @@ enum sl_err sl_scores_open(struct sl_scores **out, const char *const *asked, int
 		return err;
 	s->kind = task->kind;
 	s->width = width;
-	s->targets = sl_learn_targets(task, width);
+	s->targets = s->kind == SL_LEARN_PIXELS ? width : sl_learn_targets(task, width);
 	err = choose(s, asked, n_asked, task, fail);
 	if (!err && make_room(s, batch) != SL_OK)
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the metrics");
@@ -228,11 +228,29 @@ static void add_to(struct sl_scores *s, int i, struct sl_metric_state *state, co
 	sl_metric_end(&batch);
 }
 
+/* Only pixels that count stay, in their order, with their classes in `is`. */
+static int64_t leave_ignored(struct sl_scores *s, const int32_t *mask, int64_t rows)
+{
+	int64_t n = 0;
+
+	for (int64_t r = 0; r < rows && s->n; r++) {
+		if (mask[r] == SL_LEARN_IGNORED)
+			continue;
+		memmove(s->output + n * s->width, s->output + r * s->width, (size_t)s->width * sizeof *s->output);
+		s->is[n++] = mask[r];
+	}
+	return n;
+}
+
 void sl_scores_add(struct sl_scores *s, const void *target, int64_t rows)
 {
 	const bool each = s->kind == SL_LEARN_LABELS || s->kind == SL_LEARN_NUMBER;
 
-	for (int k = 0; k < s->targets && s->n; k++) {
+	if (s->kind == SL_LEARN_PIXELS) {
+		rows = leave_ignored(s, target, rows);
+		target = s->is;
+	}
+	for (int k = 0; k < (each ? s->targets : 1) && s->n; k++) {
 		if (each) {
 			if (width_of(s) == 2)
 				memset(s->column, 0, (size_t)rows * 2 * sizeof *s->column);
@@ -255,9 +273,13 @@ int sl_scores_targets(const struct sl_scores *s)
 
 double sl_scores_of(const struct sl_scores *s, int metric, int target)
 {
+	const struct sl_metric *m = s->metric[metric];
+
+	if (!s->broken[metric] && s->kind == SL_LEARN_PIXELS)
+		return m->of_class ? m->of_class(&s->all[metric][0], target) : NAN;
 	if (s->broken[metric] || target >= states(s, metric))
 		return NAN;
-	return s->metric[metric]->result(&s->all[metric][target]);
+	return m->result(&s->all[metric][target]);
 }
 
 /* The mean over targets, of which some may be undefined. */
@@ -266,6 +288,8 @@ static double mean_of(const struct sl_scores *s, int metric)
 	double sum = 0;
 	int defined = 0;
 
+	if (s->kind == SL_LEARN_PIXELS)
+		return s->broken[metric] ? NAN : s->metric[metric]->result(&s->all[metric][0]);
 	for (int k = 0; k < states(s, metric); k++) {
 		const double value = sl_scores_of(s, metric, k);
 

@@ -57,6 +57,18 @@ struct sl_setup {
 	bool in_use; /* by a task that may never end: sl_setup_close leaves everything */
 };
 
+/* Of a class for each pixel: the picture's size; else 1 × 1. */
+static inline struct sl_conf_size sl_setup_mask(const struct sl_conf_client *conf)
+{
+	return conf->model.task == SL_CONF_PIXELS ? conf->model.image : (struct sl_conf_size){1, 1};
+}
+
+/* Labels of a row. */
+static inline int64_t sl_setup_answers(const struct sl_conf_client *conf)
+{
+	return (int64_t)sl_setup_mask(conf).h * sl_setup_mask(conf).w;
+}
+
 /* What the network learns. */
 static inline const struct sl_learn_task *sl_setup_task(const struct sl_conf_client *conf)
 {

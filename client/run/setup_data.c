@@ -91,6 +91,8 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.column = name->column,
 		.ncolumns = c->data.columns.n,
 		.task = sl_setup_task(c),
+		.masks = c->data.masks,
+		.mask_classes = c->model.classes,
 		.unlabelled = !sl_setup_task(c)->labelled,
 		.next = {.on = c->model.head == SL_CONF_CAUSAL_LM,
 			 .all = c->data.loss_on == SL_CONF_LOSS_ALL,
@@ -161,6 +163,11 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 	if (task->labelled && set->classes > c->model.classes)
 		return sl_conf_client_fail(c, "model.classes", fail, "%s has %d classes, the model only %d",
 					   spec->source, set->classes, c->model.classes);
+	/* `splitc data` does not know how many there are */
+	if (task->kind == SL_LEARN_PIXELS && c->data.label.n > 1 && c->data.label.n != c->model.classes &&
+	    c->model.classes <= SL_LEARN_IGNORED)
+		return sl_conf_client_fail(c, "data.label", fail, "names %d classes, and the network has %d",
+					   c->data.label.n, c->model.classes);
 	if (task->each && task->labelled && set->field[SL_FIELD_TARGET].ndim && sl_set_targets(set) != c->model.classes)
 		return sl_conf_client_fail(c, "data.label", fail,
 					   "names %lld column%s, and the network has %d outputs: they must be as many",

@@ -118,6 +118,7 @@ static enum sl_err open_transform(const struct sl_setup *s, enum sl_split split,
 				      .fixed = !train,
 				      .channels = channels_of(s),
 				      .deep = c->data.bits == SL_BITS_16,
+				      .masked = c->model.task == SL_CONF_PIXELS,
 			      },
 			      &why) != SL_OK)
 		return sl_conf_client_fail(c, train ? "data.transforms" : "data.test_transforms", fail, "%s", why.text);

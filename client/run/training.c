@@ -33,6 +33,7 @@ static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = r->setup->conf;
 	const char *const *of_data = sl_run_metrics(r);
+	const int64_t answers = (int64_t)c->agreed.batch * sl_setup_answers(c);
 	const char *asked[SL_CONF_LIST_MAX + SL_SCORES_MOST + 2];
 	struct sl_fail why;
 	enum sl_err err = sl_run_open_best(r, fail);
@@ -49,7 +50,7 @@ static enum sl_err open_scores(struct sl_training *r, struct sl_fail *fail)
 	for (int i = 0; i < c->train.metrics.n; i++)
 		asked[n++] = c->train.metrics.item[i];
 	err = sl_run_has_labels(r) && !r->task->perplexity
-		      ? sl_scores_open(&r->scores, asked, n, r->task, c->model.classes, c->agreed.batch, &why)
+		      ? sl_scores_open(&r->scores, asked, n, r->task, c->model.classes, answers, &why)
 		      : sl_scores_open(&r->scores, NULL, 0, r->task, 0, c->agreed.batch, &why);
 	if (err == SL_ERR_CONFIG)
 		return sl_conf_client_fail(c, "train.metrics", fail, "%s", why.text);
@@ -352,7 +353,7 @@ float *sl_training_outputs(struct sl_training *r)
 void sl_training_score(struct sl_training *r, const void *target, int64_t rows)
 {
 	if (r->doing == SL_WANT_EVAL)
-		sl_scores_add(r->scores, target, rows);
+		sl_scores_add(r->scores, target, rows * sl_setup_answers(r->setup->conf));
 }
 
 static void batch_over(struct sl_training *r)

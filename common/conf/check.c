@@ -117,15 +117,15 @@ const char *sl_conf_check_file_name(const void *value, char why[SL_CONF_WHY])
 
 const char *sl_conf_check_metric(const void *value, char why[SL_CONF_WHY])
 {
-	static const char *const known[] = {SL_CLASS_METRICS(NAME) SL_LABEL_METRICS(NAME)
+	static const char *const known[] = {SL_CLASS_METRICS(NAME) SL_LABEL_METRICS(NAME) SL_PIXEL_METRICS(NAME)
 						    SL_NUMBER_METRICS(NAME, NAME)};
 
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
 		if (strcmp(value, known[i]) == 0)
 			return NULL;
 	return say(why,
-		   "must be " SL_CLASS_METRICS(WORD)
-			   SL_LABEL_METRICS(WORD) "or of numbers " SL_NUMBER_METRICS(WORD, LAST),
+		   "must be " SL_CLASS_METRICS(WORD) SL_LABEL_METRICS(WORD)
+			   SL_PIXEL_METRICS(WORD) "or of numbers " SL_NUMBER_METRICS(WORD, LAST),
 		   value);
 }
 

@@ -45,6 +45,7 @@ ASK(reads_own_texts, c->data.kind == SL_DATA_TEXT)
 ASK(has_cifar_augmentation, !reads_picture_files(c) && !c->data.transforms.n)
 ASK(reads_glue, c->data.kind == SL_DATA_GLUE || (reads_texts(c) && strcmp(c->data.task, sl_conf_data_kinds[c->data.kind]) == 0))
 ASK(names_pictures, c->data.kind == SL_DATA_IMAGES && c->model.task != SL_CONF_CLASSES)
+ASK(learns_pixels, c->model.task == SL_CONF_PIXELS)
 ASK(has_label_column, reads_table(c) || reads_own_texts(c) || names_pictures(c))
 ASK(splits_by_name, reads_picture_files(c) || has_label_column(c))
 ASK(names_train_files, c->data.kind != SL_DATA_IMAGES && !reads_table(c) && (!reads_texts(c) || reads_own_texts(c)))
@@ -113,6 +114,7 @@ static const struct need {
 	NEED("data.test_files", names_test_files, "belongs to data.kind: webdataset and text", DATA),
 	NEED("data.task", reads_glue, "belongs to data.kind: glue", DATA),
 	NEED("data.label", has_label_column, "belongs to data.kind: csv and text, and to pictures with another model.task than classes", DATA),
+	NEED("data.masks", learns_pixels, "belongs to model.task: pixels", DATA),
 	NEED("data.ignore", reads_table, "belongs to data.kind: csv", DATA),
 	NEED("data.tokenizer", reads_texts, TEXTS, DATA),
 	NEED("data.max_length", reads_texts, TEXTS, DATA),

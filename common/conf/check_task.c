@@ -66,12 +66,42 @@ static const char *check_weights(const struct sl_conf_client *c, char why[SL_CON
 	return why[0] ? "train.class_weights" : NULL;
 }
 
+/* What a class for each pixel needs. */
+static const char *check_pixels(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	const bool balanced = c->train.class_weights.n && strcmp(c->train.class_weights.item[0], "balanced") == 0;
+	const struct {
+		bool bad;
+		const char *key, *why;
+	} rule[] = {
+		{c->data.kind != SL_DATA_IMAGES, "model.task", "pixels are of data.kind: images"},
+		{!c->model.onnx[0], "model.task",
+		 "a class for each pixel needs a network that gives one: name its file in model.onnx"},
+		{!sl_conf_learns_labels(c), "train.loss", "a class for each pixel has the loss of its masks alone"},
+		{c->agreed.share.group[0], "share.group",
+		 "a group cannot learn a class for each pixel: no member knows how many pixels of the others count"},
+		{c->data.sampling == SL_SAMPLING_BALANCED, "data.sampling",
+		 "a picture has pixels of several classes: leave this key out"},
+		{balanced, "train.class_weights", "of pixels they are a list with a number for each class"},
+	};
+
+	for (size_t i = 0; i < sizeof rule / sizeof rule[0] && c->model.task == SL_CONF_PIXELS; i++)
+		if (rule[i].bad) {
+			snprintf(why, SL_CONF_WHY, "%s", rule[i].why);
+			return rule[i].key;
+		}
+	return NULL;
+}
+
 const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	const bool numbers = has_numbers(c);
 	const bool table = c->data.kind == SL_DATA_CSV, texts = c->data.kind == SL_DATA_TEXT;
 	const bool classes = c->model.task == SL_CONF_CLASSES && !numbers;
+	const char *key = check_pixels(c, why);
 
+	if (key)
+		return key;
 	if (c->train.loss >= SL_CONF_MSE && !numbers) {
 		snprintf(why, SL_CONF_WHY, "mse, l1 and huber are losses of numbers: they need model.task: numbers");
 		return "train.loss";
@@ -93,8 +123,8 @@ const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_
 		snprintf(why, SL_CONF_WHY, "several labels are of data.kind: csv and images");
 		return "model.task";
 	}
-	if (c->model.task != SL_CONF_CLASSES && (table || texts || c->data.kind == SL_DATA_IMAGES) &&
-	    c->model.classes != c->data.label.n) {
+	if (c->model.task != SL_CONF_CLASSES && c->model.task != SL_CONF_PIXELS &&
+	    (table || texts || c->data.kind == SL_DATA_IMAGES) && c->model.classes != c->data.label.n) {
 		snprintf(why, SL_CONF_WHY,
 			 "data.label names %d column%s, and the network has %d outputs: they must be as many",
 			 c->data.label.n, c->data.label.n == 1 ? "" : "s", c->model.classes);

@@ -53,6 +53,7 @@ struct sl_conf_origin {
 	X("accuracy") X("top5") X("matthews") X("f1") X("precision") X("recall") X("specificity") X("balanced_accuracy") \
 	X("auc") X("average_precision") X("calibration_error")
 #define SL_LABEL_METRICS(X) X("f1_micro") X("precision_micro") X("recall_micro")
+#define SL_PIXEL_METRICS(X) X("mean_iou") X("dice")
 #define SL_NUMBER_METRICS(X, LAST) X("pearson") X("spearman") X("mae") X("rmse") LAST("r2")
 /* clang-format on */
 
@@ -130,7 +131,12 @@ struct sl_conf_client {
 		char huggingface[PATH_MAX]; /* a folder; then `name` is SL_CONF_HUGGINGFACE. "": none */
 		char onnx[PATH_MAX];        /* a file; then `name` is SL_CONF_ONNX. "": none */
 		enum { SL_CONF_CLASSIFIER, SL_CONF_MASKED_LM, SL_CONF_CAUSAL_LM } head; /* of a Hugging Face folder */
-		enum { SL_CONF_CLASSES, SL_CONF_NUMBERS, SL_CONF_SEVERAL_LABELS } task; /* as sl_learn_kind */
+		enum {
+			SL_CONF_CLASSES,
+			SL_CONF_NUMBERS,
+			SL_CONF_SEVERAL_LABELS,
+			SL_CONF_PIXELS
+		} task; /* as sl_learn_kind */
 		double width;
 		int classes;
 		struct sl_conf_size image;
@@ -168,6 +174,7 @@ struct sl_conf_client {
 		struct sl_conf_list transforms, test_transforms; /* steps of client/data/transform.h; none: the usual */
 		char task[SL_CONF_TEXT];                         /* of GLUE */
 		struct sl_conf_list label;   /* of tables and texts: the columns of labels; of texts one */
+		char masks[PATH_MAX];        /* of pixels: the folder of masks in dir */
 		struct sl_conf_list ignore;  /* of tables: columns that are left out */
 		char tokenizer[PATH_MAX];    /* of texts */
 		int max_length;              /* tokens of a row; 0: as many as the network takes */

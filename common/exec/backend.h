@@ -50,6 +50,12 @@ struct sl_xent_rule {
 	const float *weight;
 };
 
+/* Rows of logits, each with a label: [N, K] or [N, H, W, K]. */
+static inline int64_t sl_xent_rows(const struct sl_shape *logits)
+{
+	return sl_shape_count(logits) / logits->dim[logits->ndim - 1];
+}
+
 /* One call of a kernel for one chunk: what forward, backward and commit read. Pointers are in the backend's memory,
  * shapes have the chunk's rows: at most those that `op` was prepared for. */
 struct sl_op_call {

@@ -234,7 +234,9 @@ enum sl_err sl_exec_begin(struct sl_exec *e)
 /* How many labels or targets a chunk has. */
 static int64_t labels_of(const struct sl_exec *e, const struct sl_dims *dims)
 {
-	return count_of(e, e->segment->graph.in[1].value, dims);
+	const int value = e->segment->graph.in[1].value;
+
+	return count_of(e, value, dims) * sl_shape_row(&e->segment->graph.value[value].shape);
 }
 
 static enum sl_err check_labels(const struct sl_exec *e, const struct sl_exec_loss *loss, int64_t rows)

@@ -197,6 +197,16 @@ struct sl_op sl_graph_op(const struct sl_graph *g, int index)
 	return op;
 }
 
+/* A label for each row of logits. */
+static bool are_labels_of(const struct sl_shape *labels, const struct sl_shape *logits)
+{
+	bool fit = labels->ndim == logits->ndim - 1;
+
+	for (int i = 1; i < labels->ndim && fit; i++)
+		fit = labels->dim[i] == logits->dim[i];
+	return fit;
+}
+
 static enum sl_err check_links(const struct sl_graph *g, const struct sl_node *node, const int *in, const int *param,
 			       struct sl_fail *fail)
 {
@@ -213,7 +223,7 @@ static enum sl_err check_links(const struct sl_graph *g, const struct sl_node *n
 		if (!value)
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: there is no value %d yet", node->name, in[i]);
 		if (value->dtype != (whole ? SL_I32 : SL_F32) || value->lead != g->value[in[0]].lead ||
-		    value->lead == SL_ONCE || (labels && value->shape.ndim != 1) ||
+		    value->lead == SL_ONCE || (labels && !are_labels_of(&value->shape, &g->value[in[0]].shape)) ||
 		    (node->kind == SL_OP_MSE && !sl_shape_equal(&value->shape, &g->value[in[0]].shape)))
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s (%s): input %d is of another kind than it takes",
 					   node->name, row.word, i + 1);

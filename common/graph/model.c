@@ -79,6 +79,10 @@ static enum sl_err open_model(struct sl_build *b, const char *name, const struct
 			      const struct sl_graph_value *value, const struct sl_learn_task *task, int classes,
 			      struct sl_fail *fail)
 {
+	const struct sl_shape target = task->kind == SL_LEARN_PIXELS
+					       ? sl_shape3(1, value->shape.dim[1], value->shape.dim[2])
+				       : task->each ? sl_shape2(1, classes)
+						    : sl_shape1(1);
 	struct sl_model *m = calloc(1, sizeof(*m));
 	enum sl_err err;
 
@@ -92,8 +96,8 @@ static enum sl_err open_model(struct sl_build *b, const char *name, const struct
 		err = sl_graph_add_input(b->graph, input->name, value->dtype, value->lead, value->shape, input->most,
 					 NULL, fail);
 		if (!err)
-			err = sl_graph_add_input(b->graph, task->target, task->dtype, task->lead,
-						 task->each ? sl_shape2(1, classes) : sl_shape1(1), 1, NULL, fail);
+			err = sl_graph_add_input(b->graph, task->target, task->dtype, task->lead, target, 1, NULL,
+						 fail);
 		b->err = err;
 	}
 	if (b->err != SL_OK) {

@@ -321,8 +321,8 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 		op->out_shape = sl_shape2(in->dim[0], sl_shape_row(in));
 		return SL_OK;
 	case SL_OP_XENT:
-		if (in->ndim != 2 || in->dim[1] != op->u.xent.classes)
-			return misfit(op, fail, "logits [N,K] with a column per class");
+		if (in->ndim < 2 || in->dim[in->ndim - 1] != op->u.xent.classes)
+			return misfit(op, fail, "logits [N,K] or [N,H,W,K] with a column per class");
 		op->out_shape = sl_shape1(1);
 		return SL_OK;
 	case SL_OP_MSE:

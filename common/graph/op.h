@@ -35,7 +35,7 @@
  * TRANSPOSE  tokens [F] → rows [F,S], and rows [F,S] → tokens [F]   –   (every row has S tokens; see struct
  *            sl_transpose_attr)
  * EMBEDDING  tokens' ids → [F]                        weight [V,F]   (row `id`; see struct sl_embedding_attr)
- * XENT       logits [K] + labels → mean loss          –      (softmax cross-entropy, torch.nn.CrossEntropyLoss)
+ * XENT       logits [K] or [H,W,K] + labels → mean loss –    (softmax cross-entropy, torch.nn.CrossEntropyLoss)
  * MSE        x [K] + targets [K] → mean loss          –      (Σ (x − target)² / K of a row, torch.nn.MSELoss; or
  *            another loss of numbers: struct sl_mse_attr; no targets: zeros)
  *

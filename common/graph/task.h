@@ -9,6 +9,7 @@ enum sl_learn_kind {                   /* as model.task has them, then the other
 		     SL_LEARN_CLASSES, /* a row is of one of several classes */
 		     SL_LEARN_NUMBER,  /* a row has a number, or several */
 		     SL_LEARN_LABELS,  /* a row has or has not each of several labels */
+		     SL_LEARN_PIXELS,  /* each pixel of a row's picture is of one of several classes */
 		     SL_LEARN_MASKED,  /* chosen tokens of a row are to be guessed: a masked language model */
 		     SL_LEARN_NEXT,    /* each token guesses the one behind it: a causal language model */
 		     SL_LEARN_COUNT
@@ -38,6 +39,9 @@ static inline const struct sl_learn_task *sl_learn_task_of(enum sl_learn_kind as
 		return &sl_learn_tasks[SL_LEARN_MASKED];
 	return &sl_learn_tasks[asked == SL_LEARN_CLASSES && classes == 1 ? SL_LEARN_NUMBER : asked];
 }
+
+/* A mask has a class for each pixel; this one says that the pixel counts for nothing. */
+enum { SL_LEARN_IGNORED = 255 };
 
 /* How many numbers a row's target has. */
 static inline int sl_learn_targets(const struct sl_learn_task *task, int classes)

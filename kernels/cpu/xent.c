@@ -15,7 +15,7 @@ struct job {
 
 static enum sl_err prepare(struct sl_op_prepare *p)
 {
-	int64_t rows = p->op->in_shape[0].dim[0];
+	int64_t rows = sl_xent_rows(&p->op->in_shape[0]);
 
 	p->sizes.saved_bytes = (size_t)(rows * p->op->u.xent.classes) * sizeof(float);
 	p->sizes.workspace_bytes = (size_t)rows * sizeof(double);
@@ -128,7 +128,7 @@ static int64_t best_of(const float *x, int classes)
 static enum sl_err forward(const struct sl_op_call *call)
 {
 	struct job j = {call, call->in[0].data, call->saved, call->workspace, call->op->u.xent.classes};
-	int64_t rows = call->in[0].shape.dim[0], correct = 0;
+	int64_t rows = sl_xent_rows(&call->in[0].shape), correct = 0;
 	double loss = 0;
 
 	sl_pool_run(call->be->pool, rows, row, &j);

@@ -9,7 +9,7 @@ static size_t labels_at(const struct sl_op *op)
 
 static enum sl_err prepare(struct sl_op_prepare *p)
 {
-	const size_t n = (size_t)p->op->in_shape[0].dim[0];
+	const size_t n = (size_t)sl_xent_rows(&p->op->in_shape[0]);
 
 	p->sizes = (struct sl_op_sizes){.workspace_bytes = n * (sizeof(double) + sizeof(int32_t)),
 					.saved_bytes = labels_at(p->op) + 3 * n * sizeof(int32_t)};
@@ -42,7 +42,7 @@ static cudaError_t store_labels(const struct cuda *cu, const struct sl_op_call *
 static enum sl_err forward(const struct sl_op_call *call)
 {
 	const struct sl_op *op = call->op;
-	const int64_t n = call->in[0].shape.dim[0], k = op->u.xent.classes;
+	const int64_t n = sl_xent_rows(&call->in[0].shape), k = op->u.xent.classes;
 	double *row_loss = call->workspace;
 	int32_t *labels = (int32_t *)((char *)call->saved + labels_at(op)), *row_correct = (int32_t *)(row_loss + n);
 	struct cu_xent_result *result;
@@ -76,8 +76,8 @@ static enum sl_err backward(const struct sl_op_call *call)
 		return err;
 	return cu_check(cu,
 			cu_xent_backward(cu->stream, call->din[0].data, call->din_add[0], call->saved, labels,
-					 rule_of(call, labels, call->din[0].shape.dim[0]), call->loss_scale,
-					 call->din[0].shape.dim[0], op->u.xent.classes),
+					 rule_of(call, labels, sl_xent_rows(&call->din[0].shape)), call->loss_scale,
+					 sl_xent_rows(&call->din[0].shape), op->u.xent.classes),
 			op->name);
 }
 

@@ -65,7 +65,7 @@ static double softmax(const struct sl_op_call *call, int64_t n, double *p, const
 
 static enum sl_err forward(const struct sl_op_call *call)
 {
-	int64_t rows = call->in[0].shape.dim[0], classes = call->op->u.xent.classes, correct = 0;
+	int64_t rows = sl_xent_rows(&call->in[0].shape), classes = call->op->u.xent.classes, correct = 0;
 	const float *logits = call->in[0].data;
 	double *p = call->saved, loss = 0;
 
@@ -84,7 +84,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 
 static enum sl_err backward(const struct sl_op_call *call)
 {
-	int64_t rows = call->din[0].shape.dim[0], classes = call->op->u.xent.classes;
+	int64_t rows = sl_xent_rows(&call->din[0].shape), classes = call->op->u.xent.classes;
 	const double *p = call->saved;
 	float *dx = call->din[0].data;
 

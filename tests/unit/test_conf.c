@@ -325,7 +325,8 @@ static void faults_in_sets(void **state)
 		{"train.zzzzzzz=3", " and others, which --print-config lists"},
 		{"train.metrics=roc",
 		 "must be accuracy, top5, matthews, f1, precision, recall, specificity, balanced_accuracy, auc, "
-		 "average_precision, calibration_error, f1_micro, precision_micro, recall_micro, or of numbers "
+		 "average_precision, calibration_error, f1_micro, precision_micro, recall_micro, mean_iou, dice, or of "
+		 "numbers "
 		 "pearson, spearman, mae, rmse, r2, got \"roc\""},
 		{"train=3", "--set train: is a section: valid here: batch, chunks,"},
 		{"model.image=4097",

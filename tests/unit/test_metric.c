@@ -151,7 +151,7 @@ static void a_config_may_name_them(void **state)
 	for (int i = 0; i < sl_metric_count; i++)
 		assert_null(sl_conf_check_metric(sl_metrics[i].name, why));
 	assert_non_null(sl_conf_check_metric("f2", why));
-	assert_non_null(strstr(why, "recall_micro, or of numbers pearson"));
+	assert_non_null(strstr(why, "recall_micro, mean_iou, dice, or of numbers pearson"));
 }
 
 /* pearson   Σ (x − x̄)(y − ȳ) / √(Σ (x − x̄)² Σ (y − ȳ)²); spearman: of ranks, equal values with their mean */

@@ -60,7 +60,7 @@ static int write_picture(const char *dir, int number, const uint8_t *record)
 	if (sl_resample(large, h, w, pixels, SIDE, SIDE, &(struct sl_box){0, 0, SIDE, SIDE}, &room))
 		return -1;
 	sl_room_close(&room);
-	return form ? (int)sl_picture_write_png(path, large, h, w, &fail) : write_jpeg(path, large, h, w);
+	return form ? (int)sl_picture_write_png(path, large, h, w, 3, &fail) : write_jpeg(path, large, h, w);
 }
 
 int main(int argc, char **argv)

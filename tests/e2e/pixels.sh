@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# A class for each pixel, of a U-Net from an ONNX file: ten losses as PyTorch has them, with and without weights of classes; a run with a
+# server equals --local, also where the client is killed in between; metrics as sklearn has them; masks are predicted where the data are
+# gone. What does not fit is refused with a sentence.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+python=${PYTHON:-/usr/bin/python3}
+"$python" -c 'import torch, torchvision, sklearn, PIL' 2>/dev/null || { echo 'SKIP no PyTorch' && exit 77; }
+live() { "$python" -W ignore tests/golden/pixels_live.py "$@" >"$tmp/live" 2>&1 || fail "$1: $(tail -n 3 "$tmp/live")"; }
+live make "$tmp/photos"
+start_server one
+config() {
+	cat >"$tmp/$1.yaml" <<-YAML
+		server: $endpoint
+		model: {onnx: $tmp/photos/unet.onnx, task: pixels}
+		head_end: norm1
+		tail_begin: join
+		data:
+		  {kind: images, dir: $tmp/photos, label: [back, disc, square], transforms: [$2, "Normalize((0.5,), (0.25,))"],
+		  test_transforms: ["Resize((32, 32))", "Normalize((0.5,), (0.25,))"]}
+		train: {epochs: 10, seed: 1, checkpoint_every: 3, $3, optimizer: {kind: sgd, lr: 0.1, momentum: 0, weight_decay: 0}}
+		threads: 1
+	YAML
+}
+fixed='"Resize((40, 40))", "RandomHorizontalFlip(1.0)", "RandomRotation((30, 30))", "CenterCrop(32)"'
+config torch "$fixed" 'batch: 8, chunks: 1'
+client torch "$tmp/torch.yaml" --local || fail "torch: $(tail -n 2 "$tmp/torch.log")"
+live same "$tmp/torch/log.jsonl" "$tmp/photos/losses.json"
+client weighted "$tmp/torch.yaml" --local --set train.class_weights=0.5,1,2 || fail "weighted: $(tail -n 2 "$tmp/weighted.log")"
+live same "$tmp/weighted/log.jsonl" "$tmp/photos/weighted.json"
+
+config run '"RandomResizedCrop((32, 32))", "RandomHorizontalFlip()", "ColorJitter(0.3)"' 'batch: 4, chunks: 2, keep_best: true, best_metric: mean_iou'
+client local "$tmp/run.yaml" --local --json || fail "--local: $(tail -n 2 "$tmp/local.log")"
+client linked "$tmp/run.yaml" || fail "with a server: $(tail -n 2 "$tmp/linked.log")"
+same_run linked local 20
+client_stands 8 killed "$tmp/run.yaml"
+wait_for "killed has no checkpoint" has_checkpoint killed
+end_client
+client killed "$tmp/run.yaml" --resume || fail "after a kill: $(tail -n 2 "$tmp/killed.log")"
+same_run linked killed 20
+
+on() { "$SPLITC" "$1" "$tmp/run.yaml" --local --set log.dir="$tmp/linked" "${@:2}" 2>"$tmp/$1.log" || fail "$1: $(tail -n 2 "$tmp/$1.log")"; }
+on eval --json >"$tmp/eval.json"
+on eval >"$tmp/eval.txt"
+grep -qE 'mean_iou +dice  of' "$tmp/eval.txt" && grep -qE '  square$' "$tmp/eval.txt" || fail "eval: $(cat "$tmp/eval.txt")"
+on predict --out "$tmp/masks" >"$tmp/lines"
+[ "$(wc -l <"$tmp/lines")" = 6 ] && grep -qF "$tmp/masks/photo-3.png" "$tmp/lines" || fail "predict: $(cat "$tmp/lines")"
+live scores "$tmp/photos" "$tmp/masks" "$tmp/eval.json"
+cat "$tmp/live"
+"$SPLITC" data "$tmp/run.yaml" >"$tmp/out" 2>&1 || fail "data: $(cat "$tmp/out")"
+mkdir "$tmp/new"
+cp "$tmp"/photos/val/*/*.png "$tmp/new"
+on predict --out "$tmp/elsewhere" --set data.dir="$tmp/nowhere" "$tmp/new" >"$tmp/lines"
+for mask in "$tmp"/masks/*; do cmp "$mask" "$tmp/elsewhere/${mask##*/}" || fail "another mask of ${mask##*/} without the data"; done
+
+# refused STATUS SENTENCE OPTION…
+refused() {
+	local status=0 fresh=--fresh
+	[ -z "${command:-}" ] || fresh=
+	"$SPLITC" "${command:-train}" "$tmp/${of:-run}.yaml" --local $fresh --set log.dir="$tmp/refused" "${@:3}" >"$tmp/out" 2>&1 || status=$?
+	[ $status = "$1" ] && grep -qF -- "$2" "$tmp/out" || fail "$2: exit status $status, $(cat "$tmp/out")"
+}
+refused 78 'pixels are of data.kind: images' --set data.kind=webdataset
+refused 78 'a group cannot learn a class for each pixel' --set share.group=g
+refused 78 'of pixels they are a list with a number for each class' --set train.class_weights=balanced
+refused 78 'no metric "f1" of pixels; there are accuracy, balanced_accuracy, mean_iou, dice' --set train.metrics=f1
+refused 78 'moves pixels, which no mask follows' --set 'data.transforms=Resize((32, 32)),RandAugment()'
+refused 78 'names 2 classes, and the network has 3' --set data.label=back,disc
+sed 's/label: .*\], transforms/transforms/' "$tmp/run.yaml" >"$tmp/unnamed.yaml"
+of=unnamed refused 78 'give model.task: pixels' --set model.task=classes --set train.best_metric=accuracy
+command=predict refused 64 'give --out FOLDER'
+command=predict refused 64 'leave out --csv' --csv --out "$tmp/csv"
+bad() {
+	"$python" -c "import sys, numpy as np; from PIL import Image; $1.save(sys.argv[1])" "$tmp/photos/masks/train/a/photo-0.png"
+	refused 65 "photo-0.png: $2"
+}
+bad 'Image.new("L", (40, 48), 7)' 'pixel (0, 0) is 7: the network has the classes 0 to 2, and 255 is not counted'
+bad 'Image.new("RGB", (40, 48))' 'a mask has one number of at most 8 bits for each pixel'
+bad 'Image.new("I;16", (40, 48))' 'a mask has one number of at most 8 bits for each pixel'
+bad 'Image.new("L", (48, 40))' 'the mask is of 48 x 40, and its picture of 40 x 48'
+rm "$tmp/photos/masks/train/a/photo-0.png"
+refused 66 'masks/train/a/photo-0.png: No such file'
+echo 'a class for each pixel is learned, evaluated and predicted'

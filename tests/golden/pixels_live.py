@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""A small U-Net with a class for each pixel: its data and its ONNX file, ten steps of SGD as PyTorch takes them, and metrics by sklearn.
+
+usage: pixels_live.py make FOLDER               pictures, masks, unet.onnx; losses.json and weighted.json, of ten steps
+       pixels_live.py same LOG LOSSES           the losses of log.jsonl are those to 1e-4
+       pixels_live.py scores FOLDER PREDICTED EVAL   masks of FOLDER/masks/val against those that were predicted: metrics of `splitc eval --json`
+(needs torch, torchvision, PIL and sklearn; part of tests/e2e/pixels.sh)
+"""
+import json
+import os
+import sys
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+import torchvision.transforms.functional as T
+from PIL import Image
+
+CLASSES, SIDE, STEPS, LR, IGNORED = 3, 32, 10, 0.1, 255
+WEIGHTS = torch.tensor([0.5, 1.0, 2.0])
+
+
+class UNet(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down1 = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.norm1 = torch.nn.BatchNorm2d(8)
+        self.down2 = torch.nn.Conv2d(8, 16, 3, padding=1)
+        self.norm2 = torch.nn.BatchNorm2d(16)
+        self.up = torch.nn.ConvTranspose2d(16, 8, 2, stride=2)
+        self.join = torch.nn.Conv2d(16, 8, 3, padding=1)
+        self.last = torch.nn.Conv2d(8, CLASSES, 1)
+
+    def forward(self, x):
+        x = F.relu(self.norm1(self.down1(x)))
+        y = F.relu(self.norm2(self.down2(F.max_pool2d(x, 2))))
+        return self.last(F.relu(self.join(torch.cat([x, self.up(y)], 1))))
+
+
+def make_pair(rng, folder, part, i):
+    """A disc and a square on noise; a rim that does not count. Masks take turns: grey, a palette."""
+    h, w = 48, 40 + i % 3
+    y, x = np.mgrid[:h, :w]
+    mask = np.zeros((h, w), np.uint8)
+    disc = np.hypot(y - rng.integers(12, 36), x - rng.integers(12, 28))
+    mask[disc < 9] = 1
+    mask[(disc >= 9) & (disc < 10)] = IGNORED
+    top, left = rng.integers(0, 30, 2)
+    mask[top:top + 12, left:left + 8] = 2
+    picture = rng.integers(0, 120, (h, w, 3)) + 130 * np.stack([mask == 1, mask == 2, mask == 0], 2)
+    name = f"{part}/{'ab'[i % 2]}/photo-{i}"
+    for base in (folder, f"{folder}/masks"):
+        os.makedirs(os.path.dirname(f"{base}/{name}"), exist_ok=True)
+    Image.fromarray(picture.astype(np.uint8)).save(f"{folder}/{name}.png")
+    image = Image.fromarray(mask)
+    if i % 2:
+        image.putpalette(bytes(rng.integers(0, 256, 768, dtype=np.uint8)))
+    image.save(f"{folder}/masks/{name}.png")
+    return name
+
+
+def prepared(folder, name):
+    """Resize((40, 40)), flipped, turned by 30 degrees, CenterCrop(32): what pixels.sh's config says."""
+    picture, mask = Image.open(f"{folder}/{name}.png"), Image.fromarray(np.array(Image.open(f"{folder}/masks/{name}.png")))
+    picture, mask = T.resize(picture, [40, 40]), mask.resize((40, 40), Image.NEAREST)
+    picture, mask = T.rotate(T.hflip(picture), 30), T.rotate(T.hflip(mask), 30, fill=IGNORED)
+    picture, mask = T.center_crop(picture, SIDE), T.center_crop(mask, SIDE)
+    return (T.to_tensor(picture) - 0.5) / 0.25, torch.from_numpy(np.array(mask)).long()
+
+
+def losses_of(net, x, y, weight):
+    optimizer, losses = torch.optim.SGD(net.parameters(), LR), []
+    for _ in range(STEPS):
+        loss = F.cross_entropy(net(x), y, weight=weight, ignore_index=IGNORED)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss))
+    return losses
+
+
+def make(folder):
+    rng = np.random.default_rng(5)
+    torch.manual_seed(5)
+    torch.use_deterministic_algorithms(True)
+    names = [make_pair(rng, folder, "train", i) for i in range(8)]
+    for i in range(6):
+        make_pair(rng, folder, "val", i)
+    net = UNet().train()
+    start = {k: v.clone() for k, v in net.state_dict().items()}
+    pairs = [prepared(folder, name) for name in names]
+    x, y = torch.stack([p[0] for p in pairs]), torch.stack([p[1] for p in pairs])
+    torch.onnx.export(net, x[:1], f"{folder}/unet.onnx", training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
+                      opset_version=13, dynamic_axes={"x": {0: "n"}}, input_names=["x"])
+    for file, weight in (("losses", None), ("weighted", WEIGHTS)):
+        net.load_state_dict(start)
+        json.dump(losses_of(net, x, y, weight), open(f"{folder}/{file}.json", "w"))
+
+
+def same(log, losses):
+    want = json.load(open(losses))
+    have = [json.loads(line)["loss"] for line in open(log) if line.startswith('{"type":"step"')]
+    assert len(have) == STEPS, f"{len(have)} steps"
+    worst = max(abs(a - b) / abs(b) for a, b in zip(have, want))
+    print(f"{STEPS} losses, {have[0]:.4f} to {have[-1]:.4f}, at most {worst:.1e} from PyTorch's")
+    assert worst < 1e-4 and want[-1] < 0.8 * want[0], (have, want)
+
+
+def scores(folder, predicted, evaluation):
+    from sklearn.metrics import f1_score, jaccard_score
+    said, right = [], []
+    for path in sorted(os.listdir(predicted)):
+        i = int(path.split("-")[1].split(".")[0])
+        mask = Image.fromarray(np.array(Image.open(f"{folder}/masks/val/{'ab'[i % 2]}/{path}")))
+        right.append(np.array(mask.resize((SIDE, SIDE), Image.NEAREST)).ravel())
+        image = Image.open(f"{predicted}/{path}")
+        assert image.mode == "L" and image.size == (SIDE, SIDE), (image.mode, image.size)
+        said.append(np.array(image).ravel())
+    said, right = np.concatenate(said), np.concatenate(right)
+    said, right = said[right != IGNORED], right[right != IGNORED]
+    have = json.load(open(evaluation))
+    for name, score in (("mean_iou", jaccard_score), ("dice", f1_score)):
+        assert abs(have["test_metrics"][name] - score(right, said, average="macro", zero_division=0)) < 1e-9, name
+        of = score(right, said, average=None, labels=range(CLASSES))
+        assert np.allclose([t[name] for t in have["targets"]], of, atol=1e-9), (name, of)
+    assert abs(have["test_acc"] - np.mean(said == right)) < 1e-9, (have["test_acc"], np.mean(said == right))
+    print(f"mean IoU {have['test_metrics']['mean_iou']:.3f}, Dice {have['test_metrics']['dice']:.3f}, as sklearn")
+
+
+{"make": make, "same": same, "scores": scores}[sys.argv[1]](*sys.argv[2:])
