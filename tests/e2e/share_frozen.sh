@@ -28,12 +28,16 @@ frozen() {
 	sleep $freeze_s
 	signal CONT "${pid[1]}"
 	for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "$mode, member $k"; done
-	for k in 0 2; do ! grep -q '"skipped":true' "$tmp/$mode-$k/log.jsonl" || fail "$mode: member $k was left out of a step, too"; done
+	# a busy machine may make another one late: then the server says so, and the oracle leaves it out, too
+	absent=$(for k in 0 1 2; do sed -nE "/\"skipped\":true/s/.*\"step\":([0-9]+),.*/$k:\1/p" "$tmp/$mode-$k/log.jsonl"; done | paste -sd,)
+	for k in 0 2; do
+		! grep -q '"skipped":true' "$tmp/$mode-$k/log.jsonl" || grep -q "group-late: group $mode: .* without member $k" "$tmp/one.log" ||
+			fail "$mode: member $k was left out of a step, and the server does not say so"
+	done
 	waits=$(grep -c "group-late: group $mode: .* without member 1, .*straggler_s" "$tmp/one.log" || true)
 	# five times share.straggler_s; a busy machine may make it late once more
 	[ "$waits" -ge 1 ] && [ "$waits" -le 2 ] || fail "$mode: the others waited $waits times for the member that stood still"
-	absent=$(grep '"skipped":true' "$tmp/$mode-1/log.jsonl" | sed -E 's/.*"step":([0-9]+),.*/1:\1/' | paste -sd,)
-	[ -n "$absent" ] || fail "$mode: the member that stood still was in every step"
+	[[ $absent = *1:* ]] || fail "$mode: the member that stood still was in every step"
 	client "$mode" "$tmp/client.yaml" --local "${set[@]}" --absent "$absent" || fail "$mode, the oracle: exit status $?"
 	for k in 0 1 2; do same_run "$mode-$k" "$mode/member-$k" "$(steps_of "$mode/member-$k")"; done
 }
