@@ -82,6 +82,8 @@ static const char *check_pixels(const struct sl_conf_client *c, char why[SL_CONF
 		 "a group cannot learn a class for each pixel: no member knows how many pixels of the others count"},
 		{c->data.sampling == SL_SAMPLING_BALANCED, "data.sampling",
 		 "a picture has pixels of several classes: leave this key out"},
+		{c->data.exif, "data.exif",
+		 "a mask has no such note, so it would not turn with its picture: turn both before"},
 		{balanced, "train.class_weights", "of pixels they are a list with a number for each class"},
 	};
 

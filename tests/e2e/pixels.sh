@@ -65,6 +65,7 @@ refused 78 'pixels are of data.kind: images' --set data.kind=webdataset
 refused 78 'a group cannot learn a class for each pixel' --set share.group=g
 refused 78 'of pixels they are a list with a number for each class' --set train.class_weights=balanced
 refused 78 'no metric "f1" of pixels; there are accuracy, balanced_accuracy, mean_iou, dice' --set train.metrics=f1
+refused 78 'a mask has no such note' --set data.exif=true
 refused 78 'moves pixels, which no mask follows' --set 'data.transforms=Resize((32, 32)),RandAugment()'
 refused 78 'names 2 classes, and the network has 3' --set data.label=back,disc
 sed 's/label: .*\], transforms/transforms/' "$tmp/run.yaml" >"$tmp/unnamed.yaml"
