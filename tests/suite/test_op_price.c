@@ -239,7 +239,7 @@ static bool measure(struct trial *t, const struct op_point *p, int tries, struct
 				  .loss_sum = &loss,
 				  .correct = &correct,
 				  .rng = {.seed = 1}};
-	int32_t *zeros = zeros_of(t->op.in_shape[0].dim[0]);
+	int32_t *zeros = zeros_of(sl_shape_count(&t->op.in_shape[0])); /* labels, or tokens */
 	bool fits;
 
 	if (kernel->prepare)
