@@ -24,7 +24,7 @@ if "$tmp/middle" tcp://nobody 1 2>"$tmp/bad.out"; then fail 'a server that is no
 
 # ---- Python
 python=/usr/bin/python3
-"$python" -c 'import numpy' 2>/dev/null || { echo "no numpy here: the library alone was tested"; exit 77; }
+"$python" -c 'import numpy.random' 2>/dev/null || { echo "no numpy here: the library alone was tested"; exit 77; }
 export SPLIT_LIBRARY=$library PYTHONPATH=$root/python:$root/tests/e2e/script PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 run() { timeout "$patience" "$python" "$@" >"$tmp/python.log" 2>&1 || fail "$*: $(tail -n 15 "$tmp/python.log")"; }
 run tests/e2e/script/arrays.py "$endpoint" lib/split.h
