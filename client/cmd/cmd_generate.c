@@ -132,21 +132,6 @@ static char *text_of(const struct texts *t, const struct sl_generate_row *row)
 	return out;
 }
 
-/* A text may hold anything; a terminal should not obey it. */
-static void print_text(const char *text)
-{
-	for (size_t left = strlen(text); left;) {
-		const size_t n = *text == '\n' || *text == '\t' ? 1 : sl_text_character(text, left);
-
-		if (n)
-			fwrite(text, 1, n, stdout);
-		else
-			putchar('?');
-		text += n ? n : 1;
-		left -= n ? n : 1;
-	}
-}
-
 static void print_ids(const struct sl_generate_row *row)
 {
 	for (int i = row->prompt; i < row->n; i++)
@@ -179,8 +164,8 @@ static void on_done(void *arg, int number, const struct sl_generate_row *row)
 	} else if (t->o->json) {
 		print_json(t, number, row, text ? text : "");
 	} else {
-		print_text(t->prompt[number]);
-		print_text(text ? text : "");
+		sl_command_print_text(t->prompt[number], "\n\t");
+		sl_command_print_text(text ? text : "", "\n\t");
 		putchar('\n');
 	}
 	fflush(stdout);

@@ -36,28 +36,13 @@ struct tokens {
 	uint64_t total, cut;
 };
 
-/* A vocabulary may hold anything; a terminal should not obey it. */
-static void print_text(const char *text)
-{
-	for (size_t left = strlen(text); left;) {
-		const size_t n = sl_text_character(text, left);
-
-		if (n)
-			fwrite(text, 1, n, stdout);
-		else
-			putchar('?');
-		text += n ? n : 1;
-		left -= n ? n : 1;
-	}
-}
-
 static void print_row(const struct tokens *t, const struct sl_tokens *row, json_t *label)
 {
 	for (int32_t i = 0; i < row->n; i++) {
 		if (i)
 			putchar(' ');
 		if (t->o->text)
-			print_text(sl_tokenizer_text(t->tokenizer, row->id[i]));
+			sl_command_print_text(sl_tokenizer_text(t->tokenizer, row->id[i]), "");
 		else
 			printf("%" PRId32, row->id[i]);
 	}

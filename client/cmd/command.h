@@ -50,6 +50,9 @@ enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_
 enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,
 				  struct sl_fail *fail) SL_MUST_CHECK;
 
+/* Prints a text that may hold anything, which a terminal should not obey: what is no printable character becomes ?, but
+ * for the characters `as_is`. */
+void sl_command_print_text(const char *text, const char *as_is);
 /* Prints `splitc: text` and returns the error's exit status. */
 int sl_command_failed(const struct sl_fail *fail);
 

@@ -19,6 +19,20 @@
 #include "common/base/log.h"
 #include "common/session/checkpoint.h"
 
+void sl_command_print_text(const char *text, const char *as_is)
+{
+	for (size_t left = strlen(text); left;) {
+		const size_t n = strchr(as_is, *text) ? 1 : sl_text_character(text, left);
+
+		if (n)
+			fwrite(text, 1, n, stdout);
+		else
+			putchar('?');
+		text += n ? n : 1;
+		left -= n ? n : 1;
+	}
+}
+
 int sl_command_failed(const struct sl_fail *fail)
 {
 	return sl_options_failed("splitc", fail);

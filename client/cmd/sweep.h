@@ -2,6 +2,8 @@
 #ifndef SL_CLIENT_CMD_SWEEP_H
 #define SL_CLIENT_CMD_SWEEP_H
 
+#include <stdio.h>
+
 #include "client/cmd/command.h"
 #include "client/run/metric.h"
 
@@ -34,6 +36,11 @@ enum sl_err sl_sweep_check(const struct sl_options *o, const struct sl_conf_swee
 /* Runs it in a process of its own; its log goes to out_dir/row-NN/. Fills what remains in any case. */
 void sl_sweep_run(struct sl_sweep_result *result, const struct sl_options *o, const struct sl_conf_sweep_row *row,
 		  int number, const char *out_dir);
+
+/* A file of the sweep in the folder `dir`, in place of an earlier one. NULL: CANTCREATE is in *fail. */
+FILE *sl_sweep_create(const char *dir, const char *name, struct sl_fail *fail);
+/* IO: not all of it could be written. */
+enum sl_err sl_sweep_close(FILE *file, const char *dir, const char *name, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Each of the *n rows becomes `folds` of them, one behind the other, that differ in data.split.fold. LIMIT. */
 enum sl_err sl_sweep_add_folds(struct sl_conf_sweep_row *row, int *n, int folds, struct sl_fail *fail) SL_MUST_CHECK;

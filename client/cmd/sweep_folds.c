@@ -1,10 +1,7 @@
 /* Cross-validation: every row of a sweep once for each fold of data.split, and what the folds say together. */
-#include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "client/cmd/sweep.h"
 
@@ -107,19 +104,12 @@ static void report(FILE *csv, const char *name, const struct sl_sweep_result *re
 enum sl_err sl_sweep_folds(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n, int folds,
 			   const char *out_dir, struct sl_fail *fail)
 {
-	char path[PATH_MAX];
-	FILE *csv;
-	bool bad;
+	FILE *csv = sl_sweep_create(out_dir, "folds.csv", fail);
 
-	if (snprintf(path, sizeof path, "%s/folds.csv", out_dir) >= (int)sizeof path)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "the path of --out is too long");
-	(void)!unlink(path); /* of an earlier sweep, or a link */
-	csv = fopen(path, "wx");
 	if (!csv)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+		return fail->code;
 	fputs("name,metric,folds,mean,deviation\n", csv);
 	for (int i = 0; i + folds <= n; i += folds)
 		report(csv, row[i].name, &result[i], folds);
-	bad = ferror(csv) != 0;
-	return fclose(csv) != 0 || bad ? sl_fail_set(fail, SL_ERR_IO, "%s: not written whole", path) : SL_OK;
+	return sl_sweep_close(csv, out_dir, "folds.csv", fail);
 }

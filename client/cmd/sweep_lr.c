@@ -1,5 +1,5 @@
-/* splitc sweep --lr-range: one run whose learning rate grows by the same factor in each step, and what its losses say
- * of a good one (Smith, Cyclical learning rates for training neural networks, 2017, section 3.3). */
+/* splitc sweep --lr-range: one run whose learning rate grows by the same factor in each step. Its losses say which rate
+ * is a good one (Smith, Cyclical learning rates for training neural networks, 2017, section 3.3). */
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
@@ -128,26 +128,6 @@ static void smooth(struct range *r)
 	r->n = n;
 }
 
-static FILE *create(const struct range *r, const char *name, struct sl_fail *fail)
-{
-	char path[PATH_MAX];
-	FILE *file;
-
-	snprintf(path, sizeof path, "%s/%s", r->dir, name);
-	(void)!unlink(path); /* of an earlier test, or a link */
-	file = fopen(path, "wx");
-	if (!file)
-		sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
-	return file;
-}
-
-static enum sl_err end_file(FILE *file, const char *name, struct sl_fail *fail)
-{
-	const bool bad = ferror(file) != 0;
-
-	return fclose(file) != 0 || bad ? sl_fail_set(fail, SL_ERR_IO, "%s: not written whole", name) : SL_OK;
-}
-
 static double suggestion(const struct range *r)
 {
 	return r->point[r->lowest].lr / 10;
@@ -155,7 +135,7 @@ static double suggestion(const struct range *r)
 
 static enum sl_err write_json(const struct range *r, struct sl_fail *fail)
 {
-	FILE *file = create(r, "lr.json", fail);
+	FILE *file = sl_sweep_create(r->dir, "lr.json", fail);
 
 	if (!file)
 		return fail->code;
@@ -165,12 +145,12 @@ static enum sl_err write_json(const struct range *r, struct sl_fail *fail)
 		fprintf(file, "%s\n{\"lr\":%.9g,\"loss\":%.9g,\"smoothed\":%.9g}", i ? "," : "", r->point[i].lr,
 			r->point[i].loss, r->point[i].smooth);
 	fputs("\n]}\n", file);
-	return end_file(file, "lr.json", fail);
+	return sl_sweep_close(file, r->dir, "lr.json", fail);
 }
 
 static enum sl_err write_script(const struct range *r, struct sl_fail *fail)
 {
-	FILE *file = create(r, "lr.gp", fail);
+	FILE *file = sl_sweep_create(r->dir, "lr.gp", fail);
 
 	if (!file)
 		return fail->code;
@@ -191,7 +171,7 @@ static enum sl_err write_script(const struct range *r, struct sl_fail *fail)
 		"plot $rows using 1:2 with points pt 7 ps 0.5 lc rgb '#a0b8d8' title 'of a batch', \\\n"
 		"     $rows using 1:3 with lines lw 2 lc rgb '#2050a0' title 'smoothed'\n",
 		suggestion(r), suggestion(r), suggestion(r), suggestion(r));
-	return end_file(file, "lr.gp", fail);
+	return sl_sweep_close(file, r->dir, "lr.gp", fail);
 }
 
 static enum sl_err report(const struct range *r, struct sl_fail *fail)

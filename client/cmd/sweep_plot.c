@@ -145,22 +145,20 @@ static enum sl_err plot_one(const struct by_chunks *by, const struct sl_conf_swe
 			    struct sl_sweep_made *made, struct sl_fail *fail)
 {
 	char path[PATH_MAX], script[64];
-	bool bad;
+	enum sl_err err;
 	int any;
 	FILE *file;
 
 	snprintf(script, sizeof script, "%s.gp", by ? by->file : "rate_accuracy");
-	if (snprintf(path, sizeof path, "%s/%s", out_dir, script) >= (int)sizeof path)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "the path of --out is too long");
-	(void)!unlink(path); /* of an earlier sweep, or a link */
-	file = fopen(path, "wx");
+	file = sl_sweep_create(out_dir, script, fail);
 	if (!file)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", path, strerror(errno));
+		return fail->code;
 	any = by ? write_by_chunks(file, by, row, result, n) : write_rate_accuracy(file, row, result, n);
-	bad = ferror(file) != 0;
-	if (fclose(file) != 0 || bad)
-		return sl_fail_set(fail, SL_ERR_IO, "%s: not written whole", path);
+	err = sl_sweep_close(file, out_dir, script, fail);
+	if (err)
+		return err;
 	if (!any) {
+		snprintf(path, sizeof path, "%s/%s", out_dir, script);
 		remove(path);
 		return SL_OK;
 	}
