@@ -13,17 +13,7 @@ cat >"$tmp/toy/config.json" <<-JSON
 	 "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 40, "rms_norm_eps": 1e-05,
 	 "hidden_act": "silu", "initializer_range": 0.1, "tie_word_embeddings": true, "eos_token_id": 2}
 JSON
-# lines FROM TO: texts in which a word follows from the one before
-lines() {
-	awk -v from="$1" -v to="$2" 'BEGIN {
-		n = split("green red the a boxes of un fish water said", word, " ")
-		for (i = from; i < to; i++) {
-			text = word[i % n + 1]
-			for (k = 1; k < 2 + i * i % 7; k++) text = text " " word[(i + k) % n + 1]
-			print text "."
-		}
-	}'
-}
+. tests/e2e/lib/lines.sh
 lines 0 96 >"$tmp/text/train.txt"
 lines 100 124 >"$tmp/text/dev.txt"
 pairs() { lines "$1" "$2" | jq -R -c '{prompt: "\(.) then", completion: " \(.[0:5])"}'; }

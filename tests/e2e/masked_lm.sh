@@ -14,17 +14,7 @@ cat >"$tmp/toy/config.json" <<-JSON
 	 "type_vocab_size": 1, "layer_norm_eps": 1e-05, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
 	 "hidden_act": "gelu", "initializer_range": 0.1, "pad_token_id": 1}
 JSON
-# lines FROM TO: texts without labels, in which a word follows from the one before
-lines() {
-	awk -v from="$1" -v to="$2" 'BEGIN {
-		n = split("green red the a boxes of un fish water said", word, " ")
-		for (i = from; i < to; i++) {
-			text = word[i % n + 1]
-			for (k = 1; k < 2 + i * i % 7; k++) text = text " " word[(i + k) % n + 1]
-			print text "."
-		}
-	}'
-}
+. tests/e2e/lib/lines.sh
 lines 0 96 >"$tmp/text/train.txt"
 lines 100 124 >"$tmp/text/dev.txt"
 config=$tmp/client.yaml
