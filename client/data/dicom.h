@@ -26,9 +26,9 @@ enum sl_dicom_outcome { SL_DICOM_READ, SL_DICOM_BAD, SL_DICOM_NO_MEMORY };
 
 struct sl_dicom {
 	uint32_t abi;
-	/* Fills what `room` gave with 0 … 65535: grey by PS3.3 C.11.2.1.2 (window, or where there is none all values
-	 * that the stored bits can have), after rescale slope and intercept, 0 is black in MONOCHROME1, too; colours
-	 * as they are. Else a sentence in `why`, without the file's name. Any thread. */
+	/* Fills what `room` gave with 0 … 65535. Grey: first rescale slope and intercept, then the window by PS3.3
+	 * C.11.2.1.2; without a window, all values that the stored bits can have. 0 is black, in MONOCHROME1, too.
+	 * Colours are as they are. Else a sentence in `why`, without the file's name. Any thread. */
 	enum sl_dicom_outcome (*read)(const uint8_t *bytes, size_t len, const struct sl_dicom_ask *ask,
 				      char why[SL_DICOM_WHY]);
 };

@@ -83,8 +83,8 @@ int64_t sl_loader_first_row(const struct sl_loader *loader, int64_t index);
  * CONFIG: the set has no classes. */
 enum sl_err sl_balance_open(struct sl_balance **out, const struct sl_set *set, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_balance_close(struct sl_balance *balance); /* NULL is fine */
-/* From a shuffled order of all samples, one of as many places in which classes take turns: each run of as many places
- * as there are classes has each once, and the samples of a class come in their shuffled order, again and again. */
+/* Makes of a shuffled order of all samples one with as many places, in which classes take turns. With C classes, each
+ * run of C places has every class once. The samples of a class come in their shuffled order, again and again. */
 void sl_balance_order(struct sl_balance *balance, int32_t *order, uint64_t seed, uint64_t epoch);
 /* How often the sample at a place of that order came before it in the epoch. */
 uint32_t sl_balance_again(const struct sl_balance *balance, int64_t place);

@@ -2,9 +2,9 @@
  * PPM and PGM in binary (P6, P5), or DICOM, where its module is installed (dicom.h). All become RGB of 8 bits, as
  * Pillow's convert("RGB") makes them: grey is repeated, alpha is left out, palettes and CMYK are converted. Of 16 bits
  * the upper eight count. EXIF orientation is ignored, as torchvision's loader does. Of several pages or frames a TIFF
- * gives its first; an animated WebP is refused. The spec asks for other things: grey is then convert("L") of the above,
- * and stays three numbers where it is bytes; deep pixels are those of files of 16 bits (PNG, TIFF, PGM), and 257 times
- * those of others, in as many channels as the spec has.
+ * gives its first; an animated WebP is refused. The spec can ask for other things. Grey is then convert("L") of the
+ * above, and stays three numbers where it is bytes. Deep pixels are those of files of 16 bits (PNG, TIFF, PGM); those
+ * of other files are multiplied by 257. They have as many channels as the spec says.
  */
 #ifndef SL_CLIENT_DATA_PICTURE_H
 #define SL_CLIENT_DATA_PICTURE_H

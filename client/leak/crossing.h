@@ -16,9 +16,9 @@ struct sl_crossed {
 
 void sl_crossed_close(struct sl_crossed *c); /* idempotent; a zeroed one is fine */
 
-/* From setup->weights: `victim`, of which everything is kept, and `aux`, another part of the test set, of which the
- * activations at the head's end and the pictures are; each as many as victims and aux say, or as there are in that
- * ratio. victim NULL: that part is passed over. CONFIG: the network does not read pictures. */
+/* What two parts of the test set make cross, with setup->weights. Of `victim` everything is kept. Of `aux` head_act and
+ * the pictures are kept. They have as many samples as `victims` and `aux_rows` say; a smaller test set is divided in
+ * that ratio. victim NULL: that part is passed over. CONFIG: the network does not read pictures. */
 enum sl_err sl_crossing_collect(struct sl_setup *setup, int64_t victims, int64_t aux_rows, struct sl_crossed *victim,
 				struct sl_crossed *aux, struct sl_fail *fail) SL_MUST_CHECK;
 

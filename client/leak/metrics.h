@@ -9,17 +9,17 @@
 /* Peak signal-to-noise ratio of values whose peak is 1, in dB: 10 log10(1 / mean squared error). The same: 100. */
 double sl_leak_psnr(const float *x, const float *y, int64_t n);
 
-/* Structural similarity of pictures [h, w, c] with values in [0, 1] (Wang et al., "Image quality assessment: from error
- * visibility to structural similarity", 2004): a Gaussian window of 11 × 11 with σ 1.5 where it lies inside, K 0.01 and
- * 0.03, the mean over places and channels. Smaller pictures: the window is as large as they are. */
+/* Structural similarity of pictures [h, w, c] with values in [0, 1], the mean over places and channels (Wang et al.,
+ * "Image quality assessment: from error visibility to structural similarity", 2004). The window is a Gaussian of
+ * 11 × 11 with σ 1.5, and lies inside the picture; of a smaller picture it is as large as that. K is 0.01 and 0.03. */
 double sl_leak_ssim(const float *x, const float *y, int h, int w, int c);
 
 /* Share of rows of `y` [n, d] whose nearest row of `x` [n, d] is the one of the same number. */
 double sl_leak_retrieved(const float *x, const float *y, int64_t n, int64_t d);
 
-/* Distance correlation of x [n, dx] and y [n, dy], squared (Székely, Rizzo and Bakirov, 2007), and without its bias
- * (Székely and Rizzo, 2014): the latter is about 0 where there is nothing, whatever the dimensions are, and may be
- * below it. n ≥ 4. NOMEM. */
+/* Distance correlation of x [n, dx] and y [n, dy], squared. `usual`: as Székely, Rizzo and Bakirov have it, 2007.
+ * `corrected`: without its bias (Székely and Rizzo, 2014). Where x and y are independent, this one is about 0 in any
+ * number of dimensions, and may be below 0. n ≥ 4. NOMEM. */
 struct sl_leak_dcor {
 	double usual, corrected;
 };
