@@ -54,7 +54,8 @@ begin() {
 		return
 	fi
 	! compgen -G "$tmp/member-$k/checkpoint-*.safetensors" >/dev/null || how=--resume
-	start_client "member-$k" "$tmp/client.yaml" $how --set server="$(where "$k")" --set share.member=$k "${set[@]}"
+	# steps of 30 ms, so that a fast machine is not done before the first kill
+	start_slow_client 1 30 "member-$k" "$tmp/client.yaml" $how --set server="$(where "$k")" --set share.member=$k "${set[@]}"
 	pid[k]=$client_pid
 }
 # 0 once the group has gone on since the last kill; or nobody comes back for what has no more to do
@@ -69,7 +70,7 @@ any_alive() { alive 0 || alive 1 || alive 2; }
 died=0
 while [ $died -lt $kills ]; do
 	wait_for 'the group does not go on' goes_on
-	for ((i = RANDOM % 20; i > 0; i--)); do
+	for ((i = RANDOM % 20; i > 0 && died > 0; i--)); do
 		sleep 0.1
 		mend
 	done
@@ -79,8 +80,12 @@ while [ $died -lt $kills ]; do
 		strike
 	else
 		alive $victim || continue # it is done
-		end_process "${pid[victim]}"
+		rc=0
+		kill -9 "${pid[victim]}" 2>/dev/null || true
+		{ wait "${pid[victim]}" || rc=$?; } 2>/dev/null
+		[ $rc = 137 ] || [ $rc = 0 ] || fail "member $victim ended with status $rc"
 		begin $victim
+		[ $rc = 137 ] || continue # it was done before the kill
 	fi
 	touch "$tmp/struck"
 	died=$((died + 1))
