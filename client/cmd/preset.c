@@ -4,13 +4,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/data/csv_file.h"
+#include "client/data/parts.h"
 #include "client/run/setup.h"
-#include "client/text/records.h"
 #include "common/conf/key.h"
 #include "common/conf/networks.h"
 
 /* @KEY@ becomes that key's value; @cut@ the key or keys of the cut; @name@ what the network is; @form@, @dropout@,
- * @width@, @crop@ and @columns@ lines that some networks or data lack.
+ * @width@, @crop@, @split@, @ignored@ and @columns@ lines that some networks or data lack.
  * The rest is configs/client-demo.yaml, as tests/e2e/init.sh compares. */
 static const char template[] =
 	"# A run of splitc. `splitc train FILE --print-config` prints every key with what it means.\n"
@@ -26,6 +27,7 @@ static const char template[] =
 	"data:\n"
 	"  kind: @data.kind@\n"
 	"  dir: @data.dir@\n"
+	"@split@"
 	"@crop@"
 	"  normalize: @data.normalize@\n"
 	"train:\n"
@@ -62,9 +64,10 @@ static const char table_template[] =
 	"@cut@"
 	"data:\n"
 	"  kind: @data.kind@\n"
-	"  dir: @data.dir@   # train.csv, and val.csv or test.csv\n"
+	"  dir: @data.dir@\n"
+	"@split@"
 	"  label: @data.label@   # the column of the classes\n"
-	"  # ignore: [id]   # columns that tell nothing\n"
+	"@ignored@"
 	"train:\n"
 	"  batch: 32\n"
 	"  epochs: 20\n"
@@ -90,6 +93,7 @@ static const char text_template[] =
 	"  kind: @data.kind@\n"
 	"  dir: @data.dir@\n"
 	"  tokenizer: @data.tokenizer@\n"
+	"@split@"
 	"@columns@"
 	"train:\n"
 	"  batch: 32\n"
@@ -168,26 +172,56 @@ static void set_counted(struct sets *s, const struct sl_set_spec *spec)
 		set(s, "model.features", count);
 }
 
-/* "label", or else the last column of the table. */
-static void find_label(char label[SL_CONF_TEXT], const char *folder)
+/* A text that no two rows share, such as a patient's name: a feature for each row, which tells nothing. */
+static bool names_rows(const struct sl_csv *table, int column)
 {
-	char path[PATH_MAX];
-	struct sl_records_spec spec = {.path = path, .format = SL_RECORDS_CSV, .b = {NULL, -1}, .label = {NULL, -1}};
-	struct sl_records *records;
-	struct sl_record header;
+	struct sl_names all = {0}, once = {0};
+	bool texts = table->rows >= 20;
+	double number;
+
+	for (int64_t r = 0; r < table->rows && texts; r++)
+		texts = !sl_text_number(sl_csv_cell(table, r, column), &number) &&
+			sl_names_add(&all, sl_csv_cell(table, r, column));
+	texts = texts && sl_names_different(&once, &all) && once.n == table->rows;
+	sl_names_close(&all);
+	sl_names_close(&once);
+	return texts;
+}
+
+struct columns {
+	struct sl_csv table; /* that of training; zeroed where it cannot be read */
+	const char *label;   /* the column of that name, or else the last one */
+	const char *ignored[SL_CONF_LIST_MAX];
+	int nignored; /* those that name rows */
+};
+
+static void find_columns(struct columns *c, const char *folder)
+{
 	struct sl_fail why;
 
-	strcpy(label, "label");
-	if (snprintf(path, sizeof path, "%s/train.csv", folder) >= PATH_MAX ||
-	    sl_records_open(&records, &spec, &why) != SL_OK)
+	*c = (struct columns){.label = "label"};
+	if (sl_csv_name(&c->table, folder, "train.csv", NULL, &why) != SL_OK || sl_csv_read(&c->table, &why) != SL_OK)
 		return;
-	if (sl_records_next(records, &header, &why) == SL_OK && header.a.data)
-		for (int i = 0; i < sl_records_fields(records) && (!i || strcmp(label, "label") != 0); i++) {
-			const struct sl_bytes field = sl_records_field(records, i);
+	if (sl_csv_find(&c->table, c->label) < 0)
+		c->label = sl_name(&c->table.header, c->table.columns - 1);
+	for (int i = 0; i < c->table.columns && c->nignored < SL_CONF_LIST_MAX; i++)
+		if (strcmp(sl_name(&c->table.header, i), c->label) != 0 &&
+		    !strpbrk(sl_name(&c->table.header, i), "\"\\") && names_rows(&c->table, i))
+			c->ignored[c->nignored++] = sl_name(&c->table.header, i);
+}
 
-			snprintf(label, SL_CONF_TEXT, "%.*s", (int)field.len, (const char *)field.data);
-		}
-	sl_records_close(records);
+static void set_columns(struct sets *s, const struct columns *c)
+{
+	char list[PATH_MAX] = "[";
+	size_t n = 1;
+
+	set(s, "data.label", c->label);
+	for (int i = 0; i < c->nignored && n < sizeof list; i++)
+		n += (size_t)snprintf(list + n, sizeof list - n, "%s\"%s\"", i ? ", " : "", c->ignored[i]);
+	if (c->nignored && n + 1 < sizeof list) {
+		strcpy(list + n, "]");
+		set(s, "data.ignore", list);
+	}
 }
 
 /* Sizes that suit data and network: CIFAR's pictures are small, others as large as most networks were made for. */
@@ -241,13 +275,42 @@ static const char *data_of(unsigned input)
 					 : "pictures: cifar10, cifar100, images or webdataset, each with :FOLDER";
 }
 
+/* Where there is a set for training alone, it is shared out. */
+static void set_split(struct sets *s, struct sl_set_spec *spec, const struct sl_parts *parts)
+{
+	const struct sl_set_spec train = *spec;
+	struct sl_set there;
+	struct sl_fail why;
+
+	spec->split = SL_SPLIT_TEST;
+	if (sl_set_check(&there, spec, &why) == SL_OK) {
+		*spec = train;
+		return;
+	}
+	*spec = train;
+	spec->parts = parts;
+	if (sl_set_check(&there, spec, &why) == SL_OK) {
+		set(s, "data.split.train", "0.8");
+		set(s, "data.split.val", "0.2");
+	} else {
+		*spec = train;
+	}
+}
+
 static void set_data(struct sets *s, const struct kind *k, const char *folder, const char *tokenizer)
 {
 	static const char *const column[] = {"text"};
-	char label[SL_CONF_TEXT] = "label";
-	const char *const columns[] = {label};
-	struct sl_set_spec spec = {
-		.source = k->kind, .split = SL_SPLIT_TRAIN, .dir = folder, .label = columns, .nlabels = 1};
+	struct columns of = {.label = "label"};
+	struct sl_parts parts = {.share = {0.8, 0.2}, .by = ""};
+	struct sl_set_spec spec = {.source = k->kind,
+				   .split = SL_SPLIT_TRAIN,
+				   .dir = folder,
+				   .label = &of.label,
+				   .nlabels = 1,
+				   .tokenizer = tokenizer,
+				   .max_tokens = 128,
+				   .column = column,
+				   .ncolumns = 1};
 
 	set(s, "data.kind", k->kind);
 	set(s, "data.dir", folder);
@@ -256,14 +319,14 @@ static void set_data(struct sets *s, const struct kind *k, const char *folder, c
 		return;
 	}
 	if (k->input == SL_NETWORK_ROWS) {
-		find_label(label, folder);
-		set(s, "data.label", label);
+		find_columns(&of, folder);
+		set_columns(s, &of);
+		spec.ignore = of.ignored;
+		spec.nignore = of.nignored;
 	}
-	spec.tokenizer = tokenizer;
-	spec.max_tokens = 128;
-	spec.column = column;
-	spec.ncolumns = 1;
+	set_split(s, &spec, &parts);
 	set_counted(s, &spec);
+	sl_csv_close(&of.table);
 }
 
 static enum sl_err set_cut(struct sets *s, const char *cut, struct sl_fail *fail)
@@ -334,6 +397,13 @@ static void put_option(FILE *file, const struct sl_conf_client *conf, const char
 		fputs("  columns: [text]  # two names for pairs of texts\n  label: label     # the column of the "
 		      "classes\n",
 		      file);
+	} else if (strcmp(what, "split") == 0 && conf->data.split.train > 0) {
+		fputs("  split: {train: 0.8, val: 0.2}   # of the one set that is there\n", file);
+	} else if (strcmp(what, "ignored") == 0) {
+		fputs(conf->data.ignore.n ? "  ignore: " : "  # ignore: [id]", file);
+		if (conf->data.ignore.n)
+			put_value(file, conf, "data.ignore");
+		fputs("   # columns that tell nothing\n", file);
 	} else if (strcmp(what, "form") == 0 && !sl_conf_client_is_idle(conf, "model.form")) {
 		fprintf(file, "  form: %-11s # cifar: strides for small images; imagenet: torchvision's\n",
 			conf->model.form == SL_FORM_CIFAR ? "cifar" : "imagenet");

@@ -6,7 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/data/parts.h"
 #include "client/text/records.h"
+#include "common/base/folder.h"
 
 static enum sl_err no_memory(struct sl_fail *fail)
 {
@@ -134,11 +136,15 @@ enum sl_err sl_csv_target(const struct sl_csv *s, const struct sl_set_spec *spec
 
 enum sl_err sl_csv_name(struct sl_csv *s, const char *dir, const char *name, const char *other, struct sl_fail *fail)
 {
-	if (snprintf(s->path, sizeof s->path, "%s/%s", dir, name) >= PATH_MAX)
+	const bool alone = sl_folder_is_file(dir);
+
+	if (snprintf(s->path, sizeof s->path, alone ? "%s" : "%s/%s", dir, name) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", dir);
-	if (access(s->path, F_OK) != 0 && other)
-		snprintf(s->path, sizeof s->path, "%s/%s", dir, other);
-	return SL_OK;
+	if (!other || (!alone && access(s->path, F_OK) == 0))
+		return SL_OK;
+	if (!alone && snprintf(s->path, sizeof s->path, "%s/%s", dir, other) < PATH_MAX && access(s->path, F_OK) == 0)
+		return SL_OK;
+	return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: there is no %s or %s; " SL_PARTS_HINT, dir, name, other);
 }
 
 static enum sl_err take_pictures(struct sl_names *files, union sl_label **out, const struct sl_csv *s,

@@ -16,7 +16,8 @@ struct sl_csv {
 	int columns;
 };
 
-/* s->path becomes dir/name, or where that is not there dir/other; NULL: there is no other. */
+/* s->path becomes dir/name, or where that is not there dir/other; NULL: there is no other. A dir that is a file is
+ * training's, and has no other. NOINPUT. */
 enum sl_err sl_csv_name(struct sl_csv *s, const char *dir, const char *name, const char *other,
 			struct sl_fail *fail) SL_MUST_CHECK;
 /* Reads s->path; the rest is zeroed before. DATA also where there is no row. Close it in any case. */

@@ -13,8 +13,10 @@
 #include <xxhash.h>
 
 #include "client/data/csv_file.h"
+#include "client/data/parts.h"
 #include "client/data/picture.h"
 #include "client/data/sources.h"
+#include "common/base/folder.h"
 #include "common/base/log.h"
 
 #define SUFFIXES ".jpg .jpeg .png .webp .tif .tiff .bmp .ppm .pgm .dcm"
@@ -256,13 +258,6 @@ static int32_t find_class(const struct sl_names *classes, const char *name)
 	return -1;
 }
 
-static bool is_folder(const char *path)
-{
-	struct stat st;
-
-	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 /* The split's folder, and the one whose sub-folders are the classes: train's, or this one where there is no train/. */
 static enum sl_err find_root(char root[PATH_MAX], char classes[PATH_MAX], const struct sl_set_spec *spec,
 			     struct sl_fail *fail)
@@ -272,22 +267,22 @@ static enum sl_err find_root(char root[PATH_MAX], char classes[PATH_MAX], const 
 
 	if (strlen(dir) + sizeof "/train" > PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", dir);
-	if (!is_folder(dir))
+	if (!sl_folder_is(dir))
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", dir,
 				   access(dir, F_OK) ? strerror(errno) : "not a folder");
 	sprintf(classes, "%s/train", dir);
 	sprintf(root, "%s/%s", dir, names[0]);
-	if (spec->parts && !is_folder(root)) /* class folders that data.split divides */
+	if (spec->parts && !sl_folder_is(root)) /* class folders that data.split divides */
 		strcpy(root, dir);
-	if (spec->split != SL_SPLIT_TRAIN && !is_folder(root))
+	if (spec->split != SL_SPLIT_TRAIN && !sl_folder_is(root))
 		sprintf(root, "%s/%s", dir, names[1]);
-	if (!is_folder(root))
+	if (!sl_folder_is(root))
 		return sl_fail_set(
 			fail, SL_ERR_NOINPUT,
 			"%s: no folder %s in it; it must hold train/ and val/ (or test/), and these a folder "
-			"for each class",
+			"for each class; " SL_PARTS_HINT,
 			dir, spec->split == SL_SPLIT_TRAIN ? "train" : "val or test");
-	if (!is_folder(classes))
+	if (!sl_folder_is(classes))
 		strcpy(classes, root);
 	return SL_OK;
 }
@@ -333,7 +328,7 @@ static enum sl_err add_given(struct folder_set *set, const char *path, struct sl
 	char folder[PATH_MAX];
 	enum sl_err err;
 
-	if (is_folder(path))
+	if (sl_folder_is(path))
 		return add_class(set, path, 0, fail);
 	if (access(path, R_OK) != 0)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", path, strerror(errno));

@@ -8,6 +8,9 @@
 
 enum sl_parts_own { SL_PARTS_TRAIN, SL_PARTS_VAL, SL_PARTS_TEST, SL_PARTS_COUNT };
 
+/* For a message: what to do where there is no set for validation. */
+#define SL_PARTS_HINT "data.split shares out a single set, such as data.split: {train: 0.8, val: 0.2}"
+
 struct sl_parts {
 	double share[SL_PARTS_COUNT]; /* they add up to 1 */
 	/* Above 0: of what is not of test, each of so many folds has as much. Fold number `fold`, from 0, is

@@ -11,6 +11,7 @@
 #include "client/data/sources.h"
 #include "client/text/glue.h"
 #include "client/text/token_set.h"
+#include "common/base/folder.h"
 
 enum { MOST_CLASSES = 1000, ROW_MOST = UINT16_MAX /* tokens */ };
 
@@ -75,13 +76,18 @@ static enum sl_err path_of(char path[PATH_MAX], const struct sl_set_spec *spec, 
 		return snprintf(path, PATH_MAX, "%s/%s", dir, files[i]) < PATH_MAX
 			       ? SL_OK
 			       : sl_fail_set(fail, SL_ERR_NOINPUT, "the path of %.64s is too long", files[i]);
+	if (split == SL_SPLIT_TRAIN && sl_folder_is_file(dir))
+		return snprintf(path, PATH_MAX, "%s", dir) < PATH_MAX
+			       ? SL_OK
+			       : sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", dir);
 	for (const char *const *name = usual[split]; *name; name++)
 		for (const char *const *end = ends; *end && (spec->unlabelled || end != &ends[3]); end++)
 			if (snprintf(path, PATH_MAX, "%s/%s.%s", dir, *name, *end) < PATH_MAX &&
 			    access(path, F_OK) == 0)
 				return SL_OK;
-	return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: there is no %s with the end .tsv, .csv or .jsonl", dir,
-			   split == SL_SPLIT_TRAIN ? "train" : "dev, val, validation or test");
+	return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: there is no %s with the end .tsv, .csv or .jsonl%s", dir,
+			   split == SL_SPLIT_TRAIN ? "train" : "dev, val, validation or test",
+			   split == SL_SPLIT_TRAIN ? "" : "; " SL_PARTS_HINT);
 }
 
 static int files_of(const struct sl_set_spec *spec, enum sl_split split)

@@ -66,6 +66,18 @@ enum sl_err sl_folder_make(const char *dir, mode_t mode, struct sl_fail *fail)
 	return SL_OK;
 }
 
+bool sl_folder_is(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool sl_folder_is_file(const char *path)
+{
+	return access(path, F_OK) == 0 && !sl_folder_is(path);
+}
+
 /* One that is not there is judged by the nearest above it that is. */
 enum sl_err sl_folder_try(const char *dir, struct sl_fail *fail)
 {

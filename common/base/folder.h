@@ -13,6 +13,9 @@ int sl_folder_sync_of(const char *path) SL_MUST_CHECK;
 /* Makes `dir` and the folders above it where they are not there, and brings their names to the disk. CANTCREATE, and
  * what was made stays. */
 enum sl_err sl_folder_make(const char *dir, mode_t mode, struct sl_fail *fail) SL_MUST_CHECK;
+/* Whether it is there and a folder; whether it is there and none. */
+bool sl_folder_is(const char *path);
+bool sl_folder_is_file(const char *path);
 /* Whether `dir` is a folder in which names may be made, or could be made one. Nothing is written. CANTCREATE. */
 enum sl_err sl_folder_try(const char *dir, struct sl_fail *fail) SL_MUST_CHECK;
 

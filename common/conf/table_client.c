@@ -54,7 +54,7 @@ static const struct sl_conf_key keys[] = {
 	SL_CHOICE(T, "data.kind", data.kind, sl_conf_data_kinds, "cifar10",
 		"format of the files; images: folders train and val (or test) with a folder of pictures for each class; webdataset: tar files of pictures; made_tokens: random rows of tokens, without files; csv: tables train.csv and val.csv (or test.csv); cola to wnli: a task of GLUE, also as glue with data.task; text: own files of texts, TSV, CSV or JSON Lines"),
 	SL_STRING(T, "data.task", data.task, NULL, "", "of glue: cola, sst2, mrpc, qqp, mnli, mnli-mm, qnli, rte, stsb or wnli"),
-	SL_STRING(T, "data.dir", data.dir, sl_conf_check_word, NULL, "folder of the data; in a group %m in it stands for share.member"),
+	SL_STRING(T, "data.dir", data.dir, sl_conf_check_word, NULL, "folder of the data, or the one file of a table or of texts; in a group %m in it stands for share.member"),
 	SL_NAMES(T, "data.train_files", data.train_files, sl_conf_check_file_name, "", "files to train on (with --set: one,two), of webdataset also as train-{000..146}.tar; empty: all training files of data.kind, of text train.tsv, .csv or .jsonl"),
 	SL_NAMES(T, "data.test_files", data.test_files, sl_conf_check_file_name, "", "of webdataset and text: files to evaluate on; empty: val*.tar and test*.tar, of text dev, val, validation or test with the end .tsv, .csv or .jsonl"),
 	SL_INT(T, "data.train_limit", data.train_limit, 0, 1e9, "0", "samples; 0: all", "train on so many samples only: the first ones, of images and webdataset spread evenly over all"),

@@ -102,6 +102,20 @@ in_folder "$tmp/with" "$SPLITC" init table.yaml --data csv:table
 for line in '  name: "\?mlp' '  features: 3' '  classes: 3' '  label: "\?sick'; do grep -q "$line" "$tmp/written" || fail "table: no $line"; done
 in_folder "$tmp/with" "$SPLITC" train table.yaml --set train.batch=2 --set train.chunks=1 --check-config
 [ $rc = 0 ] || fail "what init writes for a table does not pass: $(cat "$tmp/err")"
+# one set alone is shared out: class folders, one table. A column that names its rows is left out
+{ echo 'id,age,out'; for i in $(seq 40); do echo "p-$i,$i,$((i % 2))"; done; } >"$tmp/with/one.csv"
+for class in a b c; do
+	mkdir -p "$tmp/with/sorted/$class"
+	for i in $(seq 10); do cp "$tmp/with/photos/train/a/1.ppm" "$tmp/with/sorted/$class/$i.ppm"; done
+done
+for row in 'csv:one.csv features:.1' 'csv:one.csv ignore:.\["id"\]' 'images:sorted classes:.3' 'csv:one.csv split:.{train:.0.8,.val:.0.2}'; do
+	in_folder "$tmp/with" "$SPLITC" init single.yaml --force --data "${row% *}"
+	[ $rc = 0 ] && grep -q "^  ${row#* }" "$tmp/with/single.yaml" || fail "one set, ${row}: $(cat "$tmp/err")"
+	in_folder "$tmp/with" "$SPLITC" train single.yaml --set train.batch=2 --set train.chunks=1 --set train.schedule.warmup_epochs=0 --set data.split.seed=5 --check-config
+	[ $rc = 0 ] || fail "what init writes for one set, ${row% *}, does not pass: $(cat "$tmp/err")"
+done
+in_folder "$tmp/with" "$SPLITC" train single.yaml --set data.split.train=0 --set data.split.val=0 --check-config
+[ $rc = 66 ] && grep -qF 'one.csv: there is no val.csv or test.csv; data.split shares out a single set' "$tmp/err" || fail "one table, and no split: $rc"
 for split in train dev; do for i in $(seq 40); do echo "{\"text\": \"red boxes of fish\", \"label\": $((i % 3))}"; done >"$tmp/with/own/$split.jsonl"; done
 in_folder "$tmp/with" "$SPLITC" init own.yaml --model huggingface:toy --data text:own
 [ $rc = 0 ] && in_folder "$tmp/with" "$SPLITC" train own.yaml --check-config && [ $rc = 0 ] || fail "own texts: $(cat "$tmp/err")"
