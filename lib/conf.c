@@ -267,6 +267,8 @@ static enum sl_err make_plan(struct split_middle *m, const split_conf *c, struct
 		err = sl_graph_read(&graph, c->graph, strlen(c->graph), fail);
 	if (!err)
 		err = sl_plan_open_part(&m->plan, &m->agreement.plan, SL_MIDDLE, &graph, fail);
+	if (!err && sl_plan_cut_chosen(m->plan))
+		return sl_fail_set(fail, SL_ERR_CONFIG, "a program's middle cannot end with a gather: it takes tokens");
 	if (err)
 		sl_graph_close(&graph);
 	return err;

@@ -40,7 +40,7 @@ static double compress_rate(const struct sl_plan *plan, uint64_t done)
 		const struct sl_shape shape = sl_plan_cut_shape_after(plan, mid, 1, done);
 		const int64_t tokens = plan->spec.row_tokens;
 
-		crosses += (double)sl_shape_count(&shape) * (double)(sl_plan_cut_per_token(plan, mid) ? tokens : 1);
+		crosses += (double)sl_shape_count(&shape) * (double)sl_plan_cut_most_of_row(plan, mid);
 		plain += (double)sl_plan_plain_count(plan, mid) * (double)(plan->plain_per_token[mid] ? tokens : 1);
 	}
 	return crosses / plain;
@@ -49,9 +49,7 @@ static double compress_rate(const struct sl_plan *plan, uint64_t done)
 /* Of a batch; of tokens, where every row is as long as any. */
 static struct sl_shape crossing(const struct sl_plan *plan, bool mid)
 {
-	const int64_t of_row = sl_plan_cut_per_token(plan, mid) ? plan->spec.row_tokens : 1;
-
-	return sl_plan_cut_shape(plan, mid, plan->spec.batch * of_row);
+	return sl_plan_cut_shape(plan, mid, plan->spec.batch * sl_plan_cut_most_of_row(plan, mid));
 }
 
 static bool decays(const struct sl_plan *plan)

@@ -287,6 +287,8 @@ static enum sl_err split_all(struct sl_parts *s, const struct sl_split_spec *spe
 	if (!err)
 		err = sl_cut_find(&s->cut, s->model, given(c->partition), given(c->head_end), given(c->tail_begin),
 				  fail);
+	if (!err && spec->tail_loss)
+		err = sl_cut_behind_gather(&s->cut, s->model, fail);
 	if (!err)
 		err = sl_insert_parse(&insert[0], "insert.head", spec->insert_head, fail);
 	if (!err)
@@ -336,7 +338,7 @@ enum sl_err sl_plan_open_parts(struct sl_plan **out, struct sl_parts *parts, con
 	plan->cut = parts->cut;
 	parts->model = NULL;
 	plan->plain_per_token[0] = plan->model->graph.value[plan->cut.head_value].lead == SL_PER_TOKEN;
-	plan->plain_per_token[1] = plan->model->graph.value[plan->cut.tail_value].lead == SL_PER_TOKEN;
+	plan->plain_per_token[1] = plan->model->graph.value[plan->cut.tail_value].lead != SL_PER_ROW;
 	plan->plain[0] = plan->model->graph.value[plan->cut.head_value].shape;
 	plan->plain[1] =
 		plan->model->graph

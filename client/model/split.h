@@ -16,6 +16,7 @@ enum sl_split_loss { SL_LOSS_LABELS, SL_LOSS_RESTORE_HEAD, SL_LOSS_RESTORE_TAIL 
 struct sl_split_spec {
 	struct sl_model_spec model;
 	struct sl_cut_spec cut;
+	bool tail_loss; /* of the middle's output only tokens with a loss cross (sl_cut_behind_gather) */
 	char insert_head[SL_INSERT_TEXT], insert_tail[SL_INSERT_TEXT];
 	int64_t whole_rows; /* tokens of every row, where all are padded to one length; else 0 */
 	enum sl_split_loss loss;

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/codec/lengths.h"
 #include "common/exec/clip.h"
 #include "common/exec/finite.h"
+#include "common/session/port.h"
 
 /* A gradient that nothing below needs does not. */
 static bool crosses(const struct sl_local *l, enum sl_dir dir)
@@ -279,12 +279,6 @@ enum sl_err sl_local_get_gradients(struct sl_local *l, enum sl_segment which, fl
 	return sl_exec_get_gradients(exec[which], host);
 }
 
-/* What a payload would begin with: both sides have them here. */
-static size_t lengths_bytes(const struct sl_local *l, enum sl_dir dir, const struct sl_dims *dims)
-{
-	return dir == SL_DIR_HEAD_ACT && sl_plan_lengths_cross(l->plan) ? sl_lengths_bytes(dims->rows) : 0;
-}
-
 /* What the link would do to a tensor: encoded by the one side, decoded by the other. */
 static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const struct sl_tensor *from,
 			 struct sl_tensor *to, struct sl_fail *fail)
@@ -297,7 +291,8 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 		.training = l->ends.training,
 		.dims = sl_ends_dims(&l->ends, chunk),
 	};
-	const size_t bytes = lengths_bytes(l, dir, &call.dims);
+	/* what a payload would begin with: both sides have it here */
+	const size_t bytes = sl_port_lengths(l->plan, (int)dir, call.dims.rows, call.dims.tokens);
 	uint64_t start = sl_now_ns();
 	enum sl_err err;
 

@@ -198,6 +198,8 @@ static void begin(struct sl_remote *r, const struct sl_feed *feed, struct sl_eve
 	pass.batch_rows = (uint64_t)feed->rows;
 	pass.begin = feed->begin;
 	pass.pieces = feed->pieces;
+	pass.chosen = feed->chosen;
+	pass.place = feed->place;
 	sl_link_begin(r->link, &pass);
 }
 

@@ -227,6 +227,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	put(spec.cut.partition, sizeof spec.cut.partition, conf->partition);
 	put(spec.cut.head_end, sizeof spec.cut.head_end, conf->head_end);
 	put(spec.cut.tail_begin, sizeof spec.cut.tail_begin, conf->tail_begin);
+	spec.tail_loss = conf->tail_tokens == SL_CONF_TAIL_LOSS;
 	err = read_insert(s, "insert.head", conf->insert.head, spec.insert_head, fail);
 	if (!err)
 		err = read_insert(s, "insert.tail", conf->insert.tail, spec.insert_tail, fail);

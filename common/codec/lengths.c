@@ -79,3 +79,42 @@ enum sl_err sl_lengths_take(struct sl_bytes *in, int64_t rows, int64_t tokens, i
 	*in = rest;
 	return SL_OK;
 }
+
+void sl_choice_write(const struct sl_dims *dims, uint8_t *at)
+{
+	memset(at, 0, sl_choice_bytes(dims->tokens));
+	for (int64_t i = 0; i < dims->chosen; i++)
+		at[dims->place[i] / 8] |= (uint8_t)(1 << dims->place[i] % 8);
+}
+
+static bool is_chosen(const uint8_t *at, int64_t token)
+{
+	return at[token / 8] >> token % 8 & 1;
+}
+
+enum sl_err sl_choice_take(struct sl_bytes *in, int64_t tokens, int64_t most, uint32_t *place, uint32_t *chosen,
+			   struct sl_fail *fail)
+{
+	const int64_t bits = (int64_t)sl_choice_bytes(tokens) * 8;
+	struct sl_bytes rest = *in, choice;
+	uint32_t n = 0;
+
+	if (sl_bytes_take(&rest, sl_choice_bytes(tokens), &choice) != SL_OK)
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "payload is shorter than the choice among %lld tokens",
+				   (long long)tokens);
+	for (int64_t i = 0; i < bits; i++)
+		n += is_chosen(choice.data, i);
+	for (int64_t i = tokens; i < bits; i++)
+		if (is_chosen(choice.data, i))
+			return sl_fail_set(fail, SL_ERR_PAYLOAD, "token %lld is chosen, of %lld", (long long)i,
+					   (long long)tokens);
+	if (n < 1 || (int64_t)n > most)
+		return sl_fail_set(fail, SL_ERR_PAYLOAD, "%u of %lld tokens are chosen, expected 1 to %lld", n,
+				   (long long)tokens, (long long)(most < tokens ? most : tokens));
+	*chosen = n;
+	for (int64_t i = 0; i < tokens; i++)
+		if (is_chosen(choice.data, i))
+			*place++ = (uint32_t)i;
+	*in = rest;
+	return SL_OK;
+}

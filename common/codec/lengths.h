@@ -23,4 +23,18 @@ void sl_lengths_write(const struct sl_dims *dims, uint8_t *at);
 enum sl_err sl_lengths_take(struct sl_bytes *in, int64_t rows, int64_t tokens, int64_t row_tokens, uint32_t *begin,
 			    uint32_t *pieces, struct sl_fail *fail) SL_MUST_CHECK;
 
+/* Behind the lengths, where only chosen tokens of the middle's output cross: a bit for each token of the chunk, the
+ * lowest of a byte first, then zeros up to a multiple of 16 bytes. */
+static inline size_t sl_choice_bytes(int64_t tokens)
+{
+	return ((size_t)tokens + 127) / 128 * 16;
+}
+
+void sl_choice_write(const struct sl_dims *dims, uint8_t *at);
+
+/* Takes the choice among so many tokens off the front of *in: *chosen, and place [most]. PAYLOAD, with nothing written,
+ * where `in` is too short, no token is chosen, more than `most` are, or a bit behind the last token is set. */
+enum sl_err sl_choice_take(struct sl_bytes *in, int64_t tokens, int64_t most, uint32_t *place, uint32_t *chosen,
+			   struct sl_fail *fail) SL_MUST_CHECK;
+
 #endif

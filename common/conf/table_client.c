@@ -47,6 +47,8 @@ static const struct sl_conf_key keys[] = {
 		"number of the head's units : minus the number of the tail's; the units between are the middle"),
 	SL_STRING(T, "head_end", head_end, NULL, "", "last layer of the head by name, such as features.0.1, instead of partition's first number"),
 	SL_STRING(T, "tail_begin", tail_begin, NULL, "", "first layer of the tail by name, such as classifier, instead of partition's second number"),
+	SL_CHOICE(T, "tail_tokens", tail_tokens, SL_WORDS("all", "loss"), "all",
+		"of model.head: causal_lm: which tokens cross from the middle to the tail, and their gradients back; loss: those that have a loss, which the server then knows; the tail has to begin at norm"),
 	SL_STRING(T, "insert.head", insert.head, sl_conf_check_insert, "",
 		"learned layers that compress the head's activations: conv:20,k=3,s=3, linear:16, several joined with +, decaylinear:…, or a preset: bottleneck:58, bottleneck:83 or bottleneck:153; empty: none"),
 	SL_STRING(T, "insert.tail", insert.tail, sl_conf_check_insert, "", "learned layers that compress the middle's activations, spelled as insert.head"),

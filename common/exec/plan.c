@@ -78,13 +78,24 @@ bool sl_plan_cut_per_token(const struct sl_plan *plan, bool mid)
 	return middle->graph.value[mid ? middle->out_value : middle->in_value].lead == SL_PER_TOKEN;
 }
 
+bool sl_plan_cut_chosen(const struct sl_plan *plan)
+{
+	const struct sl_plan_segment *middle = &plan->segment[SL_MIDDLE];
+
+	return middle->graph.value[middle->out_value].lead == SL_PER_CHOSEN;
+}
+
 int64_t sl_plan_cut_count(const struct sl_plan *plan, bool mid, const struct sl_dims *dims)
 {
+	if (mid && sl_plan_cut_chosen(plan))
+		return dims->chosen;
 	return sl_plan_cut_per_token(plan, mid) ? dims->tokens : dims->rows;
 }
 
 int64_t sl_plan_cut_most(const struct sl_plan *plan, bool mid)
 {
+	if (mid && sl_plan_cut_chosen(plan))
+		return sl_plan_chosen_most(plan, &plan->segment[SL_MIDDLE].graph);
 	return sl_plan_cut_per_token(plan, mid) ? plan->spec.chunk_tokens : plan->rows;
 }
 
@@ -110,11 +121,14 @@ static bool fuses_act(const struct sl_graph *g, int i)
 	return g->node[i].kind == SL_OP_BATCHNORM && only_next_reads(g, i) && g->node[i + 1].kind == SL_OP_ACT;
 }
 
-/* The largest share that a gather of the graph may choose. */
-static double share_of(const struct sl_graph *g)
+/* The largest share that a gather of the graph may choose, or that of the middle in front of a tail of chosen tokens.
+ */
+static double share_of(const struct sl_plan *plan, const struct sl_graph *g)
 {
 	float most = 0;
 
+	if (g->value[g->in[0].value].lead == SL_PER_CHOSEN)
+		g = &plan->segment[SL_MIDDLE].graph;
 	for (int i = 0; i < g->n_node; i++)
 		if (g->node[i].kind == SL_OP_GATHER && g->node[i].u.gather.share > most)
 			most = g->node[i].u.gather.share;
@@ -130,7 +144,7 @@ int64_t sl_plan_chosen_of(double share, int64_t tokens)
 
 int64_t sl_plan_chosen_most(const struct sl_plan *plan, const struct sl_graph *g)
 {
-	const double share = share_of(g);
+	const double share = share_of(plan, g);
 
 	return share > 0 ? (int64_t)(share * (double)plan->spec.chunk_tokens) + plan->rows : 0;
 }
@@ -155,8 +169,15 @@ static int64_t most_of(const struct sl_plan *plan, const struct sl_graph *g, enu
 static int64_t most_of_row(const struct sl_plan *plan, const struct sl_graph *g, enum sl_lead lead)
 {
 	if (lead == SL_PER_CHOSEN)
-		return sl_plan_chosen_of(share_of(g), plan->spec.row_tokens);
+		return sl_plan_chosen_of(share_of(plan, g), plan->spec.row_tokens);
 	return lead == SL_PER_TOKEN ? plan->spec.row_tokens : 1;
+}
+
+int64_t sl_plan_cut_most_of_row(const struct sl_plan *plan, bool mid)
+{
+	const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
+
+	return most_of_row(plan, &s->graph, s->graph.value[mid ? s->out_value : s->in_value].lead);
 }
 
 static void set_rows(const struct sl_plan *plan, const struct sl_graph *g, struct sl_op *op)

@@ -183,11 +183,15 @@ struct sl_shape sl_plan_cut_shape_after(const struct sl_plan *plan, bool mid, in
 int64_t sl_plan_fetch_count(const struct sl_plan_segment *segment);
 /* Whether the lengths of rows travel with head_act: the middle computes per token. */
 bool sl_plan_lengths_cross(const struct sl_plan *plan);
-/* Whether what crosses there is per token; dimension 0 of it in a chunk, and at most. */
+/* Whether what crosses there is per token; whether mid_act is per chosen token, so that the choice travels with
+ * head_act; dimension 0 of what crosses in a chunk, at most, and of a row at most. */
 bool sl_plan_cut_per_token(const struct sl_plan *plan, bool mid);
+bool sl_plan_cut_chosen(const struct sl_plan *plan);
 int64_t sl_plan_cut_count(const struct sl_plan *plan, bool mid, const struct sl_dims *dims);
 int64_t sl_plan_cut_most(const struct sl_plan *plan, bool mid);
-/* Chosen tokens of a row of so many at most, and of a chunk; the latter 0: the graph has no gather. */
+int64_t sl_plan_cut_most_of_row(const struct sl_plan *plan, bool mid);
+/* Chosen tokens of a row of so many at most, and of a chunk; the latter 0: the graph has no gather, and takes in none.
+ */
 int64_t sl_plan_chosen_of(double share, int64_t tokens);
 int64_t sl_plan_chosen_most(const struct sl_plan *plan, const struct sl_graph *graph);
 /* Whether the tail computes with the head's parameter at this offset. */

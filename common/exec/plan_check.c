@@ -14,11 +14,13 @@ static bool node_per_chosen(enum sl_op_kind kind)
 	       sl_op_is_norm(kind) || kind == SL_OP_XENT;
 }
 
-/* Tokens are chosen by whoever has the labels. */
+/* Tokens are chosen by whoever has the labels: in the tail, or as the last thing that the middle does. */
 static enum sl_err check_chosen(const struct sl_graph *g, enum sl_segment which, struct sl_fail *fail)
 {
 	for (int i = 0; i < g->n_value; i++)
-		if (g->value[i].lead == SL_PER_CHOSEN && which != SL_TAIL)
+		if (g->value[i].lead == SL_PER_CHOSEN && which != SL_TAIL &&
+		    (which == SL_HEAD || i != g->out[0].value || g->value[i].maker < 0 ||
+		     g->node[g->value[i].maker].kind != SL_OP_GATHER))
 			return sl_fail_at(fail, "tail_begin", SL_ERR_CONFIG,
 					  "tokens are chosen in the %s: the tail has to begin at the head of the "
 					  "network, where that happens, or before it",

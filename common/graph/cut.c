@@ -195,6 +195,14 @@ static enum sl_err find_partition(const struct sl_model *m, const char *partitio
 	return SL_OK;
 }
 
+static void cut_tail(struct sl_cut *cut, const struct sl_model *model, int at)
+{
+	cut->tail_begin = at;
+	cut->tail_value = crossing_at(model, at).value[0];
+	snprintf(cut->text, sizeof cut->text, "head_end=%s tail_begin=%s",
+		 boundary_name(model, cut->head_end + 1, true), boundary_name(model, at, false));
+}
+
 enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const char *partition, const char *head_end,
 			const char *tail_begin, struct sl_fail *fail)
 {
@@ -217,11 +225,24 @@ enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const 
 				  "no middle: the head ends after %s, and the tail begins at %s, which is no later op",
 				  model->graph.node[head_at - 1].name, model->graph.node[tail_at].name);
 	out->head_end = head_at - 1;
-	out->tail_begin = tail_at;
 	out->head_value = crossing_at(model, head_at).value[0];
-	out->tail_value = crossing_at(model, tail_at).value[0];
-	snprintf(out->text, sizeof(out->text), "head_end=%s tail_begin=%s", boundary_name(model, head_at, true),
-		 boundary_name(model, tail_at, false));
+	cut_tail(out, model, tail_at);
+	return SL_OK;
+}
+
+enum sl_err sl_cut_behind_gather(struct sl_cut *cut, const struct sl_model *model, struct sl_fail *fail)
+{
+	const struct sl_graph *g = &model->graph;
+	const struct sl_node *node = &g->node[cut->tail_begin];
+
+	if (model->task->kind != SL_LEARN_NEXT)
+		return sl_fail_at(fail, "tail_tokens", SL_ERR_CONFIG, "loss is for model.head: causal_lm");
+	if (node->kind != SL_OP_GATHER)
+		return sl_fail_at(fail, "tail_tokens", SL_ERR_CONFIG,
+				  "loss needs a tail in which no token sees another one: it begins at %s; take "
+				  "partition \"A:-2\", with which it begins at norm",
+				  boundary_name(model, cut->tail_begin, false));
+	cut_tail(cut, model, cut->tail_begin + 1);
 	return SL_OK;
 }
 

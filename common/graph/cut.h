@@ -34,6 +34,10 @@ enum sl_segment { SL_HEAD, SL_MIDDLE, SL_TAIL, SL_SEGMENT_COUNT };
 enum sl_err sl_cut_find(struct sl_cut *out, const struct sl_model *model, const char *partition, const char *head_end,
 			const char *tail_begin, struct sl_fail *fail) SL_MUST_CHECK;
 
+/* Moves the cut behind the gather with which the tail begins: the middle then ends with it. CONFIG where the tail does
+ * not begin so, or the model does not guess the next token. */
+enum sl_err sl_cut_behind_gather(struct sl_cut *cut, const struct sl_model *model, struct sl_fail *fail) SL_MUST_CHECK;
+
 /* Nodes [*first, *end) of a segment. */
 void sl_cut_nodes(const struct sl_cut *cut, const struct sl_model *model, enum sl_segment segment, int *first,
 		  int *end);

@@ -237,7 +237,8 @@ static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_b
 		else if (slot->tensor)
 			slot->front =
 				SL_FRAME_BYTES + sl_port_lengths(p->plan, (int)a->what,
-								 (int64_t)sl_session_chunk_rows(&p->session, a->chunk));
+								 (int64_t)sl_session_chunk_rows(&p->session, a->chunk),
+								 p->session.tokens[a->chunk]);
 	}
 	slot->header_bytes += p->header_bytes;
 	place_part(slot, a->offset, payload);
@@ -376,12 +377,26 @@ static void act(struct sl_port *p, const struct sl_event *ev)
 	}
 }
 
+/* Places count from the chunk's first token on. */
+static void note_choice(uint32_t *to, const struct sl_event *ev, int64_t first, int64_t rows)
+{
+	const uint32_t from = ev->chosen[first];
+
+	to[0] = ev->chosen[first + rows] - from;
+	for (uint32_t i = 0; i < to[0]; i++)
+		to[1 + i] = ev->place[from + i] - ev->begin[first];
+}
+
 /* A client's pass begins: none of its tasks is under way. */
 static void note_begin(struct sl_port *p, const struct sl_event *ev)
 {
-	for (int chunk = 0; chunk < p->session.chunks; chunk++)
-		sl_dims_take(sl_port_begin(p, chunk), p->plan->rows, ev->begin, ev->pieces, chunk * p->plan->rows,
-			     (int64_t)sl_session_chunk_rows(&p->session, chunk));
+	for (int chunk = 0; chunk < p->session.chunks; chunk++) {
+		const int64_t first = chunk * p->plan->rows, rows = (int64_t)sl_session_chunk_rows(&p->session, chunk);
+
+		sl_dims_take(sl_port_begin(p, chunk), p->plan->rows, ev->begin, ev->pieces, first, rows);
+		if (ev->chosen && sl_port_choice(p, chunk))
+			note_choice(sl_port_choice(p, chunk), ev, first, rows);
+	}
 }
 
 void sl_port_event(struct sl_port *p, const struct sl_event *ev)

@@ -122,6 +122,8 @@ enum sl_err sl_port_decode(struct sl_port *port, enum sl_dir dir, int chunk, str
 			   struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_port_encode(struct sl_port *port, enum sl_dir dir, int chunk, const struct sl_tensor *x,
 			   struct sl_fail *fail) SL_MUST_CHECK;
+/* Bytes of the lengths, and of the choice of tokens, that a run of `what` begins with: of so many rows and tokens. */
+size_t sl_port_lengths(const struct sl_plan *plan, int what, int64_t rows, int64_t tokens);
 /* Rows and tokens of a chunk of the pass under way; `begin` where head_act is per token, and on a server once that is
  * decoded. Valid to the end of the pass. */
 struct sl_dims sl_port_dims(const struct sl_port *port, int chunk);

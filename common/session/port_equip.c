@@ -43,20 +43,34 @@ static bool ahead(const struct sl_port *p, enum sl_dir dir)
 	return p->be->ops->ahead && !p->host_codec[dir];
 }
 
+/* The lengths and the choice in front of a payload. */
+static enum sl_err take_front(struct sl_port *p, enum sl_dir dir, int chunk, const struct sl_dims *dims,
+			      struct sl_bytes *in, struct sl_fail *fail)
+{
+	uint32_t *choice = sl_port_choice(p, chunk);
+	enum sl_err err;
+
+	if (!sl_port_lengths(p->plan, (int)dir, dims->rows, dims->tokens))
+		return SL_OK;
+	err = sl_lengths_take(in, dims->rows, dims->tokens, p->plan->spec.row_tokens, sl_port_begin(p, chunk),
+			      sl_port_pieces(p, chunk), fail);
+	return err || !choice
+		       ? err
+		       : sl_choice_take(in, dims->tokens, sl_plan_cut_most(p->plan, true), choice + 1, choice, fail);
+}
+
 static enum sl_err decode(struct sl_port *p, enum sl_dir dir, int chunk, struct sl_tensor *x, struct sl_fail *fail)
 {
 	struct run_slot *slot = &p->run[dir][chunk];
 	struct sl_codec_call call = codec_call(p, chunk);
 	struct sl_tensor view = codec_view(p, dir, x);
 	struct sl_bytes in = {slot->data, slot->len};
-	enum sl_err err = SL_OK;
+	enum sl_err err;
 
 	if (slot->tensor && slot->tensor != x->data)
 		return sl_fail_set(fail, SL_ERR_BUG, "%s of chunk %d was received for another tensor", sl_dir_name(dir),
 				   chunk);
-	if (sl_port_lengths(p->plan, (int)dir, call.dims.rows))
-		err = sl_lengths_take(&in, call.dims.rows, call.dims.tokens, p->plan->spec.row_tokens,
-				      sl_port_begin(p, chunk), sl_port_pieces(p, chunk), fail);
+	err = take_front(p, dir, chunk, &call.dims, &in, fail);
 	if (err)
 		return err;
 	if (slot->tensor)
@@ -108,12 +122,14 @@ static enum sl_err encode(struct sl_port *p, enum sl_dir dir, int chunk, const s
 	struct run_slot *slot = &p->run[dir][chunk];
 	struct sl_codec_call call = codec_call(p, chunk);
 	struct sl_tensor view = codec_view(p, dir, x);
-	const size_t lengths = sl_port_lengths(p->plan, (int)dir, call.dims.rows);
+	const size_t lengths = sl_port_lengths(p->plan, (int)dir, call.dims.rows, call.dims.tokens);
 	struct sl_buf out = {slot->data, lengths, slot->cap};
 	enum sl_err err = SL_OK;
 
 	if (lengths)
 		sl_lengths_write(&call.dims, slot->data);
+	if (lengths && sl_port_choice(p, chunk))
+		sl_choice_write(&call.dims, slot->data + sl_lengths_bytes(call.dims.rows));
 	if (p->plain[dir]) {
 		encode_plain(p, dir, slot, lengths, x);
 		return SL_OK;
@@ -343,7 +359,9 @@ static size_t buffer_bytes(const struct sl_port *p, int what)
 	const struct sl_codec_need need = {.bound = run_cap(p, what),
 					   .plain = what < SL_PART_WEIGHTS && p->plain[what]};
 
-	return sl_port_buffer_bytes(p->be, &need, sl_port_lengths(p->plan, what, p->plan->rows), receives(p, what));
+	return sl_port_buffer_bytes(p->be, &need,
+				    sl_port_lengths(p->plan, what, p->plan->rows, p->plan->spec.chunk_tokens),
+				    receives(p, what));
 }
 
 static enum sl_err open_runs(struct sl_port *p, struct sl_fail *fail)
@@ -414,6 +432,7 @@ static void set_limits(struct sl_port *p)
 				      .row_tokens = (uint64_t)spec->row_tokens,
 				      .chunk_tokens = (uint64_t)spec->chunk_tokens,
 				      .lengths = sl_plan_lengths_cross(p->plan),
+				      .choice = sl_plan_cut_chosen(p->plan),
 				      .whole_rows = p->plan->whole_rows,
 				      .clip_norm = sl_plan_clip_own(spec),
 				      .no_mid_grad = spec->no_grad[1],

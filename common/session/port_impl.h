@@ -146,9 +146,9 @@ size_t sl_port_buffer_bytes(const struct sl_backend *be, const struct sl_codec_n
 size_t sl_port_weights_bytes(const struct sl_port *port, bool upload);
 size_t sl_port_jobs_bytes(int slots); /* of the jobs that each chunk has */
 size_t sl_port_begin_bytes(const struct sl_plan *plan);
-/* Bytes of the lengths that a payload begins with, of a chunk of so many rows. */
-size_t sl_port_lengths(const struct sl_plan *plan, int what, int64_t rows);
 uint32_t *sl_port_begin(const struct sl_port *port, int chunk);
+/* How many tokens of the chunk are chosen, and behind that which. NULL: the choice does not cross. */
+uint32_t *sl_port_choice(const struct sl_port *port, int chunk);
 uint32_t *sl_port_pieces(const struct sl_port *port, int chunk); /* NULL: rows are not padded */
 /* Whether each chunk has a task of its own of this kind. */
 static inline bool sl_port_per_chunk(enum sl_task task)

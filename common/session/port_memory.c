@@ -24,7 +24,7 @@ static enum sl_err place(const struct coders *c, struct coding *to, struct sl_sh
 {
 	to->on_host = on_host;
 	to->env = env_of(c, to->dir, shape, on_host);
-	to->lengths = sl_port_lengths(c->plan, (int)to->dir, c->plan->rows);
+	to->lengths = sl_port_lengths(c->plan, (int)to->dir, c->plan->rows, c->plan->spec.chunk_tokens);
 	return sl_codec_need(&c->spec[to->dir], &to->env, to->pairing, &to->need, fail);
 }
 
@@ -82,16 +82,25 @@ static enum sl_err add_narrower(const struct coders *c, bool mid, struct sl_memo
 	return SL_OK;
 }
 
-size_t sl_port_lengths(const struct sl_plan *plan, int what, int64_t rows)
+size_t sl_port_lengths(const struct sl_plan *plan, int what, int64_t rows, int64_t tokens)
 {
-	return what == SL_PART_HEAD_ACT && sl_plan_lengths_cross(plan) ? sl_lengths_bytes(rows) : 0;
+	if (what != SL_PART_HEAD_ACT || !sl_plan_lengths_cross(plan))
+		return 0;
+	return sl_lengths_bytes(rows) + (sl_plan_cut_chosen(plan) ? sl_choice_bytes(tokens) : 0);
+}
+
+/* Of a chunk's begin: where rows begin, and behind that its choice. */
+static size_t begin_numbers(const struct sl_plan *plan)
+{
+	return sl_dims_numbers(plan->rows, plan->spec.padded) +
+	       (sl_plan_cut_chosen(plan) ? 1 + (size_t)sl_plan_cut_most(plan, true) : 0);
 }
 
 size_t sl_port_begin_bytes(const struct sl_plan *plan)
 {
-	return sl_plan_lengths_cross(plan) ? (size_t)sl_plan_chunks_of(plan, plan->spec.batch) *
-						     sl_dims_numbers(plan->rows, plan->spec.padded) * sizeof(uint32_t)
-					   : 0;
+	return sl_plan_lengths_cross(plan)
+		       ? (size_t)sl_plan_chunks_of(plan, plan->spec.batch) * begin_numbers(plan) * sizeof(uint32_t)
+		       : 0;
 }
 
 /* A plain payload's first part is shorter than a whole one, behind what must not straddle two. */
@@ -174,7 +183,14 @@ size_t sl_port_jobs_bytes(int slots)
 
 uint32_t *sl_port_begin(const struct sl_port *p, int chunk)
 {
-	return p->begin + (size_t)chunk * sl_dims_numbers(p->plan->rows, p->plan->spec.padded);
+	return p->begin + (size_t)chunk * begin_numbers(p->plan);
+}
+
+uint32_t *sl_port_choice(const struct sl_port *p, int chunk)
+{
+	return p->begin && sl_plan_cut_chosen(p->plan)
+		       ? sl_port_begin(p, chunk) + sl_dims_numbers(p->plan->rows, p->plan->spec.padded)
+		       : NULL;
 }
 
 uint32_t *sl_port_pieces(const struct sl_port *p, int chunk)
@@ -185,9 +201,12 @@ uint32_t *sl_port_pieces(const struct sl_port *p, int chunk)
 struct sl_dims sl_port_dims(const struct sl_port *p, int chunk)
 {
 	const int64_t rows = (int64_t)sl_session_chunk_rows(&p->session, chunk);
+	const uint32_t *choice = sl_port_choice(p, chunk);
 
 	return (struct sl_dims){.rows = rows,
 				.tokens = p->session.tokens[chunk] ? p->session.tokens[chunk] : rows,
 				.begin = p->begin ? sl_port_begin(p, chunk) : NULL,
-				.pieces = sl_port_pieces(p, chunk)};
+				.pieces = sl_port_pieces(p, chunk),
+				.chosen = choice ? choice[0] : 0,
+				.place = choice ? choice + 1 : NULL};
 }

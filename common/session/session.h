@@ -114,13 +114,15 @@ struct sl_event {
 	uint64_t batch_rows;          /* BEGIN_STEP, BEGIN_EVAL: rows of this batch */
 	const uint32_t *begin;        /* where each row's tokens begin, [batch_rows + 1]; NULL: no tokens */
 	const uint32_t *pieces;       /* pieces of padded rows (tensor.h), [2·batch_rows + 1]; NULL: not padded */
-	uint64_t number;              /* BEGIN_STEP, PASS: the step; BEGIN_EVAL: number of the batch */
-	double lr;                    /* BEGIN_STEP, PASS, APPLY */
-	double grad_scale;            /* APPLY: 0 < grad_scale ≤ 1; what all gradients are multiplied by */
-	bool checkpoint;              /* BEGIN_STEP, PASS: the server keeps the state behind it on disk */
-	bool checkpointed;            /* TASK_DONE(COMMIT or GATHER) on the server: that state is on its disk */
-	double compute_s;             /* TASK_DONE(COMMIT) on the server */
-	bool mean;                    /* DECIDED, with shared ends: there is a mean of the step */
+	const uint32_t *chosen; /* where each row's chosen tokens begin in `place`, [batch_rows + 1]; NULL: none */
+	const uint32_t *place;  /* which tokens of the batch they are */
+	uint64_t number;        /* BEGIN_STEP, PASS: the step; BEGIN_EVAL: number of the batch */
+	double lr;              /* BEGIN_STEP, PASS, APPLY */
+	double grad_scale;      /* APPLY: 0 < grad_scale ≤ 1; what all gradients are multiplied by */
+	bool checkpoint;        /* BEGIN_STEP, PASS: the server keeps the state behind it on disk */
+	bool checkpointed;      /* TASK_DONE(COMMIT or GATHER) on the server: that state is on its disk */
+	double compute_s;       /* TASK_DONE(COMMIT) on the server */
+	bool mean;              /* DECIDED, with shared ends: there is a mean of the step */
 	/* Where gradients are clipped, TASK_DONE of a training step's last task before COMMIT: squares of the head's
 	 * and the tail's gradient, on the client; of the middle's, the first, on the server. */
 	double squares[2];
@@ -200,7 +202,8 @@ struct sl_session_limits {
 	bool no_mid_grad, no_head_grad;    /* these do not cross: nothing below learns; the former implies the latter */
 	uint64_t row_tokens, chunk_tokens; /* most tokens of a row and of a chunk; 0: there are none */
 	bool whole_rows;                   /* every row has row_tokens */
-	bool lengths;                      /* head_act begins with lengths, which run_bytes leaves out */
+	bool lengths;                      /* head_act begins with lengths, which run_bytes leaves out, */
+	bool choice;                       /* and these with the choice of tokens (codec/lengths.h) */
 	bool in_hand; /* client: its caller says when there are gradients, and when to apply the step: GRADS, APPLY */
 };
 

@@ -179,9 +179,11 @@ static enum sl_err run_pass(struct sl_middle *m, const struct pass *pass, int ch
 	const bool mid = pass->from == SL_DIR_MID_GRAD;
 	const int place = place_of(m, chunk);
 	struct sl_tensor in = pass->in(m->trunk.exec, place, sl_plan_cut_count(m->trunk.plan, mid, &call.dims));
-	struct sl_tensor out = pass->out(m->trunk.exec, place, sl_plan_cut_count(m->trunk.plan, !mid, &call.dims));
 	enum sl_err err = sl_port_decode(m->port, pass->from, chunk, &in, fail);
+	struct sl_tensor out;
 
+	call = exec_call(m, chunk); /* head_act has said which tokens are chosen */
+	out = pass->out(m->trunk.exec, place, sl_plan_cut_count(m->trunk.plan, !mid, &call.dims));
 	call.slot = place;
 	sl_port_compute_begins(m->port);
 	cheat(mid && SL_FAILPOINT_CALL(SL_FP_SERVER_CHEAT_LOSS, 0) != 0, &in, 0.5f);

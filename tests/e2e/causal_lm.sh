@@ -41,8 +41,16 @@ prompts="data.dir=$tmp/pairs|data.columns=prompt,completion"
 adapters='lora.rank=2|lora.target=q_proj,v_proj,down_proj|train.groups='
 cases=('1 chunk|train.chunks=1' '4 chunks|train.chunks=4' '8 chunks|train.chunks=8|partition=1:-3' 'quant|codec=quant:8,block=24'
 	'top-k|codec=topk:0.2,ef=true^quant:8' "untied|model.huggingface=$tmp/untied" 'clipped|train.clip_norm=0.1'
-	'padded|data.pad=max' "prompts|$prompts" "adapters|$adapters" "frozen head|$adapters|head_end=embed_tokens|$prompts")
+	'padded|data.pad=max' "prompts|$prompts" "adapters|$adapters" "frozen head|$adapters|head_end=embed_tokens|$prompts"
+	"loss|$prompts|tail_tokens=loss" "quant of loss|$prompts|tail_tokens=loss|codec=quant:8,ef=true" "padded loss|data.pad=max|tail_tokens=loss|train.chunks=1"
+	"frozen loss|$adapters|head_end=embed_tokens|$prompts|tail_tokens=loss")
 two_at_a_time compare "${cases[@]}"
+
+# tail_tokens: loss changes no bit of what is learned, and tokens without a loss do not cross, either way.
+same_run 'local frozen loss' 'local frozen head' $steps
+crossed() { jq -r 'select(.type == "summary") | .direction.'"$2"'.payload_bytes' "$tmp/$1/log.jsonl"; }
+[ "$(crossed 'two frozen loss' mid_act)" -lt "$(($(crossed 'two frozen head' mid_act) / 2))" ] || fail "mid_act has $(crossed 'two frozen loss' mid_act) bytes"
+[ "$(crossed 'two frozen loss' mid_grad)" -lt "$(crossed 'two frozen loss' mid_act)" ] || fail "mid_grad has $(crossed 'two frozen loss' mid_grad) bytes"
 [ "$(learned 'local 4 chunks')" != "$(learned 'local untied')" ] || fail 'a weight of its own makes no difference'
 
 # It learns: a word follows from the one before. The loss is a mean over the tokens, and perplexity e to it.
@@ -54,7 +62,7 @@ jq -s -e '[.[] | select(.type == "epoch")] | (.[0].test_loss > 3) and (.[-1].tes
 grep -q '^test accuracy .* of the next tokens of 24 samples' "$tmp/learns.log" || fail 'the summary does not say what was guessed'
 
 # A run that is killed between two steps goes on to the same end.
-set=(--set server="$two" --set train.checkpoint_every=1)
+set=(--set server="$two" --set train.checkpoint_every=1 --set tail_tokens=loss)
 client_stands 2 killed "$config" "${set[@]}"
 wait_for 'no checkpoint to go on from' has_checkpoint killed
 end_client
@@ -112,7 +120,7 @@ jq -e '.prompt == "green red" and (.text | length > 0) and (.ids | length > 0) a
 "$SPLITC" generate "$config" --local --weights "$model" --prompt 'green red' | grep -q '^green red ' || fail 'generate --prompt'
 port=$(free_port)
 waits=(--set server="tcp://127.0.0.1:$port" --set link.on_server_lost=wait --set link.timeout_ms=1000 --set link.heartbeat_ms=200 "${drawn[@]}"
-	--set generate.max_tokens=30)
+	--set generate.max_tokens=30 --set tail_tokens=loss)
 start_server first listen="tcp://127.0.0.1:$port" store="$tmp/other"
 plain=$SPLITC
 SPLITC=$PWD/$BUILD/fail/splitc
@@ -151,6 +159,7 @@ other() { # NAME FILTER: the toy's folder, changed
 	printf 'model.huggingface=%s' "$tmp/$1"
 }
 refused 'tokens are chosen in the middle' --set partition=2:-1
+refused 'tail_tokens: loss needs a tail in which no token sees another one: it begins at layers.2' --set partition=2:-3 --set tail_tokens=loss
 refused 'model.head: llama is a decoder: give causal_lm' --set model.head=classifier --set data.kind=made_tokens --set data.dir=.
 refused 'model.head: llama is a decoder: give causal_lm' --set model.head=masked_lm
 refused 'data.pack: belongs to model.head: causal_lm' --set model.head=masked_lm --set data.pack=join

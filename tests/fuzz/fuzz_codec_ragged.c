@@ -60,6 +60,22 @@ static void decode(int which, const struct sl_dims *dims, struct sl_bytes in, bo
 	free(payload);
 }
 
+/* Places that are taken rise, below the chunk's tokens. */
+static void choose(struct sl_bytes *in, const struct sl_dims *dims)
+{
+	const int64_t most = dims->tokens - 1;
+	uint32_t place[TOKENS], n;
+	struct sl_fail fail;
+
+	if (sl_choice_take(in, dims->tokens, most, place, &n, &fail) != SL_OK)
+		return;
+	if (n < 1 || (int64_t)n > most || (int64_t)place[n - 1] >= dims->tokens)
+		abort();
+	for (uint32_t i = 1; i < n; i++)
+		if (place[i] <= place[i - 1])
+			abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -83,6 +99,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (int64_t i = 0; i < 2 * dims.rows && dims.pieces; i++)
 		if (pieces[i] > pieces[i + 1] || pieces[i + 1] > (uint32_t)dims.tokens)
 			abort();
+	if (data[0] & 64)
+		choose(&in, &dims);
 	decode(data[0] & 7, &dims, in, data[0] & 16);
 	return 0;
 }

@@ -609,6 +609,43 @@ static void padded_lengths(void **state)
 	assert_memory_equal(cut, pieces, sizeof pieces);
 }
 
+/* A choice of tokens: what is written is found again; none, too many, one behind the last and a short one are refused.
+ */
+static void choices(void **state)
+{
+	static const uint32_t chosen[] = {0, 7, 8, 129};
+	const struct sl_dims dims = {.rows = 1, .tokens = 130, .chosen = 4, .place = chosen};
+	uint32_t place[4] = {0}, n = 77;
+	uint8_t bytes[36];
+	struct sl_fail fail;
+
+	(void)state;
+	memset(bytes, 0xa5, sizeof bytes);
+	assert_int_equal(sl_choice_bytes(128), 16);
+	assert_int_equal(sl_choice_bytes(130), 32);
+	sl_choice_write(&dims, bytes);
+	assert_int_equal(bytes[32], 0xa5);
+	for (size_t len = 0; len < 36; len++) {
+		struct sl_bytes in = {bytes, len};
+
+		assert_int_equal(sl_choice_take(&in, 130, 4, place, &n, &fail), len < 32 ? SL_ERR_PAYLOAD : SL_OK);
+		assert_int_equal(in.len, len < 32 ? len : len - 32);
+		assert_int_equal(n, len < 32 ? 77 : 4);
+	}
+	assert_memory_equal(place, chosen, sizeof chosen);
+	for (int64_t tokens = 129; tokens <= 131; tokens++)
+		for (int64_t most = 3; most <= 4; most++) {
+			struct sl_bytes in = {bytes, 36};
+			const bool fits = tokens > 129 && most == 4;
+
+			assert_int_equal(sl_choice_take(&in, tokens, most, place, &n, &fail),
+					 fits ? SL_OK : SL_ERR_PAYLOAD);
+			assert_int_equal(in.len, fits ? 4 : 36);
+		}
+	memset(bytes, 0, 32);
+	assert_int_equal(sl_choice_take(&(struct sl_bytes){bytes, 36}, 130, 4, place, &n, &fail), SL_ERR_PAYLOAD);
+}
+
 /* Both layouts. */
 #define EVERY_LAYOUT(test)                                                              \
 	{#test, test, of_one_length, NULL, NULL},                                       \
@@ -625,6 +662,7 @@ int main(void)
 		cmocka_unit_test_setup(lengths_are_those_that_were_agreed, of_different_lengths),
 		cmocka_unit_test(false_lengths_are_refused),
 		cmocka_unit_test(padded_lengths),
+		cmocka_unit_test(choices),
 		cmocka_unit_test_setup(ranges_must_be_finite_and_in_order, of_one_length),
 		cmocka_unit_test(bits_behind_the_last_code_are_refused),
 		cmocka_unit_test(levels_and_scales_must_fit),

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "client/model/split.h"
+#include "common/graph/graph_text.h"
 
 static const struct sl_split_spec base = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0, 0, 0, 0},
 					  .cut = {.partition = "1:-1"},
@@ -112,12 +113,49 @@ static void the_hash_covers_every_choice(void **state)
 	sl_plan_close(plan);
 }
 
+/* A middle that a server is asked to plan may end with the choice of tokens, and choose nowhere else. */
+static void a_middle_chooses_last(void **state)
+{
+	static const struct {
+		const char *in, *nodes;
+		enum sl_err err;
+	} cases[] = {
+		{"T[4] most=8", "node a linear %0 &0\nnode b gather %1 share=1\nout mid_act %2\n", SL_OK},
+		{"T[4] most=8", "node a gather %0 share=1\nnode b linear %1 &0\nout mid_act %2\n", SL_ERR_CONFIG},
+		{"C[4]", "node a linear %0 &0\nout mid_act %1\n", SL_ERR_CONFIG},
+	};
+	const struct sl_plan_spec spec = {.batch = 4, .chunks = 2, .row_tokens = 8, .chunk_tokens = 16};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		struct sl_graph graph;
+		struct sl_fail fail = {0};
+		struct sl_plan *plan;
+		char text[256];
+
+		snprintf(text, sizeof text, "graph 1\nin head_act f32 %s\nparam a.weight [4,4] zero\n%s", cases[i].in,
+			 cases[i].nodes);
+		if (sl_graph_read(&graph, text, strlen(text), &fail) != SL_OK)
+			fail_msg("%s: %s", text, fail.text);
+		assert_int_equal(sl_plan_open_part(&plan, &spec, SL_MIDDLE, &graph, &fail), cases[i].err);
+		if (cases[i].err) {
+			assert_non_null(strstr(fail.text, "tokens are chosen in the middle"));
+			sl_graph_close(&graph);
+			continue;
+		}
+		assert_true(sl_plan_cut_chosen(plan));
+		assert_int_equal(sl_plan_cut_count(plan, true, &(struct sl_dims){.tokens = 9, .chosen = 5}), 5);
+		sl_plan_close(plan);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_batch_is_cut_into_chunks),
 		cmocka_unit_test(parameters_begin_on_cache_lines),
 		cmocka_unit_test(the_hash_covers_every_choice),
+		cmocka_unit_test(a_middle_chooses_last),
 	};
 
 	return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
