@@ -216,8 +216,7 @@ static void connected(uv_stream_t *server, int status)
 	uv_tcp_init(server->loop, &client->tcp);
 	uv_timer_init(server->loop, &client->timer);
 	client->tcp.data = client->timer.data = client;
-	uv_timer_start(&client->timer, client_timed_out,
-		       h->page.patience_ms ? (uint64_t)h->page.patience_ms : CLIENT_MS, 0);
+	uv_timer_start(&client->timer, client_timed_out, CLIENT_MS, 0);
 	if (uv_accept(server, (uv_stream_t *)&client->tcp) ||
 	    uv_read_start((uv_stream_t *)&client->tcp, client_buffer, client_read))
 		client_close(client);

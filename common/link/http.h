@@ -16,7 +16,6 @@ struct sl_http_page {
 	const char *path, *type;  /* "/metrics", its Content-Type; both outlive the server */
 	char *(*text)(void *arg); /* malloc'ed, freed by the server; NULL: the answer is 503 */
 	void *arg;
-	int patience_ms; /* that a client has; 0: 5 s. A test has no time to wait for that */
 };
 
 enum { SL_HTTP_ADDRESS = 64 };

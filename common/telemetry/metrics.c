@@ -24,7 +24,7 @@ static char *text(void *arg)
 enum sl_err sl_metrics_open(struct sl_metrics **out, struct sl_loop *loop, const char *address,
 			    char *(*answer)(void *arg, const char *request), void *arg, struct sl_fail *fail)
 {
-	struct sl_http_page page = {"/metrics", "text/plain; version=0.0.4; charset=utf-8", text, NULL, 0};
+	struct sl_http_page page = {"/metrics", "text/plain; version=0.0.4; charset=utf-8", text, NULL};
 	struct sl_metrics *m;
 	enum sl_err err;
 

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #include <netinet/in.h>
 
-enum { LOOK_MS = 5, HELD = 64, OPENING = 11, SNATCH_MS = 50, HEAR_MS = 10000 };
+enum { LOOK_MS = 5, HELD = 64, OPENING = 11, HEAR_MS = 60000 };
 
 struct fake_greeting fake_greeting(const char *mechanism)
 {
@@ -51,6 +51,13 @@ static bool hear(struct fake_peer *p, int fd, size_t len, int ms)
 	return !len;
 }
 
+static bool at_hand(int fd)
+{
+	struct pollfd in = {.fd = fd, .events = POLLIN};
+
+	return poll(&in, 1, 0) == 1;
+}
+
 static void reset(int fd)
 {
 	const struct linger at_once = {.l_onoff = 1};
@@ -63,10 +70,15 @@ static enum fake_end serve(struct fake_peer *p, int fd)
 	size_t step = p->at_once ? p->at_once : p->len;
 
 	if (p->snatches) {
-		if (!say(fd, p->say, OPENING) || !hear(p, fd, OPENING, HEAR_MS))
+		/* A probe sends these at once; ZeroMQ's last one waits for a word from here, and its mechanism follows.
+		 */
+		if (!hear(p, fd, OPENING - 1, HEAR_MS))
 			return FAKE_CLOSE;
-		if (hear(p, fd, 1, SNATCH_MS))
+		if (!at_hand(fd)) {
+			(void)(say(fd, p->say, OPENING) && hear(p, fd, 2, HEAR_MS));
 			return FAKE_RESET;
+		}
+		(void)say(fd, p->say, OPENING);
 		atomic_fetch_add(&p->probed, 1);
 		(void)say(fd, p->say + OPENING, p->len - OPENING);
 		return p->end;
@@ -76,9 +88,11 @@ static enum fake_end serve(struct fake_peer *p, int fd)
 			wait_ms(p->pause_ms);
 		if (!say(fd, p->say + at, p->len - at < step ? p->len - at : step))
 			return FAKE_CLOSE;
+		atomic_fetch_add(&p->said, 1);
 	}
-	if (p->end == FAKE_CLOSE) /* else what is unread would make it a reset */
-		(void)hear(p, fd, OPENING, HEAR_MS);
+	if (p->end == FAKE_CLOSE && hear(p, fd, OPENING - 1, HEAR_MS)) /* what is unread would make it a reset */
+		while (at_hand(fd) && hear(p, fd, 1, HEAR_MS))
+			;
 	return p->end;
 }
 
@@ -122,6 +136,7 @@ void fake_peer_open(struct fake_peer *p)
 	assert_int_equal(getsockname(p->fd, (struct sockaddr *)&at, &len), 0);
 	assert_int_equal(listen(p->fd, 16), 0);
 	snprintf(p->endpoint, sizeof p->endpoint, "tcp://127.0.0.1:%d", ntohs(at.sin_port));
+	atomic_store(&p->said, 0);
 	atomic_store(&p->accepted, 0);
 	atomic_store(&p->probed, 0);
 	atomic_store(&p->over, false);

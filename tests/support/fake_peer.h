@@ -24,6 +24,7 @@ struct fake_peer {
 	bool snatches;
 	/* its own */
 	char endpoint[64];
+	atomic_int said;             /* how often it has sent something, where it is no snatching one */
 	atomic_int accepted, probed; /* probed: those whom a snatching one let read its greeting */
 	atomic_bool over;
 	int fd;

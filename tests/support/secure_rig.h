@@ -10,8 +10,8 @@
 enum {
 	SECURE_PART = 1 << 16,
 	SECURE_HWM = 8,
-	SECURE_GIVE_UP_MS = 20000,
-	SECURE_PROMPT_MS = 3000,
+	SECURE_GIVE_UP_MS = 60000,
+	SECURE_PROMPT_MS = 7000, /* ZeroMQ itself gives a handshake up after 8 s */
 	SECURE_ARRIVALS = 100000
 };
 

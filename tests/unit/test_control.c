@@ -1,5 +1,6 @@
 /* The control socket: what is asked and answered, who is dropped, and whose file it is. */
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,11 +16,11 @@
 
 #include <cmocka.h>
 
-#include "common/base/clock.h"
 #include "common/link/control.h"
 #include "common/link/loop.h"
+#include "tests/support/still_clock.h"
 
-enum { ASK_MS = 5000, MIB = 1 << 20 };
+enum { ASK_MS = 60000, MIB = 1 << 20, TURN_MS = 10 /* in which a test's clock goes on */ };
 
 /* A daemon whose loop runs in a thread of its own. */
 struct daemon {
@@ -28,10 +29,8 @@ struct daemon {
 	struct sl_control *control;
 	struct sl_async *quit;
 	pthread_t thread;
-	_Atomic bool holds;
+	_Atomic bool holds, lets_go;
 };
-
-enum { HOLD_MS = 1500 }; /* longer than a client's time */
 
 static char *answer(void *arg, const char *request)
 {
@@ -39,7 +38,8 @@ static char *answer(void *arg, const char *request)
 
 	if (strcmp(request, "hold") == 0) { /* the loop */
 		d->holds = true;
-		usleep(HOLD_MS * 1000);
+		while (!d->lets_go)
+			usleep(1000);
 		return strdup("held\n");
 	}
 	if (strcmp(request, "status") == 0)
@@ -100,6 +100,7 @@ static int set_up(void **state)
 	struct daemon *d = calloc(1, sizeof *d);
 
 	make_path(d);
+	still_clock_stop();
 	start(d);
 	*state = d;
 	return 0;
@@ -113,6 +114,7 @@ static int tear_down(void **state)
 	assert_int_equal(access(d->path, F_OK), -1); /* the file goes with the daemon */
 	assert_int_equal(rmdir(d->dir), 0);
 	free(d);
+	still_clock_start();
 	return 0;
 }
 
@@ -126,20 +128,46 @@ static int raw_connect(const char *path)
 	return fd;
 }
 
-/* Seconds until the daemon closes the connection. */
-static double seconds_to_close(int fd)
+static bool is_closed(int fd)
 {
-	uint64_t start = sl_now_ns();
-	struct timeval limit = {.tv_sec = 10};
-	char buf[4096];
-	ssize_t n;
+	struct pollfd end = {.fd = fd};
 
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-	while ((n = recv(fd, buf, sizeof buf, 0)) > 0)
+	return poll(&end, 1, 0) == 1 && end.revents & (POLLHUP | POLLERR);
+}
+
+/* The daemon's loop turns until it has an answer, or no room, for one more client. */
+static void let_it_turn(const struct daemon *d)
+{
+	int fd = raw_connect(d->path);
+	char text[64];
+
+	(void)!send(fd, "status\n", 7, MSG_NOSIGNAL);
+	while (recv(fd, text, sizeof text, 0) > 0)
 		;
-	assert_true(n == 0 || errno == ECONNRESET);
 	close(fd);
-	return sl_seconds_since(start);
+}
+
+static int closed_of(const int *fd, int n)
+{
+	int closed = 0;
+
+	for (int i = 0; i < n; i++)
+		closed += is_closed(fd[i]);
+	return closed;
+}
+
+/* Milliseconds of the test's clock until the daemon has closed n connections, which nobody reads. */
+static int ms_to_close(const struct daemon *d, const int *fd, int n)
+{
+	int ms = 0;
+
+	for (let_it_turn(d); closed_of(fd, n) < n && ms < 10000; ms += TURN_MS) {
+		still_clock_go_on(TURN_MS);
+		let_it_turn(d);
+	}
+	for (int i = 0; i < n; i++)
+		close(fd[i]);
+	return ms;
 }
 
 static void a_question_is_answered(void **state)
@@ -177,100 +205,55 @@ static void questions_that_have_no_answer(void **state)
 	assert_null(text);
 }
 
-/* What happens at once does so in one of them, though a busy machine may keep the daemon's thread waiting. */
-enum { TRIES = 5 };
-
 static void silent_slow_and_greedy_clients_are_dropped(void **state)
 {
 	struct daemon *d = *state;
-	uint64_t start = sl_now_ns();
-	int silent = raw_connect(d->path), lazy = raw_connect(d->path);
-	char flood[4096], *text;
-	double seconds = 1;
+	int silent = raw_connect(d->path), lazy = raw_connect(d->path), greedy = raw_connect(d->path);
+	char flood[4096];
 
 	memset(flood, 'a', sizeof flood);
-	for (int i = 0; i < TRIES && seconds >= 0.9; i++) {
-		int greedy = raw_connect(d->path);
-
-		assert_true(send(greedy, flood, sizeof flood, MSG_NOSIGNAL) > 0);
-		seconds = seconds_to_close(greedy);
-	}
-	assert_true(seconds < 0.9);
-	if (send(lazy, "large\n", 6, MSG_NOSIGNAL) != 6) { /* and does not read the answer */
-		close(lazy);                               /* its second was over */
-		lazy = raw_connect(d->path);
-		assert_true(send(lazy, "large\n", 6, MSG_NOSIGNAL) == 6);
-	}
-	assert_int_equal(sl_control_ask(d->path, "status", ASK_MS, &text, NULL), SL_OK);
-	free(text);
-	(void)seconds_to_close(silent);
-	seconds = sl_seconds_since(start);
-	assert_true(seconds > 0.5 && seconds < 8);
-	assert_true(seconds_to_close(lazy) < 8);
-}
-
-/* What a client says on `fd` while the loop stands still; the bytes of the answer. */
-static ssize_t asked_while_held(struct daemon *d, int fd)
-{
-	int holder = raw_connect(d->path);
-	char text[64];
-	ssize_t n;
-
-	d->holds = false;
-	assert_int_equal(send(holder, "hold\n", 5, MSG_NOSIGNAL), 5);
-	while (!d->holds)
-		usleep(1000);
-	n = send(fd, "status\n", 7, MSG_NOSIGNAL) == 7 ? recv(fd, text, sizeof text, 0) : 0;
-	(void)seconds_to_close(holder);
-	return n;
+	assert_true(send(greedy, flood, sizeof flood, MSG_NOSIGNAL) > 0);
+	assert_in_range(ms_to_close(d, &greedy, 1), 0, 100);
+	assert_false(is_closed(silent));
+	assert_in_range(ms_to_close(d, &silent, 1), 800, 1100);
+	assert_true(is_closed(lazy)); /* it had not asked either */
+	close(lazy);
+	lazy = raw_connect(d->path);
+	assert_int_equal(send(lazy, "large\n", 6, MSG_NOSIGNAL), 6); /* and does not read the answer */
+	assert_in_range(ms_to_close(d, &lazy, 1), 900, 1100);
 }
 
 static void who_asked_in_time_is_answered_by_a_loop_that_stood_still(void **state)
 {
 	struct daemon *d = *state;
-	ssize_t n = 0;
-	char *text;
+	int fd = raw_connect(d->path), holder = raw_connect(d->path);
+	char text[64];
 
-	for (int i = 0; i < TRIES && n <= 0; i++) { /* his time may be over before the loop is held */
-		int fd = raw_connect(d->path);
-
-		assert_int_equal(sl_control_ask(d->path, "status", ASK_MS, &text, NULL), SL_OK); /* so he is let in */
-		free(text);
-		n = asked_while_held(d, fd);
-		close(fd);
-	}
-	assert_int_equal(n, strlen("{\"schema\":1}\n"));
+	let_it_turn(d); /* so both are let in */
+	assert_int_equal(send(holder, "hold\n", 5, MSG_NOSIGNAL), 5);
+	while (!d->holds)
+		usleep(1000);
+	assert_int_equal(send(fd, "status\n", 7, MSG_NOSIGNAL), 7);
+	still_clock_go_on(1500);
+	d->lets_go = true;
+	assert_int_equal(recv(fd, text, sizeof text, 0), strlen("{\"schema\":1}\n"));
+	close(fd);
+	close(holder);
 }
 
 static void a_crowd_is_bounded_and_goes_away(void **state)
 {
-	enum { CROWD = 100 };
+	enum { CROWD = 100, LET_IN = 8 };
 	struct daemon *d = *state;
-	int fd[CROWD], closed_at_once;
-	enum sl_err err = SL_ERR_UNAVAILABLE;
-	char *text, byte;
+	int fd[CROWD];
+	char *text;
 
-	for (int try = 0; try < TRIES; try++) {
-		closed_at_once = 0;
-		for (int i = 0; i < CROWD; i++)
-			fd[i] = raw_connect(d->path);
-		/* before those that were let in have had their second */
-		for (uint64_t start = sl_now_ns(); closed_at_once < CROWD - 8 && sl_seconds_since(start) < 0.9;
-		     usleep(10000)) {
-			closed_at_once = 0;
-			for (int i = 0; i < CROWD; i++)
-				closed_at_once += recv(fd[i], &byte, 1, MSG_DONTWAIT) == 0;
-		}
-		for (int i = 0; i < CROWD; i++)
-			assert_true(seconds_to_close(fd[i]) < 8);
-		if (closed_at_once >= CROWD - 8)
-			break;
-	}
-	assert_true(closed_at_once >= CROWD - 8);
-	/* the last one's place is free a moment after its end is seen here */
-	for (uint64_t start = sl_now_ns(); err && sl_seconds_since(start) < 5; usleep(10000))
-		err = sl_control_ask(d->path, "status", ASK_MS, &text, NULL);
-	assert_int_equal(err, SL_OK);
+	for (int i = 0; i < CROWD; i++)
+		fd[i] = raw_connect(d->path);
+	let_it_turn(d);
+	assert_int_equal(closed_of(fd, CROWD), CROWD - LET_IN); /* at once */
+	assert_in_range(ms_to_close(d, fd, CROWD), 900, 1100);
+	assert_int_equal(sl_control_ask(d->path, "status", ASK_MS, &text, NULL), SL_OK);
 	free(text);
 }
 

@@ -1,6 +1,7 @@
 /* One page over HTTP: what is a request, what is answered, and who is dropped. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,10 +14,10 @@
 
 #include <cmocka.h>
 
-#include "common/base/clock.h"
 #include "common/link/http.h"
 #include "common/link/loop.h"
 #include "common/link/request.h"
+#include "tests/support/still_clock.h"
 
 enum { LARGE = 8 << 20, CLIENTS = 16, ANSWER = 1024 };
 
@@ -175,13 +176,14 @@ static void *run(void *arg)
 	return NULL;
 }
 
-static int begin(void **state, int patience_ms)
+static int set_up(void **state)
 {
 	struct daemon *d = calloc(1, sizeof *d);
-	struct sl_http_page page = {"/metrics", "text/x-test", text, d, patience_ms};
+	struct sl_http_page page = {"/metrics", "text/x-test", text, d};
 	struct sl_fail fail;
 
 	d->says = "answer\n";
+	still_clock_stop();
 	assert_int_equal(sl_loop_open(&d->loop, NULL), SL_OK);
 	if (sl_http_open(&d->http, d->loop, "127.0.0.1:0", &page, &fail))
 		fail_msg("%s", fail.text);
@@ -191,18 +193,6 @@ static int begin(void **state, int patience_ms)
 	assert_int_equal(pthread_create(&d->thread, NULL, run, d), 0);
 	*state = d;
 	return 0;
-}
-
-static int set_up(void **state)
-{
-	return begin(state, 0);
-}
-
-enum { PATIENCE_MS = 1000 };
-
-static int set_up_impatient(void **state)
-{
-	return begin(state, PATIENCE_MS);
 }
 
 static int tear_down(void **state)
@@ -215,13 +205,14 @@ static int tear_down(void **state)
 	sl_http_close(d->http);
 	sl_loop_close(d->loop);
 	free(d);
+	still_clock_start();
 	return 0;
 }
 
 static int dial(const struct daemon *d)
 {
 	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)d->port)};
-	struct timeval limit = {.tv_sec = 20};
+	struct timeval limit = {.tv_sec = 60};
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
 	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -353,66 +344,67 @@ static void a_half_closed_connection_is_answered(void **state)
 	free(got);
 }
 
-/* Seconds until the daemon closes it, while a byte in 20 ms drips. */
-static double drip(const struct daemon *d, const char *text, bool reads)
+static bool is_closed(int fd)
 {
-	int fd = dial(d), small = 4096;
-	uint64_t start = sl_now_ns();
-	char got[ANSWER];
+	struct pollfd end = {.fd = fd, .events = POLLRDHUP};
 
-	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-	for (; sl_seconds_since(start) < 20; usleep(20000)) {
-		if (*text && send(fd, text++, 1, MSG_NOSIGNAL) < 0)
-			break;
-		if (reads && recv(fd, got, sizeof got, MSG_DONTWAIT) == 0)
-			break;
-		if (!reads && send(fd, "x", 1, MSG_NOSIGNAL) < 0)
-			break;
-	}
-	close(fd);
-	return sl_seconds_since(start);
+	return poll(&end, 1, 0) == 1 && end.revents;
+}
+
+/* The daemon's loop turns until it has answered one more. */
+static void let_it_turn(const struct daemon *d)
+{
+	static const char other[] = "GET / HTTP/1.0\r\n\r\n";
+
+	answers(d, other, strlen(other), ANSWER_OF("404 Not Found", "10", "Not Found\n"));
 }
 
 struct loris {
-	const struct daemon *d;
-	const char *text;
-	bool reads;
-	double seconds;
-	pthread_t thread;
+	const char *text; /* a byte of it in each turn, then what `then` says, if anything */
+	const char *then;
+	int fd, ms; /* ms: until it is closed; 0: not yet */
 };
 
-static void *be_slow(void *arg)
+static void drip(struct loris *l, int ms)
 {
-	struct loris *l = arg;
-
-	l->seconds = drip(l->d, l->text, l->reads);
-	return NULL;
+	if (l->ms)
+		return;
+	if (*l->text || l->then)
+		(void)!send(l->fd, *l->text ? l->text++ : l->then, 1, MSG_NOSIGNAL);
+	if (is_closed(l->fd))
+		l->ms = ms;
 }
 
 static void slow_ones_are_dropped(void **state)
 {
+	enum { TURN_MS = 50, END_MS = 20000, ENOUGH_MS = 4000 /* for the last one's GET */ };
 	struct daemon *d = *state;
 	struct loris slow[] = {
-		{.d = d, .text = "", .reads = true}, /* silent */
-		{.d = d,
-		 .text = "GET /metrics HTTP/1.1\r\nHost: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-			 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-			 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-		 .reads = true},
-		{.d = d, .text = GET, .reads = false}, /* a large answer that it does not read */
+		{.text = ""}, /* silent */
+		{.text = "GET /metrics HTTP/1.1\r\nHost: ", .then = "a"},
+		{.text = GET, .then = "x"}, /* a large answer that it does not read */
 	};
-	int n = sizeof slow / sizeof slow[0];
+	int n = sizeof slow / sizeof slow[0], small = 4096;
 
 	d->large = LARGE;
-	for (int i = 0; i < n; i++)
-		assert_int_equal(pthread_create(&slow[i].thread, NULL, be_slow, &slow[i]), 0);
-	usleep(800000); /* the last one's GET drips for 0.7 s */
-	d->large = 0;
-	answers(d, GET, strlen(GET), THE_PAGE);
 	for (int i = 0; i < n; i++) {
-		pthread_join(slow[i].thread, NULL);
-		if (slow[i].seconds < 0.9 * PATIENCE_MS / 1000 || slow[i].seconds > 8)
-			fail_msg("%d: after %.1f s", i, slow[i].seconds);
+		slow[i].fd = dial(d);
+		setsockopt(slow[i].fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+	}
+	for (int ms = TURN_MS; ms < END_MS; ms += TURN_MS) {
+		for (int i = 0; i < n; i++)
+			drip(&slow[i], ms);
+		let_it_turn(d);
+		still_clock_go_on(TURN_MS);
+		if (ms == ENOUGH_MS) {
+			d->large = 0;
+			answers(d, GET, strlen(GET), THE_PAGE);
+		}
+	}
+	for (int i = 0; i < n; i++) {
+		close(slow[i].fd);
+		if (slow[i].ms < 4800 || slow[i].ms > 5500)
+			fail_msg("%d: after %d ms", i, slow[i].ms);
 	}
 }
 
@@ -422,23 +414,15 @@ static void a_crowd_keeps_nobody_out(void **state)
 	enum { CROWD = 100 };
 	struct daemon *d = *state;
 	int fd[CROWD], gone = 0;
-	uint64_t start = sl_now_ns();
-	char byte;
 
 	for (int i = 0; i < CROWD; i++) {
 		fd[i] = dial(d);
 		if (i % 2)
 			assert_int_equal(send(fd[i], "GET", 3, MSG_NOSIGNAL), 3);
 	}
-	while (gone < CROWD - CLIENTS && sl_seconds_since(start) < 4) {
-		gone = 0;
-		for (int i = 0; i < CROWD; i++) {
-			ssize_t n = recv(fd[i], &byte, 1, MSG_DONTWAIT);
-
-			gone += n == 0 || (n < 0 && errno != EAGAIN);
-		}
-		usleep(10000);
-	}
+	let_it_turn(d);
+	for (int i = 0; i < CROWD; i++)
+		gone += is_closed(fd[i]);
 	assert_true(gone >= CROWD - CLIENTS);
 	for (int i = 0; i < 10; i++)
 		answers(d, GET, strlen(GET), THE_PAGE);
@@ -479,7 +463,7 @@ static void addresses(void **state)
 					    "::1",
 					    "127.0.0.1:-1"};
 	struct daemon *d = *state;
-	struct sl_http_page page = {"/metrics", "text/x-test", text, d, 0};
+	struct sl_http_page page = {"/metrics", "text/x-test", text, d};
 	struct sl_loop *loop;
 	struct sl_http *http;
 	struct sl_fail fail;
@@ -517,7 +501,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(nothing_else_is, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(an_answer_is_never_lost, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_half_closed_connection_is_answered, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(slow_ones_are_dropped, set_up_impatient, tear_down),
+		cmocka_unit_test_setup_teardown(slow_ones_are_dropped, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_crowd_keeps_nobody_out, set_up, tear_down),
 		cmocka_unit_test(clients_of_a_daemon_that_ends),
 		cmocka_unit_test_setup_teardown(addresses, set_up, tear_down),
