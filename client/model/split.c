@@ -269,8 +269,10 @@ static void choose_loss(struct sl_model *m, const struct sl_split_spec *spec)
 	for (int i = 0; i < m->graph.n_node; i++) {
 		struct sl_node *node = &m->graph.node[i];
 
-		if (node->kind == SL_OP_XENT)
+		if (node->kind == SL_OP_XENT) {
 			node->u.xent.smoothing = (float)spec->label_smoothing;
+			node->u.xent.fn = spec->pixels;
+		}
 		if (node->kind == SL_OP_MSE)
 			node->u.mse.fn = m->task->kind == SL_LEARN_LABELS ? SL_MSE_BCE : spec->numbers;
 	}

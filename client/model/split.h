@@ -24,6 +24,7 @@ struct sl_split_spec {
 	const struct sl_conf_list *groups; /* as sl_conf_group_read reads them; NULL: none. Rules are the plan's */
 	double label_smoothing;            /* 0 … 1, of the loss (op.h) */
 	enum sl_mse_fn numbers;            /* the loss of numbers */
+	enum sl_xent_fn pixels;            /* the loss of a class for each pixel */
 	struct sl_plan_spec plan;
 };
 

@@ -311,6 +311,7 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 	const struct sl_model *model = ends->plan->model;
 	const bool numbers = model->task->dtype == SL_F32;
 	const int64_t targets = sl_learn_targets(model->task, model->classes);
+	const double rows = loss_rows(ends, chunk, &call.dims);
 	enum sl_err err;
 
 	*loss = (struct sl_exec_loss){
@@ -322,7 +323,9 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 		.weight = ends->class_weight,
 		.ignores = model->task->kind == SL_LEARN_PIXELS,
 		.ignored = SL_LEARN_IGNORED,
-		.scale = 1.0f / (float)(loss_rows(ends, chunk, &call.dims) * (double)accumulated(ends->plan)),
+		/* so that pictures have a mean, whatever the pixels are divided by */
+		.dice = (float)(rows / (double)(ends->chunk_loss_sum ? call.dims.rows : ends->feed.rows)),
+		.scale = 1.0f / (float)(rows * (double)accumulated(ends->plan)),
 	};
 	err = sl_exec_forward(ends->tail, &call, loss);
 	if (err || !ends->training)

@@ -188,6 +188,14 @@ enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail)
 	return SL_OK;
 }
 
+/* Of train.loss. */
+static void choose_loss(struct sl_split_spec *spec, enum sl_conf_loss loss)
+{
+	spec->loss = loss < SL_CONF_MSE ? (enum sl_split_loss)loss : SL_LOSS_LABELS;
+	spec->numbers = loss == SL_CONF_L1 ? SL_MSE_L1 : loss == SL_CONF_HUBER ? SL_MSE_HUBER : SL_MSE_SQUARE;
+	spec->pixels = loss == SL_CONF_DICE ? SL_XENT_DICE : loss == SL_CONF_DICE_CE ? SL_XENT_BOTH : SL_XENT_ENTROPY;
+}
+
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	struct sl_split_spec spec = {0};
@@ -217,12 +225,7 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 		return sl_conf_client_blame(conf, why.key, err, pass_on(fail, &why));
 	s->lora = (struct sl_lora){conf->lora.rank, conf->lora.alpha, conf->lora.dropout, &conf->lora.target};
 	spec.model.lora = conf->lora.rank ? &s->lora : NULL;
-	if (sl_conf_learns_labels(conf))
-		spec.numbers = conf->train.loss == SL_CONF_L1      ? SL_MSE_L1
-			       : conf->train.loss == SL_CONF_HUBER ? SL_MSE_HUBER
-								   : SL_MSE_SQUARE;
-	else
-		spec.loss = (enum sl_split_loss)conf->train.loss;
+	choose_loss(&spec, conf->train.loss);
 	spec.label_smoothing = conf->train.label_smoothing;
 	put(spec.cut.partition, sizeof spec.cut.partition, conf->partition);
 	put(spec.cut.head_end, sizeof spec.cut.head_end, conf->head_end);

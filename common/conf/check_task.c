@@ -10,6 +10,11 @@ static bool has_numbers(const struct sl_conf_client *c)
 	return c->model.task == SL_CONF_NUMBERS || (c->model.task == SL_CONF_CLASSES && c->model.classes == 1);
 }
 
+static bool is_of_numbers(enum sl_conf_loss loss)
+{
+	return loss >= SL_CONF_MSE && loss <= SL_CONF_HUBER;
+}
+
 /* What a language model cannot have. */
 static const char *check_head(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
@@ -40,7 +45,6 @@ static const char *check_head(const struct sl_conf_client *c, char why[SL_CONF_W
 	return NULL;
 }
 
-/* A loss of numbers, and labels of classes, belong to their tasks. */
 /* What weights of classes need: a loss that has classes, whose weights this client sums. */
 static const char *check_weights(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
@@ -70,6 +74,7 @@ static const char *check_weights(const struct sl_conf_client *c, char why[SL_CON
 static const char *check_pixels(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	const bool balanced = c->train.class_weights.n && strcmp(c->train.class_weights.item[0], "balanced") == 0;
+	const bool weighted = c->train.class_weights.n && strcmp(c->train.class_weights.item[0], "none") != 0;
 	const struct {
 		bool bad;
 		const char *key, *why;
@@ -77,7 +82,10 @@ static const char *check_pixels(const struct sl_conf_client *c, char why[SL_CONF
 		{c->data.kind != SL_DATA_IMAGES, "model.task", "pixels are of data.kind: images"},
 		{!c->model.onnx[0], "model.task",
 		 "a class for each pixel needs a network that gives one: name its file in model.onnx"},
-		{!sl_conf_learns_labels(c), "train.loss", "a class for each pixel has the loss of its masks alone"},
+		{!sl_conf_learns_labels(c) || is_of_numbers(c->train.loss), "train.loss",
+		 "a class for each pixel has the loss of its masks alone: labels, dice or dice_ce"},
+		{weighted && c->train.loss == SL_CONF_DICE, "train.class_weights",
+		 "they count in cross-entropy: give train.loss: dice_ce or labels"},
 		{c->agreed.share.group[0], "share.group",
 		 "a group cannot learn a class for each pixel: no member knows how many pixels of the others count"},
 		{c->data.sampling == SL_SAMPLING_BALANCED, "data.sampling",
@@ -104,8 +112,12 @@ const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_
 
 	if (key)
 		return key;
-	if (c->train.loss >= SL_CONF_MSE && !numbers) {
-		snprintf(why, SL_CONF_WHY, "mse, l1 and huber are losses of numbers: they need model.task: numbers");
+	if ((is_of_numbers(c->train.loss) && !numbers) ||
+	    (c->train.loss >= SL_CONF_DICE && c->model.task != SL_CONF_PIXELS)) {
+		snprintf(why, SL_CONF_WHY,
+			 c->train.loss >= SL_CONF_DICE
+				 ? "dice and dice_ce are losses of pixels: they need model.task: pixels"
+				 : "mse, l1 and huber are losses of numbers: they need model.task: numbers");
 		return "train.loss";
 	}
 	if (!classes && (c->train.label_smoothing > 0 || c->train.mixup > 0)) {
@@ -121,8 +133,8 @@ const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_
 			 "several columns are several numbers or labels: they need model.task: numbers or labels");
 		return "data.label";
 	}
-	if (c->model.task == SL_CONF_SEVERAL_LABELS && !table && c->data.kind != SL_DATA_IMAGES) {
-		snprintf(why, SL_CONF_WHY, "several labels are of data.kind: csv and images");
+	if (c->model.task == SL_CONF_SEVERAL_LABELS && !table && !texts && c->data.kind != SL_DATA_IMAGES) {
+		snprintf(why, SL_CONF_WHY, "several labels are of data.kind: csv, images and text");
 		return "model.task";
 	}
 	if (c->model.task != SL_CONF_CLASSES && c->model.task != SL_CONF_PIXELS &&
@@ -132,8 +144,8 @@ const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_
 			 c->data.label.n, c->data.label.n == 1 ? "" : "s", c->model.classes);
 		return "model.classes";
 	}
-	if (c->data.label.n < 1 || (texts && c->data.label.n > 1)) {
-		snprintf(why, SL_CONF_WHY, texts ? "texts have one column of labels" : "needs the name of a column");
+	if (c->data.label.n < 1) {
+		snprintf(why, SL_CONF_WHY, "needs the name of a column");
 		return "data.label";
 	}
 	why[0] = 0;

@@ -48,6 +48,7 @@ struct sl_xent_rule {
 	/* [K], host; NULL: all 1. Of XENT the share of each class in a target is multiplied by its weight, as torch's
 	 * `weight` does before the mean; of MSE with BCE it is pos_weight. */
 	const float *weight;
+	float dice; /* what the Dice loss of a picture counts beside the cross-entropy of a pixel */
 };
 
 /* Rows of logits, each with a label: [N, K] or [N, H, W, K]. */

@@ -106,6 +106,7 @@ struct sl_exec_loss {
 	const int32_t *other;
 	const float *share;
 	const float *weight;  /* [classes or K], of training: see struct sl_xent_rule; NULL: all 1 */
+	float dice;           /* see struct sl_xent_rule */
 	const float *targets; /* of a loss of mean squares in place of labels: [rows, K], host memory; NULL: all 0 */
 	float scale;          /* of the gradient: 1 / rows that the loss averages over, ignored ones not counted */
 	float *logits;        /* out, [rows, classes or K], host memory; NULL: not wanted */

@@ -264,6 +264,7 @@ static struct sl_xent_rule rule_of(const struct sl_op *op, const struct sl_exec_
 				     .ignored = loss->ignored,
 				     .other = learns ? loss->other : NULL,
 				     .share = learns ? loss->share : NULL,
+				     .dice = loss->dice,
 				     .weight = call->training ? loss->weight : NULL};
 }
 

@@ -93,8 +93,18 @@ struct sl_dropout_attr {
 	float p;
 };
 
+/* What XENT adds up. The soft Dice loss is each picture's own, so chunks and batches do not matter: MONAI's DiceLoss
+ * with to_onehot_y and softmax, and DiceCELoss (Milletari et al. 2016; the formula is in kernels/ref/xent.c). */
+enum sl_xent_fn {
+	SL_XENT_ENTROPY, /* cross-entropy */
+	SL_XENT_DICE,    /* of rows [N,H,W,K] */
+	SL_XENT_BOTH,    /* their sum */
+	SL_XENT_COUNT
+};
+
 struct sl_xent_attr {
 	int classes;
+	int fn; /* enum sl_xent_fn */
 	/* Of training: this share of every target falls to all classes alike, the rest to the label. The loss of an
 	 * evaluation has none. */
 	float smoothing;

@@ -1,5 +1,5 @@
-/* Softmax cross-entropy. `saved`: softmax − target [N, K], 0 in rows that are ignored, so that backward only scales it.
- */
+/* Softmax cross-entropy and soft Dice. `saved`: the gradient of loss_sum [N, K], of cross-entropy softmax − target, 0
+ * in rows that are ignored, so that backward only scales it. */
 #include <math.h>
 #include <string.h>
 
@@ -11,6 +11,13 @@ struct job {
 	float *grad;  /* [N, K] */
 	double *loss; /* [N] */
 	int classes;
+	int64_t pixels;    /* of a picture, for Dice */
+	struct dice *dice; /* [pictures, K] */
+};
+
+/* Of a picture's class, as kernels/ref/xent.c calls them; d of one pixel after the other. */
+struct dice {
+	double a, b, d;
 };
 
 static enum sl_err prepare(struct sl_op_prepare *p)
@@ -19,6 +26,9 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 
 	p->sizes.saved_bytes = (size_t)(rows * p->op->u.xent.classes) * sizeof(float);
 	p->sizes.workspace_bytes = (size_t)rows * sizeof(double);
+	if (p->op->u.xent.fn != SL_XENT_ENTROPY)
+		p->sizes.workspace_bytes +=
+			(size_t)(p->op->in_shape[0].dim[0] * p->op->u.xent.classes) * sizeof(struct dice);
 	return SL_OK;
 }
 
@@ -79,28 +89,38 @@ static double weigh(const struct sl_op_call *call, float *g, const float *x, int
 	return log(total) * all - at;
 }
 
+/* Of x [K] into g [K]; returns Σ exp(x − *top), *top the largest. */
+static double softmax(float *g, const float *x, int classes, float *top)
+{
+	double total = 0;
+
+	*top = x[0];
+	for (int k = 1; k < classes; k++)
+		*top = x[k] > *top ? x[k] : *top;
+	for (int k = 0; k < classes; k++) {
+		g[k] = expf(x[k] - *top);
+		total += (double)g[k];
+	}
+	for (int k = 0; k < classes; k++)
+		g[k] = (float)((double)g[k] / total);
+	return total;
+}
+
 static void row(void *arg, int64_t n, int worker)
 {
 	const struct job *j = arg;
 	const float *x = j->x + n * j->classes;
 	float *g = j->grad + n * j->classes;
 	int label = j->call->labels[n];
-	float top = x[0];
-	double total = 0;
+	float top;
+	double total;
 
 	if (is_ignored(j->call, n)) {
 		memset(g, 0, (size_t)j->classes * sizeof *g);
 		j->loss[n] = 0;
 		return;
 	}
-	for (int k = 1; k < j->classes; k++)
-		top = x[k] > top ? x[k] : top;
-	for (int k = 0; k < j->classes; k++) {
-		g[k] = expf(x[k] - top);
-		total += (double)g[k];
-	}
-	for (int k = 0; k < j->classes; k++)
-		g[k] = (float)((double)g[k] / total);
+	total = softmax(g, x, j->classes, &top);
 	if (j->call->rule.other) {
 		j->loss[n] = mix(j->call, n, g, x, j->classes, top, total);
 		return;
@@ -115,6 +135,67 @@ static void row(void *arg, int64_t n, int worker)
 		j->loss[n] += smooth(g, x, j->classes, label, top, (double)j->call->rule.smoothing);
 }
 
+/* Fills a and b [K] of the pixels that count; returns D. */
+static double overlap(const struct job *j, struct dice *of, int64_t first, int64_t end)
+{
+	double mean = 0;
+	float top;
+
+	for (int k = 0; k < j->classes; k++)
+		of[k].a = of[k].b = 1e-5;
+	for (int64_t n = first; n < end; n++) {
+		float *p = j->grad + n * j->classes;
+		const int label = j->call->labels[n];
+
+		if (is_ignored(j->call, n))
+			continue;
+		softmax(p, j->x + n * j->classes, j->classes, &top);
+		for (int k = 0; k < j->classes; k++)
+			of[k].b += (double)p[k];
+		of[label].a += 2 * (double)p[label];
+		of[label].b += 1;
+	}
+	for (int k = 0; k < j->classes; k++)
+		mean += of[k].a / of[k].b / j->classes;
+	return 1 - mean;
+}
+
+/* d [K] of a pixel whose softmax is p [K] becomes rule.dice times the gradient of D. */
+static void slope(const struct job *j, struct dice *of, const float *p, int label)
+{
+	double mean = 0;
+
+	for (int k = 0; k < j->classes; k++) {
+		of[k].d = (of[k].a / of[k].b - 2 * (k == label)) / of[k].b / j->classes;
+		mean += (double)p[k] * of[k].d;
+	}
+	for (int k = 0; k < j->classes; k++)
+		of[k].d = (double)j->call->rule.dice * (double)p[k] * (of[k].d - mean);
+}
+
+static void picture(void *arg, int64_t i, int worker)
+{
+	const struct job *j = arg;
+	const int64_t first = i * j->pixels, end = first + j->pixels;
+	const bool both = j->call->op->u.xent.fn == SL_XENT_BOTH;
+	struct dice *of = j->dice + i * j->classes;
+	const double loss = overlap(j, of, first, end);
+
+	for (int64_t n = first; n < end; n++) {
+		float *g = j->grad + n * j->classes;
+		const bool counts = !is_ignored(j->call, n);
+
+		if (counts)
+			slope(j, of, g, j->call->labels[n]);
+		if (both || !counts)
+			row(arg, n, worker);
+		for (int k = 0; k < j->classes && counts; k++)
+			g[k] = (float)((both ? (double)g[k] : 0) + of[k].d);
+		j->loss[n] = both ? j->loss[n] : 0;
+	}
+	j->loss[first] += (double)j->call->rule.dice * loss;
+}
+
 static int64_t best_of(const float *x, int classes)
 {
 	int best = 0;
@@ -127,11 +208,18 @@ static int64_t best_of(const float *x, int classes)
 
 static enum sl_err forward(const struct sl_op_call *call)
 {
-	struct job j = {call, call->in[0].data, call->saved, call->workspace, call->op->u.xent.classes};
-	int64_t rows = sl_xent_rows(&call->in[0].shape), correct = 0;
+	int64_t rows = sl_xent_rows(&call->in[0].shape), pictures = call->in[0].shape.dim[0], correct = 0;
+	struct job j = {call,
+			call->in[0].data,
+			call->saved,
+			call->workspace,
+			call->op->u.xent.classes,
+			rows / pictures,
+			(struct dice *)((double *)call->workspace + rows)};
+	const bool dice = call->op->u.xent.fn != SL_XENT_ENTROPY;
 	double loss = 0;
 
-	sl_pool_run(call->be->pool, rows, row, &j);
+	sl_pool_run(call->be->pool, dice ? pictures : rows, dice ? picture : row, &j);
 	for (int64_t n = 0; n < rows; n++) {
 		loss += j.loss[n];
 		correct += !is_ignored(call, n) && best_of(j.x + n * j.classes, j.classes) == call->labels[n];

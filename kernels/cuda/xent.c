@@ -11,6 +11,9 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 {
 	const size_t n = (size_t)sl_xent_rows(&p->op->in_shape[0]);
 
+	if (p->op->u.xent.fn != SL_XENT_ENTROPY)
+		return sl_fail_set(p->fail, SL_ERR_CONFIG, "%s: a GPU computes no Dice loss: take device: cpu",
+				   p->op->name);
 	p->sizes = (struct sl_op_sizes){.workspace_bytes = n * (sizeof(double) + sizeof(int32_t)),
 					.saved_bytes = labels_at(p->op) + 3 * n * sizeof(int32_t)};
 	return SL_OK;

@@ -3,7 +3,12 @@
  *   t[n,k] = w[k] · ((1 − ε)·(s[n]·(k == label[n]) + (1 − s[n])·(k == other[n])) + ε/K)
  *   loss_sum = Σ_n Σ_k −t[n,k]·log p[n,k]      dlogits[n,k] = loss_scale · (p[n,k]·Σ_j t[n,j] − t[n,k])
  * s[n] is 1 but for mixed rows, and w[k] 1 without weights. The sum is over the rows n that are not ignored; the others
- * have dlogits 0. */
+ * have dlogits 0.
+ * The soft Dice loss of a picture, whose sums are over its pixels that count: monai.losses.DiceLoss(to_onehot_y=True,
+ * softmax=True), where e = smooth_nr = smooth_dr = 1e-5.
+ *   y[n,k] = (k == label[n])      D = 1 − 1/K Σ_k a[k] / b[k]      a[k] = e + 2·Σ_n p·y      b[k] = e + Σ_n (p + y)
+ *   d[n,k] = −1/K · (2·y[n,k] − a[k] / b[k]) / b[k]      dlogits[n,k] = loss_scale · p[n,k]·(d[n,k] − Σ_j
+ * p[n,j]·d[n,j]) loss_sum has rule.dice · D of each picture, and dlogits rule.dice times the above. */
 #include <math.h>
 
 #include "kernels/ref/kernels.h"
@@ -11,7 +16,10 @@
 /* Saved: p as double [N,K]; the logits are not kept for backward. */
 static enum sl_err prepare(struct sl_op_prepare *p)
 {
-	p->sizes = (struct sl_op_sizes){.saved_bytes = (size_t)sl_shape_count(&p->op->in_shape[0]) * sizeof(double)};
+	p->sizes = (struct sl_op_sizes){
+		.workspace_bytes = 3 * (size_t)p->op->u.xent.classes * sizeof(double),
+		.saved_bytes = (size_t)sl_shape_count(&p->op->in_shape[0]) * sizeof(double),
+	};
 	return SL_OK;
 }
 
@@ -63,6 +71,50 @@ static double softmax(const struct sl_op_call *call, int64_t n, double *p, const
 	return log(sum) * targets_of(call, n, classes) - at_target;
 }
 
+/* a and b [K] of a picture whose first pixel is `first`, from p [N, K]; returns D. */
+static double overlap(const struct sl_op_call *call, const double *p, int64_t first, int64_t pixels, double *a,
+		      double *b)
+{
+	const int64_t classes = call->op->u.xent.classes;
+	double sum = 0;
+
+	for (int64_t k = 0; k < classes; k++) {
+		a[k] = b[k] = 1e-5;
+		for (int64_t n = first; n < first + pixels; n++) {
+			const bool is = k == call->labels[n];
+
+			a[k] += is_ignored(call, n) ? 0 : 2 * p[n * classes + k] * is;
+			b[k] += is_ignored(call, n) ? 0 : p[n * classes + k] + is;
+		}
+		sum += a[k] / b[k];
+	}
+	return 1 - sum / (double)classes;
+}
+
+/* The Dice losses of all pictures; adds to dx [N, K] unless it is NULL. */
+static double dice(const struct sl_op_call *call, int64_t pictures, int64_t pixels, float *dx)
+{
+	const int64_t classes = call->op->u.xent.classes;
+	double *a = call->workspace, *b = a + classes, *d = b + classes, loss = 0;
+
+	for (int64_t first = 0; first < pictures * pixels; first += pixels) {
+		loss += overlap(call, call->saved, first, pixels, a, b);
+		for (int64_t n = first; n < first + pixels && dx; n++) {
+			const double *p = (const double *)call->saved + n * classes;
+			double mean = 0;
+
+			for (int64_t k = 0; k < classes; k++) {
+				d[k] = (a[k] / b[k] - 2 * (k == call->labels[n])) / b[k] / (double)classes;
+				mean += p[k] * d[k];
+			}
+			for (int64_t k = 0; k < classes && !is_ignored(call, n); k++)
+				dx[n * classes + k] += (float)((double)call->loss_scale * (double)call->rule.dice *
+							       p[k] * (d[k] - mean));
+		}
+	}
+	return loss * (double)call->rule.dice;
+}
+
 static enum sl_err forward(const struct sl_op_call *call)
 {
 	int64_t rows = sl_xent_rows(&call->in[0].shape), classes = call->op->u.xent.classes, correct = 0;
@@ -77,6 +129,10 @@ static enum sl_err forward(const struct sl_op_call *call)
 		loss += softmax(call, n, p + n * classes, logits + n * classes, (int)classes, &largest);
 		correct += largest == call->labels[n];
 	}
+	if (call->op->u.xent.fn == SL_XENT_DICE)
+		loss = 0;
+	if (call->op->u.xent.fn != SL_XENT_ENTROPY)
+		loss += dice(call, call->in[0].shape.dim[0], rows / call->in[0].shape.dim[0], NULL);
 	*call->loss_sum = loss;
 	*call->correct = correct;
 	return SL_OK;
@@ -89,14 +145,17 @@ static enum sl_err backward(const struct sl_op_call *call)
 	float *dx = call->din[0].data;
 
 	for (int64_t n = 0; n < rows && dx; n++) {
-		const double all = is_ignored(call, n) ? 0 : targets_of(call, n, classes);
+		const bool none = is_ignored(call, n) || call->op->u.xent.fn == SL_XENT_DICE;
+		const double all = none ? 0 : targets_of(call, n, classes);
 
 		for (int64_t k = 0; k < classes; k++)
 			sl_ref_store(&dx[n * classes + k], call->din_add[0],
-				     is_ignored(call, n) ? 0
-							 : call->loss_scale * (p[n * classes + k] * all -
-									       target_of(call, n, k, classes)));
+				     none ? 0
+					  : call->loss_scale *
+						     (p[n * classes + k] * all - target_of(call, n, k, classes)));
 	}
+	if (dx && call->op->u.xent.fn != SL_XENT_ENTROPY)
+		dice(call, call->din[0].shape.dim[0], rows / call->din[0].shape.dim[0], dx);
 	return SL_OK;
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A class for each pixel, of a U-Net from an ONNX file: ten losses as PyTorch has them, with and without weights of classes; a run with a
-# server equals --local, also where the client is killed in between; metrics as sklearn has them; masks are predicted where the data are
+# A class for each pixel, of a U-Net from an ONNX file: ten losses as PyTorch has them, with and without weights of classes, and of Dice
+# alone and beside them, in one chunk and in four; a run with a server equals --local, also where the client is killed in between; metrics as sklearn has them; masks are predicted where the data are
 # gone. What does not fit is refused with a sentence.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -29,8 +29,19 @@ client torch "$tmp/torch.yaml" --local || fail "torch: $(tail -n 2 "$tmp/torch.l
 live same "$tmp/torch/log.jsonl" "$tmp/photos/losses.json"
 client weighted "$tmp/torch.yaml" --local --set train.class_weights=0.5,1,2 || fail "weighted: $(tail -n 2 "$tmp/weighted.log")"
 live same "$tmp/weighted/log.jsonl" "$tmp/photos/weighted.json"
+for loss in dice dice_ce; do
+	for chunks in 1 4; do
+		lr=1 weights=none
+		[ $loss = dice ] || lr=0.1 weights=0.5,1,2
+		client $loss-$chunks "$tmp/torch.yaml" --local --set model.onnx="$tmp/photos/plain.onnx" --set train.loss=$loss \
+			--set train.chunks=$chunks --set train.class_weights=$weights --set head_end=down1 \
+			--set train.optimizer.lr=$lr || fail "$loss: $(tail -n 2 "$tmp/$loss-$chunks.log")"
+		live same "$tmp/$loss-$chunks/log.jsonl" "$tmp/photos/$loss.json"
+		cat "$tmp/live"
+	done
+done
 
-config run '"RandomResizedCrop((32, 32))", "RandomHorizontalFlip()", "ColorJitter(0.3)"' 'batch: 4, chunks: 2, keep_best: true, best_metric: mean_iou'
+config run '"RandomResizedCrop((32, 32))", "RandomHorizontalFlip()", "ColorJitter(0.3)"' 'batch: 4, chunks: 2, loss: dice_ce, keep_best: true, best_metric: mean_iou'
 client local "$tmp/run.yaml" --local --json || fail "--local: $(tail -n 2 "$tmp/local.log")"
 client linked "$tmp/run.yaml" || fail "with a server: $(tail -n 2 "$tmp/linked.log")"
 same_run linked local 20
@@ -64,12 +75,15 @@ refused() {
 refused 78 'pixels are of data.kind: images' --set data.kind=webdataset
 refused 78 'a group cannot learn a class for each pixel' --set share.group=g
 refused 78 'of pixels they are a list with a number for each class' --set train.class_weights=balanced
+refused 78 'they count in cross-entropy: give train.loss: dice_ce or labels' --set train.loss=dice --set train.class_weights=1,2,3
+refused 78 'the loss of its masks alone: labels, dice or dice_ce' --set train.loss=huber
 refused 78 'no metric "f1" of pixels; there are accuracy, balanced_accuracy, mean_iou, dice' --set train.metrics=f1
 refused 78 'a mask has no such note' --set data.exif=true
 refused 78 'moves pixels, which no mask follows' --set 'data.transforms=Resize((32, 32)),RandAugment()'
 refused 78 'names 2 classes, and the network has 3' --set data.label=back,disc
 sed 's/label: .*\], transforms/transforms/' "$tmp/run.yaml" >"$tmp/unnamed.yaml"
-of=unnamed refused 78 'give model.task: pixels' --set model.task=classes --set train.best_metric=accuracy
+of=unnamed refused 78 'give model.task: pixels' --set model.task=classes --set train.best_metric=accuracy --set train.loss=labels
+of=unnamed refused 78 'dice and dice_ce are losses of pixels' --set model.task=classes --set train.best_metric=accuracy
 command=predict refused 64 'give --out FOLDER'
 command=predict refused 64 'leave out --csv' --csv --out "$tmp/csv"
 bad() {

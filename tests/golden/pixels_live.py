@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A small U-Net with a class for each pixel: its data and its ONNX file, ten steps of SGD as PyTorch takes them, and metrics by sklearn.
 
-usage: pixels_live.py make FOLDER               pictures, masks, unet.onnx; losses.json and weighted.json, of ten steps
+usage: pixels_live.py make FOLDER               pictures, masks, unet.onnx and plain.onnx, without norms; a file for each of LOSSES, of ten steps
        pixels_live.py same LOG LOSSES           the losses of log.jsonl are those to 1e-4
        pixels_live.py scores FOLDER PREDICTED EVAL   masks of FOLDER/masks/val against those that were predicted: metrics of `splitc eval --json`
 (needs torch, torchvision, PIL and sklearn; part of tests/e2e/pixels.sh)
@@ -16,17 +16,36 @@ import torch.nn.functional as F
 import torchvision.transforms.functional as T
 from PIL import Image
 
-CLASSES, SIDE, STEPS, LR, IGNORED = 3, 32, 10, 0.1, 255
+CLASSES, SIDE, STEPS, IGNORED = 3, 32, 10, 255
 WEIGHTS = torch.tensor([0.5, 1.0, 2.0])
 
 
+def cross_entropy(x, y, weight=None):
+    return F.cross_entropy(x, y, weight=weight, ignore_index=IGNORED)
+
+
+def dice(x, y):
+    """monai.losses.DiceLoss(to_onehot_y=True, softmax=True), of the pixels that count."""
+    counts = (y != IGNORED)[:, None]
+    y = F.one_hot(y * (y != IGNORED), CLASSES).permute(0, 3, 1, 2) * counts
+    p = torch.softmax(x, 1) * counts
+    shared, both = (p * y).sum((2, 3)), (p + y).sum((2, 3))
+    return (1 - (2 * shared + 1e-5) / (both + 1e-5)).mean()
+
+
+# of unet.onnx; of plain.onnx, whose losses chunks do not change
+LOSSES = {"losses": cross_entropy, "weighted": lambda x, y: cross_entropy(x, y, WEIGHTS)}
+PLAIN = {"dice": dice, "dice_ce": lambda x, y: dice(x, y) + cross_entropy(x, y, WEIGHTS)}
+LR = {"dice": 1}
+
+
 class UNet(torch.nn.Module):
-    def __init__(self):
+    def __init__(self, norm=torch.nn.BatchNorm2d):
         super().__init__()
         self.down1 = torch.nn.Conv2d(3, 8, 3, padding=1)
-        self.norm1 = torch.nn.BatchNorm2d(8)
+        self.norm1 = norm(8)
         self.down2 = torch.nn.Conv2d(8, 16, 3, padding=1)
-        self.norm2 = torch.nn.BatchNorm2d(16)
+        self.norm2 = norm(16)
         self.up = torch.nn.ConvTranspose2d(16, 8, 2, stride=2)
         self.join = torch.nn.Conv2d(16, 8, 3, padding=1)
         self.last = torch.nn.Conv2d(8, CLASSES, 1)
@@ -68,10 +87,10 @@ def prepared(folder, name):
     return (T.to_tensor(picture) - 0.5) / 0.25, torch.from_numpy(np.array(mask)).long()
 
 
-def losses_of(net, x, y, weight):
-    optimizer, losses = torch.optim.SGD(net.parameters(), LR), []
+def losses_of(net, x, y, loss_of, lr):
+    optimizer, losses = torch.optim.SGD(net.parameters(), lr), []
     for _ in range(STEPS):
-        loss = F.cross_entropy(net(x), y, weight=weight, ignore_index=IGNORED)
+        loss = loss_of(net(x), y)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -86,15 +105,15 @@ def make(folder):
     names = [make_pair(rng, folder, "train", i) for i in range(8)]
     for i in range(6):
         make_pair(rng, folder, "val", i)
-    net = UNet().train()
-    start = {k: v.clone() for k, v in net.state_dict().items()}
     pairs = [prepared(folder, name) for name in names]
     x, y = torch.stack([p[0] for p in pairs]), torch.stack([p[1] for p in pairs])
-    torch.onnx.export(net, x[:1], f"{folder}/unet.onnx", training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
-                      opset_version=13, dynamic_axes={"x": {0: "n"}}, input_names=["x"])
-    for file, weight in (("losses", None), ("weighted", WEIGHTS)):
-        net.load_state_dict(start)
-        json.dump(losses_of(net, x, y, weight), open(f"{folder}/{file}.json", "w"))
+    for name, net, losses in (("unet", UNet(), LOSSES), ("plain", UNet(lambda n: torch.nn.Conv2d(n, n, 1)), PLAIN)):
+        start = {k: v.clone() for k, v in net.train().state_dict().items()}
+        torch.onnx.export(net, x[:1], f"{folder}/{name}.onnx", training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
+                          opset_version=13, dynamic_axes={"x": {0: "n"}}, input_names=["x"])
+        for file, loss_of in losses.items():
+            net.load_state_dict(start)
+            json.dump(losses_of(net, x, y, loss_of, LR.get(file, 0.1)), open(f"{folder}/{file}.json", "w"))
 
 
 def same(log, losses):
@@ -103,7 +122,7 @@ def same(log, losses):
     assert len(have) == STEPS, f"{len(have)} steps"
     worst = max(abs(a - b) / abs(b) for a, b in zip(have, want))
     print(f"{STEPS} losses, {have[0]:.4f} to {have[-1]:.4f}, at most {worst:.1e} from PyTorch's")
-    assert worst < 1e-4 and want[-1] < 0.8 * want[0], (have, want)
+    assert worst < 1e-4 and want[-1] < 0.95 * want[0], (have, want)
 
 
 def scores(folder, predicted, evaluation):

@@ -237,6 +237,13 @@
 		.kind = SL_OP_XENT, .n = n_, .c = k_, .data = data_, .rule = {.smoothing = smoothing_}, \
 		.weighted = true, .no_gpu = true                                                        \
 	}
+/* Of pictures; `ignored_` is a class of theirs, or -1. */
+#define XENT_PIXELS(n_, h_, w_, k_, data_, fn_, ignored_, weighted_)                                        \
+	{                                                                                                   \
+		.kind = SL_OP_XENT, .n = n_, .h = h_, .w = w_, .c = k_, .data = data_,                      \
+		.rule = {.ignores = ignored_ >= 0, .ignored = ignored_, .dice = h_ * w_ / 2.0f},            \
+		.u.xent = {.fn = fn_}, .weighted = weighted_, .no_gpu = weighted_ || fn_ != SL_XENT_ENTROPY \
+	}
 #define MSE_BY(n_, k_, fn_, weighted_)                                                                     \
 	{                                                                                                  \
 		.kind = SL_OP_MSE, .n = n_, .c = k_, .u.mse = {fn_}, .weighted = weighted_, .no_gpu = true \
@@ -386,7 +393,13 @@ const struct op_case op_cases[] = {
 	PLAIN(MSE, 33, 0, 0, 70), MSE_BY(5, 3, SL_MSE_L1, false), MSE_BY(33, 7, SL_MSE_HUBER, false),
 	MSE_BY(130, 1, SL_MSE_HUBER, false), MSE_BY(9, 14, SL_MSE_BCE, false), MSE_BY(33, 5, SL_MSE_BCE, true),
 	XENT_WEIGHTED(5, 2, DATA_PLAIN, 0), XENT_WEIGHTED(33, 10, DATA_TIES, 0.1f),
-	XENT_WEIGHTED(7, 100, DATA_LARGE, 0),
+	XENT_WEIGHTED(7, 100, DATA_LARGE, 0), XENT_PIXELS(2, 5, 3, 4, DATA_PLAIN, SL_XENT_ENTROPY, -1, false),
+	XENT_PIXELS(3, 7, 9, 3, DATA_TIES, SL_XENT_ENTROPY, 1, true),
+	XENT_PIXELS(1, 1, 1, 1, DATA_PLAIN, SL_XENT_DICE, -1, false),
+	XENT_PIXELS(3, 7, 9, 4, DATA_PLAIN, SL_XENT_DICE, -1, false),
+	XENT_PIXELS(2, 16, 5, 33, DATA_LARGE, SL_XENT_DICE, 2, false),
+	XENT_PIXELS(3, 6, 5, 2, DATA_TIES, SL_XENT_BOTH, 1, true),
+	XENT_PIXELS(5, 4, 4, 3, DATA_PLAIN, SL_XENT_BOTH, 0, false),
 	/* more images than tasks, so that one goes on from image to image; little that goes in, much that comes out */
 	DEPTHWISE(130, 4, 3, 5, 3, 1, 1, true), DEPTHWISE(130, 5, 4, 17, 3, 2, 1, false),
 	DEPTHWISE(130, 3, 3, 3, 5, 1, 2, true), CONV(130, 3, 2, 5, 3, 1, 1, true), CONV(70, 5, 3, 4, 3, 2, 1, false),
@@ -474,6 +487,8 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 		snprintf(attr, sizeof(attr), " fn %d%s", c->u.mse.fn, c->weighted ? ", weighted" : "");
 		break;
 	case SL_OP_XENT:
+		if (c->u.xent.fn)
+			snprintf(attr, sizeof(attr), ", fn %d", c->u.xent.fn);
 		if (c->rule.smoothing > 0)
 			snprintf(attr, sizeof(attr), ", smoothing %g", (double)c->rule.smoothing);
 		if (c->weighted)
@@ -641,7 +656,7 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 		op->n_param = c->norm_bias ? 2 : 1;
 		break;
 	case SL_OP_XENT:
-		op->u.xent.classes = c->c;
+		op->u.xent = (struct sl_xent_attr){.classes = c->c, .fn = c->u.xent.fn};
 		break;
 	case SL_OP_MSE:
 		op->u.mse = c->u.mse;

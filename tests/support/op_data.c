@@ -78,6 +78,7 @@ void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl
 		  uint16_t chunk)
 {
 	struct sl_rng_key label_key = key_of(seed, ARRAY_LABELS, chunk);
+	const int64_t labels = op->kind == SL_OP_XENT ? rows * sl_shape_row(&op->in_shape[0]) / c->c : rows;
 
 	*host = (struct op_host){
 		.rows = rows,
@@ -103,19 +104,19 @@ void op_host_fill(struct op_host *host, const struct op_case *c, const struct sl
 	host->weight = op_xalloc((size_t)c->c * sizeof *host->weight);
 	for (int64_t k = 0; k < c->c; k++)
 		host->weight[k] = 0.25f + (float)(k * 7 % 5);
-	host->labels = op_xalloc((size_t)rows * sizeof(*host->labels));
-	for (int64_t i = 0; i < rows; i++)
+	host->labels = op_xalloc((size_t)labels * sizeof(*host->labels));
+	for (int64_t i = 0; i < labels; i++)
 		host->labels[i] = (int32_t)sl_rng_below(sl_rng_u32(&label_key, (uint64_t)i), (uint32_t)c->c);
-	host->other = op_xalloc((size_t)rows * sizeof *host->other);
-	host->share = op_xalloc((size_t)rows * sizeof *host->share);
-	for (int64_t i = 0; i < rows; i++) { /* the same label twice, too, where there are few */
-		host->other[i] = (int32_t)sl_rng_below(sl_rng_u32(&label_key, (uint64_t)(rows + i)), (uint32_t)c->c);
-		host->share[i] = 0.5f + 0.5f * sl_rng_unit(sl_rng_u32(&label_key, (uint64_t)(2 * rows + i)));
+	host->other = op_xalloc((size_t)labels * sizeof *host->other);
+	host->share = op_xalloc((size_t)labels * sizeof *host->share);
+	for (int64_t i = 0; i < labels; i++) { /* the same label twice, too, where there are few */
+		host->other[i] = (int32_t)sl_rng_below(sl_rng_u32(&label_key, (uint64_t)(labels + i)), (uint32_t)c->c);
+		host->share[i] = 0.5f + 0.5f * sl_rng_unit(sl_rng_u32(&label_key, (uint64_t)(2 * labels + i)));
 	}
 	host->labels[0] = 0;
-	if (rows > 1)
+	if (labels > 1)
 		host->labels[1] = c->c - 1;
-	for (int64_t i = 2; i < rows && c->rule.ignores; i += 3)
+	for (int64_t i = 2; i < labels && c->rule.ignores; i += 3)
 		host->labels[i] = c->rule.ignored;
 }
 
