@@ -60,8 +60,18 @@ static bool has_labels(const struct sl_set *set)
 	return set->classes || set->field[SL_FIELD_TARGET].dtype == SL_F32;
 }
 
+/* Classes, or several labels, which have names. */
+static int names_of(const struct sl_set *set)
+{
+	const struct sl_field_type *target = &set->field[SL_FIELD_TARGET];
+
+	return target->ndim && strcmp(target->name, "labels") == 0 ? (int)sl_set_targets(set) : set->classes;
+}
+
 static void take_target(struct split *s, const struct sl_set *set, const void *target, int64_t row)
 {
+	for (int k = 0; k < names_of(set) && !set->classes; k++)
+		s->of_class[k] += ((const float *)target)[k] > 0.5f;
 	if (set->classes)
 		s->of_class[*(const int32_t *)target]++;
 	if (set->classes || !has_labels(set))
@@ -78,7 +88,7 @@ static enum sl_err count_rows(struct split *s, const struct sl_set *set, struct 
 	enum sl_err err = SL_OK;
 
 	s->rows = set->count;
-	s->of_class = calloc((size_t)set->classes + 1, sizeof *s->of_class);
+	s->of_class = calloc((size_t)names_of(set) + 1, sizeof *s->of_class);
 	if (!length || !s->of_class)
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for a survey");
 	for (int64_t i = 0; i < set->count && !err; i++) {
@@ -183,7 +193,8 @@ static enum sl_err open_data(struct look *l, struct sl_conf_client *conf, struct
 	int64_t tokens = 0;
 	enum sl_err err;
 
-	conf->model.classes = classes == 1 ? 1 : INT_MAX; /* the question is how many there are */
+	if (sl_setup_task(conf)->met && classes > 1)
+		conf->model.classes = INT_MAX; /* the question is how many there are */
 	conf->data.train_limit = conf->data.test_limit = 0;
 	conf->data.token_cache = false;
 	err = sl_setup_data(&l->setup, true, fail);
@@ -228,15 +239,16 @@ static void print_table(const struct look *l)
 	static const char *const cut[2] = {"head_act", "mid_act"};
 	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
 	const struct split *s = l->split;
+	const int names = names_of(set);
 	char name[SL_DATA_NAME_BYTES];
 
-	printf("%-32s %10s %10s\n", set->classes ? "class" : has_labels(set) ? "numbers" : "", "train", "test");
-	for (int i = 0; i < set->classes && i < SHOWN_CLASSES; i++)
+	printf("%-32s %10s %10s\n", names ? "class" : has_labels(set) ? "numbers" : "", "train", "test");
+	for (int i = 0; i < names && i < SHOWN_CLASSES; i++)
 		printf("%-32s %10" PRId64 " %10" PRId64 "\n", sl_data_class_name(set, i, name), s[0].of_class[i],
 		       s[1].of_class[i]);
-	if (set->classes > SHOWN_CLASSES)
-		printf("and %d more classes; --json has all\n", set->classes - SHOWN_CLASSES);
-	if (!set->classes && has_labels(set))
+	if (names > SHOWN_CLASSES)
+		printf("and %d more classes; --json has all\n", names - SHOWN_CLASSES);
+	if (!names && has_labels(set))
 		printf("%-32s %10.4f %10.4f\n%-32s %10.4f %10.4f\n%-32s %10.4f %10.4f\n", "min", s[0].least, s[1].least,
 		       "mean", s[0].sum / (double)s[0].rows, s[1].sum / (double)s[1].rows, "max", s[0].most, s[1].most);
 	printf("%-32s %10" PRId64 " %10" PRId64 "\n", "rows", s[0].rows, s[1].rows);
@@ -274,7 +286,7 @@ static void print_json(const struct look *l)
 	json_t *samples = json_array();
 	char name[SL_DATA_NAME_BYTES];
 
-	for (int i = 0; i < set->classes; i++)
+	for (int i = 0; i < names_of(set); i++)
 		json_array_append_new(classes, json_pack("{s:s, s:I, s:I}", "name", sl_data_class_name(set, i, name),
 							 "train", (json_int_t)l->split[0].of_class[i], "test",
 							 (json_int_t)l->split[1].of_class[i]));

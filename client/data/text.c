@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "client/data/name_list.h"
+#include "client/data/csv_file.h"
 #include "client/data/parts.h"
 #include "client/data/sources.h"
 #include "client/text/glue.h"
@@ -25,6 +25,8 @@ struct texts {
 	struct sl_names label;  /* of own files: the classes */
 	struct sl_names by;     /* of own files: each row's cell of data.split.by; none: without */
 	const char **name;      /* the names in `label`, as sl_labels wants them */
+	union sl_label *target; /* of own files: several numbers or labels of each row, [samples, targets]; NULL: one */
+	int targets;            /* named in `label` */
 	struct sl_labels value; /* how a label reads; its names are a task's or `name` */
 };
 
@@ -46,6 +48,7 @@ static void texts_close(struct texts *t)
 	free(t->end);
 	sl_names_close(&t->label);
 	sl_names_close(&t->by);
+	free(t->target);
 	free(t->name);
 	free(t);
 }
@@ -109,22 +112,11 @@ static enum sl_err records_of(struct sl_records_spec *out, const char *path, boo
 	return SL_OK;
 }
 
-static enum sl_err add_label(struct sl_names *all, const char *path, const struct sl_record *row, struct sl_fail *fail)
-{
-	char *text;
-	bool fits;
+/* What becomes of each row's cell of a column. */
+typedef enum sl_err take_cell(void *arg, const char *path, const struct sl_record *row, struct sl_fail *fail);
 
-	if (!row->a.len || memchr(row->a.data, 0, row->a.len))
-		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: %s", path, row->line,
-				   row->a.len ? "a label with a NUL character" : "an empty label");
-	text = strndup((const char *)row->a.data, row->a.len);
-	fits = text && sl_names_add(all, text);
-	free(text);
-	return fits ? SL_OK : no_memory(fail);
-}
-
-/* The labels of a file, all rows. */
-static enum sl_err read_labels(struct sl_names *all, const char *path, const char *column, struct sl_fail *fail)
+/* Of a file, all rows. */
+static enum sl_err read_column(const char *path, const char *column, take_cell *take, void *arg, struct sl_fail *fail)
 {
 	struct sl_records_spec spec;
 	struct sl_records *records;
@@ -140,10 +132,25 @@ static enum sl_err read_labels(struct sl_names *all, const char *path, const cha
 	do {
 		err = sl_records_next(records, &row, fail);
 		if (!err && row.a.data)
-			err = add_label(all, path, &row, fail);
+			err = take(arg, path, &row, fail);
 	} while (!err && row.a.data);
 	sl_records_close(records);
 	return err;
+}
+
+/* To a list of names. */
+static enum sl_err add_label(void *all, const char *path, const struct sl_record *row, struct sl_fail *fail)
+{
+	char *text;
+	bool fits;
+
+	if (!row->a.len || memchr(row->a.data, 0, row->a.len))
+		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: %s", path, row->line,
+				   row->a.len ? "a label with a NUL character" : "an empty label");
+	text = strndup((const char *)row->a.data, row->a.len);
+	fits = text && sl_names_add(all, text);
+	free(text);
+	return fits ? SL_OK : no_memory(fail);
 }
 
 /* The column data.split.by of all rows. */
@@ -152,11 +159,60 @@ static enum sl_err read_keys(struct texts *t, const struct sl_set_spec *spec, st
 	enum sl_err err = SL_OK;
 
 	for (int i = 0; i < t->parts && !err; i++)
-		err = read_labels(&t->by, t->path[i], spec->parts->by, fail);
+		err = read_column(t->path[i], spec->parts->by, add_label, &t->by, fail);
 	if (!err && t->by.n != t->end[t->parts - 1])
 		err = sl_fail_at(fail, "data.split.by", SL_ERR_DATA,
 				 "%s: column \"%.60s\" has %lld values for %lld texts", t->path[0], spec->parts->by,
 				 (long long)t->by.n, (long long)t->end[t->parts - 1]);
+	return err;
+}
+
+/* Several numbers or labels of a row; else it has one, which the set of tokens keeps. */
+static bool has_several(const struct sl_set_spec *spec)
+{
+	return spec->task && spec->task->each && (spec->nlabels > 1 || spec->task->kind == SL_LEARN_LABELS);
+}
+
+/* Where the next row's number or label goes. */
+struct cells {
+	const struct sl_set_spec *spec;
+	const char *column;
+	union sl_label *at, *end;
+};
+
+static enum sl_err add_target(void *arg, const char *path, const struct sl_record *row, struct sl_fail *fail)
+{
+	static const struct sl_labels number = {.regression = true};
+	struct cells *c = arg;
+	enum sl_err err = c->at < c->end ? sl_label_read(&number, row->a, c->at, fail)
+					 : sl_fail_set(fail, SL_ERR_DATA, "more rows than texts");
+
+	if (!err && c->spec->task->kind == SL_LEARN_LABELS && c->at->target != 0 && c->at->target != 1)
+		err = sl_fail_set(fail, SL_ERR_DATA, "\"%g\" is no label: 1, the row has it, or 0",
+				  (double)c->at->target);
+	c->at += c->spec->nlabels;
+	return err ? sl_fail_set(fail, err, "%s:%zu: column \"%.60s\": %s", path, row->line, c->column, fail->text)
+		   : SL_OK;
+}
+
+/* Texts that are to be predicted have zeros. */
+static enum sl_err read_targets(struct texts *t, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	const int64_t all = t->end[t->parts - 1] * spec->nlabels;
+	enum sl_err err = SL_OK;
+
+	t->targets = spec->nlabels;
+	t->target = calloc((size_t)all, sizeof *t->target);
+	if (!t->target)
+		return no_memory(fail);
+	for (int k = 0; k < t->targets && !err; k++) {
+		struct cells c = {spec, spec->label[k], t->target + k, t->target + all};
+
+		if (!sl_names_add(&t->label, spec->label[k]))
+			return no_memory(fail);
+		for (int i = 0; i < t->parts && !spec->given && !err; i++)
+			err = read_column(t->path[i], spec->label[k], add_target, &c, fail);
+	}
 	return err;
 }
 
@@ -191,7 +247,7 @@ static enum sl_err learn_classes(struct texts *t, const struct sl_set_spec *spec
 	for (int i = 0; i < files_of(spec, SL_SPLIT_TRAIN) && !err; i++) {
 		err = path_of(path, spec, SL_SPLIT_TRAIN, i, fail);
 		if (!err)
-			err = read_labels(&all, path, spec->label[0], fail);
+			err = read_column(path, spec->label[0], add_label, &all, fail);
 	}
 	if (!err)
 		err = name_classes(t, &all, path, spec->label[0], fail);
@@ -245,7 +301,7 @@ static enum sl_err choose(struct sl_records_spec *out, char path[PATH_MAX], cons
 		return SL_OK;
 	out->a.name = spec->column[0];
 	out->b.name = spec->ncolumns > 1 ? spec->column[1] : NULL;
-	out->label.name = spec->unlabelled ? NULL : spec->label[0];
+	out->label.name = spec->unlabelled || has_several(spec) ? NULL : spec->label[0];
 	return SL_OK;
 }
 
@@ -331,6 +387,8 @@ static enum sl_err read_all(struct texts *t, const struct sl_glue_task *task, co
 		err = read_part(t, i, task, spec, tokenizer, fail);
 	if (!err && spec->parts && spec->parts->by[0])
 		err = read_keys(t, spec, fail);
+	if (!err && !task && has_several(spec))
+		err = read_targets(t, spec, fail);
 	return err;
 }
 
@@ -362,10 +420,12 @@ static void describe(struct sl_set *out, const struct sl_source *self, struct te
 		.vocab = sl_tokenizer_size(tokenizer),
 		.next = spec->next.on,
 		.pad = sl_tokenizer_pad(tokenizer) < 0 ? 0 : sl_tokenizer_pad(tokenizer),
-		.metrics = metrics_of(task, !of->met),
+		.metrics = t->target ? NULL : metrics_of(task, !of->met),
 		.mask = {.mask = sl_tokenizer_mask(tokenizer)},
 		.field = {{"tokens", SL_I32, 1, {0}}, {of->target, of->dtype, 0, {0}}},
 	};
+	if (t->target)
+		out->field[SL_FIELD_TARGET] = sl_csv_target_type(spec);
 	out->mask.n_special = sl_tokenizer_special_ids(tokenizer, out->mask.special, SL_MASK_SPECIALS);
 }
 
@@ -427,6 +487,8 @@ static int64_t extent(const struct sl_set *set, int64_t index)
 static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_room *room,
 			  struct sl_value out[SL_FIELD_COUNT], struct sl_fail *fail)
 {
+	const struct texts *t = set->data;
+	union sl_label *several = t->target ? t->target + index * t->targets : NULL;
 	const struct sl_token_set *part = part_of(set, &index);
 	const int64_t n = sl_token_set_length(part, index);
 	struct sl_token_sample read;
@@ -440,8 +502,9 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 	read = sl_token_set_sample(part, index, id);
 	*label = set->next ? (union sl_label){.label = read.first} : read.value;
 	out[SL_FIELD_INPUT] = (struct sl_value){.data = id, .dim = {n}};
-	out[SL_FIELD_TARGET] =
-		((const struct texts *)set->data)->given ? sl_value_unlabelled() : (struct sl_value){.data = label};
+	out[SL_FIELD_TARGET] = several    ? (struct sl_value){.data = several, .dim = {t->targets}}
+			       : t->given ? sl_value_unlabelled()
+					  : (struct sl_value){.data = label};
 	return SL_OK;
 }
 
@@ -460,7 +523,14 @@ static const char *class_name(const struct sl_set *set, int label)
 {
 	const struct texts *t = set->data;
 
-	return t->value.name[label];
+	return t->target ? sl_name(&t->label, label) : t->value.name[label];
+}
+
+static const float *targets(const struct sl_set *set, int64_t index)
+{
+	const struct texts *t = set->data;
+
+	return &t->target[index * t->targets].target;
 }
 
 static bool key(const struct sl_set *set, int64_t index, uint64_t *out)
@@ -480,13 +550,17 @@ static uint64_t fingerprint(const struct sl_set *set)
 
 	for (int i = 0; i < t->parts; i++)
 		hash = sl_token_set_hash(t->part[i], hash);
+	if (t->target)
+		hash = XXH3_64bits_withSeed(t->target, (size_t)(t->end[t->parts - 1] * t->targets) * sizeof *t->target,
+					    hash);
 	return hash;
 }
 
 #define SOURCE(of)                                                                                            \
 	{                                                                                                     \
 		.name = of, .open = open_set, .sample = sample, .close = close_set, .class_name = class_name, \
-		.sample_name = sample_name, .extent = extent, .key = key, .fingerprint = fingerprint          \
+		.sample_name = sample_name, .extent = extent, .targets = targets, .key = key,                 \
+		.fingerprint = fingerprint                                                                    \
 	}
 
 const struct sl_source sl_source_text = SOURCE("text");

@@ -150,5 +150,5 @@ mv "$tmp/photos/train.csv" "$tmp/out.csv"
 refused 66 'train.csv is not there: it names pictures' signs
 sed '1s/file/path/' "$tmp/out.csv" >"$tmp/photos/train.csv"
 refused 65 'train.csv: no column "file" (it names the pictures); the header names path, number' signs
-refused 78 'several labels are of data.kind: csv and images' signs --set data.kind=webdataset
+refused 78 'several labels are of data.kind: csv, images and text' signs --set data.kind=webdataset
 echo 'several numbers and labels are learned, evaluated and predicted'
