@@ -18,7 +18,14 @@
 #define PREFIX "events.out.tfevents."
 #define OWNER  ".splitc"
 
-enum { RECORD_MAX = 1024, VALUE_MAX = 64, SCALARS_MAX = 9, TIME_DIGITS = 10, HOST_MAX = 65 };
+enum {
+	RECORD_MAX = 4096,
+	VALUE_MAX = 64,
+	SCALARS_MAX = 9 + SL_JSONL_SCORES,
+	TAG_MAX = 40,
+	TIME_DIGITS = 10,
+	HOST_MAX = 65
+};
 
 struct sl_events {
 	_Atomic int fd; /* -1: no file yet, for want of an event */
@@ -298,7 +305,7 @@ enum sl_err sl_events_step(struct sl_events *e, const struct sl_jsonl_step *s)
 
 enum sl_err sl_events_epoch(struct sl_events *e, const struct sl_jsonl_epoch *s)
 {
-	const struct scalar scalar[] = {
+	struct scalar scalar[SCALARS_MAX] = {
 		{"epoch/train_loss", s->train_loss},
 		{"epoch/train_acc", s->train_acc},
 		{"eval/loss", s->test_loss},
@@ -309,9 +316,14 @@ enum sl_err sl_events_epoch(struct sl_events *e, const struct sl_jsonl_epoch *s)
 		{"epoch/eval_s", s->t_eval_s},
 		{"epoch/samples_per_s", s->samples_per_s},
 	};
+	char tag[SL_JSONL_SCORES][TAG_MAX];
+	size_t n = SCALARS_MAX - SL_JSONL_SCORES;
 
-	_Static_assert(sizeof scalar / sizeof scalar[0] <= SCALARS_MAX, "they fit in a record");
-	return e ? put_scalars(e, s->steps, scalar, sizeof scalar / sizeof scalar[0]) : SL_OK;
+	for (int i = 0; i < SL_JSONL_SCORES && s->score[i].name; i++, n++) {
+		snprintf(tag[i], TAG_MAX, "eval/%s", s->score[i].name);
+		scalar[n] = (struct scalar){tag[i], s->score[i].value};
+	}
+	return e ? put_scalars(e, s->steps, scalar, n) : SL_OK;
 }
 
 void sl_events_start(struct sl_events *e, uint64_t step)

@@ -3,8 +3,8 @@
  * known (NaN) is left out.
  *
  *   step   train/loss train/acc train/grad_norm lr wire/tx_bytes wire/rx_bytes time/step_s time/compute_s time/wait_s
- *   epoch  epoch/train_loss epoch/train_acc eval/loss eval/acc epoch/tx_bytes epoch/rx_bytes epoch/train_s
- *          epoch/eval_s epoch/samples_per_s, at the step that ends it
+ *   epoch  epoch/train_loss epoch/train_acc eval/loss eval/acc eval/NAME epoch/tx_bytes epoch/rx_bytes
+ *          epoch/train_s epoch/eval_s epoch/samples_per_s, at the step that ends it; NAME: of each other metric
  *
  * Each process writes a file of its own, whose name sorts behind the older ones, and readers read them in that order. A
  * record that a crash has torn ends only its own file. Steps that are run again replace the earlier ones: a SessionLog

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/run/metric.h"
 #include "common/base/clock.h"
 #include "common/base/diskspace.h"
 #include "common/base/version.h"
@@ -167,6 +168,10 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 
 	if (strcmp(request, "status") != 0)
 		return NULL;
+	for (int i = 0; i < SL_STATUS_SCORES && i < SL_SCORES_MOST && t.test_step && t.score[i].metric; i++) {
+		PUT(session.score[i].name, "%s", t.score[i].metric->name);
+		session.score[session.n_score++].value = t.score[i].value;
+	}
 	put_traffic(&session, t.traffic);
 	put_totals(&status, link, remote);
 	put_place(&status, setup->conf->log.dir);

@@ -509,6 +509,7 @@ struct sl_training_state sl_training_state(const struct sl_training *r)
 		.test_step = r->totals.test_step,
 		.test_loss = r->totals.test_loss,
 		.test_acc = r->totals.test_acc,
+		.score = r->totals.score,
 		.best_by = r->totals.kept_by,
 	};
 }

@@ -36,7 +36,8 @@ struct sl_training_state {
 	double best;
 	uint64_t test_step; /* of the last evaluation; 0, NAN: there was none */
 	double test_loss, test_acc;
-	const char *best_by; /* the score's metric */
+	const struct sl_score *score; /* its other metrics; [SL_SCORES_MOST] */
+	const char *best_by;          /* the best one's metric */
 };
 
 /* The link's part of the summary. A local run has no peaks, and its bytes are payloads that no link has carried. */

@@ -150,6 +150,31 @@ static void print_value(FILE *file, const struct metric *m, const void *from)
 		fprintf(file, " %" PRId64 "\n", *(const int64_t *)(const void *)at);
 }
 
+/* The metrics of the last evaluations, by their names. */
+static void print_scores(FILE *file, const struct sl_status *status)
+{
+	static const struct metric m = {"split_session_test_metric", "gauge",
+					"A metric of the last evaluation, by its name.", 0, true};
+	bool head = false;
+
+	for (int i = 0; i < status->n_session; i++)
+		for (int k = 0; k < status->session[i].n_score; k++) {
+			const struct sl_status_session *s = &status->session[i];
+
+			if (!known(&m, &s->score[k].value))
+				continue;
+			if (!head)
+				print_head(file, &m);
+			head = true;
+			fputs(m.name, file);
+			print_label(file, "{", "session", s->id);
+			print_label(file, ",", "peer", s->peer);
+			print_label(file, ",", "metric", s->score[k].name);
+			fputc('}', file);
+			print_value(file, &m, &s->score[k].value);
+		}
+}
+
 static void print_sessions(FILE *file, const struct metric *m, const struct sl_status *status)
 {
 	bool head = false;
@@ -190,6 +215,7 @@ void sl_status_prometheus(const struct sl_status *status, FILE *file)
 	}
 	for (int i = 0; i < SESSION_METRICS; i++)
 		print_sessions(file, &session_metrics[i], status);
+	print_scores(file, status);
 }
 
 char *sl_status_metrics(const char *json)

@@ -163,6 +163,30 @@ static json_t *members_to_json(const struct member *m, size_t n, const void *fro
 	return object;
 }
 
+static json_t *scores_to_json(const struct sl_status_session *s)
+{
+	json_t *object = json_object();
+
+	for (int i = 0; i < s->n_score; i++)
+		json_object_set_new(object, s->score[i].name, sl_json_real(s->score[i].value));
+	return object;
+}
+
+/* A daemon of before has none. */
+static void json_to_scores(json_t *object, struct sl_status_session *s)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach(object, name, value)
+	{
+		if (s->n_score == SL_STATUS_SCORES)
+			return;
+		snprintf(s->score[s->n_score].name, sizeof s->score[0].name, "%s", name);
+		s->score[s->n_score++].value = json_is_number(value) ? json_number_value(value) : NAN;
+	}
+}
+
 char *sl_status_json(const struct sl_status *status, int indent)
 {
 	json_t *sessions = json_array(), *daemon = members_to_json(daemon_members, COUNT(daemon_members), status);
@@ -174,6 +198,7 @@ char *sl_status_json(const struct sl_status *status, int indent)
 		json_t *one = members_to_json(session_members, COUNT(session_members), s);
 
 		json_object_set_new(one, "codec", members_to_json(codec_members, COUNT(codec_members), s));
+		json_object_set_new(one, "test_metrics", scores_to_json(s));
 		json_array_append_new(sessions, one);
 	}
 	json_object_set_new(daemon, "sessions", sessions);
@@ -222,6 +247,7 @@ static enum sl_err parse_sessions(const json_t *list, struct sl_status *out, str
 		if (!err)
 			err = json_to_members(codec_members, COUNT(codec_members), json_object_get(one, "codec"),
 					      &out->session[i], fail);
+		json_to_scores(json_object_get(one, "test_metrics"), &out->session[i]);
 	}
 	out->n_session = (int)n;
 	return err;

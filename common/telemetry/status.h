@@ -8,7 +8,7 @@
 
 #include "common/base/err.h"
 
-enum { SL_STATUS_SCHEMA = 2, SL_STATUS_TEXT = 128, SL_STATUS_MAX_SESSIONS = 4096 };
+enum { SL_STATUS_SCHEMA = 2, SL_STATUS_TEXT = 128, SL_STATUS_MAX_SESSIONS = 4096, SL_STATUS_SCORES = 24 };
 
 struct sl_status_session {
 	char id[SL_STATUS_TEXT];
@@ -31,6 +31,12 @@ struct sl_status_session {
 	/* Of a client: the last evaluation, behind that step; 0, NaN: there was none, or there is no accuracy */
 	int64_t evaluated_step;
 	double test_loss, test_acc;
+	/* and its other metrics, [n_score] */
+	struct sl_status_score {
+		char name[32];
+		double value; /* NaN: it is not defined */
+	} score[SL_STATUS_SCORES];
+	int n_score;
 	double samples_per_s;       /* over the last ten steps or so; NaN: not known */
 	double tx_mb_s, rx_mb_s;    /* 10^6 bytes a second, over the last SL_RATE_WINDOW_MS; NaN: not known */
 	int64_t tx_bytes, rx_bytes; /* as the side that answers sees it */

@@ -8,7 +8,7 @@ command -v curl >/dev/null || { echo 'no curl'; exit 77; }
 make_data 480 24
 start_server host metrics=127.0.0.1:0
 write_config "$tmp/client.yaml"
-endless=("$tmp/client.yaml" --set link.timeout_ms=60000 --set train.epochs=100000 --set train.optimizer.lr=0.002)
+endless=("$tmp/client.yaml" --set link.timeout_ms=60000 --set train.epochs=100000 --set train.optimizer.lr=0.002 --set train.metrics=auc,f1)
 steps_or_end() { has_steps run 5 || ! kill -0 "$client_pid"; }
 start_client run "${endless[@]}" --set metrics='[::1]:0'
 wait_for 'no steps, and no end' steps_or_end
@@ -47,6 +47,10 @@ wait_for "splits' page stands still" more "$server_url"
 [ -z "$(value "$server_url" split_session_loss)" ] || fail "the server's page has a loss"
 tested() { [ "$(value "$client_url" split_session_evaluated_step)" -gt 0 ] && [ -n "$(value "$client_url" split_session_test_loss)" ] && [ -n "$(value "$client_url" split_session_test_accuracy_ratio)" ]; }
 wait_for 'no figures of an evaluation' tested
+for metric in auc f1 top5; do
+	curl -sS "$client_url" | grep -qE "^split_session_test_metric\{session=.*,metric=\"$metric\"\} (0\.[0-9]+|[01])$" || fail "no $metric on the page"
+	"$SPLITC" status --control "$tmp/run.sock" --json | jq -e ".sessions[0].test_metrics.$metric | type == \"number\"" >"$tmp/out" || fail "no $metric in status"
+done
 [ -z "$(value "$server_url" split_session_test_loss)" ] || fail "the server's page has an evaluation"
 
 code() { curl -s -o "$tmp/body" -w '%{http_code}' "$@"; }

@@ -21,7 +21,7 @@ seen() {
 # logged NAME: the same of log.jsonl, without times and bytes
 logged() {
 	jq -r '(if .type == "step" then [.step, {"train/loss": .loss, "train/acc": .acc, lr: .lr}]
-		elif .type == "epoch" then [.steps, {"epoch/train_loss": .train_loss, "epoch/train_acc": .train_acc, "eval/loss": .test_loss, "eval/acc": .test_acc}]
+		elif .type == "epoch" then [.steps, {"epoch/train_loss": .train_loss, "epoch/train_acc": .train_acc, "eval/loss": .test_loss, "eval/acc": .test_acc} + (.test_metrics | with_entries(.key |= "eval/" + .))]
 		else empty end) as [$s, $v] | $v | to_entries[] | "\($s) \(.key) \(.value)"' "$tmp/$1/log.jsonl" | sort -k2,2 -k1,1n
 }
 # agree NAME: events and log say the same, to what a float holds
@@ -39,10 +39,10 @@ agree() {
 client none "$tmp/client.yaml" --set train.max_steps=2 --set train.schedule.warmup_epochs=0 || fail "none: exit status $?"
 ! compgen -G "$tmp/none/*tfevents*" >/dev/null || fail 'events that nobody asked for'
 
-client whole "$tmp/client.yaml" --set train.epochs=3 --set log.tensorboard=true || fail "whole: exit status $?"
+client whole "$tmp/client.yaml" --set train.epochs=3 --set log.tensorboard=true --set train.metrics=f1,matthews || fail "whole: exit status $?"
 agree whole
 [ "$(awk '$3 == "wire/tx_bytes" && $4 > 1000' "$tmp/whole.events" | wc -l)" = 30 ] || fail 'no bytes'
-[ "$(awk 'NF == 4 {print $3}' "$tmp/whole.events" | sort -u | wc -l)" = 17 ] || fail "other tags: $(awk '{print $3}' "$tmp/whole.events" | sort -u)"
+[ "$(awk 'NF == 4 {print $3}' "$tmp/whole.events" | sort -u | wc -l)" = 20 ] || fail "other tags: $(awk '{print $3}' "$tmp/whole.events" | sort -u)"
 client whole "$tmp/client.yaml" --local --fresh --set train.epochs=2 --set log.tensorboard=true || fail "anew: exit status $?"
 agree whole
 [ "$(ls "$tmp/whole" | grep -c tfevents)" = 1 ] || fail 'events of an earlier run are left'

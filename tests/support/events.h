@@ -9,7 +9,7 @@
 
 #include "client/persist/crc32c.h"
 
-enum { EVENT_VALUES = 16, EVENT_TEXT = 48 };
+enum { EVENT_VALUES = 40, EVENT_TEXT = 48 };
 
 struct event {
 	double wall_time;
