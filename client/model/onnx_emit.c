@@ -213,6 +213,14 @@ struct sl_onnx_text sl_onnx_emit_slice(struct sl_onnx_emit *e, struct sl_onnx_te
 	return SL_ONNX_EMIT(e, "Slice", x.t, from.t, to.t, of.t, by.t);
 }
 
+struct sl_onnx_text sl_onnx_emit_dropout(struct sl_onnx_emit *e, const char *x, float p)
+{
+	const struct sl_onnx_text ratio = sl_onnx_emit_number(e, p),
+				  on = sl_onnx_emit_constant(e, SL_ONNX_BOOL, NULL, 0, "\1", 1);
+
+	return SL_ONNX_EMIT(e, "Dropout", x, ratio.t, on.t);
+}
+
 void sl_onnx_emit_param(struct sl_onnx_emit *e, const char *name, const struct sl_shape *shape, const float *v)
 {
 	struct sl_onnx_message t =

@@ -50,6 +50,7 @@ struct sl_onnx_text sl_onnx_emit_floats(struct sl_onnx_emit *e, const int64_t *d
 struct sl_onnx_text sl_onnx_emit_transpose(struct sl_onnx_emit *e, struct sl_onnx_text x, const char *perm);
 struct sl_onnx_text sl_onnx_emit_slice(struct sl_onnx_emit *e, struct sl_onnx_text x, int64_t axis, int64_t first,
 				       int64_t end, int64_t step);
+struct sl_onnx_text sl_onnx_emit_dropout(struct sl_onnx_emit *e, const char *x, float p); /* in training */
 /* A parameter. */
 void sl_onnx_emit_param(struct sl_onnx_emit *e, const char *name, const struct sl_shape *shape, const float *v);
 /* An input or an output of floats, of which dimension 0 is the batch. */

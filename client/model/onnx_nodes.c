@@ -127,14 +127,18 @@ static void read_dropout(struct sl_onnx_import *im)
 	sl_onnx_out_like(im, p > 0 ? sl_build_dropout(im->b, im->name, x, p) : x, sl_onnx_in(im, 0));
 }
 
-/* With Log behind it nn.LogSigmoid, −softplus(−x). */
+/* With Log behind it nn.LogSigmoid, −softplus(−x); times x nn.SiLU. */
 static void read_sigmoid(struct sl_onnx_import *im)
 {
-	const int log = sl_onnx_next(im, im->index, "Log");
+	const int log = sl_onnx_next(im, im->index, "Log"), mul = sl_onnx_next(im, im->index, "Mul");
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
 	bool permuted;
 	int x;
 
+	if (mul >= 0 && sl_onnx_reads(im->onnx->graph->node[mul], im->node->input[0])) {
+		im->op = SL_OP_SILU;
+		sl_onnx_join(im, mul);
+	}
 	if (log < 0) {
 		read_smooth(im);
 		return;

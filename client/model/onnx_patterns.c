@@ -35,7 +35,7 @@ static int next_with(struct sl_onnx_import *im, int index, const char *kind, flo
 	return next >= 0 && number(im, other(node_at(im, next), node_at(im, index)->output[0]), out) ? next : -1;
 }
 
-static bool reads(const Onnx__Node *n, const char *name)
+bool sl_onnx_reads(const Onnx__Node *n, const char *name)
 {
 	for (size_t i = 0; n && i < n->n_input; i++)
 		if (strcmp(n->input[i], name) == 0)
@@ -113,7 +113,7 @@ bool sl_onnx_read_layernorm(struct sl_onnx_import *im)
 	at = sl_onnx_next(im, pow, "ReduceMean");
 	at = at < 0 ? -1 : next_with(im, at, "Add", &eps);
 	at = at < 0 ? -1 : sl_onnx_next(im, at, "Sqrt");
-	if (at < 0 || !reads(node_at(im, div), node_at(im, at)->output[0]) ||
+	if (at < 0 || !sl_onnx_reads(node_at(im, div), node_at(im, at)->output[0]) ||
 	    strcmp(node_at(im, div)->input[0], node_at(im, sub)->output[0]) != 0)
 		return false;
 	at = take_affine(im, div, sl_onnx_axis_size(&v->view, last), &weight, &bias);
@@ -149,7 +149,7 @@ bool sl_onnx_read_rmsnorm(struct sl_onnx_import *im)
 		mul = mul >= 0 && number(im, node_at(im, mul)->input[0], &one) && one == 1 ? mul : -1;
 	}
 	mul = mul < 0 ? -1 : sl_onnx_next(im, mul, "Mul");
-	if (mul < 0 || !reads(node_at(im, mul), im->node->input[0]))
+	if (mul < 0 || !sl_onnx_reads(node_at(im, mul), im->node->input[0]))
 		return false;
 	at = next_param(im, mul, "Mul", sl_onnx_axis_size(&v->view, last));
 	if (at < 0)
@@ -177,7 +177,7 @@ bool sl_onnx_read_gelu(struct sl_onnx_import *im)
 		return false;
 	at = next_with(im, erf, "Add", &one);
 	at = at < 0 || one != 1 ? -1 : sl_onnx_next(im, at, "Mul");
-	if (at < 0 || !reads(node_at(im, at), im->node->input[0]))
+	if (at < 0 || !sl_onnx_reads(node_at(im, at), im->node->input[0]))
 		return false;
 	at = next_with(im, at, "Mul", &half);
 	if (at < 0 || half != 0.5f)

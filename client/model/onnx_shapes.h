@@ -24,6 +24,7 @@ bool sl_onnx_read_rmsnorm(struct sl_onnx_import *im);
 bool sl_onnx_read_gelu(struct sl_onnx_import *im);
 bool sl_onnx_read_groupnorm(struct sl_onnx_import *im);
 void sl_onnx_read_instancenorm(struct sl_onnx_import *im);
+bool sl_onnx_reads(const Onnx__Node *n, const char *name); /* whether it has that input; n NULL: no */
 /* A constant, no parameter, of n floats that are all the same. */
 bool sl_onnx_all_are(const struct sl_onnx_import *im, const struct sl_onnx_value *v, int64_t n, float is);
 

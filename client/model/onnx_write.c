@@ -155,13 +155,12 @@ static void write_pool(struct writer *w)
 	const struct sl_pool_attr *a = &w->op.u.pool;
 	const bool mean = w->op.kind == SL_OP_AVGPOOL;
 
-	if (!a->k) {
-		out(w, SL_ONNX_EMIT(&w->e, mean ? "GlobalAveragePool" : "GlobalMaxPool", in(w, 0)));
-		return;
-	}
-	out(w, SL_ONNX_EMIT(&w->e, mean ? "AveragePool" : "MaxPool", in(w, 0)));
-	sl_onnx_emit_square(&w->e, a->k, a->k, a->stride, a->pad);
-	if (mean)
+	out(w, SL_ONNX_EMIT(&w->e,
+			    mean ? (a->k ? "AveragePool" : "GlobalAveragePool") : (a->k ? "MaxPool" : "GlobalMaxPool"),
+			    in(w, 0)));
+	if (a->k)
+		sl_onnx_emit_square(&w->e, a->k, a->k, a->stride, a->pad);
+	if (a->k && mean)
 		sl_onnx_emit_int(&w->e, "count_include_pad", 1);
 }
 
@@ -184,17 +183,9 @@ static void write_linear(struct writer *w)
 	out(w, param(w, 1) ? SL_ONNX_EMIT(&w->e, "Add", x.t, param(w, 1)) : x);
 }
 
-static struct sl_onnx_text dropped(struct writer *w, const char *x, float p)
-{
-	const struct sl_onnx_text ratio = sl_onnx_emit_number(&w->e, p),
-				  on = sl_onnx_emit_constant(&w->e, SL_ONNX_BOOL, NULL, 0, "\1", 1);
-
-	return SL_ONNX_EMIT(&w->e, "Dropout", x, ratio.t, on.t);
-}
-
 static void write_dropout(struct writer *w)
 {
-	out(w, dropped(w, in(w, 0), w->op.u.dropout.p));
+	out(w, sl_onnx_emit_dropout(&w->e, in(w, 0), w->op.u.dropout.p));
 }
 
 /* by · x, x + plus, plus − x, or both. */
@@ -289,7 +280,7 @@ static void write_attention(struct writer *w)
 	x = ONE(w, "Softmax", x);
 	sl_onnx_emit_int(&w->e, "axis", -1);
 	if (a->p > 0)
-		x = dropped(w, x.t, a->p);
+		x = sl_onnx_emit_dropout(&w->e, x.t, a->p);
 	x = sl_onnx_emit_transpose(&w->e, two(w, "MatMul", x.t, head[2]), "0213");
 	out(w, LIST(w, "Reshape", x.t, 0, s, all));
 }
@@ -454,10 +445,13 @@ static void write_same(struct writer *w)
 						      [SL_OP_GATE] = "Mul",        [SL_OP_TANH] = "Tanh",
 						      [SL_OP_SIGMOID] = "Sigmoid", [SL_OP_HARDSWISH] = "HardSwish",
 						      [SL_OP_ELU] = "Elu",         [SL_OP_SOFTPLUS] = "Softplus",
-						      [SL_OP_FLATTEN] = "Flatten", [SL_OP_HARDSIGMOID] = "HardSigmoid"};
+						      [SL_OP_FLATTEN] = "Flatten", [SL_OP_HARDSIGMOID] = "HardSigmoid",
+						      [SL_OP_SILU] = "Sigmoid"};
 	const bool pair = w->node->n_in == 2, turn = pair && w->repeats[w->g->link[w->node->in + 1]];
 
 	out(w, SL_ONNX_EMIT(&w->e, kind[w->node->kind], in(w, turn), pair ? in(w, !turn) : NULL));
+	if (w->node->kind == SL_OP_SILU)
+		out(w, two(w, "Mul", in(w, 0), w->name[w->node->out]));
 	if (w->node->kind == SL_OP_HARDSIGMOID)
 		sl_onnx_emit_float(&w->e, "alpha", (float)(1.0 / 6));
 }
@@ -468,6 +462,7 @@ static void (*const kinds[SL_OP_COUNT])(struct writer *w) = {
 	[SL_OP_GATE] = write_same,
 	[SL_OP_TANH] = write_same,
 	[SL_OP_SIGMOID] = write_same,
+	[SL_OP_SILU] = write_same,
 	[SL_OP_HARDSWISH] = write_same,
 	[SL_OP_ELU] = write_same,
 	[SL_OP_SOFTPLUS] = write_same,

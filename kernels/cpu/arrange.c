@@ -73,9 +73,14 @@ static enum sl_err permute_backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-/* ---- resample: of [outer, n, inner] to [outer, m, inner]; a task is a strip of one outer index */
+/* ---- resample: of [outer, n, inner] to [outer, m, inner], in strips of one outer index; a task is one of them, or
+ * several small ones */
 
-enum { STRIP = 256, STEPS = 64 /* numbers of the axis between two places where a task may stop */ };
+enum {
+	STRIP = 256,
+	STEPS = 64, /* numbers of the axis between two places where a task may stop */
+	SMALL = STRIP / 8,
+};
 
 struct resample_job {
 	const struct sl_resample_attr *a;
@@ -83,8 +88,16 @@ struct resample_job {
 	const float *from;
 	float *to;
 	int64_t n, m, inner, strips;
+	int64_t outer_n, outer_m; /* floats of one outer index */
+	int64_t all, each;        /* strips, and of a task */
+	bool (*strip)(const struct resample_job *j, int64_t strip, struct sl_pool_step *s); /* false: it stopped */
 	bool add;
 };
+
+static bool stops(const struct resample_job *j, int64_t i, struct sl_pool_step *s)
+{
+	return j->each == 1 && i < j->m && i % STEPS == 0 && sl_pool_stop(s, i);
+}
 
 /* y [count] += or = by·x */
 static void blend(const struct resample_job *j, float *y, const float *x, double by, int64_t count, bool add)
@@ -92,12 +105,11 @@ static void blend(const struct resample_job *j, float *y, const float *x, double
 	j->simd->scale(y, x, (float)by, 0, count, add);
 }
 
-static void resample_task(void *arg, int64_t task, struct sl_pool_step *s)
+static bool resample_strip(const struct resample_job *j, int64_t task, struct sl_pool_step *s)
 {
-	const struct resample_job *j = arg;
 	const int64_t at = task % j->strips * STRIP, count = sl_cpu_min(STRIP, j->inner - at);
-	const float *x = j->from + task / j->strips * j->n * j->inner + at;
-	float *y = j->to + task / j->strips * j->m * j->inner + at;
+	const float *x = j->from + task / j->strips * j->outer_n + at;
+	float *y = j->to + task / j->strips * j->outer_m + at;
 
 	for (int64_t i = s->at; i < j->m;) {
 		const struct sl_taps t = sl_taps_of(j->a, j->n, i);
@@ -106,17 +118,17 @@ static void resample_task(void *arg, int64_t task, struct sl_pool_step *s)
 			memset(y + i * j->inner, 0, (size_t)count * sizeof *y);
 		for (int64_t k = 0; k < t.count; k++)
 			blend(j, y + i * j->inner, x + (t.from + k) * j->inner, k ? t.rest : t.first, count, k > 0);
-		if (++i < j->m && i % STEPS == 0 && sl_pool_stop(s, i))
-			return;
+		if (stops(j, ++i, s))
+			return false;
 	}
+	return true;
 }
 
-static void resample_back_task(void *arg, int64_t task, struct sl_pool_step *s)
+static bool resample_back_strip(const struct resample_job *j, int64_t task, struct sl_pool_step *s)
 {
-	const struct resample_job *j = arg;
 	const int64_t at = task % j->strips * STRIP, count = sl_cpu_min(STRIP, j->inner - at);
-	float *dx = j->to + task / j->strips * j->n * j->inner + at;
-	const float *dy = j->from + task / j->strips * j->m * j->inner + at;
+	float *dx = j->to + task / j->strips * j->outer_n + at;
+	const float *dy = j->from + task / j->strips * j->outer_m + at;
 
 	for (int64_t k = 0; k < j->n && s->at == 0 && !j->add; k++)
 		memset(dx + k * j->inner, 0, (size_t)count * sizeof *dx);
@@ -125,37 +137,84 @@ static void resample_back_task(void *arg, int64_t task, struct sl_pool_step *s)
 
 		for (int64_t k = 0; k < t.count; k++)
 			blend(j, dx + (t.from + k) * j->inner, dy + i * j->inner, k ? t.rest : t.first, count, true);
-		if (++i < j->m && i % STEPS == 0 && sl_pool_stop(s, i))
-			return;
+		if (stops(j, ++i, s))
+			return false;
 	}
+	return true;
 }
 
-static void resample(const struct sl_op_call *call, const struct sl_shape *out, struct resample_job j,
-		     sl_pool_long_fn *fn)
+static void resample_task(void *arg, int64_t task, struct sl_pool_step *s)
 {
+	const struct resample_job *j = arg;
+	const int64_t end = sl_cpu_min(j->all, (task + 1) * j->each);
+
+	for (int64_t strip = task * j->each; strip < end && j->strip(j, strip, s); strip++)
+		;
+}
+
+/* Neighbours, all of which there are: one number of so many times the length. */
+static bool is_run(const struct sl_op *op)
+{
+	const struct sl_resample_attr *a = &op->u.resample;
+
+	return a->mode == SL_RESAMPLE_CUT && !a->before && a->step == 1 &&
+	       a->first + (int64_t)a->size <= op->in_shape[0].dim[a->axis];
+}
+
+static void resample(const struct sl_op_call *call, const struct sl_shape *out, struct resample_job j)
+{
+	static const struct sl_resample_attr same = {.axis = 1, .size = 1, .step = 1, .window = 1};
+
 	j.a = &call->op->u.resample;
 	j.simd = sl_cpu_simd_of(call->be);
 	j.n = call->op->in_shape[0].dim[j.a->axis];
 	j.m = j.a->size;
 	j.inner = sl_op_inner(out, j.a->axis + 1);
+	j.outer_n = j.n * j.inner;
+	j.outer_m = j.m * j.inner;
+	if (is_run(call->op)) {
+		j.inner = j.outer_m;
+		j.n = j.m = 1;
+		j.a = &same;
+	}
 	j.strips = sl_cpu_blocks(j.inner, STRIP);
-	sl_pool_run_long(call->be->pool, sl_shape_count(out) / j.m / j.inner * j.strips, fn, &j);
+	j.all = sl_shape_count(out) / j.outer_m * j.strips;
+	j.each = sl_cpu_max(1, STEPS * STRIP / (sl_cpu_max(j.n, j.m) * sl_cpu_max(SMALL, sl_cpu_min(j.inner, STRIP))));
+	sl_pool_run_long(call->be->pool, sl_cpu_blocks(j.all, j.each), resample_task, &j);
 }
 
 static enum sl_err resample_forward(const struct sl_op_call *call)
 {
-	resample(call, &call->out.shape, (struct resample_job){.from = call->in[0].data, .to = call->out.data},
-		 resample_task);
+	const struct sl_op *op = call->op;
+	const float *from = call->in[0].data;
+
+	if (is_run(op))
+		from += op->u.resample.first * sl_op_inner(&call->out.shape, op->u.resample.axis + 1);
+	resample(call, &call->out.shape,
+		 (struct resample_job){.from = from, .to = call->out.data, .strip = resample_strip});
 	return SL_OK;
 }
 
 static enum sl_err resample_backward(const struct sl_op_call *call)
 {
-	if (call->din[0].data)
-		resample(call, &call->dout.shape,
-			 (struct resample_job){
-				 .from = call->dout.data, .to = call->din[0].data, .add = call->din_add[0]},
-			 resample_back_task);
+	struct resample_job j = {.from = call->dout.data,
+				 .to = call->din[0].data,
+				 .strip = resample_back_strip,
+				 .add = call->din_add[0]};
+	enum sl_err err;
+
+	if (!call->din[0].data)
+		return SL_OK;
+	if (is_run(call->op)) {
+		err = j.add ? SL_OK
+			    : call->be->ops->zero(call->be, call->din[0].data,
+						  (size_t)sl_shape_count(&call->din[0].shape) * sizeof(float));
+		if (err)
+			return err;
+		j.to += call->op->u.resample.first * sl_op_inner(&call->dout.shape, call->op->u.resample.axis + 1);
+		j.add = true;
+	}
+	resample(call, &call->dout.shape, j);
 	return SL_OK;
 }
 

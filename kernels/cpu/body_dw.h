@@ -1,6 +1,7 @@
-/* Depthwise 3×3 on strips of SL_DW_LANES channels. Included by simd_*.c after body_bn.h. One register of channels goes
- * along the row with its nine weights in registers; rows of a strip are [W+2, SL_DW_LANES] with a zero column on either
- * side, so that there are no edges. In tensors the next column lies ldx or ldy floats on; l channels are in use. */
+/* Depthwise convolutions on strips of SL_DW_LANES channels: 3×3, and at the end any window. Included by simd_*.c after
+ * body_bn.h. One register of channels goes along the row with its nine weights in registers; rows of a strip are [W+2,
+ * SL_DW_LANES] with a zero column on either side, so that there are no edges. In tensors the next column lies ldx or
+ * ldy floats on; l channels are in use. */
 
 /* A strip register by register: R its first channel, L the lanes in use, a constant where that is all of them. */
 #define FOR_REGISTERS(l, call)                    \
@@ -241,4 +242,93 @@ static void dw_place(float *dx, const float *g, const float *x, int64_t ldx, int
 		     bool add)
 {
 	FOR_REGISTERS(l, FOR_ACT(act, dw_place_as(dx + R, g + R, x + R, ldx, columns, L, (enum sl_act)ACT, add)));
+}
+
+/* ---- any window */
+
+/* t neighbouring outputs at once share a weight; n of them are stored. */
+ALWAYS void dw_any_tile(float *y, int64_t ldy, const struct sl_dw_window *v, int64_t from, int r, int l, vf bias,
+			bool add, int t, int n)
+{
+	vf acc[8];
+
+#pragma GCC unroll 8
+	for (int i = 0; i < t; i++)
+		acc[i] = bias;
+	for (int h = 0; h < v->rows; h++) {
+		const float *x = v->x[h] + from * v->step * SL_DW_LANES + r, *w = v->w[h] + r;
+
+		for (int k = 0; k < v->kw; k++, x += v->dilation * SL_DW_LANES, w += v->ldw) {
+			const vf by = ldv(w, l);
+
+#pragma GCC unroll 8
+			for (int i = 0; i < t; i++)
+				acc[i] += ld(x + i * v->step * SL_DW_LANES) * by;
+		}
+	}
+	y += from * ldy + r;
+#pragma GCC unroll 8
+	for (int i = 0; i < t; i++)
+		if (i < n)
+			stv(y + i * ldy, add ? ldv(y + i * ldy, l) + acc[i] : acc[i], l);
+}
+
+ALWAYS void dw_any_register(float *y, int64_t ldy, const struct sl_dw_window *v, int r, int l, const float *bias,
+			    bool add)
+{
+	const vf from = bias != NULL ? ldv(bias + r, l) : (vf){0};
+
+	for (int o = 0; o < v->out_w; o += 8)
+		if (v->out_w - o > 4)
+			dw_any_tile(y, ldy, v, o, r, l, from, add, 8, v->out_w - o);
+		else
+			dw_any_tile(y, ldy, v, o, r, l, from, add, 4, v->out_w - o);
+}
+
+static void dw_any_row(float *y, int64_t ldy, const struct sl_dw_window *v, const float *bias, bool add)
+{
+	FOR_REGISTERS(v->l, dw_any_register(y, ldy, v, R, L, bias, add));
+}
+
+/* t neighbouring taps at once share an output's gradient; n of them are stored. */
+ALWAYS void dw_any_taps(float *dw, const float *x, const float *dy, int64_t ldy, const struct sl_dw_window *v, int l,
+			int t, int n)
+{
+	const int64_t right = v->dilation * SL_DW_LANES;
+	vf acc[8];
+
+#pragma GCC unroll 8
+	for (int i = 0; i < t; i++)
+		acc[i] = (vf){0};
+	for (int o = 0; o < v->out_w; o++, x += v->step * SL_DW_LANES, dy += ldy) {
+		const vf g = ldv(dy, l);
+
+#pragma GCC unroll 8
+		for (int i = 0; i < t; i++)
+			acc[i] += ld(x + i * right) * g;
+	}
+#pragma GCC unroll 8
+	for (int i = 0; i < t; i++)
+		if (i < n)
+			stv(dw + i * v->ldw, ldv(dw + i * v->ldw, l) + acc[i], l);
+}
+
+ALWAYS void dw_any_weight_register(float *const *dw, const float *dy, int64_t ldy, const struct sl_dw_window *v, int r,
+				   int l)
+{
+	for (int h = 0; h < v->rows; h++)
+		for (int k = 0; k < v->kw; k += 8) {
+			const float *x = v->x[h] + k * v->dilation * SL_DW_LANES + r;
+			float *to = dw[h] + k * v->ldw + r;
+
+			if (v->kw - k > 5)
+				dw_any_taps(to, x, dy + r, ldy, v, l, 8, v->kw - k);
+			else
+				dw_any_taps(to, x, dy + r, ldy, v, l, 5, v->kw - k);
+		}
+}
+
+static void dw_any_weight_row(float *const *dw, const float *dy, int64_t ldy, const struct sl_dw_window *v)
+{
+	FOR_REGISTERS(v->l, dw_any_weight_register(dw, dy, ldy, v, R, L));
 }

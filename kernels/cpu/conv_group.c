@@ -1,5 +1,6 @@
-/* Convolutions with groups of several channels, and dense ones whose window has gaps (dilation): patches P [M, K] of a
- * group, K = KH·KW·I/groups, and products of these with the group's weights, whose outputs lie O apart:
+/* Convolutions with groups of several channels, dense ones whose window has gaps (dilation), and depthwise ones that
+ * conv_dw.c does not take: patches P [M, K] of a group, K = KH·KW·I/groups, and products of these with the group's
+ * weights, whose outputs lie O apart:
  *   Y = P·Wᵀ        dP = dY·W        dW = dYᵀ·P
  * A task has one group: of a block of output pixels in forward; of an image for dX, whose patches overlap; of a span of
  * images for dW. Spans depend on the shape alone, and are summed in order. */
@@ -258,7 +259,9 @@ bool sl_conv_group_takes(const struct sl_op *op)
 {
 	const struct sl_conv_attr *a = &op->u.conv;
 
-	return !sl_op_is_depthwise(op) && (a->groups > 1 || (a->dilation > 1 && (a->kh > 1 || a->kw > 1)));
+	if (sl_op_is_depthwise(op))
+		return !sl_conv_dw_takes(op);
+	return a->groups > 1 || (a->dilation > 1 && (a->kh > 1 || a->kw > 1));
 }
 
 const struct sl_conv_kernel sl_conv_group = {workspace_bytes, forward, backward};

@@ -52,6 +52,16 @@ enum sl_cpu_smooth {
 	SL_SMOOTH_SOFTPLUS
 };
 
+/* A row of outputs of a depthwise layer with any window, of l ≤ SL_DW_LANES channels. Of each row of the window that
+ * lies in the image: the row of x [columns, SL_DW_LANES] from the first tap on, and the weights [kw, ldw]. Rows of x
+ * have columns for SL_DW_SPARE more outputs, whatever stands there. */
+enum { SL_DW_SPARE = 8 };
+struct sl_dw_window {
+	const float *const *x, *const *w;
+	int64_t ldw;
+	int rows, kw, step, dilation, out_w, l;
+};
+
 enum { SL_DW_LANES = 16 }; /* channels of a strip of a depthwise layer: a cache line */
 
 struct sl_cpu_simd {
@@ -156,6 +166,9 @@ struct sl_cpu_simd {
 	/* dx = or += columns of a strip, back through an activation of x (not read with SL_ACT_NONE) */
 	void (*dw_place)(float *dx, const float *g, const float *x, int64_t ldx, int columns, int l, enum sl_act act,
 			 bool add);
+	/* Any window. y = bias + Σ x·w, or y += that; dw[row] [kw, ldw] += Σ x·dy, where the window's w is not read */
+	void (*dw_any_row)(float *y, int64_t ldy, const struct sl_dw_window *v, const float *bias, bool add);
+	void (*dw_any_weight_row)(float *const *dw, const float *dy, int64_t ldy, const struct sl_dw_window *v);
 };
 
 /* Those of the architecture that this was built for; level.h lists them. */

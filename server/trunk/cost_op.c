@@ -230,10 +230,11 @@ static struct work permute(const struct sl_op *op, double rows)
 	return elements(op, rows, called(smooth_ns, inner), most(BLOCK, inner * most(a->b, a->c)));
 }
 
-/* Each number of the new axis is a sum of some of the old one, for strips of what lies behind the axis. */
+/* Each number of the new axis is a sum of some of the old one, for strips of what lies behind the axis. Small strips
+ * are done several at a time. */
 static struct work resample(const struct sl_op *op, double rows)
 {
-	enum { STRIP = 256, STEPS = 64 };
+	enum { STRIP = 256, STEPS = 64, SMALL = STRIP / 8 };
 	const struct sl_resample_attr *a = &op->u.resample;
 	const double n = (double)op->in_shape[0].dim[a->axis], m = a->size;
 	const double inner = (double)sl_op_inner(&op->out_shape, a->axis + 1), strip = least(inner, STRIP);
@@ -243,7 +244,9 @@ static struct work resample(const struct sl_op *op, double rows)
 	const double number = 2 * call_ns + taps * (call_ns + strip * element_ns), clear = n * (call_ns + strip);
 	const double tasks = rows * (double)sl_shape_row(&op->out_shape) / m / strip;
 
-	return (struct work){tasks * (m * number + clear), STEPS * number + clear};
+	const double steps = STEPS * STRIP / most(strip, SMALL);
+
+	return (struct work){tasks * (m * number + clear), steps * number + most(clear, steps * (call_ns + strip))};
 }
 
 /* A row goes through several passes without giving way. */

@@ -1,12 +1,12 @@
 /* bench_ops [image] [batch] [chunk] [threads] [runs] [1: segments only, 2, 3, 4: one of them, 5: profile, 6: updates]
  * [network head_end tail_begin]: milliseconds of a network on the CPU backend, forward and backward, each op by itself
- * and each segment through the executor; medians of `runs`. Without a network: MobileNetV2, cut features.0.1 |
- * classifier. Ops: `chunk` rows, on memory that is not in the cache unless it fits. Segments: all chunks of the batch
- * forward, then all backward; "CPU min": the least CPU time of all threads, forward and backward. Profile: each op of
- * the middle as the executor calls it. Its time is the least call's CPU time of the caller alone, so with one thread,
- * times the chunks. Beside it stands a floor: the time of its floating-point operations at PEAK_GFLOPS or of its
- * tensors at MEMORY_GBS, whichever is longer. Updates: one step of each optimizer over as many weights as the model
- * has, its least CPU time, and the bytes of an element that it reads and writes. */
+ * and each segment through the executor; medians of `runs`. A network is a name, or an ONNX file. Without one:
+ * MobileNetV2, cut features.0.1 | classifier. Ops: `chunk` rows, on memory that is not in the cache unless it fits.
+ * Segments: all chunks of the batch forward, then all backward; "CPU min": the least CPU time of all threads, forward
+ * and backward. Profile: each op of the middle as the executor calls it. Its time is the least call's CPU time of the
+ * caller alone, so with one thread, times the chunks. Beside it stands a floor: the time of its floating-point
+ * operations at PEAK_GFLOPS or of its tensors at MEMORY_GBS, whichever is longer. Updates: one step of each optimizer
+ * over as many weights as the model has, its least CPU time, and the bytes of an element that it reads and writes. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -341,7 +341,8 @@ int main(int argc, char **argv)
 	spec.model.image = set.image;
 	spec.plan.batch = set.batch;
 	spec.plan.chunks = set.batch / set.chunk;
-	snprintf(spec.model.name, sizeof spec.model.name, "%s", network[0]);
+	spec.model.onnx = strstr(network[0], ".onnx") ? network[0] : NULL;
+	snprintf(spec.model.name, sizeof spec.model.name, "%s", spec.model.onnx ? "onnx" : network[0]);
 	snprintf(spec.cut.head_end, sizeof spec.cut.head_end, "%s", network[1]);
 	snprintf(spec.cut.tail_begin, sizeof spec.cut.tail_begin, "%s", network[2]);
 	if (sl_plan_open(&plan, &spec, &fail) != SL_OK || sl_pool_open(&pool, set.threads, &fail) != SL_OK ||

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { OPS_MOST = 256 };
+enum { OPS_MOST = 1024 };
 
 static struct {
 	struct sl_backend_ops ops;
