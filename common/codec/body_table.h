@@ -12,7 +12,7 @@
 	.from_f16 = RESTORE(from_f16), .from_bf16 = RESTORE(from_bf16), .random16 = NAME(random16), .draw = NAME(draw),
 	.random32 = NAME(random32), .scan = NAME(scan), .mark = NAME(mark), .gather = NAME(gather),
 	.expand = RESTORE(expand), .places = NAME(places), .collect = NAME(collect), .mul_xt = NAME(mul_xt),
-	.mul_x = NAME(mul_x), .outer = NAME(outer), .interpolate = NAME(interpolate),
+	.mul_x = NAME(mul_x), .outer = NAME(outer), .interpolate = NAME(interpolate), .butterflies = NAME(butterflies),
 	.average_cells = NAME(average_cells), .subtract_cells = RESTORE(subtract_cells),
 	.add_cells = RESTORE(add_cells),
 #undef RESTORE

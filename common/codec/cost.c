@@ -18,6 +18,7 @@ static const struct price price_of[] = {
 	[SL_STAGE_ID_RANDOMK] = {6, 9, false},   [SL_STAGE_ID_THRESHOLD] = {5, 8, false},
 	[SL_STAGE_ID_ADAPTIVE] = {8, 8, false},  [SL_STAGE_ID_LOWRANK] = {1, 1, true},
 	[SL_STAGE_ID_DOWNSAMPLE] = {5, 2, true}, [SL_STAGE_ID_CELLS] = {6, 3, true},
+	[SL_STAGE_ID_NORMAL] = {20, 6, false},   [SL_STAGE_ID_HADAMARD] = {20, 12, false},
 	[SL_STAGE_ID_ZSTD] = {0, 0, false},
 };
 

@@ -163,6 +163,10 @@ struct sl_codec_loops {
 	void (*interpolate)(const float *restrict top, const float *restrict low, const struct sl_tap *row,
 			    const struct sl_tap *cols, int64_t w, int64_t c, float *restrict to);
 
+	/* hadamard, in place: for the distances d = 1, 2, 4 … n/2, pairs at that distance in each run of 2·d become sum
+	 * and difference. n is a power of two. */
+	void (*butterflies)(float *x, int64_t n);
+
 	/* Cells of f×f positions of c channels each, those at the far edges smaller. Arrays do not overlap. */
 	/* Means of a band, lines ≤ f lines of w positions: x [lines][w][c], mean [⌈w/f⌉][c]; sums line by line, then
 	 * times 1/positions. */

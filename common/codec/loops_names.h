@@ -35,6 +35,7 @@ void NAME(mul_x)(const float *x, int64_t m, int64_t c, const float *p, int r, fl
 void NAME(outer)(const float *a, const float *b, int64_t m, int64_t c, int r, float *x);
 void NAME(interpolate)(const float *restrict top, const float *restrict low, const struct sl_tap *row,
 		       const struct sl_tap *cols, int64_t w, int64_t c, float *restrict to);
+void NAME(butterflies)(float *x, int64_t n);
 void NAME(average_cells)(const float *restrict x, int64_t lines, int64_t w, int64_t f, int64_t c, float *restrict mean);
 uint32_t NAME(subtract_cells)(const float *restrict x, const uint8_t *restrict mean, int64_t w, int64_t f, int64_t c,
 			      sl_f32u *restrict y);

@@ -46,6 +46,7 @@ const struct sl_codec_loops sl_cpu_codec_loops_avx2 = {
 	.mul_x = compiled_mul_x,
 	.outer = compiled_outer,
 	.interpolate = compiled_interpolate,
+	.butterflies = compiled_butterflies,
 	.average_cells = sl_avx2_average_cells,
 	.subtract_cells = sl_avx2_subtract_cells,
 	.add_cells = sl_avx2_add_cells,

@@ -36,6 +36,7 @@ const struct sl_codec_loops sl_cpu_codec_loops_neon = {
 	.mul_x = sl_c_mul_x,
 	.outer = sl_c_outer,
 	.interpolate = sl_c_interpolate,
+	.butterflies = sl_c_butterflies,
 	.average_cells = sl_neon_average_cells,
 	.subtract_cells = sl_neon_subtract_cells,
 	.add_cells = sl_neon_add_cells,

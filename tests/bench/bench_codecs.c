@@ -48,6 +48,11 @@ static const char *const default_specs[] = {
 	"lowrank:3,iters=2",
 	"lowrank:3|quant:8",
 	"downsample:2",
+	"normal:4",
+	"normal:2",
+	"hadamard",
+	"hadamard|normal:4",
+	"quant:4,block=64",
 };
 
 struct bench {

@@ -39,7 +39,7 @@ mkdir "$tmp/untied"
 jq '.tie_word_embeddings = false' "$tmp/toy/config.json" >"$tmp/untied/config.json"
 prompts="data.dir=$tmp/pairs|data.columns=prompt,completion"
 adapters='lora.rank=2|lora.target=q_proj,v_proj,down_proj|train.groups='
-cases=('1 chunk|train.chunks=1' '4 chunks|train.chunks=4' '8 chunks|train.chunks=8|partition=1:-3' 'quant|codec=quant:8,block=24'
+cases=('1 chunk|train.chunks=1' '4 chunks|train.chunks=4' '8 chunks|train.chunks=8|partition=1:-3' 'rotated|codec=hadamard^normal:4'
 	'top-k|codec=topk:0.2,ef=true^quant:8' "untied|model.huggingface=$tmp/untied" 'clipped|train.clip_norm=0.1'
 	'padded|data.pad=max' "prompts|$prompts" "adapters|$adapters" "frozen head|$adapters|head_end=embed_tokens|$prompts"
 	"loss|$prompts|tail_tokens=loss" "quant of loss|$prompts|tail_tokens=loss|codec=quant:8,ef=true" "padded loss|data.pad=max|tail_tokens=loss|train.chunks=1"

@@ -488,6 +488,20 @@ static void interpolation(void **state)
 	}
 }
 
+static void butterflies(void **state)
+{
+	(void)state;
+	for (int64_t n = 1; n <= 4096; n *= 2) {
+		float *a = at_end(0, (size_t)n * 4), *b = at_end(1, (size_t)n * 4);
+
+		values(a, n);
+		values(b, n);
+		plain->butterflies(a, n);
+		fast->butterflies(b, n);
+		same(a, b, (size_t)n * 4, "butterflies", n);
+	}
+}
+
 /* Cells of every size, widths that they do not divide, channels that vectors do not; runs from anywhere. */
 static void cells(void **state)
 {
@@ -544,6 +558,7 @@ static const struct {
 	CASE(drawn_places),
 	CASE(products),
 	CASE(interpolation),
+	CASE(butterflies),
 	CASE(cells),
 };
 enum { CASES = sizeof cases / sizeof cases[0], TABLES = 8 };

@@ -34,6 +34,8 @@ static const char *const specs[] = {
 	"terngrad",
 	"terngrad,bucket=1000",
 	"qsgd:255",
+	"normal:3",
+	"hadamard|normal:4",
 	"qsgd:6,bucket=100",
 	"qsgd:7,bucket=64,norm=max",
 	"topk:0.1",

@@ -37,6 +37,8 @@ static void compare_payloads(const struct sl_cpu_level *level)
 		"sortquant:12+4",
 		"terngrad",
 		"qsgd:255",
+		"normal:1",
+		"normal:4",
 		"qsgd:10,bucket=512",
 		"topk:0.1",
 		"topk:0.001",

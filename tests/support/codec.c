@@ -151,6 +151,8 @@ const struct codec_golden codec_goldens[CODEC_GOLDENS] = {
 	{"terngrad-bucket", "terngrad,bucket=64", "levels", 1},
 	{"qsgd-255", "qsgd:255", "levels", 2},
 	{"qsgd-10-bucket", "qsgd:10,bucket=100", "levels", 3},
+	{"normal-1", "normal:1", "levels", 5},
+	{"normal-4", "normal:4", "levels", 6},
 	{"topk-0.1", "topk:0.1", "topk", 0},
 	{"topk-0.01", "topk:0.01", "topk", 1},
 	{"topk-0.5", "topk:0.5", "topk", 2},
@@ -224,7 +226,7 @@ struct sl_shape codec_odd_shape(int i)
 
 bool codec_is_host_only(const char *text)
 {
-	static const char *const method[] = {"adaptive", "randomk", "downsample", "cells"};
+	static const char *const method[] = {"adaptive", "randomk", "downsample", "cells", "normal", "hadamard"};
 
 	for (size_t i = 0; i < sizeof method / sizeof method[0]; i++)
 		if (strncmp(text, method[i], strlen(method[i])) == 0)

@@ -25,6 +25,8 @@ static const char *const specs[] = {
 	"sortquant:2+3",
 	"terngrad",
 	"qsgd:10,bucket=50",
+	"normal:3",
+	"hadamard|normal:4",
 	"topk:0.1",
 	"topk:0.4|quant:5",
 	"topk:0.01",

@@ -123,6 +123,8 @@ static const char *const specs[] = {
 	"terngrad,bucket=64",
 	"qsgd:255",
 	"qsgd:10,bucket=100",
+	"normal:2",
+	"hadamard|normal:4",
 	"topk:0.1",
 	"topk:0.2|quant:8",
 	"randomk:0.1",
