@@ -106,10 +106,55 @@ static bool is_deep(TIFF *tiff, uint16_t *samples, bool *inverted)
 	TIFFGetField(tiff, TIFFTAG_SAMPLEFORMAT, &format);
 	TIFFGetField(tiff, TIFFTAG_PHOTOMETRIC, &photo);
 	*inverted = photo == PHOTOMETRIC_MINISWHITE;
-	return bits == 16 && format == SAMPLEFORMAT_UINT && *samples >= 1 && *samples <= 8 && !TIFFIsTiled(tiff) &&
+	return bits == 16 && format == SAMPLEFORMAT_UINT && *samples >= 1 && *samples <= 8 &&
 	       (planes == PLANARCONFIG_CONTIG || *samples == 1) &&
 	       (photo == PHOTOMETRIC_RGB ? *samples >= SL_PICTURE_CHANNELS
 					 : photo == PHOTOMETRIC_MINISBLACK || *inverted);
+}
+
+/* Lines of a 16-bit picture that are read at once: one, or a row of tiles. */
+struct band {
+	uint32_t w, rows, across; /* across: of a tile; 0: there are none */
+	uint16_t samples, *line, *tile;
+};
+
+static enum sl_err open_band(struct band *b, TIFF *tiff, const struct sl_picture_job *job)
+{
+	const bool tiled = TIFFIsTiled(tiff);
+	uint64_t bytes;
+	enum sl_err err = SL_OK;
+
+	if (tiled)
+		TIFFGetField(tiff, TIFFTAG_TILEWIDTH, &b->across);
+	if (tiled)
+		TIFFGetField(tiff, TIFFTAG_TILELENGTH, &b->rows);
+	if (tiled)
+		err = sl_picture_bounds(job, b->rows, b->across);
+	bytes = (uint64_t)(tiled ? b->across * b->rows : b->w) * b->samples * sizeof *b->line;
+	if (!err && bytes != (tiled ? TIFFTileSize64(tiff) : TIFFScanlineSize64(tiff)))
+		err = sl_fail_set(job->fail, SL_ERR_DATA, "TIFF: rows of an unknown length");
+	if (err)
+		return err;
+	b->line = malloc((size_t)b->w * b->rows * b->samples * sizeof *b->line);
+	b->tile = tiled ? malloc(bytes) : NULL;
+	return b->line && (b->tile || !tiled) ? SL_OK : sl_fail_set(job->fail, SL_ERR_NOMEM, "no memory for a TIFF");
+}
+
+/* From line y on. */
+static bool read_band(const struct band *b, TIFF *tiff, uint32_t y)
+{
+	if (!b->across)
+		return TIFFReadScanline(tiff, b->line, y, 0) == 1;
+	for (uint32_t x = 0; x < b->w; x += b->across) {
+		const size_t n = b->w - x < b->across ? b->w - x : b->across;
+
+		if (TIFFReadTile(tiff, b->tile, x, y, 0, 0) < 0)
+			return false;
+		for (size_t r = 0; r < b->rows; r++)
+			memcpy(b->line + (r * b->w + x) * b->samples, b->tile + r * b->across * b->samples,
+			       n * b->samples * sizeof *b->line);
+	}
+	return true;
 }
 
 /* The samples as they are, without alpha. */
@@ -117,23 +162,25 @@ static enum sl_err read_deep(TIFF *tiff, struct memory *m, int h, int w, uint16_
 {
 	const struct sl_picture_job *job = m->job;
 	const int channels = samples >= SL_PICTURE_CHANNELS ? SL_PICTURE_CHANNELS : 1;
-	uint16_t *line = NULL, *out;
+	struct band b = {.w = (uint32_t)w, .rows = 1, .samples = samples};
+	uint16_t *out;
 	enum sl_err err = sl_picture_room(job, h, w, (size_t)w * SL_PICTURE_CHANNELS * sizeof *out);
 
-	if (!err && TIFFScanlineSize64(tiff) == (uint64_t)w * samples * sizeof *line)
-		line = malloc((size_t)w * samples * sizeof *line);
-	if (err || !line)
-		return err ? err : sl_fail_set(job->fail, SL_ERR_DATA, "TIFF: rows of an unknown length");
+	if (!err)
+		err = open_band(&b, tiff, job);
 	out = (uint16_t *)(void *)job->room->data;
 	for (int y = 0; y < h && !err; y++) {
-		if (TIFFReadScanline(tiff, line, (uint32_t)y, 0) != 1)
+		const uint16_t *line = b.line ? b.line + (size_t)y % b.rows * (size_t)w * samples : NULL;
+
+		if ((uint32_t)y % b.rows == 0 && !read_band(&b, tiff, (uint32_t)y))
 			err = sl_fail_set(job->fail, SL_ERR_DATA, "TIFF: %s",
 					  m->text[0] ? m->text : "damaged or cut off");
 		for (int x = 0; x < w && !err; x++)
 			for (int k = 0; k < channels; k++)
 				*out++ = inverted ? (uint16_t)~line[x * samples + k] : line[x * samples + k];
 	}
-	free(line);
+	free(b.line);
+	free(b.tile);
 	return err ? err : sl_picture_deepen(job, job->room->data, 16, channels);
 }
 

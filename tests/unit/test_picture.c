@@ -90,29 +90,64 @@ static void make_webp(struct file *f, bool lossless)
 	f->name = lossless ? "lossless WebP" : "WebP";
 }
 
-static void make_tiff(struct file *f)
+static TIFF *begin_tiff(char path[24], int bits, int samples)
 {
-	char path[] = "/tmp/split-test-XXXXXX";
-	int fd = mkstemp(path);
-	TIFF *tiff = TIFFFdOpen(fd, path, "w");
-	FILE *file;
+	TIFF *tiff;
 
+	strcpy(path, "/tmp/split-test-XXXXXX");
+	tiff = TIFFFdOpen(mkstemp(path), path, "w");
 	assert_non_null(tiff);
 	TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, W);
 	TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, H);
-	TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE, 8);
-	TIFFSetField(tiff, TIFFTAG_SAMPLESPERPIXEL, 3);
-	TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_RGB);
+	TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE, bits);
+	TIFFSetField(tiff, TIFFTAG_SAMPLESPERPIXEL, samples);
+	TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC, samples == 3 ? PHOTOMETRIC_RGB : PHOTOMETRIC_MINISBLACK);
 	TIFFSetField(tiff, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG);
 	TIFFSetField(tiff, TIFFTAG_COMPRESSION, COMPRESSION_LZW);
-	for (uint32_t y = 0; y < H; y++)
-		assert_int_equal(TIFFWriteScanline(tiff, pixels + (size_t)y * W * 3, y, 0), 1);
+	return tiff;
+}
+
+static void end_tiff(struct file *f, TIFF *tiff, const char *path)
+{
+	FILE *file;
+
 	TIFFClose(tiff);
 	file = fopen(path, "rb");
 	f->len = fread(f->bytes, 1, MOST, file);
 	fclose(file);
 	unlink(path);
 	f->name = "TIFF";
+}
+
+static void make_tiff(struct file *f)
+{
+	char path[24];
+	TIFF *tiff = begin_tiff(path, 8, 3);
+
+	for (uint32_t y = 0; y < H; y++)
+		assert_int_equal(TIFFWriteScanline(tiff, pixels + (size_t)y * W * 3, y, 0), 1);
+	end_tiff(f, tiff, path);
+}
+
+/* Of 16 bits in tiles of 16 x 32, which hang over both edges: sample k of pixel (y, x) is 1000 y + 10 x + k. */
+static void make_tiles(struct file *f, int samples)
+{
+	enum { ACROSS = 32, DOWN = 16 };
+	uint16_t tile[DOWN * ACROSS * 3];
+	char path[24];
+	TIFF *tiff = begin_tiff(path, 16, samples);
+
+	TIFFSetField(tiff, TIFFTAG_TILEWIDTH, ACROSS);
+	TIFFSetField(tiff, TIFFTAG_TILELENGTH, DOWN);
+	for (uint32_t y = 0; y < H; y += DOWN)
+		for (uint32_t x = 0; x < W; x += ACROSS) {
+			for (int i = 0; i < DOWN * ACROSS * samples; i++)
+				tile[i] = (uint16_t)(1000 * (y + (uint32_t)(i / samples / ACROSS)) +
+						     10 * (x + (uint32_t)(i / samples % ACROSS)) +
+						     (uint32_t)(i % samples));
+			assert_true(TIFFWriteTile(tiff, tile, x, y, 0, 0) > 0);
+		}
+	end_tiff(f, tiff, path);
 }
 
 static void make_bmp(struct file *f)
@@ -186,6 +221,22 @@ static void decode_as(struct sl_value *out, const struct file *f, struct sl_pict
 	spec.max_pixels = MAX_PIXELS;
 	if (sl_picture_decode(out, f->bytes, f->len, &spec, &room, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
+}
+
+static void tiles_of_16_bits_are_kept(void **state)
+{
+	(void)state;
+	for (int samples = 1; samples <= 3; samples += 2) {
+		static struct file f;
+		struct sl_value v;
+
+		make_tiles(&f, samples);
+		decode_as(&v, &f, (struct sl_picture_spec){.deep = true, .channels = samples});
+		assert_true(v.deep && v.dim[0] == H && v.dim[1] == W && v.dim[2] == samples);
+		for (int i = 0; i < H * W * samples; i++)
+			assert_int_equal(((const float *)v.data)[i],
+					 1000 * (i / samples / W) + 10 * (i / samples % W) + i % samples);
+	}
 }
 
 /* A PGM of 16 bits keeps its values; bytes become 257 times theirs; grey is the luma. */
@@ -352,10 +403,15 @@ static int drop_room(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whole_files_are_read),   cmocka_unit_test(values_of_16_bits_are_kept),
-		cmocka_unit_test(pictures_stand_upright), cmocka_unit_test(every_cut_is_seen),
-		cmocka_unit_test(damage_is_harmless),     cmocka_unit_test(bombs_are_refused),
-		cmocka_unit_test(other_files_are_named),  cmocka_unit_test(names_end_as_torchvision_wants),
+		cmocka_unit_test(whole_files_are_read),
+		cmocka_unit_test(values_of_16_bits_are_kept),
+		cmocka_unit_test(tiles_of_16_bits_are_kept),
+		cmocka_unit_test(pictures_stand_upright),
+		cmocka_unit_test(every_cut_is_seen),
+		cmocka_unit_test(damage_is_harmless),
+		cmocka_unit_test(bombs_are_refused),
+		cmocka_unit_test(other_files_are_named),
+		cmocka_unit_test(names_end_as_torchvision_wants),
 	};
 
 	return cmocka_run_group_tests(tests, make_files, drop_room);
