@@ -63,10 +63,9 @@ static const char *check_weights(const struct sl_conf_client *c, char why[SL_CON
 		snprintf(why, SL_CONF_WHY, "belongs to classes and several labels; leave this key out");
 	if (!why[0] && c->train.mixup > 0)
 		snprintf(why, SL_CONF_WHY, "is not possible with train.mixup, whose rows have two classes");
-	if (!why[0] && c->agreed.share.group[0])
-		snprintf(
-			why, SL_CONF_WHY,
-			"is not possible in a group (share.group): no member knows the weights of all members' labels");
+	if (!why[0] && word && c->agreed.share.group[0])
+		snprintf(why, SL_CONF_WHY,
+			 "would be other weights for each member of the group: give all of them the same list");
 	return why[0] ? "train.class_weights" : NULL;
 }
 

@@ -11,6 +11,8 @@ private=share.ends=private # heads and tails of their own
 group two "$tmp/sgd.yaml" 2 $private data.partition=iid train.epochs=2
 group three "$tmp/adamw.yaml" 3 $private data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8'
 group four "$tmp/adamw.yaml" 4 $private data.partition=by_label train.chunks=3 codec.head_act=lowrank:2,warm=true codec.head_grad=lowrank:2,warm=true threads=2
+group weighted "$tmp/sgd.yaml" 2 $private data.partition=iid train.epochs=2 train.class_weights=1,2,3,4,5,6,7,8,9,0.5
+[ "$(learned weighted/member-0)" != "$(learned two/member-0)" ] || fail 'train.class_weights do not count in a group'
 group batches "$tmp/sgd.yaml" 2 $private data.partition=batch codec=qsgd:16
 group alone "$tmp/sgd.yaml" 1 $private codec=quant:4
 grep -q '"skipped":true' "$tmp"/*/log.jsonl && fail 'a step was skipped'

@@ -140,7 +140,7 @@ refused 78 'belongs to classes and several labels' numbers --set train.class_wei
 refused 78 'needs a number for each of the 3 classes or labels, got 2' labels --set train.class_weights=1,2
 refused 78 'balanced stands alone, and not in a list' labels --set train.class_weights=balanced,2,3
 refused 78 'must be none, balanced, or a number above 0' labels --set train.class_weights=heavy
-refused 78 'is not possible in a group' classes --set share.group=g
+refused 78 'give all of them the same list' classes --set share.group=g
 refused 78 'only classes can be mixed or smoothed' labels --set train.mixup=0.2
 refused 78 'only classes can be mixed or smoothed' numbers --set train.label_smoothing=0.1
 sed -i '3s/,[01],/,2,/' "$tmp/table/val.csv"
