@@ -109,15 +109,9 @@ static void add_fingerprints(json_t *about, const struct sl_setup *s)
 
 static const char thresholds_key[] = "thresholds";
 
-/* With room for thresholds behind it, which evaluations find; NULL: out of memory. */
 static char *dump(const json_t *about)
 {
-	char *text = json_dumps(about, JSON_COMPACT | JSON_REAL_PRECISION(17)), *more;
-
-	more = text ? realloc(text, strlen(text) + 64 + SL_CONF_LIST_MAX * 32) : NULL;
-	if (!more)
-		free(text);
-	return more;
+	return json_dumps(about, JSON_COMPACT | JSON_REAL_PRECISION(17));
 }
 
 enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
@@ -135,24 +129,25 @@ enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
 	free(s->about);
 	s->about = dump(about);
 	json_decref(about);
+	if (sl_setup_task(s->conf)->kind == SL_LEARN_LABELS && !s->threshold)
+		s->threshold = calloc((size_t)s->conf->model.classes, sizeof *s->threshold);
 	return s->about ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what is known of the data");
 }
 
-void sl_about_thresholds(const struct sl_setup *s, const double *threshold, int n)
+char *sl_about_text(const struct sl_setup *s)
 {
-	json_t *about = sl_about_parse(s), *list = json_array();
+	const bool found = s->threshold && s->threshold[0] > 0;
+	json_t *about = found ? sl_about_parse(s) : NULL, *list = json_array();
 	char *text;
 
-	for (int i = 0; i < n; i++)
-		json_array_append_new(list, json_real(threshold[i]));
+	for (int i = 0; i < s->conf->model.classes && about; i++)
+		json_array_append_new(list, json_real(s->threshold[i]));
 	if (about)
 		json_object_set(about, thresholds_key, list);
-	text = about ? dump(about) : NULL;
-	if (text)
-		strcpy(s->about, text); /* dump has left room for it */
-	free(text);
+	text = about ? dump(about) : s->about ? strdup(s->about) : NULL;
 	json_decref(list);
 	json_decref(about);
+	return text;
 }
 
 static enum sl_err path_of(char path[PATH_MAX], const struct sl_setup *s, struct sl_fail *fail)
@@ -180,28 +175,27 @@ void sl_about_read(struct sl_setup *s, const char *path)
 enum sl_err sl_about_keep(const struct sl_setup *s, struct sl_fail *fail)
 {
 	struct sl_newfile file;
-	char path[PATH_MAX];
-	enum sl_err err = s->about && s->conf->log.dir[0] ? path_of(path, s, fail) : SL_OK;
+	char path[PATH_MAX], *text = s->conf->log.dir[0] ? sl_about_text(s) : NULL;
+	enum sl_err err = text ? path_of(path, s, fail) : SL_OK;
 
-	if (err || !s->about || !s->conf->log.dir[0])
-		return err;
-	err = sl_newfile_open(&file, path, 0666, SL_FP_NONE, fail);
-	if (!err)
-		err = sl_newfile_write(&file, s->about, strlen(s->about), fail);
-	return err ? err : sl_newfile_finish(&file, fail);
+	if (!err && text)
+		err = sl_newfile_open(&file, path, 0666, SL_FP_NONE, fail);
+	if (!err && text)
+		err = sl_newfile_write(&file, text, strlen(text), fail);
+	if (!err && text)
+		err = sl_newfile_finish(&file, fail);
+	free(text);
+	return err;
 }
 
 /* What the run's earlier evaluations have found. */
 static void recall_thresholds(const struct sl_setup *s, const json_t *then)
 {
 	const json_t *list = json_object_get(then, thresholds_key);
-	double threshold[SL_CONF_LIST_MAX];
-	const int n = (int)json_array_size(list);
+	const size_t n = (size_t)s->conf->model.classes;
 
-	for (int i = 0; i < n && n <= SL_CONF_LIST_MAX; i++)
-		threshold[i] = json_number_value(json_array_get(list, (size_t)i));
-	if (n && n <= SL_CONF_LIST_MAX)
-		sl_about_thresholds(s, threshold, n);
+	for (size_t i = 0; i < n && s->threshold && json_array_size(list) == n; i++)
+		s->threshold[i] = json_number_value(json_array_get(list, i));
 }
 
 /* Where another limit was asked for, other samples are no surprise. */

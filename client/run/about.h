@@ -14,9 +14,9 @@
 enum sl_err sl_about_make(struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
 /* From a model file's metadata, or where `path` is NULL from log.dir; nothing where there is none. */
 void sl_about_read(struct sl_setup *setup, const char *path);
-/* Of several labels, after an evaluation: the probabilities from which on each is said, [n]. Nothing else is changed,
- * and setup->about stays where it is. */
-void sl_about_thresholds(const struct sl_setup *setup, const double *threshold, int n);
+/* What a model's file says: setup->about, and of several labels setup->threshold. Malloc'ed; NULL: nothing is known, or
+ * there is no memory. */
+char *sl_about_text(const struct sl_setup *setup);
 /* MISMATCH where the data are not those that the run in log.dir began with; fine where nothing is known of them.
  * Takes over the run's thresholds. */
 enum sl_err sl_about_compare(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;

@@ -1,9 +1,11 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/persist/model_file.h"
+#include "client/run/about.h"
 #include "client/run/drive.h"
 #include "client/run/phase.h"
 #include "common/base/log.h"
@@ -16,9 +18,18 @@ static void on_signal(int signum)
 	signal(signum, SIG_DFL); /* the second one ends the process */
 }
 
+static enum sl_err save(const struct sl_setup *setup, const char *name, uint64_t steps, struct sl_fail *fail)
+{
+	char *about = sl_about_text(setup);
+	enum sl_err err = sl_model_file_write(setup->conf, setup->plan, &setup->weights, about, name, steps, fail);
+
+	free(about);
+	return err;
+}
+
 enum sl_err sl_drive_save(const struct sl_setup *setup, uint64_t steps, struct sl_fail *fail)
 {
-	return sl_model_file_write(setup->conf, setup->plan, &setup->weights, setup->about, SL_MODEL_FILE, steps, fail);
+	return save(setup, SL_MODEL_FILE, steps, fail);
 }
 
 /* A file that cannot be written costs these weights, not the run. */
@@ -31,7 +42,7 @@ static enum sl_err keep_best(struct sl_setup *setup, struct sl_local *local, str
 
 	if (sl_local_get_weights(local, &setup->weights))
 		return sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be read back");
-	err = sl_model_file_write(setup->conf, setup->plan, &setup->weights, setup->about, SL_MODEL_BEST, step, &why);
+	err = save(setup, SL_MODEL_BEST, step, &why);
 	if (err)
 		sl_log(SL_LOG_WARN, "best-missed",
 		       "step %" PRIu64 ": %s; the run goes on, and best.safetensors keeps earlier weights", step,

@@ -282,20 +282,13 @@ static void put_json(const struct sl_predict *p, int32_t label, int best)
 
 /* ---- a number, or several ---- */
 
-static void put_number(const struct sl_predict *p, double right, double predicted)
-{
-	static const char *const unknown[] = {
-		[SL_PREDICT_TEXT] = "-", [SL_PREDICT_CSV] = "", [SL_PREDICT_JSON] = "null"};
-	static const char *const sample[] = {"%8" PRIu64, "%" PRIu64, "{\"sample\":%" PRIu64};
-	static const char *const is[] = {" %12s", ",%s", ",\"number\":%s"};
-	static const char *const said[] = {" %12s", ",%s", ",\"predicted\":%s"};
-	const struct sl_predict_spec *s = &p->spec;
-	char text[NUMBER];
+static const char *const sample_format[] = {"%8" PRIu64, "%" PRIu64, "{\"sample\":%" PRIu64};
 
-	fprintf(s->out, sample[s->format], p->rows);
-	if (!s->unlabelled)
-		fprintf(s->out, is[s->format], number(right, unknown[s->format], text));
-	fprintf(s->out, said[s->format], number(predicted, unknown[s->format], text));
+/* The end of a line. */
+static void end_number(const struct sl_predict *p)
+{
+	const struct sl_predict_spec *s = &p->spec;
+
 	if (s->format == SL_PREDICT_JSON) {
 		put_json_name(p);
 	} else if (names_samples(s)) {
@@ -303,6 +296,22 @@ static void put_number(const struct sl_predict *p, double right, double predicte
 		put_sample(p);
 	}
 	fputs(s->format == SL_PREDICT_JSON ? "}\n" : "\n", s->out);
+}
+
+static void put_number(const struct sl_predict *p, double right, double predicted)
+{
+	static const char *const unknown[] = {
+		[SL_PREDICT_TEXT] = "-", [SL_PREDICT_CSV] = "", [SL_PREDICT_JSON] = "null"};
+	static const char *const is[] = {" %12s", ",%s", ",\"number\":%s"};
+	static const char *const said[] = {" %12s", ",%s", ",\"predicted\":%s"};
+	const struct sl_predict_spec *s = &p->spec;
+	char text[NUMBER];
+
+	fprintf(s->out, sample_format[s->format], p->rows);
+	if (!s->unlabelled)
+		fprintf(s->out, is[s->format], number(right, unknown[s->format], text));
+	fprintf(s->out, said[s->format], number(predicted, unknown[s->format], text));
+	end_number(p);
 }
 
 /* Several numbers, or labels: `right` and x [classes]. */
@@ -335,17 +344,33 @@ static void put_names_of(const struct sl_predict_spec *s, const char *before)
 	}
 }
 
+/* What a line says of each number or label: in CSV a column each, whose name begins so, in JSON a list. */
+enum what { RIGHT, SAID, SHOWN, WHATS };
+
+/* NULL: it says no such thing. */
+static const char *word_of(const struct sl_predict_spec *s, enum what what)
+{
+	const bool json = s->format == SL_PREDICT_JSON, labels = s->task->kind == SL_LEARN_LABELS;
+	const char *const shown = json ? s->logits ? "logits" : "probabilities" : s->logits ? "logit_" : "probability_";
+
+	if (what == RIGHT)
+		return s->unlabelled ? NULL : !json ? "" : labels ? "labels" : "numbers";
+	if (what == SAID)
+		return !labels ? NULL : json ? "said" : "said_";
+	return labels ? shown : json ? "predicted" : "predicted_";
+}
+
+static double value_of(const struct sl_predict_spec *s, enum what what, int k, const float *right, const float *x)
+{
+	return what == RIGHT ? (double)right[k] : what == SAID ? is_said(s, k, x[k]) : shown_value(s, x[k]);
+}
+
 static void put_several_csv_names(const struct sl_predict_spec *s)
 {
 	fputs("sample", s->out);
-	if (!s->unlabelled)
-		put_names_of(s, "");
-	if (s->task->kind == SL_LEARN_LABELS) {
-		put_names_of(s, "said_");
-		put_names_of(s, s->logits ? "logit_" : "probability_");
-	} else {
-		put_names_of(s, "predicted_");
-	}
+	for (int what = 0; what < WHATS; what++)
+		if (word_of(s, what))
+			put_names_of(s, word_of(s, what));
 	fputs(names_samples(s) ? ",name\n" : "\n", s->out);
 }
 
@@ -362,35 +387,22 @@ static void put_several_text_names(const struct sl_predict_spec *s)
 	fprintf(s->out, "%s%s\n", s->task->kind == SL_LEARN_LABELS ? "  labels" : "", names_samples(s) ? "  name" : "");
 }
 
-/* A list of what `value` makes of each number of a row. */
-static void put_list(const struct sl_predict *p, const char *name, const float *x,
-		     double (*value)(const struct sl_predict_spec *s, int k, float x))
+static void put_lists(const struct sl_predict *p, const float *right, const float *x)
 {
 	const struct sl_predict_spec *s = &p->spec;
+	const bool json = s->format == SL_PREDICT_JSON;
 	char text[NUMBER];
 
-	if (s->format == SL_PREDICT_JSON)
-		fprintf(s->out, ",\"%s\":[", name);
-	for (int k = 0; k < s->classes; k++)
-		fprintf(s->out, "%s%s", s->format == SL_PREDICT_CSV || k ? "," : "",
-			number(value(s, k, x[k]), s->format == SL_PREDICT_CSV ? "" : "null", text));
-	if (s->format == SL_PREDICT_JSON)
-		putc(']', s->out);
-}
-
-static double as_it_is(const struct sl_predict_spec *s, int k, float x)
-{
-	return (double)x;
-}
-
-static double as_said(const struct sl_predict_spec *s, int k, float x)
-{
-	return is_said(s, k, x);
-}
-
-static double as_shown(const struct sl_predict_spec *s, int k, float x)
-{
-	return shown_value(s, x);
+	for (int what = 0; what < WHATS; what++) {
+		if (!word_of(s, what))
+			continue;
+		if (json)
+			fprintf(s->out, ",\"%s\":[", word_of(s, what));
+		for (int k = 0; k < s->classes; k++)
+			fprintf(s->out, "%s%s", !json || k ? "," : "",
+				number(value_of(s, what, k, right, x), json ? "null" : "", text));
+		fputs(json ? "]" : "", s->out);
+	}
 }
 
 /* Labels that are said, or each number. */
@@ -421,30 +433,9 @@ static void put_several_text(const struct sl_predict *p, const float *right, con
 
 static void put_several(const struct sl_predict *p, const float *right, const float *x)
 {
-	const struct sl_predict_spec *s = &p->spec;
-	const bool labels = s->task->kind == SL_LEARN_LABELS, json = s->format == SL_PREDICT_JSON;
-
-	fprintf(s->out,
-		json                          ? "{\"sample\":%" PRIu64
-		: s->format == SL_PREDICT_CSV ? "%" PRIu64
-					      : "%8" PRIu64,
-		p->rows);
-	if (json)
-		put_json_name(p);
-	if (s->format == SL_PREDICT_TEXT) {
-		put_several_text(p, right, x);
-	} else {
-		if (!s->unlabelled)
-			put_list(p, labels ? "labels" : "numbers", right, as_it_is);
-		if (labels)
-			put_list(p, "said", x, as_said);
-		put_list(p, !labels ? "predicted" : s->logits ? "logits" : "probabilities", x, as_shown);
-	}
-	if (!json && names_samples(s)) {
-		fputs(s->format == SL_PREDICT_CSV ? "," : "  ", s->out);
-		put_sample(p);
-	}
-	fputs(json ? "}\n" : "\n", s->out);
+	fprintf(p->spec.out, sample_format[p->spec.format], p->rows);
+	(p->spec.format == SL_PREDICT_TEXT ? put_several_text : put_lists)(p, right, x);
+	end_number(p);
 }
 
 enum sl_err sl_predict_open(struct sl_predict *p, const struct sl_predict_spec *spec, int64_t batch,

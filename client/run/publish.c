@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "client/persist/model_file.h"
+#include "client/run/about.h"
 #include "common/base/log.h"
 #include "common/base/worker.h"
 #include "common/link/loop.h"
@@ -27,6 +28,7 @@ struct sl_publish {
 	struct sl_async *done;
 	struct sl_job job;
 	struct sl_weights weights; /* none before the first */
+	char *about;               /* what was known when they were taken */
 	bool busy, best;
 	uint64_t step, number; /* of the weights; of the newest request that they answer, 0: none */
 	enum sl_err best_err, asked_err;
@@ -43,10 +45,10 @@ static void run_write(struct sl_job *job)
 
 	p->best_err = p->asked_err = SL_OK;
 	if (p->best)
-		p->best_err = sl_model_file_write(p->setup->conf, p->setup->plan, &p->weights, p->setup->about,
-						  SL_MODEL_BEST, p->step, &p->best_fail);
+		p->best_err = sl_model_file_write(p->setup->conf, p->setup->plan, &p->weights, p->about, SL_MODEL_BEST,
+						  p->step, &p->best_fail);
 	if (p->number)
-		p->asked_err = sl_model_file_write(p->setup->conf, p->setup->plan, &p->weights, p->setup->about,
+		p->asked_err = sl_model_file_write(p->setup->conf, p->setup->plan, &p->weights, p->about,
 						   SL_MODEL_ASKED, p->step, &p->asked_fail);
 }
 
@@ -128,6 +130,7 @@ void sl_publish_close(struct sl_publish *p)
 		sl_async_close(p->done);
 	sl_model_file_remove(p->setup->conf, SL_MODEL_ASKED);
 	sl_weights_close(&p->weights);
+	free(p->about);
 	free(p);
 }
 
@@ -176,6 +179,8 @@ void sl_publish_take(struct sl_publish *p, struct sl_remote *remote)
 	p->best = sl_training_best_due(p->run);
 	p->number = p->asked > p->answered ? p->asked : 0;
 	p->busy = true;
+	free(p->about);
+	p->about = sl_about_text(p->setup);
 	if (take(p, remote, &fail) != SL_OK) {
 		p->best_err = p->asked_err = fail.code;
 		p->best_fail = p->asked_fail = fail;

@@ -461,6 +461,7 @@ void sl_setup_close(struct sl_setup *s)
 		sl_kept_close(s->kept);
 	}
 	free(s->about);
+	free(s->threshold);
 	sl_weights_close(&s->weights);
 	sl_plan_close(s->plan);
 	*s = (struct sl_setup){0};

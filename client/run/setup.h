@@ -38,12 +38,15 @@ struct sl_setup {
 	struct sl_weights weights; /* of the whole model */
 	bool weights_from_seed;    /* every one of the middle's: no upload is needed */
 	struct sl_set set[SL_SPLIT_COUNT];
-	int64_t epoch_steps;      /* of a group, all of whose members have as many; 0: there is none */
-	int64_t dealt;            /* stands for share.batches; 0: there are none */
-	struct sl_turns turns;    /* which of the dealt batches are this member's own */
-	bool audits;              /* an audit fetches the middle's whole state. Set it before sl_setup_plan */
-	bool alone;               /* has a member's part of the data, and is in no group. Set it before sl_setup_plan */
-	char *about;              /* of the data, in training or of a model file (about.h); NULL: nothing is known */
+	int64_t epoch_steps;   /* of a group, all of whose members have as many; 0: there is none */
+	int64_t dealt;         /* stands for share.batches; 0: there are none */
+	struct sl_turns turns; /* which of the dealt batches are this member's own */
+	bool audits;           /* an audit fetches the middle's whole state. Set it before sl_setup_plan */
+	bool alone;            /* has a member's part of the data, and is in no group. Set it before sl_setup_plan */
+	char *about;           /* of the data, in training or of a model file (about.h); NULL: nothing is known */
+	/* [classes] of several labels, in training: the probabilities from which on each is said, as the last
+	 * evaluation found them; 0: none was yet. NULL: there are no such labels */
+	double *threshold;
 	const char *const *given; /* what is to be predicted, in place of the test set [ngiven]; NULL: that. Borrowed */
 	int ngiven;
 	struct json_t *recalled;    /* `about`, while `given` is opened */

@@ -311,13 +311,10 @@ static void show(struct sl_training *r)
 /* Of several labels: they travel with the weights that were evaluated. */
 static void keep_thresholds(const struct sl_training *r)
 {
-	double threshold[SL_CONF_LIST_MAX];
 	struct sl_fail why;
 
-	if (r->eval_only || r->setup->conf->model.classes > SL_CONF_LIST_MAX ||
-	    !sl_scores_thresholds(r->scores, threshold))
+	if (r->eval_only || !r->setup->threshold || !sl_scores_thresholds(r->scores, r->setup->threshold))
 		return;
-	sl_about_thresholds(r->setup, threshold, r->setup->conf->model.classes);
 	if (sl_about_keep(r->setup, &why))
 		sl_log(SL_LOG_WARN, "thresholds-missed", "%s", why.text);
 }
