@@ -9,7 +9,7 @@
 # The last line is `N passed, N failed, N skipped`; exit status 1 where anything failed, or nothing ran at all.
 # Environment: BUILD (folder of the binaries), RUN (a program that runs each of them), SAN, SPLIT_QUICK (set in `make test`:
 # tests of many like cases take fewer), JOBS (tests at a time), TEST_BEGAN
-# (when the build began, in seconds of the epoch), TEST_TIMEOUT (seconds; 900 for each, × 5 with SAN: a machine may be busy, and a
+# (when the build began, in seconds of the epoch), TEST_TIMEOUT (seconds; 1800 for each, × 5 with SAN: a machine may be busy, and a
 # test that ends is not waited for).
 set -u
 cd "$(dirname "$0")/.."
@@ -33,7 +33,7 @@ marked() { awk -v word="$1" '$0 ~ word && !/] ([0-9]+ test|---)/ {seen[$0] = 1} 
 
 # run PROGRAM: its output into $out, its exit status into $rc. Signals reach it.
 run() {
-	local child limit=900
+	local child limit=1800
 	[ -z "${SPLIT_LONG:-}" ] || limit=21600
 	limit=${TEST_TIMEOUT:-$((limit * (${#SAN} > 0 ? 5 : 1)))}
 	mkdir -p "$scratch/$name"

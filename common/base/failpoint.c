@@ -15,7 +15,9 @@
 #include "common/base/err.h"
 #include "common/base/log.h"
 
-enum action { NOTHING, KILL, TERM, DELAY, FAIL, SHORT, TEAR };
+enum action { NOTHING, KILL, TERM, DELAY, HOLD, FAIL, SHORT, TEAR };
+
+enum { HOLD_LOOK_NS = 5000000 };
 
 static const struct {
 	const char *name, *sides, *before, *beside, *what;
@@ -30,8 +32,9 @@ static const struct {
 	enum action action;
 	int err; /* FAIL */
 } actions[] = {
-	{"kill", KILL, 0},        {"term", TERM, 0},  {"short", SHORT, 0},      {"tear", TEAR, 0},
-	{"ENOSPC", FAIL, ENOSPC}, {"EIO", FAIL, EIO}, {"EDQUOT", FAIL, EDQUOT}, {"EACCES", FAIL, EACCES},
+	{"kill", KILL, 0},  {"term", TERM, 0},        {"short", SHORT, 0},
+	{"tear", TEAR, 0},  {"hold", HOLD, 0},        {"ENOSPC", FAIL, ENOSPC},
+	{"EIO", FAIL, EIO}, {"EDQUOT", FAIL, EDQUOT}, {"EACCES", FAIL, EACCES},
 };
 
 /* Written before the first thread starts, but for `passed`. */
@@ -42,7 +45,7 @@ static struct {
 	bool all; /* from `first` on */
 	_Atomic long passed;
 } set[SL_FP_COUNT];
-static const char *count_file;
+static const char *count_file, *go_file;
 
 /* Says so where a test looks for it: an action that was never taken proves nothing. */
 static enum action take(enum sl_failpoint point)
@@ -55,6 +58,14 @@ static enum action take(enum sl_failpoint point)
 	return set[point].action;
 }
 
+static void hold(void)
+{
+	const struct timespec a_while = {0, HOLD_LOOK_NS};
+
+	while (!go_file || unlink(go_file) != 0)
+		nanosleep(&a_while, NULL);
+}
+
 static void act(enum sl_failpoint point, enum action action)
 {
 	const struct timespec pause = {set[point].delay_ms / 1000, set[point].delay_ms % 1000 * 1000000L};
@@ -65,6 +76,8 @@ static void act(enum sl_failpoint point, enum action action)
 		kill(getpid(), SIGTERM);
 	else if (action == DELAY)
 		nanosleep(&pause, NULL);
+	else if (action == HOLD)
+		hold();
 }
 
 int sl_failpoint_pass(enum sl_failpoint point)
@@ -170,6 +183,7 @@ int sl_failpoint_main(int argc, char **argv)
 	if (!good)
 		return sl_err_exit_status(SL_ERR_USAGE);
 	count_file = getenv("SPLIT_FAILPOINTS_COUNT");
+	go_file = getenv("SPLIT_FAILPOINTS_GO");
 	if (count_file && count_file[0])
 		atexit(write_counts);
 	if (argc != 2 || strcmp(argv[1], "--failpoints") != 0)

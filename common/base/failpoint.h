@@ -6,6 +6,7 @@
  *   kill      SIGKILL to the process itself
  *   term      SIGTERM to itself: an orderly end that begins here
  *   delay:MS  the thread sleeps
+ *   hold      the thread waits until the file SPLIT_FAILPOINTS_GO is there, and removes it: one passage for each file
  *   ENOSPC …  the call fails with that errno (EIO, EDQUOT, EACCES, ENOSPC), and is not made
  *   short     a write takes half of what it is given
  *   tear      a write takes half, then SIGKILL

@@ -27,23 +27,24 @@ done
 # the server is lost in the middle of a step, and the state that the client holds goes to the next one
 port=$(free_port)
 start_server one listen="tcp://127.0.0.1:$port" store="$tmp/other"
-start_slow_client 7 100 lost "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec" --set server="tcp://127.0.0.1:$port" --set link.on_server_lost=wait --set link.retry_ms=50
-wait_for "no step" has_steps lost 7
+client_stands 7 lost "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec" --set server="tcp://127.0.0.1:$port" --set link.on_server_lost=wait --set link.retry_ms=50
 end_process "$server_pid"
 start_server two listen="tcp://127.0.0.1:$port" store="$tmp/other"
+let_go lost
 wait "$client_pid" || fail "a server that came back: status $?"
 same_run lost local $steps
 
 # stopped in an evaluation, whose weights are the average: what goes on is what learned
-export SPLIT_FAILPOINTS=server.eval=delay:300
+export SPLIT_FAILPOINTS=server.eval=hold
 plain=$SPLITS SPLITS=$PWD/$BUILD/fail/splits
 start_server slow store="$tmp/slow"
 SPLITS=$plain
 unset SPLIT_FAILPOINTS
 start_client paused "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec" --set server="$endpoint"
-wait_for "no first epoch" has_steps paused 6
-sleep 0.2
+at_point slow server.eval
 signal TERM "$client_pid"
+wait_for 'it does not say that it stops' grep -q '^INFO stopping: ' "$tmp/paused.log"
+let_go slow
 wait "$client_pid" || fail "paused: status $?"
 client paused "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec" --set server="$endpoint" --resume || fail "--resume after a pause: status $?"
 same_run paused local $steps

@@ -147,7 +147,7 @@ same_run hung applied $steps
 
 # ---- drain_s is over while the server applies a step: whether that one is done is not known here, so nothing is kept of it
 stop_server
-serve server.apply=delay:6000@6
+serve server.apply=hold@6
 go '' unsure --set drain_s=2
 at_point server server.apply
 clock_starts
@@ -155,6 +155,7 @@ signal TERM "$client_pid"
 ended "$client_pid" 69 5000 "the client whose step is in doubt"
 says unsure 'not stopped within 2 s (drain_s); --resume goes on from the last checkpoint'
 [ "$(steps_of unsure)" = 5 ] || fail "$(steps_of unsure) steps, not 5, are in the log"
+let_go server
 go '' unsure --resume
 ends_with "$client_pid" 0 $patience "the client whose step was in doubt"
 grep -q 'session-open: .*, from step 5$' "$tmp/unsure.log" || fail "it did not go on from step 5"

@@ -124,12 +124,13 @@ waits=(--set server="tcp://127.0.0.1:$port" --set link.on_server_lost=wait --set
 start_server first listen="tcp://127.0.0.1:$port" store="$tmp/other"
 plain=$SPLITC
 SPLITC=$PWD/$BUILD/fail/splitc
-SPLIT_FAILPOINTS=client.done=delay:2000@5 writes "${waits[@]}" >"$tmp/with" &
+SPLIT_FAILPOINTS=client.done=hold@5 SPLIT_FAILPOINTS_GO=$tmp/writer.go writes "${waits[@]}" >"$tmp/with" &
 writer=$!
 SPLITC=$plain
 wait_for 'no pass' grep -q ' failpoint: client.done, ' "$tmp/generate.log"
 end_process "$server_pid"
 start_server second listen="tcp://127.0.0.1:$port" store="$tmp/other"
+let_go writer
 wait "$writer" || fail "generate, whose server was killed: $(cat "$tmp/generate.log")"
 grep -q 'waiting for it' "$tmp/generate.log" || fail 'the server was not missed'
 [ "$(cat "$tmp/with")" = "$(writes --local "${waits[@]}")" ] || fail 'a killed server changes the text'

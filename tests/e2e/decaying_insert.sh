@@ -90,10 +90,8 @@ for pair in train.optimizer.lr=0.002 train.epochs=6 train.eval_every=0 link.on_s
 	sets+=(--set "$pair")
 done
 client undisturbed "$tmp/client.yaml" "${sets[@]}" || fail "the undisturbed run: status $?"
-start_slow_client 16 500 disturbed "$tmp/client.yaml" "${sets[@]}"
-wait_for 'sixteen steps' has_steps disturbed 16
-signal INT "$client_pid"
-ends_with "$client_pid" 0 $patience 'the interrupted client'
+client_stands 16 disturbed "$tmp/client.yaml" "${sets[@]}"
+stops disturbed
 signal TERM "$server_pid"
 ends_with "$server_pid" 0 $patience 'the server of the interrupted client'
 SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=server.answered=kill@24 serve

@@ -56,10 +56,8 @@ short=("$tmp/client.yaml" --set train.checkpoint_every=2)
 # pauses NAME KEY STEPS: a run that is paused once it has done so many
 pauses() {
 	# shellcheck disable=SC2046
-	start_slow_client "$3" 100 "$1" "${short[@]}" $(with_key "$2")
-	wait_for "no steps of $1" has_steps "$1" "$3"
-	signal INT "$client_pid"
-	ends_with "$client_pid" 0 $patience "the pause of $1"
+	client_stands "$3" "$1" "${short[@]}" $(with_key "$2")
+	stops "$1"
 }
 rm -r "$tmp/store"
 start_server first "${keys[@]}"

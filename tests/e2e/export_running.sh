@@ -60,7 +60,7 @@ data_of "$tmp/done.safetensors" >"$tmp/exported"
 data_of "$tmp/busy/model.safetensors" | cmp - "$tmp/exported" || fail 'an export has other tensors than the model'
 
 # ---- another run at its control socket is none of its business
-start_slow_client 5 2000 other "$tmp/client.yaml"
+client_stands 4 other "$tmp/client.yaml"
 wait_for 'no checkpoint' test -e "$tmp/other/checkpoint-000000000003.safetensors"
 export_model done busy --set control="$tmp/other.sock"
 is_of done 16
@@ -69,8 +69,7 @@ status=75 export_model hidden other --set control="$tmp/nobody.sock"
 grep -q "but does not answer at $tmp/nobody.sock: name its control socket" "$tmp/hidden.log" || fail "$(cat "$tmp/hidden.log")"
 
 # ---- paused: the model that it left; no server is asked
-signal INT "$client_pid"
-ends_with "$client_pid" 0 $patience 'a pause'
+stops other
 export_model paused other --set server=tcp://127.0.0.1:9
 is_of paused "$(steps_of other)"
 client other "$tmp/client.yaml" --resume || fail '--resume behind an export'
@@ -91,9 +90,9 @@ grep -q "was not ended. The server has the middle of its checkpoint at step $new
 [ ! -e "$tmp/away.safetensors" ] || fail 'half a model'
 # a run that waits for its server has nothing to give
 start_server host listen="tcp://127.0.0.1:$port"
-start_slow_client 3 300 waits "$tmp/client.yaml" --set link.on_server_lost=wait --set link.timeout_ms=2000
-wait_for 'no steps' has_steps waits 2
+client_stands 2 waits "$tmp/client.yaml" --set link.on_server_lost=wait --set link.timeout_ms=2000
 end_process "$server_pid"
+let_go waits
 wait_for 'the loss is not noticed' grep -q 'server-lost' "$tmp/waits.log"
 status=69 export_model lost waits
 grep -q 'goes on, but cannot give its model now: the link to the server was lost' "$tmp/lost.log" || fail "$(cat "$tmp/lost.log")"

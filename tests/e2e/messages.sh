@@ -62,15 +62,11 @@ E1
 # A run that is interrupted behind an evaluation says of which step its figures are: here an epoch has 3 steps.
 cd "$OLDPWD"
 start_server one
-start_slow_client 4 1500 interrupted "$tmp/here/photos.yaml" --set server="$endpoint" --set train.epochs=9 --json
-wait_for 'the client does not begin its fourth step' at_apply_or_ended interrupted
-signal INT "$client_pid"
-ends_with "$client_pid" 0 $patience 'the interrupted client'
+client_stands 3 interrupted "$tmp/here/photos.yaml" --set server="$endpoint" --set train.epochs=9 --json
+stops interrupted
 tail -n 1 "$tmp/interrupted.log" | jq -e '.outcome == "interrupted" and .evaluated_step == 3 and .steps > 3' >"$tmp/out" ||
 	fail "of which step: $(tail -n 1 "$tmp/interrupted.log" | jq -c '{outcome, evaluated_step, steps}')"
-start_slow_client 2 1500 resumed "$tmp/here/photos.yaml" --set server="$endpoint" --set train.epochs=9 --set log.dir="$tmp/interrupted" --resume
-wait_for 'the client does not begin its second step' at_apply_or_ended resumed
-signal INT "$client_pid"
-ends_with "$client_pid" 0 $patience 'the client that was resumed'
+client_stands 1 resumed "$tmp/here/photos.yaml" --set server="$endpoint" --set train.epochs=9 --set log.dir="$tmp/interrupted" --resume
+stops resumed
 grep -qE '^that was after step (3|6), and the run ended after step [0-9]+$' "$tmp/resumed.log" || fail "$(tail -n 3 "$tmp/resumed.log")"
 echo 'mistakes are named in plain words, and figures with their step'

@@ -29,6 +29,7 @@ split() {
 	done
 	rm -rf "$tmp/killed $1"
 	client_stands 1 "killed $1" "$tmp/$1.yaml" --set server="$two" "${set[@]}"
+	wait_for "$1 has no checkpoint" has_checkpoint "killed $1"
 	end_client
 	client "killed $1" "$tmp/$1.yaml" --resume --set server="$two" "${set[@]}" || fail "$1, resumed: $(tail -n 1 "$tmp/killed $1.log")"
 	same_run "killed $1" "local $1 4" "$steps"

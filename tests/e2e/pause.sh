@@ -23,10 +23,8 @@ client undisturbed "$tmp/client.yaml" "${sets[@]}" || fail "the undisturbed run:
 
 # the server has its side on the disk before the client says that it paused: here it dies when it hears of the pause
 serve_failing server.last=kill
-start_slow_client 9 500 died "$tmp/client.yaml" "${sets[@]}"
-wait_for "ten steps" has_steps died 10
-signal INT "$client_pid"
-ends_with "$client_pid" 0 $patience "the client whose server dies at its pause"
+client_stands 10 died "$tmp/client.yaml" "${sets[@]}"
+stops died
 grep -q '^INFO paused: ' "$tmp/died.log" || fail "it does not say that it paused"
 ! grep 'pause-unsure' "$tmp/died.log" || fail "the server has kept its side, the client does not know"
 ends_with "$server_pid" 137 $patience "the server that hears of the pause"
@@ -35,10 +33,8 @@ client died "$tmp/client.yaml" "${sets[@]}" --resume || fail "the run whose serv
 same_run undisturbed died 120
 ! grep -q 'steps-lost' "$tmp/died.log" || fail "what was paused was lost: $(grep steps-lost "$tmp/died.log")"
 
-start_slow_client 9 500 paused "$tmp/client.yaml" "${sets[@]}"
-wait_for "ten steps" has_steps paused 10
-signal INT "$client_pid"
-ends_with "$client_pid" 0 $patience "the interrupted client"
+client_stands 10 paused "$tmp/client.yaml" "${sets[@]}"
+stops paused
 ls "$tmp"/paused/checkpoint-*.safetensors >/dev/null || fail "no checkpoint after SIGINT"
 wait_for "the server says nothing of the pause" grep -q '^INFO session-paused: ' "$tmp/server.log"
 ! grep 'session-failed' "$tmp/server.log" || fail "the server takes a pause for a failure"
@@ -62,26 +58,21 @@ same_run undisturbed paused 120
 ! grep 'resume-changed' "$tmp/paused.log" || fail "its settings are the same"
 
 # stopped while the loader owes a batch, which comes later: no step is begun with it
-for load_ms in 1000 6000 60000; do # the second batch is there no sooner than twice that: where this script was kept waiting, again
-	began=${EPOCHREALTIME/./}
-	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.load=delay:$load_ms@1+ start_client owed-$load_ms "$tmp/client.yaml" \
-		"${sets[@]}" --set drain_s=600
-	wait_for "a step" has_steps owed-$load_ms 1
-	signal TERM "$client_pid"
-	took=$(((${EPOCHREALTIME/./} - began) / 1000))
-	ends_with "$client_pid" 0 $patience "the client that waits for its loader"
-	[ $took -ge $((2 * load_ms)) ] || break
-done
-[ "$(steps_of owed-$load_ms)" = 1 ] || fail "$(steps_of owed-$load_ms) steps, not 1: one was begun behind the signal"
+start_failing_client client.load=hold@2 owed "$tmp/client.yaml" "${sets[@]}" --set drain_s=600 --set data.threads=1
+wait_for "a step" has_steps owed 1
+stops owed TERM
+[ "$(steps_of owed)" = 1 ] || fail "$(steps_of owed) steps, not 1: one was begun behind the signal"
 
 # a server that shuts down, a client that stood still for longer than the link's timeout: the run that ends with its link is gone on
 # with from the step that it had done, but where COMMIT was under way; killed, the server has nothing of it
 kept=0
 for how in told stood stood-again killed; do
-	start_client $how "$tmp/client.yaml" "${sets[@]}" --set link.on_server_lost=exit
-	wait_for "ten steps" has_steps $how 10
+	client_stands 10 $how "$tmp/client.yaml" "${sets[@]}" --set link.on_server_lost=exit
 	case $how in
-	told) signal TERM "$server_pid" ;;
+	told)
+		signal TERM "$server_pid"
+		wait_for "the server does not say that it ends" grep -q ' shutdown: ' "$tmp/server.log"
+		;;
 	killed)
 		end_process "$server_pid"
 		;;
@@ -93,6 +84,7 @@ for how in told stood stood-again killed; do
 		signal CONT "$client_pid"
 		;;
 	esac
+	let_go $how
 	ends_with "$client_pid" 69 $patience "the client whose server is lost ($how)"
 	[ $how != told ] || ends_with "$server_pid" 0 $patience "the server"
 	case $how in stood*) ;; *) serve ;; esac
@@ -107,10 +99,8 @@ done
 [ $kept -ge 1 ] || fail "nothing was kept at any of these ends: $(cat "$tmp/told.log" "$tmp/stood.log")"
 
 # what is gone on with under other settings is one run no more, and is told so
-start_slow_client 9 500 changed "$tmp/client.yaml" "${sets[@]}"
-wait_for "ten steps" has_steps changed 10
-signal INT "$client_pid"
-ends_with "$client_pid" 0 $patience "the interrupted client whose config will change"
+client_stands 10 changed "$tmp/client.yaml" "${sets[@]}"
+stops changed
 client changed "$tmp/client.yaml" "${sets[@]}" --set train.epochs=5 --set data.flip=false --resume || fail "other settings: status $?"
 grep -q '^WARN resume-changed: from step [0-9]* on this run differs from the one before: train.epochs was 6, is 5; data.flip was true, is false$' \
 	"$tmp/changed.log" || fail "other settings, and not a word: $(cat "$tmp/changed.log")"
@@ -120,12 +110,10 @@ grep -q '^WARN resume-changed: from step [0-9]* on this run differs from the one
 signal TERM "$server_pid"
 ends_with "$server_pid" 0 $patience "the server that keeps states"
 start_server server "listen=tcp://127.0.0.1:$port" store=
-start_slow_client 9 500 forgotten "$tmp/client.yaml" "${sets[@]}" --set train.checkpoint_every=2
-wait_for "ten steps" has_steps forgotten 10
+client_stands 10 forgotten "$tmp/client.yaml" "${sets[@]}" --set train.checkpoint_every=2
 [ "$(grep -c 'so this session cannot be resumed: name a folder in `store`' "$tmp/server.log")" = 1 ] ||
 	fail "what a server without a store says: $(cat "$tmp/server.log")"
-signal INT "$client_pid"
-ends_with "$client_pid" 0 $patience "the interrupted client of a server without a store"
+stops forgotten
 grep -q '^WARN pause-unsure: the server has not said that its side is on its disk (.* no `store`' "$tmp/forgotten.log" || fail "an unsure pause is not said to be one"
 cp -r "$tmp/forgotten" "$tmp/fresh"
 client forgotten "$tmp/client.yaml" "${sets[@]}" --resume || fail "the run that begins anew: status $?"

@@ -83,7 +83,7 @@ ends_with "$server_pid" 0 60 splits
 status=69 predict alone --json --set link.connect_timeout_ms=1000
 [ ! -s "$tmp/alone.out" ] || fail 'predictions without a server'
 # lines of some images are no success
-SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=server.eval=delay:300@3+ start_server slow
+SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=server.eval=hold@3 start_server slow
 "$SPLITC" predict "$tmp/client.yaml" --csv --set server="$endpoint" --set log.dir="$tmp/run" --set control="$tmp/c.sock" >"$tmp/cut.out" 2>"$tmp/cut.log" &
 started+=($!)
 at_point slow server.eval

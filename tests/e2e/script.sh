@@ -51,8 +51,14 @@ end_process "$server_pid"
 port=$(free_port)
 server() { start_server "$1" "listen=tcp://127.0.0.1:$port"; }
 saved() { grep -q "^step $1\$" script.log; }
-begin() { # until it has saved step $1
-	timeout "$patience" "$python" kills.py "$endpoint" >script.log 2>&1 &
+# the same, which stands behind the step that it is told, until it is killed or there is a file `go`
+{
+	echo 'import os, sys, time'
+	sed 's/^\( *\)print("step", step, flush=True)$/&\n\1while step == int(sys.argv[2]) and not os.path.exists("go"): time.sleep(0.01)/' kills.py
+} >stands.py
+grep -q 'exists("go")' stands.py || fail 'it does not stand'
+begin() { # until it has saved step $1, where it stands
+	timeout "$patience" "$python" stands.py "$endpoint" "$1" >script.log 2>&1 &
 	script=$!
 	started+=("$script")
 	wait_for "the script does not save step $1" saved "$1"
@@ -65,6 +71,7 @@ begin 120
 kill -9 "$server_pid" || fail 'the server is over already'
 wait "$server_pid" 2>/dev/null || true
 server three
+: >go
 wait "$script" || fail "the script: $(tail -n 15 script.log)"
 "$python" - <<'END' || fail 'killed and not killed, a run has two results'
 import torch

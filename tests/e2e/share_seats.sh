@@ -62,7 +62,7 @@ says one 'member 2 leaves .* (it was stopped): 0 are in'
 signal TERM "$server_pid"
 ends_with "$server_pid" 0 $patience 'the server'
 serve two
-at=$(last_step m0)
+at=$(last_step m2)
 begin new 2 $((at + 12))
 begin m0 0 $((at + 12)) --resume
 for k in 0 2; do ends_with "${pid[k]}" 0 $patience "member $k of a group that everybody had left"; done

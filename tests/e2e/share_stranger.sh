@@ -25,9 +25,9 @@ begin() {
 	start_client "$1" "$tmp/client.yaml" "${set[@]}" --set share.group="$group" --set server="$(where "$3")" --set share.member="$3" \
 		${key[@]+"${key[@]}"} "${@:4}"
 }
-# member K [argument]…: its steps take a while, so that the stranger finds it at work
+# member K [argument]…: with $point
 member() {
-	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:80@1+ begin "$group-$1" "site-$1" "$@"
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=${point:-} begin "$group-$1" "site-$1" "$@"
 	pid[$1]=$client_pid
 }
 # disguise: all that member 1 has left is in the stranger's folder, as if it were of a run of his own
@@ -58,7 +58,8 @@ stolen() {
 	local at
 	keys=$2 group=g-$1-$2
 	serve
-	for k in 0 1; do member $k; done
+	member 0
+	point=client.apply=hold@11 member 1
 	wait_for "$group: no checkpoint" has_steps "$group-1" 10
 	end_process "${pid[1]}"
 	disguise

@@ -98,8 +98,8 @@ start_server() {
 		set+=(--set "$pair")
 	done
 	: >"$tmp/empty.yaml"
-	rm -f "$tmp/$name.log" # an earlier server's of that name says `serving` too
-	"$SPLITS" serve "$tmp/empty.yaml" "${set[@]}" 2>"$tmp/$name.log" &
+	rm -f "$tmp/$name.log" "$tmp/$name.go" # an earlier server's of that name says `serving` too
+	SPLIT_FAILPOINTS_GO=$tmp/$name.go "$SPLITS" serve "$tmp/empty.yaml" "${set[@]}" 2>"$tmp/$name.log" &
 	server_pid=$!
 	started+=("$server_pid")
 	wait_for "splits does not serve" serves_or_ended "$name"
@@ -158,31 +158,45 @@ client() {
 start_client() {
 	local name=$1 config=$2
 	shift 2
-	"$SPLITC" train "$config" --set log.dir="$tmp/$name" --set control="$tmp/$name.sock" "$@" >"$tmp/$name.log" 2>&1 &
+	rm -f "$tmp/$name.go"
+	SPLIT_FAILPOINTS_GO=$tmp/$name.go "$SPLITC" train "$config" --set log.dir="$tmp/$name" --set control="$tmp/$name.sock" "$@" >"$tmp/$name.log" 2>&1 &
 	client_pid=$!
 	started+=("$client_pid")
 }
 
 # start_slow_client STEP MS NAME CONFIG [argument]…: … whose steps take so long from that one on, so that it is still there to be
 # interrupted or killed when the script gets to it: steps take 3 ms, and a busy machine may keep a script waiting for seconds.
-start_slow_client() {
+start_slow_client() { start_failing_client "client.apply=delay:$2@$1+" "${@:3}"; }
+start_failing_client() { # FAILPOINTS NAME CONFIG [argument]…
 	local plain=$SPLITC
 	SPLITC=$PWD/$BUILD/fail/splitc
-	export SPLIT_FAILPOINTS=client.apply=delay:$2@$1+
-	start_client "${@:3}"
+	export SPLIT_FAILPOINTS=$1
+	start_client "${@:2}"
 	unset SPLIT_FAILPOINTS
 	SPLITC=$plain
 }
 
-# client_stands STEPS NAME CONFIG [argument]…: … that does so many steps, and stands in the next one until it is killed. A failpoint
-# counts passages of its own process: steps of an earlier life do not count.
+# client_stands STEPS NAME CONFIG [argument]…: … that does so many steps, and stands in the next one until let_go, or until it is
+# killed. A failpoint counts passages of its own process: steps of an earlier life do not count.
 client_stands() {
-	start_slow_client $(($1 + 1)) 600000 "${@:2}"
+	start_failing_client client.apply=hold@$(($1 + 1)) "${@:2}"
 	wait_for "$2 does not get behind its step $1" at_apply_or_ended "$2"
 	at_apply "$2" || fail "$2 ended before it had done $1 steps and begun another"
 }
 at_apply() { grep -q ' failpoint: client.apply, ' "$tmp/$1.log"; }
 at_apply_or_ended() { at_apply "$1" || ! kill -0 "$client_pid"; }
+# let_go NAME: a client or server that holds at a failpoint goes on
+let_go() {
+	: >"$tmp/$1.go"
+	wait_for "$1 does not go on" test ! -e "$tmp/$1.go"
+}
+# stops NAME [SIGNAL]: the client that stands is told to stop, and stops behind its step
+stops() {
+	signal "${2:-INT}" "$client_pid"
+	wait_for "$1 does not say that it stops" grep -q '^INFO stopping: ' "$tmp/$1.log"
+	let_go "$1"
+	ends_with "$client_pid" 0 $patience "$1, which is told to stop"
+}
 
 # signal NAME PID…: to processes that must still be there
 signal() {
