@@ -16,8 +16,9 @@ static const char *const usage[] = {
 	"Writes text behind prompts with a decoder: model.head: causal_lm. The server computes the middle, unless "
 	"--local "
 	"is given. The weights are those of the last `train` of this run (log.dir/model.safetensors), or FILE.",
-	"The keys of `generate` say how long texts are and how tokens are drawn. Each token is a pass over prompt and "
-	"text so far. A link that is lost is made anew, and the text goes on.",
+	"The keys of `generate` say how long texts are and how tokens are drawn. Both sides keep keys and values, so "
+	"that a "
+	"new token crosses alone. A link that is lost is made anew, and the text goes on.",
 	NULL,
 };
 
@@ -184,6 +185,7 @@ static enum sl_err generate(struct texts *t, struct sl_setup *setup, struct sl_f
 		.vocab = setup->plan->model->classes,
 		.batch = c->agreed.batch,
 		.row_tokens = c->model.tokens,
+		.caches = c->generate.cache,
 		.done = on_done,
 		.arg = t,
 	};
@@ -219,6 +221,8 @@ static enum sl_err prepare(struct texts *t, struct sl_conf_client *conf, struct 
 	/* one pass has a token of each prompt */
 	conf->agreed.batch = t->n < conf->agreed.batch ? t->n : conf->agreed.batch;
 	conf->agreed.chunks = conf->agreed.chunks < conf->agreed.batch ? conf->agreed.chunks : conf->agreed.batch;
+	conf->agreed.cached = conf->generate.cache;
+	conf->data.pad = SL_CONF_PAD_NONE;
 	setup->reads = SL_READS_NONE;
 	err = sl_options_trained(t->o, conf, setup, false, fail);
 	if (!err)

@@ -23,7 +23,7 @@ enum sl_err sl_ends_open(struct sl_ends *ends, const struct sl_plan *plan, struc
 		err = sl_exec_open(&ends->tail, plan, SL_TAIL, be, fail);
 	if (!err && plan->spec.chunk_tokens) {
 		ends->begin = calloc((size_t)sl_plan_chunks_of(plan, plan->spec.batch) *
-					     sl_dims_numbers(plan->rows, plan->spec.padded),
+					     sl_dims_numbers(plan->rows, sl_plan_pairs(&plan->spec)),
 				     sizeof *ends->begin);
 		err = ends->begin ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the lengths of rows");
 	}
@@ -96,7 +96,7 @@ enum sl_err sl_ends_get_weights(struct sl_ends *ends, struct sl_weights *weights
 
 static uint32_t *begin_of(const struct sl_ends *ends, int chunk)
 {
-	return ends->begin + (size_t)chunk * sl_dims_numbers(ends->plan->rows, ends->plan->spec.padded);
+	return ends->begin + (size_t)chunk * sl_dims_numbers(ends->plan->rows, sl_plan_pairs(&ends->plan->spec));
 }
 
 static uint32_t *place_of(const struct sl_ends *ends, int chunk)
@@ -145,7 +145,7 @@ void sl_ends_take(struct sl_ends *ends, const struct sl_feed *feed, uint64_t ste
 	ends->step = step;
 	ends->training = training;
 	for (int chunk = 0; feed->begin && chunk < sl_plan_chunks_of(ends->plan, feed->rows); chunk++)
-		sl_dims_take(begin_of(ends, chunk), ends->plan->rows, feed->begin, feed->pieces,
+		sl_dims_take(begin_of(ends, chunk), ends->plan->rows, feed->begin, feed->pieces, feed->cached,
 			     chunk * ends->plan->rows, sl_plan_chunk_rows(ends->plan, feed->rows, chunk));
 	for (int chunk = 0; feed->chosen && chunk < sl_plan_chunks_of(ends->plan, feed->rows); chunk++)
 		take_places(ends, chunk);
@@ -162,7 +162,8 @@ struct sl_dims sl_ends_dims(const struct sl_ends *ends, int chunk)
 		.rows = rows,
 		.tokens = begin[rows],
 		.begin = begin,
-		.pieces = ends->feed.pieces ? sl_dims_pieces(begin, ends->plan->rows) : NULL,
+		.pieces = ends->feed.pieces ? sl_dims_pairs(begin, ends->plan->rows) : NULL,
+		.cached = ends->feed.cached ? sl_dims_pairs(begin, ends->plan->rows) : NULL,
 		.chosen = ends->feed.chosen ? first_answer(ends, chunk + 1) - first_answer(ends, chunk) : 0,
 		.place = ends->feed.chosen ? place_of(ends, chunk) : NULL,
 	};

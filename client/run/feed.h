@@ -13,6 +13,7 @@ struct sl_feed {
 	const int32_t *other;   /* [rows], of mixed rows: see struct sl_batch; NULL: there are none */
 	const float *share;     /* [rows] */
 	const uint32_t *pieces; /* of padded rows, [2·rows + 1]: see struct sl_dims; NULL: they are not */
+	const uint32_t *cached; /* [2·rows]: see struct sl_dims; NULL: rows are whole */
 	/* Of masked rows: where each row's chosen tokens begin in `place` and in the target, [rows + 1]; NULL: they are
 	 * not. */
 	const uint32_t *chosen, *place;

@@ -9,10 +9,13 @@ struct sl_generate {
 	struct sl_generate_spec spec;
 	struct sl_generate_row *row;
 	int prompts, told; /* rows; of these, those that `done` has been told of */
+	int next;          /* the first row that has had no seat yet */
+	int *seat;         /* [batch] the row that each row of the cache has */
 	struct sl_sample_room room;
 	float *logits; /* [batch, vocab] */
 	/* the pass under way */
-	int *fed; /* [batch], which rows */
+	int *fed;         /* [batch], which rows */
+	uint32_t *cached; /* [2·batch] as struct sl_dims has it */
 	int n_fed;
 	int32_t *token;                   /* [batch · row_tokens] */
 	int32_t *target;                  /* [batch], of no meaning */
@@ -55,18 +58,23 @@ enum sl_err sl_generate_open(struct sl_generate **out, const struct sl_generate_
 	g->prompts = prompts;
 	g->row = calloc((size_t)prompts, sizeof *g->row);
 	g->logits = calloc(batch * (size_t)spec->vocab, sizeof *g->logits);
+	g->seat = calloc(batch, sizeof *g->seat);
 	g->fed = calloc(batch, sizeof *g->fed);
+	g->cached = calloc(2 * batch, sizeof *g->cached);
 	g->token = calloc(batch * (size_t)spec->row_tokens, sizeof *g->token);
 	g->target = calloc(batch, sizeof *g->target);
 	g->begin = calloc(batch + 1, sizeof *g->begin);
 	g->chosen = calloc(batch + 1, sizeof *g->chosen);
 	g->place = calloc(batch, sizeof *g->place);
-	if (!g->row || !g->logits || !g->fed || !g->token || !g->target || !g->begin || !g->chosen || !g->place)
+	if (!g->row || !g->logits || !g->seat || !g->fed || !g->cached || !g->token || !g->target || !g->begin ||
+	    !g->chosen || !g->place)
 		err = no_memory(fail);
 	if (!err)
 		err = sl_sample_open(&g->room, spec->vocab, fail);
 	if (!err)
 		err = take_prompts(g, id, begin, fail);
+	for (int i = 0; i < spec->batch && !err; i++)
+		g->seat[i] = g->next < prompts ? g->next++ : -1;
 	if (err)
 		sl_generate_close(g);
 	else
@@ -83,7 +91,9 @@ void sl_generate_close(struct sl_generate *g)
 	sl_sample_close(&g->room);
 	free(g->row);
 	free(g->logits);
+	free(g->seat);
 	free(g->fed);
+	free(g->cached);
 	free(g->token);
 	free(g->target);
 	free(g->begin);
@@ -97,14 +107,16 @@ float *sl_generate_logits(struct sl_generate *g)
 	return g->logits;
 }
 
-static void feed_row(struct sl_generate *g, int number)
+static void feed_row(struct sl_generate *g, int seat)
 {
-	const struct sl_generate_row *r = &g->row[number];
-	const int at = g->n_fed++;
+	const struct sl_generate_row *r = &g->row[g->seat[seat]];
+	const int at = g->n_fed++, n = r->n - r->cached;
 
-	g->fed[at] = number;
-	memcpy(g->token + g->begin[at], r->id, (size_t)r->n * sizeof *r->id);
-	g->begin[at + 1] = g->begin[at] + (uint32_t)r->n;
+	g->fed[at] = g->seat[seat];
+	g->cached[2 * at] = (uint32_t)seat;
+	g->cached[2 * at + 1] = (uint32_t)r->cached;
+	memcpy(g->token + g->begin[at], r->id + r->cached, (size_t)n * sizeof *r->id);
+	g->begin[at + 1] = g->begin[at] + (uint32_t)n;
 	g->chosen[at + 1] = (uint32_t)at + 1;
 	g->place[at] = g->begin[at + 1] - 1;
 }
@@ -112,16 +124,26 @@ static void feed_row(struct sl_generate *g, int number)
 bool sl_generate_feed(struct sl_generate *g, struct sl_feed *feed)
 {
 	g->n_fed = 0;
-	for (int i = g->told; i < g->prompts && g->n_fed < g->spec.batch; i++)
-		if (g->row[i].end == SL_GENERATE_GOES_ON)
+	for (int i = 0; i < g->spec.batch; i++) {
+		if (g->seat[i] >= 0 && g->row[g->seat[i]].end != SL_GENERATE_GOES_ON)
+			g->seat[i] = g->next < g->prompts ? g->next++ : -1;
+		if (g->seat[i] >= 0)
 			feed_row(g, i);
+	}
 	*feed = (struct sl_feed){.input = g->token,
 				 .begin = g->begin,
 				 .target = g->target,
 				 .rows = g->n_fed,
 				 .chosen = g->chosen,
-				 .place = g->place};
+				 .place = g->place,
+				 .cached = g->spec.caches ? g->cached : NULL};
 	return g->n_fed > 0;
+}
+
+void sl_generate_forget(struct sl_generate *g)
+{
+	for (int i = 0; i < g->prompts; i++)
+		g->row[i].cached = 0;
 }
 
 static bool ends(const struct sl_generate *g, int32_t token)
@@ -153,6 +175,7 @@ enum sl_err sl_generate_take(struct sl_generate *g, struct sl_fail *fail)
 				   (uint64_t)g->fed[i], &token))
 			return sl_fail_set(fail, SL_ERR_NONFINITE, "logits of prompt %d hold NaN or Inf",
 					   g->fed[i] + 1);
+		r->cached = g->spec.caches ? r->n : 0;
 		append(g, r, token);
 	}
 	while (g->told < g->prompts && g->row[g->told].end != SL_GENERATE_GOES_ON) {

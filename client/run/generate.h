@@ -1,5 +1,6 @@
 /* Text behind prompts, token by token: each pass is an evaluation of the rows that are not done, whose last tokens'
- * logits give the next token of each. Nothing is kept between passes but the tokens, so a pass can be made again. */
+ * logits give the next token of each. Where keys and values are cached, a pass has what the cache lacks of each row,
+ * else all of it. All tokens stay here, so a cache that is lost is filled again. */
 #ifndef SL_CLIENT_RUN_GENERATE_H
 #define SL_CLIENT_RUN_GENERATE_H
 
@@ -17,6 +18,7 @@ struct sl_generate_row {
 	int32_t *id;   /* [n], the prompt first */
 	int n, prompt; /* tokens; of these, the prompt's */
 	enum sl_generate_end end;
+	int cached; /* tokens that both sides have in their caches */
 };
 
 struct sl_generate_spec {
@@ -25,6 +27,7 @@ struct sl_generate_spec {
 	const int32_t *end; /* tokens that end a text [n_end] */
 	int n_end;
 	int vocab, batch, row_tokens; /* as planned */
+	bool caches;
 	/* Called for each row that is done, in order. */
 	void (*done)(void *arg, int number, const struct sl_generate_row *row);
 	void *arg;
@@ -41,6 +44,8 @@ void sl_generate_close(struct sl_generate *g); /* NULL is fine */
 bool sl_generate_feed(struct sl_generate *g, struct sl_feed *feed);
 /* Where a pass writes its logits, [batch, vocab]. */
 float *sl_generate_logits(struct sl_generate *g);
+/* A link's caches are gone: rows begin anew. */
+void sl_generate_forget(struct sl_generate *g);
 /* Of the pass that was fed last. NONFINITE. */
 enum sl_err sl_generate_take(struct sl_generate *g, struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -1,5 +1,5 @@
-/* Generation over a link. The client holds all tokens, and the server nothing of a text: where a link is lost, another
- * one makes the pass under way again. */
+/* Generation over a link. The client holds all tokens: where a link is lost, another one makes the pass under way
+ * again, and of each row all that was cached. */
 #include <signal.h>
 #include <time.h>
 
@@ -61,6 +61,7 @@ static void on_ready(void *arg, uint64_t next_step)
 
 	(void)next_step;
 	p->linked = true;
+	sl_generate_forget(p->g);
 	next(p);
 }
 

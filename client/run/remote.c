@@ -200,6 +200,7 @@ static void begin(struct sl_remote *r, const struct sl_feed *feed, struct sl_eve
 	pass.pieces = feed->pieces;
 	pass.chosen = feed->chosen;
 	pass.place = feed->place;
+	pass.cached = feed->cached;
 	sl_link_begin(r->link, &pass);
 }
 

@@ -176,6 +176,10 @@ const char *sl_agreed_check(const struct sl_agreed *a, char *why, size_t size)
 		snprintf(why, size, "is not possible in a group (share.group)");
 		return a->ema > 0 ? "train.ema" : "train.accumulate";
 	}
+	if (a->cached && (a->padded || !a->row_tokens || a->share.group[0])) {
+		snprintf(why, size, "is for rows of tokens that are not padded, of a client without a group");
+		return "tokens.cached";
+	}
 	return a->share.group[0] ? check_share(a, why, size) : NULL;
 }
 

@@ -83,6 +83,7 @@ struct sl_agreed {
 	int64_t row_tokens, chunk_tokens; /* most tokens of a row and of a chunk; 0: the network has none */
 	int64_t phase_step; /* where this phase of train.phases began: the state of that step may be of another plan */
 	bool padded;        /* all rows of a batch are padded to one length */
+	bool cached;        /* keys and values are kept from pass to pass */
 	bool fetch_state;   /* the answer to a Fetch also carries moments and codecs' state; no key of a config */
 	/* A middle that several clients train. */
 	struct {
@@ -160,7 +161,8 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 #define SL_AGREED_TOKENS(X) \
 	X(SL_INT64, "tokens.row", row_tokens, PLAIN, 0, 65535, "0", NULL, "tokens of the longest row") \
 	X(SL_INT64, "tokens.chunk", chunk_tokens, PLAIN, 0, 0x7fffffff, "0", NULL, "tokens of a chunk at most") \
-	X(SL_BOOL, "tokens.padded", padded, PLAIN, "false", "rows are padded to one length")
+	X(SL_BOOL, "tokens.padded", padded, PLAIN, "false", "rows are padded to one length") \
+	X(SL_BOOL, "tokens.cached", cached, PLAIN, "false", "keys and values of rows are kept from pass to pass; there are evaluations alone")
 #define SL_AGREED_SHARE(X) \
 	X(SL_STRING, "share.group", share.group, PLAIN, sl_conf_check_share, "", \
 		"name of a group of clients that train one middle together; empty: this client has a middle of its own") \

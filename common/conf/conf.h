@@ -247,6 +247,7 @@ struct sl_conf_client {
 		int max_tokens, top_k;
 		double temperature, top_p, penalty;
 		int64_t seed;
+		bool cache;
 	} generate;
 	struct sl_agreed agreed; /* the rest of train, and codec: what the server has to agree with */
 	struct sl_conf_link link;

@@ -167,6 +167,7 @@ static const struct sl_conf_key keys[] = {
 	SL_DOUBLE(T, "generate.top_p", generate.top_p, 1e-6, 1, "1", NULL, "of splitc generate: of these, among the fewest whose probabilities come to so much"),
 	SL_DOUBLE(T, "generate.repetition_penalty", generate.penalty, 0.01, 100, "1", "1: none", "of splitc generate: logits of tokens that prompt and text have are divided by it where they are above 0, else multiplied"),
 	SL_INT64(T, "generate.seed", generate.seed, 0, 0x1p53, "0", NULL, "of splitc generate: the same seed draws the same texts"),
+	SL_BOOL(T, "generate.cache", generate.cache, "true", "of splitc generate: both sides keep keys and values of every prompt, and a new token crosses alone; false: each pass has all of the text"),
 
 	SL_AGREED_CODEC(AGREED)
 	SL_AGREED_END_CODEC(AGREED)

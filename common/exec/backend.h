@@ -81,6 +81,9 @@ struct sl_op_call {
 	/* Where op->precision is of 16 bits: the parameters once more, as such; else NULL. Biases and what batchnorm
 	 * has are read from `param`. */
 	const void *param_low[SL_OP_MAX_PARAM];
+	/* Where dims.cached is not NULL: of this op, for each row of the cache cache_bytes, which last from
+	 * pass to pass. */
+	void *cache;
 	void *saved;     /* kernel's own `saved_bytes` of this op and chunk, kept forward → backward → commit */
 	void *workspace; /* scratch of this call, at least `workspace_bytes`, contents undefined */
 	/* What this call does of other ops, or leaves to them; and the calls of those, without tensors. */
@@ -98,6 +101,7 @@ struct sl_op_call {
 struct sl_op_sizes {
 	size_t workspace_bytes; /* shared by all ops of a segment */
 	size_t saved_bytes;     /* per op and chunk in flight */
+	size_t cache_bytes;     /* per op and row of the cache, where there is one; 0: the kernel has none */
 };
 
 /* What `prepare` is asked, and what it answers: `state` and `sizes`, which are zero before. */

@@ -21,6 +21,13 @@ static enum sl_err prepare_op(struct sl_exec *e, const struct sl_op *op, void **
 		sizes->workspace_bytes = p.sizes.workspace_bytes;
 	if (p.sizes.saved_bytes > sizes->saved_bytes)
 		sizes->saved_bytes = p.sizes.saved_bytes;
+	if (!e->plan->spec.cached)
+		return err;
+	sizes->cache_bytes = p.sizes.cache_bytes;
+	if (!err && op->kind == SL_OP_ATTENTION && !sizes->cache_bytes)
+		err = sl_fail_at(fail, "generate.cache", SL_ERR_CONFIG,
+				 "the backend %s keeps no keys and values: take false, or a server without a GPU",
+				 e->be->ops->name);
 	return err;
 }
 
@@ -153,6 +160,18 @@ static size_t begin_bytes(const struct sl_exec *e)
 		       : 0;
 }
 
+static size_t cache_bytes(const struct sl_exec *e)
+{
+	return (size_t)e->plan->spec.batch * e->layout.cache_bytes;
+}
+
+static enum sl_err take_cache(struct sl_exec *e, struct sl_fail *fail)
+{
+	e->filled = calloc((size_t)e->plan->spec.batch, sizeof *e->filled);
+	return e->filled ? take(e, &e->cache, cache_bytes(e), fail)
+			 : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a cache");
+}
+
 static enum sl_err take_parameters(struct sl_exec *e, struct sl_fail *fail)
 {
 	const struct sl_plan_segment *s = e->segment;
@@ -194,6 +213,8 @@ enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 		err = take(e, &e->workspace, l->workspace_bytes, fail);
 	if (!err && begin_bytes(e))
 		err = take(e, &e->begin, begin_bytes(e), fail);
+	if (!err && e->plan->spec.cached)
+		err = take_cache(e, fail);
 	if (!err && sl_exec_table_open(e))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the rows of an embedding");
 	return err;
@@ -313,14 +334,15 @@ void sl_exec_close(struct sl_exec *e)
 	}
 	sl_exec_own_gradient(e);
 	sl_exec_table_close(e);
-	void *const area[] = {e->weight,    e->grad,       e->moment[0], e->moment[1], e->slot_area,  e->moment[2],
-			      e->moment[3], e->saved_area, e->scratch,   e->workspace, e->weight_low, e->scale,
-			      e->clip,      e->trial,      e->begin,     e->part,      e->chunk_trial};
+	void *const area[] = {e->weight,    e->grad,       e->moment[0], e->moment[1], e->slot_area,   e->moment[2],
+			      e->moment[3], e->saved_area, e->scratch,   e->workspace, e->weight_low,  e->scale,
+			      e->clip,      e->trial,      e->begin,     e->part,      e->chunk_trial, e->cache};
 
 	for (size_t i = 0; i < sizeof area / sizeof area[0]; i++)
 		if (area[i])
 			e->be->ops->free(e->be, area[i]);
 	sl_layout_close(&e->layout);
+	free(e->filled);
 	free(e->op);
 	free(e->state);
 	free(e->node);
@@ -336,7 +358,8 @@ struct sl_exec_memory sl_exec_memory(const struct sl_exec *e)
 	struct sl_exec_memory m = {
 		.lent = e->lender ? 0 : own,
 		.weights = gradient_bytes(e) + part_bytes(e) + chunk_trial_bytes(e) + (e->lender ? 0 : own),
-		.slots = slots * (e->layout.slot_bytes + e->layout.saved_bytes) + begin_bytes(e),
+		.slots = slots * (e->layout.slot_bytes + e->layout.saved_bytes) + begin_bytes(e) + cache_bytes(e) +
+			 (e->plan->spec.cached ? (size_t)e->plan->spec.batch * sizeof *e->filled : 0),
 		.scratch = e->bare ? 0 : e->layout.scratch_bytes + e->layout.workspace_bytes,
 	};
 

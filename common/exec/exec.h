@@ -114,6 +114,9 @@ struct sl_exec_loss {
 	int64_t correct;      /* out */
 };
 
+/* Where rows are cached, before the forward pass of a chunk that a peer has sent: PAYLOAD, with a sentence, where the
+ * cache lacks the row, or tokens before these. Then they count as cached. */
+enum sl_err sl_exec_cache_take(struct sl_exec *exec, const struct sl_dims *dims, struct sl_fail *fail) SL_MUST_CHECK;
 /* Zeroes the gradients, but for the pull of decaying inserts: a step begins, or begins again. */
 enum sl_err sl_exec_begin(struct sl_exec *exec) SL_MUST_CHECK;
 enum sl_err sl_exec_forward(struct sl_exec *exec, const struct sl_exec_call *call,

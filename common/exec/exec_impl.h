@@ -65,13 +65,15 @@ struct sl_exec {
 	float *own;  /* its own gradient, while `grad` is that of its only borrower; NULL: `grad` is its own */
 	bool finite; /* `grad` is known to have neither NaN nor Inf */
 	struct sl_table table;
+	unsigned char *cache; /* device: of each op that has one, spec.batch rows of it; NULL: nothing is cached */
+	uint32_t *filled;     /* [spec.batch] tokens that each row of the cache has; NULL: as above */
 	unsigned char *slot_area, *scratch, *saved_area, *workspace; /* device */
 };
 
 /* Of a slot's begin: where rows begin, and behind that which tokens are chosen. */
 static inline size_t sl_exec_begin_numbers(const struct sl_exec *e)
 {
-	return sl_dims_numbers(e->plan->rows, e->plan->spec.padded) +
+	return sl_dims_numbers(e->plan->rows, sl_plan_pairs(&e->plan->spec)) +
 	       (size_t)sl_plan_chosen_most(e->plan, &e->segment->graph);
 }
 

@@ -96,7 +96,7 @@ static uint32_t *begin_at(const struct sl_exec *e, int slot)
 
 static uint32_t *place_at(const struct sl_exec *e, int slot)
 {
-	return begin_at(e, slot) + sl_dims_numbers(e->plan->rows, e->plan->spec.padded);
+	return begin_at(e, slot) + sl_dims_numbers(e->plan->rows, sl_plan_pairs(&e->plan->spec));
 }
 
 /* To attention a row's padding is a row of its own: no token in front of it sees it, and kernels need not know. */
@@ -107,7 +107,7 @@ static struct sl_dims dims_of(const struct sl_exec *e, const struct sl_exec_call
 	if (dims.begin && e->begin) {
 		dims.begin = begin_at(e, call->slot);
 		if (dims.pieces)
-			dims.pieces = sl_dims_pieces(begin_at(e, call->slot), e->plan->rows);
+			dims.pieces = sl_dims_pairs(begin_at(e, call->slot), e->plan->rows);
 		if (dims.place && sl_plan_chosen_most(e->plan, &e->segment->graph))
 			dims.place = place_at(e, call->slot);
 	}
@@ -127,12 +127,29 @@ static enum sl_err send_dims(struct sl_exec *e, const struct sl_exec_call *call)
 		return SL_OK;
 	err = e->be->ops->upload(e->be, to, dims->begin, ((size_t)dims->rows + 1) * sizeof *to);
 	if (!err && dims->pieces)
-		err = e->be->ops->upload(e->be, sl_dims_pieces(to, e->plan->rows), dims->pieces,
+		err = e->be->ops->upload(e->be, sl_dims_pairs(to, e->plan->rows), dims->pieces,
 					 (2 * (size_t)dims->rows + 1) * sizeof *to);
 	if (!err && dims->chosen && sl_plan_chosen_most(e->plan, &e->segment->graph))
 		err = e->be->ops->upload(e->be, place_at(e, call->slot), dims->place,
 					 (size_t)dims->chosen * sizeof *to);
 	return err;
+}
+
+enum sl_err sl_exec_cache_take(struct sl_exec *e, const struct sl_dims *dims, struct sl_fail *fail)
+{
+	for (int64_t i = 0; i < dims->rows && dims->cached; i++) {
+		const uint32_t row = dims->cached[2 * i], past = dims->cached[2 * i + 1];
+
+		if (row >= e->plan->spec.batch)
+			return sl_fail_set(fail, SL_ERR_PAYLOAD, "row %u of a cache that has %lld", row,
+					   (long long)e->plan->spec.batch);
+		if (past > e->filled[row])
+			return sl_fail_set(fail, SL_ERR_PAYLOAD,
+					   "row %u goes on behind %u tokens, of which the cache has %u", row, past,
+					   e->filled[row]);
+		e->filled[row] = past + dims->begin[i + 1] - dims->begin[i];
+	}
+	return SL_OK;
 }
 
 /* Everything of one op's call but the tensors. */
@@ -148,6 +165,7 @@ static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_
 		.training = call->training,
 		.saved = e->saved_area + (size_t)call->slot * e->layout.saved_bytes + e->layout.saved_offset[i],
 		.workspace = e->workspace,
+		.cache = e->cache ? e->cache + (size_t)e->plan->spec.batch * e->layout.cache_offset[i] : NULL,
 	};
 
 	for (int k = 0; k < so->op.n_param; k++) {

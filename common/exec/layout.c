@@ -166,12 +166,16 @@ enum sl_err sl_layout_open(struct sl_layout *layout, const struct sl_plan_segmen
 
 	*layout = (struct sl_layout){.value = calloc((size_t)n_value, sizeof *layout->value),
 				     .grad = calloc((size_t)n_value, sizeof *layout->grad),
-				     .saved_offset = calloc((size_t)segment->n_op, sizeof *layout->saved_offset)};
-	if (!uses.use || !leases.item || !layout->value || !layout->grad || !layout->saved_offset)
+				     .saved_offset = calloc((size_t)segment->n_op, sizeof *layout->saved_offset),
+				     .cache_offset = calloc((size_t)segment->n_op, sizeof *layout->cache_offset)};
+	if (!uses.use || !leases.item || !layout->value || !layout->grad || !layout->saved_offset ||
+	    !layout->cache_offset)
 		goto out;
 	for (int i = 0; i < segment->n_op; i++) {
 		layout->saved_offset[i] = layout->saved_bytes;
 		layout->saved_bytes += sl_align(sizes[i].saved_bytes);
+		layout->cache_offset[i] = layout->cache_bytes;
+		layout->cache_bytes += sizes[i].cache_bytes;
 		if (sizes[i].workspace_bytes > layout->workspace_bytes)
 			layout->workspace_bytes = sizes[i].workspace_bytes;
 	}
@@ -193,5 +197,6 @@ void sl_layout_close(struct sl_layout *layout)
 	free(layout->value);
 	free(layout->grad);
 	free(layout->saved_offset);
+	free(layout->cache_offset);
 	*layout = (struct sl_layout){0};
 }

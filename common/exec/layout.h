@@ -26,8 +26,10 @@ struct sl_layout {
 	struct sl_place *value;         /* [n_value] of the graph; NONE: not of this segment */
 	struct sl_place *grad;          /* [n_value]; NONE: nobody wants it */
 	size_t *saved_offset;           /* [n_op] of the segment */
+	size_t *cache_offset;           /* [n_op], as if the cache had one row */
 	struct sl_place edge[SL_EDGES]; /* fp32, in the slot; NONE: the segment's own values are what crosses */
 	size_t slot_bytes, scratch_bytes, saved_bytes, workspace_bytes;
+	size_t cache_bytes; /* of a row */
 };
 
 /* `sizes` [n_op]: what prepare answered; `node` [n_node]: from sl_rewrite. Free with sl_layout_close. */

@@ -21,6 +21,7 @@ struct sl_plan_spec {
 	/* Of what is computed per token (graph.h): the most tokens of a row, 1 … 65535, and of a chunk. 0: nothing. */
 	int64_t row_tokens, chunk_tokens;
 	bool padded; /* rows are padded: chunks have pieces (tensor.h) */
+	bool cached; /* keys and values are kept from pass to pass, of `batch` rows of row_tokens; evaluations alone */
 	uint64_t seed;
 	enum sl_precision precision; /* of the middle; head and tail are FP32 */
 	struct sl_optimizer optimizer;
@@ -50,6 +51,12 @@ struct sl_plan_spec {
 	bool fetch_state; /* a Fetch carries moments and codecs' state, too; no part of any hash */
 	char note[SL_PLAN_NOTE_MAX];
 };
+
+/* Whether the numbers of a chunk have two of each row (tensor.h). */
+static inline bool sl_plan_pairs(const struct sl_plan_spec *spec)
+{
+	return spec->padded || spec->cached;
+}
 
 /* The norm to which a client clips the gradient of its own head, middle and tail. 0: off, or all members have the same
  * head and tail, and their server clips what it has of all. */

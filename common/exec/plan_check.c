@@ -62,6 +62,22 @@ static enum sl_err check_transposes(const struct sl_graph *g, const struct sl_pl
 	return SL_OK;
 }
 
+/* What is cached of a row must be all that later tokens read of it. */
+static enum sl_err check_cached(const struct sl_graph *g, struct sl_fail *fail)
+{
+	for (int i = 0; i < g->n_node; i++) {
+		const struct sl_op op = sl_graph_op(g, i);
+		const bool sees_back = op.kind == SL_OP_ATTENTION && !(op.u.attention.causal && !op.u.attention.each);
+		const bool counts = op.kind == SL_OP_EMBEDDING && op.u.embedding.segment;
+
+		if (sees_back || counts)
+			return sl_fail_set(fail, SL_ERR_CONFIG,
+					   "%s: %s cannot go on from what is cached: that is for decoders", op.name,
+					   sl_op_kind_name(op.kind));
+	}
+	return SL_OK;
+}
+
 /* Dropout on probabilities counts its random numbers by op.h: 2^34 of them are there. */
 static bool can_draw(const struct sl_op *op, const struct sl_plan_spec *spec)
 {
@@ -121,7 +137,10 @@ static enum sl_err check_tokens(const struct sl_graph *g, enum sl_segment which,
 enum sl_err sl_plan_check_part(const struct sl_graph *g, enum sl_segment which, const struct sl_plan_spec *spec,
 			       struct sl_fail *fail)
 {
-	const int64_t batch = spec->batch > spec->chunk_tokens ? spec->batch : spec->chunk_tokens;
+	const int64_t longest = spec->row_tokens > g->most ? spec->row_tokens : g->most;
+	const int64_t batch = spec->cached                       ? spec->batch * longest
+			      : spec->batch > spec->chunk_tokens ? spec->batch
+								 : spec->chunk_tokens;
 	const bool tail = which == SL_TAIL;
 	enum sl_err err = sl_graph_check(g, fail);
 
@@ -138,6 +157,8 @@ enum sl_err sl_plan_check_part(const struct sl_graph *g, enum sl_segment which, 
 	err = check_tokens(g, which, spec, fail);
 	if (!err)
 		err = check_transposes(g, spec, fail);
+	if (!err && spec->cached)
+		err = check_cached(g, fail);
 	if (!err)
 		err = check_chosen(g, which, fail);
 	if (err)

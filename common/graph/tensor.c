@@ -48,13 +48,15 @@ const char *sl_shape_text(const struct sl_shape *s, char out[SL_SHAPE_TEXT])
 	return out;
 }
 
-void sl_dims_take(uint32_t *numbers, int64_t most, const uint32_t *begin, const uint32_t *pieces, int64_t first,
-		  int64_t rows)
+void sl_dims_take(uint32_t *numbers, int64_t most, const uint32_t *begin, const uint32_t *pieces,
+		  const uint32_t *cached, int64_t first, int64_t rows)
 {
-	uint32_t *to = sl_dims_pieces(numbers, most);
+	uint32_t *to = sl_dims_pairs(numbers, most);
 
 	for (int64_t i = 0; i <= rows; i++)
 		numbers[i] = begin[first + i] - begin[first];
 	for (int64_t i = 0; pieces && i <= 2 * rows; i++)
 		to[i] = pieces[2 * first + i] - begin[first];
+	for (int64_t i = 0; cached && i < 2 * rows; i++)
+		to[i] = cached[2 * first + i];
 }

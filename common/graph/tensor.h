@@ -83,6 +83,9 @@ struct sl_dims {
 	/* [2·rows + 1], of rows that are padded: where each begins, where its padding does, then where all end. A row's
 	 * padding may be empty. NULL: rows are not padded. Borrowed */
 	const uint32_t *pieces;
+	/* [2·rows], where keys and values are kept from pass to pass: which row of the cache each is, ascending, and
+	 * how many of its tokens the cache has before these. NULL: rows are whole. Borrowed */
+	const uint32_t *cached;
 	int64_t chosen;        /* tokens */
 	const uint32_t *place; /* [chosen], which tokens they are, ascending; NULL: none is chosen. Borrowed */
 };
@@ -93,20 +96,28 @@ static inline struct sl_dims sl_dims_rows(int64_t rows)
 	return (struct sl_dims){.rows = rows, .tokens = rows};
 }
 
-/* Numbers in the memory of a chunk of at most so many rows: its begin, and behind that its pieces. */
-static inline size_t sl_dims_numbers(int64_t most, bool padded)
+/* Tokens that the cache has of a row. */
+static inline int64_t sl_dims_past(const struct sl_dims *dims, int64_t row)
 {
-	return (size_t)most + 1 + (padded ? 2 * (size_t)most + 1 : 0);
+	return dims->cached ? (int64_t)dims->cached[2 * row + 1] : 0;
 }
 
-static inline uint32_t *sl_dims_pieces(uint32_t *numbers, int64_t most)
+/* Numbers in the memory of a chunk of at most so many rows: its begin, and behind that its pieces or what is cached. */
+static inline size_t sl_dims_numbers(int64_t most, bool pairs)
+{
+	return (size_t)most + 1 + (pairs ? 2 * (size_t)most + 1 : 0);
+}
+
+static inline uint32_t *sl_dims_pairs(uint32_t *numbers, int64_t most)
 {
 	return numbers + most + 1;
 }
 
-/* A chunk's part of a batch, rows [first, first + rows), whose tokens count from 0; pieces may be NULL. */
-void sl_dims_take(uint32_t *numbers, int64_t most, const uint32_t *begin, const uint32_t *pieces, int64_t first,
-		  int64_t rows);
+/* A chunk's part of a batch, rows [first, first + rows), whose tokens count from 0; pieces or cached, or both, are
+ * NULL.
+ */
+void sl_dims_take(uint32_t *numbers, int64_t most, const uint32_t *begin, const uint32_t *pieces,
+		  const uint32_t *cached, int64_t first, int64_t rows);
 
 bool sl_shape_equal(const struct sl_shape *a, const struct sl_shape *b);
 /* Product of the dimensions; false where one is below 1 or the product passes `max`. For shapes from outside. */

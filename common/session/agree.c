@@ -77,6 +77,7 @@ enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 	a->plan.row_tokens = a->agreed.row_tokens;
 	a->plan.chunk_tokens = a->agreed.chunk_tokens;
 	a->plan.padded = a->agreed.padded;
+	a->plan.cached = a->agreed.cached;
 	a->plan.seed = (uint64_t)a->agreed.seed;
 	a->plan.precision = (enum sl_precision)a->agreed.precision;
 	a->plan.optimizer = optimizer_of(&a->agreed);
@@ -248,7 +249,7 @@ enum sl_err sl_agreement_trunk(const struct sl_agreement *member, struct sl_plan
 	memcpy(a->codec, usual.codec, sizeof a->codec);
 	a->row_tokens = a->row_tokens ? 1 : 0;
 	a->chunk_tokens = a->chunk_tokens ? 1 : 0;
-	a->padded = false;
+	a->padded = a->cached = false;
 	err = sl_agreement_settle(&trunk, fail);
 	if (!err)
 		err = read_graph(&middle, &t, fail);

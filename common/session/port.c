@@ -393,7 +393,7 @@ static void note_begin(struct sl_port *p, const struct sl_event *ev)
 	for (int chunk = 0; chunk < p->session.chunks; chunk++) {
 		const int64_t first = chunk * p->plan->rows, rows = (int64_t)sl_session_chunk_rows(&p->session, chunk);
 
-		sl_dims_take(sl_port_begin(p, chunk), p->plan->rows, ev->begin, ev->pieces, first, rows);
+		sl_dims_take(sl_port_begin(p, chunk), p->plan->rows, ev->begin, ev->pieces, ev->cached, first, rows);
 		if (ev->chosen && sl_port_choice(p, chunk))
 			note_choice(sl_port_choice(p, chunk), ev, first, rows);
 	}

@@ -53,7 +53,7 @@ static enum sl_err take_front(struct sl_port *p, enum sl_dir dir, int chunk, con
 	if (!sl_port_lengths(p->plan, (int)dir, dims->rows, dims->tokens))
 		return SL_OK;
 	err = sl_lengths_take(in, dims->rows, dims->tokens, p->plan->spec.row_tokens, sl_port_begin(p, chunk),
-			      sl_port_pieces(p, chunk), fail);
+			      sl_port_pieces(p, chunk), sl_port_cached(p, chunk), fail);
 	return err || !choice
 		       ? err
 		       : sl_choice_take(in, dims->tokens, sl_plan_cut_most(p->plan, true), choice + 1, choice, fail);
@@ -129,7 +129,7 @@ static enum sl_err encode(struct sl_port *p, enum sl_dir dir, int chunk, const s
 	if (lengths)
 		sl_lengths_write(&call.dims, slot->data);
 	if (lengths && sl_port_choice(p, chunk))
-		sl_choice_write(&call.dims, slot->data + sl_lengths_bytes(call.dims.rows));
+		sl_choice_write(&call.dims, slot->data + sl_lengths_bytes(call.dims.rows, call.dims.cached));
 	if (p->plain[dir]) {
 		encode_plain(p, dir, slot, lengths, x);
 		return SL_OK;
@@ -433,6 +433,7 @@ static void set_limits(struct sl_port *p)
 				      .chunk_tokens = (uint64_t)spec->chunk_tokens,
 				      .lengths = sl_plan_lengths_cross(p->plan),
 				      .choice = sl_plan_cut_chosen(p->plan),
+				      .cached = spec->cached,
 				      .whole_rows = p->plan->whole_rows,
 				      .clip_norm = sl_plan_clip_own(spec),
 				      .no_mid_grad = spec->no_grad[1],

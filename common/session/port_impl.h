@@ -150,6 +150,7 @@ uint32_t *sl_port_begin(const struct sl_port *port, int chunk);
 /* How many tokens of the chunk are chosen, and behind that which. NULL: the choice does not cross. */
 uint32_t *sl_port_choice(const struct sl_port *port, int chunk);
 uint32_t *sl_port_pieces(const struct sl_port *port, int chunk); /* NULL: rows are not padded */
+uint32_t *sl_port_cached(const struct sl_port *port, int chunk); /* NULL: rows are whole */
 /* Whether each chunk has a task of its own of this kind. */
 static inline bool sl_port_per_chunk(enum sl_task task)
 {

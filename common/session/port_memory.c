@@ -86,13 +86,13 @@ size_t sl_port_lengths(const struct sl_plan *plan, int what, int64_t rows, int64
 {
 	if (what != SL_PART_HEAD_ACT || !sl_plan_lengths_cross(plan))
 		return 0;
-	return sl_lengths_bytes(rows) + (sl_plan_cut_chosen(plan) ? sl_choice_bytes(tokens) : 0);
+	return sl_lengths_bytes(rows, plan->spec.cached) + (sl_plan_cut_chosen(plan) ? sl_choice_bytes(tokens) : 0);
 }
 
 /* Of a chunk's begin: where rows begin, and behind that its choice. */
 static size_t begin_numbers(const struct sl_plan *plan)
 {
-	return sl_dims_numbers(plan->rows, plan->spec.padded) +
+	return sl_dims_numbers(plan->rows, sl_plan_pairs(&plan->spec)) +
 	       (sl_plan_cut_chosen(plan) ? 1 + (size_t)sl_plan_cut_most(plan, true) : 0);
 }
 
@@ -189,13 +189,18 @@ uint32_t *sl_port_begin(const struct sl_port *p, int chunk)
 uint32_t *sl_port_choice(const struct sl_port *p, int chunk)
 {
 	return p->begin && sl_plan_cut_chosen(p->plan)
-		       ? sl_port_begin(p, chunk) + sl_dims_numbers(p->plan->rows, p->plan->spec.padded)
+		       ? sl_port_begin(p, chunk) + sl_dims_numbers(p->plan->rows, sl_plan_pairs(&p->plan->spec))
 		       : NULL;
 }
 
 uint32_t *sl_port_pieces(const struct sl_port *p, int chunk)
 {
-	return p->begin && p->plan->spec.padded ? sl_dims_pieces(sl_port_begin(p, chunk), p->plan->rows) : NULL;
+	return p->begin && p->plan->spec.padded ? sl_dims_pairs(sl_port_begin(p, chunk), p->plan->rows) : NULL;
+}
+
+uint32_t *sl_port_cached(const struct sl_port *p, int chunk)
+{
+	return p->begin && p->plan->spec.cached ? sl_dims_pairs(sl_port_begin(p, chunk), p->plan->rows) : NULL;
 }
 
 struct sl_dims sl_port_dims(const struct sl_port *p, int chunk)
@@ -207,6 +212,7 @@ struct sl_dims sl_port_dims(const struct sl_port *p, int chunk)
 				.tokens = p->session.tokens[chunk] ? p->session.tokens[chunk] : rows,
 				.begin = p->begin ? sl_port_begin(p, chunk) : NULL,
 				.pieces = sl_port_pieces(p, chunk),
+				.cached = sl_port_cached(p, chunk),
 				.chosen = choice ? choice[0] : 0,
 				.place = choice ? choice + 1 : NULL};
 }

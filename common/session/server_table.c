@@ -305,6 +305,9 @@ static enum sl_err begin(struct sl_session *s, const struct sl_part *p, struct s
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "a pass begins with head_act of chunk 0, not kind %u of chunk %u", p->what,
 				   p->chunk);
+	if (p->training && s->limits.cached)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "a step, where rows are cached: evaluations alone can be");
 	if (p->training && p->step != s->next_step)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " begun where %" PRIu64 " is next",
 				   p->step, s->next_step);

@@ -199,7 +199,7 @@ enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, str
 	if (!sl_part_is_state(p->what) && (err = (is_end(p->what) ? check_end_run : check_run)(s, p, out)))
 		return err;
 	if (s->limits.lengths && p->what == SL_PART_HEAD_ACT)
-		most += sl_lengths_bytes((int64_t)sl_session_chunk_rows(s, (int)p->chunk)) +
+		most += sl_lengths_bytes((int64_t)sl_session_chunk_rows(s, (int)p->chunk), s->limits.cached) +
 			(s->limits.choice ? sl_choice_bytes(p->tokens) : 0);
 	if (p->total < 1 || p->total > most)
 		return sl_fail_set(&out->fail, SL_ERR_LIMIT,

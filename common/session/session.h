@@ -116,6 +116,7 @@ struct sl_event {
 	const uint32_t *pieces;       /* pieces of padded rows (tensor.h), [2·batch_rows + 1]; NULL: not padded */
 	const uint32_t *chosen; /* where each row's chosen tokens begin in `place`, [batch_rows + 1]; NULL: none */
 	const uint32_t *place;  /* which tokens of the batch they are */
+	const uint32_t *cached; /* BEGIN_EVAL: [2·batch_rows] (tensor.h); NULL: rows are whole */
 	uint64_t number;        /* BEGIN_STEP, PASS: the step; BEGIN_EVAL: number of the batch */
 	double lr;              /* BEGIN_STEP, PASS, APPLY */
 	double grad_scale;      /* APPLY: 0 < grad_scale ≤ 1; what all gradients are multiplied by */
@@ -204,6 +205,7 @@ struct sl_session_limits {
 	bool whole_rows;                   /* every row has row_tokens */
 	bool lengths;                      /* head_act begins with lengths, which run_bytes leaves out, */
 	bool choice;                       /* and these with the choice of tokens (codec/lengths.h) */
+	bool cached;                       /* lengths say what is cached, too; there are evaluations alone */
 	bool in_hand; /* client: its caller says when there are gradients, and when to apply the step: GRADS, APPLY */
 };
 

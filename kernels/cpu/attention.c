@@ -2,14 +2,18 @@
  * packs its keys and values into its worker's scratch and goes through blocks of queries, a step each. A block holds
  * the scores of its queries against all keys, so there is no online softmax, and no S × S matrix either. Backward
  * computes the probabilities again. What is summed over queries is summed in their order: the same bits for any number
- * of threads. Saved: of each token and head the largest score and one over the softmax's sum. */
+ * of threads. Saved: of each token and head the largest score and one over the softmax's sum.
+ *
+ * Where it is causal, a token's sum over values has chains of CHAIN keys, wherever its row ends: so a row's first
+ * tokens have the same bits without the others, and a row may go on from keys, as turned, and values that are cached.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cpu/gemm.h"
 
-enum { BLOCK = 56 /* queries: whole tiles of 14, 8 or 4 rows */ };
+enum { BLOCK = 56 /* queries: whole tiles of 14, 8 or 4 rows */, CHAIN = 128 };
 
 /* Floats of a worker's scratch, and where its parts lie. */
 struct places {
@@ -36,6 +40,7 @@ struct job {
 struct task {
 	const struct job *j;
 	int64_t row, head, from, n; /* tokens [from, from + n) of the chunk */
+	int64_t past, keys;         /* tokens that are cached; these and the n behind them */
 	float *scratch;
 	struct sl_gemm_weights kt, vt, k, v;
 	struct sl_prefetch none;
@@ -97,6 +102,7 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 
 	p->sizes.saved_bytes = (size_t)(tokens * j.heads * 2) * sizeof(float);
 	p->sizes.workspace_bytes = (size_t)(sl_cpu_threads(p->be) * j.at.total) * sizeof(float);
+	p->sizes.cache_bytes = (size_t)(2 * j.kv * j.most * j.d) * sizeof(float);
 	if (theta == 0)
 		return SL_OK;
 	p->state = turn = malloc((size_t)(j.most * j.d) * sizeof *turn);
@@ -130,6 +136,8 @@ static struct task open_task(const struct job *j, int64_t number, int worker)
 
 	t.n = j->each ? j->each : begin ? (int64_t)begin[t.row + 1] - begin[t.row] : 1;
 	t.from = j->each ? t.row * t.n : begin ? begin[t.row] : t.row;
+	t.past = sl_dims_past(&j->call->dims, t.row);
+	t.keys = t.past + t.n;
 	t.scratch = (float *)j->call->workspace + worker * j->at.total;
 	return t;
 }
@@ -160,6 +168,29 @@ static float *features(const struct task *t, void *data, int64_t heads, int64_t 
 	return data ? (float *)data + (t->from * heads + head) * t->j->d : NULL;
 }
 
+/* The cache's keys of the task, as turned, and values, [most, D] each; what is new is put there. */
+static void keep(const struct task *t, const float **k, const float **v)
+{
+	const struct job *j = t->j;
+	const int64_t ld = j->kv * j->d, each = j->most * j->d;
+	const int64_t row = j->call->dims.cached[2 * t->row];
+	float *keys = (float *)j->call->cache + 2 * (row * j->kv + t->head) * each, *values = keys + each;
+	const float *new_k = features(t, j->call->in[1].data, j->kv, t->head);
+	const float *new_v = features(t, j->call->in[2].data, j->kv, t->head);
+
+	*k = keys;
+	*v = values;
+	keys += t->past * j->d;
+	values += t->past * j->d;
+	if (j->turns)
+		turn(j, keys, j->d, new_k, ld, t->past, t->n, 1, false);
+	for (int64_t i = 0; i < t->n; i++) {
+		if (!j->turns)
+			memcpy(keys + i * j->d, new_k + i * ld, (size_t)j->d * sizeof *keys);
+		memcpy(values + i * j->d, new_v + i * ld, (size_t)j->d * sizeof *values);
+	}
+}
+
 /* The row's keys, and how far apart they are. */
 static const float *keys_of(struct task *t, int64_t *ld)
 {
@@ -185,7 +216,7 @@ static const float *queries_of(struct task *t, int64_t h, int64_t i, int64_t n, 
 	*ld = j->heads * j->d;
 	if (!j->turns)
 		return q;
-	turn(j, turned, j->d, q, *ld, i, n, 1, false);
+	turn(j, turned, j->d, q, *ld, t->past + i, n, 1, false);
 	*ld = j->d;
 	return turned;
 }
@@ -202,7 +233,7 @@ struct block {
 
 static int64_t seen(const struct task *t, int64_t query)
 {
-	return t->j->call->op->u.attention.causal ? query + 1 : t->n;
+	return t->j->call->op->u.attention.causal ? t->past + query + 1 : t->n;
 }
 
 /* x[from, to) = 0 */
@@ -251,7 +282,7 @@ static struct block open_block(struct task *t, int64_t h, int64_t i)
 	const int64_t panel = j->simd->panel;
 	struct block b = {.h = h, .i = i, .n = sl_cpu_min(block_of(j->most), t->n - i)};
 
-	b.columns = sl_cpu_min(t->n, sl_cpu_blocks(seen(t, i + b.n - 1), panel) * panel);
+	b.columns = sl_cpu_min(t->keys, sl_cpu_blocks(seen(t, i + b.n - 1), panel) * panel);
 	b.q = queries_of(t, h, i, b.n, &b.ldq);
 	b.p = t->scratch + j->at.p;
 	b.kept = j->drops ? t->scratch + j->at.kept : b.p;
@@ -259,15 +290,20 @@ static struct block open_block(struct task *t, int64_t h, int64_t i)
 	return b;
 }
 
-/* y [n, D] = or += a [n, columns]·w, of which the first `columns` rows. */
-static void times(const struct task *t, float *y, int64_t ldy, const float *a, int64_t n, int64_t columns,
+/* y [n, D] = or += a [n, …]·w, of which so many columns, and w's rows, from k on. */
+static void times(const struct task *t, float *y, int64_t ldy, const float *a, int64_t n, int64_t k, int64_t columns,
 		  const struct sl_gemm_weights *w, bool add)
 {
 	struct sl_prefetch none = {0};
 
-	for (int64_t at = 0; at < w->n; at += w->simd->panel)
-		w->simd->gemm_rows(y + at, ldy, &a, 1, t->j->ld, columns, w->packed + at * w->depth, n,
-				   (int)sl_cpu_min(w->simd->panel, w->n - at), add, &none);
+	a += k;
+	for (int64_t at = 0; at < w->n; at += w->simd->panel) {
+		const int64_t panel = w->simd->panel, wide = sl_cpu_min(panel, w->n - at);
+
+		w->simd->gemm_rows(y + at, ldy, &a, 1, t->j->ld, columns,
+				   w->packed + at * w->depth + k * (wide > panel / 2 ? panel : panel / 2), n, (int)wide,
+				   add, &none);
+	}
 }
 
 /* What a task has packed lies in its worker's scratch from its first step on. */
@@ -279,11 +315,12 @@ static struct sl_gemm_weights packed(const struct task *t, int64_t at, int64_t d
 static void forward_block(struct task *t, struct block *b)
 {
 	const struct job *j = t->j;
-	const int64_t ld = j->heads * j->d;
+	const int64_t ld = j->heads * j->d, chain = j->call->op->u.attention.causal ? CHAIN : b->columns;
+	float *y = features(t, j->call->out.data, j->heads, b->h) + b->i * ld;
 
 	look(t, b, false);
-	times(t, features(t, j->call->out.data, j->heads, b->h) + b->i * ld, ld, b->kept, b->n, b->columns, &t->v,
-	      false);
+	for (int64_t k = 0; k < b->columns; k += chain)
+		times(t, y, ld, b->kept, b->n, k, sl_cpu_min(chain, b->columns - k), &t->v, k > 0);
 }
 
 /* Blocks of queries of all heads of the task, from a step on. True: to the last one. */
@@ -308,14 +345,21 @@ static void forward_task(void *arg, int64_t number, struct sl_pool_step *s)
 	const struct sl_op_call *c = j->call;
 	struct task t = open_task(j, number, s->worker);
 
-	t.kt = packed(&t, j->at.kt, j->d, t.n);
-	t.v = packed(&t, j->at.v, t.n, j->d);
+	t.kt = packed(&t, j->at.kt, j->d, t.keys);
+	t.v = packed(&t, j->at.v, t.keys, j->d);
 	if (s->at == 0) {
-		int64_t ldk;
-		const float *k = keys_of(&t, &ldk), *v = features(&t, c->in[2].data, j->kv, t.head);
+		int64_t ldk = j->d, ldv = j->d;
+		const float *k, *v;
 
-		sl_gemm_pack_here(j->simd, t.kt.packed, k, j->d, t.n, 1, ldk);
-		sl_gemm_pack_here(j->simd, t.v.packed, v, t.n, j->d, j->kv * j->d, 1);
+		if (c->dims.cached) {
+			keep(&t, &k, &v);
+		} else {
+			k = keys_of(&t, &ldk);
+			v = features(&t, c->in[2].data, j->kv, t.head);
+			ldv = j->kv * j->d;
+		}
+		sl_gemm_pack_here(j->simd, t.kt.packed, k, j->d, t.keys, 1, ldk);
+		sl_gemm_pack_here(j->simd, t.v.packed, v, t.keys, j->d, ldv, 1);
 	}
 	(void)blocks(&t, s, forward_block);
 }
@@ -353,7 +397,8 @@ static void backward_block(struct task *t, struct block *b)
 	if (!dq)
 		return;
 	dq += b->i * ld;
-	times(t, j->turns ? turned : dq, j->turns ? j->d : ld, ds, b->n, b->columns, &t->k, !j->turns && c->din_add[0]);
+	times(t, j->turns ? turned : dq, j->turns ? j->d : ld, ds, b->n, 0, b->columns, &t->k,
+	      !j->turns && c->din_add[0]);
 	if (j->turns)
 		turn(j, dq, ld, turned, j->d, b->i, b->n, -1, c->din_add[0]);
 }

@@ -171,16 +171,16 @@ static enum sl_err transpose_backward(const struct sl_op_call *call)
 
 const struct sl_kernel sl_cpu_transpose = {.forward = transpose_forward, .backward = transpose_backward};
 
-/* The row of the table for token `t` of a row that begins at `first`; ids are in range (exec.h). *marks counts those in
- * the row so far: it is 0 before the first token, and tokens come in order. */
-static int64_t looked_up(const struct sl_op_call *call, int64_t t, int64_t first, int64_t *marks)
+/* The row of the table for token `t` of a row that begins at `first`, behind `past`; ids are in range (exec.h). *marks
+ * counts those in the row so far: it is 0 before the first token, and tokens come in order. */
+static int64_t looked_up(const struct sl_op_call *call, int64_t t, int64_t first, int64_t past, int64_t *marks)
 {
 	const struct sl_embedding_attr *a = &call->op->u.embedding;
 	const int32_t *id = call->in[0].data;
 	int64_t at;
 
 	if (a->position)
-		return a->first + t - first;
+		return a->first + past + t - first;
 	if (!a->segment)
 		return id[t];
 	at = *marks < a->rows ? *marks : a->rows - 1;
@@ -192,11 +192,12 @@ static void embed_row(void *arg, int64_t row, int worker)
 {
 	const struct job *j = arg;
 	const int64_t first = first_of(j->call, row), stop = stop_of(j->call, row);
+	const int64_t past = sl_dims_past(&j->call->dims, row);
 	float *y = j->call->out.data;
 	int64_t marks = 0;
 
 	for (int64_t t = first; t < stop; t++)
-		memcpy(y + t * j->f, j->call->param[0] + looked_up(j->call, t, first, &marks) * j->f,
+		memcpy(y + t * j->f, j->call->param[0] + looked_up(j->call, t, first, past, &marks) * j->f,
 		       (size_t)j->f * sizeof *y);
 }
 
@@ -223,7 +224,7 @@ static void embed_back(void *arg, int64_t block, struct sl_pool_step *s)
 		int64_t marks = 0;
 
 		for (int64_t t = first; t < stop; t++) {
-			float *to = j->call->grad[0] + looked_up(j->call, t, first, &marks) * j->f + k;
+			float *to = j->call->grad[0] + looked_up(j->call, t, first, 0, &marks) * j->f + k;
 
 			simd->sum(to, to, dy + t * j->f, n);
 		}

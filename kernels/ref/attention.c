@@ -16,6 +16,7 @@ struct span {
 	const struct sl_op_call *call;
 	const struct sl_attention_attr *a;
 	int64_t row, from, n; /* tokens [from, from + n) of the chunk */
+	int64_t past;         /* of the cache, before these */
 	int64_t d, kv, most;
 	double *p, *kept, *dp;   /* [most]: p, p̃ and dp, then ds, of a query */
 	double *k, *v, *dk, *dv; /* [most, D] */
@@ -31,7 +32,11 @@ static int64_t scratch(const struct sl_op *op)
 
 static enum sl_err prepare(struct sl_op_prepare *p)
 {
+	const struct sl_attention_attr *a = &p->op->u.attention;
+	const int64_t d = p->op->out_shape.dim[p->op->out_shape.ndim - 1] / a->heads;
+
 	p->sizes.workspace_bytes = (size_t)scratch(p->op) * sizeof(double);
+	p->sizes.cache_bytes = (size_t)(2 * sl_attention_kv(a) * p->op->most * d) * sizeof(double);
 	return SL_OK;
 }
 
@@ -72,7 +77,7 @@ static double dot(const double *a, const double *b, int64_t n)
 
 static int64_t keys_of(const struct span *s, int64_t i)
 {
-	return s->a->causal ? i + 1 : s->n;
+	return s->a->causal ? s->past + i + 1 : s->n;
 }
 
 static double dropped(const struct span *s, int64_t h, int64_t i, int64_t j, double p)
@@ -93,7 +98,7 @@ static void look(struct span *s, int64_t h, int64_t i)
 	int64_t keys = keys_of(s, i);
 
 	load(s->q, s, s->call->in[0].data, s->a->heads, h, i);
-	turn(s->q, s->d, i, (double)s->a->rope, 1);
+	turn(s->q, s->d, s->past + i, (double)s->a->rope, 1);
 	for (int64_t j = 0; j < keys; j++) {
 		s->p[j] = dot(s->q, s->k + j * s->d, s->d) / sqrt((double)s->d);
 		top = fmax(top, s->p[j]);
@@ -157,6 +162,7 @@ static struct span span_of(const struct sl_op_call *call, int64_t row)
 	struct span s = {.call = call, .a = &op->u.attention, .row = row, .most = op->most};
 
 	s.n = s.a->each ? s.a->each : begin ? (int64_t)begin[row + 1] - begin[row] : 1;
+	s.past = sl_dims_past(&call->dims, row);
 	s.from = s.a->each ? row * s.n : begin ? begin[row] : row;
 	s.d = op->out_shape.dim[op->out_shape.ndim - 1] / s.a->heads;
 	s.kv = sl_attention_kv(s.a);
@@ -172,12 +178,22 @@ static struct span span_of(const struct sl_op_call *call, int64_t row)
 	return s;
 }
 
+/* Keys and values of the head, of the row's past too; where it is cached they are put there. */
 static void load_keys(struct span *s, int64_t head)
 {
+	const int64_t each = s->most * s->d;
+	const uint32_t *cached = s->call->dims.cached;
+
+	if (cached) {
+		s->k = (double *)s->call->cache + 2 * (cached[2 * s->row] * s->kv + head) * each;
+		s->v = s->k + each;
+	}
 	for (int64_t j = 0; j < s->n; j++) {
-		load(s->k + j * s->d, s, s->call->in[1].data, s->kv, head, j);
-		turn(s->k + j * s->d, s->d, j, (double)s->a->rope, 1);
-		load(s->v + j * s->d, s, s->call->in[2].data, s->kv, head, j);
+		double *k = s->k + (s->past + j) * s->d;
+
+		load(k, s, s->call->in[1].data, s->kv, head, j);
+		turn(k, s->d, s->past + j, (double)s->a->rope, 1);
+		load(s->v + (s->past + j) * s->d, s, s->call->in[2].data, s->kv, head, j);
 	}
 }
 

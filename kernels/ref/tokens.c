@@ -106,7 +106,7 @@ static int64_t looked_up(const struct sl_op_call *call, int64_t token, int64_t r
 	int64_t marks = 0;
 
 	if (a->position)
-		return a->first + token - first_of(call, row);
+		return a->first + sl_dims_past(&call->dims, row) + token - first_of(call, row);
 	if (!a->segment)
 		return id[token];
 	for (int64_t t = first_of(call, row); t < token; t++)

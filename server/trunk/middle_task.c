@@ -128,6 +128,8 @@ static enum sl_err compute_forward(struct sl_middle *m, const struct sl_exec_cal
 	enum sl_err err = call->slot == 0 && call->training ? sl_exec_begin(m->trunk.exec) : SL_OK;
 
 	SL_FAILPOINT(call->training ? SL_FP_NONE : SL_FP_SERVER_EVAL);
+	if (!err)
+		err = sl_exec_cache_take(m->trunk.exec, &call->dims, fail);
 	return err ? err : sl_exec_forward(m->trunk.exec, call, NULL);
 }
 

@@ -102,8 +102,8 @@ client kept "$config" --local "${kept[@]}" || fail "kept: exit status $?"
 client 'not kept' "$config" --local "${kept[@]}" --set train.keep_head_bytes=0 || fail "not kept: exit status $?"
 same_run kept 'not kept' $((2 * steps))
 
-# It writes text, too: the same over the link as in one process, greedy and drawn, by a codec, a prompt at a time or three; a server
-# that is killed in the middle costs time alone.
+# It writes text, too: the same over the link as in one process, greedy and drawn, by a codec, a prompt at a time or three, with
+# caches or without; a server that is killed in the middle, and its caches with it, costs time alone.
 printf 'green red\nfish water said\nboxes\n' >"$tmp/prompts"
 writes() { "$SPLITC" generate "$config" --weights "$model" --prompts "$tmp/prompts" --ids --set generate.max_tokens=20 "$@" 2>"$tmp/generate.log"; }
 drawn=(--set generate.temperature=1.5 --set generate.top_k=50 --set generate.top_p=0.95 --set generate.repetition_penalty=1.1 --set generate.seed=5)
@@ -112,7 +112,10 @@ for how in '' 'codec=quant:4,block=24' 'train.batch=2 train.chunks=2'; do
 	[ "$(writes --local "${keys[@]}" | wc -l)" = 3 ] || fail "generate $how: $(cat "$tmp/generate.log")"
 	[ "$(writes --local "${keys[@]}")" = "$(writes --set server="$two" "${keys[@]}")" ] || fail "generate $how: over the link another text: $(cat "$tmp/generate.log")"
 	[ "$(writes --local "${drawn[@]}" "${keys[@]}")" = "$(writes --set server="$two" "${drawn[@]}" "${keys[@]}")" ] || fail "generate $how: drawn, another text"
+	[ "$(writes --local "${drawn[@]}" "${keys[@]}")" = "$(writes --local --set generate.cache=false "${drawn[@]}" "${keys[@]}")" ] || fail "generate $how: caches change the text"
 done
+[ "$(writes --local)" = "$(writes --set server="$two" --set generate.cache=false)" ] || fail 'without caches another text'
+[ "$(writes --local)" = "$(writes --set server="$two" --set data.pad=max)" ] || fail 'a prompt is padded'
 [ "$(writes --local "${drawn[@]}")" != "$(writes --local)" ] || fail 'drawn texts are the likeliest'
 [ "$(writes --local "${drawn[@]}")" = "$(writes --local "${drawn[@]}" --set train.batch=1 --set train.chunks=1)" ] || fail 'a prompt alone has another text'
 "$SPLITC" generate "$config" --local --weights "$model" --prompt 'green red' --json >"$tmp/json" || fail 'generate --json'
@@ -120,7 +123,7 @@ jq -e '.prompt == "green red" and (.text | length > 0) and (.ids | length > 0) a
 "$SPLITC" generate "$config" --local --weights "$model" --prompt 'green red' | grep -q '^green red ' || fail 'generate --prompt'
 port=$(free_port)
 waits=(--set server="tcp://127.0.0.1:$port" --set link.on_server_lost=wait --set link.timeout_ms=1000 --set link.heartbeat_ms=200 "${drawn[@]}"
-	--set generate.max_tokens=30 --set tail_tokens=loss)
+	--set generate.max_tokens=30 --set tail_tokens=loss --set train.batch=2 --set train.chunks=2)
 start_server first listen="tcp://127.0.0.1:$port" store="$tmp/other"
 plain=$SPLITC
 SPLITC=$PWD/$BUILD/fail/splitc

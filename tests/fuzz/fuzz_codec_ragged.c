@@ -1,6 +1,7 @@
 /* Decoders of tensors whose rows have different lengths, and the lengths in front of them, under libFuzzer. Byte 0 of
  * the input: bits 0–2 the specification, bit 3 three rows instead of six, bit 4 the input brings its own header (else a
- * right one is put before it). Byte 1: tokens. Then lengths and payload. What is refused must not be written. */
+ * right one is put before it), bit 5 padded rows, bit 6 a choice of tokens, bit 7 cached rows. Byte 1: tokens. Then
+ * lengths and payload. What is refused must not be written. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,7 +80,7 @@ static void choose(struct sl_bytes *in, const struct sl_dims *dims)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	uint32_t begin[ROWS + 1], pieces[2 * ROWS + 1];
+	uint32_t begin[ROWS + 1], pieces[2 * ROWS + 1], cached[2 * ROWS];
 	struct sl_dims dims = {.begin = begin};
 	struct sl_bytes in;
 	struct sl_fail fail;
@@ -94,8 +95,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	if (data[0] & 32)
 		dims.pieces = pieces;
-	if (sl_lengths_take(&in, dims.rows, dims.tokens, LONGEST, begin, data[0] & 32 ? pieces : NULL, &fail) != SL_OK)
+	else if (data[0] & 128)
+		dims.cached = cached;
+	if (sl_lengths_take(&in, dims.rows, dims.tokens, LONGEST, begin, dims.pieces ? pieces : NULL,
+			    dims.cached ? cached : NULL, &fail) != SL_OK)
 		return 0;
+	for (int64_t i = 0; i < dims.rows && dims.cached; i++)
+		if (cached[2 * i + 1] + begin[i + 1] - begin[i] > LONGEST || (i && cached[2 * i] <= cached[2 * i - 2]))
+			abort();
 	for (int64_t i = 0; i < 2 * dims.rows && dims.pieces; i++)
 		if (pieces[i] > pieces[i + 1] || pieces[i + 1] > (uint32_t)dims.tokens)
 			abort();

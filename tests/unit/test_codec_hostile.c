@@ -532,7 +532,7 @@ static enum sl_err take(const uint8_t *at, size_t len, int64_t rows, int64_t tok
 	memcpy((uint8_t *)(uintptr_t)in.data + 1, at, len);
 	in.data++;
 	memset(found, 0x77, sizeof found);
-	err = sl_lengths_take(&in, rows, tokens, LONGEST, found, NULL, &fail);
+	err = sl_lengths_take(&in, rows, tokens, LONGEST, found, NULL, NULL, &fail);
 	assert_true(err == SL_OK || (err == SL_ERR_PAYLOAD && fail.text[0] != '\0' && in.len == len));
 	for (int64_t i = err == SL_OK ? rows + 1 : 0; i < ROWS + 2; i++)
 		assert_int_equal(found[i], 0x77777777);
@@ -551,9 +551,9 @@ static void false_lengths_are_refused(void **state)
 
 	(void)state;
 	memset(good, 0xa5, sizeof good);
-	assert_int_equal(sl_lengths_bytes(ROWS), 16);
-	assert_int_equal(sl_lengths_bytes(8), 16);
-	assert_int_equal(sl_lengths_bytes(9), 32);
+	assert_int_equal(sl_lengths_bytes(ROWS, false), 16);
+	assert_int_equal(sl_lengths_bytes(8, false), 16);
+	assert_int_equal(sl_lengths_bytes(9, false), 32);
 	sl_lengths_write(&dims, good);
 	assert_int_equal(good[16], 0xa5);
 	assert_int_equal(take(good, 20, ROWS, TOKENS, &left), SL_OK);
@@ -602,7 +602,7 @@ static void padded_lengths(void **state)
 	sl_lengths_write(&dims, bytes);
 	for (int64_t tokens = ROWS; tokens <= ROWS * (LONGEST + 1); tokens++) {
 		struct sl_bytes in = {bytes, sizeof bytes};
-		enum sl_err err = sl_lengths_take(&in, ROWS, tokens, LONGEST, found, cut, &fail);
+		enum sl_err err = sl_lengths_take(&in, ROWS, tokens, LONGEST, found, cut, NULL, &fail);
 
 		assert_int_equal(err, tokens == dims.tokens ? SL_OK : SL_ERR_PAYLOAD);
 		assert_int_equal(in.len, err ? sizeof bytes : 0);

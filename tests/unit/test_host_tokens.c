@@ -15,11 +15,11 @@
 #include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
 
-enum { ROWS = 3, LONGEST = 9, CHUNK = 12, F = 16, LENGTHS = 16 };
+enum { ROWS = 3, LONGEST = 9, CHUNK = 12, F = 16, LENGTHS = 32 /* at most */ };
 
 /* How rows come, as both sides have agreed: packed; padded to one length; all padded to EACH tokens, which an insert of
- * two pairs makes rows [F, LESS] of. */
-enum form { PACKED, PADDED, PAIRED };
+ * two pairs makes rows [F, LESS] of; or cached. */
+enum form { PACKED, PADDED, PAIRED, CACHED };
 enum { EACH = 4, LESS = 3 };
 
 static struct asked asked_of(const char *codec, enum form form)
@@ -38,7 +38,8 @@ static struct asked asked_of(const char *codec, enum form form)
 	a.agreement.agreed.chunks = 1;
 	a.agreement.agreed.row_tokens = form == PAIRED ? EACH : LONGEST;
 	a.agreement.agreed.chunk_tokens = CHUNK;
-	a.agreement.agreed.padded = form != PACKED;
+	a.agreement.agreed.padded = form == PADDED || form == PAIRED;
+	a.agreement.agreed.cached = form == CACHED;
 	if (form == PAIRED) {
 		a.split.whole_rows = EACH;
 		snprintf(a.split.insert_head, sizeof a.split.insert_head, "linear:%d,tokens=%d", F, LESS);
@@ -95,31 +96,57 @@ static const struct wrong wrong[] = {
 	{{4, 1, 3}, 12, 1, 0, SL_ERR_PAYLOAD, "bytes are set behind the lengths", PAIRED},
 };
 
-static uint64_t payload_of(const struct wrong *w, const struct asked *a, uint8_t *out)
+/* Rows of 4, 1 and 3 tokens, and of each its row of the cache, and how many tokens that has. */
+struct gone {
+	uint32_t cached[2 * ROWS];
+	enum sl_err code;
+	const char *why;
+	int padding;
+	bool training;
+};
+
+static const struct gone gone[] = {
+	{{0, 0, 1, 0, 2, 0}, SL_OK, NULL, 0, false},
+	{{0, 0, 1, 0, 2, 0}, SL_ERR_PAYLOAD, "bytes are set behind the lengths", 1, false},
+	{{0, 0, 0, 0, 2, 0}, SL_ERR_PAYLOAD, "row 1 is row 0 of the cache, behind row 0", 0, false},
+	{{0, 0, 2, 0, 1, 0}, SL_ERR_PAYLOAD, "is row 1 of the cache, behind row 2", 0, false},
+	{{0, 0, 1, 0, 3, 0}, SL_ERR_PAYLOAD, "row 3 of a cache that has 3", 0, false},
+	{{0, 0, 1, 1, 2, 0}, SL_ERR_PAYLOAD, "row 1 goes on behind 1 tokens, of which the cache has 0", 0, false},
+	{{0, 6, 1, 0, 2, 0}, SL_ERR_PAYLOAD, "row 0 has 4 tokens behind 6 that are cached", 0, false},
+	{{0, 0, 1, UINT32_MAX, 2, 0}, SL_ERR_PAYLOAD, "behind 4294967295 that are cached", 0, false},
+	{{0, 0, 1, 0, 2, 0}, SL_ERR_PROTOCOL, "evaluations alone can be", 0, true},
+};
+
+static uint64_t payload_of(const struct wrong *w, const struct gone *gone_on, const struct asked *a, uint8_t *out)
 {
 	const bool paired = w->form == PAIRED;
+	const size_t lengths = sl_lengths_bytes(ROWS, gone_on);
 
-	memset(out, 0, LENGTHS);
+	memset(out, 0, lengths);
+	for (int i = 0; i < 2 * ROWS && gone_on; i++)
+		for (int byte = 0; byte < 4; byte++)
+			out[2 * ROWS + 4 * i + byte] = (uint8_t)(gone_on->cached[i] >> 8 * byte);
 	for (int i = 0; i < ROWS; i++) {
 		out[2 * i] = (uint8_t)w->length[i];
 		out[2 * i + 1] = (uint8_t)(w->length[i] >> 8);
 	}
-	out[LENGTHS - 1] = (uint8_t)w->padding;
-	sl_frame_write(out + LENGTHS, &a->agreement.codec[SL_DIR_HEAD_ACT], false, paired ? ROWS : w->tokens);
-	memset(out + LENGTHS + SL_FRAME_BYTES, 0, (size_t)(CHUNK + 1) * F * sizeof(float));
-	return LENGTHS + SL_FRAME_BYTES + (uint64_t)(paired ? ROWS * LESS : w->tokens) * F * sizeof(float) -
+	out[lengths - 1] = (uint8_t)w->padding;
+	sl_frame_write(out + lengths, &a->agreement.codec[SL_DIR_HEAD_ACT], false, paired ? ROWS : w->tokens);
+	memset(out + lengths + SL_FRAME_BYTES, 0, (size_t)(CHUNK + 1) * F * sizeof(float));
+	return lengths + SL_FRAME_BYTES + (uint64_t)(paired ? ROWS * LESS : w->tokens) * F * sizeof(float) -
 	       (uint64_t)w->cut;
 }
 
-static void try(const struct wrong *w)
+static void try(const struct wrong *w, const struct gone *gone_on)
 {
 	static uint8_t payload[LENGTHS + SL_FRAME_BYTES + (CHUNK + 1) * F * sizeof(float)];
 	const struct asked a = asked_of("none", w->form);
 	struct sl_frame hello = host_rig_hello_of(&a, 1, 1, NULL);
-	const uint64_t len = payload_of(w, &a, payload);
+	const uint64_t len = payload_of(w, gone_on, &a, payload);
 	struct sl_frame part = {.kind = SL_FRAME_PART,
 				.epoch = 1,
 				.u.part = {.what = SL_PART_HEAD_ACT,
+					   .training = gone_on && gone_on->training,
 					   .rows = ROWS,
 					   .batch_rows = ROWS,
 					   .total = len,
@@ -148,12 +175,26 @@ static void lengths_that_cannot_be_end_the_session(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
-		try(&wrong[i]);
+		try(&wrong[i], NULL);
+}
+
+static void what_the_cache_lacks_ends_the_session(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof gone / sizeof gone[0]; i++) {
+		const struct gone *g = &gone[i];
+		const struct wrong w = {{4, 1, 3}, 8, g->padding, 0, g->code, g->why, CACHED};
+
+		try(&w, g);
+	}
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(lengths_that_cannot_be_end_the_session)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(lengths_that_cannot_be_end_the_session),
+		cmocka_unit_test(what_the_cache_lacks_ends_the_session),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -288,7 +288,7 @@ static void tokens_other(struct sl_frame *f)
 
 static void total_with_lengths(struct sl_frame *f)
 {
-	f->u.part.total = rig_run_bytes(SL_PART_HEAD_ACT) + sl_lengths_bytes(f->u.part.rows);
+	f->u.part.total = rig_run_bytes(SL_PART_HEAD_ACT) + sl_lengths_bytes(f->u.part.rows, false);
 }
 
 static void total_over_lengths(struct sl_frame *f)

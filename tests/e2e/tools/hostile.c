@@ -695,7 +695,7 @@ static void send_zeros(struct peer *p, enum sl_part_what what, uint64_t step, in
 {
 	const bool up = what == SL_PART_HEAD_ACT;
 	const struct sl_shape shape = sl_plan_cut_shape(plan, !up, tokens ? tokens : 1);
-	const size_t lengths = up && tokens ? sl_lengths_bytes(1) : 0;
+	const size_t lengths = up && tokens ? sl_lengths_bytes(1, false) : 0;
 	const size_t total = lengths + 16 + (size_t)sl_shape_count(&shape) * sizeof(float);
 	uint8_t *run = calloc(1, total), *head = run + lengths;
 	const uint64_t rows = (uint64_t)shape.dim[0];
