@@ -105,7 +105,7 @@ endif
 TEST_BIN := $(TEST_SRC:%.c=$(B)/%)
 E2E_TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/e2e/tools/*.c))
 
-.PHONY: FORCE lib cuda-resources help all fail deps test test-all test-rest test-fresh test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man install install-lib uninstall clean demo demo-text bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
+.PHONY: FORCE lib cuda-resources help all fail deps test test-all test-rest test-fresh test-long deb test-arm64 test-packages test-containers test-tutorial config-page prose check build-tests build-bench format format-check rooms house man install install-lib uninstall clean demo demo-text demo-generate bench bench-peer bench-rounding bench-codecs bench-link bench-loader test-torch bundle cuda cuda-sim cuda-sim-racecheck cuda-sim-memcheck cuda-sim-traffic test-gpu gpu-bundle bench-gpu fuzz
 
 all: $(BINS) $(LIB) $(MPI_MODULE) $(DICOM_MODULE) ## build/<variant>/splitc and splits
 
@@ -499,6 +499,9 @@ demo: deps ## two daemons train MobileNetV2 on CIFAR-10
 demo-text: deps ## two daemons train a small encoder on CoLA from random weights (TEXT_DATA=FOLDER with glue/ and roberta_tokenizer/)
 	@$(MAKE) --no-print-directory $(PARALLEL) all
 	BUILD=$(B) scripts/demo-text.sh $(TEXT_DATA)
+demo-generate: deps ## two daemons train a small decoder on CoLA's sentences, and write text (TEXT_DATA=FOLDER as above)
+	@$(MAKE) --no-print-directory $(PARALLEL) all
+	BUILD=$(B) scripts/demo-generate.sh $(TEXT_DATA)
 
 # ---- fuzzing: every tests/fuzz/fuzz_*.c with libFuzzer, each for FUZZ_SECONDS on its own seeds
 FUZZ_SECONDS ?= 60
