@@ -49,6 +49,15 @@ E1
 says 78 'splitc: photos.yaml:2:14: data.kind: the network takes rows of a table, and images has pictures: choose data.kind: csv; or another network' <<'E1'
 splitc train photos.yaml --set model.name=mlp
 E1
+says 0 'WARN batch: train.batch is 100000, but there are only 40 samples: each step has 40, and memory is taken for 100000; write train.batch: 40 or less' <<'E1'
+splitc train photos.yaml --check-config --set train.batch=100000
+E1
+says 78 'splitc: --set data.transforms: the list does not say the size of its images: end with a crop, or Resize((32, 32))' <<'E1'
+splitc train photos.yaml --check-config --set 'data.transforms=[Resize(64), RandomRotation(10)]'
+E1
+says 78 'splitc: --set data.transforms: the list makes images of 64 x 64, model.image is 32x32' <<'E1'
+splitc train photos.yaml --check-config --set 'data.transforms=[RandomCrop(64, padding=4)]'
+E1
 # short options do what --set does
 says 0 'photos.yaml: ok, 25 steps on 40 samples, 20 samples to test with' <<'E1'
 splitc train photos.yaml --epochs 5 --batch 8 --lr 0.01 --check-config
