@@ -187,7 +187,8 @@ static bool comes_later(const struct sl_trunk_table *t, int k)
 static int find_coming(const struct sl_trunk_table *t)
 {
 	for (int k = 0; k < t->n; k++)
-		if (t->seat[k].link == SL_LINK_GIVEN || (t->seat[k].link == SL_LINK_JOINING && !comes_later(t, k)))
+		if ((t->seat[k].link == SL_LINK_GIVEN && !SL_PLANTED(GIVEN_STAYS_OUT)) ||
+		    (t->seat[k].link == SL_LINK_JOINING && !comes_later(t, k)))
 			return k;
 	return -1;
 }
@@ -258,8 +259,10 @@ void sl_trunk_welcome(struct sl_trunk_table *t, int k, uint64_t number)
 
 void sl_trunk_needs_ends(struct sl_trunk_table *t, int k)
 {
-	(void)sl_trunk_out(t, k);
-	t->seat[k].link = SL_LINK_ASKING;
+	if (!SL_PLANTED(ASKING_IS_AWAITED))
+		(void)sl_trunk_out(t, k);
+	if (!SL_PLANTED(WRONG_ENDS_ARE_KEPT) || t->seat[k].link != SL_LINK_GIVEN)
+		t->seat[k].link = SL_LINK_ASKING;
 }
 
 void sl_trunk_has_ends(struct sl_trunk_table *t)

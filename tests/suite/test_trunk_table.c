@@ -6,6 +6,8 @@
  *   2. A record is removed only where no seat can need it.
  *   3. All that are in go on from one step, which each of them holds, and nobody is refused who lost nothing.
  *   4. A seat whose run is finished never blocks.
+ *   5. Nobody waits for one that needs others' heads and tails. It gets them where somebody has them, and not those
+ * that others contradict.
  *
  * Each fault that a group once had is planted again, and the search must find it. */
 #include <setjmp.h>
@@ -35,6 +37,8 @@ enum kind_of_event {
 	BREAK,
 	WIPE,
 	TIMER,
+	GIVE,
+	LIE,
 	SERVER_ENDS,
 	SERVER_BEGINS,
 	EVENTS
@@ -67,8 +71,7 @@ static bool does_part(struct model *m, int k)
 	if (!may_do_part(m, k))
 		return false;
 	m->w.client[k].doubt = 1;
-	m->seat[k].prepared = true;
-	m->seat[k].skip = m->seat[k].number < m->t.step;
+	sl_trunk_prepared(&m->t, k, m->seat[k].number < m->t.step);
 	return true;
 }
 
@@ -149,12 +152,23 @@ static bool loses_disk(struct model *m, int k)
 	return true;
 }
 
+static bool gives(struct model *m, int k, enum gift gift)
+{
+	if (m->w.giver != k + 1 || m->w.gift || (gift == WRONG && !m->w.liars))
+		return false;
+	m->w.liars -= gift == WRONG;
+	m->w.gift = (uint8_t)gift;
+	sl_trunk_has_ends(&m->t);
+	return true;
+}
+
 static bool server_ends(struct model *m)
 {
 	if (!m->w.up || !m->w.servers)
 		return false;
 	m->w.servers--;
 	m->w.up = m->w.heard = 0;
+	m->w.giver = m->w.gift = m->w.wrong = 0;
 	m->t.open = false;
 	m->t.step = m->t.gone_at = 0;
 	m->r.done = m->r.late_at = m->r.gone_at = m->r.on_disk = 0;
@@ -212,6 +226,10 @@ static bool happens(struct model *m, enum kind_of_event what, int k)
 		m->w.timers--;
 		m->w.somebody_late = 1; /* whoever is too late to redo the last steps goes on by itself */
 		return true;
+	case GIVE:
+		return gives(m, k, RIGHT);
+	case LIE:
+		return gives(m, k, WRONG);
 	case SERVER_ENDS:
 		return k == 0 && server_ends(m);
 	case SERVER_BEGINS:
@@ -250,6 +268,21 @@ static void check_waiting(struct model *m)
 	}
 	if (waits && !awaited)
 		breaks(m, "1: all wait, and nobody is awaited");
+}
+
+static void check_ends(struct model *m)
+{
+	for (int k = 0; k < SEATS && m->w.up && m->t.open; k++) {
+		const enum sl_seat_link link = m->seat[k].link;
+
+		if (link == SL_LINK_GIVEN)
+			breaks(m, "5: a head and tail are there, and it still waits for them");
+		if (link == SL_LINK_ASKING && m->seat[k].state == SL_SEAT_IN)
+			breaks(m, "5: steps wait for one that needs others' head and tail");
+		for (int i = 0; i < SEATS && link == SL_LINK_ASKING; i++)
+			if (!m->w.giver && can_give(m, i))
+				breaks(m, "5: nobody asks one that has them");
+	}
 }
 
 /* ---- the search */
@@ -303,10 +336,20 @@ static void push(struct search *s, const struct world *w, enum kind_of_event wha
 /* What happened before the last state, the latest first. */
 static void say_how(const struct search *s, enum kind_of_event what, int seat)
 {
-	static const char *const name[EVENTS] = {"joins",        "does its part",   "has written its file",
-						 "asks",         "says goodbye",    "leaves",
-						 "crashes",      "loses its link",  "loses its disk",
-						 "time is over", "the server ends", "the server begins"};
+	static const char *const name[EVENTS] = {"joins",
+						 "does its part",
+						 "has written its file",
+						 "asks",
+						 "says goodbye",
+						 "leaves",
+						 "crashes",
+						 "loses its link",
+						 "loses its disk",
+						 "time is over",
+						 "gives its ends",
+						 "gives wrong ends",
+						 "the server ends",
+						 "the server begins"};
 
 	printf("  %d %s\n", seat, name[what]);
 	for (size_t at = s->head - 1; at != 0; at = s->queue[at].from)
@@ -336,6 +379,8 @@ static const char *search(const struct kind *kind, size_t *states)
 				run(&m, what == TIMER);
 				if (!m.broken)
 					check_waiting(&m);
+				if (!m.broken)
+					check_ends(&m);
 				broken = m.broken;
 				memset(&to, 0, sizeof to);
 				compress(&to, &m);
@@ -362,7 +407,7 @@ static struct kind kind_of(const char *name, int least, int ranks)
 	return kind;
 }
 
-enum { FIXED, FIXED_LATE, LOSES_A_DISK, COME_AND_GO, TWO_RANKS, KINDS };
+enum { FIXED, FIXED_LATE, LOSES_A_DISK, COME_AND_GO, SHARED_ENDS, TWO_RANKS, KINDS };
 
 static struct kind kind_at(int i)
 {
@@ -390,6 +435,13 @@ static struct kind kind_at(int i)
 		kind.begin.crashes = !getenv("SPLIT_QUICK");
 		kind.begin.leaves = 1;
 		return kind;
+	case SHARED_ENDS:
+		kind = kind_of("one to three members that share heads and tails", 1, 1);
+		kind.ends = true;
+		kind.begin.liars = 1;
+		kind.begin.crashes = 1;
+		kind.begin.leaves = !getenv("SPLIT_QUICK");
+		return kind;
 	default:
 		kind = kind_of("three members of two ranks", 0, 2);
 		kind.begin.crashes = 2;
@@ -415,10 +467,17 @@ static void test_all_states(void **state)
 
 static void test_planted_faults(void **state)
 {
-	static const int where[FAULTS] = {[NONE_TO_LOSE] = FIXED,           [NOBODY_NOTES_WHO_LEFT] = FIXED,
-					  [GOODBYE_MUST_BE_HEARD] = FIXED,  [ONE_TAKES_ALL_BACK] = LOSES_A_DISK,
-					  [LEAVE_AT_ONCE] = FIXED,          [BEING_WRITTEN_COUNTS] = FIXED,
-					  [ANY_GOODBYE_ENDS] = COME_AND_GO, [OTHER_RANKS_MAY_REDO] = TWO_RANKS};
+	static const int where[FAULTS] = {[NONE_TO_LOSE] = FIXED,
+					  [NOBODY_NOTES_WHO_LEFT] = FIXED,
+					  [GOODBYE_MUST_BE_HEARD] = FIXED,
+					  [ONE_TAKES_ALL_BACK] = LOSES_A_DISK,
+					  [LEAVE_AT_ONCE] = FIXED,
+					  [BEING_WRITTEN_COUNTS] = FIXED,
+					  [ANY_GOODBYE_ENDS] = COME_AND_GO,
+					  [OTHER_RANKS_MAY_REDO] = TWO_RANKS,
+					  [ASKING_IS_AWAITED] = SHARED_ENDS,
+					  [GIVEN_STAYS_OUT] = SHARED_ENDS,
+					  [WRONG_ENDS_ARE_KEPT] = SHARED_ENDS};
 
 	(void)state;
 	for (int fault = 1; fault < FAULTS; fault++) {

@@ -17,6 +17,9 @@ enum fault {
 	BEING_WRITTEN_COUNTS,  /* a file that is still being written counts as kept */
 	ANY_GOODBYE_ENDS,      /* a goodbye before the last step ends a run */
 	OTHER_RANKS_MAY_REDO,  /* a member leaves before those of other ranks have their last checkpoints */
+	ASKING_IS_AWAITED,     /* steps wait for one for whom others are asked for their heads and tails */
+	GIVEN_STAYS_OUT,       /* heads and tails are there, and nobody takes them */
+	WRONG_ENDS_ARE_KEPT,   /* those of a member that most others contradict are taken for given */
 	FAULTS,
 };
 static enum fault planted;
@@ -26,6 +29,7 @@ static enum fault planted;
 
 enum { SEATS = 3, STEPS = 3 };
 enum proc { DEAD, ALIVE, REFUSED, OVER };
+enum gift { NONE_YET, RIGHT, WRONG };
 
 /* Bytes alone: worlds are compared by their hash. */
 struct client {
@@ -48,12 +52,15 @@ struct world {
 	uint8_t up, open, step, done, late_at, gone_at, file_gone_at, on_disk, from, stays, heard;
 	uint8_t crashes, servers, timers, wipes, leaves; /* how many there may still be */
 	uint8_t somebody_late;
+	uint8_t giver, gift, wrong,
+		liars; /* giver: the seat that is asked, from 1 on; wrong: a bit for each that was contradicted */
 };
 
 /* What is searched. */
 struct kind {
 	const char *name;
 	int least, ranks;
+	bool ends;     /* heads and tails are shared */
 	uint8_t steps; /* of every run */
 	struct world begin;
 };
@@ -241,6 +248,9 @@ static void link_over(struct model *m, int k, enum sl_seat_end how)
 
 	if (!m->w.up || m->seat[k].link == SL_LINK_NONE)
 		return;
+	m->w.wrong &= (uint8_t) ~(1 << k);
+	if (m->w.giver == k + 1)
+		m->w.giver = m->w.gift = NONE_YET;
 	sl_trunk_over(&m->t, k, how);
 	if (!m->record[k].hello)
 		return;
@@ -382,6 +392,51 @@ static void go_back(struct model *m, int but)
 			link_over(m, k, SL_SEAT_LOST);
 }
 
+/* Its head and tail are of another step than the others', as sl_group_comes_later finds. */
+static bool lacks_ends(const struct model *m, int k, enum sl_come how, uint64_t newest)
+{
+	const uint64_t held = how == SL_COME_HERE ? m->record[k].number : how == SL_COME_BEHIND ? newest : 0;
+
+	return m->kind->ends && held != m->r.done;
+}
+
+/* It comes with another's head and tail, or those have to be asked for. */
+static void take_ends(struct model *m, int k)
+{
+	struct client *c = &m->w.client[k];
+
+	if (m->w.gift != RIGHT) {
+		if (m->w.gift == WRONG)
+			m->w.wrong |= (uint8_t)(1 << (m->w.giver - 1));
+		m->w.giver = m->w.gift = NONE_YET;
+		if (m->record[k].state == SL_SEAT_IN)
+			m->record[k].state = SL_SEAT_AWAY;
+		sl_trunk_needs_ends(&m->t, k);
+		if (m->seat[k].link == SL_LINK_GIVEN)
+			breaks(m, "5: a head and tail that others contradict are taken for given");
+		return;
+	}
+	sl_record_came(&m->r, k, SL_COME_HERE, 0);
+	sl_record_newcomer(&m->record[k], m->t.step);
+	sl_trunk_welcome_newcomer(&m->t, k, m->t.step);
+	*c = (struct client){.proc = ALIVE, .number = (uint8_t)m->t.step, .lost_disk = c->lost_disk};
+}
+
+static bool can_give(const struct model *m, int k)
+{
+	return m->seat[k].link == SL_LINK_OPEN && m->seat[k].state == SL_SEAT_IN && m->seat[k].number == m->t.step &&
+	       !(m->w.wrong >> k & 1);
+}
+
+/* As sl_group_ask_ends does. */
+static void ask_ends(struct model *m)
+{
+	for (int k = 0; k < SEATS && !m->w.giver; k++)
+		for (int needs = 0; needs < SEATS; needs++)
+			if (can_give(m, k) && m->seat[needs].link == SL_LINK_ASKING)
+				m->w.giver = (uint8_t)(k + 1);
+}
+
 static void come(struct model *m, int k)
 {
 	uint64_t newest;
@@ -391,6 +446,10 @@ static void come(struct model *m, int k)
 	how = sl_record_come(&m->r, k, &newest);
 	if (how == SL_COME_LOST || how == SL_COME_NOWHERE) {
 		refuse(m, k);
+		return;
+	}
+	if (lacks_ends(m, k, how, newest)) {
+		take_ends(m, k);
 		return;
 	}
 	sl_record_came(&m->r, k, how, newest);
@@ -427,6 +486,7 @@ static void apply(struct model *m)
 			  : m->kind->least && m->seat[k].link == SL_LINK_NONE && sl_seat_is_in(m->seat[k].state)
 				  ? SL_TOOK_LOST
 				  : SL_TOOK_MISSED;
+	m->w.giver = m->w.gift = NONE_YET; /* what was asked for is of the step before */
 	sl_records_stepped(&m->r, took, 1, false);
 	m->t.step = m->r.done;
 	for (int k = 0; k < SEATS; k++) {
@@ -545,6 +605,8 @@ static void run(struct model *m, bool tired)
 			breaks(m, "1: it turns in circles");
 	}
 	stand_nowhere(m);
+	if (m->w.up && m->t.open)
+		ask_ends(m);
 }
 
 #endif
