@@ -35,6 +35,10 @@ static void add_input(struct sl_onnx_import *im)
 	if (im->batch < 1 || im->batch > SL_ONNX_MOST)
 		im->batch = SL_ONNX_ANY_BATCH;
 	v->view = sl_onnx_view_of(im, &s);
+	if (sl_onnx_n_dim(im->onnx->in) == 3) /* a signal, as a row */
+		(void)!sl_onnx_reshape_view(
+			&v->view, (int64_t[]){im->batch, sl_onnx_dim(im->onnx->in, 1), sl_onnx_dim(im->onnx->in, 2)},
+			3);
 }
 
 static enum sl_err check_node(const Onnx__Node *n, size_t i, struct sl_fail *fail)
@@ -123,15 +127,9 @@ static void name_node(struct sl_onnx_import *im, size_t index)
 	const Onnx__Node *n = im->node;
 	const char *last;
 
-	for (size_t i = 1; i < n->n_input; i++) {
-		const char *dot = strrchr(n->input[i], '.');
-
-		if (dot && dot > n->input[i] && dot - n->input[i] < SL_NAME_MAX &&
-		    sl_onnx_find_init(im->onnx, n->input[i])) {
-			snprintf(im->name, sizeof im->name, "%.*s", (int)(dot - n->input[i]), n->input[i]);
+	for (size_t i = 1; i < n->n_input; i++)
+		if (sl_onnx_find_init(im->onnx, n->input[i]) && sl_onnx_name_by(im, n->input[i]))
 			return;
-		}
-	}
 	if (n->name && sl_onnx_scope(n->name, im->name, &last)) {
 		const size_t used = strlen(im->name);
 
@@ -357,6 +355,15 @@ static enum sl_err settle_sizes(struct sl_onnx_sizes *s, const struct sl_onnx *o
 	if (spec->classes && spec->classes != s->classes)
 		return sl_fail_at(fail, "model.classes", SL_ERR_CONFIG, "%s has %d outputs, not %d; leave this key out",
 				  onnx->name, s->classes, spec->classes);
+	if (!s->features != !sl_model_takes_rows(spec->name))
+		return sl_fail_set(fail, SL_ERR_CONFIG, "its input is %s, and data.kind %s",
+				   s->features ? "rows of numbers" : "images",
+				   s->features ? "has none: give csv" : "csv has rows of numbers");
+	if (s->features && spec->features && spec->features != s->features)
+		return sl_fail_at(fail, "model.features", SL_ERR_CONFIG, "%s takes rows of %d numbers, not %d",
+				  onnx->name, s->features, spec->features);
+	if (s->features)
+		return SL_OK;
 	if (height && ((s->height && s->height != height) || (s->width && s->width != width)))
 		return sl_fail_at(fail, "model.image", SL_ERR_CONFIG,
 				  "%s takes images of %dx%d, not %dx%d; for several sizes export it with dynamic_axes",
@@ -377,12 +384,17 @@ enum sl_err sl_onnx_build(struct sl_model **out, const struct sl_onnx *onnx, con
 	enum sl_err err = settle_sizes(&s, onnx, spec, fail);
 
 	if (!err)
-		err = sl_build_open(&b, onnx->name, sl_shape4(1, s.height, s.width, s.channels), sl_model_task(spec),
-				    s.classes, fail);
+		err = sl_build_open(&b, onnx->name,
+				    s.features ? sl_shape2(1, s.features) : sl_shape4(1, s.height, s.width, s.channels),
+				    sl_model_task(spec), s.classes, fail);
 	if (err)
 		return err;
-	snprintf(b.model->note, sizeof b.model->note, "%s, %d classes, images of %dx%d", onnx->name, s.classes,
-		 s.height, s.width);
+	if (s.features)
+		snprintf(b.model->note, sizeof b.model->note, "%s, %d classes, rows of %d", onnx->name, s.classes,
+			 s.features);
+	else
+		snprintf(b.model->note, sizeof b.model->note, "%s, %d classes, images of %dx%d", onnx->name, s.classes,
+			 s.height, s.width);
 	import(&b, onnx);
 	return sl_build_finish(&b, out);
 }

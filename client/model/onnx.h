@@ -21,7 +21,8 @@ void sl_onnx_close(struct sl_onnx *onnx); /* NULL is fine */
 struct sl_onnx_sizes {
 	int height, width; /* of images; 0: any */
 	int classes;
-	int channels; /* of images */
+	int channels; /* of images and signals */
+	int features; /* numbers of a row, or of all channels of a signal; 0: of images */
 };
 enum sl_err sl_onnx_sizes(struct sl_onnx_sizes *out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
 

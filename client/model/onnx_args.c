@@ -19,6 +19,18 @@ void sl_onnx_refuse(struct sl_onnx_import *im, const char *fmt, ...)
 			text);
 }
 
+bool sl_onnx_name_by(struct sl_onnx_import *im, const char *param)
+{
+	const char *dot = strrchr(param, '.');
+
+	if (!dot || dot == param || dot - param >= SL_NAME_MAX)
+		return false;
+	snprintf(im->name, sizeof im->name, "%.*s", (int)(dot - param), param);
+	for (char *c = im->name; *c; c++) /* what names in a graph have */
+		*c = *c > ' ' && *c < 0x7f ? *c : '_';
+	return true;
+}
+
 int sl_onnx_by_name(const void *a, const void *b)
 {
 	const struct sl_onnx_value *x = a, *y = b;
@@ -151,6 +163,11 @@ void sl_onnx_out_same(struct sl_onnx_import *im, const struct sl_onnx_value *as)
 	make(im, *as);
 }
 
+void sl_onnx_out_number(struct sl_onnx_import *im, float number)
+{
+	make(im, (struct sl_onnx_value){.value = -1, .is_number = true, .number = number});
+}
+
 /* ---- attributes */
 
 const Onnx__Attribute *sl_onnx_attr(struct sl_onnx_import *im, const char *name, int type)
@@ -269,6 +286,12 @@ int64_t sl_onnx_last_of(const struct sl_onnx_import *im, int value)
 	return s.dim[s.ndim - 1];
 }
 
+bool sl_onnx_learns(const struct sl_onnx_import *im, const Onnx__Tensor *t)
+{
+	return t && t->name && t->name[0] && sl_onnx_find_init(im->onnx, t->name) == t &&
+	       (strncmp(t->name, "val_", 4) != 0 || t->name[4 + strspn(t->name + 4, "0123456789")]);
+}
+
 /* Input `i` as the next parameter, [n_dims of them], of that many dimensions; NULL after a refusal. */
 static const Onnx__Tensor *take_param(struct sl_onnx_import *im, const Onnx__Tensor *t, size_t i, size_t n_dims)
 {
@@ -276,8 +299,8 @@ static const Onnx__Tensor *take_param(struct sl_onnx_import *im, const Onnx__Ten
 
 	if (im->b->err)
 		return NULL;
-	if (!t || !t->name || sl_onnx_find_init(im->onnx, t->name) != t) {
-		sl_onnx_refuse(im, "its input %zu is no initializer; export with do_constant_folding=False", i);
+	if (!sl_onnx_learns(im, t)) {
+		sl_onnx_refuse(im, "its input %zu is no parameter; export with do_constant_folding=False", i);
 		return NULL;
 	}
 	if (t->data_type != SL_ONNX_FLOAT) {
@@ -302,6 +325,8 @@ static const Onnx__Tensor *take_param(struct sl_onnx_import *im, const Onnx__Ten
 			return NULL;
 		}
 	im->param[im->n_param++] = t->name;
+	if (im->node->name && strncmp(im->node->name, "node_", 5) == 0) /* the newer exporter's, of no module */
+		sl_onnx_name_by(im, t->name);
 	return t;
 }
 
@@ -339,6 +364,10 @@ bool sl_onnx_scalar_in(struct sl_onnx_import *im, size_t i, float *out)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, i);
 
+	if (v && v->is_number) {
+		*out = v->number;
+		return true;
+	}
 	if (v && v->constant && v->constant->data_type == SL_ONNX_INT64 && sl_onnx_count(v->constant) == 1 &&
 	    v->value < 0) { /* a number that torch casts */
 		int64_t whole[SL_ONNX_INTS];
@@ -355,7 +384,11 @@ bool sl_onnx_scalar_in(struct sl_onnx_import *im, size_t i, float *out)
 /* Whole numbers of a constant, or of a part of a shape; -1: there are none, or too many. */
 int sl_onnx_ints_in(struct sl_onnx_import *im, size_t i, int64_t out[SL_ONNX_INTS])
 {
-	const struct sl_onnx_value *v = sl_onnx_in(im, i);
+	return sl_onnx_ints_of(sl_onnx_in(im, i), out);
+}
+
+int sl_onnx_ints_of(const struct sl_onnx_value *v, int64_t out[SL_ONNX_INTS])
+{
 	const Onnx__Tensor *t = v ? v->constant : NULL;
 
 	if (v && v->n_ints) {

@@ -6,8 +6,7 @@
 
 static bool is_param(const struct sl_onnx_import *im, const struct sl_onnx_value *v)
 {
-	return v && v->value < 0 && v->constant && v->constant->name && v->constant->name[0] &&
-	       sl_onnx_find_init(im->onnx, v->constant->name) == v->constant;
+	return v && v->value < 0 && sl_onnx_learns(im, v->constant);
 }
 
 /* A number that is no parameter. */
@@ -210,10 +209,14 @@ static void with_param(struct sl_onnx_import *im, size_t i, enum sl_op_kind kind
 void sl_onnx_read_sum(struct sl_onnx_import *im)
 {
 	const bool sum = im->op == SL_OP_ADD;
-	float n;
+	float n, m;
 
 	if (sl_onnx_read_ints(im) || sl_onnx_read_scores(im) || im->b->err)
 		return;
+	if (number_in(im, 0, &n) && number_in(im, 1, &m)) {
+		sl_onnx_out_number(im, sum ? n + m : n * m);
+		return;
+	}
 	for (size_t i = 0; i < 2; i++)
 		if (number_in(im, i, &n)) {
 			affine(im, 1 - i, sum ? 1 : n, sum ? n : 0);
@@ -229,10 +232,14 @@ void sl_onnx_read_sum(struct sl_onnx_import *im)
 
 void sl_onnx_read_div(struct sl_onnx_import *im)
 {
-	float by = 0;
+	float by = 0, from;
 
 	if (sl_onnx_read_ints(im) || sl_onnx_read_gelu(im) || sl_onnx_read_scores(im) || im->b->err)
 		return;
+	if (number_in(im, 0, &from) && number_in(im, 1, &by) && by != 0) {
+		sl_onnx_out_number(im, from / by);
+		return;
+	}
 	if (!number_in(im, 1, &by) || by == 0)
 		sl_onnx_refuse(im, "it divides by other than a constant, which is not read");
 	affine(im, 0, 1 / by, 0);

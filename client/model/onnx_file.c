@@ -286,17 +286,30 @@ void sl_onnx_close(struct sl_onnx *onnx)
 	free(onnx);
 }
 
-/* Height, width and classes, as the types of input and output have them. */
-enum sl_err sl_onnx_read_sizes(struct sl_onnx_sizes *out, const struct sl_onnx *o, struct sl_fail *fail)
+/* [batch, features], or [batch, channels, length]. */
+static enum sl_err read_row(struct sl_onnx_sizes *out, const struct sl_onnx *o, struct sl_fail *fail)
 {
-	const Onnx__TensorType *type = o->in->type ? o->in->type->tensor_type : NULL;
-	int64_t dim[4];
+	int64_t features = 1;
 
-	if (!type || type->elem_type != SL_ONNX_FLOAT || sl_onnx_n_dim(o->in) != 4)
+	for (size_t i = 1; i < sl_onnx_n_dim(o->in); i++) {
+		const int64_t n = sl_onnx_dim(o->in, i);
+
+		features = n < 1 || n > SL_MODEL_MAX_FEATURES || features < 0 ? -1 : features * n;
+	}
+	if (features < 1 || features > SL_MODEL_MAX_FEATURES)
 		return sl_fail_set(
 			fail, SL_ERR_CONFIG,
-			"input '%.96s' is not [batch, channels, height, width] of floats: a network of images is",
-			o->in->name);
+			"input '%.96s' does not have 1 to %d numbers in a row; of its sizes only the batch's "
+			"may be dynamic",
+			o->in->name, SL_MODEL_MAX_FEATURES);
+	*out = (struct sl_onnx_sizes){.features = (int)features, .channels = (int)sl_onnx_dim(o->in, 1)};
+	return SL_OK;
+}
+
+static enum sl_err read_image(struct sl_onnx_sizes *out, const struct sl_onnx *o, struct sl_fail *fail)
+{
+	int64_t dim[4];
+
 	for (int i = 1; i < 4; i++)
 		dim[i] = sl_onnx_dim(o->in, (size_t)i);
 	if (dim[1] < 1 || dim[1] > MOST_CHANNELS)
@@ -309,15 +322,32 @@ enum sl_err sl_onnx_read_sizes(struct sl_onnx_sizes *out, const struct sl_onnx *
 				"input '%.96s' has images of %lldx%lld; height and width must lie in %d … %d",
 				o->in->name, (long long)dim[2], (long long)dim[3], SL_MODEL_MIN_IMAGE,
 				SL_MODEL_MAX_IMAGE);
-	if ((sl_onnx_n_dim(o->out) != 2 && sl_onnx_n_dim(o->out) != 4) || sl_onnx_dim(o->out, 1) < 1 ||
-	    sl_onnx_dim(o->out, 1) > MOST_CLASSES)
+	*out = (struct sl_onnx_sizes){.height = (int)dim[2], .width = (int)dim[3], .channels = (int)dim[1]};
+	return SL_OK;
+}
+
+/* As the types of input and output have them. */
+enum sl_err sl_onnx_read_sizes(struct sl_onnx_sizes *out, const struct sl_onnx *o, struct sl_fail *fail)
+{
+	const Onnx__TensorType *type = o->in->type ? o->in->type->tensor_type : NULL;
+	const size_t n = sl_onnx_n_dim(o->in);
+	enum sl_err err;
+
+	if (!type || type->elem_type != SL_ONNX_FLOAT || n < 2 || n > 4)
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "input '%.96s' is not of floats, [batch, channels, height, width] of images, "
+				   "[batch, features] or [batch, channels, length]",
+				   o->in->name);
+	err = n == 4 ? read_image(out, o, fail) : read_row(out, o, fail);
+	if (!err && ((sl_onnx_n_dim(o->out) != 2 && sl_onnx_n_dim(o->out) != 4) || sl_onnx_dim(o->out, 1) < 1 ||
+		     sl_onnx_dim(o->out, 1) > MOST_CLASSES))
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "output '%.96s' is not [batch, classes], or [batch, classes, height, width]: a "
-				   "network gives 1 to %d logits, or "
-				   "numbers",
+				   "network gives 1 to %d logits, or numbers",
 				   o->out->name, MOST_CLASSES);
-	*out = (struct sl_onnx_sizes){(int)dim[2], (int)dim[3], (int)sl_onnx_dim(o->out, 1), (int)dim[1]};
-	return SL_OK;
+	if (!err)
+		out->classes = (int)sl_onnx_dim(o->out, 1);
+	return err;
 }
 
 enum sl_err sl_onnx_sizes(struct sl_onnx_sizes *out, const char *path, struct sl_fail *fail)

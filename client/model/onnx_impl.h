@@ -47,7 +47,10 @@ struct sl_onnx_value {
 	int n_ints, n_dim;
 	int64_t ints[SL_ONNX_INTS], dim[SL_ONNX_INTS];
 	struct sl_onnx_scores scores;
-	int maker; /* the node; -1: none */
+	bool is_number; /* computed of constants: */
+	float number;
+	bool lower; /* a matrix of ones below the diagonal and on it, or a mask that is made of it */
+	int maker;  /* the node; -1: none */
 	bool needed;
 	int n_readers, reader[2]; /* live nodes, of which the first two are known */
 	int pad;                  /* zeros around an image that its reader is to add; the graph's value has none */
@@ -83,6 +86,8 @@ struct sl_onnx_import {
 /* ---- values, attributes and inputs of the node that is being read (onnx_args.c). What does not fit is refused;
  * nothing is read after a refusal. */
 
+/* The node is called as the parameter is, without its last word; false: that has one word, or is too long. */
+bool sl_onnx_name_by(struct sl_onnx_import *im, const char *param);
 /* Order of im->value. */
 int sl_onnx_by_name(const void *a, const void *b);
 /* What a name stands for; NULL: the file has no such name. */
@@ -110,6 +115,8 @@ int sl_onnx_padded_in(struct sl_onnx_import *im, int *pad);
 int64_t sl_onnx_last_of(const struct sl_onnx_import *im, int value);
 /* Input `i` as the next parameter, of that many dimensions; NULL after a refusal. */
 const Onnx__Tensor *sl_onnx_param_in(struct sl_onnx_import *im, size_t i, size_t n_dims);
+/* Whether a tensor is an initializer that learns. The newer exporter has constants among them, as val_7. */
+bool sl_onnx_learns(const struct sl_onnx_import *im, const Onnx__Tensor *t);
 /* The one that a name stands for, which may have more dimensions of size 1 by now. */
 const Onnx__Tensor *sl_onnx_param_named(struct sl_onnx_import *im, const char *name);
 /* The next node has the parameters that were read since there were `before` of them. */
@@ -118,6 +125,7 @@ bool sl_onnx_vector_of(struct sl_onnx_import *im, const Onnx__Tensor *t, int64_t
 /* A constant of one element; false: there is none, or no constant. */
 bool sl_onnx_scalar_in(struct sl_onnx_import *im, size_t i, float *out);
 /* Whole numbers of a constant, or of a part of a shape; -1: there are none, or too many. */
+int sl_onnx_ints_of(const struct sl_onnx_value *v, int64_t out[SL_ONNX_INTS]);
 int sl_onnx_ints_in(struct sl_onnx_import *im, size_t i, int64_t out[SL_ONNX_INTS]);
 
 #endif

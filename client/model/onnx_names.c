@@ -105,8 +105,10 @@ void sl_onnx_units(struct sl_build *b)
 	if (!b->err && !crossing)
 		sl_build_refuse(b, "no memory for a network");
 	for (int first = 0, end; !b->err && first < g->n_node; first = end) {
-		for (end = first + 1; end < g->n_node && !begins_unit(g, crossing, end);)
-			end++;
+		bool learns = false; /* a first unit that has no parameters would hide nothing */
+
+		for (end = first; end < g->n_node && !(learns && begins_unit(g, crossing, end)); end++)
+			learns |= g->node[end].n_param > 0;
 		name_unit(g, first, end, name);
 		sl_build_unit_at(b, name, first);
 	}

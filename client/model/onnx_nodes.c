@@ -196,12 +196,21 @@ static void read_layernorm(struct sl_onnx_import *im)
 	const int64_t axis = sl_onnx_attr_int(im, "axis", -1);
 	const bool bias = im->node->n_input > 2 && im->node->input[2][0];
 	bool permuted;
-	int x = sl_onnx_data_in(im, 0, 0, &permuted);
+	int x = sl_onnx_data_in(im, 0, 0, &permuted), first;
+	int64_t all = 1;
 
 	if (im->b->err)
 		return;
-	if (permuted || (axis != -1 && axis != v->view.n_axis - 1) || !(eps >= 1e-30f && eps <= 1)) {
-		sl_onnx_refuse(im, "it is not over the last axis alone, or epsilon is not in 0 … 1");
+	first = (int)(axis < 0 && axis >= -v->view.n_axis ? axis + v->view.n_axis : axis < v->view.n_axis ? axis : 0);
+	for (int i = first; i < v->view.n_axis; i++)
+		all *= sl_onnx_axis_size(&v->view, i);
+	if (sl_onnx_all_are(im, sl_onnx_in(im, 1), all, 1) &&
+	    (!bias || sl_onnx_all_are(im, sl_onnx_in(im, 2), all, 0))) {
+		sl_onnx_plain_norm(im, v, first, eps);
+		return;
+	}
+	if (permuted || first != v->view.n_axis - 1 || !(eps >= 1e-30f && eps <= 1)) {
+		sl_onnx_refuse(im, "with parameters it is over the last axis alone, and epsilon is in 0 … 1");
 		return;
 	}
 	for (size_t i = 1; i < 2 + (size_t)bias && !im->b->err; i++)
@@ -213,17 +222,19 @@ static void read_layernorm(struct sl_onnx_import *im)
 		sl_onnx_out_like(im, sl_build_layernorm_of(im->b, im->name, x, eps, bias), v);
 }
 
-/* Of constants that have the type already; whole numbers stay what they are. */
+/* Of constants that have the type already; whole numbers stay what they are. CastLike is to float here. */
 static void read_cast(struct sl_onnx_import *im)
 {
-	const int64_t to = sl_onnx_attr_int(im, "to", 0);
+	const int64_t to = sl_onnx_attr_int(im, "to", SL_ONNX_FLOAT);
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
 
 	if (im->b->err)
 		return;
-	if (v && v->value < 0 && v->constant &&
-	    (v->constant->data_type == to ||
-	     (to == SL_ONNX_FLOAT && v->constant->data_type == SL_ONNX_INT64 && sl_onnx_count(v->constant) == 1)))
+	if (v && v->value < 0 && to == SL_ONNX_FLOAT && (v->is_number || v->n_ints == 1))
+		sl_onnx_out_number(im, v->is_number ? v->number : (float)v->ints[0]);
+	else if (v && v->value < 0 && v->constant &&
+		 (v->constant->data_type == to ||
+		  (to == SL_ONNX_FLOAT && v->constant->data_type == SL_ONNX_INT64 && sl_onnx_count(v->constant) == 1)))
 		sl_onnx_out_same(im, v);
 	else if (to != SL_ONNX_INT64 || !sl_onnx_read_ints(im))
 		sl_onnx_refuse(im, "it changes a type, which is not read: values are float32");
@@ -240,6 +251,39 @@ static void read_expand(struct sl_onnx_import *im)
 		sl_onnx_refuse(im, "it repeats a computed value, which is not read");
 	else
 		sl_onnx_out_same(im, v);
+}
+
+/* And Reciprocal: of a number. */
+static void read_sqrt(struct sl_onnx_import *im)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	float x;
+
+	if (v && v->value < 0 && !sl_onnx_learns(im, v->constant) && sl_onnx_scalar_in(im, 0, &x) && x > 0)
+		sl_onnx_out_number(im, im->node->op_type[0] == 'R' ? 1 / x : sqrtf(x));
+	else
+		sl_onnx_refuse_kind(im);
+}
+
+/* Trilu of ones, Equal with 0, Where: the causal mask of scaled_dot_product_attention. */
+static void read_lower(struct sl_onnx_import *im)
+{
+	struct sl_onnx_value made = {.value = -1, .lower = true};
+	const bool first = strcmp(im->node->op_type, "Trilu") == 0, last = strcmp(im->node->op_type, "Where") == 0;
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	float x[2] = {1, 0};
+
+	if (!first && !(v && v->lower)) {
+		if (!sl_onnx_read_ints(im))
+			sl_onnx_refuse(im, "of this kind only the arithmetic of shapes is read");
+		return;
+	}
+	for (size_t i = 0; i < 2 && (last || (first && !i)); i++)
+		if (!sl_onnx_scalar_in(im, i + last, &x[i]))
+			x[0] = 0;
+	if (last ? !(x[0] <= -1e4f) || x[1] != 0 : x[0] != 1 || sl_onnx_attr_int(im, "upper", 0))
+		sl_onnx_refuse(im, "it is of no causal mask");
+	sl_onnx_out_same(im, &made);
 }
 
 static void read_celu(struct sl_onnx_import *im)
@@ -322,6 +366,7 @@ static const struct sl_onnx_kind kinds[] = {
 	 .read = sl_onnx_read_avgpool},
 	{"BatchNormalization", 5, 5, "epsilon momentum training_mode", .read = read_batchnorm},
 	{"Cast", 1, 1, "to", .read = read_cast},
+	{"CastLike", 2, 2, "", .read = read_cast},
 	{"Celu", 1, 1, "alpha", .read = read_celu, .op = SL_OP_ELU},
 	{"Clip", 3, 3, "", .read = read_clip},
 	{"Concat", 1, SL_GRAPH_MOST_NODES, "axis", .read = sl_onnx_read_concat},
@@ -334,7 +379,7 @@ static const struct sl_onnx_kind kinds[] = {
 	{"Div", 2, 2, "", .read = sl_onnx_read_div},
 	{"Dropout", 3, 3, "", .read = read_dropout},
 	{"Elu", 1, 1, "alpha", .read = sl_onnx_read_elu},
-	{"Equal", 2, 2, "", .read = read_known},
+	{"Equal", 2, 2, "", .read = read_lower},
 	{"Erf", 1, 1, "", .read = sl_onnx_refuse_kind}, /* alone: of a GELU it is read with its first node */
 	{"Expand", 2, 2, "", .read = read_expand},
 	{"Flatten", 1, 1, "axis", .read = sl_onnx_read_flatten},
@@ -359,7 +404,7 @@ static const struct sl_onnx_kind kinds[] = {
 	{"PRelu", 2, 2, "", .read = sl_onnx_read_prelu},
 	{"Pad", 2, 3, "mode", .read = sl_onnx_read_pad},
 	{"Pow", 2, 2, "", .read = sl_onnx_read_pow},
-	{"Reciprocal", 1, 1, "", .read = sl_onnx_refuse_kind}, /* alone, as Sqrt: of a norm they are read with it */
+	{"Reciprocal", 1, 1, "", .read = read_sqrt}, /* of a norm they are read with it */
 	{"ReduceMax", 1, 2, "axes keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce, .op = SL_OP_MAXPOOL},
 	{"ReduceMean", 1, 2, "axes keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce, .op = SL_OP_AVGPOOL},
 	{"Relu", 1, 1, "", .read = read_relu},
@@ -373,13 +418,14 @@ static const struct sl_onnx_kind kinds[] = {
 	{"Softmax", 1, 1, "axis", .read = sl_onnx_read_softmax},
 	{"Softplus", 1, 1, "", .read = read_smooth, .op = SL_OP_SOFTPLUS},
 	{"Split", 1, 2, "axis num_outputs", .read = sl_onnx_read_split},
-	{"Sqrt", 1, 1, "", .read = sl_onnx_refuse_kind},
+	{"Sqrt", 1, 1, "", .read = read_sqrt},
 	{"Squeeze", 2, 2, "", .read = sl_onnx_read_squeeze},
 	{"Sub", 2, 2, "", .read = sl_onnx_read_sub},
 	{"Tanh", 1, 1, "", .read = read_smooth, .op = SL_OP_TANH},
 	{"Transpose", 1, 1, "perm", .read = sl_onnx_read_transpose},
+	{"Trilu", 1, 2, "upper", .read = read_lower},
 	{"Unsqueeze", 2, 2, "", .read = sl_onnx_read_unsqueeze},
-	{"Where", 3, 3, "", .read = read_known},
+	{"Where", 3, 3, "", .read = read_lower},
 };
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 

@@ -75,16 +75,48 @@ static int take_affine(struct sl_onnx_import *im, int index, int64_t c, bool *we
 	return add >= 0 ? add : mul >= 0 ? mul : index;
 }
 
-static bool is_last_axis(struct sl_onnx_import *im, const Onnx__Node *n, int n_axis)
+/* The first of the axes that a mean is over, where these are the last ones; -1. */
+static int first_axis(struct sl_onnx_import *im, const Onnx__Node *n, int n_axis)
 {
-	int64_t axis[SL_ONNX_INTS];
+	const struct sl_onnx_value *list = n->n_input > 1 ? sl_onnx_find(im, n->input[1]) : NULL;
+	int64_t known[SL_ONNX_INTS];
+	const int64_t *axis = known;
+	int count = list && list->known ? sl_onnx_ints_of(list, known) : -1;
 
 	for (size_t i = 0; i < n->n_attribute; i++)
-		if (strcmp(n->attribute[i]->name, "axes") == 0)
-			return n->attribute[i]->n_ints == 1 &&
-			       (n->attribute[i]->ints[0] == -1 || n->attribute[i]->ints[0] == n_axis - 1);
-	return n == im->node && n->n_input > 1 && sl_onnx_ints_in(im, 1, axis) == 1 &&
-	       (axis[0] == -1 || axis[0] == n_axis - 1);
+		if (strcmp(n->attribute[i]->name, "axes") == 0) {
+			axis = n->attribute[i]->ints;
+			count = n->attribute[i]->n_ints < (size_t)n_axis ? (int)n->attribute[i]->n_ints : -1;
+		}
+	for (int i = 0; i < count; i++)
+		if (axis[i] != i - count && axis[i] != n_axis - count + i)
+			return -1;
+	return count < 1 || count >= n_axis ? -1 : n_axis - count;
+}
+
+static bool is_last_axis(struct sl_onnx_import *im, const Onnx__Node *n, int n_axis)
+{
+	return first_axis(im, n, n_axis) == n_axis - 1;
+}
+
+void sl_onnx_plain_norm(struct sl_onnx_import *im, struct sl_onnx_value *v, int first, float eps)
+{
+	const int n = v->view.n_axis;
+	int axis[SL_ONNX_ATOMS], x;
+	int64_t groups = 1;
+
+	if (sl_onnx_batch_axis(&v->view) || first < 1 || v->permuted || !(eps >= 1e-30f && eps <= 1))
+		sl_onnx_refuse(im, "it is over the batch, or epsilon is not in 0 … 1");
+	for (int i = 1; i < n; i++) {
+		axis[i - 1] = i;
+		groups *= i < first ? sl_onnx_axis_size(&v->view, i) : 1;
+	}
+	x = im->b->err ? -1 : sl_onnx_arrange_axes(im, v, axis, n - 1, n - 1);
+	if (im->b->err)
+		return;
+	x = sl_build_permute(im->b, im->name, x, (struct sl_permute_attr){1, 1, 1, 1, 1});
+	x = sl_build_groupnorm(im->b, im->name, x, (int)groups, eps, false);
+	sl_onnx_out_view(im, sl_build_flatten(im->b, im->name, x), &v->view);
 }
 
 /* ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div, and Mul and Add of parameters. */
@@ -92,11 +124,12 @@ bool sl_onnx_read_layernorm(struct sl_onnx_import *im)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0);
 	const int sub = sl_onnx_next(im, im->index, "Sub"), last = v ? v->view.n_axis - 1 : 0;
+	const int first = v && v->value >= 0 ? first_axis(im, im->node, v->view.n_axis) : -1;
 	int pow = -1, div = -1, at, x;
 	float two = 0, eps = 0;
 	bool weight, bias;
 
-	if (im->b->err || !v || v->value < 0 || v->permuted || sub < 0 || !is_last_axis(im, im->node, v->view.n_axis) ||
+	if (im->b->err || !v || v->value < 0 || v->permuted || sub < 0 || first < 1 ||
 	    strcmp(node_at(im, sub)->input[0], im->node->input[0]) != 0)
 		return false;
 	sl_onnx_two_readers(im, sub, &pow, &div);
@@ -116,9 +149,12 @@ bool sl_onnx_read_layernorm(struct sl_onnx_import *im)
 	if (at < 0 || !sl_onnx_reads(node_at(im, div), node_at(im, at)->output[0]) ||
 	    strcmp(node_at(im, div)->input[0], node_at(im, sub)->output[0]) != 0)
 		return false;
-	at = take_affine(im, div, sl_onnx_axis_size(&v->view, last), &weight, &bias);
+	weight = first == last;
+	if (weight)
+		at = take_affine(im, div, sl_onnx_axis_size(&v->view, last), &weight, &bias);
 	if (!weight) {
-		sl_onnx_refuse(im, "nn.LayerNorm without parameters is not read; leave elementwise_affine as it is");
+		sl_onnx_join(im, div);
+		sl_onnx_plain_norm(im, v, first, eps);
 		return true;
 	}
 	x = sl_onnx_innermost(im, v, last, false);
@@ -193,8 +229,7 @@ bool sl_onnx_all_are(const struct sl_onnx_import *im, const struct sl_onnx_value
 	const Onnx__Tensor *t = v && v->known && v->value < 0 ? v->constant : NULL;
 	float at;
 
-	if (!t || t->data_type != SL_ONNX_FLOAT || sl_onnx_count(t) != n ||
-	    (t->name && t->name[0] && sl_onnx_find_init(im->onnx, t->name) == t))
+	if (!t || t->data_type != SL_ONNX_FLOAT || sl_onnx_count(t) != n || sl_onnx_learns(im, t))
 		return false;
 	for (int64_t i = 0; i < n; i++) {
 		memcpy(&at, (t->has_raw_data ? (const char *)t->raw_data.data : (const char *)t->float_data) + i * 4,

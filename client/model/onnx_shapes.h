@@ -20,6 +20,8 @@ bool sl_onnx_read_ints(struct sl_onnx_import *im);
 
 /* ---- several nodes as one (onnx_patterns.c): false where they are none, and nothing has been read */
 bool sl_onnx_read_layernorm(struct sl_onnx_import *im);
+/* Over all axes of v from `first` on, without parameters: each of the others' numbers is a group of channels. */
+void sl_onnx_plain_norm(struct sl_onnx_import *im, struct sl_onnx_value *v, int first, float eps);
 bool sl_onnx_read_rmsnorm(struct sl_onnx_import *im);
 bool sl_onnx_read_gelu(struct sl_onnx_import *im);
 bool sl_onnx_read_groupnorm(struct sl_onnx_import *im);

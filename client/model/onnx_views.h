@@ -31,6 +31,7 @@ void sl_onnx_resize_axis(struct sl_onnx_view *v, int axis, int64_t size);
 /* The same with the axes of another value, or others. */
 void sl_onnx_out_like(struct sl_onnx_import *im, int value, const struct sl_onnx_value *as);
 void sl_onnx_out_view(struct sl_onnx_import *im, int value, const struct sl_onnx_view *view);
+void sl_onnx_out_number(struct sl_onnx_import *im, float number);
 /* The node that alone reads output 0 of node `index`, if it is of that kind; -1. */
 int sl_onnx_next(struct sl_onnx_import *im, int index, const char *kind);
 /* The two nodes that read it, where there are two; -1. */

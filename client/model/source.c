@@ -134,9 +134,10 @@ enum sl_err sl_model_open(struct sl_model **out, const struct sl_model_spec *spe
 	struct sl_build b;
 	enum sl_err err;
 
+	if (spec->onnx)
+		return sl_onnx_open_model(out, spec, fail);
 	if (strcmp(spec->name, SL_CONF_ONNX) == 0)
-		return spec->onnx ? sl_onnx_open_model(out, spec, fail)
-				  : sl_fail_at(fail, "model.onnx", SL_ERR_CONFIG, "needs a file");
+		return sl_fail_at(fail, "model.onnx", SL_ERR_CONFIG, "needs a file");
 	if (!entry)
 		return unknown_model(spec->name, fail);
 	err = check_spec(spec, tokens, rows, fail);

@@ -181,6 +181,8 @@ enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail)
 		return sl_conf_client_blame(conf, "model.onnx", err, pass_on(fail, &why));
 	if (!is_given(conf, "model.classes"))
 		conf->model.classes = s.classes;
+	if (!is_given(conf, "model.features"))
+		conf->model.features = s.features;
 	if (!is_given(conf, "model.image")) {
 		conf->model.image.h = s.height ? s.height : conf->model.image.h;
 		conf->model.image.w = s.width ? s.width : conf->model.image.w;

@@ -36,12 +36,13 @@ enum {
 /* The name of a network that model.huggingface or model.onnx describes. */
 #define SL_CONF_HUGGINGFACE "huggingface"
 #define SL_CONF_ONNX        "onnx"
+#define SL_CONF_ONNX_ROWS   "onnx_rows" /* where data.kind has rows of numbers */
 
 struct sl_network {
 	const char *name;
 	unsigned has;
 };
-extern const struct sl_network sl_networks[]; /* the built-in ones, then these two; behind the last the name is NULL */
+extern const struct sl_network sl_networks[]; /* the built-in ones, then these; behind the last the name is NULL */
 unsigned sl_network_has(const char *name);    /* 0: there is no such network */
 
 #endif

@@ -17,7 +17,7 @@ static const struct sl_conf_key keys[] = {
 
 	{SL_STRING_ROW(T, "model.name", model.name, sl_conf_check_word, NULL, "network: " SL_BUILT_IN_NETWORKS(NETWORK) "or one of model.huggingface or model.onnx"), .instead = {"model.huggingface", "model.onnx"}},
 	SL_STRING(T, "model.huggingface", model.huggingface, NULL, "", "folder of a network as Hugging Face's transformers keeps it, instead of model.name: config.json and, unless all weights are to be random, model.safetensors; families: roberta, bert, distilbert, electra, and the decoders llama, mistral, qwen2"),
-	SL_STRING(T, "model.onnx", model.onnx, NULL, "", "ONNX file of a network of images, as torch.onnx.export writes it in training, instead of model.name; its weights are those to start from, and it says what model.classes and model.image are"),
+	SL_STRING(T, "model.onnx", model.onnx, NULL, "", "ONNX file of a network of images, or with data.kind: csv of rows and signals, as torch.onnx.export writes it in training, instead of model.name; its weights are those to start from, and it says what model.classes, model.image and model.features are"),
 	SL_CHOICE(T, "model.head", model.head, SL_WORDS("classifier", "masked_lm", "causal_lm"), "classifier",
 		"of model.huggingface: of encoders a classifier, or a masked language model, whose labels are tokens of the text itself; of decoders causal_lm: each token guesses the next one"),
 	SL_CHOICE(T, "model.task", model.task, SL_WORDS("classes", "numbers", "labels", "pixels"), "classes",

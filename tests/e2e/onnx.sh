@@ -60,7 +60,26 @@ two_at_a_time again 'mobilenet_v2|model.name=mobilenet_v2|model.width=0.1' 'mobi
 	'resnet9|model.name=resnet9|model.width=0.1' 'resnet18|model.name=resnet18|model.width=0.1|model.form=cifar' 'alexnet1|model.name=alexnet1|model.width=0.1' \
 	'vgg16|model.name=vgg16|model.width=0.1'
 
-# an evaluation of the trained weights, with# an evaluation of the trained weights, with a server and without one
+# rows of a table: the network goes out as ONNX and comes in again, and learns with a server as without one
+mkdir "$tmp/table"
+for part in train test; do
+	awk 'BEGIN { print "a,b,c,label"; for (i = 0; i < 40; i++) printf "%d,%d,%d,%d\n", i * 7 % 11, i * 5 % 13, i % 4, i % 3 }' >"$tmp/table/$part.csv"
+done
+cat >"$tmp/rows.yaml" <<-YAML
+	model: {name: mlp, classes: 3, features: 3, width: 0.2}
+	data: {kind: csv, dir: $tmp/table}
+	train: {batch: 10, chunks: 2, epochs: 1, seed: 3}
+YAML
+sed "s|model: .*|model: {onnx: $tmp/rows.onnx}|" "$tmp/rows.yaml" >"$tmp/rows2.yaml"
+client rows "$tmp/rows.yaml" --local && "$SPLITC" export "$tmp/rows.yaml" "$tmp/rows.onnx" --set log.dir="$tmp/rows" >"$tmp/out" 2>&1 || fail "rows: $(cat "$tmp/out")"
+client rows2 "$tmp/rows2.yaml" --local && client rows3 "$tmp/rows2.yaml" --set server="$two" || fail "rows: $(tail -n 1 "$tmp"/rows[23].log)"
+same_run rows3 rows2 4
+for name in rows rows2; do
+	"$SPLITC" predict "$tmp/$name.yaml" --local --logits --csv --weights "$tmp/rows/model.safetensors" >"$tmp/$name.csv" || fail "$name: predict"
+done
+cmp -s "$tmp/rows.csv" "$tmp/rows2.csv" && [ "$(wc -l <"$tmp/rows.csv")" = 41 ] || fail "rows: other logits, out and in again"
+
+# an evaluation of the trained weights, with a server and without one
 "$SPLITC" eval "$config" --local --set log.dir="$tmp/local plain" --json >"$tmp/a.json" || fail "eval --local"
 "$SPLITC" eval "$config" --set server="$two" --set log.dir="$tmp/local plain" --json >"$tmp/b.json" || fail "eval"
 [ "$(jq .loss "$tmp/a.json")" = "$(jq .loss "$tmp/b.json")" ] && [ "$(jq .samples "$tmp/a.json")" = 20 ] || fail "eval: $(cat "$tmp/a.json" "$tmp/b.json")"
@@ -88,6 +107,7 @@ no_onnx() {
 no_onnx 'has inserts, which is not written as ONNX: name a file that ends with .safetensors' --set insert.tail=linear:20 --set data.transforms='Resize((16, 16))' --set data.test_transforms='Resize((16, 16))'
 refused 78 'model.classes: my_net.onnx has 10 outputs, not 7; leave this key out' --set model.classes=7
 refused 78 'model.image: my_net.onnx takes images of 16x16, not 32x32' --set model.image=32
+config=$tmp/rows2.yaml refused 78 'its input is images, and data.kind csv has rows of numbers' --set model.onnx="$tmp/my_net.onnx"
 refused 78 'model.width: onnx has none' --set model.width=0.5
 refused 78 'model.onnx: stands instead of model.name' --set model.name=resnet18
 refused 78 'my_net.onnx has no "nosuch"; units are stem … classifier.4' --set head_end=nosuch

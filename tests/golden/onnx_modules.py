@@ -131,6 +131,45 @@ class Self(nn.MultiheadAttention):
         return super().forward(x, x, x, need_weights=False)[0]
 
 
+def sdpa(q, k, v, heads, causal=False):
+    """scaled_dot_product_attention as exporters of PyTorch 2 write it: the scale is computed of a shape, and so is the mask."""
+    n, s, f = q.shape
+    q, k, v = (t.reshape(n, s, heads, f // heads).transpose(1, 2) for t in (q, k, v))
+    scale = torch.sqrt(1.0 / torch.sqrt(torch._shape_as_tensor(q)[-1:].to(torch.float32)))
+    a = (q * scale) @ (k.transpose(-2, -1) * scale)
+    if causal:
+        a = a + torch.where(torch.tril(torch.ones(1).expand(s, s)) == 0.0, torch.tensor(float("-inf")), torch.tensor(0.0))
+    return (a.softmax(-1) @ v).transpose(1, 2).reshape(n, s, f)
+
+
+def as_newer(path):
+    """The file in the form of the newer exporter: names of its own, constants and axes as initializers, opset 18."""
+    m = onnx.load(path)
+    g, nodes, new = m.graph, [], {}
+    for i, node in enumerate(m.graph.node):
+        node.name = f"node_{node.op_type.lower()}_{i}"
+        if node.op_type == "Constant" and onnx.numpy_helper.to_array(node.attribute[0].t).size:
+            new[node.output[0]] = f"val_{i}"
+            node.attribute[0].t.name = f"val_{i}"
+            g.initializer.append(node.attribute[0].t)
+            continue
+        if node.op_type == "ReduceMean":
+            axes = next(a for a in node.attribute if a.name == "axes")
+            g.initializer.append(onnx.helper.make_tensor(f"val_{i}", onnx.TensorProto.INT64, [len(axes.ints)], axes.ints))
+            node.input.append(f"val_{i}")
+            node.attribute.remove(axes)
+        for k, name in enumerate(node.input):
+            node.input[k] = new.get(name, name)
+        for k, name in enumerate(node.output):
+            new[name] = f"{node.op_type.lower()}_{i}_{k}" if name != g.output[0].name else name
+            node.output[k] = new[name]
+        nodes.append(node)
+    del g.node[:]
+    g.node.extend(nodes)
+    m.opset_import[0].version = 18
+    onnx.save(m, path)
+
+
 def fn(f, **parts):
     return lambda: Fn(f, **parts)
 
@@ -142,6 +181,8 @@ def seq(*makers):
 def conv(*args, **more):
     return lambda: nn.Conv2d(*args, **more)
 
+
+NEWER = "newer "  # a file that as_newer changes
 
 # name: (module, form, channels of the picture)
 MODULES = {}
@@ -167,6 +208,7 @@ add("LayerNorm rows", lambda: nn.LayerNorm(12), "rows")
 add("LayerNorm tokens", lambda: nn.LayerNorm(C), "tokens")
 add("LayerNorm plain", lambda: nn.LayerNorm(C, elementwise_affine=False), "tokens")
 add("LayerNorm channels", lambda: Norm2d(C))
+add("LayerNorm image plain", lambda: nn.LayerNorm([C, SIZE, SIZE], elementwise_affine=False))
 add("LayerNorm image", lambda: nn.LayerNorm([C, SIZE, SIZE]))
 add("GroupNorm", lambda: nn.GroupNorm(2, C))
 add("GroupNorm 1", lambda: nn.GroupNorm(1, C))
@@ -250,7 +292,12 @@ add("MultiheadAttention", lambda: Self(C, 2, batch_first=True), "tokens")
 add("attention of timm", lambda: Attention(C, 2), "tokens")
 add("attention written out", fn(lambda m, x: attend(m.q(x), m.k(x), m.v(x), 2), q=nn.Linear(C, C), k=nn.Linear(C, C, bias=False), v=nn.Linear(C, C)), "tokens")
 add("attention causal", fn(lambda m, x: attend(m.q(x), x, x, 2, torch.full((64, 64), float("-inf")).triu(1)), q=nn.Linear(C, C)), "tokens")
+add("attention of PyTorch 2", fn(lambda m, x: sdpa(m.q(x), m.k(x), x, 2), q=nn.Linear(C, C), k=nn.Linear(C, C)), "tokens")
+add("attention of PyTorch 2 causal", fn(lambda m, x: sdpa(m.q(x), x, x, 2, True), q=nn.Linear(C, C)), "tokens")
 add("TransformerEncoderLayer", lambda: nn.TransformerEncoderLayer(C, 2, 16, 0.0, "gelu", batch_first=True, norm_first=True), "tokens")
+for name in ("TransformerEncoderLayer", "attention of PyTorch 2 causal", "RMSNorm", "LayerNorm plain", "GroupNorm", "SE Linear", "Upsample size", "F.relu6",
+             "LayerScale tokens", "class token", "BatchNorm2d", "GELU", "attention of timm"):
+    add(NEWER + name, *MODULES[name])
 add("1 channel", nn.ReLU, channels=1)
 add("16 channels", nn.ReLU, channels=16)
 
@@ -261,12 +308,14 @@ def network(name, seed=1):
     return widen(Net(make(), form, channels), torch.Generator().manual_seed(seed), 2.0), channels
 
 
-def export(model, path, channels, opset=16):
+def export(model, path, channels, newer, opset=16):
     model.float().train()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(model, torch.zeros(2, channels, SIZE, SIZE), path, training=torch.onnx.TrainingMode.TRAINING,
                           do_constant_folding=False, opset_version=opset)
+    if newer:
+        as_newer(path)
 
 
 def file_of(name):
@@ -280,7 +329,7 @@ def survey(splitc, names):
             path = os.path.join(folder, file_of(name) + ".onnx")
             model, channels = network(name)
             try:
-                export(model, path, channels)
+                export(model, path, channels, name.startswith(NEWER))
             except Exception as e:
                 count["not exported"] += 1
                 print(f"{name}: PyTorch does not export it: {str(e).splitlines()[0][:120]}")
@@ -298,7 +347,7 @@ def survey(splitc, names):
 def make_run(folder, name, seed):
     prefix = os.path.join(os.path.abspath(folder), file_of(name))
     model, channels = network(name, seed)
-    export(model, prefix + ".onnx", channels)
+    export(model, prefix + ".onnx", channels, name.startswith(NEWER))
     report = golden.make(prefix, model, lr=0.002, seed=seed, width=1.0, image=SIZE, batch=16, classes=10, steps=10, name="onnx", channels=channels)
     return max(report.values())
 
@@ -342,7 +391,7 @@ def page_code():
 def check_export(splitc, cifar, folder, name):
     path = os.path.join(folder, file_of(name))
     model, channels = network(name)
-    export(model, path + ".onnx", channels)
+    export(model, path + ".onnx", channels, name.startswith(NEWER))
     golden.write_safetensors(path + ".safetensors", golden.state_of(model))
     configs = []
     for onnx_file in (path + ".onnx", path + ".out.onnx"):
@@ -372,7 +421,7 @@ def check_export(splitc, cifar, folder, name):
 def is_read(splitc, folder, name):
     path = os.path.join(folder, "x.onnx")
     try:
-        export(network(name)[0], path, MODULES[name][2])
+        export(network(name)[0], path, MODULES[name][2], name.startswith(NEWER))
     except Exception:
         return False
     with open(path + ".yaml", "w") as config:
