@@ -157,7 +157,7 @@ static enum sl_err open_link(struct fetch *f, const struct sl_client_auth *auth,
 						       .failed = on_failed,
 						       .closed = on_closed};
 	const struct sl_conf_client *c = f->setup->conf;
-	struct sl_remote_conf remote = {.link = sl_setup_link(f->setup, &auth->transport)};
+	struct sl_remote_conf remote = {.link = sl_setup_link(f->setup, &auth->transport), .noise = &f->setup->noise};
 	struct sl_offer *offer = &remote.link.offer;
 	struct timespec now;
 

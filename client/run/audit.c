@@ -90,6 +90,8 @@ enum sl_err sl_audit_open(struct sl_audit **out, const struct sl_setup *setup, u
 	}
 	err = sl_local_open(&a->local, setup->plan, &setup->agreement, sum, (struct sl_backend *)(uintptr_t)&setup->be,
 			    fail);
+	if (!err)
+		err = sl_local_hide(a->local, &setup->noise, fail);
 	if (err) {
 		sl_audit_close(a);
 		return err;

@@ -199,6 +199,8 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 	if (!err && sl_local_set_weights(local, &setup->weights))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
 	if (!err)
+		err = sl_local_hide(local, &setup->noise, fail);
+	if (!err)
 		err = begin_phase(setup, options->end, local, run, loader[SL_SPLIT_TRAIN], fail);
 	if (!err) {
 		sl_local_keep(local, setup->kept);

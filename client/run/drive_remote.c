@@ -112,6 +112,7 @@ static enum sl_err open_link(struct drive *d)
 		.link = sl_setup_link(d->setup, &d->auth.transport),
 		.kept = d->setup->kept,
 		.class_weight = d->setup->class_weight,
+		.noise = &d->setup->noise,
 		.audit = d->audit,
 		.logits = d->options->predict ? d->options->predict->row : sl_training_outputs(d->run),
 		.chunk_loss_sum = c->train.chunk_loss == SL_CHUNK_LOSS_SUM,

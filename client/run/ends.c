@@ -45,7 +45,43 @@ void sl_ends_close(struct sl_ends *ends)
 	sl_exec_close(ends->tail);
 	free(ends->begin);
 	free(ends->place);
+	free(ends->sent);
+	free(ends->word);
 	*ends = (struct sl_ends){0};
+}
+
+/* Floats of a chunk that crosses. */
+static int64_t chunk_floats(const struct sl_plan *plan, bool mid)
+{
+	const struct sl_shape row = sl_plan_cut_shape(plan, mid, 1);
+
+	return sl_plan_cut_most(plan, mid) * sl_shape_row(&row);
+}
+
+enum sl_err sl_ends_hide(struct sl_ends *ends, const struct sl_noise *noise, struct sl_fail *fail)
+{
+	const struct sl_plan *plan = ends->plan;
+	const int64_t head = chunk_floats(plan, false), mid = chunk_floats(plan, true);
+	const int chunks = sl_plan_chunks_of(plan, plan->spec.batch);
+
+	if (noise->head_act == 0 && noise->mid_grad == 0)
+		return SL_OK;
+	ends->noise = noise;
+	ends->sent = calloc((size_t)(noise->head_act > 0 ? chunks * head : 1), sizeof *ends->sent);
+	ends->word = calloc((size_t)(head > mid ? head : mid) + 1, sizeof *ends->word);
+	return ends->sent && ends->word ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for noise");
+}
+
+struct sl_tensor sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, struct sl_tensor x)
+{
+	const struct sl_dims dims = sl_ends_dims(ends, chunk);
+	float *to = dir == SL_DIR_HEAD_ACT ? ends->sent + chunk * chunk_floats(ends->plan, false) : x.data;
+
+	if (sl_noise_of(ends->noise, dir) == 0)
+		return x;
+	sl_noise_add(ends->noise, dir, &dims, &x, to, ends->word);
+	x.data = to;
+	return x;
 }
 
 enum sl_err sl_exec_put(struct sl_exec *exec, const struct sl_weights *weights)

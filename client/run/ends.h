@@ -5,6 +5,7 @@
 
 #include "client/run/feed.h"
 #include "client/run/kept.h"
+#include "client/run/noise.h"
 #include "common/exec/exec.h"
 #include "common/session/mean.h"
 #include "common/weights/weights.h"
@@ -21,8 +22,11 @@ struct sl_ends {
 	uint32_t *begin;      /* of each chunk, sl_dims_numbers of plan->rows; NULL: there are no tokens */
 	uint32_t *place;      /* of each chunk, the most that can be chosen of its tokens; NULL: none are */
 	struct sl_kept *kept; /* activations of training's samples, borrowed; NULL: none are kept */
-	const float *class_weight; /* [classes], of training, borrowed; NULL: all are 1 */
-	bool tied;                 /* the gradients of the step under way are one already */
+	const float *class_weight;    /* [classes], of training, borrowed; NULL: all are 1 */
+	const struct sl_noise *noise; /* borrowed; NULL: none */
+	float *sent;                  /* [batch] what is sent in place of the head's output; NULL: that */
+	uint32_t *word;               /* room for sl_noise_add */
+	bool tied;                    /* the gradients of the step under way are one already */
 	uint64_t step;
 	bool training;
 	float *logits; /* of an evaluation, [batch_rows, classes], which sl_ends_tail writes; borrowed; NULL: not wanted
@@ -35,6 +39,12 @@ enum sl_err sl_ends_open(struct sl_ends *ends, const struct sl_plan *plan, struc
 void sl_ends_close(struct sl_ends *ends); /* idempotent; a zeroed one is fine */
 enum sl_err sl_ends_set_weights(struct sl_ends *ends, const struct sl_weights *weights) SL_MUST_CHECK;
 enum sl_err sl_ends_get_weights(struct sl_ends *ends, struct sl_weights *weights) SL_MUST_CHECK;
+
+/* From here on what is sent has noise. NOMEM. */
+enum sl_err sl_ends_hide(struct sl_ends *ends, const struct sl_noise *noise, struct sl_fail *fail) SL_MUST_CHECK;
+/* What to send of a chunk in place of x, which is the head's output or the tail's gradient. x itself where there is no
+ * noise, and where it may be changed. */
+struct sl_tensor sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, struct sl_tensor x);
 
 /* The batch of the next pass. */
 void sl_ends_take(struct sl_ends *ends, const struct sl_feed *feed, uint64_t step, bool training);

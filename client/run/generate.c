@@ -197,6 +197,8 @@ enum sl_err sl_generate_local(struct sl_setup *setup, struct sl_generate *g, str
 	if (!err && sl_local_set_weights(local, &setup->weights))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
 	if (!err)
+		err = sl_local_hide(local, &setup->noise, fail);
+	if (!err)
 		sl_local_want_logits(local, g->logits);
 	for (uint64_t number = 0; !err && sl_generate_feed(g, &feed); number++) {
 		err = sl_local_eval(local, &feed, number, &result, fail);

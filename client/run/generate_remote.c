@@ -127,6 +127,7 @@ static enum sl_err open_link(struct passes *p)
 	static const struct sl_remote_events events = {on_ready,   on_done,   on_abandoned,
 						       on_fetched, on_failed, on_closed};
 	struct sl_remote_conf remote = {.link = sl_setup_link(p->setup, &p->auth.transport),
+					.noise = &p->setup->noise,
 					.logits = sl_generate_logits(p->g)};
 	struct sl_offer *offer = &remote.link.offer;
 

@@ -209,6 +209,11 @@ void sl_local_weigh(struct sl_local *l, const float *class_weight)
 	l->ends.class_weight = class_weight;
 }
 
+enum sl_err sl_local_hide(struct sl_local *l, const struct sl_noise *noise, struct sl_fail *fail)
+{
+	return sl_ends_hide(&l->ends, noise, fail);
+}
+
 void sl_local_want_logits(struct sl_local *l, float *logits)
 {
 	l->ends.logits = logits;
@@ -326,8 +331,10 @@ static enum sl_err forward_chunk(struct sl_local *l, int chunk, const struct sl_
 
 	if (!err && chunk == 0 && call->training)
 		err = sl_exec_begin(l->middle);
-	if (!err)
+	if (!err) {
+		head_out = sl_ends_sent(&l->ends, SL_DIR_HEAD_ACT, chunk, head_out);
 		err = cross(l, SL_DIR_HEAD_ACT, chunk, &head_out, &mid_in, fail);
+	}
 	if (!err)
 		err = sl_exec_forward(l->middle, call, NULL);
 	if (!err)
@@ -347,6 +354,7 @@ static enum sl_err backward_chunk(struct sl_local *l, int chunk, const struct sl
 
 	if (!crosses(l, SL_DIR_MID_GRAD))
 		return SL_OK;
+	tail_din = sl_ends_sent(&l->ends, SL_DIR_MID_GRAD, chunk, tail_din);
 	err = cross(l, SL_DIR_MID_GRAD, chunk, &tail_din, &mid_dout, fail);
 	if (!err)
 		err = sl_exec_backward(l->middle, call, NULL);

@@ -47,6 +47,8 @@ enum sl_err sl_local_set_weights(struct sl_local *local, const struct sl_weights
 /* The same: from here on. */
 void sl_local_keep(struct sl_local *local, struct sl_kept *kept);
 void sl_local_weigh(struct sl_local *local, const float *class_weight); /* as in struct sl_ends */
+enum sl_err sl_local_hide(struct sl_local *local, const struct sl_noise *noise,
+			  struct sl_fail *fail) SL_MUST_CHECK; /* sl_ends_hide */
 void sl_local_want_logits(struct sl_local *local, float *logits);
 enum sl_err sl_local_get_weights(struct sl_local *local, struct sl_weights *weights) SL_MUST_CHECK;
 

@@ -121,6 +121,8 @@ static enum sl_err open_member(struct group *g, int k, struct sl_fail *fail)
 	if (err == SL_ERR_CONFIG)
 		sl_setup_blame(&m->setup, fail);
 	if (!err)
+		err = sl_local_hide(m->local, &g->setup->noise, fail);
+	if (!err)
 		err = sl_training_open(&m->run, &m->setup, "local", false, false, fail);
 	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++)
 		err = sl_setup_loader(&m->setup, (enum sl_split)split, NULL, NULL, &m->loader[split], fail);

@@ -173,6 +173,8 @@ enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const s
 	r->ends.logits = conf->logits;
 	r->ends.kept = conf->kept;
 	r->ends.class_weight = conf->class_weight;
+	if (!err && conf->noise)
+		err = sl_ends_hide(&r->ends, conf->noise, fail);
 	if (!err)
 		err = open_shared(r, fail);
 	if (!err)

@@ -13,12 +13,13 @@ struct sl_audit;
 struct sl_remote;
 
 struct sl_remote_conf {
-	struct sl_link_conf link;  /* end_bytes are filled in here */
-	bool chunk_loss_sum;       /* as in struct sl_ends */
-	float *logits;             /* as in struct sl_ends; whole at `done` */
-	struct sl_kept *kept;      /* as in struct sl_ends */
-	const float *class_weight; /* the same */
-	struct sl_audit *audit;    /* of the steps; borrowed, NULL: none */
+	struct sl_link_conf link;     /* end_bytes are filled in here */
+	bool chunk_loss_sum;          /* as in struct sl_ends */
+	float *logits;                /* as in struct sl_ends; whole at `done` */
+	struct sl_kept *kept;         /* as in struct sl_ends */
+	const float *class_weight;    /* the same */
+	const struct sl_noise *noise; /* the same; NULL: none */
+	struct sl_audit *audit;       /* of the steps; borrowed, NULL: none */
 };
 
 struct sl_remote_events {

@@ -24,6 +24,8 @@ static enum sl_err head_forward(struct sl_remote *r, int chunk, struct sl_fail *
 					     : SL_OK;
 	if (!err)
 		err = sl_ends_head_forward(&r->ends, chunk);
+	if (!err)
+		out = sl_ends_sent(&r->ends, SL_DIR_HEAD_ACT, chunk, out);
 	sl_port_compute_ends(sl_link_port(r->link));
 	return err ? err : sl_port_encode(sl_link_port(r->link), SL_DIR_HEAD_ACT, chunk, &out, fail);
 }
@@ -57,7 +59,8 @@ static enum sl_err tail(struct sl_remote *r, int chunk, struct sl_fail *fail)
 		err = check_last(r, chunk, fail);
 	sl_port_compute_ends(sl_link_port(r->link));
 	if (!err && r->ends.training && !no_grad[1]) {
-		struct sl_tensor din = sl_exec_din(r->ends.tail, chunk, count);
+		struct sl_tensor din =
+			sl_ends_sent(&r->ends, SL_DIR_MID_GRAD, chunk, sl_exec_din(r->ends.tail, chunk, count));
 
 		err = sl_port_encode(sl_link_port(r->link), SL_DIR_MID_GRAD, chunk, &din, fail);
 	}

@@ -7,6 +7,7 @@
 #include "client/link/link.h"
 #include "client/model/source.h"
 #include "client/run/kept.h"
+#include "client/run/noise.h"
 #include "common/base/pool.h"
 #include "common/conf/conf.h"
 #include "common/exec/backend.h"
@@ -52,8 +53,9 @@ struct sl_setup {
 	struct json_t *recalled;    /* `about`, while `given` is opened */
 	struct sl_augment *augment; /* NULL: transforms instead */
 	struct sl_transform *transform[SL_SPLIT_COUNT];
-	float *class_weight;  /* [classes], of train.class_weights; NULL: all are 1 */
-	struct sl_kept *kept; /* train.keep_head_bytes; NULL: nothing is kept */
+	float *class_weight;   /* [classes], of train.class_weights; NULL: all are 1 */
+	struct sl_noise noise; /* sl_setup_backend reads its key */
+	struct sl_kept *kept;  /* train.keep_head_bytes; NULL: nothing is kept */
 	struct sl_pool *pool;
 	struct sl_backend be;
 	bool be_open;

@@ -543,6 +543,11 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 		snprintf(why, SL_CONF_WHY, "needs a file in model.weights");
 		return "model.partial";
 	}
+	if ((c->noise.head_act > 0 || c->noise.mid_grad > 0) != (c->noise.key[0] != 0)) {
+		snprintf(why, SL_CONF_WHY,
+			 "noise needs a key file (splitc keygen FILE), and head_act or mid_grad above 0");
+		return "noise.key";
+	}
 	if (c->log.tensorboard && !c->log.dir[0]) {
 		snprintf(why, SL_CONF_WHY, "needs a folder in log.dir");
 		return "log.tensorboard";

@@ -249,6 +249,10 @@ struct sl_conf_client {
 		int64_t seed;
 		bool cache;
 	} generate;
+	struct {
+		double head_act, mid_grad; /* deviation, in units of a sample's root mean square; 0: none */
+		char key[PATH_MAX];        /* key file */
+	} noise;
 	struct sl_agreed agreed; /* the rest of train, and codec: what the server has to agree with */
 	struct sl_conf_link link;
 	struct {

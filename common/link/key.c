@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <sodium.h>
 #include <zmq.h>
 
 #include "common/base/buf.h"
@@ -15,6 +16,15 @@
 #include "common/base/sha256.h"
 
 enum { FILE_BYTES = 4096, Z85 = SL_KEY_TEXT - 1 };
+
+void sl_key_stream(const struct sl_key *key, const void *of, size_t of_bytes, void *out, size_t bytes)
+{
+	static const uint8_t nonce[crypto_stream_chacha20_NONCEBYTES];
+	uint8_t stream_key[crypto_stream_chacha20_KEYBYTES];
+
+	crypto_generichash(stream_key, sizeof stream_key, of, of_bytes, key->byte, sizeof key->byte);
+	crypto_stream_chacha20(out, bytes, nonce, stream_key);
+}
 
 bool sl_key_equal(const struct sl_key *a, const struct sl_key *b)
 {

@@ -43,6 +43,9 @@ enum sl_err sl_keypair_save(const struct sl_keypair *pair, const char *path, str
 /* NOINPUT: no such file; CONFIG: anybody but its owner may read or write it; DATA: not a key file, or the two keys do
  * not belong together. No text of the file is repeated in *fail. */
 enum sl_err sl_keypair_load(struct sl_keypair *out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
+/* `bytes` to `out`, which nobody can tell who lacks the key: a function of it and of `of`. ChaCha20, whose key is
+ * BLAKE2b of `of`, keyed. */
+void sl_key_stream(const struct sl_key *key, const void *of, size_t of_bytes, void *out, size_t bytes);
 void sl_keypair_wipe(struct sl_keypair *pair);
 
 /* `text` is the path of a file that holds one line KEY or KEY NAME, or else a public key. (A path may be 40 characters

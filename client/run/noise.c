@@ -1,0 +1,56 @@
+#include "client/run/noise.h"
+
+#include <math.h>
+
+enum sl_err sl_noise_read(struct sl_noise *n, const struct sl_conf_client *c, struct sl_fail *fail)
+{
+	struct sl_keypair pair;
+	struct sl_fail why;
+	enum sl_err err;
+
+	*n = (struct sl_noise){.head_act = c->noise.head_act, .mid_grad = c->noise.mid_grad};
+	if (n->head_act == 0 && n->mid_grad == 0)
+		return SL_OK;
+	err = sl_keypair_load(&pair, c->noise.key, &why);
+	if (err) {
+		(void)!sl_fail_set(fail, err, "%s", why.text);
+		return sl_conf_client_blame(c, "noise.key", err, fail);
+	}
+	n->key = pair.secret_key;
+	sl_keypair_wipe(&pair);
+	return SL_OK;
+}
+
+/* Box and Muller: of two words two numbers. */
+static void add(float *to, const float *x, int64_t n, double factor, const uint32_t *word)
+{
+	double sum = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		sum += (double)x[i] * (double)x[i];
+	factor *= sqrt(sum / (double)n);
+	for (int64_t i = 0; i < n; i += 2) {
+		const double far = factor * sqrt(-2 * log((word[i] + 0.5) * 0x1p-32));
+		const double turn = 2 * M_PI * 0x1p-32 * word[i + 1];
+
+		to[i] = (float)((double)x[i] + far * cos(turn));
+		if (i + 1 < n)
+			to[i + 1] = (float)((double)x[i + 1] + far * sin(turn));
+	}
+}
+
+void sl_noise_add(const struct sl_noise *noise, enum sl_dir dir, const struct sl_dims *dims, const struct sl_tensor *x,
+		  float *to, uint32_t *word)
+{
+	const bool texts = dims->begin && x->shape.dim[0] == dims->tokens;
+	const int64_t row = sl_shape_row(&x->shape), samples = texts ? dims->rows : x->shape.dim[0];
+	const float *from = x->data;
+
+	for (int64_t i = 0; i < samples; i++) {
+		const int64_t at = (texts ? (int64_t)dims->begin[i] : i) * row;
+		const int64_t n = (texts ? (int64_t)dims->begin[i + 1] : i + 1) * row - at;
+
+		sl_key_stream(&noise->key, from + at, (size_t)n * sizeof *from, word, (size_t)(n + 1) * sizeof *word);
+		add(to + at, from + at, n, sl_noise_of(noise, dir), word);
+	}
+}
