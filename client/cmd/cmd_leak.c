@@ -17,12 +17,13 @@ static const char *const usage[] = {
 	"Measures what the server could learn of your data from what crosses the link at this cut and with these "
 	"codecs. It "
 	"needs no server, and sends nothing. An attacker trains a decoder on one part of the test set, and gives back "
-	"pictures of the other part. It also reads labels from gradients and activations.",
+	"pictures of the other part. It also reads labels from gradients and activations. Of texts it finds tokens.",
 	"The weights are those of the config's run, or FILE. Without either they are those that a run would begin "
 	"with. An "
 	"attacker who is informed knows the head as it is; one who knows the start knows the weights that the run "
 	"began with.",
-	"DIR gets leak.md, a page to hand on, with sheet.png, its pictures, and leak.json. With --minutes a decoder "
+	"DIR gets leak.md, a page to hand on, with sheet.png, its pictures, leak.json and leak.csv. With --minutes a "
+	"decoder "
 	"may end "
 	"early. Otherwise the same config, weights and data give the same figures.",
 	"A good reconstruction proves a leak. A bad one proves only that this decoder failed.",
@@ -106,14 +107,21 @@ static void show(const struct sl_leak *l, const struct sl_setup *setup, const ch
 		return;
 	}
 	for (int i = 0; i < SL_ATTACKERS; i++)
-		if (l->attack[i].made)
+		if (l->attack[i].made && l->vocab)
+			printf("%-9s %.1f %% of tokens by a linear probe\n", sl_attackers[i],
+			       100 * l->attack[i].retrieved);
+		else if (l->attack[i].made)
 			printf("%-9s PSNR %.1f dB, SSIM %.2f, %.1f %% of pictures found again\n", sl_attackers[i],
 			       l->attack[i].psnr.mean, l->attack[i].ssim.mean, 100 * l->attack[i].retrieved);
-	printf("nothing   PSNR %.1f dB, SSIM %.2f: the mean picture\n", l->mean.psnr.mean, l->mean.ssim.mean);
+	if (l->vocab)
+		printf("nearest   %.1f %% of tokens by the table of words; chance %.1f %%\n", 100 * l->words_nearest,
+		       100 * l->labels_most);
+	else
+		printf("nothing   PSNR %.1f dB, SSIM %.2f: the mean picture\n", l->mean.psnr.mean, l->mean.ssim.mean);
 	if (!isnan(l->labels_known))
 		printf("labels    %.1f %% from gradients with one example a class, %.1f %% with none; chance %.1f %%\n",
 		       100 * l->labels_known, 100 * l->labels_clusters, 100 * l->labels_most);
-	printf("%s/leak.md has all figures, and the pictures\n", dir);
+	printf("%s/leak.md has all figures\n", dir);
 }
 
 static enum sl_err run(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_setup *setup,

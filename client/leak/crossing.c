@@ -15,7 +15,9 @@ struct collector {
 	float *act[SL_DIR_COUNT]; /* [batch, …] */
 	int64_t row[SL_DIR_COUNT];
 	float mean[CHANNELS], std[CHANNELS];
-	int64_t picture; /* floats */
+	int64_t picture;       /* floats */
+	const float *words;    /* of texts, else NULL */
+	const uint32_t *begin; /* of the batch's texts */
 };
 
 void sl_crossed_close(struct sl_crossed *c)
@@ -38,9 +40,12 @@ static enum sl_err open_crossed(struct sl_crossed *to, const struct collector *c
 {
 	const struct sl_plan *plan = c->setup->plan;
 
-	*to = (struct sl_crossed){.head = sl_plan_cut_shape(plan, false, 1),
+	*to = (struct sl_crossed){.most = n,
+				  .head = sl_plan_cut_shape(plan, false, 1),
 				  .mid = sl_plan_cut_shape(plan, true, 1),
-				  .picture = plan->model->graph.value[plan->model->graph.in[0].value].shape};
+				  .picture = c->words ? sl_shape2(1, c->picture)
+						      : plan->model->graph.value[plan->model->graph.in[0].value].shape};
+	all = all && !c->words;
 	to->head_act = room(n, c->row[SL_DIR_HEAD_ACT]);
 	to->image = room(n, c->picture);
 	to->label = malloc((size_t)n * sizeof *to->label + 1);
@@ -55,9 +60,11 @@ static enum sl_err open_crossed(struct sl_crossed *to, const struct collector *c
 static void crossed(void *arg, enum sl_dir dir, int chunk, const struct sl_tensor *x)
 {
 	struct collector *c = arg;
-	const int64_t from = chunk * c->setup->plan->rows * c->row[dir];
+	const int64_t first = chunk * c->setup->plan->rows;
+	const int64_t from = (c->begin ? (int64_t)c->begin[first] : first) * c->row[dir];
 
-	memcpy(c->act[dir] + from, x->data, (size_t)sl_shape_count(&x->shape) * sizeof(float));
+	if (!c->words || dir == SL_DIR_HEAD_ACT)
+		memcpy(c->act[dir] + from, x->data, (size_t)sl_shape_count(&x->shape) * sizeof(float));
 }
 
 static void put(float *to, const float *from, int64_t at, int64_t row, int64_t floats)
@@ -79,6 +86,21 @@ static void keep_row(const struct collector *c, struct sl_crossed *to, const str
 	to->label[to->n++] = sl_batch_labels(b)[row];
 }
 
+/* Of a text all tokens but the first and the last, and what fills it up. */
+static void keep_text(const struct collector *c, struct sl_crossed *to, const struct sl_batch *b, int64_t row)
+{
+	const int32_t *token = b->field[SL_FIELD_INPUT].data;
+	int64_t at = b->begin[row] + 1, end = b->begin[row + 1];
+
+	while (b->pieces && end > at && token[end - 1] == c->setup->set[SL_SPLIT_TEST].pad)
+		end--;
+	for (; at + 1 < end && to->n < to->most; at++) {
+		put(to->head_act, c->act[SL_DIR_HEAD_ACT], to->n, at, c->row[SL_DIR_HEAD_ACT]);
+		put(to->image, c->words, to->n, token[at], c->picture);
+		to->label[to->n++] = token[at];
+	}
+}
+
 static enum sl_err one_batch(struct collector *c, uint64_t number, const struct sl_batch **out, struct sl_fail *fail)
 {
 	const int64_t step = c->setup->trained < INT64_MAX ? c->setup->trained : 0;
@@ -93,6 +115,7 @@ static enum sl_err one_batch(struct collector *c, uint64_t number, const struct 
 		return (*out)->err;
 	}
 	feed = sl_feed_of(*out);
+	c->begin = feed.begin;
 	return sl_local_step(c->local, &feed, (uint64_t)step + number, 0, &result, fail);
 }
 
@@ -115,7 +138,7 @@ static enum sl_err collect(struct collector *c, int64_t victims, int64_t all, st
 			const bool is_victim = at * victims / all != (at + 1) * victims / all;
 
 			if (!is_victim || victim)
-				keep_row(c, is_victim ? victim : aux, b, row);
+				(c->words ? keep_text : keep_row)(c, is_victim ? victim : aux, b, row);
 		}
 		if (b)
 			sl_loader_release(c->loader, b);
@@ -131,6 +154,8 @@ static enum sl_err open_local(struct collector *c, struct sl_fail *fail)
 
 	if (!err)
 		err = sl_local_open(&c->local, s->plan, &s->agreement, sum, &s->be, fail);
+	if (!err)
+		err = sl_local_hide(c->local, &s->noise, fail);
 	if (!err && sl_local_set_weights(c->local, &s->weights))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
 	for (int dir = 0; dir < SL_DIR_COUNT && !err; dir++) {
@@ -138,7 +163,10 @@ static enum sl_err open_local(struct collector *c, struct sl_fail *fail)
 			sl_plan_cut_shape(s->plan, dir == SL_DIR_MID_ACT || dir == SL_DIR_MID_GRAD, 1);
 
 		c->row[dir] = sl_shape_row(&one);
-		c->act[dir] = room(s->plan->spec.batch, c->row[dir]);
+		c->act[dir] = room(c->words ? sl_plan_chunks_of(s->plan, s->plan->spec.batch) *
+						      sl_plan_cut_most(s->plan, false)
+					    : s->plan->spec.batch,
+				   c->row[dir]);
 		if (!c->act[dir])
 			err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a batch");
 	}
@@ -155,6 +183,21 @@ static void close_collector(struct collector *c)
 	sl_loader_close(c->loader);
 }
 
+const float *sl_crossing_words(const struct sl_setup *setup, int64_t *features)
+{
+	const struct sl_graph *g = &setup->plan->model->graph;
+
+	for (int i = 0; i < g->n_node; i++) {
+		const struct sl_node *n = &g->node[i];
+
+		if (n->kind != SL_OP_EMBEDDING || n->u.embedding.position || n->u.embedding.segment)
+			continue;
+		*features = g->value[n->out].shape.dim[1];
+		return setup->weights.value[g->link[n->param]];
+	}
+	return NULL;
+}
+
 enum sl_err sl_crossing_collect(struct sl_setup *setup, int64_t victims, int64_t aux_rows, struct sl_crossed *victim,
 				struct sl_crossed *aux, struct sl_fail *fail)
 {
@@ -165,18 +208,24 @@ enum sl_err sl_crossing_collect(struct sl_setup *setup, int64_t victims, int64_t
 	struct collector c = {.setup = setup, .picture = sl_shape_row(&picture)};
 	enum sl_err err;
 
-	if (picture.ndim != 4 || picture.dim[3] != CHANNELS)
+	c.words = sl_crossing_words(setup, &c.picture);
+	if (c.words && !sl_plan_cut_per_token(setup->plan, false))
 		return sl_fail_set(fail, SL_ERR_CONFIG,
-				   "leak measures networks that read pictures, and this one does not");
-	if (setup->transform[SL_SPLIT_TEST])
+				   "leak looks for tokens, and at this cut no row for each token crosses");
+	if (!c.words && (picture.ndim != 4 || picture.dim[3] != CHANNELS))
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "leak measures networks that read pictures or texts, and this one reads neither");
+	if (c.words)
+		; /* tokens have no scale */
+	else if (setup->transform[SL_SPLIT_TEST])
 		sl_transform_norm(setup->transform[SL_SPLIT_TEST], c.mean, c.std);
 	else
 		sl_norm_values(sl_setup_norm(setup->conf), c.mean, c.std);
 	err = open_local(&c, fail);
 	if (!err && victim)
-		err = open_crossed(victim, &c, some + 1, true, fail);
+		err = open_crossed(victim, &c, c.words ? victims : some + 1, true, fail);
 	if (!err)
-		err = open_crossed(aux, &c, all - some + 1, false, fail);
+		err = open_crossed(aux, &c, c.words ? aux_rows : all - some + 1, false, fail);
 	if (!err)
 		err = collect(&c, some, all, victim, aux, fail);
 	close_collector(&c);

@@ -29,6 +29,30 @@ double sl_leak_labels_most(const int32_t *label, int64_t n, int classes)
 	return n ? (double)most / (double)n : 0;
 }
 
+double sl_leak_labels_rows(const float *x, int64_t n, int64_t d, const int32_t *row, const float *table, int64_t rows)
+{
+	double *best = malloc((size_t)n * sizeof *best + 1);
+	int64_t *said = calloc((size_t)n + 1, sizeof *said), met = 0;
+
+	for (int64_t i = 0; i < n && best; i++)
+		best[i] = -INFINITY;
+	for (int64_t r = 0; r < rows && best && said; r++) {
+		const double norm = sqrt(sl_leak_dot(table + r * d, table + r * d, d));
+
+		for (int64_t i = 0; i < n && norm > 0; i++) {
+			const double like = sl_leak_dot(table + r * d, x + i * d, d) / norm;
+
+			said[i] = like > best[i] ? r : said[i];
+			best[i] = fmax(best[i], like);
+		}
+	}
+	for (int64_t i = 0; i < n && best && said; i++)
+		met += said[i] == row[i];
+	free(best);
+	free(said);
+	return n ? (double)met / (double)n : NAN;
+}
+
 /* The first sample of a class; -1: there is none. */
 static int64_t first_of(const int32_t *label, int64_t n, int c)
 {

@@ -14,6 +14,8 @@ double sl_leak_labels_known(const float *x, int64_t n, int64_t d, const int32_t 
 double sl_leak_labels_clusters(const float *x, int64_t n, int64_t d, const int32_t *label, int classes);
 /* Share of samples whose label is the most frequent one of the `k` samples nearest to them, each of which is known. */
 double sl_leak_labels_near(const float *x, int64_t n, int64_t d, const int32_t *label, int classes, int k);
+/* Of x [n, d] the row of `table` [rows, d] with the largest cosine: the share for which that is number row[i]. */
+double sl_leak_labels_rows(const float *x, int64_t n, int64_t d, const int32_t *row, const float *table, int64_t rows);
 /* Share of the most frequent label: what says nothing says as much. */
 double sl_leak_labels_most(const int32_t *label, int64_t n, int classes);
 

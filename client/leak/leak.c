@@ -8,7 +8,7 @@
 #include "client/leak/labels.h"
 #include "common/base/clock.h"
 
-enum { VICTIMS = 1024, AUX = 4096, NEAR = 10, MOST_PAIRS = 512 };
+enum { VICTIMS = 1024, AUX = 4096, AUX_TOKENS = 16384, NEAR = 10, MOST_PAIRS = 512 };
 static const int64_t most_floats = INT64_C(192) << 20; /* of head_act, of all samples */
 
 const char *const sl_attackers[SL_ATTACKERS] = {"informed", "start"};
@@ -52,7 +52,45 @@ static enum sl_err score(struct sl_attack *a, const struct sl_crossed *v)
 	return a->made ? SL_OK : SL_ERR_NOMEM;
 }
 
-static enum sl_err train(struct sl_decoder *d, struct sl_attack *a, const struct sl_crossed *aux,
+/* Numbers the tokens of `aux` from 0; *number [n] of each, token_of [*distinct]. */
+static enum sl_err number_tokens(const struct sl_crossed *aux, int vocab, int32_t **number, int32_t **token_of,
+				 int *distinct)
+{
+	int32_t *seen = calloc((size_t)vocab, sizeof *seen);
+
+	*number = malloc((size_t)aux->n * sizeof **number + 1);
+	*token_of = malloc((size_t)aux->n * sizeof **token_of + 1);
+	*distinct = 0;
+	for (int64_t i = 0; i < aux->n && seen && *number && *token_of; i++) {
+		int32_t *at = &seen[aux->label[i]];
+
+		if (!*at) {
+			(*token_of)[*distinct] = aux->label[i];
+			*at = ++*distinct;
+		}
+		(*number)[i] = *at - 1;
+	}
+	free(seen);
+	return seen && *number && *token_of ? SL_OK : SL_ERR_NOMEM;
+}
+
+static void count_found(struct sl_attack *a, const struct sl_crossed *v, const int32_t *token_of, int classes)
+{
+	int64_t met = 0;
+
+	for (int64_t i = 0; i < v->n; i++) {
+		const float *logit = a->said + i * classes;
+		int said = 0;
+
+		for (int k = 1; k < classes; k++)
+			said = logit[k] > logit[said] ? k : said;
+		met += token_of[said] == v->label[i];
+	}
+	a->retrieved = (double)met / (double)v->n;
+	a->made = true;
+}
+
+static enum sl_err train(struct sl_decoder *d, struct sl_attack *a, const struct sl_crossed *aux, const void *wanted,
 			 const struct sl_leak_options *o, int attacker, int attackers)
 {
 	const uint64_t began = sl_now_ns();
@@ -61,7 +99,7 @@ static enum sl_err train(struct sl_decoder *d, struct sl_attack *a, const struct
 	for (a->steps = 0; a->steps < o->steps && !err; a->steps++) {
 		if (o->minutes > 0 && sl_seconds_since(began) * attackers > o->minutes * 60)
 			break;
-		err = sl_decoder_step(d, aux->head_act, aux->image, aux->n, a->steps, &a->loss);
+		err = sl_decoder_step(d, aux->head_act, wanted, aux->n, a->steps, &a->loss);
 		if (o->progress)
 			o->progress(o->arg, attacker * o->steps + a->steps + 1, attackers * o->steps, a->loss);
 	}
@@ -71,22 +109,33 @@ static enum sl_err train(struct sl_decoder *d, struct sl_attack *a, const struct
 static enum sl_err attack(struct sl_leak *l, enum sl_attacker which, const struct sl_crossed *aux,
 			  struct sl_setup *setup, const struct sl_leak_options *o, int attackers, struct sl_fail *fail)
 {
-	const struct sl_decoder_spec spec = {
+	struct sl_decoder_spec spec = {
 		.act = aux->head, .image = aux->picture, .seed = setup->plan->spec.seed, .steps = o->steps};
 	struct sl_attack *a = &l->attack[which];
+	int32_t *number = NULL, *token_of = NULL;
 	struct sl_decoder *d = NULL;
-	enum sl_err err = sl_decoder_open(&d, &spec, &setup->be, fail);
+	enum sl_err err = l->vocab ? number_tokens(aux, l->vocab, &number, &token_of, &spec.classes) : SL_OK;
 
-	a->said = malloc((size_t)(l->victim.n * sl_shape_row(&aux->picture)) * sizeof *a->said + 1);
-	if (err)
-		return err;
-	err = a->said ? train(d, a, aux, o, (int)which, attackers) : SL_ERR_NOMEM;
+	if (!err && (err = sl_decoder_open(&d, &spec, &setup->be, fail)))
+		goto done;
+	a->said = malloc(
+		(size_t)(l->victim.n * (l->vocab ? spec.classes : sl_shape_row(&aux->picture))) * sizeof *a->said + 1);
+	if (!err)
+		err = a->said ? train(d, a, aux, number ? number : (void *)aux->image, o, (int)which, attackers)
+			      : SL_ERR_NOMEM;
 	if (!err)
 		err = sl_decoder_apply(d, l->victim.head_act, l->victim.n, a->said);
-	if (!err)
+	if (!err && l->vocab)
+		count_found(a, &l->victim, token_of, spec.classes);
+	else if (!err)
 		err = score(a, &l->victim);
+	if (err)
+		sl_fail_set(fail, err, "the decoder: %s", sl_err_text(err));
+done:
 	sl_decoder_close(d);
-	return err ? sl_fail_set(fail, err, "the decoder: %s", sl_err_text(err)) : SL_OK;
+	free(number);
+	free(token_of);
+	return err;
 }
 
 static enum sl_err mean_picture(struct sl_leak *l, const struct sl_crossed *aux)
@@ -113,7 +162,7 @@ static void find_labels(struct sl_leak *l)
 	const int64_t mid = sl_shape_row(&v->mid), head = sl_shape_row(&v->head);
 
 	l->labels_known = l->labels_clusters = l->labels_head = l->labels_mid = l->labels_most = NAN;
-	if (!l->classes)
+	if (!l->classes || l->vocab)
 		return;
 	l->labels_most = sl_leak_labels_most(v->label, v->n, l->classes);
 	l->labels_head = sl_leak_labels_near(v->head_act, v->n, head, v->label, l->classes, NEAR);
@@ -122,6 +171,18 @@ static void find_labels(struct sl_leak *l)
 		return;
 	l->labels_known = sl_leak_labels_known(v->mid_grad, v->n, mid, v->label, l->classes);
 	l->labels_clusters = sl_leak_labels_clusters(v->mid_grad, v->n, mid, v->label, l->classes);
+}
+
+static void find_words(struct sl_leak *l, const struct sl_setup *setup)
+{
+	const struct sl_crossed *v = &l->victim;
+	int64_t features = 0;
+	const float *words = sl_crossing_words(setup, &features);
+
+	l->labels_most = sl_leak_labels_most(v->label, v->n, l->vocab);
+	l->words_nearest = features == sl_shape_row(&v->head)
+				   ? sl_leak_labels_rows(v->head_act, v->n, features, v->label, words, l->vocab)
+				   : NAN;
 }
 
 static enum sl_err correlate(struct sl_leak *l)
@@ -156,28 +217,31 @@ enum sl_err sl_leak_measure(struct sl_leak *l, struct sl_setup *setup, struct sl
 {
 	const struct sl_shape head = sl_plan_cut_shape(setup->plan, false, 1);
 	const int64_t fit = most_floats / (sl_shape_row(&head) + 1);
-	const int64_t all = fit < VICTIMS + AUX ? fit : VICTIMS + AUX;
-	const int64_t victims = all * VICTIMS / (VICTIMS + AUX), aux_rows = all - victims;
+	const int vocab = setup->plan->model->vocab, most = VICTIMS + (vocab ? AUX_TOKENS : AUX);
+	const int64_t all = fit < most ? fit : most;
+	const int64_t victims = all * VICTIMS / most, aux_rows = all - victims;
 	struct sl_crossed aux = {0};
 	enum sl_err err;
 
-	*l = (struct sl_leak){0};
+	*l = (struct sl_leak){.vocab = vocab, .words_nearest = NAN};
 	if (sl_setup_task(setup->conf)->kind == SL_LEARN_CLASSES)
 		l->classes = setup->plan->model->classes;
 	err = sl_crossing_collect(setup, victims, aux_rows, &l->victim, &aux, fail);
 	if (!err && (l->victim.n < 8))
-		err = sl_fail_set(fail, SL_ERR_CONFIG, "the test set has %lld samples, and leak needs 40 or more",
-				  (long long)(l->victim.n + aux.n));
+		err = sl_fail_set(fail, SL_ERR_CONFIG, "the test set has %lld %s, and leak needs 40 or more",
+				  (long long)(l->victim.n + aux.n), vocab ? "tokens" : "samples");
 	l->aux = aux.n;
 	if (!err)
 		err = attack(l, SL_ATTACKER_INFORMED, &aux, setup, o, start ? SL_ATTACKERS : 1, fail);
-	if (!err && (mean_picture(l, &aux) || correlate(l)))
+	if (!err && ((!vocab && mean_picture(l, &aux)) || correlate(l)))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what was found");
 	sl_crossed_close(&aux);
 	if (!err && start)
 		err = attack_from_start(l, setup, start, victims, aux_rows, o, fail);
 	if (!err)
 		find_labels(l);
+	if (!err && vocab)
+		find_words(l, setup);
 	if (err)
 		sl_leak_close(l);
 	return err;

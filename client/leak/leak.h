@@ -13,22 +13,24 @@ enum sl_attacker { SL_ATTACKER_INFORMED, SL_ATTACKER_START, SL_ATTACKERS };
 struct sl_attack {
 	bool made;
 	struct sl_leak_spread psnr, ssim; /* dB on pixels in [0, 1]; structural similarity */
-	double retrieved;                 /* share of pictures whose nearest original is the right one */
-	double loss;                      /* of the decoder's last step */
-	int steps;                        /* that it had */
-	float *said;                      /* [n, h, w, c] the pictures that it gives back */
-	double *db;                       /* [n] PSNR of each */
+	double retrieved; /* share of pictures whose nearest original is the right one; of tokens that are found */
+	double loss;      /* of the decoder's last step */
+	int steps;        /* that it had */
+	float *said;      /* [n, h, w, c] the pictures that it gives back */
+	double *db;       /* [n] PSNR of each */
 };
 
 struct sl_leak {
 	struct sl_crossed victim; /* the pictures that are attacked, and what crossed of them */
 	int64_t aux;              /* pictures that the decoders were trained with */
 	int classes;              /* 0: the data have none */
+	int vocab;                /* of texts; 0: pictures */
 	struct sl_attack attack[SL_ATTACKERS];
 	struct sl_attack mean;    /* the mean picture in place of each: what is known without an attack */
 	struct sl_leak_dcor dcor; /* of pictures and head_act */
 	int64_t dcor_n;
 	/* shares of labels that are found; NAN: does not apply */
+	double words_nearest; /* of tokens: those to whose row of the table head_act is nearest by its direction */
 	double labels_known, labels_clusters, labels_head, labels_mid, labels_most;
 };
 
@@ -47,8 +49,8 @@ void sl_leak_close(struct sl_leak *leak); /* idempotent; a zeroed one is fine */
 
 extern const char *const sl_attackers[SL_ATTACKERS];
 
-/* `steps`: as many as a decoder should have had. Into the folder `dir`: leak.json, leak.md, and sheet.png with the
- * best, median and worst pictures beside their originals. CANTCREATE, IO, NOMEM. */
+/* `steps`: as many as a decoder should have had. Into the folder `dir`: leak.json, leak.csv, leak.md, and of pictures
+ * sheet.png with the best, median and worst ones beside their originals. CANTCREATE, IO, NOMEM. */
 enum sl_err sl_leak_write(const struct sl_leak *leak, const struct sl_setup *setup, int steps, const char *dir,
 			  struct sl_fail *fail) SL_MUST_CHECK;
 struct json_t *sl_leak_json(const struct sl_leak *leak,

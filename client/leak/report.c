@@ -89,8 +89,12 @@ static json_t *spread(const struct sl_leak_spread *s)
 	return json_pack("{s:f, s:f, s:f}", "mean", s->mean, "p10", s->p10, "p90", s->p90);
 }
 
-static json_t *attack_json(const struct sl_attack *a)
+static json_t *attack_json(const struct sl_attack *a, int vocab)
 {
+	if (!a->made)
+		return json_null();
+	if (vocab)
+		return json_pack("{s:f, s:i}", "tokens_by_probe", a->retrieved, "steps", a->steps);
 	return json_pack("{s:o, s:o, s:f, s:i}", "psnr_db", spread(&a->psnr), "ssim", spread(&a->ssim), "retrieved",
 			 a->retrieved, "steps", a->steps);
 }
@@ -99,16 +103,22 @@ json_t *sl_leak_json(const struct sl_leak *l, const struct sl_setup *s)
 {
 	json_t *root = json_pack("{s:i, s:s, s:s, s:s, s:s, s:I, s:I, s:o}", "schema", 1, "model", s->plan->model->name,
 				 "cut", s->plan->cut.text, "codec_head_act", s->agreement.agreed.codec[SL_DIR_HEAD_ACT],
-				 "codec_mid_grad", s->agreement.agreed.codec[SL_DIR_MID_GRAD], "pictures",
-				 (json_int_t)l->victim.n, "trained_with", (json_int_t)l->aux, "mean_picture",
-				 attack_json(&l->mean));
+				 "codec_mid_grad", s->agreement.agreed.codec[SL_DIR_MID_GRAD],
+				 l->vocab ? "tokens" : "pictures", (json_int_t)l->victim.n, "trained_with",
+				 (json_int_t)l->aux, "mean_picture", attack_json(&l->mean, 0));
 
+	json_object_set_new(root, "noise",
+			    json_pack("{s:f, s:f}", "head_act", s->noise.head_act, "mid_grad", s->noise.mid_grad));
 	for (int i = 0; i < SL_ATTACKERS && root; i++)
-		json_object_set_new(root, sl_attackers[i],
-				    l->attack[i].made ? attack_json(&l->attack[i]) : json_null());
+		json_object_set_new(root, sl_attackers[i], attack_json(&l->attack[i], l->vocab));
 	json_object_set_new(root, "dcor_squared",
 			    json_pack("{s:f, s:f, s:I}", "corrected", l->dcor.corrected, "usual", l->dcor.usual,
-				      "pictures", (json_int_t)l->dcor_n));
+				      l->vocab ? "tokens" : "pictures", (json_int_t)l->dcor_n));
+	if (l->vocab) {
+		json_object_set_new(root, "tokens_by_nearest_row", share(l->words_nearest));
+		json_object_set_new(root, "most_frequent_token", share(l->labels_most));
+		return root;
+	}
 	json_object_set_new(root, "labels",
 			    json_pack("{s:o, s:o, s:o, s:o, s:o}", "mid_grad_one_example", share(l->labels_known),
 				      "mid_grad_clusters", share(l->labels_clusters), "head_act_neighbours",
@@ -133,26 +143,56 @@ static void label_row(FILE *f, const char *how, double x)
 
 static void assumed(FILE *f, const struct sl_leak *l, const struct sl_setup *s)
 {
+	const char *each = l->vocab ? "token" : "picture";
 	char shape[SL_SHAPE_TEXT];
 
 	sl_shape_text(&l->victim.head, shape);
 	fprintf(f, "# What a server could learn of these data\n\n## What was assumed\n\n");
 	fprintf(f,
-		"- The network is %s, cut at `%s`. Of each picture %s numbers cross to the server, behind the codec "
+		"- The network is %s, cut at `%s`. Of each %s %s numbers cross to the server, behind the codec "
 		"`%s`.\n",
-		s->plan->model->name, s->plan->cut.text, shape, s->agreement.agreed.codec[SL_DIR_HEAD_ACT]);
+		s->plan->model->name, s->plan->cut.text, each, shape, s->agreement.agreed.codec[SL_DIR_HEAD_ACT]);
+	if (s->noise.head_act > 0 || s->noise.mid_grad > 0)
+		fprintf(f,
+			"- The client adds noise, from a key that the attacker lacks: %g times a sample's root mean "
+			"square "
+			"to activations, %g times to gradients.\n",
+			s->noise.head_act, s->noise.mid_grad);
 	if (!l->attack[SL_ATTACKER_START].made)
 		fprintf(f, "- The weights are those that a run begins with.\n");
 	else if (s->trained < INT64_MAX)
 		fprintf(f, "- The weights are those after %" PRId64 " steps of training.\n", s->trained);
 	fprintf(f,
-		"- The attacker is the server, or whoever reads its memory. It has pictures like yours: here %" PRId64
-		" of the test set. It trains a decoder to give pictures back from what crosses.\n",
-		l->aux);
-	fprintf(f, "- It is tried on %" PRId64 " other pictures of the test set, which no decoder saw.\n", l->victim.n);
+		"- The attacker is the server, or whoever reads its memory. It has %ss like yours: here %" PRId64
+		" of the test set. It trains a decoder to give %ss back from what crosses.\n",
+		each, l->aux, each);
+	fprintf(f, "- It is tried on %" PRId64 " other %ss of the test set, which no decoder saw.\n", l->victim.n,
+		each);
 	fprintf(f,
 		"- `informed` knows the weights of the head as they are. `start` knows only those that the run began "
 		"with, which every server knows.\n\n");
+}
+
+static void correlation(FILE *f, const struct sl_leak *l)
+{
+	fprintf(f,
+		"Distance correlation of %s and what crosses, squared: %.3f without its bias (%.3f by the usual "
+		"estimator, which stays high in many dimensions whatever happens), over %" PRId64 " of them.\n\n",
+		l->vocab ? "words" : "pictures", l->dcor.corrected, l->dcor.usual, l->dcor_n);
+}
+
+static void found_words(FILE *f, const struct sl_leak *l)
+{
+	fprintf(f, "## What was found\n\n| tokens found, of %" PRId64 " | share |\n|---|---|\n", l->victim.n);
+	for (int i = 0; i < SL_ATTACKERS; i++)
+		if (l->attack[i].made)
+			fprintf(f, "| by a linear probe of `%s` | %.1f %% |\n", sl_attackers[i],
+				100 * l->attack[i].retrieved);
+	label_row(f, "by the nearest row of the table of words", l->words_nearest);
+	label_row(f, "without an attack: the most frequent token", l->labels_most);
+	fprintf(f, "\nThe first and the last token of each text do not count. A probe knows only tokens that its part "
+		   "of the texts has.\n\n");
+	correlation(f, l);
 }
 
 static void found(FILE *f, const struct sl_leak *l)
@@ -170,10 +210,7 @@ static void found(FILE *f, const struct sl_leak *l)
 		"to any other.\n\n![original and reconstruction](sheet.png)\n\n"
 		"Each pair is an original and what `informed` made of what crossed: the best pictures first, then "
 		"median ones, then the worst.\n\n");
-	fprintf(f,
-		"Distance correlation of pictures and what crosses, squared: %.3f without its bias (%.3f by the usual "
-		"estimator, which stays high in many dimensions whatever happens), over %" PRId64 " pictures.\n\n",
-		l->dcor.corrected, l->dcor.usual, l->dcor_n);
+	correlation(f, l);
 	if (!l->classes)
 		return;
 	fprintf(f, "| labels found | share |\n|---|---|\n");
@@ -214,12 +251,36 @@ static enum sl_err in_folder(char path[PATH_MAX], const char *dir, const char *n
 		       : sl_fail_set(fail, SL_ERR_CANTCREATE, "the path of the report is too long");
 }
 
-static enum sl_err write_json(const struct sl_leak *l, const struct sl_setup *s, const char *path, struct sl_fail *fail)
+/* A line for each figure: its place, and its value. */
+static void dump_csv(FILE *f, const json_t *of, const char *place)
+{
+	const char *key;
+	json_t *value;
+	char path[128];
+
+	json_object_foreach((json_t *)of, key, value)
+	{
+		snprintf(path, sizeof path, "%s%s%s", place, *place ? "." : "", key);
+		if (json_is_object(value)) {
+			dump_csv(f, value, path);
+			continue;
+		}
+		fprintf(f, "%s,", path);
+		if (!json_is_null(value))
+			json_dumpf(value, f, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+		fputc('\n', f);
+	}
+}
+
+static enum sl_err write_figures(const struct sl_leak *l, const struct sl_setup *s, const char *path, bool csv,
+				 struct sl_fail *fail)
 {
 	json_t *root = sl_leak_json(l, s);
 	FILE *f = root ? fopen(path, "w") : NULL;
 
-	if (f)
+	if (f && csv)
+		dump_csv(f, root, "");
+	else if (f)
 		json_dumpf(root, f, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 	json_decref(root);
 	return close_file(f, path, fail);
@@ -239,13 +300,15 @@ enum sl_err sl_leak_write(const struct sl_leak *l, const struct sl_setup *s, int
 	f = fopen(path, "w");
 	if (f) {
 		assumed(f, l, s);
-		found(f, l);
+		(l->vocab ? found_words : found)(f, l);
 		cannot(f, l, steps);
 	}
 	err = close_file(f, path, fail);
 	if (!err && !(err = in_folder(path, dir, "leak.json", fail)))
-		err = write_json(l, s, path, fail);
-	if (!err && !(err = in_folder(path, dir, "sheet.png", fail)))
+		err = write_figures(l, s, path, false, fail);
+	if (!err && !(err = in_folder(path, dir, "leak.csv", fail)))
+		err = write_figures(l, s, path, true, fail);
+	if (!err && !l->vocab && !(err = in_folder(path, dir, "sheet.png", fail)))
 		err = write_sheet(l, path, fail);
 	return err;
 }

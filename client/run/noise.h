@@ -1,7 +1,7 @@
 /* Noise on what the client sends, from a key that the server lacks. A sample's noise is a function of the key and of
  * what the sample would send without it. So a step that is run again repeats it, in one process or over the link. A
- * sample that sends the same again tells nothing new. Gradients pass the noise as they are. It hinders attackers. It is no
- * guarantee: the deviation follows the sample, and nothing is clipped. */
+ * sample that sends the same again tells nothing new. Gradients pass the noise as they are. It hinders attackers. It is
+ * no guarantee: the deviation follows the sample, and nothing is clipped. */
 #ifndef SL_CLIENT_RUN_NOISE_H
 #define SL_CLIENT_RUN_NOISE_H
 

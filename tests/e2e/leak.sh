@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # splitc leak: the same figures again and with other threads, a page with pictures, two attackers once there is a trained model,
-# a codec that loses more tells less, and what cannot be measured is refused.
+# a codec that loses more tells less, tokens of texts, and what cannot be measured is refused.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -28,11 +28,17 @@ done
 leak bits 0 --steps 40 --set codec.head_act=quant:1
 [ "$(jq -n "$(figure bits .informed.psnr_db.mean) < $(figure first .informed.psnr_db.mean)")" = true ] || fail 'one bit tells as much as all'
 
+"$SPLITC" keygen --out "$tmp/key" >/dev/null 2>&1
+leak noisy 0 --steps 40 --set noise.key="$tmp/key" --set noise.head_act=4 --set noise.mid_grad=64
+figure noisy '.noise.head_act == 4 and .informed.psnr_db.mean < '"$(figure first .informed.psnr_db.mean)"' - 1 and .labels.mid_grad_one_example < 0.5' | grep -q true || fail "$(figure noisy .)"
+grep -q 'The client adds noise' "$tmp/noisy/leak.md" || fail 'the page does not speak of noise'
+
 client run "$tmp/client.yaml" --local || fail 'training'
 leak trained 0 --steps 40 --json
 figure trained '.start.psnr_db.mean > 0 and .informed.steps == 40' | grep -q true || fail "$(figure trained .)"
 sed -n '/^{/,$p' "$tmp/trained.log" | jq -S . >"$tmp/said.json"
 jq -S . "$tmp/trained/leak.json" | cmp - "$tmp/said.json" || fail '--json says something else'
+grep -qx "start.psnr_db.mean,$(figure trained .start.psnr_db.mean)" "$tmp/trained/leak.csv" || fail "$(cat "$tmp/trained/leak.csv")"
 
 leak minutes 0 --steps 100000 --minutes 0.02
 grep -q 'since its time was over' "$tmp/minutes/leak.md" || fail 'the page does not say that time was short'
@@ -48,5 +54,31 @@ cat >"$tmp/client.yaml" <<-YAML
 YAML
 rm -r "$tmp/run"
 leak table 78 --steps 4
-grep -q 'leak measures networks that read pictures' "$tmp/table.log" || fail "$(cat "$tmp/table.log")"
+grep -q 'leak measures networks that read pictures or texts' "$tmp/table.log" || fail "$(cat "$tmp/table.log")"
+
+# Behind the table of words every token is found, behind one layer fewer by the table.
+. tests/e2e/lib/lines.sh
+mkdir "$tmp/toy" "$tmp/made" "$tmp/text"
+"$TOOLS/make_text" "$tmp/made"
+cat >"$tmp/toy/config.json" <<-JSON
+	{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 700, "hidden_size": 24, "intermediate_size": 40,
+	 "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 40, "rms_norm_eps": 1e-05,
+	 "hidden_act": "silu", "initializer_range": 0.5, "tie_word_embeddings": true, "eos_token_id": 2}
+JSON
+lines 0 8 >"$tmp/text/train.txt"
+lines 100 180 >"$tmp/text/dev.txt"
+cat >"$tmp/client.yaml" <<-YAML
+	server: tcp://127.0.0.1:9
+	model: {huggingface: $tmp/toy, head: causal_lm, tokens: 40}
+	partition: "1:-2"
+	data: {kind: text, dir: $tmp/text, tokenizer: $tmp/made}
+	train: {batch: 8, chunks: 2}
+	threads: 1
+YAML
+leak words 0 --steps 300
+figure words '.tokens_by_nearest_row == 1 and .informed.tokens_by_probe > 0.9 and .most_frequent_token < 0.5' | grep -q true || fail "$(figure words .)"
+leak layer 0 --steps 300 --set partition=3:-2 --set data.pad=max
+figure layer '.tokens_by_nearest_row < 1 and .tokens == '"$(figure words .tokens)" | grep -q true || fail "$(figure layer .)"
+leak layer_again 0 --steps 300 --set partition=3:-2 --set data.pad=max --set threads=2
+cmp "$tmp/layer/leak.json" "$tmp/layer_again/leak.json" || fail 'other tokens with other threads'
 echo "informed: $(figure first .informed.psnr_db.mean) dB, with one bit $(figure bits .informed.psnr_db.mean), the mean picture $(figure first .mean_picture.psnr_db.mean)"

@@ -126,6 +126,79 @@ static double decoded(bool hidden, int halvings)
 	return db;
 }
 
+/* make_leak.py trains the same decoder in double. */
+static void a_decoder_learns_as_pytorchs(void **state)
+{
+	enum { ROWS = 64, SIDE = 4, DEEP = 4 * C, WIDE = 2 * SIDE, STEPS = 20 };
+	static const double want[] = {0.083324786096161, 0.030089813295555896, 0.023859734001273336};
+	static float image[ROWS][WIDE][WIDE][C], act[ROWS][SIDE][SIDE][DEEP];
+	const struct sl_decoder_spec spec = {
+		.act = sl_shape4(1, SIDE, SIDE, DEEP), .image = sl_shape4(1, WIDE, WIDE, C), .seed = 5, .steps = STEPS};
+	struct sl_decoder *d;
+	struct sl_backend be;
+	struct sl_fail fail;
+	double loss;
+
+	(void)state;
+	for (int i = 0; i < ROWS * WIDE * WIDE * C; i++)
+		(&image[0][0][0][0])[i] = (float)(i * 37 % 101 / 101.0);
+	for (int i = 0; i < ROWS * SIDE * SIDE * DEEP; i++) {
+		const int k = i % DEEP, x = i / DEEP % SIDE, y = i / DEEP / SIDE % SIDE, row = i / DEEP / SIDE / SIDE;
+
+		act[row][y][x][k] =
+			image[row][2 * y + k / 2 % 2][2 * x + k % 2][k / 4] + (float)(i * 37 % 101 / 101.0 / 4);
+	}
+	assert_int_equal(sl_cpu_backend_open(&be, NULL, &fail), SL_OK);
+	assert_int_equal(sl_decoder_open(&d, &spec, &be, &fail), SL_OK);
+	for (int step = 0, k = 0; step < STEPS; step++) {
+		assert_int_equal(sl_decoder_step(d, &act[0][0][0][0], image, ROWS, step, &loss), SL_OK);
+		if ((step == 0 || step == 9 || step == 19) && !(fabs(loss / want[k++] - 1) < 1e-4))
+			fail_msg("step %d: a loss of %.9g, not %.9g", step, loss, want[k - 1]);
+	}
+	sl_decoder_close(d);
+	be.ops->close(&be);
+}
+
+/* Each token sends its row of the table, with some noise. */
+static void tokens_are_found_where_they_show(void **state)
+{
+	enum { VOCAB = 20, WIDE = 16, SEEN = 400, ROWS = 500 };
+	static float table[VOCAB * WIDE], act[ROWS * WIDE], said[(ROWS - SEEN) * VOCAB];
+	const struct sl_decoder_spec spec = {.act = sl_shape2(1, WIDE), .classes = VOCAB, .seed = 5, .steps = 200};
+	int32_t token[ROWS], other[ROWS];
+	struct sl_decoder *d;
+	struct sl_backend be;
+	struct sl_fail fail;
+	double loss;
+	int met = 0;
+
+	(void)state;
+	for (uint64_t i = 0; i < VOCAB * WIDE; i++)
+		table[i] = noise(i, 8) - 0.5f;
+	for (int i = 0; i < ROWS * WIDE; i++) {
+		token[i / WIDE] = i / WIDE * 7 % VOCAB;
+		other[i / WIDE] = (token[i / WIDE] + 1) % VOCAB;
+		act[i] = 3 * table[token[i / WIDE] * WIDE + i % WIDE] + noise((uint64_t)i, 9) * 0.2f;
+	}
+	near_to(sl_leak_labels_rows(act, ROWS, WIDE, token, table, VOCAB), 1);
+	near_to(sl_leak_labels_rows(act, ROWS, WIDE, other, table, VOCAB), 0);
+	assert_int_equal(sl_cpu_backend_open(&be, NULL, &fail), SL_OK);
+	assert_int_equal(sl_decoder_open(&d, &spec, &be, &fail), SL_OK);
+	for (int step = 0; step < spec.steps; step++)
+		assert_int_equal(sl_decoder_step(d, act, token, SEEN, step, &loss), SL_OK);
+	assert_int_equal(sl_decoder_apply(d, act + SEEN * WIDE, ROWS - SEEN, said), SL_OK);
+	for (int i = 0; i < ROWS - SEEN; i++) {
+		int best = 0;
+
+		for (int k = 1; k < VOCAB; k++)
+			best = said[i * VOCAB + k] > said[i * VOCAB + best] ? k : best;
+		met += best == token[SEEN + i];
+	}
+	assert_true(met > (ROWS - SEEN) * 95 / 100);
+	sl_decoder_close(d);
+	be.ops->close(&be);
+}
+
 /* A head that hides nothing, one that folds pictures, and one that sends noise: the mean picture is at 10.8 dB. */
 static void a_decoder_gives_back_what_is_there(void **state)
 {
@@ -143,6 +216,8 @@ int main(void)
 		cmocka_unit_test(figures_are_pytorchs_and_numpys),
 		cmocka_unit_test(noise_has_no_distance_correlation),
 		cmocka_unit_test(labels_are_found_where_they_show),
+		cmocka_unit_test(a_decoder_learns_as_pytorchs),
+		cmocka_unit_test(tokens_are_found_where_they_show),
 		cmocka_unit_test(a_decoder_gives_back_what_is_there),
 	};
 
