@@ -215,7 +215,7 @@ bool sl_onnx_read_scores(struct sl_onnx_import *im)
 	    !made.scores.softmax)
 		made.scores.scale *= kind[0] == 'M' ? by : 1 / by;
 	else if (strcmp(kind, "Add") == 0 && w && w->value < 0 && !made.scores.softmax &&
-		 (w->lower || (w->constant && is_causal(w->constant, made.scores.s))))
+		 (w->lower == 3 || (w->constant && is_causal(w->constant, made.scores.s))))
 		made.scores.causal = true;
 	else if (strcmp(kind, "Dropout") == 0 && made.scores.softmax && sl_onnx_scalar_in(im, 1, &by) && by >= 0 &&
 		 by < 1)

@@ -49,8 +49,8 @@ struct sl_onnx_value {
 	struct sl_onnx_scores scores;
 	bool is_number; /* computed of constants: */
 	float number;
-	bool lower; /* a matrix of ones below the diagonal and on it, or a mask that is made of it */
-	int maker;  /* the node; -1: none */
+	int lower; /* 1: ones below the diagonal and on it; 2: where these are not; 3: the causal mask */
+	int maker; /* the node; -1: none */
 	bool needed;
 	int n_readers, reader[2]; /* live nodes, of which the first two are known */
 	int pad;                  /* zeros around an image that its reader is to add; the graph's value has none */

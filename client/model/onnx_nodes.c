@@ -265,25 +265,30 @@ static void read_sqrt(struct sl_onnx_import *im)
 		sl_onnx_refuse_kind(im);
 }
 
+static void read_known(struct sl_onnx_import *im)
+{
+	if (!sl_onnx_read_ints(im))
+		sl_onnx_refuse(im, "of this kind only the arithmetic of shapes is read");
+}
+
 /* Trilu of ones, Equal with 0, Where: the causal mask of scaled_dot_product_attention. */
 static void read_lower(struct sl_onnx_import *im)
 {
-	struct sl_onnx_value made = {.value = -1, .lower = true};
-	const bool first = strcmp(im->node->op_type, "Trilu") == 0, last = strcmp(im->node->op_type, "Where") == 0;
+	const int made = strcmp(im->node->op_type, "Trilu") == 0 ? 1 : strcmp(im->node->op_type, "Equal") == 0 ? 2 : 3;
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
-	float x[2] = {1, 0};
+	bool fits = v && v->lower == made - 1 && !(made == 1 && sl_onnx_attr_int(im, "upper", 1));
+	float x;
 
-	if (!first && !(v && v->lower)) {
-		if (!sl_onnx_read_ints(im))
-			sl_onnx_refuse(im, "of this kind only the arithmetic of shapes is read");
+	if (made > 1 && !(v && v->lower)) {
+		read_known(im);
 		return;
 	}
-	for (size_t i = 0; i < 2 && (last || (first && !i)); i++)
-		if (!sl_onnx_scalar_in(im, i + last, &x[i]))
-			x[0] = 0;
-	if (last ? !(x[0] <= -1e4f) || x[1] != 0 : x[0] != 1 || sl_onnx_attr_int(im, "upper", 0))
+	for (size_t i = made > 1; i < im->node->n_input && fits; i++)
+		fits = sl_onnx_scalar_in(im, i, &x) &&
+		       (made == 3 && i == 1 ? x <= -1e4f : x == (made == 1 && i == 0 ? 1 : 0));
+	if (!fits)
 		sl_onnx_refuse(im, "it is of no causal mask");
-	sl_onnx_out_same(im, &made);
+	sl_onnx_out_same(im, &(struct sl_onnx_value){.value = -1, .lower = made});
 }
 
 static void read_celu(struct sl_onnx_import *im)
@@ -291,12 +296,6 @@ static void read_celu(struct sl_onnx_import *im)
 	if (sl_onnx_attr_float(im, "alpha", 1) != 1)
 		sl_onnx_refuse(im, "alpha is %g, where 1 is read", (double)sl_onnx_attr_float(im, "alpha", 1));
 	read_smooth(im);
-}
-
-static void read_known(struct sl_onnx_import *im)
-{
-	if (!sl_onnx_read_ints(im))
-		sl_onnx_refuse(im, "of this kind only the arithmetic of shapes is read");
 }
 
 static void read_gemm(struct sl_onnx_import *im)

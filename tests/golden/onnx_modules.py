@@ -305,7 +305,7 @@ add("16 channels", nn.ReLU, channels=16)
 def network(name, seed=1):
     make, form, channels = MODULES[name]
     torch.manual_seed(seed)
-    return widen(Net(make(), form, channels), torch.Generator().manual_seed(seed), 2.0), channels
+    return widen(Net(make().float(), form, channels), torch.Generator().manual_seed(seed), 2.0), channels
 
 
 def export(model, path, channels, newer, opset=16):
