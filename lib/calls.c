@@ -1,4 +1,5 @@
 #include <inttypes.h>
+#include <stdio.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,6 +31,11 @@ int sl_lib_leave(struct split_middle *m, int code)
 		m->ask.since_ms = 0;
 	pthread_mutex_unlock(&m->lock);
 	return code;
+}
+
+int sl_lib_null(split_error *e, const char *names)
+{
+	return sl_lib_tell(e, 0, SL_ERR_USAGE, "an argument is NULL: %s must not be", names);
 }
 
 int sl_lib_misuse(struct split_middle *m, split_error *e, const char *what)
@@ -83,6 +89,19 @@ static struct timespec until_time(uint64_t ms)
 	return at;
 }
 
+static int again(const struct split_middle *m, split_error *e)
+{
+	(void)sl_lib_tell(e, m->step, SL_ERR_TIMEOUT, "not yet: %s; call again",
+			  m->lost.code ? m->lost.text
+			  : m->did.up  ? "the server is at work"
+				       : "the server has not answered");
+	if (e && e->size >= sizeof *e) {
+		e->code = SPLIT_AGAIN;
+		snprintf(e->name, sizeof e->name, "again");
+	}
+	return SPLIT_AGAIN;
+}
+
 int sl_lib_await(struct split_middle *m, bool (*there)(const struct split_middle *m), int timeout_ms, split_error *e)
 {
 	const uint64_t began_ms = sl_now_ms();
@@ -102,7 +121,7 @@ int sl_lib_await(struct split_middle *m, bool (*there)(const struct split_middle
 		if (m->wait_ms && now_ms - m->ask.since_ms > m->wait_ms)
 			return unavailable(m, e);
 		if (timeout_ms >= 0 && now_ms - began_ms >= (uint64_t)timeout_ms)
-			return SPLIT_AGAIN;
+			return again(m, e);
 		at = until_time(timeout_ms < 0 || timeout_ms > WAKE_MS ? WAKE_MS : (uint64_t)timeout_ms);
 		pthread_cond_timedwait(&m->news, &m->lock, &at);
 	}

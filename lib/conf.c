@@ -98,9 +98,8 @@ static int set_group(split_conf *c, const char *key, const char *value, split_er
 }
 
 /* Of the keys of a config; those that end with a dot begin others. */
-static const char *const keys[] = {"server",           "auth.",           "link.",      "codec.",
-				   "train.batch",      "train.chunks",    "train.seed", "train.precision",
-				   "train.accumulate", "train.optimizer."};
+static const char *const keys[] = {"server",       "auth.",      "link.",           "codec.",          "train.batch",
+				   "train.chunks", "train.seed", "train.precision", "train.optimizer."};
 
 static bool is_key(const char *key)
 {
@@ -116,13 +115,12 @@ static bool is_key(const char *key)
 static int set_text(split_conf *c, const char *key, const char *value, split_error *e)
 {
 	if (!is_key(key))
-		return sl_lib_tell(
-			e, 0, SL_ERR_CONFIG,
-			"%.60s: a middle has no such key: server, auth.*, link.*, codec.*, train.batch, "
-			"train.chunks, train.seed, train.precision, train.accumulate, train.optimizer.*, tokens.row, "
-			"tokens.chunk, group.1, input_grad, keep_every, wait_s and log are there; the rate "
-			"comes with each step",
-			key);
+		return sl_lib_tell(e, 0, SL_ERR_CONFIG,
+				   "%.60s: a middle has no such key: server, auth.*, link.*, codec.*, train.batch, "
+				   "train.chunks, train.seed, train.precision, train.optimizer.*, calls, tokens.row, "
+				   "tokens.chunk, group.1, input_grad, keep_every, wait_s and log are there; the rate "
+				   "comes with each step",
+				   key);
 	if (c->n_set == SL_LIB_SETTINGS)
 		return sl_lib_tell(e, 0, SL_ERR_LIMIT, "more than %d settings", SL_LIB_SETTINGS);
 	if (asprintf(&c->set[c->n_set], "%s=%s", key, value) < 0)
@@ -139,9 +137,12 @@ int split_conf_set(split_conf *c, const char *key, const char *value, split_erro
 		int64_t most;
 	} numbers[] = {{"tokens.row", offsetof(split_conf, row_tokens), 65535},
 		       {"tokens.chunk", offsetof(split_conf, chunk_tokens), INT32_MAX},
+		       {"calls", offsetof(split_conf, calls), SL_PLAN_MAX_CHUNKS},
 		       {"keep_every", offsetof(split_conf, keep_every), 1000000000},
 		       {"wait_s", offsetof(split_conf, wait_s), 31536000}};
 
+	if (!c || !key || !value)
+		return sl_lib_null(e, "conf, key and value");
 	for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
 		if (strcmp(key, numbers[i].key) == 0)
 			return set_number((int64_t *)(void *)((char *)c + numbers[i].at), numbers[i].most, key, value,
@@ -157,8 +158,11 @@ int split_conf_set(split_conf *c, const char *key, const char *value, split_erro
 
 int split_conf_graph(split_conf *c, const char *text, split_error *e)
 {
-	char *copy = strdup(text);
+	char *copy;
 
+	if (!c || !text)
+		return sl_lib_null(e, "conf and text");
+	copy = strdup(text);
 	if (!copy)
 		return sl_lib_tell(e, 0, SL_ERR_NOMEM, "no memory for the graph");
 	free(c->graph);
@@ -168,10 +172,15 @@ int split_conf_graph(split_conf *c, const char *text, split_error *e)
 
 int split_conf_weight(split_conf *c, const char *param, const float *values, size_t n, split_error *e)
 {
-	void *all = realloc(c->weight, ((size_t)c->n_weight + 1) * sizeof *c->weight);
-	float *copy = n < SIZE_MAX / sizeof *copy ? malloc(n * sizeof *copy + 1) : NULL;
-	char *name = strdup(param);
+	void *all;
+	float *copy;
+	char *name;
 
+	if (!c || !param || (n && !values))
+		return sl_lib_null(e, "conf, param and values");
+	all = realloc(c->weight, ((size_t)c->n_weight + 1) * sizeof *c->weight);
+	copy = n < SIZE_MAX / sizeof *copy ? malloc(n * sizeof *copy + 1) : NULL;
+	name = strdup(param);
 	if (all)
 		c->weight = all;
 	if (!all || !copy || !name) {
@@ -193,6 +202,8 @@ int split_conf_resume(split_conf *c, const void *token, size_t n, split_error *e
 	struct sl_fail fail;
 	uint8_t *copy;
 
+	if (!c || (n && !token))
+		return sl_lib_null(e, "conf and token");
 	if (sl_token_read(&read, token, n, &fail))
 		return sl_lib_error(e, &fail, 0);
 	copy = malloc(n);
@@ -223,21 +234,18 @@ void split_conf_free(split_conf *c)
 
 /* ---- what follows from them ---- */
 
-/* The largest norm that an agreement can have: so the server says the norm of each step, and takes a scale. */
-#define CLIP "train.clip_norm=1000000"
-
 static enum sl_err read_conf(struct split_middle *m, const split_conf *c, struct sl_fail *fail)
 {
 	/* what a config must have, and nothing of a middle depends on */
 	static const char text[] = "model: {name: mlp}\ndata: {kind: made_tokens, dir: .}\n";
-	const char *set[SL_LIB_SETTINGS + 2] = {"train.optimizer.lr=1", CLIP};
+	const char *set[SL_LIB_SETTINGS + 1] = {"train.optimizer.lr=1"};
 	static const char origin[] = "--set ";
 	struct sl_fail why;
 	enum sl_err err;
 
 	for (int i = 0; i < c->n_set; i++)
-		set[i + 2] = c->set[i];
-	err = sl_conf_parse(&sl_conf_client_schema, &m->conf, "libsplit", text, sizeof text - 1, set, c->n_set + 2,
+		set[i + 1] = c->set[i];
+	err = sl_conf_parse(&sl_conf_client_schema, &m->conf, "libsplit", text, sizeof text - 1, set, c->n_set + 1,
 			    &why);
 	if (err)
 		sl_fail_set(fail, err, "%s",
@@ -246,6 +254,25 @@ static enum sl_err read_conf(struct split_middle *m, const split_conf *c, struct
 	m->keep_every = (uint64_t)c->keep_every;
 	m->wait_ms = (uint64_t)c->wait_s * 1000;
 	return err;
+}
+
+/* The plan has room for a whole step: each call has as many chunks as the largest one. */
+static enum sl_err make_room(struct split_middle *m, int calls, struct sl_fail *fail)
+{
+	struct sl_agreed *a = &m->agreement.agreed;
+	const int rows = (a->batch + a->chunks - 1) / a->chunks, chunks = (a->batch + rows - 1) / rows * calls;
+	const int64_t batch = (int64_t)rows * chunks;
+
+	if (chunks > SL_CONF_MAX_CHUNKS || batch > SL_CONF_MAX_BATCH)
+		return sl_fail_at(
+			fail, "calls", SL_ERR_CONFIG,
+			"calls: %d calls have %d chunks and %" PRId64
+			" rows, where a step has at most %d and %d: take fewer train.chunks, or a smaller train.batch",
+			calls, chunks, batch, SL_CONF_MAX_CHUNKS, SL_CONF_MAX_BATCH);
+	m->rows = a->batch;
+	a->chunks = chunks;
+	a->batch = (int)batch;
+	return SL_OK;
 }
 
 static enum sl_err make_plan(struct split_middle *m, const split_conf *c, struct sl_fail *fail)
@@ -257,12 +284,15 @@ static enum sl_err make_plan(struct split_middle *m, const split_conf *c, struct
 	if (!c->graph)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "there is no graph: call split_conf_graph");
 	*a = m->conf.agreed;
+	a->free_calls = true;
 	a->row_tokens = c->row_tokens;
 	a->chunk_tokens = c->chunk_tokens;
 	a->cross.mid_grad = true;
 	a->cross.head_grad = !c->no_input_grad;
 	memcpy(a->group, c->group, sizeof a->group);
-	err = sl_agreement_settle(&m->agreement, fail);
+	err = make_room(m, c->calls ? (int)c->calls : 1, fail);
+	if (!err)
+		err = sl_agreement_settle(&m->agreement, fail);
 	if (!err)
 		err = sl_graph_read(&graph, c->graph, strlen(c->graph), fail);
 	if (!err)

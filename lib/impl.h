@@ -1,7 +1,7 @@
 /* Inside of libsplit. A handle has a thread of its own for the loop, a worker for codecs, and whatever ZeroMQ starts;
  * all of them block every signal. The caller's thread and the loop's share struct split_middle under `lock`.
  *
- * What the caller has asked of the open call stands in `ask`, what of that has been done on the link that is there now
+ * What the caller has asked of the open step stands in `ask`, what of that has been done on the link that is there now
  * in `did`. A link that breaks takes `did` with it, and advance() asks the next link for the same again. */
 #ifndef SL_LIB_IMPL_H
 #define SL_LIB_IMPL_H
@@ -32,7 +32,7 @@ struct split_conf {
 	uint8_t *token;
 	size_t token_bytes;
 	/* keys that no config has */
-	int64_t row_tokens, chunk_tokens, keep_every, wait_s;
+	int64_t row_tokens, chunk_tokens, keep_every, wait_s, calls;
 	char group[SL_CONF_GROUPS][SL_CONF_RULE_TEXT];
 	bool no_input_grad;
 };
@@ -62,15 +62,25 @@ struct sl_lib_slots {
 	float *data;
 	int64_t stride, row; /* floats of a slot; of a row or token */
 	uint64_t hash[SL_PLAN_MAX_CHUNKS];
-	bool seen; /* the caller has it: another link must bring the same again */
+	bool seen[SL_PLAN_MAX_CHUNKS]; /* the caller has it: another link must bring the same again */
 };
 
-/* What has been done of the open call on this link. */
+/* A call of the open step: `chunks` chunks from `first` on; what its caller has done with it. */
+struct sl_lib_call {
+	int number, first, chunks;
+	int64_t rows;
+	bool output, back;
+};
+
+/* What has been done of the open step, or evaluation, on this link. */
 struct sl_lib_did {
-	bool up, begun, grads, apply, drop, fetch, skip, norm;
-	int outputs, inputs; /* chunks of y, of dx */
-	bool over;           /* of an evaluation */
-	double squares;      /* where there is a norm */
+	bool up, apply, drop, fetch, skip, norm, normed;
+	int begun, backs;            /* calls; of ask.order */
+	int norm_of;                 /* of ask.order, in the norm that was asked for */
+	int outputs;                 /* chunks of y */
+	bool dx[SL_PLAN_MAX_CHUNKS]; /* chunks of dx */
+	bool over;                   /* of an evaluation */
+	double squares;              /* where there is a norm */
 };
 
 struct split_middle {
@@ -80,6 +90,7 @@ struct split_middle {
 	pthread_t thread;
 	struct sl_conf_client conf;
 	uint64_t keep_every, wait_ms;
+	int64_t rows; /* of the largest call */
 	struct sl_client_auth auth;
 	struct sl_agreement agreement;
 	struct sl_plan *plan;
@@ -103,19 +114,21 @@ struct split_middle {
 
 	/* under the lock */
 	struct sl_lib_slots x, y, dy, dx;
-	uint32_t *begin; /* [batch + 1] */
+	uint32_t *begin; /* of each call, from first · (plan->rows + 1) on */
 	uint64_t step;   /* done */
 	uint64_t token[SL_LIB_TOKENS];
 	int n_token, calls;
 	bool in_call; /* one of the caller's threads is in a call */
 	struct {
-		bool open, training, grads, apply, drop, fetch;
+		bool open, training, norm, apply, drop, fetch;
 		bool stepping, resuming; /* split_step, split_resume was called, and has not said what came of it */
 		bool resume, relink; /* no link stands at the token yet; the link that is there is to be closed first */
 		bool close, goodbye;
-		int call;
-		int64_t rows;
-		int chunks;
+		struct sl_lib_call call[SL_PLAN_MAX_CHUNKS];
+		int calls, chunks;                  /* of the open step */
+		struct sl_lib_call *waits;          /* what split_output or split_input_grad waits for */
+		uint16_t order[SL_PLAN_MAX_CHUNKS]; /* calls that have had their gradient, as they had */
+		int backs;
 		double lr, scale;
 		uint64_t since_ms; /* a call waits since then; 0: none */
 	} ask;
@@ -144,12 +157,13 @@ enum sl_err sl_lib_token_check(const struct split_middle *m, const struct sl_tok
 enum sl_err sl_lib_set_state(struct split_middle *m, const struct sl_token *t, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_lib_set_token_step(struct split_middle *m, uint64_t step);
 void sl_lib_news(struct split_middle *m); /* with the lock */
-/* What is asked of the open call, tensors aside, is forgotten. */
+/* What is asked of the open step, tensors aside, is forgotten. */
 void sl_lib_forget_call(struct split_middle *m);
 /* calls.c. _enter takes the lock, where the handle may be used here and now, _leave gives it back. */
 int sl_lib_enter(struct split_middle *m, split_error *e);
 int sl_lib_leave(struct split_middle *m, int code);
 int sl_lib_misuse(struct split_middle *m, split_error *e, const char *what); /* and leaves */
+int sl_lib_null(split_error *e, const char *names); /* of arguments that must not be NULL, of which one is */
 /* What a call is told instead of what it waits for; OK: nothing. */
 int sl_lib_trouble(struct split_middle *m, split_error *e);
 /* With the lock, until there(m) or something else is to be said. */
@@ -161,9 +175,12 @@ enum sl_err sl_lib_run(void *arg, enum sl_task task, int chunk, struct sl_fail *
 float *sl_lib_place(void *arg, enum sl_dir dir, int chunk);
 enum sl_err sl_lib_slots_open(struct split_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_lib_slots_close(struct split_middle *m);
-/* Between packed rows of the caller's and the slots of the open call. */
-void sl_lib_scatter(const struct split_middle *m, struct sl_lib_slots *s, bool mid, const float *from);
-void sl_lib_gather(const struct split_middle *m, const struct sl_lib_slots *s, bool mid, float *to);
+/* Between packed rows of the caller's and the slots of a call. */
+void sl_lib_scatter(const struct split_middle *m, const struct sl_lib_call *c, struct sl_lib_slots *s, bool mid,
+		    const float *from);
+void sl_lib_gather(const struct split_middle *m, const struct sl_lib_call *c, const struct sl_lib_slots *s, bool mid,
+		   float *to);
+uint32_t *sl_lib_begin(const struct split_middle *m, int chunk); /* of the call that begins with this chunk */
 
 /* conf.c: fills conf, agreement, plan and weights of *m. */
 enum sl_err sl_lib_settle(struct split_middle *m, const split_conf *conf, struct sl_fail *fail) SL_MUST_CHECK;

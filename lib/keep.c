@@ -29,6 +29,8 @@ int split_weight(split_middle *m, const char *param, float *values, size_t n, in
 
 	if (code)
 		return code;
+	if (!param || (n && !values))
+		return sl_lib_leave(m, sl_lib_null(e, "param and values"));
 	code = await_weights(m, timeout_ms, e);
 	if (code)
 		return sl_lib_leave(m, code);
@@ -64,6 +66,8 @@ int split_keep(split_middle *m, void *token, size_t *n, int timeout_ms, split_er
 
 	if (code)
 		return code;
+	if (!n)
+		return sl_lib_leave(m, sl_lib_null(e, "n"));
 	code = await_weights(m, timeout_ms, e);
 	if (code)
 		return sl_lib_leave(m, code);
@@ -117,6 +121,8 @@ int split_resume(split_middle *m, const void *token, size_t n, int timeout_ms, s
 
 	if (code)
 		return code;
+	if (!token)
+		return sl_lib_leave(m, sl_lib_null(e, "token"));
 	if (!m->ask.resuming)
 		code = begin_resume(m, token, n, e);
 	m->ask.resuming = !code;

@@ -15,23 +15,39 @@ void sl_lib_news(struct split_middle *m)
 
 void sl_lib_forget_call(struct split_middle *m)
 {
-	m->ask.open = m->ask.training = m->ask.grads = m->ask.apply = m->ask.drop = false;
-	m->y.seen = m->dx.seen = false;
+	m->ask.open = m->ask.training = m->ask.norm = m->ask.apply = m->ask.drop = false;
+	m->ask.calls = m->ask.chunks = m->ask.backs = 0;
+	memset(m->y.seen, 0, sizeof m->y.seen);
+	memset(m->dx.seen, 0, sizeof m->dx.seen);
 }
 
 /* ---- what the caller has asked for ---- */
 
 static void begin(struct split_middle *m)
 {
-	const struct sl_event pass = {.kind = m->ask.training ? SL_EV_BEGIN_STEP : SL_EV_BEGIN_EVAL,
-				      .number = m->ask.training ? m->step : (uint64_t)m->ask.call,
-				      .batch_rows = (uint64_t)m->ask.rows,
-				      .begin = m->plan->spec.row_tokens ? m->begin : NULL};
+	const struct sl_lib_call *c = &m->ask.call[m->did.begun];
+	const struct sl_event pass = {.kind = !m->ask.training ? SL_EV_BEGIN_EVAL
+					      : m->did.begun   ? SL_EV_MORE
+							       : SL_EV_BEGIN_STEP,
+				      .number = m->ask.training ? m->step : (uint64_t)c->number,
+				      .chunk = c->first,
+				      .batch_rows = (uint64_t)c->rows,
+				      .begin = m->plan->spec.row_tokens ? sl_lib_begin(m, c->first) : NULL};
 
-	m->did.begun = true;
-	m->did.outputs = m->did.inputs = 0;
-	m->did.over = false;
+	m->did.begun++;
 	sl_link_begin(m->link, &pass);
+}
+
+/* The next gradient, in the order in which the caller gave them, once this link has its activations. */
+static bool give_grad(struct split_middle *m)
+{
+	const struct sl_lib_call *c = &m->ask.call[m->ask.order[m->did.backs]];
+
+	if (m->did.backs == m->ask.backs || m->did.outputs < c->first + c->chunks)
+		return false;
+	m->did.backs++;
+	sl_link_grads(m->link, c->first, c->chunks);
+	return true;
 }
 
 static void drop(struct split_middle *m)
@@ -76,7 +92,7 @@ static void advance(struct split_middle *m)
 		return;
 	if (m->ask.fetch && !m->ask.open && !m->did.fetch)
 		fetch(m);
-	if (m->ask.open && !m->did.begun && !m->did.fetch)
+	while (m->ask.open && m->did.begun < m->ask.calls && !m->did.fetch && (!m->did.begun || in_step(m)))
 		begin(m);
 	if (m->did.skip) {
 		m->did.skip = false;
@@ -85,11 +101,15 @@ static void advance(struct split_middle *m)
 	}
 	if (in_step(m) && m->ask.drop && !m->did.drop)
 		drop(m);
-	if (in_step(m) && m->ask.grads && !m->did.grads && m->did.outputs == m->ask.chunks) {
-		m->did.grads = true;
-		sl_link_grads(m->link);
+	while (in_step(m) && give_grad(m))
+		;
+	if (in_step(m) && m->did.backs == m->ask.backs && m->ask.norm && !m->did.norm) {
+		m->did.norm = true;
+		m->did.norm_of = m->did.backs;
+		sl_link_norm(m->link);
 	}
-	if (in_step(m) && m->ask.apply && m->did.grads && !m->did.apply)
+	if (in_step(m) && m->ask.apply && m->did.backs == m->ask.backs && m->did.outputs == m->ask.chunks &&
+	    !m->did.norm && !m->did.apply)
 		apply(m);
 }
 
@@ -107,7 +127,8 @@ static void on_ran(void *arg, enum sl_task task, struct sl_event *done)
 
 	pthread_mutex_lock(&m->lock);
 	m->did.outputs += task == SL_TASK_TAIL;
-	m->did.inputs += task == SL_TASK_HEAD_BWD;
+	if (task == SL_TASK_HEAD_BWD)
+		m->did.dx[done->chunk] = true;
 	pthread_mutex_unlock(&m->lock);
 	sl_async_wake(m->wake);
 }
@@ -151,8 +172,11 @@ static void on_normed(void *arg, double squares)
 	struct split_middle *m = arg;
 
 	pthread_mutex_lock(&m->lock);
-	m->did.norm = true;
+	m->did.norm = false;
+	m->did.normed = m->did.norm_of == m->ask.backs; /* else another gradient has come meanwhile */
+	m->ask.norm = m->ask.norm && !m->did.normed;
 	m->did.squares = squares;
+	advance(m);
 	sl_lib_news(m);
 	pthread_mutex_unlock(&m->lock);
 }
@@ -360,7 +384,6 @@ static void fill_link(struct split_middle *m, struct sl_link_conf *c)
 	c->agreement = &m->agreement;
 	c->be = &m->be;
 	c->weights = &m->weights;
-	c->in_hand = true;
 	c->stall_ms = 0; /* the program may think between two calls for as long as it likes */
 	c->offer = (struct sl_offer){.secret = &m->secret, .epoch = ++m->epoch, .first = !m->linked};
 	(void)sl_offer_fill(&c->offer, m->ahead.has ? m->ahead.step : 0, m->step, m->token, m->n_token, false);

@@ -129,8 +129,11 @@ static int make(split_middle **out, const split_conf *conf, split_error *e)
 
 int split_open(split_middle **out, const split_conf *conf, int timeout_ms, split_error *e)
 {
-	int code = *out ? SPLIT_OK : make(out, conf, e);
+	int code;
 
+	if (!out || (!*out && !conf))
+		return sl_lib_null(e, "out and conf");
+	code = *out ? SPLIT_OK : make(out, conf, e);
 	if (!code)
 		code = sl_lib_enter(*out, e);
 	if (code)
@@ -165,14 +168,13 @@ int split_fd(const split_middle *m)
 
 int split_shape(const split_middle *m, int output, int *per_token, int64_t dim[4])
 {
-	const int64_t batch = m->plan->spec.batch;
-	const struct sl_shape shape = sl_plan_cut_shape(m->plan, output, batch);
+	const struct sl_shape shape = sl_plan_cut_shape(m->plan, output, m->rows);
 
 	*per_token = sl_plan_cut_per_token(m->plan, output);
 	for (int i = 0; i < shape.ndim; i++)
 		dim[i] = shape.dim[i];
 	if (*per_token)
-		dim[0] = batch * m->plan->spec.row_tokens;
+		dim[0] = m->rows * m->plan->spec.row_tokens;
 	return shape.ndim;
 }
 

@@ -1,8 +1,9 @@
 /* split.h: the middle of a network, which a server (splits) computes and trains. A program keeps its head, tail, loss
  * and loop. C99 and C++.
  *
- * One training step is split_forward, split_output, split_backward, split_input_grad, split_step. An evaluation is
- * split_forward with training 0, then split_output.
+ * One training step is split_forward, split_output, split_backward, split_input_grad, split_step. A step may have
+ * several calls: they go forward one after the other, and gradients come in any order, or not at all. Their sum is
+ * applied. An evaluation is split_forward with training 0, then split_output; no step is open meanwhile.
  *
  * Tensors are packed float32 in host memory, rows first: [rows,H,W,C], [rows,F], and [tokens,F] where the middle
  * computes per token. Input is read before a call returns; output is valid where a call says SPLIT_OK. Gradients are of
@@ -11,9 +12,9 @@
  * A handle takes one call at a time, from any thread: a second one is SPLIT_USAGE. After a fork the child may only
  * close what it inherited, which does nothing there.
  *
- * timeout_ms: how long a call waits, 0: not at all, -1: as long as it takes. SPLIT_AGAIN: not yet; call again with the
- * same arguments. A call that has waited for `wait_s` in all says SPLIT_UNAVAILABLE, and may be called again as well.
- * Links that break are made again, and the open step is sent anew: it has the same bits.
+ * timeout_ms: how long a call waits, 0: not at all, -1: as long as it takes. SPLIT_AGAIN: not yet, and *e says why;
+ * call again with the same arguments. A call that has waited for `wait_s` in all says SPLIT_UNAVAILABLE, and may be
+ * called again as well. Links that break are made again, and the open step is sent anew: it has the same bits.
  *
  * Every int that a function returns is an enum split_code. `e` may be NULL, else e->size is set. */
 #ifndef SPLIT_H
@@ -81,8 +82,9 @@ typedef struct split_middle split_middle;
 uint32_t split_api(void);
 
 split_conf *split_conf_new(void); /* NULL: no memory */
-/* Keys of docs/config.md: server, auth.*, link.*, codec.*, train.batch (rows of the largest call), train.chunks,
- * train.seed, train.precision, train.accumulate, train.optimizer.* but lr. Beside these:
+/* Keys of docs/config.md: server, auth.*, link.*, codec.*, train.batch (rows of the largest call), train.chunks (parts
+ * of that one), train.seed, train.precision, train.optimizer.* but lr. Beside these:
+ *   calls                      calls of a step for which there is memory; smaller ones take fewer chunks of it (1)
  *   tokens.row, tokens.chunk   most tokens of a row, of a chunk; where the middle computes per token
  *   group.1 … group.8          "lr=FACTOR weight_decay=NUMBER" of the graph's parameters g1 … g8
  *   input_grad                 false: the input's gradient is not computed (true)
@@ -112,20 +114,22 @@ int split_fd(const split_middle *);
 int split_shape(const split_middle *, int output, int *per_token, int64_t dim[4]);
 
 /* A call of 1 to train.batch rows. x: as the graph's input says. lengths: [rows], tokens of each row, where the middle
- * computes per token; NULL: every row has tokens.row. *call: its number, never 0. One call is open at a time: a
- * training call until split_step or split_drop, an evaluation until split_output. */
+ * computes per token; NULL: every row has tokens.row. *call: its number, never 0. Training calls are open until
+ * split_step or split_drop, an evaluation until split_output. Several calls are on their way at once. */
 int split_forward(split_middle *, int training, int64_t rows, const uint32_t *lengths, const float *x, int *call,
 		  split_error *e);
 int split_output(split_middle *, int call, float *y, int timeout_ms, split_error *e);
-/* After split_output, once: dy as y. */
+/* After split_output, once: dy as y. The step's sum has gradients in the order of these calls, and so its last bits. */
 int split_backward(split_middle *, int call, const float *dy, split_error *e);
 /* dx as x. USAGE without input_grad. */
 int split_input_grad(split_middle *, int call, float *dx, int timeout_ms, split_error *e);
-/* After split_backward: the norm of the middle's gradient. */
+/* After split_backward: the norm of the middle's gradient so far. */
 int split_norm(split_middle *, double *norm, int timeout_ms, split_error *e);
-/* The server's optimizer takes a step with this rate. The gradient is multiplied by `scale` before, 0 < scale ≤ 1. */
+/* The server's optimizer takes a step with this rate, once all outputs and gradients are there. The gradient is
+ * multiplied by `scale` before, 0 < scale ≤ 1. */
 int split_step(split_middle *, double lr, double scale, int timeout_ms, split_error *e);
-/* Ends the open call. A training step counts as done, and nothing of it is applied. Without an open call: nothing. */
+/* Ends the open step or evaluation. A training step counts as done, and nothing of it is applied. Without an open call:
+ * nothing. */
 int split_drop(split_middle *, int timeout_ms, split_error *e);
 
 /* A parameter as it is now, n floats as the graph says. Not while a call is open. The first one behind a step fetches

@@ -4,12 +4,14 @@
 
 #include "lib/impl.h"
 
-static int take_lengths(struct split_middle *m, int64_t rows, const uint32_t *lengths, split_error *e)
+static int take_lengths(struct split_middle *m, const struct sl_lib_call *c, const uint32_t *lengths, split_error *e)
 {
 	const uint64_t most = (uint64_t)m->plan->spec.row_tokens;
+	uint32_t *begin = sl_lib_begin(m, c->first);
 	uint64_t at = 0;
 
-	for (int64_t i = 0; i < rows && most; i++) {
+	begin[0] = 0;
+	for (int64_t i = 0; i < c->rows && most; i++) {
 		const uint64_t n = lengths ? lengths[i] : most;
 
 		if (n < 1 || n > most)
@@ -17,70 +19,103 @@ static int take_lengths(struct split_middle *m, int64_t rows, const uint32_t *le
 					   "row %" PRId64 " has %" PRIu64 " tokens, where rows have 1 to %" PRIu64
 					   " (tokens.row)",
 					   i, n, most);
-		m->begin[i] = (uint32_t)at;
 		at += n;
+		begin[i + 1] = (uint32_t)at;
 	}
-	m->begin[rows] = (uint32_t)at;
 	return SPLIT_OK;
 }
 
-static int check_chunks(const struct split_middle *m, split_error *e)
+static int check_chunks(const struct split_middle *m, const struct sl_lib_call *c, split_error *e)
 {
+	const uint32_t *begin = sl_lib_begin(m, c->first);
 	const int64_t most = m->plan->spec.chunk_tokens;
 
-	for (int chunk = 0; chunk < m->ask.chunks && most; chunk++) {
-		const int64_t row = chunk * m->plan->rows, n = sl_plan_chunk_rows(m->plan, m->ask.rows, chunk);
+	for (int i = 0; i < c->chunks && most; i++) {
+		const int64_t row = i * m->plan->rows, n = sl_plan_chunk_rows(m->plan, c->rows, i);
 
-		if (m->begin[row + n] - m->begin[row] > most)
+		if (begin[row + n] - begin[row] > most)
 			return sl_lib_tell(e, m->step, SL_ERR_USAGE,
-					   "chunk %d has %u tokens, where a chunk has %" PRId64 " (tokens.chunk)",
-					   chunk, m->begin[row + n] - m->begin[row], most);
+					   "chunk %d has %u tokens, where a chunk has %" PRId64 " (tokens.chunk)", i,
+					   begin[row + n] - begin[row], most);
 	}
 	return SPLIT_OK;
+}
+
+/* Whether a call can begin now; begins the step where none is open. */
+static int check_turn(struct split_middle *m, int training, int64_t rows, split_error *e)
+{
+	const int chunks = sl_plan_chunks_of(m->plan, rows);
+	int code = sl_lib_trouble(m, e);
+
+	if (code)
+		return code;
+	if (m->ask.resume)
+		return sl_lib_tell(e, m->step, SL_ERR_USAGE, "split_resume has not ended: call it again");
+	if (m->ask.open && !m->ask.training)
+		return sl_lib_tell(e, m->step, SL_ERR_USAGE,
+				   "an evaluation is open: take its output, or call split_drop");
+	if (m->ask.open && (!training || m->ask.apply || m->ask.drop))
+		return sl_lib_tell(e, m->step, SL_ERR_USAGE,
+				   "step %" PRIu64 " is open: call split_step or split_drop first", m->step);
+	if (rows < 1 || rows > m->rows)
+		return sl_lib_tell(e, m->step, SL_ERR_USAGE,
+				   "a call of %" PRId64 " rows, where train.batch has 1 to %" PRId64, rows, m->rows);
+	if (m->ask.open && m->ask.chunks + chunks > m->plan->spec.chunks)
+		return sl_lib_tell(e, m->step, SL_ERR_USAGE,
+				   "step %" PRIu64
+				   " is open, and has room for %d chunks (calls times train.chunks): call "
+				   "split_step or split_drop first",
+				   m->step, m->plan->spec.chunks);
+	return SPLIT_OK;
+}
+
+static void begin_step(struct split_middle *m, bool training)
+{
+	sl_lib_forget_call(m);
+	m->did = (struct sl_lib_did){.up = m->did.up, .fetch = m->did.fetch};
+	m->ask.open = true;
+	m->ask.training = training;
+	m->stepped = false;
 }
 
 int split_forward(split_middle *m, int training, int64_t rows, const uint32_t *lengths, const float *x, int *call,
 		  split_error *e)
 {
+	struct sl_lib_call c = {.rows = rows};
 	int code = sl_lib_enter(m, e);
 
 	if (code)
 		return code;
-	code = sl_lib_trouble(m, e);
+	if (!x || !call)
+		return sl_lib_leave(m, sl_lib_null(e, "x and call"));
+	code = check_turn(m, training, rows, e);
 	if (code)
 		return sl_lib_leave(m, code);
-	if (m->ask.resume)
-		return sl_lib_misuse(m, e, "split_resume has not ended: call it again");
-	if (m->ask.open)
-		return sl_lib_misuse(m, e,
-				     m->ask.training ? "is open: call split_step or split_drop first"
-						     : "an evaluation is open: take its output, or call split_drop");
-	if (rows < 1 || rows > m->plan->spec.batch)
-		return sl_lib_leave(m, sl_lib_tell(e, m->step, SL_ERR_USAGE,
-						   "a call of %" PRId64 " rows, where train.batch has 1 to %" PRId64,
-						   rows, m->plan->spec.batch));
-	m->ask.rows = rows;
-	m->ask.chunks = sl_plan_chunks_of(m->plan, rows);
-	code = take_lengths(m, rows, lengths, e);
+	c.first = m->ask.open ? m->ask.chunks : 0;
+	c.chunks = sl_plan_chunks_of(m->plan, rows);
+	code = take_lengths(m, &c, lengths, e);
 	if (!code)
-		code = check_chunks(m, e);
+		code = check_chunks(m, &c, e);
 	if (code)
 		return sl_lib_leave(m, code);
-	sl_lib_forget_call(m);
-	m->did = (struct sl_lib_did){.up = m->did.up, .fetch = m->did.fetch};
-	sl_lib_scatter(m, &m->x, false, x);
-	m->ask.open = true;
-	m->ask.training = training;
-	m->ask.call = *call = m->calls = m->calls % INT32_MAX + 1;
-	m->stepped = false;
+	if (!m->ask.open)
+		begin_step(m, training);
+	sl_lib_scatter(m, &c, &m->x, false, x);
+	c.number = *call = m->calls = m->calls % INT32_MAX + 1;
+	m->ask.call[m->ask.calls++] = c;
+	m->ask.chunks += c.chunks;
 	sl_lib_leave(m, SPLIT_OK);
 	sl_lib_wake(m);
 	return SPLIT_OK;
 }
 
-static bool is_open(const struct split_middle *m, int call)
+/* NULL: there is none. */
+static struct sl_lib_call *call_of(struct split_middle *m, int number)
 {
-	return m->ask.open && m->ask.call == call && !m->ask.drop;
+	for (int i = 0; i < m->ask.calls && m->ask.open && !m->ask.drop; i++)
+		if (m->ask.call[i].number == number)
+			return &m->ask.call[i];
+	return NULL;
 }
 
 /* Something was found in the step, and another sentence than "not open" says it. */
@@ -96,45 +131,63 @@ static int not_open(struct split_middle *m, int call, split_error *e)
 
 static bool has_output(const struct split_middle *m)
 {
-	return !m->ask.open || (m->did.outputs == m->ask.chunks && (m->ask.training || m->did.over));
+	const struct sl_lib_call *c = m->ask.waits;
+
+	return !m->ask.open || (m->did.outputs >= c->first + c->chunks && (m->ask.training || m->did.over));
+}
+
+static void see(const struct sl_lib_call *c, struct sl_lib_slots *s)
+{
+	for (int i = 0; i < c->chunks; i++)
+		s->seen[c->first + i] = true;
 }
 
 int split_output(split_middle *m, int call, float *y, int timeout_ms, split_error *e)
 {
 	int code = sl_lib_enter(m, e);
+	struct sl_lib_call *c;
 
 	if (code)
 		return code;
-	if (!is_open(m, call))
+	if (!y)
+		return sl_lib_leave(m, sl_lib_null(e, "y"));
+	m->ask.waits = c = call_of(m, call);
+	if (!c)
 		return not_open(m, call, e);
 	code = sl_lib_await(m, has_output, timeout_ms, e);
 	if (code)
 		return sl_lib_leave(m, code);
-	sl_lib_gather(m, &m->y, true, y);
-	m->y.seen = m->ask.training;
-	if (!m->ask.training) {
+	sl_lib_gather(m, c, &m->y, true, y);
+	c->output = true;
+	if (m->ask.training)
+		see(c, &m->y);
+	else
 		sl_lib_forget_call(m);
-		m->did.begun = false;
-	}
 	return sl_lib_leave(m, SPLIT_OK);
 }
 
 int split_backward(split_middle *m, int call, const float *dy, split_error *e)
 {
 	int code = sl_lib_enter(m, e);
+	struct sl_lib_call *c;
 
 	if (code)
 		return code;
-	if (!is_open(m, call) || !m->ask.training)
+	if (!dy)
+		return sl_lib_leave(m, sl_lib_null(e, "dy"));
+	c = call_of(m, call);
+	if (!c || !m->ask.training || m->ask.apply)
 		return not_open(m, call, e);
-	if (!m->y.seen)
+	if (!c->output)
 		return sl_lib_misuse(m, e, "call split_output before split_backward");
-	if (m->ask.grads)
+	if (c->back)
 		return sl_lib_leave(m,
 				    sl_lib_tell(e, m->step, SL_ERR_USAGE,
 						"backward of call %d of step %" PRIu64 " ran already", call, m->step));
-	sl_lib_scatter(m, &m->dy, true, dy);
-	m->ask.grads = true;
+	sl_lib_scatter(m, c, &m->dy, true, dy);
+	c->back = true;
+	m->ask.order[m->ask.backs++] = (uint16_t)(c - m->ask.call);
+	m->ask.norm = m->did.normed = false;
 	sl_lib_leave(m, SPLIT_OK);
 	sl_lib_wake(m);
 	return SPLIT_OK;
@@ -142,32 +195,41 @@ int split_backward(split_middle *m, int call, const float *dy, split_error *e)
 
 static bool has_input_grad(const struct split_middle *m)
 {
-	return !m->ask.open || m->did.inputs == m->ask.chunks;
+	const struct sl_lib_call *c = m->ask.waits;
+
+	for (int i = 0; i < c->chunks && m->ask.open; i++)
+		if (!m->did.dx[c->first + i])
+			return false;
+	return true;
 }
 
 int split_input_grad(split_middle *m, int call, float *dx, int timeout_ms, split_error *e)
 {
 	int code = sl_lib_enter(m, e);
+	struct sl_lib_call *c;
 
 	if (code)
 		return code;
+	if (!dx)
+		return sl_lib_leave(m, sl_lib_null(e, "dx"));
 	if (m->plan->spec.no_grad[0])
 		return sl_lib_misuse(m, e, "there is no input's gradient: the conf has input_grad=false");
-	if (!is_open(m, call))
+	m->ask.waits = c = call_of(m, call);
+	if (!c)
 		return not_open(m, call, e);
-	if (!m->ask.grads)
+	if (!c->back)
 		return sl_lib_misuse(m, e, "call split_backward before split_input_grad");
 	code = sl_lib_await(m, has_input_grad, timeout_ms, e);
 	if (code)
 		return sl_lib_leave(m, code);
-	sl_lib_gather(m, &m->dx, false, dx);
-	m->dx.seen = true;
+	sl_lib_gather(m, c, &m->dx, false, dx);
+	see(c, &m->dx);
 	return sl_lib_leave(m, SPLIT_OK);
 }
 
 static bool has_norm(const struct split_middle *m)
 {
-	return !m->ask.open || m->did.norm;
+	return !m->ask.open || m->did.normed;
 }
 
 int split_norm(split_middle *m, double *norm, int timeout_ms, split_error *e)
@@ -176,8 +238,12 @@ int split_norm(split_middle *m, double *norm, int timeout_ms, split_error *e)
 
 	if (code)
 		return code;
-	if (!m->ask.open || !m->ask.grads)
+	if (!norm)
+		return sl_lib_leave(m, sl_lib_null(e, "norm"));
+	if (!m->ask.open || !m->ask.backs)
 		return sl_lib_misuse(m, e, "there is a norm behind split_backward, before split_step");
+	m->ask.norm = true;
+	sl_lib_wake(m);
 	code = sl_lib_await(m, has_norm, timeout_ms, e);
 	if (!code)
 		*norm = sqrt(m->did.squares);
@@ -200,7 +266,7 @@ int split_step(split_middle *m, double lr, double scale, int timeout_ms, split_e
 	if (!m->ask.stepping) {
 		if (!m->ask.open)
 			return not_open(m, m->calls, e);
-		if (!m->ask.training || !m->ask.grads)
+		if (!m->ask.training || !m->ask.backs)
 			return sl_lib_misuse(m, e, "split_step comes behind split_backward");
 		m->ask.apply = m->ask.stepping = true;
 		m->ask.lr = lr;
@@ -226,9 +292,7 @@ int split_drop(split_middle *m, int timeout_ms, split_error *e)
 	m->ask.drop = m->ask.open && m->ask.training;
 	sl_lib_wake(m);
 	code = sl_lib_await(m, is_dropped, timeout_ms, e);
-	if (!code && m->ask.open) {
+	if (!code && m->ask.open)
 		sl_lib_forget_call(m);
-		m->did.begun = false;
-	}
 	return sl_lib_leave(m, code);
 }

@@ -32,7 +32,7 @@ enum sl_err sl_lib_slots_open(struct split_middle *m, struct sl_fail *fail)
 		err = slots_open(m, &m->dy, true, fail);
 	if (!err && !m->plan->spec.no_grad[0])
 		err = slots_open(m, &m->dx, false, fail);
-	m->begin = calloc((size_t)m->plan->spec.batch + 1, sizeof *m->begin);
+	m->begin = calloc((size_t)m->plan->spec.chunks * (size_t)(m->plan->rows + 1), sizeof *m->begin);
 	return !err && !m->begin ? sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a batch") : err;
 }
 
@@ -46,34 +46,44 @@ void sl_lib_slots_close(struct split_middle *m)
 	free(m->begin);
 }
 
-/* Rows, or tokens, of a chunk of the open call; *first: those before it. */
-static int64_t part_of(const struct split_middle *m, bool mid, int chunk, int64_t *first)
+uint32_t *sl_lib_begin(const struct split_middle *m, int chunk)
 {
-	const int64_t row = chunk * m->plan->rows, rows = sl_plan_chunk_rows(m->plan, m->ask.rows, chunk);
+	return m->begin + chunk * (m->plan->rows + 1);
+}
+
+/* Rows, or tokens, of chunk i of a call; *first: those before it. */
+static int64_t part_of(const struct split_middle *m, const struct sl_lib_call *c, bool mid, int i, int64_t *first)
+{
+	const int64_t row = i * m->plan->rows, rows = sl_plan_chunk_rows(m->plan, c->rows, i);
+	const uint32_t *begin = sl_lib_begin(m, c->first);
 
 	if (!sl_plan_cut_per_token(m->plan, mid)) {
 		*first = row;
 		return rows;
 	}
-	*first = m->begin[row];
-	return m->begin[row + rows] - m->begin[row];
+	*first = begin[row];
+	return begin[row + rows] - begin[row];
 }
 
-void sl_lib_scatter(const struct split_middle *m, struct sl_lib_slots *s, bool mid, const float *from)
+void sl_lib_scatter(const struct split_middle *m, const struct sl_lib_call *c, struct sl_lib_slots *s, bool mid,
+		    const float *from)
 {
-	for (int chunk = 0; chunk < m->ask.chunks; chunk++) {
-		int64_t first, count = part_of(m, mid, chunk, &first);
+	for (int i = 0; i < c->chunks; i++) {
+		int64_t first, count = part_of(m, c, mid, i, &first);
 
-		memcpy(s->data + chunk * s->stride, from + first * s->row, (size_t)(count * s->row) * sizeof(float));
+		memcpy(s->data + (c->first + i) * s->stride, from + first * s->row,
+		       (size_t)(count * s->row) * sizeof(float));
 	}
 }
 
-void sl_lib_gather(const struct split_middle *m, const struct sl_lib_slots *s, bool mid, float *to)
+void sl_lib_gather(const struct split_middle *m, const struct sl_lib_call *c, const struct sl_lib_slots *s, bool mid,
+		   float *to)
 {
-	for (int chunk = 0; chunk < m->ask.chunks; chunk++) {
-		int64_t first, count = part_of(m, mid, chunk, &first);
+	for (int i = 0; i < c->chunks; i++) {
+		int64_t first, count = part_of(m, c, mid, i, &first);
 
-		memcpy(to + first * s->row, s->data + chunk * s->stride, (size_t)(count * s->row) * sizeof(float));
+		memcpy(to + first * s->row, s->data + (c->first + i) * s->stride,
+		       (size_t)(count * s->row) * sizeof(float));
 	}
 }
 
@@ -106,7 +116,7 @@ static enum sl_err decode(struct split_middle *m, enum sl_dir dir, struct sl_lib
 	if (err)
 		return err;
 	hash = sl_wire_hash((struct sl_bytes){x.data, (size_t)sl_shape_count(&x.shape) * sizeof(float)});
-	if (s->seen && hash != s->hash[chunk])
+	if (s->seen[chunk] && hash != s->hash[chunk])
 		return sl_fail_set(fail, SL_ERR_MISMATCH,
 				   "the server has computed step %" PRIu64
 				   " again, with another result: its CPU, GPU or "

@@ -151,7 +151,7 @@ static void fill_hello(const struct sl_link *l, struct sl_hello *h, const float 
 		.timeout_ms = (uint32_t)c->timeout_ms,
 		.run_steps = c->run_steps,
 	};
-	if (c->in_hand)
+	if (c->plan->spec.free_calls)
 		snprintf(h->software, sizeof h->software, "libsplit " SL_VERSION);
 	memcpy(h->session, c->offer.secret->session, sizeof h->session);
 	memcpy(h->held, c->offer.held, sizeof h->held);
@@ -201,7 +201,6 @@ static enum sl_err open_session(struct sl_link *l, struct sl_fail *fail)
 	if (err)
 		return err;
 	limits = s->limits;
-	limits.in_hand = l->conf.in_hand;
 	sl_session_open_client(s, &hello, sl_loop_now_ms(l->loop));
 	s->secret = l->conf.offer.secret;
 	s->text = l->text;
@@ -258,9 +257,14 @@ void sl_link_skip(struct sl_link *l)
 	sl_port_event(l->port, &(struct sl_event){.kind = SL_EV_SKIP});
 }
 
-void sl_link_grads(struct sl_link *l)
+void sl_link_grads(struct sl_link *l, int first, int chunks)
 {
-	sl_port_event(l->port, &(struct sl_event){.kind = SL_EV_GRADS});
+	sl_port_event(l->port, &(struct sl_event){.kind = SL_EV_GRADS, .chunk = first, .chunks = chunks});
+}
+
+void sl_link_norm(struct sl_link *l)
+{
+	sl_port_event(l->port, &(struct sl_event){.kind = SL_EV_ASK_NORM});
 }
 
 void sl_link_apply(struct sl_link *l, double lr, double grad_scale, bool checkpoint)

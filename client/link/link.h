@@ -31,7 +31,6 @@ struct sl_link_conf {
 	uint64_t run_steps;            /* of the run in all */
 	struct sl_traffic *traffic;    /* as in struct sl_transport_conf */
 	size_t end_bytes[SL_END_RUNS]; /* the most that end_grad, end_mean and ends come to; 0: these do not cross */
-	bool in_hand; /* the caller says when there are gradients, and when a step is to be applied: session.h */
 };
 
 /* What a client's config says of a link: endpoint, keys, bounds. The rest is zero. `auth` is borrowed. */
@@ -54,7 +53,7 @@ struct sl_link_events {
 	/* The step was abandoned on both sides, as why->text says: skip it, fetch the weights as they were before it,
 	 * or end the session. */
 	void (*abandoned)(void *arg, const struct sl_fail *why);
-	void (*normed)(void *arg, double squares); /* in hand: the squares of the middle's gradient; else not called */
+	void (*normed)(void *arg, double squares); /* after sl_link_norm: the squares of the middle's gradient */
 	void (*fetched)(void *arg);                /* the middle's weights are in sl_link_weights */
 	void (*failed)(void *arg, const struct sl_fail *fail); /* the session is over, and no task runs: close */
 	void (*closed)(void *arg);                             /* after sl_link_close: the link is freed */
@@ -67,7 +66,7 @@ enum sl_err sl_link_open(struct sl_link **out, struct sl_loop *loop, const struc
 
 /* Passes can begin. Behind a loss they cannot, though `failed` comes once the last task has ended. */
 bool sl_link_is_up(const struct sl_link *link);
-/* While it is up: SL_EV_BEGIN_STEP, SL_EV_BEGIN_EVAL or SL_EV_PASS. */
+/* While it is up: SL_EV_BEGIN_STEP, SL_EV_BEGIN_EVAL or SL_EV_PASS; in a free step SL_EV_MORE. */
 void sl_link_begin(struct sl_link *link, const struct sl_event *pass);
 void sl_link_fetch(struct sl_link *link);
 void sl_link_skip(struct sl_link *link); /* after `abandoned`: the step counts as done, with nothing applied */
@@ -77,9 +76,11 @@ void sl_link_kept(struct sl_link *link, const uint64_t kept[SL_WIRE_KEPT], bool 
 
 struct sl_port *sl_link_port(struct sl_link *link); /* for tasks, and codecs' state */
 const struct sl_session *sl_link_session(const struct sl_link *link);
-/* In hand, while a training step is under way: all gradients of the middle's activations can be encoded; the step is to
- * be applied once its last task is done; nothing of it is to be applied (`abandoned` follows). */
-void sl_link_grads(struct sl_link *link);
+/* While a free step is under way (session.h). _grads: gradients of the activations of `chunks` chunks from `first` on
+ * can be encoded. _norm: that of the gradients so far is wanted; `normed` follows. _apply: the step is to be applied
+ * once its last task is done. _drop: nothing of it is to be applied; `abandoned` follows. */
+void sl_link_grads(struct sl_link *link, int first, int chunks);
+void sl_link_norm(struct sl_link *link);
 void sl_link_apply(struct sl_link *link, double lr, double grad_scale, bool checkpoint);
 void sl_link_drop(struct sl_link *link, const struct sl_fail *why);
 

@@ -168,6 +168,14 @@ const char *sl_agreed_check(const struct sl_agreed *a, char *why, size_t size)
 			 "is not possible in fp16, whose loss scale may change in between: take bf16 or fp32");
 		return "train.accumulate";
 	}
+	if (a->free_calls &&
+	    (a->clip_norm > 0 || a->chunk_sums || a->share.group[0] || a->padded || !a->cross.mid_grad)) {
+		snprintf(
+			why, size,
+			"goes neither with train.clip_norm, train.chunk_sums, share.group nor tokens.padded, and needs "
+			"cross.mid_grad");
+		return "train.free";
+	}
 	if (a->fetch_state && a->ema > 0) {
 		snprintf(why, size, "is not possible together with an audit, which fetches the weights that learn");
 		return "train.ema";

@@ -48,6 +48,7 @@ struct sl_plan_spec {
 	bool ends_average;
 	uint64_t phase_step; /* the state of this step, of which it goes on, may be of another plan; 0: none may */
 	bool no_grad[2];  /* the gradient does not cross at the head's end, at the tail's begin: nothing below learns */
+	bool free_calls;  /* a step has as many chunks, of as many rows each, as the client comes to: session.h */
 	bool fetch_state; /* a Fetch carries moments and codecs' state, too; no part of any hash */
 	char note[SL_PLAN_NOTE_MAX];
 };

@@ -96,6 +96,7 @@ enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 	a->plan.ends_average = a->agreed.share.moments == SL_SHARE_AVERAGE;
 	a->plan.no_grad[0] = !a->agreed.cross.head_grad;
 	a->plan.no_grad[1] = !a->agreed.cross.mid_grad;
+	a->plan.free_calls = a->agreed.free_calls;
 	a->plan.fetch_state = a->agreed.fetch_state;
 	write_note(a);
 	return SL_OK;

@@ -127,6 +127,10 @@ static uint64_t chunk_tokens(const struct sl_session *s, const uint32_t *begin, 
 
 static enum sl_err begin_pass(struct sl_session *s, const struct sl_event *ev, struct sl_outbox *out, bool training)
 {
+	if (training && s->limits.free_calls) {
+		sl_pass_begin(s, true, ev->number, 0);
+		return sl_free_call(s, ev, out);
+	}
 	if (ev->batch_rows < 1 || ev->batch_rows > s->limits.batch)
 		return sl_fail_set(&out->fail, SL_ERR_BUG, "a batch of %" PRIu64 " rows, planned for %" PRIu64,
 				   ev->batch_rows, s->limits.batch);
@@ -198,7 +202,14 @@ static enum sl_err begin_quiet_fetch(struct sl_session *s, const struct sl_event
 /* The task that makes mid_grad. */
 static enum sl_task grad_task(const struct sl_session *s)
 {
-	return s->limits.in_hand ? SL_TASK_GRAD : SL_TASK_TAIL;
+	return s->limits.free_calls ? SL_TASK_GRAD : SL_TASK_TAIL;
+}
+
+static bool can_have_grad(const struct sl_session *s, uint32_t chunk)
+{
+	if (s->limits.free_calls)
+		return s->training && chunk < (uint32_t)s->chunks && s->back[chunk] == 2;
+	return s->training && chunk < (uint32_t)s->done[SL_TASK_TAIL];
 }
 
 /* mid_act and head_grad of the pass; each whole run is a task. A chunk's head_grad can only follow its mid_grad. */
@@ -211,7 +222,7 @@ static enum sl_err on_pass_part(struct sl_session *s, const struct sl_event *ev,
 	if (p->what == SL_PART_END_MEAN)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "a mean of step %" PRIu64 " before it can exist",
 				   s->number);
-	if (p->what == SL_PART_WEIGHTS || (grad && (!s->training || p->chunk >= (uint32_t)s->done[grad_task(s)])) ||
+	if (p->what == SL_PART_WEIGHTS || (grad && !can_have_grad(s, p->chunk)) ||
 	    (!grad && p->chunk >= (uint32_t)s->done[SL_TASK_HEAD_FWD]))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "%s of chunk %u before it can exist",
 				   grad ? "head_grad" : "mid_act", p->chunk);
@@ -251,18 +262,24 @@ static enum sl_task last_task(const struct sl_session *s)
 	return s->limits.no_head_grad ? grad_task(s) : SL_TASK_HEAD_BWD;
 }
 
+/* How often the last task comes in the pass. */
+static int last_tasks(const struct sl_session *s)
+{
+	return s->limits.free_calls ? s->backs : s->chunks;
+}
+
 static void commit_when_known(struct sl_session *s, struct sl_outbox *out)
 {
-	if (s->done[last_task(s)] != s->chunks || s->squares[1] < 0 || s->grad_scale < 0)
+	if (s->done[last_task(s)] != last_tasks(s) || s->squares[1] < 0 || s->grad_scale < 0)
 		return;
-	if (s->limits.clip_norm > 0 && !s->limits.in_hand)
+	if (s->limits.clip_norm > 0)
 		s->grad_scale = sl_clip_factor(s->limits.clip_norm, s->squares);
 	if (sl_session_ends_cross(s) && !sl_session_told(s)) {
 		sl_outbox_task(out, SL_TASK_TELL, 0);
 		return;
 	}
 	sl_outbox_frame(s, out, SL_FRAME_COMMIT)->u.commit = (struct sl_commit){.step = s->number,
-										.chunks = (uint32_t)s->chunks,
+										.chunks = (uint32_t)last_tasks(s),
 										.lr = s->lr,
 										.checkpoint = s->keep == SL_KEEP_ASKED,
 										.kept = {s->kept[0], s->kept[1]},
@@ -279,11 +296,13 @@ static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, ui
 		commit_when_known(s, out);
 		return SL_OK;
 	}
+	if (ev->task == SL_TASK_GRAD)
+		s->back[ev->chunk] = 2;
 	if (ev->task == SL_TASK_HEAD_FWD)
 		sl_outbox_post(out, SL_PART_HEAD_ACT, ev->chunk);
 	else if (ev->task == grad_task(s) && !s->limits.no_mid_grad)
 		sl_outbox_post(out, SL_PART_MID_GRAD, ev->chunk);
-	if (ev->task == last_task(s) && s->done[ev->task] == s->chunks) {
+	if (ev->task == last_task(s) && s->done[ev->task] == last_tasks(s)) {
 		s->squares[0] = ev->squares[0];
 		s->squares[2] = ev->squares[1];
 		commit_when_known(s, out);
@@ -291,22 +310,13 @@ static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, ui
 	return SL_OK;
 }
 
-static enum sl_err on_grads(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
-{
-	if (!s->limits.in_hand || s->done[SL_TASK_TAIL] != s->chunks)
-		return sl_fail_set(&out->fail, SL_ERR_BUG, "gradients of step %" PRIu64 " before its activations",
-				   s->number);
-	for (int chunk = 0; chunk < s->chunks; chunk++)
-		sl_outbox_task(out, SL_TASK_GRAD, chunk);
-	return SL_OK;
-}
-
 static enum sl_err on_apply(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
-	if (!s->limits.in_hand || s->grad_scale >= 0)
-		return sl_fail_set(&out->fail, SL_ERR_BUG, "step %" PRIu64 " applied twice", s->number);
+	if (!s->limits.free_calls || !s->backs || s->grad_scale >= 0 || s->done[SL_TASK_TAIL] != s->chunks)
+		return sl_fail_set(&out->fail, SL_ERR_BUG, "step %" PRIu64 " applied twice, or before its end",
+				   s->number);
 	s->lr = ev->lr;
-	s->grad_scale = s->limits.clip_norm > 0 ? ev->grad_scale : 0;
+	s->grad_scale = ev->grad_scale;
 	s->keep = ev->checkpoint ? SL_KEEP_ASKED : SL_KEEP_NOT;
 	commit_when_known(s, out);
 	return SL_OK;
@@ -317,14 +327,15 @@ static enum sl_err on_norm(struct sl_session *s, const struct sl_event *ev, uint
 {
 	const struct sl_wire_norm *n = &ev->frame->u.norm;
 
-	if (!(s->squares[1] < 0) || n->step != s->number || s->done[grad_task(s)] != s->chunks || !(n->squares >= 0))
+	if (!(s->squares[1] < 0) || n->step != s->number || s->done[grad_task(s)] != last_tasks(s) ||
+	    !(n->squares >= 0))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "Norm frame of step %" PRIu64 " with %g, in step %" PRIu64, n->step, n->squares,
 				   s->number);
 	s->squares[1] = n->squares;
-	if (s->limits.in_hand)
-		sl_outbox_add(out, SL_ACTION_NORMED);
 	commit_when_known(s, out);
+	if (s->limits.free_calls)
+		sl_outbox_add(out, SL_ACTION_NORMED);
 	return SL_OK;
 }
 
@@ -332,7 +343,8 @@ static enum sl_err on_norm(struct sl_session *s, const struct sl_event *ev, uint
 static enum sl_err on_stale_norm(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms,
 				 struct sl_outbox *out)
 {
-	if (s->fate != SL_PASS_GOES_ON && sl_session_awaits_norm(s) && ev->frame->u.norm.step == s->number)
+	if (s->fate != SL_PASS_GOES_ON && (sl_session_awaits_norm(s) || s->limits.free_calls) &&
+	    ev->frame->u.norm.step == s->number)
 		return SL_OK;
 	return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "Norm frame of step %" PRIu64 " in state %s",
 			   ev->frame->u.norm.step, sl_session_state_name(s->state));
@@ -472,7 +484,8 @@ const struct sl_session_rule sl_client_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT
 			      [SL_EV_BEGIN_FETCH] = {begin_fetch}, [SL_EV_PASS] = {pass}},
 	[SL_SESSION_STEP] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task},
 			     [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_ABANDON] = {sl_on_abandon},
-			     [SL_EV_NORM] = {on_norm}, [SL_EV_GRADS] = {on_grads}, [SL_EV_APPLY] = {on_apply}},
+			     [SL_EV_NORM] = {on_norm}, [SL_EV_GRADS] = {sl_on_grads}, [SL_EV_APPLY] = {on_apply},
+			     [SL_EV_MORE] = {sl_on_more}, [SL_EV_ASK_NORM] = {sl_on_ask_norm}},
 	[SL_SESSION_COMMIT] = {ALIVE, [SL_EV_NORM] = {on_stale_norm}, [SL_EV_COMMITTED] = {on_committed},
 			       [SL_EV_TASK_DONE] = {commit_task}, [SL_EV_PART] = {on_commit_part},
 			       [SL_EV_ABANDON] = {on_late_abandon}},

@@ -28,8 +28,8 @@ static enum sl_part_what task_output(const struct sl_session *s, enum sl_task ta
 	case SL_TASK_MID_FWD:
 		return SL_PART_MID_ACT;
 	case SL_TASK_TAIL:
-		return s->training && !s->limits.no_mid_grad && !s->limits.in_hand ? SL_PART_MID_GRAD
-										   : SL_PART_WHAT_COUNT;
+		return s->training && !s->limits.no_mid_grad && !s->limits.free_calls ? SL_PART_MID_GRAD
+										      : SL_PART_WHAT_COUNT;
 	case SL_TASK_GRAD:
 		return SL_PART_MID_GRAD;
 	case SL_TASK_MID_BWD:
@@ -109,8 +109,10 @@ static void dispatch_waiting(struct sl_port *p, enum sl_part_what what)
 {
 	struct lane_out *w = &p->waiting[what];
 
-	for (; w->count && !p->run[what][w->first].busy; w->first++, w->count--)
-		sl_port_dispatch(p, w->task, w->first);
+	for (; w->count && !p->run[what][w->chunk[w->first]].busy; w->count--) {
+		sl_port_dispatch(p, w->task, w->chunk[w->first]);
+		w->first = (w->first + 1) % SL_SESSION_MAX_CHUNKS;
+	}
 }
 
 static void start_task(struct sl_port *p, enum sl_task task, int chunk)
@@ -122,10 +124,8 @@ static void start_task(struct sl_port *p, enum sl_task task, int chunk)
 		sl_port_dispatch(p, task, chunk);
 		return;
 	}
-	if (!w->count)
-		w->first = chunk;
+	w->chunk[(w->first + w->count++) % SL_SESSION_MAX_CHUNKS] = (uint16_t)chunk;
 	w->task = task;
-	w->count++;
 	dispatch_waiting(p, what);
 }
 
@@ -188,7 +188,7 @@ static void post_run(struct sl_port *p, enum sl_part_what what, int chunk)
 					   : s->next_step,
 			 .chunk = (uint32_t)chunk,
 			 .rows = of_chunk ? (uint32_t)sl_session_chunk_rows(s, chunk) : 0,
-			 .batch_rows = of_chunk ? (uint32_t)s->batch_rows : 0,
+			 .batch_rows = of_chunk ? (uint32_t)sl_session_said_rows(s) : 0,
 			 .tokens = of_chunk ? s->tokens[chunk] : 0},
 		.data = slot->data,
 		.len = slot->len,
@@ -387,11 +387,12 @@ static void note_choice(uint32_t *to, const struct sl_event *ev, int64_t first, 
 		to[1 + i] = ev->place[from + i] - ev->begin[first];
 }
 
-/* A client's pass begins: none of its tasks is under way. */
+/* A client's pass begins, or a call of it: none of its tasks is under way. */
 static void note_begin(struct sl_port *p, const struct sl_event *ev)
 {
-	for (int chunk = 0; chunk < p->session.chunks; chunk++) {
-		const int64_t first = chunk * p->plan->rows, rows = (int64_t)sl_session_chunk_rows(&p->session, chunk);
+	for (int chunk = ev->chunk; chunk < p->session.chunks; chunk++) {
+		const int64_t first = (chunk - ev->chunk) * p->plan->rows,
+			      rows = (int64_t)sl_session_chunk_rows(&p->session, chunk);
 
 		sl_dims_take(sl_port_begin(p, chunk), p->plan->rows, ev->begin, ev->pieces, ev->cached, first, rows);
 		if (ev->chosen && sl_port_choice(p, chunk))

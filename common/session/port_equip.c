@@ -436,6 +436,8 @@ static void set_limits(struct sl_port *p)
 				      .cached = spec->cached,
 				      .whole_rows = p->plan->whole_rows,
 				      .clip_norm = sl_plan_clip_own(spec),
+				      .chunks = spec->chunks,
+				      .free_calls = spec->free_calls,
 				      .no_mid_grad = spec->no_grad[1],
 				      .no_head_grad = spec->no_grad[0]};
 

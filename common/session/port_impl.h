@@ -67,7 +67,8 @@ struct coding {
 };
 
 struct lane_out {
-	int first, count; /* tasks that wait for their chunk's buffer, in chunk order */
+	uint16_t chunk[SL_SESSION_MAX_CHUNKS]; /* a ring: tasks that wait for their chunk's buffer, in order */
+	int first, count;
 	enum sl_task task;
 };
 

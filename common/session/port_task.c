@@ -10,10 +10,10 @@
 
 /* Weights and commits order everything; the tail and the middle's backward unblock the other side. */
 static const int task_priority[SL_TASK_COUNT] = {
-	[SL_TASK_ADMIT] = 0,   [SL_TASK_OPEN] = 0,     [SL_TASK_INSTALL] = 0, [SL_TASK_GATHER] = 0,
-	[SL_TASK_COMMIT] = 0,  [SL_TASK_PREPARE] = 0,  [SL_TASK_TELL] = 0,    [SL_TASK_MEAN] = 0,
-	[SL_TASK_GIVE] = 0,    [SL_TASK_TAIL] = 1,     [SL_TASK_GRAD] = 1,    [SL_TASK_MID_BWD] = 1,
-	[SL_TASK_MID_FWD] = 2, [SL_TASK_HEAD_FWD] = 2, [SL_TASK_HEAD_BWD] = 3};
+	[SL_TASK_ADMIT] = 0,   [SL_TASK_OPEN] = 0,    [SL_TASK_INSTALL] = 0,  [SL_TASK_GATHER] = 0,
+	[SL_TASK_COMMIT] = 0,  [SL_TASK_PREPARE] = 0, [SL_TASK_TELL] = 0,     [SL_TASK_MEAN] = 0,
+	[SL_TASK_GIVE] = 0,    [SL_TASK_NORM] = 0,    [SL_TASK_TAIL] = 1,     [SL_TASK_GRAD] = 1,
+	[SL_TASK_MID_BWD] = 1, [SL_TASK_MID_FWD] = 2, [SL_TASK_HEAD_FWD] = 2, [SL_TASK_HEAD_BWD] = 3};
 
 /* Behind all that the session has queued. */
 static int abandon_priority(enum sl_session_role role)

@@ -311,7 +311,7 @@ static enum sl_err begin(struct sl_session *s, const struct sl_part *p, struct s
 	if (p->training && p->step != s->next_step)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " begun where %" PRIu64 " is next",
 				   p->step, s->next_step);
-	if (p->batch_rows < 1 || p->batch_rows > s->limits.batch)
+	if (p->training && s->limits.free_calls ? p->batch_rows : p->batch_rows < 1 || p->batch_rows > s->limits.batch)
 		return sl_fail_set(&out->fail, SL_ERR_LIMIT, "a batch of %u rows where at most %" PRIu64 " can be",
 				   p->batch_rows, s->limits.batch);
 	sl_pass_begin(s, p->training, p->step, p->batch_rows);
@@ -321,6 +321,8 @@ static enum sl_err begin(struct sl_session *s, const struct sl_part *p, struct s
 
 static bool backward_done(const struct sl_session *s)
 {
+	if (s->limits.free_calls)
+		return s->committed && s->done[SL_TASK_MID_BWD] == s->committed;
 	return s->done[s->limits.no_mid_grad ? SL_TASK_MID_FWD : SL_TASK_MID_BWD] == s->chunks;
 }
 
@@ -393,11 +395,14 @@ static enum sl_err on_first_part(struct sl_session *s, const struct sl_event *ev
 static enum sl_err step_task(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	s->done[ev->task]++;
+	if (ev->task == SL_TASK_NORM)
+		s->norm_of = 0;
+	sl_free_norm(s, out);
 	if (ev->task == SL_TASK_MID_FWD)
 		sl_outbox_post(out, SL_PART_MID_ACT, ev->chunk);
 	else if (ev->task == SL_TASK_MID_BWD && !s->limits.no_head_grad)
 		sl_outbox_post(out, SL_PART_HEAD_GRAD, ev->chunk);
-	if (ev->task == SL_TASK_MID_BWD && backward_done(s) && s->limits.clip_norm > 0)
+	if (ev->task == SL_TASK_NORM || (ev->task == SL_TASK_MID_BWD && backward_done(s) && s->limits.clip_norm > 0))
 		sl_outbox_frame(s, out, SL_FRAME_NORM)->u.norm = (struct sl_wire_norm){s->number, ev->squares[0]};
 	if (s->asked == SL_ASKED_COMMIT && is_whole(s))
 		begin_commit(s, out);
@@ -420,7 +425,7 @@ static enum sl_err eval_task(struct sl_session *s, const struct sl_event *ev, ui
 
 static enum sl_err check_numbers(const struct sl_session *s, const struct sl_commit *c, struct sl_fail *fail)
 {
-	const bool clips = s->limits.clip_norm > 0;
+	const bool clips = s->limits.clip_norm > 0 || s->limits.free_calls;
 
 	if (clips ? !(c->grad_scale > 0 && c->grad_scale <= 1) : c->grad_scale != 0)
 		return sl_fail_set(fail, SL_ERR_PROTOCOL, "gradients are multiplied by %g, where %s is right",
@@ -428,17 +433,26 @@ static enum sl_err check_numbers(const struct sl_session *s, const struct sl_com
 	return SL_OK;
 }
 
+/* Of a free step those that have a gradient, which may be on its way. */
+static bool chunks_fit(const struct sl_session *s, uint32_t chunks)
+{
+	if (!s->limits.free_calls)
+		return chunks == (uint32_t)s->chunks;
+	return chunks >= 1 && chunks <= (uint32_t)s->chunks && chunks >= (uint32_t)s->backs && !s->norm_of;
+}
+
 static enum sl_err on_commit(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	const struct sl_commit *c = &ev->frame->u.commit;
 	enum sl_err err;
 
-	if (c->step != s->number || c->chunks != (uint32_t)s->chunks)
+	if (c->step != s->number || !chunks_fit(s, c->chunks))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "commit of step %" PRIu64 " with %u chunks in step %" PRIu64 " with %d", c->step,
 				   c->chunks, s->number, s->chunks);
 	if (s->asked == SL_ASKED_COMMIT)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " committed twice", c->step);
+	s->committed = (int)c->chunks;
 	if (s->done[SL_TASK_MID_FWD] != s->chunks || (!may_come_early(s) && !backward_done(s)))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "commit of step %" PRIu64 " after %d of %d chunks",
 				   c->step, s->done[s->limits.no_head_grad ? SL_TASK_MID_FWD : SL_TASK_MID_BWD],
@@ -568,14 +582,15 @@ const struct sl_session_rule sl_server_table[SL_SESSION_STATE_COUNT][SL_EV_COUNT
 	[SL_SESSION_READY] =
 		{ALIVE, [SL_EV_PART] = {on_first_part}, [SL_EV_FETCH] = {on_fetch}, [SL_EV_TASK_DONE] = {ready_task},
 		 [SL_EV_ABANDON] = {on_first_abandon}, [SL_EV_COMMIT] = {on_pass}},
-	[SL_SESSION_STEP] =
-		{ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task}, [SL_EV_COMMIT] = {on_commit},
-		 [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_ABANDON] = {sl_on_abandon}},
+	[SL_SESSION_STEP] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {step_task},
+			     [SL_EV_COMMIT] = {on_commit}, [SL_EV_NONFINITE] = {sl_on_nonfinite},
+			     [SL_EV_ABANDON] = {sl_on_abandon}, [SL_EV_NORM] = {sl_on_norm_asked}},
 	[SL_SESSION_COMMIT] = {ALIVE, [SL_EV_PART] = {on_skip_part}, [SL_EV_TASK_DONE] = {commit_task},
 			       [SL_EV_NONFINITE] = {sl_on_nonfinite}, [SL_EV_DECIDED] = {on_decided}},
-	[SL_SESSION_ABANDON] = {ALIVE, [SL_EV_PART] = {on_abandoned_part}, [SL_EV_ABANDON] = {sl_on_abandon_again},
-				[SL_EV_TASK_DONE] = {abandon_task}, [SL_EV_NONFINITE] = {sl_on_task_ignored},
-				[SL_EV_COMMIT] = {on_skip}, [SL_EV_FETCH] = {on_quiet_fetch}},
+	[SL_SESSION_ABANDON] =
+		{ALIVE, [SL_EV_PART] = {on_abandoned_part}, [SL_EV_ABANDON] = {sl_on_abandon_again},
+		 [SL_EV_TASK_DONE] = {abandon_task}, [SL_EV_NONFINITE] = {sl_on_task_ignored},
+		 [SL_EV_COMMIT] = {on_skip}, [SL_EV_FETCH] = {on_quiet_fetch}, [SL_EV_NORM] = {sl_on_stale_ask}},
 	[SL_SESSION_EVAL] = {ALIVE, [SL_EV_PART] = {on_pass_part}, [SL_EV_TASK_DONE] = {eval_task}},
 	[SL_SESSION_FETCH] = {ALIVE, [SL_EV_TASK_DONE] = {fetch_task}, [SL_EV_GIVE] = {on_give}},
 };

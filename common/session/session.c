@@ -68,6 +68,8 @@ uint64_t sl_session_chunk_rows(const struct sl_session *s, int chunk)
 {
 	uint64_t left = s->batch_rows - (uint64_t)chunk * s->limits.rows;
 
+	if (sl_session_is_free(s))
+		return s->rows_of[chunk];
 	return left < s->limits.rows ? left : s->limits.rows;
 }
 
@@ -78,7 +80,10 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 	s->batch_rows = batch_rows;
 	s->chunks = (int)((batch_rows + s->limits.rows - 1) / s->limits.rows);
 	s->decided = SL_DECIDED_NOT;
-	s->grad_scale = training && s->limits.in_hand ? -1 : 0;
+	s->grad_scale = sl_session_is_free(s) && s->role == SL_SESSION_CLIENT ? -1 : 0;
+	s->backs = s->norm_of = s->committed = 0;
+	memset(s->back, 0, sizeof s->back);
+	memset(s->came, 0, sizeof s->came);
 	memset(s->squares, 0, sizeof s->squares);
 	s->squares[1] = sl_session_awaits_norm(s) ? -1 : 0;
 	s->fate = SL_PASS_GOES_ON;
@@ -155,22 +160,39 @@ static enum sl_err check_end_run(struct sl_session *s, const struct sl_part *p, 
 	return SL_OK;
 }
 
-static enum sl_err check_run(struct sl_session *s, const struct sl_part *p, struct sl_outbox *out)
+static enum sl_err check_chunk(struct sl_session *s, const struct sl_part *p, struct sl_outbox *out)
 {
-	const char *phase = s->training ? "training" : "evaluation";
-
-	if (p->training != s->training || p->step != s->number || p->batch_rows != s->batch_rows)
-		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
-				   "part of %s step %" PRIu64 " (%u rows) in %s step %" PRIu64 " (%" PRIu64 " rows)",
-				   p->training ? "training" : "evaluation", p->step, p->batch_rows, phase, s->number,
-				   s->batch_rows);
 	if (p->chunk != (uint32_t)s->lane[p->what].chunk || p->chunk >= (uint32_t)s->chunks)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "part of chunk %u where chunk %d of %d is next",
 				   p->chunk, s->lane[p->what].chunk, s->chunks);
 	if (p->rows != sl_session_chunk_rows(s, (int)p->chunk))
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "chunk %u has %" PRIu64 " rows, the part says %u",
 				   p->chunk, sl_session_chunk_rows(s, (int)p->chunk), p->rows);
-	return check_tokens(s, p, out);
+	return SL_OK;
+}
+
+static bool is_grad(uint32_t what)
+{
+	return what == SL_PART_MID_GRAD || what == SL_PART_HEAD_GRAD;
+}
+
+static enum sl_err check_run(struct sl_session *s, const struct sl_part *p, struct sl_outbox *out)
+{
+	const char *phase = s->training ? "training" : "evaluation";
+
+	const uint64_t said = sl_session_said_rows(s);
+	enum sl_err err;
+
+	if (p->training != s->training || p->step != s->number || p->batch_rows != said)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "part of %s step %" PRIu64 " (%u rows) in %s step %" PRIu64 " (%" PRIu64 " rows)",
+				   p->training ? "training" : "evaluation", p->step, p->batch_rows, phase, s->number,
+				   said);
+	if (sl_session_is_free(s))
+		err = (is_grad(p->what) ? sl_free_grad : sl_free_act)(s, p, out);
+	else
+		err = check_chunk(s, p, out);
+	return err ? err : check_tokens(s, p, out);
 }
 
 /* Not for every part; but what is held back must leave the sender room for a full one, or both wait for ever. At the
@@ -229,6 +251,8 @@ enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, str
 	a->total = p->total;
 	a->whole = *whole;
 	if (*whole) {
+		if (is_grad(p->what))
+			s->came[p->chunk] = true;
 		s->lane[p->what].chunk++;
 		s->lane[p->what].received = 0;
 	}

@@ -8,6 +8,13 @@
  * server before COMMIT, which carries what all gradients are multiplied by. An evaluation pass is head_act and mid_act
  * alone. Runs of one kind come in chunk order, the parts of a run in order of offset; kinds interleave freely.
  *
+ * Where the agreement says train.free, a training step is free: it is made of calls, each of some chunks, and neither
+ * side knows beforehand how many there will be. Parts say batch_rows 0. head_act comes in chunk order, and says the
+ * rows of its chunk. Gradients come in any order, of chunks that have gone forward, or not at all. COMMIT says how many
+ * chunks have had one. The client's caller begins calls (BEGIN_STEP, MORE), says when there are gradients of one
+ * (GRADS), asks for the norm (ASK_NORM: NORM goes up with the number of chunks, and comes down with the squares), and
+ * applies the step (APPLY).
+ *
  * A step in which either side finds NaN or Inf is abandoned: whoever finds it says ABANDON, both drop what is queued
  * and let running tasks end, and nothing is applied. The client then decides: COMMIT with `skip` counts the step as
  * done, a FETCH or REFUSE ends the run with the state before it. abandon.c has what both roles share.
@@ -49,7 +56,7 @@ enum sl_session_state {
 	X(HEAD_FWD) /* client: head forward, encode head_act */                 \
 	X(MID_FWD)  /* server: decode head_act, forward, encode mid_act */      \
 	X(TAIL)     /* client: decode mid_act, forward [, backward, encode] */  \
-	X(GRAD)     /* client, in hand: encode mid_grad; TAIL decodes alone */  \
+	X(GRAD)     /* client, free: encode mid_grad; TAIL decodes alone */     \
 	X(MID_BWD)  /* server: decode mid_grad, backward, encode head_grad */   \
 	X(HEAD_BWD) /* client: decode head_grad, backward */                    \
 	X(COMMIT)   /* either: optimizers and running statistics */             \
@@ -58,6 +65,7 @@ enum sl_session_state {
 	X(TELL)     /* client, with shared ends: encode end_grad */             \
 	X(MEAN)     /* server, with shared ends: end_mean of the step */        \
 	X(GIVE)     /* client, with shared ends: what one that comes gets */    \
+	X(NORM)     /* server, free: squares of the gradient so far */          \
 	X(ABANDON)  /* either: behind all tasks of a pass; codecs forget it */
 
 enum sl_task {
@@ -92,8 +100,11 @@ enum sl_event_kind {
 	SL_EV_LEAVE,     /* client: say goodbye */
 	SL_EV_NONFINITE, /* a task of a training pass found NaN or Inf, where sl_session_abandons */
 	SL_EV_SKIP,      /* client, after ABANDONED: the step counts as done */
-	SL_EV_GRADS,     /* client, in hand: the gradients of the middle's activations are there, of all chunks */
-	SL_EV_APPLY,     /* client, in hand: the step is to be applied, with `lr` and grad_scale */
+	/* client, free. Calls are `chunks` chunks from `chunk` on. */
+	SL_EV_MORE,     /* another call of the step, as BEGIN_STEP has the first one */
+	SL_EV_GRADS,    /* the gradients of a call's activations are there */
+	SL_EV_ASK_NORM, /* of the gradients so far */
+	SL_EV_APPLY,    /* the step is to be applied, with `lr` and grad_scale */
 	/* server, in a group: it goes on from `next_step`, as TASK_DONE(OPEN) says it where there is no group */
 	SL_EV_JOINED,
 	SL_EV_DECIDED, /* server, after PREPARED: the group's step is done, as TASK_DONE(COMMIT) says it elsewhere */
@@ -110,8 +121,9 @@ struct sl_event {
 	const struct sl_frame *frame; /* frames */
 	enum sl_task task;            /* TASK_DONE */
 	const struct sl_fail *why;    /* NONFINITE */
-	int chunk;                    /* TASK_DONE */
-	uint64_t batch_rows;          /* BEGIN_STEP, BEGIN_EVAL: rows of this batch */
+	int chunk;                    /* TASK_DONE; MORE, GRADS: the call's first */
+	int chunks;                   /* GRADS */
+	uint64_t batch_rows;          /* BEGIN_STEP, BEGIN_EVAL, MORE: rows of this batch, or call */
 	const uint32_t *begin;        /* where each row's tokens begin, [batch_rows + 1]; NULL: no tokens */
 	const uint32_t *pieces;       /* pieces of padded rows (tensor.h), [2·batch_rows + 1]; NULL: not padded */
 	const uint32_t *chosen; /* where each row's chosen tokens begin in `place`, [batch_rows + 1]; NULL: none */
@@ -152,7 +164,7 @@ enum sl_action_kind {
 	SL_ACTION_PREPARED,  /* server: the member's part of the step is done, and waits for its group: DECIDED */
 	SL_ACTION_ASKED,     /* server: the member fetches weights, and waits for its group: GIVE */
 	SL_ACTION_GIVEN,     /* server: what ASK asked for is whole */
-	SL_ACTION_NORMED,    /* client, in hand: squares[1] is the middle's */
+	SL_ACTION_NORMED,    /* client, free: squares[1] is the middle's */
 	SL_ACTION_STEPPED,
 	SL_ACTION_EVALUATED,
 	SL_ACTION_FETCHED,
@@ -206,7 +218,8 @@ struct sl_session_limits {
 	bool lengths;                      /* head_act begins with lengths, which run_bytes leaves out, */
 	bool choice;                       /* and these with the choice of tokens (codec/lengths.h) */
 	bool cached;                       /* lengths say what is cached, too; there are evaluations alone */
-	bool in_hand; /* client: its caller says when there are gradients, and when to apply the step: GRADS, APPLY */
+	int chunks;                        /* most of a pass */
+	bool free_calls;                   /* training steps are free, as above */
 };
 
 struct sl_session_counts {
@@ -252,8 +265,15 @@ struct sl_session {
 	uint32_t tokens[SL_SESSION_MAX_CHUNKS]; /* of each chunk; 0: none, or not known yet */
 	double lr;
 	double squares[3]; /* client, which clips: of head, middle (-1: not known yet) and tail */
-	double grad_scale; /* what gradients are multiplied by; 0: they are not clipped; -1: in hand, and not known yet
-			    */
+	double grad_scale; /* what gradients are multiplied by; 0: they are not clipped; -1: free, and not known yet */
+	/* Of a free step: rows of its chunks; on a client whether their gradient was asked for, 1, or made, 2; whether
+	 * one has come; how many were asked for, or have begun to come. */
+	uint32_t rows_of[SL_SESSION_MAX_CHUNKS];
+	uint8_t back[SL_SESSION_MAX_CHUNKS];
+	bool came[SL_SESSION_MAX_CHUNKS];
+	int backs;
+	int norm_of;   /* server: the norm is wanted once so many gradients are in it; 0: it is not */
+	int committed; /* server: chunks with a gradient that COMMIT names; 0: it has not come */
 	enum sl_pass_keep keep;
 	uint64_t kept[SL_WIRE_KEPT]; /* the client's checkpoints, as COMMIT names them; its driver sets them */
 	double decided_s;            /* server: what the kernels of that step took, to be said */
@@ -298,6 +318,18 @@ struct sl_session {
 static inline bool sl_session_skips(const struct sl_session *s)
 {
 	return s->commit != SL_COMMIT_APPLIES;
+}
+
+/* The pass under way is a free step. */
+static inline bool sl_session_is_free(const struct sl_session *s)
+{
+	return s->limits.free_calls && s->training;
+}
+
+/* batch_rows of its parts. */
+static inline uint64_t sl_session_said_rows(const struct sl_session *s)
+{
+	return sl_session_is_free(s) ? 0 : s->batch_rows;
 }
 
 /* All of end_grad is on its way, or on a server here. */

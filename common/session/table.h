@@ -43,6 +43,14 @@ enum sl_err sl_abandon_check(const struct sl_session *s, const struct sl_frame *
 			     struct sl_outbox *out);
 sl_session_fn sl_on_nonfinite, sl_on_abandon, sl_on_abandon_again, sl_on_stale_part, sl_on_task_ignored;
 
+/* Free steps (free.c). _act, _grad: whether a part of an activation or gradient fits. _call: chunks of another call.
+ * _norm: begins the task NORM, once what it was asked for is there. Then a client's handlers, and two of a server. */
+enum sl_err sl_free_act(struct sl_session *s, const struct sl_part *p, struct sl_outbox *out);
+enum sl_err sl_free_grad(struct sl_session *s, const struct sl_part *p, struct sl_outbox *out);
+enum sl_err sl_free_call(struct sl_session *s, const struct sl_event *ev, struct sl_outbox *out);
+void sl_free_norm(struct sl_session *s, struct sl_outbox *out);
+sl_session_fn sl_on_more, sl_on_grads, sl_on_ask_norm, sl_on_norm_asked, sl_on_stale_ask;
+
 /* Heads and tails for one that comes (ends.c): a client gets them, is asked for its own, has made them ready; a server
  * asks for them, gets them. */
 sl_session_fn sl_on_ends, sl_on_ends_asked, sl_on_ends_made, sl_on_ask_ends, sl_on_ends_given;

@@ -44,6 +44,7 @@ class Middle:
 
     def __init__(self, graph, weights=(), resume=None, **conf):
         self._handle, self._pid, self._fail = ctypes.c_void_p(), os.getpid(), abi.Fail(size=ctypes.sizeof(abi.Fail))
+        self._poll, self._given = None, {}  # by call of the open step: rows, lengths
         c = abi.lib.split_conf_new()
         if not c:
             raise MemoryError
@@ -74,18 +75,25 @@ class Middle:
         n = abi.lib.split_shape(self._handle, output, ctypes.byref(per_token), dim)
         return tuple(dim[:n])
 
+    def _try(self, call):
+        """False: not yet."""
+        code = call()
+        if code != abi.AGAIN:
+            _check(code, self._fail)
+        return code != abi.AGAIN
+
     def _wait(self, call):
         """Calls until it does not say AGAIN; signals are handled meanwhile."""
-        poll = None
-        while True:
-            code = call()
-            if code != abi.AGAIN:
-                return _check(code, self._fail)
-            if poll is None:
-                poll = select.poll()
-                poll.register(abi.lib.split_fd(self._handle), select.POLLIN)
-            _tell_log()
-            poll.poll(_POLL_MS)
+        while not self._try(call):
+            self.wait()
+
+    def wait(self):
+        """Until what said "not yet" may have changed."""
+        if self._poll is None:
+            self._poll = select.poll()
+            self._poll.register(abi.lib.split_fd(self._handle), select.POLLIN)
+        _tell_log()
+        self._poll.poll(_POLL_MS)
 
     def _count(self, shape, rows, lengths):
         count = rows if len(shape) == 0 or lengths is None else int(sum(lengths))
@@ -96,28 +104,41 @@ class Middle:
         number, n = ctypes.c_int(), None if lengths is None else (ctypes.c_uint32 * rows)(*map(int, lengths))
         at = _pointer(x, self._count(self.input_shape, rows, lengths))
         _check(abi.lib.split_forward(self._handle, training, rows, n, at, ctypes.byref(number), self._fail), self._fail)
-        self._rows, self._lengths = rows, lengths
+        self._given = {k: v for k, v in self._given.items() if v[0] == self.step_number}
+        self._given[number.value] = self.step_number, rows, lengths
         return number.value
 
-    def _array(self, shape):
-        tokens = self._rows if self._lengths is None else int(sum(self._lengths))
-        return numpy.empty((tokens, *shape[1:]), numpy.float32)
+    def _out(self, call, shape, out):
+        """Room for a result of the call, and where it lies."""
+        if call not in self._given:
+            raise errors.usage(f"call {call} is not open in step {self.step_number}", self.step_number)
+        rows, lengths = self._given[call][1:]
+        if out is None:
+            out = numpy.empty((rows if lengths is None else int(sum(lengths)), *shape[1:]), numpy.float32)
+        return out, _pointer(out, self._count(shape, rows, lengths))
 
     def output(self, call, out=None):
-        out = self._array(self.output_shape) if out is None else out
-        at = _pointer(out, self._count(self.output_shape, self._rows, self._lengths))
+        out, at = self._out(call, self.output_shape, out)
         self._wait(lambda: abi.lib.split_output(self._handle, call, at, 0, self._fail))
         return out
 
+    def try_output(self, call, out):
+        """False: it is not there yet."""
+        at = self._out(call, self.output_shape, out)[1]
+        return self._try(lambda: abi.lib.split_output(self._handle, call, at, 0, self._fail))
+
     def backward(self, call, dy):
-        at = _pointer(dy, self._count(self.output_shape, self._rows, self._lengths))
+        at = self._out(call, self.output_shape, dy)[1]
         _check(abi.lib.split_backward(self._handle, call, at, self._fail), self._fail)
 
     def input_grad(self, call, out=None):
-        out = self._array(self.input_shape) if out is None else out
-        at = _pointer(out, self._count(self.input_shape, self._rows, self._lengths))
+        out, at = self._out(call, self.input_shape, out)
         self._wait(lambda: abi.lib.split_input_grad(self._handle, call, at, 0, self._fail))
         return out
+
+    def try_input_grad(self, call, out):
+        at = self._out(call, self.input_shape, out)[1]
+        return self._try(lambda: abi.lib.split_input_grad(self._handle, call, at, 0, self._fail))
 
     def norm(self):
         norm = ctypes.c_double()

@@ -1,5 +1,6 @@
 """split.RemoteModule: a module of a PyTorch network that a server computes and trains."""
 import os
+import weakref
 from typing import NamedTuple, Optional
 
 import torch
@@ -25,19 +26,54 @@ class Step(NamedTuple):
     skipped: bool = False
 
 
-class _Call(torch.autograd.Function):
+class _Send(torch.autograd.Function):
+    """The first half of a call; backward waits for the input's gradient."""
+
     @staticmethod
-    def forward(ctx, x, anchor, remote):
-        ctx.remote, ctx.anchor = remote, anchor.shape
-        ctx.call, y = remote._run(x, True)
-        ctx.step = remote.step_number
-        return y
+    def forward(ctx, x, anchor, remote, call):
+        ctx.remote, ctx.anchor, ctx.call = remote, anchor.shape, call
+        return x.new_zeros(())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, _):
+        dx = ctx.remote._input_gradient(ctx.call) if ctx.needs_input_grad[0] else None
+        return dx, torch.full(ctx.anchor, _MARK), None, None
+
+
+class _Wait(torch.autograd.Function):
+    """The second half; backward posts the output's gradient."""
+
+    @staticmethod
+    def forward(ctx, sent, remote, call):
+        ctx.remote, ctx.call = remote, call
+        return remote._take(call)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, dy):
-        dx = ctx.remote._backward(ctx.call, ctx.step, dy, ctx.needs_input_grad[0])
-        return dx, torch.full(ctx.anchor, _MARK), None
+        ctx.remote._give(ctx.call, dy)
+        return dy.new_zeros(()), None, None
+
+
+class _Call:
+    """Of a step: its number, what it was given, and whether it has had its gradient."""
+
+    def __init__(self, number, step, x, lengths):
+        self.number, self.step, self.shape, self.lengths, self.back = number, step, x.shape, lengths, False
+        self.image, self.device = x.dim() == 4 and not x.is_contiguous(memory_format=torch.channels_last), x.device
+
+
+class Pending:
+    """A call on its way: wait() gives what comes out."""
+
+    def __init__(self, remote, call, sent):
+        self._remote, self._call, self._sent = remote, call, sent
+
+    def wait(self):
+        if self._sent is None:
+            return self._remote._take(self._call)
+        return _Wait.apply(self._sent, self._remote, self._call)
 
 
 def _nhwc(t):
@@ -65,6 +101,55 @@ def _settings(optimizer):
     return {f"train.optimizer.{k}": v for k, v in s.items()}, None
 
 
+class _Pipeline:
+    """One step, chunk by chunk. What the other side waits for the longest comes first: tails, then heads, then backwards."""
+
+    def __init__(self, remote, head, tail_loss, parts, rows):
+        self.remote, self.heads, self.tail_loss, self.parts, self.rows = remote, head, tail_loss, parts, rows
+        self.began, self.tails, self.backs, self.loss = [], 0, 0, 0.0  # began: output of the head, call
+
+    def over(self):
+        return self.backs == len(self.parts)
+
+    def head(self):
+        if len(self.began) == len(self.parts):
+            return False
+        h = self.heads(self.parts[len(self.began)][0])
+        if h.requires_grad and not self.remote._input_grad:
+            raise errors.usage("something in the head learns, and the middle has input_grad=False")
+        self.began.append((h, self.remote._post(h.detach(), None)))
+        return True
+
+    def tail(self):
+        if self.tails == len(self.began):
+            return False
+        call = self.began[self.tails][1]
+        y = self.remote._empty(self.remote._middle.output_shape, call)
+        if not self.remote._guard(self.remote._middle.try_output, call.number, y):
+            return False
+        y = self.remote._like(y, call).requires_grad_()
+        x, t = self.parts[self.tails]
+        loss = self.tail_loss(y, t) * (len(x) / self.rows)
+        loss.backward()
+        self.remote._give(call, y.grad)
+        self.loss += loss.item()
+        self.tails += 1
+        return True
+
+    def back(self):
+        if self.backs == self.tails:
+            return False
+        h, call = self.began[self.backs]
+        if h.requires_grad:
+            dx = self.remote._empty(self.remote._middle.input_shape, call)
+            if not self.remote._guard(self.remote._middle.try_input_grad, call.number, dx):
+                return False
+            h.backward(self.remote._like(dx, call))
+        self.began[self.backs] = None, None
+        self.backs += 1
+        return True
+
+
 class RemoteModule(nn.Module):
     """In place of `module`, whose parameters the server has from then on.
 
@@ -74,7 +159,7 @@ class RemoteModule(nn.Module):
                kind, lr and the other keys of train.optimizer
     codec      one for all four tensors, or a dict by name: head_act, mid_act, mid_grad, head_grad
     chunks     parts of a call, which overlap on the link and on the server
-    calls      forwards of a step, each with its backward before the next one; the gradient is their sum
+    calls      most forwards of a step, whose backwards come in any order; the gradient is their sum
     lengths    calls have lengths: tokens of each row, and what lies behind them neither crosses nor counts
     keep_every every so many steps are on the server's disk before step() returns
     wait_s     how long a call waits for a lost server; None: for ever
@@ -88,8 +173,10 @@ class RemoteModule(nn.Module):
             raise errors.config("each rank would train a middle of its own: use one process")
         shape = tuple(example.shape if isinstance(example, torch.Tensor) else example)
         self.anchor = nn.Parameter(torch.zeros(1))
-        self.__dict__.update(_module=module, _optimizer=optimizer, _open=None, _backs=0, _interrupted=False, _clip=1.0, _pid=os.getpid(),
-                             _calls=calls, _lengths=lengths, _given=None)
+        self.__dict__.update(_module=module, _optimizer=optimizer, _pid=os.getpid(), _calls=calls, _lengths=lengths)
+        self._forget()
+        me = weakref.ref(self)
+        self.anchor.register_hook(lambda grad: me() and me()._mark())
         self._builder, self._out = graph.read(module, shape[1:], lengths)
         self._state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         self._counted = [k for k in self._state if k.endswith("num_batches_tracked")]
@@ -98,7 +185,7 @@ class RemoteModule(nn.Module):
         codecs = codec if isinstance(codec, dict) else dict.fromkeys(("head_act", "mid_act", "mid_grad", "head_grad"), codec)
         seed = torch.initial_seed() % (1 << 53) if seed is None else seed
         self._conf = {"server": server, "train.batch": shape[0], "train.chunks": chunks, "train.seed": seed,
-                      "train.accumulate": calls,
+                      "calls": calls,
                       **({"tokens.row": shape[1], "tokens.chunk": shape[1] * -(-shape[0] // chunks)} if lengths else {}),
                       "train.precision": precision, "input_grad": input_grad, "keep_every": keep_every,
                       "wait_s": 0 if wait_s is None else wait_s, **settings, **rules,
@@ -167,37 +254,58 @@ class RemoteModule(nn.Module):
             raise errors.usage("a process that was forked cannot use its parent's middle")
 
     def _cleared(self):
-        return self._backs and (self.anchor.grad is None or not self.anchor.grad.any())
+        """zero_grad() came behind a backward: of the marks that these leave in the anchor's gradient, none is there."""
+        return self._marked and (self.anchor.grad is None or not self.anchor.grad.any())
 
     def _settle(self):
         """Before another call: what was interrupted, or whose gradients are no longer wanted, is dropped."""
-        if self._open is not None and (self._interrupted or self._cleared()):
+        if self._cleared() and not all(c.back for c in self._open):
+            raise errors.usage(f"zero_grad() came between backwards of step {self.step_number}: call drop() first",
+                               self.step_number)
+        if self._interrupted or self._cleared():
             self.drop()
 
-    def forward(self, x, lengths=None):
+    def send(self, x, lengths=None):
+        """The first half of a call; what is given back has wait(). Several may be on their way."""
         self._check_process()
         if x.dtype == torch.float64:
             raise errors.usage("the middle computes in float32: call .float() on its input")
         if lengths is not None and not self._lengths:
             raise errors.usage("this middle has rows of one length: make it with lengths=True")
-        self.__dict__["_given"] = None if lengths is None else [int(n) for n in lengths]
         self._settle()
-        if self._open is not None and self._backs and self.training and not self._is_last():
-            self._commit(self._rate(), 1.0)  # a call of a step with several
-        if self._open is not None:
+        if self._open and (not self.training or len(self._open) == self._calls):
+            raise errors.usage(f"step {self.step_number} is open: call step() or drop() first", self.step_number)
+        graded = self.training and torch.is_grad_enabled()
+        if self.training and not graded and self._calls == 1:
+            raise errors.usage("the middle is in training, but gradients are off: call eval() first, or make it with "
+                               "calls=2, so that a step has room for a call that moves statistics alone", self.step_number)
+        if graded and x.requires_grad and not self._input_grad:
+            raise errors.usage("something in the head learns, and the middle has input_grad=False")
+        call = self._post(x.detach(), lengths)
+        return Pending(self, call, _Send.apply(x, self.anchor, self, call) if graded else None)
+
+    def forward(self, x, lengths=None):
+        return self.send(x, lengths).wait()
+
+    def pipelined(self, head, tail_loss, x, t):
+        """A whole step but for step(): head, middle, tail_loss(y, t) and all their backwards, chunk by chunk, so that
+        both sides and the link work at once. tail_loss gives the mean over its rows; each chunk counts by its rows. The
+        mean over all of them, as a number."""
+        self._check_process()
+        self._settle()
+        if self._open:
             raise errors.usage(f"step {self.step_number} is open: call step() or drop() first", self.step_number)
         if not self.training:
-            return self._run(x, False)[1]
-        if not torch.is_grad_enabled():
-            raise errors.usage("the middle is in training, but gradients are off: call eval() first", self.step_number)
-        return _Call.apply(x, self.anchor, self)
-
-    def _is_last(self):
-        return (self.step_number + 1) % self._calls == 0
-
-    def _commit(self, lr, scale):
-        self._guard(self._middle.step, lr, scale)
-        self._forget()
+            raise errors.usage("the middle is in evaluation: call train() first")
+        xs, ts = ([part for part in v.split(-(-self._conf["train.batch"] // self._conf["train.chunks"]))] for v in (x, t))
+        state = _Pipeline(self, head, tail_loss, list(zip(xs, ts)), len(x))
+        while not state.over():
+            if not (state.tail() or state.head() or state.back()):
+                self._guard(self._middle.wait)
+        self._mark()
+        grad = torch.full_like(self.anchor, _MARK)
+        self.anchor.grad = grad if self.anchor.grad is None else self.anchor.grad + grad
+        return state.loss
 
     def _guard(self, call, *args, **kwargs):
         try:
@@ -210,59 +318,63 @@ class RemoteModule(nn.Module):
             raise
 
     def _forget(self):
-        self.__dict__.update(_open=None, _backs=0, _interrupted=False, _clip=1.0)
+        self.__dict__.update(_open=[], _marked=False, _interrupted=False, _clip=1.0)
 
-    def _run(self, x, training):
-        rows = self._pack(_nhwc(x), len(x))
-        call = self._guard(self._middle.forward, rows, rows=len(x), lengths=self._tokens(len(x)), training=training)
-        self.__dict__.update(_open=call, _backs=0)
-        self._image = x.dim() == 4 and not x.is_contiguous(memory_format=torch.channels_last)
-        y = torch.empty(len(rows), *self._middle.output_shape[1:])
-        self._guard(self._middle.output, call, y)
-        y = self._unpack(y, x.shape)
-        if not training:
-            self._forget()
-        return call, self._like(y, x)
+    def _mark(self):
+        self.__dict__["_marked"] = True
 
-    def _tokens(self, rows):
-        """Of each row, where the middle computes per token."""
-        return None if not self._lengths else self._given or [self._conf["tokens.row"]] * rows
+    def _post(self, x, lengths):
+        lengths = None if not self._lengths else [self._conf["tokens.row"]] * len(x) if lengths is None else [int(n) for n in lengths]
+        rows = self._pack(_nhwc(x), lengths)
+        number = self._guard(self._middle.forward, rows, rows=len(x), lengths=lengths, training=self.training)
+        call = _Call(number, self.step_number, x, lengths)
+        if self.training:
+            self._open.append(call)
+        return call
 
-    def _mask(self, shape):
-        n = torch.tensor(self._tokens(shape[0]))
-        if len(n) != shape[0] or int(n.max()) > shape[1]:
-            raise errors.usage(f"lengths of {len(n)} rows up to {int(n.max())} for an input of {list(shape)}")
-        return torch.arange(shape[1])[None] < n[:, None]
+    def _take(self, call):
+        y = self._empty(self._middle.output_shape, call)
+        self._guard(self._middle.output, call.number, y)
+        return self._like(self._unpack(y, call), call)
 
-    def _pack(self, t, rows):
-        return t[self._mask(t.shape)] if self._lengths else t
+    def _give(self, call, dy):
+        if call not in self._open or call.back:
+            raise errors.usage(f"backward of call {call.number} of step {call.step} ran already, or the step is over", call.step)
+        if self._cleared():
+            raise errors.usage(f"zero_grad() came between backwards of step {call.step}: call drop() first", call.step)
+        self._guard(self._middle.backward, call.number, self._pack(_nhwc(dy), call.lengths))
+        call.back = True
 
-    def _unpack(self, t, shape):
-        if not self._lengths:
+    def _input_gradient(self, call):
+        dx = self._empty(self._middle.input_shape, call)
+        self._guard(self._middle.input_grad, call.number, dx)
+        return self._like(self._unpack(dx, call), call)
+
+    def _empty(self, shape, call):
+        return torch.empty(call.shape[0] if call.lengths is None else sum(call.lengths), *shape[1:])
+
+    @staticmethod
+    def _mask(shape, lengths):
+        if len(lengths) != shape[0] or max(lengths) > shape[1]:
+            raise errors.usage(f"lengths of {len(lengths)} rows up to {max(lengths)} for an input of {list(shape)}")
+        return torch.arange(shape[1])[None] < torch.tensor(lengths)[:, None]
+
+    def _pack(self, t, lengths):
+        return t if lengths is None else t[self._mask(t.shape, lengths)]
+
+    def _unpack(self, t, call):
+        if call.lengths is None:
             return t
-        out = torch.zeros(*shape[:2], t.shape[-1])
-        out[self._mask(shape)] = t
+        out = torch.zeros(*call.shape[:2], t.shape[-1])
+        out[self._mask(call.shape, call.lengths)] = t
         return out
 
-    def _like(self, t, x):
+    @staticmethod
+    def _like(t, call):
         if t.dim() == 4:
             t = t.permute(0, 3, 1, 2)
-            t = t.contiguous() if self._image else t
-        return t.to(x.device)
-
-    def _backward(self, call, step, dy, wanted):
-        if call != self._open or self._backs:
-            raise errors.usage(f"backward of call {call} of step {step} ran already, or the step is over", step)
-        if wanted and not self._input_grad:
-            raise errors.usage("something in the head learns, and the middle has input_grad=False")
-        packed = self._pack(_nhwc(dy), len(dy))
-        self._guard(self._middle.backward, call, packed)
-        self.__dict__["_backs"] = 1
-        if not wanted or not self._input_grad:
-            return None
-        dx = torch.empty(len(packed), *self._middle.input_shape[1:])
-        self._guard(self._middle.input_grad, call, dx)
-        return self._like(self._unpack(dx, dy.shape), dy)
+            t = t.contiguous() if call.image else t
+        return t.to(call.device)
 
     def step(self, lr=None, scale=1.0):
         """The server's optimizer takes its step; then it is the turn of the script's own."""
@@ -271,13 +383,11 @@ class RemoteModule(nn.Module):
             number = self.step_number
             self.drop()
             return Step(number, 0, 0.0, True)
-        if self._open is None or not self._backs:
+        if not any(c.back for c in self._open):
             raise errors.usage(f"step {self.step_number} has no gradient: call backward() first", self.step_number)
-        if not self._is_last():
-            raise errors.usage(f"the step has {(self.step_number + 1) % self._calls} of {self._calls} calls",
-                               self.step_number)
         number, before = self.step_number, self._middle.stats()
-        self._commit(self._rate() if lr is None else lr, scale * self._clip)
+        self._guard(self._middle.step, self._rate() if lr is None else lr, scale * self._clip)
+        self._forget()
         now = self._middle.stats()
         if self.anchor.grad is not None:
             self.anchor.grad = None

@@ -87,7 +87,7 @@ static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 		done->checkpointed = m->trunk.checkpointed;
 		m->shown = m->trunk.kept;
 		done->compute_s = sl_middle_decided(m);
-	} else if (task == SL_TASK_MID_BWD) {
+	} else if (task == SL_TASK_MID_BWD || task == SL_TASK_NORM) {
 		done->squares[0] = m->squares;
 	} else if (task == SL_TASK_MID_FWD && !sl_port_session(m->port)->training) {
 		/* an evaluation is no step's: the next one begins once the last chunk of this has left */

@@ -135,15 +135,14 @@ static enum sl_err compute_forward(struct sl_middle *m, const struct sl_exec_cal
 
 static enum sl_err compute_backward(struct sl_middle *m, const struct sl_exec_call *call, struct sl_fail *fail)
 {
-	const bool last = call->slot == sl_port_session(m->port)->chunks - 1;
 	const struct sl_plan_spec *spec = &m->trunk.plan->spec;
-	const int64_t rows = (int64_t)sl_port_session(m->port)->batch_rows;
 	enum sl_err err = sl_exec_backward(m->trunk.exec, call, NULL);
+	const struct sl_session *s = sl_port_session(m->port);
 
-	if (err || !last || !(sl_plan_clip_own(spec) > 0))
+	if (err || !(sl_plan_clip_own(spec) > 0) || call->slot != s->chunks - 1)
 		return err;
 	err = sl_exec_squares(m->trunk.exec, &m->squares, fail);
-	m->squares = sl_plan_own_squares(spec, rows, m->squares);
+	m->squares = sl_plan_own_squares(spec, (int64_t)s->batch_rows, m->squares);
 	return err;
 }
 
@@ -212,6 +211,8 @@ enum sl_err sl_middle_task(void *arg, enum sl_task task, int chunk, struct sl_fa
 		return run_pass(m, &forward, chunk, fail);
 	case SL_TASK_MID_BWD:
 		return run_pass(m, &backward, chunk, fail);
+	case SL_TASK_NORM:
+		return sl_exec_squares(m->trunk.exec, &m->squares, fail);
 	case SL_TASK_COMMIT:
 		return sl_trunk_commit(&m->trunk, m->port, fail);
 	case SL_TASK_PREPARE:

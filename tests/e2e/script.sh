@@ -44,37 +44,45 @@ accuracy_of digits 0.93
 accuracy_of rows 0.88
 
 # ---- kills, of either side: the weights are those of a run that nobody disturbed
-run kills.py "$endpoint"
-mv weights.pt undisturbed.pt
-rm kills.pt
+cp "$root/tests/e2e/script/calls.py" .
+for name in kills calls; do
+	run "$name.py" "$endpoint"
+	mv weights.pt "$name.undisturbed"
+	rm "$name.pt"
+done
 end_process "$server_pid"
 port=$(free_port)
 server() { start_server "$1" "listen=tcp://127.0.0.1:$port"; }
 saved() { grep -q "^step $1\$" script.log; }
-# the same, which stands behind the step that it is told, until it is killed or there is a file `go`
-{
-	echo 'import os, sys, time'
-	sed 's/^\( *\)print("step", step, flush=True)$/&\n\1while step == int(sys.argv[2]) and not os.path.exists("go"): time.sleep(0.01)/' kills.py
-} >stands.py
-grep -q 'exists("go")' stands.py || fail 'it does not stand'
-begin() { # until it has saved step $1, where it stands
-	timeout "$patience" "$python" stands.py "$endpoint" "$1" >script.log 2>&1 &
+begin() { # NAME STEP: until it has saved that step; behind that it stands, until it is killed or there is a file `go`
+	{
+		echo 'import os, sys, time'
+		sed 's/^\( *\)print("step", step, flush=True)$/&\n\1while step == int(sys.argv[2]) and not os.path.exists("go"): time.sleep(0.01)/' "$1.py"
+	} >stands.py
+	grep -q 'exists("go")' stands.py || fail 'it does not stand'
+	timeout "$patience" "$python" stands.py "$endpoint" "$2" >script.log 2>&1 &
 	script=$!
 	started+=("$script")
-	wait_for "the script does not save step $1" saved "$1"
+	wait_for "$1.py does not save step $2" saved "$2"
 }
-server two
-begin 60
-kill -9 "$(pgrep -P "$script" | head -n 1)" || fail 'the script is over already'
-wait "$script" 2>/dev/null || true
-begin 120
-kill -9 "$server_pid" || fail 'the server is over already'
-wait "$server_pid" 2>/dev/null || true
-server three
-: >go
-wait "$script" || fail "the script: $(tail -n 15 script.log)"
-"$python" - <<'END' || fail 'killed and not killed, a run has two results'
-import torch
-a, b = torch.load("undisturbed.pt"), torch.load("weights.pt")
+survives() { # NAME STEP STEP: its script is killed behind the first, its server behind the second
+	rm -f go
+	server "$1-one"
+	begin "$1" "$2"
+	kill -9 "$(pgrep -P "$script" | head -n 1)" || fail 'the script is over already'
+	wait "$script" 2>/dev/null || true
+	begin "$1" "$3"
+	kill -9 "$server_pid" || fail 'the server is over already'
+	wait "$server_pid" 2>/dev/null || true
+	server "$1-two"
+	: >go
+	wait "$script" || fail "$1.py: $(tail -n 15 script.log)"
+	end_process "$server_pid"
+	"$python" - "$1" <<'END' || fail "$1.py: killed and not killed, it has two results"
+import sys, torch
+a, b = torch.load(sys.argv[1] + ".undisturbed"), torch.load("weights.pt")
 assert list(a) == list(b) and all(torch.equal(a[k], b[k]) for k in a)
 END
+}
+survives kills 60 120
+survives calls 10 30

@@ -52,7 +52,9 @@ static void set_limits(struct rig *rig, enum rig_who who)
 				      .rows = rig->conf.rows,
 				      .clip_norm = rig->conf.clip_norm,
 				      .no_mid_grad = rig->conf.no_mid_grad,
-				      .no_head_grad = rig->conf.no_head_grad};
+				      .no_head_grad = rig->conf.no_head_grad,
+				      .free_calls = rig->conf.free_calls,
+				      .chunks = (int)((rig->conf.batch + rig->conf.rows - 1) / rig->conf.rows)};
 
 	if (rig->conf.tokens) {
 		l.row_tokens = RIG_ROW_TOKENS;
@@ -92,15 +94,28 @@ static void deliver(struct rig *rig, enum rig_who to, const struct sl_frame *fra
 	side->inbox[(side->in.first + side->in.count++) % RIG_INBOX] = *frame;
 }
 
+/* Where chunks are a whole pass's, those of a kind come in order, none twice. */
+static void add(const struct rig_side *side, struct rig_fifo *f, int chunk)
+{
+	const int last = (f->first + f->count + SL_SESSION_MAX_CHUNKS - 1) % SL_SESSION_MAX_CHUNKS;
+
+	assert_true(!f->count || side->s.limits.free_calls || chunk == f->chunk[last] + 1);
+	f->chunk[(last + 1) % SL_SESSION_MAX_CHUNKS] = chunk;
+	f->count++;
+}
+
+static int take(struct rig_fifo *f)
+{
+	const int chunk = f->chunk[f->first];
+
+	f->first = (f->first + 1) % SL_SESSION_MAX_CHUNKS;
+	f->count--;
+	return chunk;
+}
+
 static void start_task(struct rig_side *side, const struct sl_action *a)
 {
-	struct rig_fifo *f = &side->task[a->task];
-
-	/* a kind's tasks come in chunk order, none twice */
-	if (!f->count)
-		f->first = a->chunk;
-	assert_int_equal(a->chunk, f->first + f->count);
-	f->count++;
+	add(side, &side->task[a->task], a->chunk);
 	side->tasks[a->task]++;
 }
 
@@ -109,13 +124,9 @@ static void post(struct rig *rig, struct rig_side *side, const struct sl_action 
 	const struct sl_session *s = &side->s;
 	const bool weights = a->what == SL_PART_WEIGHTS, of_chunk = a->what < SL_PART_WEIGHTS;
 	const bool ends = a->what == SL_PART_ENDS;
-	struct rig_fifo *f = &side->out[a->what];
 	uint64_t most = rig_run_bytes(a->what);
 
-	if (!f->count)
-		f->first = a->chunk;
-	assert_int_equal(a->chunk, f->first + f->count);
-	f->count++;
+	add(side, &side->out[a->what], a->chunk);
 	side->run[a->what][a->chunk] = (struct rig_run){
 		.part = {.what = a->what,
 			 .training = !weights && !ends && s->training,
@@ -124,7 +135,7 @@ static void post(struct rig *rig, struct rig_side *side, const struct sl_action 
 					 : s->number,
 			 .chunk = (uint32_t)a->chunk,
 			 .rows = of_chunk ? (uint32_t)sl_session_chunk_rows(s, a->chunk) : 0,
-			 .batch_rows = of_chunk ? (uint32_t)s->batch_rows : 0,
+			 .batch_rows = of_chunk ? (uint32_t)sl_session_said_rows(s) : 0,
 			 .tokens = of_chunk ? s->tokens[a->chunk] : 0},
 		.len = ends && s->gift_bytes ? s->gift_bytes
 		       : weights || ends     ? most
@@ -267,7 +278,7 @@ static bool finish_task(struct rig *rig, enum rig_who who, enum sl_task task)
 	struct rig_fifo *f = &side->task[task];
 	struct sl_event ev = {.kind = SL_EV_TASK_DONE,
 			      .task = task,
-			      .chunk = f->first,
+			      .chunk = f->chunk[f->first],
 			      .compute_s = 0.25,
 			      .squares = {who == RIG_CLIENT ? 9 : 16, who == RIG_CLIENT ? 11 : 0},
 			      .checkpointed = task == SL_TASK_GATHER && !rig->conf.storeless,
@@ -286,8 +297,7 @@ static bool finish_task(struct rig *rig, enum rig_who who, enum sl_task task)
 		ev.kind = SL_EV_NONFINITE;
 		ev.why = &why;
 	}
-	f->first++;
-	f->count--;
+	(void)take(f);
 	(void)rig_event(rig, who, &ev);
 	return true;
 }
@@ -303,7 +313,7 @@ static bool send_part(struct rig *rig, enum rig_who who, enum sl_part_what what)
 
 	if (!f->count || (what != SL_PART_WEIGHTS && side->out[SL_PART_WEIGHTS].count))
 		return false;
-	run = &side->run[what][f->first];
+	run = &side->run[what][f->chunk[f->first]];
 	len = run->len - run->sent < side->s.hello.part_bytes ? run->len - run->sent : side->s.hello.part_bytes;
 	if (len > side->credit)
 		return false;
@@ -313,10 +323,8 @@ static bool send_part(struct rig *rig, enum rig_who who, enum sl_part_what what)
 	frame.payload = (struct sl_bytes){bytes, len};
 	side->credit -= len;
 	run->sent += len;
-	if (run->sent == run->len) {
-		f->first++;
-		f->count--;
-	}
+	if (run->sent == run->len)
+		(void)take(f);
 	deliver(rig, (enum rig_who) !who, &frame);
 	return true;
 }
@@ -410,7 +418,7 @@ struct sl_frame rig_part(const struct rig *rig, enum rig_who to, enum sl_part_wh
 			   .step = weights ? from->kept_step : from->number,
 			   .chunk = weights ? 0 : (uint32_t)chunk,
 			   .rows = of_chunk ? (uint32_t)sl_session_chunk_rows(from, chunk) : 0,
-			   .batch_rows = of_chunk ? (uint32_t)from->batch_rows : 0,
+			   .batch_rows = of_chunk ? (uint32_t)sl_session_said_rows(from) : 0,
 			   .total = len,
 			   .tokens = of_chunk ? from->tokens[chunk] : 0},
 		.payload = {bytes, len},
@@ -427,9 +435,7 @@ void rig_done(struct rig *rig, enum rig_who who, enum sl_task task, int chunk)
 {
 	struct rig_fifo *f = &rig->side[who].task[task];
 
-	assert_true(f->count > 0 && f->first == chunk);
-	f->first++;
-	f->count--;
+	assert_true(f->count > 0 && take(f) == chunk);
 	assert_int_equal(rig_event(rig, who, &(struct sl_event){.kind = SL_EV_TASK_DONE, .task = task, .chunk = chunk}),
 			 SL_OK);
 }

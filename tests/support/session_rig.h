@@ -24,6 +24,7 @@ struct rig_conf {
 	bool shared;         /* the client is a member of a group */
 	bool ends;           /* the group shares heads and tails */
 	bool comes;          /* … and its members come and go */
+	bool free_calls;     /* steps are free */
 	uint64_t ends_round; /* heads and tails are shared by rounds of so many steps; 0: by step */
 };
 
@@ -43,6 +44,7 @@ struct rig_run {
 
 struct rig_fifo {
 	int first, count;
+	int chunk[SL_SESSION_MAX_CHUNKS]; /* [(first + i) % SL_SESSION_MAX_CHUNKS]; not of an inbox */
 };
 
 struct rig_side {
@@ -51,7 +53,7 @@ struct rig_side {
 	struct rig_fifo in;
 	struct rig_run run[SL_PART_WHAT_COUNT][SL_SESSION_MAX_CHUNKS];
 	struct rig_fifo out[SL_PART_WHAT_COUNT];
-	struct rig_fifo task[SL_TASK_COUNT]; /* started, not yet done: chunks first … first + count - 1 */
+	struct rig_fifo task[SL_TASK_COUNT]; /* started, not yet done */
 	uint64_t credit;
 	/* what the session has said */
 	int tasks[SL_TASK_COUNT]; /* started since the rig was opened */

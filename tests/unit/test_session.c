@@ -452,6 +452,7 @@ static void as_many_chunks_as_there_can_be(void **state)
 				false,
 				false,
 				false,
+				0,
 				0};
 
 	(void)state;

@@ -78,6 +78,47 @@ static void confs_are_refused_with_their_key(void **state)
 	refuses(c, SPLIT_CONFIG, 78, "codec.head_act");
 }
 
+static void says_null(int code, const char *names)
+{
+	assert_int_equal(code, SPLIT_USAGE);
+	assert_int_equal(e.status, 64);
+	if (!strstr(e.text, names))
+		fail_msg("\"%s\" does not say \"%s\"", e.text, names);
+}
+
+static void arguments_that_are_null_are_usage(void **state)
+{
+	split_conf *c = conf_of(graph);
+	split_middle *m = NULL;
+	float x[8] = {0};
+	int call;
+
+	(void)state;
+	says_null(split_conf_set(NULL, "server", "x", &e), "conf, key and value");
+	says_null(split_conf_set(c, NULL, "x", &e), "conf, key and value");
+	says_null(split_conf_set(c, "server", NULL, &e), "conf, key and value");
+	says_null(split_conf_graph(NULL, graph, &e), "conf and text");
+	says_null(split_conf_graph(c, NULL, &e), "conf and text");
+	says_null(split_conf_weight(NULL, "a", x, 8, &e), "conf, param and values");
+	says_null(split_conf_weight(c, NULL, x, 8, &e), "conf, param and values");
+	says_null(split_conf_weight(c, "a", NULL, 8, &e), "conf, param and values");
+	says_null(split_conf_resume(NULL, x, 8, &e), "conf and token");
+	says_null(split_conf_resume(c, NULL, 8, &e), "conf and token");
+	says_null(split_open(NULL, c, 0, &e), "out and conf");
+	says_null(split_open(&m, NULL, 0, &e), "out and conf");
+	assert_int_equal(split_conf_set(c, "server", NULL, NULL), SPLIT_USAGE);
+	split_conf_free(NULL);
+	assert_int_equal(split_open(&m, c, 0, &e), SPLIT_AGAIN);
+	assert_int_equal(e.code, SPLIT_AGAIN);
+	says_null(split_forward(m, 1, 1, NULL, NULL, &call, &e), "x and call");
+	says_null(split_forward(m, 1, 1, NULL, x, NULL, &e), "x and call");
+	says_null(split_keep(m, NULL, NULL, 0, &e), "n must not be");
+	says_null(split_resume(m, NULL, 0, 0, &e), "token");
+	says_null(split_weight(m, NULL, x, 8, 0, &e), "param and values");
+	split_close(m, 0);
+	split_conf_free(c);
+}
+
 static void a_server_that_is_not_there_is_unavailable(void **state)
 {
 	split_conf *c = conf_of(graph);
@@ -228,9 +269,16 @@ static void calls_out_of_turn_are_usage(void **state)
 	assert_int_equal(split_step(m, 0.1, 1, 0, &e), SPLIT_USAGE);
 	assert_int_equal(split_step(m, -1, 1, 0, &e), SPLIT_USAGE);
 	assert_int_equal(split_forward(m, 1, 1, NULL, x, &call, &e), SPLIT_OK);
-	assert_int_equal(split_forward(m, 1, 1, NULL, x, &call, &e), SPLIT_USAGE);
+	assert_int_equal(split_forward(m, 1, 100, NULL, x, &call, &e),
+			 SPLIT_USAGE); /* four chunks, and three are left */
+	assert_non_null(strstr(e.text, "room for 4 chunks"));
+	assert_int_equal(split_forward(m, 0, 1, NULL, x, &call, &e), SPLIT_USAGE);
 	assert_int_equal(split_backward(m, call, x, &e), SPLIT_USAGE);
+	e.code = 0;
 	assert_int_equal(split_output(m, call, x, 0, &e), SPLIT_AGAIN);
+	assert_int_equal(e.code, SPLIT_AGAIN);
+	assert_non_null(strstr(e.text, "not yet: "));
+	assert_string_equal(e.name, "again");
 	split_close(m, 0);
 	split_conf_free(c);
 }
@@ -294,6 +342,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(confs_are_refused_with_their_key),
+		cmocka_unit_test(arguments_that_are_null_are_usage),
 		cmocka_unit_test(a_server_that_is_not_there_is_unavailable),
 		cmocka_unit_test(a_peer_that_is_no_server_is_unavailable),
 		cmocka_unit_test(opens_and_closes_leave_nothing),

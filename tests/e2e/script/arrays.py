@@ -69,6 +69,28 @@ def check_step():
     m.close(goodbye=True)
 
 
+def check_calls():
+    """Two calls, the second one's gradient first, beside one call with the rows of both; and one call without a gradient."""
+    x, dy = rng.normal(size=(10, 8)).astype(np.float32), rng.normal(size=(10, 4)).astype(np.float32)
+    found = []
+    for cuts in ([(0, 10)], [(0, 4), (4, 10)], [(0, 4), (4, 10), (0, 3)]):
+        m, dx = begin(calls=3), np.empty((10, 8), np.float32)
+        calls = [m.forward(x[a:b].copy()) for a, b in cuts]
+        y = np.concatenate([m.output(c) for c in calls])[:10]
+        for c, (a, b) in list(zip(calls, cuts))[1::-1]:
+            m.backward(c, dy[a:b].copy())
+        for c, (a, b) in list(zip(calls, cuts))[:2]:
+            m.input_grad(c, dx[a:b])
+        norm = m.norm()
+        m.step(0.1)
+        found.append((y, dx, norm, m.weight("0.weight", (16, 8))))
+        m.close(goodbye=True)
+    for other in found[1:]:
+        for a, b in zip(found[0], other):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    refused(split.UsageError, "call 7 is not open in step 0", begin().output, 7)
+
+
 def train(m, steps):
     for i in steps:
         r = np.random.default_rng(i)
@@ -96,7 +118,7 @@ def check_tokens():
     m = begin(nine)
     assert m.step_number == 9 and train(m, range(9, 20)) == expected
     refused(split.DataError, "damaged", begin, seven[:-1])
-    refused(split.MismatchError, "another network or other settings", begin, nine, **{"train.batch": 11})
+    refused(split.MismatchError, "another network or other settings", begin, nine, **{"train.batch": 9})
     m.close()
 
 
@@ -112,6 +134,8 @@ def check_refusals():
     y = m.output(call)
     m.backward(call, y)
     refused(split.UsageError, "ran already", m.backward, call, y)
+    refused(split.UsageError, "an argument is NULL: y must not be",
+            lambda: m._wait(lambda: abi.lib.split_output(m._handle, call, None, 0, m._fail)))
     m.drop()
     assert m.step_number == 1
     call = m.forward(np.full((12, 8), np.nan, np.float32))
@@ -145,6 +169,7 @@ def check_leaks():
 
 check_header()
 check_step()
+check_calls()
 check_tokens()
 check_refusals()
 check_leaks()

@@ -296,10 +296,77 @@ def check_calls():
         opt.step()
         own.step()
     assert far(m.state_dict(), whole[1].state_dict()) < 1e-5
-    m(head(torch.zeros(4, 6, 8))).sum().backward()
-    refused(split.UsageError, "the step has 1 of 4 calls", m.step)
+    y = [m(head(torch.zeros(4, 6, 8))) for _ in range(3)]
+    with torch.no_grad():
+        m(torch.zeros(2, 6, 32))  # the fourth
+    refused(split.UsageError, "step 3 is open: call step() or drop() first", m, torch.zeros(4, 6, 32))
+    y[2].sum().backward(retain_graph=True)
+    refused(split.UsageError, "ran already", y[2].sum().backward)
+    opt.zero_grad()
+    refused(split.UsageError, "zero_grad() came between backwards of step 3", y[0].sum().backward)
     m.drop()
+    assert m.step_number == 4
     m.close(True)
+    refused(split.ConfigError, "calls: must be a whole number from 0 to 256", remote, encoder(), (4, 6, 32), calls=300)
+    refused(split.ConfigError, "200 calls have 400 chunks", remote, encoder(), (4, 6, 32), calls=200, chunks=2)
+
+
+def check_orders():
+    """Several forwards before their backwards, in either order, and calls that are sent ahead."""
+    for backwards in (False, True):
+        torch.manual_seed(8)
+        head, mid, tail = nn.Linear(8, 32), encoder(), nn.Linear(32, 5)
+        whole = copy.deepcopy((head, mid, tail))
+        opts = [torch.optim.SGD([p for m in net for p in m.parameters()], 0.1) for net in ((head, mid, tail), whole)]
+        m = remote(mid, (4, 6, 32), opts[0], calls=3, chunks=2)
+        for i in range(3):
+            data = [(x[:4 - j], t[:4 - j]) for j, (x, t) in enumerate(batches((4, 6, 8), 3))]
+            for net, opt, ours in ((head, m, tail), opts[0], True), (whole, opts[1], False):
+                opt.zero_grad()
+                ys = [m.send(net[0](x)) for x, _ in data] if ours else [net[1](net[0](x)) for x, _ in data]
+                losses = [F.cross_entropy(net[2]((y.wait() if ours else y).mean(1)), t) for y, (_, t) in zip(ys, data)]
+                if i == 2:
+                    sum(losses).backward()
+                else:
+                    for loss in losses[::-1] if backwards else losses:
+                        loss.backward()
+                if ours:
+                    m.step()
+                opt.step()
+        assert far(m.state_dict(), whole[1].state_dict()) < 1e-5 and far(head.state_dict(), whole[0].state_dict()) < 1e-5
+        m.close(True)
+
+
+def check_pipelined():
+    """Beside the same step as a whole, of four chunks and a ragged one."""
+    torch.manual_seed(9)
+    parts = nn.Linear(8, 32), encoder(), nn.Sequential(nn.Flatten(), nn.Linear(192, 5))
+    data = batches((16, 6, 8), 6)
+    data[2] = data[2][0][:7], data[2][1][:7]
+    found = []
+    for piped in (False, True):
+        head, mid, tail = copy.deepcopy(parts)
+        opt = torch.optim.SGD([*head.parameters(), *mid.parameters(), *tail.parameters()], 0.1)
+        m = remote(mid, (16, 6, 32), opt, chunks=4)
+
+        def whole(x, t):
+            loss = F.cross_entropy(tail(m(head(x))), t)
+            loss.backward()
+            return loss.item()
+        losses = []
+        for x, t in data:
+            opt.zero_grad()
+            losses.append(m.pipelined(head, lambda y, t: F.cross_entropy(tail(y), t), x, t) if piped else whole(x, t))
+            m.step()
+            opt.step()
+        opt.zero_grad()
+        whole(*data[0])
+        refused(split.UsageError, "is open", m.pipelined, head, tail, *data[0])
+        m.drop()
+        found.append((losses, m.state_dict(), head.state_dict()))
+        m.close(True)
+    (a, here, ends), (b, there, others) = found
+    assert max(abs(i - j) for i, j in zip(a, b)) < 1e-5 and far(here, there) < 1e-5 and far(ends, others) < 1e-5
 
 
 class Numbers(torch.utils.data.Dataset):
@@ -341,6 +408,6 @@ def check_processes():
     other.close(True)
 
 
-for check in (check_transformers, check_batch_norm, check_lengths, check_calls, check_refusals, check_steps, check_processes, check_middles):
+for check in (check_transformers, check_batch_norm, check_lengths, check_calls, check_orders, check_pipelined, check_refusals, check_steps, check_processes, check_middles):
     check()
     print(check.__name__, flush=True)
