@@ -122,7 +122,21 @@ PIC_OBJ := $(PIC_SRC:%.c=$(B)/pic/%.o) $(PROTO:%.proto=$(B)/pic/gen/%.pb-c.o)
 API_OBJ := $(filter $(B)/pic/lib/%,$(PIC_OBJ))
 SHARED := $(B)/libsplit.so
 
-lib: $(SHARED) $(B)/split.pc ## build/<variant>/libsplit.so and split.pc: a script's or program's own middle
+# What computes in the program's own process. It brings OpenBLAS, so libsplit has it as a module.
+LOCAL := $(B)/libsplit_local.so
+LOCAL_SRC := $(wildcard lib/local/*.c common/*/*.c kernels/*.c kernels/ref/*.c server/host/*.c server/trunk/*.c server/store/*.c) \
+	$(filter-out $(OTHER_LEVELS),$(wildcard kernels/cpu/*.c))
+LOCAL_OBJ := $(LOCAL_SRC:%.c=$(B)/pic/%.o) $(PROTO:%.proto=$(B)/pic/gen/%.pb-c.o)
+
+$(B)/pic/liblocal.a: $(filter-out $(B)/pic/lib/%,$(LOCAL_OBJ))
+	@rm -f $@
+	$(Q)$(AR) qcs $@ $^
+
+$(LOCAL): $(filter $(B)/pic/lib/%,$(LOCAL_OBJ)) $(B)/pic/liblocal.a lib/local/local.map
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=lib/local/local.map $(if $(SAN),,-Wl$(comma)-z$(comma)defs) -o $@ $(filter %.o %.a,$^) $(LDLIBS)
+
+lib: $(SHARED) $(LOCAL) $(B)/split.pc ## build/<variant>/libsplit.so and split.pc: a script's or program's own middle
 
 $(B)/pic/%.o: %.c Makefile | $(GEN_HDR)
 	@mkdir -p $(@D)
@@ -147,7 +161,7 @@ $(SHARED): $(SHARED).$(LIB_API)
 $(B)/split.pc: lib/split.pc.in Makefile
 	$(Q)sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(shell sed -n 's/.*SL_VERSION "\(.*\)"/\1/p' common/base/version.h)|' $< >$@
 
--include $(PIC_OBJ:.o=.d)
+-include $(sort $(PIC_OBJ:.o=.d) $(LOCAL_OBJ:.o=.d))
 
 # The version that both programs say is that of this build, whatever else has not changed.
 $(B)/version: FORCE
@@ -692,13 +706,13 @@ install: all man ## PREFIX (/usr/local), DESTDIR: daemons, manual pages, example
 install-lib: lib ## PREFIX, DESTDIR: libsplit, its header and split.pc, and the Python package
 	install -d $(addprefix $(INTO)/,include lib/pkgconfig lib/python3/dist-packages/split)
 	install -m 644 lib/split.h $(INTO)/include/
-	install -m 755 $(SHARED).$(LIB_API) $(INTO)/lib/
+	install -m 755 $(SHARED).$(LIB_API) $(LOCAL) $(INTO)/lib/
 	ln -sf $(notdir $(SHARED)).$(LIB_API) $(INTO)/lib/libsplit.so
 	install -m 644 $(B)/split.pc $(INTO)/lib/pkgconfig/
 	install -m 644 $(wildcard python/split/*.py) $(INTO)/lib/python3/dist-packages/split/
 
 uninstall: ## PREFIX, DESTDIR: removes what install put there; configs in /etc, keys and stores stay
-	rm -f $(addprefix $(INTO)/,include/split.h lib/libsplit.so lib/libsplit.so.$(LIB_API) lib/pkgconfig/split.pc) $(patsubst python/%,$(INTO)/lib/python3/dist-packages/%,$(wildcard python/split/*.py))
+	rm -f $(addprefix $(INTO)/,include/split.h lib/libsplit.so lib/libsplit.so.$(LIB_API) lib/libsplit_local.so lib/pkgconfig/split.pc) $(patsubst python/%,$(INTO)/lib/python3/dist-packages/%,$(wildcard python/split/*.py))
 	rm -f $(addprefix $(INTO)/bin/,splitc splits libsplit_cuda.so libsplit_mpi.so libsplit_dicom.so) $(addprefix $(INTO)/share/man/man1/,splitc.1 splits.1) \
 		$(addprefix $(INTO)/share/bash-completion/completions/,splitc splits) \
 		$(addprefix $(INTO)/lib/systemd/system/,$(notdir $(wildcard deploy/*.service)))

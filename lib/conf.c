@@ -129,6 +129,20 @@ static int set_text(split_conf *c, const char *key, const char *value, split_err
 	return SPLIT_OK;
 }
 
+static const char local_name[] = "local:";
+
+/* The endpoint is known once the server is there. */
+static int set_local(split_conf *c, const char *store, split_error *e)
+{
+	char *copy = strdup(store);
+
+	if (!copy)
+		return sl_lib_tell(e, 0, SL_ERR_NOMEM, "no memory for a setting");
+	free(c->local);
+	c->local = copy;
+	return set_text(c, "server", "ipc://local", e);
+}
+
 int split_conf_set(split_conf *c, const char *key, const char *value, split_error *e)
 {
 	static const struct {
@@ -147,6 +161,8 @@ int split_conf_set(split_conf *c, const char *key, const char *value, split_erro
 		if (strcmp(key, numbers[i].key) == 0)
 			return set_number((int64_t *)(void *)((char *)c + numbers[i].at), numbers[i].most, key, value,
 					  e);
+	if (strcmp(key, "server") == 0 && strncmp(value, local_name, sizeof local_name - 1) == 0)
+		return set_local(c, value + sizeof local_name - 1, e);
 	if (strcmp(key, "log") == 0)
 		return set_level(value, e);
 	if (strcmp(key, "input_grad") == 0)
@@ -228,6 +244,7 @@ void split_conf_free(split_conf *c)
 	}
 	free(c->weight);
 	free(c->graph);
+	free(c->local);
 	free(c->token);
 	free(c);
 }

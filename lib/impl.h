@@ -23,6 +23,7 @@ struct split_conf {
 	char *set[SL_LIB_SETTINGS]; /* "key=value" */
 	int n_set;
 	char *graph;
+	char *local; /* the store of a server in this process; NULL: the server is another one */
 	struct {
 		char *name;
 		float *value;
@@ -85,6 +86,8 @@ struct sl_lib_did {
 
 struct split_middle {
 	/* set by open, then read alone */
+	void *local; /* of lib/local; NULL: none */
+	void (*local_close)(void *local);
 	pid_t pid;
 	int event_fd;
 	pthread_t thread;
@@ -186,7 +189,10 @@ uint32_t *sl_lib_begin(const struct split_middle *m, int chunk); /* of the call 
 enum sl_err sl_lib_settle(struct split_middle *m, const split_conf *conf, struct sl_fail *fail) SL_MUST_CHECK;
 int sl_lib_error(split_error *e, const struct sl_fail *fail, uint64_t step);
 int sl_lib_tell(split_error *e, uint64_t step, enum sl_err code, const char *fmt, ...) SL_PRINTF(4, 5);
-/* log.c: from now on lines go to the ring. */
+/* log.c: from now on lines go to the ring; one goes there. */
 void sl_lib_log_begin(void);
+void sl_lib_log_line(void *arg, const char *line, size_t len);
+/* local.c: a server in this process, which conf.server then names. */
+enum sl_err sl_lib_local_open(struct split_middle *m, const char *store, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

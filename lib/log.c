@@ -13,7 +13,7 @@ static struct {
 static pthread_mutex_t ring_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void keep_line(void *arg, const char *line, size_t len)
+void sl_lib_log_line(void *arg, const char *line, size_t len)
 {
 	const size_t n = len < LINE - 1 ? len : LINE - 1;
 
@@ -30,7 +30,7 @@ static void keep_line(void *arg, const char *line, size_t len)
 static void begin(void)
 {
 	sl_log_set_level(SL_LOG_WARN);
-	sl_log_set_sink(keep_line, NULL);
+	sl_log_set_sink(sl_lib_log_line, NULL);
 }
 
 void sl_lib_log_begin(void)

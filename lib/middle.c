@@ -42,7 +42,10 @@ static enum sl_err prepare(struct split_middle *m, const split_conf *conf, struc
 	if (err)
 		return err;
 	sl_cpu_codec_backend_open(&m->be);
-	err = sl_lib_slots_open(m, fail);
+	if (conf->local)
+		err = sl_lib_local_open(m, conf->local, fail);
+	if (!err)
+		err = sl_lib_slots_open(m, fail);
 	if (!err)
 		err = begin_session(m, conf, fail);
 	if (!err)
@@ -75,6 +78,8 @@ static enum sl_err start(struct split_middle *m, struct sl_fail *fail)
 static void free_middle(struct split_middle *m)
 {
 	sl_lib_loop_close(m);
+	if (m->local)
+		m->local_close(m->local);
 	sl_lib_slots_close(m);
 	free(m->pending);
 	sl_codecs_state_close(&m->live.codecs);

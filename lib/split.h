@@ -84,6 +84,8 @@ uint32_t split_api(void);
 split_conf *split_conf_new(void); /* NULL: no memory */
 /* Keys of docs/config.md: server, auth.*, link.*, codec.*, train.batch (rows of the largest call), train.chunks (parts
  * of that one), train.seed, train.precision, train.optimizer.* but lr. Beside these:
+ *   server                     also local: or local:FOLDER, a server of this process, which keeps what it keeps there;
+ *                              OpenBLAS then has one thread in the whole process
  *   calls                      calls of a step for which there is memory; smaller ones take fewer chunks of it (1)
  *   tokens.row, tokens.chunk   most tokens of a row, of a chunk; where the middle computes per token
  *   group.1 … group.8          "lr=FACTOR weight_decay=NUMBER" of the graph's parameters g1 … g8

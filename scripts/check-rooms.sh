@@ -53,7 +53,8 @@ BEGIN {
 	may["server/trunk"] = "common kernels server/store"
 	may["server/store"] = "common"
 	may["server/mpi"] = "common/base server/trunk/ranks.h"
-	may["lib"] = "common kernels client/link"
+	may["lib"] = "common kernels client/link lib/local/local.h"
+	may["lib/local"] = "common server/host"
 	may["tests"] = "common kernels client server lib proto"
 	# library header, and the only rooms that may name it
 	home["uv.h"] = home["zmq.h"] = home["protobuf-c/"] = "common/link tests"

@@ -174,7 +174,7 @@ const char *sl_agreed_check(const struct sl_agreed *a, char *why, size_t size)
 			why, size,
 			"goes neither with train.clip_norm, train.chunk_sums, share.group nor tokens.padded, and needs "
 			"cross.mid_grad");
-		return "train.free";
+		return "calls.free";
 	}
 	if (a->fetch_state && a->ema > 0) {
 		snprintf(why, size, "is not possible together with an audit, which fetches the weights that learn");

@@ -203,7 +203,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 	X(SL_INT64, "phase.step", phase_step, PLAIN, 0, 0x1p53, "0", NULL, "step at which this phase of train.phases begins")
 /* Not in a config: libsplit says it. */
 #define SL_AGREED_FREE(X) \
-	X(SL_BOOL, "train.free", free_calls, DERIVED, "false", "a step is made of calls, up to train.chunks of them, whose rows are not known before")
+	X(SL_BOOL, "calls.free", free_calls, DERIVED, "false", "a step is made of calls, up to train.chunks of them, whose rows are not known before")
 /* Not in a config: train.audit needs it. It changes nothing of what a run computes. */
 #define SL_AGREED_FETCH(X) \
 	X(SL_BOOL, "fetch.state", fetch_state, DERIVED, "false", "a Fetch is answered with the optimizer's moments and the codecs' state, too")

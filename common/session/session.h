@@ -8,7 +8,7 @@
  * server before COMMIT, which carries what all gradients are multiplied by. An evaluation pass is head_act and mid_act
  * alone. Runs of one kind come in chunk order, the parts of a run in order of offset; kinds interleave freely.
  *
- * Where the agreement says train.free, a training step is free: it is made of calls, each of some chunks, and neither
+ * Where the agreement says calls.free, a training step is free: it is made of calls, each of some chunks, and neither
  * side knows beforehand how many there will be. Parts say batch_rows 0. head_act comes in chunk order, and says the
  * rows of its chunk. Gradients come in any order, of chunks that have gone forward, or not at all. COMMIT says how many
  * chunks have had one. The client's caller begins calls (BEGIN_STEP, MORE), says when there are gradients of one
