@@ -140,7 +140,7 @@ static int set_local(split_conf *c, const char *store, split_error *e)
 		return sl_lib_tell(e, 0, SL_ERR_NOMEM, "no memory for a setting");
 	free(c->local);
 	c->local = copy;
-	return set_text(c, "server", "ipc://local", e);
+	return set_text(c, "server", "tcp://127.0.0.1:1", e);
 }
 
 int split_conf_set(split_conf *c, const char *key, const char *value, split_error *e)

@@ -58,14 +58,17 @@ static enum sl_err make_folder(struct local *l, struct sl_fail *fail)
 
 static enum sl_err read_conf(struct local *l, const char *store, struct sl_fail *fail)
 {
-	char listens[SL_CONF_TEXT + 16], stores[SL_CONF_TEXT + 16];
-	const char *const set[] = {listens, stores, "device=cpu", "control=", "metrics="};
+	char stores[SL_CONF_TEXT + 16];
+	const char *const set[] = {stores, "device=cpu", "control=", "metrics="};
+	enum sl_err err;
 
 	if (strlen(store) >= SL_CONF_TEXT)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "local: the path of the store is too long");
-	snprintf(listens, sizeof listens, "listen=ipc://%s/socket", l->folder);
 	snprintf(stores, sizeof stores, "store=%s", store);
-	return sl_conf_parse(&sl_conf_server_schema, &l->conf, "local:", "", 0, set, sizeof set / sizeof set[0], fail);
+	err = sl_conf_parse(&sl_conf_server_schema, &l->conf, "local:", "", 0, set, sizeof set / sizeof set[0], fail);
+	/* no config can name such a socket, to which others have no way */
+	snprintf(l->conf.listen, sizeof l->conf.listen, "ipc://%s/socket", l->folder);
+	return err;
 }
 
 static enum sl_err open_all(struct local *l, const char *store, struct sl_fail *fail)

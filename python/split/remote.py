@@ -153,7 +153,7 @@ class _Pipeline:
 class RemoteModule(nn.Module):
     """In place of `module`, whose parameters the server has from then on.
 
-    server     tcp://host:port
+    server     tcp://host:port; local: or local:FOLDER is this process, with the same bits
     example    one call's input, with the most rows, or its shape
     optimizer  a torch.optim one that has not stepped, from which the module's parameters are taken; or a dict with
                kind, lr and the other keys of train.optimizer

@@ -337,6 +337,36 @@ def check_orders():
         m.close(True)
 
 
+def check_local():
+    """The server in this process: the same bits, also when the run goes on from a token of its folder."""
+    def run(m, steps):
+        for x, t in batches((16, 6, 8), 6)[steps]:
+            F.cross_entropy(m(parts[0](x)).mean(1)[:, :5], t).backward()
+            m.step()
+        return m
+
+    parts = nn.Linear(8, 32), encoder()
+    kwargs = dict(codec="qsgd:15,bucket=512,ef=true", chunks=4, seed=5)
+    own = f"local:{os.getcwd()}/own"
+    os.mkdir("own")
+    a = run(remote(copy.deepcopy(parts[1]), (16, 6, 32), **kwargs), slice(6))
+    threads = torch.get_num_threads()
+    b = run(split.RemoteModule(copy.deepcopy(parts[1]), own, example=(16, 6, 32), optimizer={"lr": 0.1}, **kwargs), slice(3))
+    token = b.checkpoint()
+    b.close()
+    b = split.RemoteModule(copy.deepcopy(parts[1]), own, example=(16, 6, 32), optimizer={"lr": 0.1}, resume=token, **kwargs)
+    there, here = a.state_dict(), run(b, slice(3, 6)).state_dict()
+    assert b.step_number == 6 and all(torch.equal(there[k], here[k]) for k in there)
+    assert torch.get_num_threads() == threads
+    a.close(True)
+    b.close(True)
+    c = split.RemoteModule(copy.deepcopy(parts[1]), "local:", example=(16, 6, 32), optimizer={"lr": 0.1})
+    run(c, slice(1))
+    refused(split.FileError, "its config must name a `store`", c.checkpoint)
+    c.close()
+    refused(split.ConfigError, "/nowhere", split.RemoteModule, encoder(), "local:/nowhere", example=(16, 6, 32), optimizer={"lr": 0.1})
+
+
 def check_pipelined():
     """Beside the same step as a whole, of four chunks and a ragged one."""
     torch.manual_seed(9)
@@ -408,6 +438,6 @@ def check_processes():
     other.close(True)
 
 
-for check in (check_transformers, check_batch_norm, check_lengths, check_calls, check_orders, check_pipelined, check_refusals, check_steps, check_processes, check_middles):
+for check in (check_transformers, check_batch_norm, check_lengths, check_calls, check_orders, check_pipelined, check_local, check_refusals, check_steps, check_processes, check_middles):
     check()
     print(check.__name__, flush=True)
