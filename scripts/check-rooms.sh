@@ -70,7 +70,7 @@ BEGIN {
 }
 function room(path,   part, n) {
 	n = split(path, part, "/")
-	return (part[1] == "common" || part[1] == "client" || part[1] == "server") && n > 2 ? part[1] "/" part[2] : part[1]
+	return part[1] ~ /^(common|client|server|lib)$/ && n > 2 ? part[1] "/" part[2] : part[1]
 }
 # `path` is `prefix` itself or lies in it; a prefix that is no folder also covers names that begin with it (cuda -> cuda_runtime.h)
 function under(path, prefix) { return path == prefix || index(path, prefix "/") == 1 }

@@ -364,7 +364,7 @@ def check_local():
     run(c, slice(1))
     refused(split.FileError, "its config must name a `store`", c.checkpoint)
     c.close()
-    refused(split.ConfigError, "/nowhere", split.RemoteModule, encoder(), "local:/nowhere", example=(16, 6, 32), optimizer={"lr": 0.1})
+    refused(split.Error, "/proc/none", split.RemoteModule, encoder(), "local:/proc/none", example=(16, 6, 32), optimizer={"lr": 0.1})
 
 
 def check_pipelined():
