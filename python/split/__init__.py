@@ -4,7 +4,7 @@ from .errors import (AuthError, CannotCreateError, ConfigError, DataError, Error
                      UsageError)
 from .middle import Middle
 
-_TORCH = {"RemoteModule": "remote", "Optimizer": "remote", "Keys": "remote", "Step": "remote", "clip_grad_norm_": "remote",
+_TORCH = {"RemoteModule": "remote", "Lora": "lora", "Optimizer": "remote", "Keys": "remote", "Step": "remote", "clip_grad_norm_": "remote",
           "save": "saving", "load": "saving", "Run": "saving"}
 
 

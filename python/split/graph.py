@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import errors
+from .lora import Lora
 
 
 class Value:
@@ -270,6 +271,57 @@ def _encoder(b, name, m, prefix, x):
     return b.norm(f"{name}.norm", x, m.norm, f"{prefix}norm.") if m.norm is not None else x
 
 
+def _lora(b, name, m, prefix, x):
+    base = b.linear(f"{name}.base_layer", x, *_pair(f"{prefix}base_layer.", m.base_layer))
+    y = b.dropout(f"{name}.lora_dropout", x, m.lora_dropout.p)
+    for part in ("lora_A", "lora_B"):
+        y = b.linear(f"{name}.{part}", y, *_pair(f"{prefix}{part}.default.", getattr(m, part)["default"]))
+    return b.add(f"{name}.lora_add", base, b.mul(f"{name}.lora_scale", y, m.scale))
+
+
+def _linear(b, name, m, prefix, x):
+    return _lora(b, name, m, prefix, x) if isinstance(m, Lora) else b.linear(name, x, *_pair(prefix, m))
+
+
+class First(Value):
+    """The first of what a module gives; the others are not there."""
+
+
+def _hf_layer(b, name, m, prefix, x):
+    """A layer of BERT or RoBERTa as transformers writes it: attention, dense, add, norm; dense, act, dense, add, norm."""
+    def part(path, x):
+        return _linear(b, f"{name}.{path}", m.get_submodule(path), f"{prefix}{path}.", x)
+
+    def close(path, x, residual):
+        out = m.get_submodule(path)
+        y = b.dropout(f"{name}.{path}.dropout", part(f"{path}.dense", x), out.dropout.p)
+        return b.norm(f"{name}.{path}.LayerNorm", b.add(f"{name}.{path}.add", y, residual), out.LayerNorm,
+                      f"{prefix}{path}.LayerNorm.")
+    attend, act = m.attention.self, m.intermediate.intermediate_act_fn
+    for key in ("is_decoder", "add_cross_attention"):
+        if getattr(m, key, False) or getattr(attend, key, False):
+            raise errors.config(f"{name}: {key}=True is not known on the server, False is")
+    if getattr(attend, "position_embedding_type", "absolute") != "absolute":
+        raise errors.config(f"{name}: position_embedding_type={attend.position_embedding_type} is not known on the server")
+    q, k, v = (part(f"attention.self.{which}", x) for which in ("query", "key", "value"))
+    y = b.attention(f"{name}.attention.self", q, k, v, attend.num_attention_heads, attend.dropout.p)
+    x = close("attention.output", y, x)
+    kinds = {F.gelu: "gelu", F.relu: "act", nn.GELU: "gelu", nn.ReLU: "act"}
+    kind = kinds.get(act) or kinds.get(type(act)) or ("gelu" if type(act).__name__ == "GELUActivation" else None)
+    if kind is None:
+        raise errors.config(f"{name}: activation {act} is not known on the server, gelu and relu are")
+    h = b.act(f"{name}.intermediate.act", part("intermediate.dense", x), kind)
+    y = close("output", h, x)
+    return First(y.number, y.shape)
+
+
+NAMED = {"BertLayer": _hf_layer, "RobertaLayer": _hf_layer}  # of classes whose package need not be here
+
+
+def builder_of(m):
+    return MODULES.get(type(m)) or NAMED.get(type(m).__name__)
+
+
 def _simple(kind, **usual):
     def build(b, name, m, prefix, x):
         _must(name, m, **usual)
@@ -279,7 +331,7 @@ def _simple(kind, **usual):
 
 MODULES = {
     nn.Conv2d: _conv, nn.BatchNorm2d: _batchnorm, nn.GroupNorm: _groupnorm,
-    nn.Linear: lambda b, name, m, prefix, x: b.linear(name, x, *_pair(prefix, m)),
+    nn.Linear: _linear, Lora: _lora,
     nn.LayerNorm: lambda b, name, m, prefix, x: b.norm(name, x, m, prefix),
     nn.Dropout: lambda b, name, m, prefix, x: b.dropout(name, x, m.p),
     nn.Identity: lambda b, name, m, prefix, x: x,
@@ -352,10 +404,10 @@ class _Proxy(torch.fx.Proxy):
 
 
 class _Tracer(torch.fx.Tracer):
-    """Leaves are what MODULES knows, and what else torch.nn has."""
+    """Leaves are what MODULES and NAMED know, and what else torch.nn has."""
 
     def is_leaf_module(self, m, name):
-        return type(m) in MODULES or super().is_leaf_module(m, name)
+        return builder_of(m) is not None or super().is_leaf_module(m, name)
 
     def proxy(self, node):
         return _Proxy(node, self)
@@ -365,7 +417,7 @@ class _Tracer(torch.fx.Tracer):
 
 
 def _trace(module):
-    if type(module) in MODULES:
+    if builder_of(module):
         module = nn.Sequential(module)
         prefix = "0."
     else:
@@ -378,7 +430,7 @@ def _trace(module):
 
 
 def known():
-    words = sorted({m.__name__ for m in MODULES} | {f if isinstance(f, str) else f.__name__ for f in FUNCTIONS})
+    words = sorted({m.__name__ for m in MODULES} | set(NAMED) | {f if isinstance(f, str) else f.__name__ for f in FUNCTIONS})
     return ", ".join(words)
 
 
@@ -394,12 +446,14 @@ def _call(b, module, strip, node, env):
             if len(args) != 3 or any(a is not args[0] for a in args) or kwargs.get("attn_mask") is not None:
                 raise errors.config(f"{name}: the server has attention of one input, without masks")
             args = args[:1]
-        if type(m) not in MODULES:
+        if not builder_of(m):
             raise errors.config(f"{name}: {type(m).__name__} is not known on the server; known are {known()}")
-        if len(args) != 1 or any(v is not None for k, v in kwargs.items() if k not in ("need_weights", "average_attn_weights")):
+        if not args or any(a is not None for a in args[1:]) or any(v is not None for k, v in kwargs.items() if k not in ("need_weights", "average_attn_weights")):
             raise errors.config(f"{name}: {type(m).__name__} takes one input here")
-        y = MODULES[type(m)](b, name, m, node.target[len(strip):] + "." * (node.target != strip.rstrip(".")), *args)
+        y = builder_of(m)(b, name, m, node.target[len(strip):] + "." * (node.target != strip.rstrip(".")), args[0])
         return (y, None) if isinstance(m, nn.MultiheadAttention) else y
+    if node.target is operator.getitem and isinstance(args[0], First) and args[1] == 0:
+        return args[0]
     if node.target is operator.getitem and isinstance(args[0], tuple):
         return args[0][args[1]]
     word = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from . import errors, graph
+from . import errors, graph, lora as adapters
 from .middle import Middle
 
 _MARK = 2.0 ** -100  # what a backward adds to the anchor's gradient
@@ -161,13 +161,16 @@ class RemoteModule(nn.Module):
     chunks     parts of a call, which overlap on the link and on the server
     calls      most forwards of a step, whose backwards come in any order; the gradient is their sum
     lengths    calls have lengths: tokens of each row, and what lies behind them neither crosses nor counts
+    freeze     patterns over names of parameters, as a shell's: these do not learn
+    lora       {"rank": 8, "alpha": 16, "target": ["query", "value"]}: the module is frozen, and nn.Linears of these names get
+               adapters, which learn; also "dropout"
     keep_every every so many steps are on the server's disk before step() returns
     wait_s     how long a call waits for a lost server; None: for ever
     resume     a token of checkpoint()
     conf       other keys of docs/config.md"""
 
     def __init__(self, module, server, *, example, optimizer, codec="none", chunks=1, calls=1, lengths=False, keys: Optional[Keys] = None,
-                 precision="fp32", seed=None, input_grad=True, keep_every=0, wait_s=600, resume=None, conf={}):
+                 precision="fp32", seed=None, freeze=(), lora=None, input_grad=True, keep_every=0, wait_s=600, resume=None, conf={}):
         super().__init__()
         if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
             raise errors.config("each rank would train a middle of its own: use one process")
@@ -177,6 +180,8 @@ class RemoteModule(nn.Module):
         self._forget()
         me = weakref.ref(self)
         self.anchor.register_hook(lambda grad: me() and me()._mark())
+        self.__dict__["_added"] = {id(p) for p in adapters.lora(module, **lora)} if lora else set()
+        adapters.freeze(module, freeze)
         self._builder, self._out = graph.read(module, shape[1:], lengths)
         self._state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         self._counted = [k for k in self._state if k.endswith("num_batches_tracked")]
@@ -217,8 +222,10 @@ class RemoteModule(nn.Module):
             raise errors.usage("the optimizer has stepped: give the middle one that has not, or a token to resume from")
         held = [g for g in self._optimizer.param_groups if any(id(p) in mine for p in g["params"])]
         found, rules = {}, {}
-        missing = sum(p.requires_grad for p in self._module.parameters()) - sum(
+        missing = sum(p.requires_grad for p in self._module.parameters() if id(p) not in self._added) - sum(
             p.requires_grad for g in held for p in g["params"] if id(p) in mine)
+        if self._added and not held:
+            held = self._optimizer.param_groups[:1]
         if missing or not held:
             raise errors.usage("the optimizer lacks parameters of the middle: give it all of them")
         if len(held) > 9:

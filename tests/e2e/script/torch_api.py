@@ -142,6 +142,108 @@ def check_middles():
         m.close(True)
 
 
+class BertSelfAttention(nn.Module):
+    def __init__(self, size, heads, p):
+        super().__init__()
+        self.num_attention_heads, self.attention_head_size, self.all_head_size = heads, size // heads, size
+        self.query, self.key, self.value = (nn.Linear(size, size) for _ in range(3))
+        self.dropout = nn.Dropout(p)
+
+    def transpose_for_scores(self, x):
+        return x.view(x.size()[:-1] + (self.num_attention_heads, self.attention_head_size)).permute(0, 2, 1, 3)
+
+    def forward(self, hidden_states, attention_mask=None):
+        q, k, v = (self.transpose_for_scores(f(hidden_states)) for f in (self.query, self.key, self.value))
+        scores = torch.matmul(q, k.transpose(-1, -2)) / self.attention_head_size ** 0.5
+        if attention_mask is not None:
+            scores = scores + attention_mask
+        context = torch.matmul(self.dropout(nn.functional.softmax(scores, dim=-1)), v).permute(0, 2, 1, 3).contiguous()
+        return (context.view(context.size()[:-2] + (self.all_head_size,)),)
+
+
+class BertOutput(nn.Module):
+    def __init__(self, inner, size, p):
+        super().__init__()
+        self.dense, self.LayerNorm, self.dropout = nn.Linear(inner, size), nn.LayerNorm(size, eps=1e-12), nn.Dropout(p)
+
+    def forward(self, hidden_states, input_tensor):
+        return self.LayerNorm(self.dropout(self.dense(hidden_states)) + input_tensor)
+
+
+class BertAttention(nn.Module):
+    def __init__(self, size, heads, p):
+        super().__init__()
+        self.self, self.output = BertSelfAttention(size, heads, p), BertOutput(size, size, p)
+
+    def forward(self, hidden_states, attention_mask=None):
+        return (self.output(self.self(hidden_states, attention_mask)[0], hidden_states),)
+
+
+class BertIntermediate(nn.Module):
+    def __init__(self, size, inner):
+        super().__init__()
+        self.dense, self.intermediate_act_fn = nn.Linear(size, inner), nn.functional.gelu
+
+    def forward(self, hidden_states):
+        return self.intermediate_act_fn(self.dense(hidden_states))
+
+
+class BertLayer(nn.Module):
+    """A layer as transformers writes it."""
+
+    def __init__(self, size, heads, inner, p=0.0):
+        super().__init__()
+        self.is_decoder, self.add_cross_attention = False, False
+        self.attention, self.intermediate = BertAttention(size, heads, p), BertIntermediate(size, inner)
+        self.output = BertOutput(inner, size, p)
+
+    def forward(self, hidden_states, attention_mask=None):
+        attention_output = self.attention(hidden_states, attention_mask)[0]
+        return (self.output(self.intermediate(attention_output), attention_output),)
+
+
+class BertLayers(nn.Module):
+    def __init__(self, n, *args):
+        super().__init__()
+        self.layer = nn.ModuleList(BertLayer(*args) for _ in range(n))
+
+    def forward(self, hidden_states):
+        for layer in self.layer:
+            hidden_states = layer(hidden_states, None)[0]
+        return hidden_states
+
+
+def check_adapters():
+    """Layers of transformers: all that learns, the first layer frozen, and adapters alone; 20 steps beside PyTorch."""
+    rank = {"rank": 4, "alpha": 8, "target": ["query", "value"]}
+    for kwargs in ({}, {"freeze": ["layer.0.*"]}, {"lora": rank}, {"lora": rank, "freeze": ["*.1.*lora_A*"]}):
+        torch.manual_seed(10)
+        parts = nn.Linear(8, 32), BertLayers(2, 32, 4, 64), nn.Sequential(nn.Flatten(), nn.Linear(192, 5))
+        first = copy.deepcopy(parts[1].state_dict())
+        opt = torch.optim.AdamW([p for m in parts for p in m.parameters()], 1e-3)
+        m = remote(parts[1], (16, 6, 32), opt, chunks=2, **kwargs)
+        whole = copy.deepcopy((parts[0], m._module, parts[2]))
+        own = torch.optim.AdamW([p for net in whole for p in net.parameters() if p.requires_grad], 1e-3)
+        data = batches((16, 6, 8), 20)
+        a, b = learn(parts[0], m, parts[2], opt, data, m.step), learn(*whole, own, data, lambda: None)
+        assert max(abs(i - j) for i, j in zip(a, b)) < 1e-5, (a, b)
+        here, there = m.state_dict(), whole[1].state_dict()
+        far_off = {k: far({k: here[k]}, {k: there[k]}) for k in here}
+        bad = {k: v for k, v in far_off.items() if v > 2e-5 and not k.endswith("key.bias")}
+        assert set(here) == set(there) and not bad, (bad, set(here) ^ set(there))  # biases of keys have no gradient
+        named = {k.replace(".base_layer", ""): v for k, v in here.items()}
+        stays = [k for k in first if torch.equal(named[k], first[k])]
+        assert len(stays) == {0: 0, 1: 16}.get(len(kwargs) if "lora" not in kwargs else -1, 32), (kwargs, stays)
+        assert ("layer.1.attention.self.query.lora_B.default.weight" in here) == ("lora" in kwargs)
+        m.close(True)
+    refused(split.ConfigError, "no nn.Linear of the middle is called 'q'", remote, BertLayers(1, 32, 4, 64), (4, 6, 32), lora={**rank, "target": ["q"]})
+    refused(split.ConfigError, "no parameter of the middle matches 'blocks.*'; they are called layer.0.", remote, BertLayers(1, 32, 4, 64), (4, 6, 32),
+            freeze=["blocks.*"])
+    decoder = BertLayers(1, 32, 4, 64)
+    decoder.layer[0].is_decoder = True
+    refused(split.ConfigError, "layer.0: is_decoder=True is not known", remote, decoder, (4, 6, 32))
+
+
 class Branches(nn.Module):
     def forward(self, x):
         return x if x.sum() > 0 else -x
@@ -438,6 +540,6 @@ def check_processes():
     other.close(True)
 
 
-for check in (check_transformers, check_batch_norm, check_lengths, check_calls, check_orders, check_pipelined, check_local, check_refusals, check_steps, check_processes, check_middles):
+for check in (check_transformers, check_batch_norm, check_lengths, check_calls, check_orders, check_pipelined, check_local, check_adapters, check_refusals, check_steps, check_processes, check_middles):
     check()
     print(check.__name__, flush=True)
