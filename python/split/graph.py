@@ -417,6 +417,10 @@ class _Tracer(torch.fx.Tracer):
 
 
 def _trace(module):
+    for name, m in module.named_modules():
+        if isinstance(m, torch.jit.ScriptModule):
+            raise errors.config(f"{name or 'the middle'} is a scripted module, which torch.fx cannot read: give the module as it was "
+                                "before torch.jit.script; a whole network can be exported by torch.onnx and trained by splitc (model.onnx)")
     if builder_of(module):
         module = nn.Sequential(module)
         prefix = "0."

@@ -1,8 +1,10 @@
 """The middle for arrays: what numpy has, or anything with float32 memory and data_ptr()."""
 import ctypes
 import logging
+import math
 import os
 import select
+import threading
 
 import numpy
 
@@ -13,10 +15,14 @@ _LEVELS = {b"ERROR": logging.ERROR, b"WARN": logging.WARNING, b"INFO": logging.I
 _POLL_MS = 500
 
 
+_line = threading.local()  # room for one, since there is a call of this in each call of the library
+
+
 def _tell_log():
-    line = ctypes.create_string_buffer(512)
-    while abi.lib.split_log(line, len(line)):
-        level, _, text = line.value.partition(b" ")
+    if not hasattr(_line, "room"):
+        _line.room = ctypes.create_string_buffer(512)
+    while abi.lib.split_log(_line.room, 512):
+        level, _, text = _line.room.value.partition(b" ")
         _log.log(_LEVELS.get(level, logging.INFO), "%s", text.decode("utf-8", "replace"))
 
 
@@ -29,7 +35,7 @@ def _check(code, fail):
 def _pointer(array, count):
     """Where `count` float32 numbers lie, packed."""
     if hasattr(array, "data_ptr"):
-        fits = array.is_contiguous() and str(array.dtype) == "torch.float32" and array.numel() == count
+        fits = array.numel() == count and array.is_contiguous() and array.element_size() == 4 and array.is_floating_point()
         at = array.data_ptr()
     else:
         fits = array.flags.c_contiguous and array.dtype == numpy.float32 and array.size == count
@@ -96,8 +102,7 @@ class Middle:
         self._poll.poll(_POLL_MS)
 
     def _count(self, shape, rows, lengths):
-        count = rows if len(shape) == 0 or lengths is None else int(sum(lengths))
-        return count * int(numpy.prod(shape[1:]))
+        return (rows if lengths is None else int(sum(lengths))) * math.prod(shape[1:])
 
     def forward(self, x, rows=None, lengths=None, training=True):
         rows = len(x) if rows is None else rows

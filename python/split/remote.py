@@ -202,7 +202,8 @@ class RemoteModule(nn.Module):
 
     def _begin(self, resume=None):
         weights = {p.name: p.to_graph(self._state[p.key]).numpy() for p in self._builder.params}
-        self.__dict__["_middle"] = Middle(self._text, weights, resume, **self._conf)
+        middle = self.__dict__["_middle"] = Middle(self._text, weights, resume, **self._conf)
+        self.__dict__["_before"] = middle.stats()  # behind the last step
 
     def _role(self, p):
         tensor = self._state[p.key]
@@ -392,10 +393,10 @@ class RemoteModule(nn.Module):
             return Step(number, 0, 0.0, True)
         if not any(c.back for c in self._open):
             raise errors.usage(f"step {self.step_number} has no gradient: call backward() first", self.step_number)
-        number, before = self.step_number, self._middle.stats()
+        number, before = self.step_number, self._before
         self._guard(self._middle.step, self._rate() if lr is None else lr, scale * self._clip)
         self._forget()
-        now = self._middle.stats()
+        now = self.__dict__["_before"] = self._middle.stats()
         if self.anchor.grad is not None:
             self.anchor.grad = None
         return Step(number, sum(now[k] - before[k] for k in ("tx_bytes", "rx_bytes")), now["server_s"])

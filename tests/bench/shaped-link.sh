@@ -19,6 +19,7 @@
 set -eu
 [ "$(id -u)" = 0 ] || { echo "${0##*/}: needs root, for network namespaces and tc: nothing was run" >&2; exit 77; }
 . "$(dirname "$0")/pair.sh"
+. "$here/tests/bench/namespaces.sh"
 cd "$here"
 image=224 batch=64 alone_runs=${ALONE_RUNS:-5} write=
 steps=${STEPS:-6} chunks_list=${CHUNKS:-1 4 8} factors=${FACTORS:-0.75 3}
@@ -38,8 +39,7 @@ client_cpu=0 server_cpu=$(($(nproc) > 1 ? 1 : 0))
 ns=split$$ work=$(mktemp -d) server_pid=
 cleanup() {
 	server_stop
-	ip netns del "${ns}c" 2>/dev/null || true
-	ip netns del "${ns}s" 2>/dev/null || true
+	namespaces_remove
 	rm -rf "$work"
 }
 trap cleanup EXIT
@@ -47,28 +47,7 @@ trap 'exit 130' INT TERM HUP
 data=${DATA:-$work/data}
 [ -n "${DATA:-}" ] || made_up_data "$data"
 
-# ---- two namespaces
-ip netns add "${ns}c"
-ip netns add "${ns}s"
-ip link add split-c netns "${ns}c" type veth peer name split-s netns "${ns}s"
-for end in c:1 s:2; do
-	side=${end%:*}
-	in_ns=(ip netns exec "$ns$side")
-	"${in_ns[@]}" ip link set lo up
-	"${in_ns[@]}" ip addr del 127.0.0.1/8 dev lo
-	"${in_ns[@]}" sysctl -qw "net.ipv4.conf.split-$side.route_localnet=1"
-	"${in_ns[@]}" ip addr add "127.1.0.${end#*:}/24" dev "split-$side"
-	"${in_ns[@]}" ip link set "split-$side" up
-	"${in_ns[@]}" sysctl -qw "net.ipv4.tcp_congestion_control=${CONGESTION:-reno}"
-	[ -z "${NOTSENT_LOWAT:-}" ] || "${in_ns[@]}" sysctl -qw "net.ipv4.tcp_notsent_lowat=$NOTSENT_LOWAT"
-done
-shape() { # MB/s of TCP payload: a frame of 1514 bytes carries 1448
-	local bytes
-	bytes=$(awk -v r="$1" 'BEGIN { printf "%d", r * 1e6 * 1514 / 1448 }')
-	for side in c s; do
-		ip netns exec "$ns$side" tc qdisc replace dev "split-$side" root tbf rate "${bytes}bps" burst 256kb limit 4mb
-	done
-}
+namespaces_make
 
 # ---- methods
 method_sets() { # METHOD → --set pairs

@@ -287,6 +287,60 @@ def check_refusals():
     m.close(True)
 
 
+class Two(nn.Module):
+    def forward(self, a, b):
+        return a + b
+
+
+def check_rows():
+    """Rows of the page's tables that no other check has."""
+    refused(split.ConfigError, "the middle takes one tensor and gives one", remote, Two(), (4, 8))
+    refused(split.ConfigError, "the middle is a scripted module, which torch.fx cannot read", remote, torch.jit.script(nn.Linear(2, 2)), (4, 2))
+    refused(split.ConfigError, "1 is a scripted module", remote, nn.Sequential(nn.Tanh(), torch.jit.script(nn.Linear(2, 2))), (4, 2))
+    dist = torch.distributed
+    real = dist.is_initialized, dist.get_world_size
+    dist.is_initialized, dist.get_world_size = lambda: True, lambda: 2
+    refused(split.ConfigError, "each rank would train a middle of its own", remote, nn.Linear(2, 2), (4, 2))
+    dist.is_initialized, dist.get_world_size = real
+    # mixed precision: the input becomes float32, and a scaled loss has the same step
+    torch.manual_seed(11)
+    mid, x, dy = nn.Linear(8, 4), torch.randn(4, 8), torch.randn(4, 4)
+    found = []
+    for scale in (1.0, 1024.0):
+        m = remote(copy.deepcopy(mid), (4, 8))
+        y = m(x.half())
+        assert y.dtype == torch.float32
+        y.backward(dy * scale)
+        m.step(scale=1 / scale)
+        found.append(m.state_dict()["weight"])
+        m.close(True)
+    assert torch.equal(*found)
+    # no_grad in training: dropout and running statistics as ever, of a call that has no gradient
+    m = remote(nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3)), (4, 3, 4, 4), calls=2)
+    before = m.state_dict()["1.running_mean"]
+    with torch.no_grad():
+        m(torch.randn(4, 3, 4, 4) + 5)
+    refused(split.UsageError, "has no gradient", m.step)
+    m(torch.zeros(4, 3, 4, 4)).sum().backward()
+    m.step()
+    assert (m.state_dict()["1.running_mean"] - before).abs().max() > 0.01
+    m.close(True)
+    # dropout: the same numbers with local: as on a server, others in the next step
+    mid, outs = encoder(), []
+    for layer in mid.layers:
+        layer.dropout.p = 0.5
+    for server_of in (server, "local:"):
+        m = split.RemoteModule(copy.deepcopy(mid), server_of, example=(4, 6, 32), optimizer={"lr": 0.0}, seed=7)
+        ys = []
+        for _ in range(2):
+            ys.append(m(torch.ones(4, 6, 32)))
+            ys[-1].sum().backward()
+            m.step()
+        outs.append(ys)
+        m.close(True)
+    assert torch.equal(outs[0][0], outs[1][0]) and torch.equal(outs[0][1], outs[1][1]) and not torch.equal(*outs[0])
+
+
 def check_steps():
     """zero_grad drops; NaN is told; norms and scales; groups and schedulers; frozen parameters; both memory formats."""
     torch.manual_seed(4)
@@ -540,6 +594,6 @@ def check_processes():
     other.close(True)
 
 
-for check in (check_transformers, check_batch_norm, check_lengths, check_calls, check_orders, check_pipelined, check_local, check_adapters, check_refusals, check_steps, check_processes, check_middles):
+for check in (check_transformers, check_batch_norm, check_lengths, check_calls, check_orders, check_pipelined, check_local, check_adapters, check_rows, check_refusals, check_steps, check_processes, check_middles):
     check()
     print(check.__name__, flush=True)

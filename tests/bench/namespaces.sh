@@ -1,0 +1,32 @@
+# Sourced by what measures over a shaped link: two network namespaces, ${ns}c and ${ns}s, with 127.1.0.1 and 127.1.0.2, joined by a
+# veth pair whose two directions are held to one rate by tc (tbf). Root, iproute2.
+
+namespaces_make() {
+	ip netns add "${ns}c"
+	ip netns add "${ns}s"
+	ip link add split-c netns "${ns}c" type veth peer name split-s netns "${ns}s"
+	for end in c:1 s:2; do
+		side=${end%:*}
+		in_ns=(ip netns exec "$ns$side")
+		"${in_ns[@]}" ip link set lo up
+		"${in_ns[@]}" ip addr del 127.0.0.1/8 dev lo
+		"${in_ns[@]}" sysctl -qw "net.ipv4.conf.split-$side.route_localnet=1"
+		"${in_ns[@]}" ip addr add "127.1.0.${end#*:}/24" dev "split-$side"
+		"${in_ns[@]}" ip link set "split-$side" up
+		"${in_ns[@]}" sysctl -qw "net.ipv4.tcp_congestion_control=${CONGESTION:-reno}"
+		[ -z "${NOTSENT_LOWAT:-}" ] || "${in_ns[@]}" sysctl -qw "net.ipv4.tcp_notsent_lowat=$NOTSENT_LOWAT"
+	done
+}
+
+namespaces_remove() {
+	ip netns del "${ns}c" 2>/dev/null || true
+	ip netns del "${ns}s" 2>/dev/null || true
+}
+
+shape() { # MB/s of TCP payload: a frame of 1514 bytes carries 1448
+	local bytes
+	bytes=$(awk -v r="$1" 'BEGIN { printf "%d", r * 1e6 * 1514 / 1448 }')
+	for side in c s; do
+		ip netns exec "$ns$side" tc qdisc replace dev "split-$side" root tbf rate "${bytes}bps" burst 256kb limit 4mb
+	done
+}
