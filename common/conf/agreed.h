@@ -84,8 +84,8 @@ struct sl_agreed {
 	int64_t phase_step; /* where this phase of train.phases began: the state of that step may be of another plan */
 	bool padded;        /* all rows of a batch are padded to one length */
 	bool cached;        /* keys and values are kept from pass to pass */
-	bool free_calls;    /* a step is any number of calls, whose rows and order the client finds as it goes; no key */
-	bool fetch_state;   /* the answer to a Fetch also carries moments and codecs' state; no key of a config */
+	bool free_calls;  /* a step is any number of calls, whose rows and order the client finds as it goes; no key */
+	bool fetch_state; /* the answer to a Fetch also carries moments and codecs' state; no key of a config */
 	/* A middle that several clients train. */
 	struct {
 		char group[SL_CONF_SHARE_TEXT]; /* "": there is none, and all else here says nothing */
