@@ -51,11 +51,11 @@ waits_in_vain() {
 waits_in_vain patient 'there is no checkpoint to --resume from'
 
 # A client that is told to stop in a step, and then loses its server, does not wait
-start_client leaving "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}" --set link.on_server_lost=wait --set drain_s=3000
-wait_for 'no steps' has_steps leaving 3
-signal STOP "$server_pid"
+client_stands 3 leaving "$tmp/client.yaml" "${endless[@]}" "${fast_link[@]}" --set link.on_server_lost=wait --set drain_s=3000
 signal TERM "$client_pid"
 wait_for 'the client does not stop' grep -q ' stopping: ' "$tmp/leaving.log"
+signal STOP "$server_pid"
+let_go leaving
 end_process "$server_pid"
 ends_with "$client_pid" 69 $patience 'client that is told to stop, and loses its server'
 start_server after listen="tcp://127.0.0.1:$port" threads=1
