@@ -5,7 +5,7 @@
 # Fails where the network has learned little: a perplexity of 300 or more, of 50,265 at first; and where the text over the link is
 # not that of this process alone. Everything it starts ends with it. DEMO_RUN names the folder of logs and weights (default
 # runs/demo-generate); BUILD, that of the binaries; EPOCHS, another number of them.
-set -eu
+set -eu -o pipefail
 cd "$(dirname "$0")/.."
 build=${BUILD:-build/release}
 run=${DEMO_RUN:-runs/demo-generate}
@@ -31,10 +31,10 @@ client_ended $status
 printf '%s\n' 'John' 'The' 'Mary believed that' 'I think' >"$run/prompts.txt"
 writes() {
 	"$build/splitc" generate configs/client-decoder.yaml "${set[@]}" --prompts "$run/prompts.txt" --set generate.max_tokens=24 \
-		--set generate.temperature=0.7 --set generate.top_k=40 --set generate.seed=3 "$@" 2>>"$run/generate.log"
+		--set generate.temperature=0.7 --set generate.top_k=40 --set generate.seed=3 --set link.on_server_lost=wait "$@" 2>>"$run/generate.log"
 }
 echo
-writes | tee "$run/text.txt"
+writes | tee "$run/text.txt" || { tail -n 3 "$run/generate.log"; exit 1; }
 same=1
 writes --local | cmp -s - "$run/text.txt" || same=0
 jq -rs '[.[] | select(.type == "epoch")][-1].test_metrics.perplexity' "$run/log.jsonl" | awk -v same=$same '{
