@@ -37,7 +37,7 @@ static bool is_fixed(const struct sl_op *op)
 	}
 }
 
-static enum sl_err check_head(const struct sl_plan *plan, struct sl_fail *fail)
+enum sl_err sl_kept_check(const struct sl_plan *plan, struct sl_fail *fail)
 {
 	const struct sl_plan_segment *head = &plan->segment[SL_HEAD];
 
@@ -81,7 +81,7 @@ enum sl_err sl_kept_open(struct sl_kept **out, const struct sl_plan *plan, const
 			 struct sl_fail *fail)
 {
 	struct sl_kept *k;
-	enum sl_err err = check_head(plan, fail);
+	enum sl_err err = sl_kept_check(plan, fail);
 
 	if (err)
 		return err;

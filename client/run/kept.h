@@ -8,9 +8,10 @@
 
 struct sl_kept;
 
-/* Of all samples of a set of rows of tokens that are not padded; `most`: bytes that may be taken. CONFIG, with a
- * sentence that begins with a verb: the plan's head learns, draws, mixes samples or is not of tokens; LIMIT: more bytes
- * are needed, and *fail says how many; NOMEM. */
+/* CONFIG, with a sentence that begins with a verb: the plan's head learns, draws, mixes samples or is not of tokens. */
+enum sl_err sl_kept_check(const struct sl_plan *plan, struct sl_fail *fail) SL_MUST_CHECK;
+/* Of all samples of a set of rows of tokens that are not padded; `most`: bytes that may be taken. LIMIT: more bytes
+ * are needed, and *fail says how many; NOMEM; errors of sl_kept_check. */
 enum sl_err sl_kept_open(struct sl_kept **out, const struct sl_plan *plan, const struct sl_set *set, int64_t most,
 			 struct sl_fail *fail) SL_MUST_CHECK;
 void sl_kept_close(struct sl_kept *kept); /* NULL is fine */

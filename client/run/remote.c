@@ -203,6 +203,8 @@ static void begin(struct sl_remote *r, const struct sl_feed *feed, struct sl_eve
 	pass.chosen = feed->chosen;
 	pass.place = feed->place;
 	pass.cached = feed->cached;
+	pass.samples = feed->samples;
+	pass.home = r->conf.home;
 	sl_link_begin(r->link, &pass);
 }
 

@@ -464,6 +464,7 @@ void sl_setup_close(struct sl_setup *s)
 		       (long long)put, (long long)taken);
 		sl_kept_close(s->kept);
 	}
+	free(s->home);
 	free(s->about);
 	free(s->threshold);
 	sl_weights_close(&s->weights);

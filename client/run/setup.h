@@ -56,6 +56,7 @@ struct sl_setup {
 	float *class_weight;   /* [classes], of train.class_weights; NULL: all are 1 */
 	struct sl_noise noise; /* sl_setup_backend reads its key */
 	struct sl_kept *kept;  /* train.keep_head_bytes; NULL: nothing is kept */
+	uint32_t *home; /* train.keep_sent_bytes: where the server keeps each training sample; NULL: it does not */
 	struct sl_pool *pool;
 	struct sl_backend be;
 	bool be_open;

@@ -434,6 +434,67 @@ static enum sl_err keep_head(struct sl_setup *s, struct sl_fail *fail)
 	return SL_OK;
 }
 
+/* A token that is sent again has to come back the same, whatever is coded beside it. */
+static enum sl_err check_tokens_alone(const struct sl_setup *s, struct sl_fail *fail)
+{
+	const struct sl_codec_spec *codec = &s->agreement.codec[SL_DIR_HEAD_ACT];
+	const struct sl_shape one = sl_plan_cut_shape(s->plan, false, 1);
+
+	if (sl_codec_by_token(codec, sl_shape_row(&one)))
+		return SL_OK;
+	return sl_fail_set(fail, SL_ERR_CONFIG,
+			   "needs a codec.head_act that codes each token by itself, and %s does not: take none, f16, "
+			   "bf16, normal, hadamard|normal, or quant with a block that divides %lld",
+			   codec->text, (long long)sl_shape_row(&one));
+}
+
+static enum sl_err place_homes(struct sl_setup *s, struct sl_fail *fail)
+{
+	const struct sl_set *set = &s->set[SL_SPLIT_TRAIN];
+	const struct sl_shape one = sl_plan_cut_shape(s->plan, false, 1);
+	const int64_t most = s->conf->train.keep_sent_bytes, token = sl_shape_row(&one) * (int64_t)sizeof(float);
+	int64_t tokens = 0;
+
+	s->home = calloc((size_t)set->count + 1, sizeof *s->home);
+	if (!s->home)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the places of %lld samples",
+				   (long long)set->count);
+	for (int64_t i = 0; i < set->count; i++) {
+		s->home[i] = (uint32_t)tokens;
+		tokens += set->source->extent(set, i);
+	}
+	if (tokens > INT32_MAX || tokens * token > most)
+		return sl_fail_set(fail, SL_ERR_LIMIT, "%lld samples take %lld bytes, and %lld are allowed",
+				   (long long)set->count, (long long)(tokens * token), (long long)most);
+	s->plan->spec.keep_tokens = s->agreement.agreed.keep_tokens = tokens;
+	sl_log(SL_LOG_INFO, "sent-kept", "the server keeps what the head has sent: %lld bytes for %lld samples",
+	       (long long)(tokens * token), (long long)set->count);
+	return SL_OK;
+}
+
+static enum sl_err keep_sent(struct sl_setup *s, struct sl_fail *fail)
+{
+	const struct sl_conf_client *c = s->conf;
+	const char *why_not = c->noise.head_act > 0 ? "cannot be with noise.head_act, which is drawn anew in each step"
+						    : drawn_anew(c);
+	struct sl_fail why;
+	enum sl_err err;
+
+	if (!c->train.keep_sent_bytes || !s->plan || s->home)
+		return SL_OK;
+	if (why_not)
+		return sl_conf_client_fail(c, "train.keep_sent_bytes", fail, "%s", why_not);
+	err = sl_kept_check(s->plan, &why);
+	if (!err)
+		err = check_tokens_alone(s, &why);
+	if (!err)
+		err = place_homes(s, &why);
+	if (!err)
+		return SL_OK;
+	(void)!sl_fail_set(fail, err, "%s", why.text);
+	return sl_conf_client_blame(c, "train.keep_sent_bytes", err, fail);
+}
+
 enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 {
 	enum sl_err err = sl_setup_check_transforms(s, fail);
@@ -444,6 +505,8 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 		err = open_split(s, SL_SPLIT_TEST, fail);
 	if (!err && train)
 		err = keep_head(s, fail);
+	if (!err && train)
+		err = keep_sent(s, fail);
 	if (!err && train)
 		err = sl_setup_class_weights(s, fail);
 	if (!err && strcmp(s->set[SL_SPLIT_TEST].field[SL_FIELD_INPUT].name, "image") == 0)

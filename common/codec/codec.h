@@ -46,6 +46,10 @@ enum sl_err sl_codec_parse(const char *text, struct sl_codec_spec *out, struct s
  */
 bool sl_codec_spec_pairs(const struct sl_codec_spec *act, const struct sl_codec_spec *grad);
 
+/* Whether a token of so many features comes back the same whatever is coded beside it, in any step: nothing is drawn
+ * anew, and no scale is that of several tokens. */
+bool sl_codec_by_token(const struct sl_codec_spec *spec, int64_t features);
+
 struct sl_extent;
 /* CONFIG where the specification has error feedback, and for tensors as large as `most` a stage may lose as much as it
  * is given: then the residual grows from step to step. The sentence says what to write instead. */

@@ -211,6 +211,7 @@ const struct sl_codec_stage sl_stage_hadamard = {
 	.name = "hadamard",
 	.usage = "hadamard takes no argument",
 	.args = args,
+	.by_token = sl_token_always,
 	.check = check,
 	.keeps_channels = true,
 	.keeps_samples = true,

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/pool.h"
-#include "common/codec/stage.h"
+#include "common/codec/sized.h"
 
 static const struct sl_arg args[] = {{0}};
 
@@ -132,6 +132,7 @@ const struct sl_codec_stage sl_stage_f16 = {
 	.name = "f16",
 	.usage = "f16 takes no argument",
 	.args = args,
+	.by_token = sl_token_always,
 	.bound = bound,
 	.nominal = nominal,
 	.memory = memory,
@@ -147,6 +148,7 @@ const struct sl_codec_stage sl_stage_bf16 = {
 	.name = "bf16",
 	.usage = "bf16 takes no argument",
 	.args = args,
+	.by_token = sl_token_always,
 	.bound = bound,
 	.nominal = nominal,
 	.memory = memory,

@@ -40,4 +40,12 @@ void sl_choice_write(const struct sl_dims *dims, uint8_t *at);
 enum sl_err sl_choice_take(struct sl_bytes *in, int64_t tokens, int64_t most, uint32_t *place, uint32_t *chosen,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 
+/* Behind these, where the server keeps rows of head_act: for each row a u32, 0: it is not kept, else 1 + its home, the
+ * place of its first token in the store; then zeros up to a multiple of 16 bytes. A payload that ends here has no
+ * tensor: all of its rows are those that were kept. */
+static inline size_t sl_homes_bytes(int64_t rows)
+{
+	return ((size_t)rows * sizeof(uint32_t) + 15) / 16 * 16;
+}
+
 #endif

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/base/pool.h"
-#include "common/codec/stage.h"
+#include "common/codec/sized.h"
 
 static const struct sl_arg args[] = {{0}};
 
@@ -87,6 +87,7 @@ const struct sl_codec_stage sl_stage_none = {
 	.name = "none",
 	.usage = "none takes no argument",
 	.args = args,
+	.by_token = sl_token_always,
 	.bound = bound,
 	.nominal = nominal,
 	.memory = memory,

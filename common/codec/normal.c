@@ -13,7 +13,7 @@
 
 #include "common/base/pool.h"
 #include "common/base/worker.h"
-#include "common/codec/stage.h"
+#include "common/codec/sized.h"
 
 enum { BITS };
 enum { SCALE_BYTES = 4, MOST_BITS = 4, HALF = 8 };
@@ -276,6 +276,7 @@ const struct sl_codec_stage sl_stage_normal = {
 	.name = "normal",
 	.usage = "normal:b with b = 1…4, the bits of a value",
 	.args = args,
+	.by_token = sl_token_always,
 	.contracts = contracts,
 	.instead = ", or write normal:3 or normal:4",
 	.bound = bound,

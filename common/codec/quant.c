@@ -69,6 +69,11 @@ static bool by_sample(const double *arg)
 	return arg[PER] == PER_SAMPLE;
 }
 
+static bool by_token(const double *arg, int64_t features)
+{
+	return arg[BLOCK] != 0 && features % (int64_t)arg[BLOCK] == 0 && arg[ROUND] == ROUND_NEAREST;
+}
+
 /* Elements of a group; 0: all in one. Where samples have one length. */
 static int64_t group_size(const double *arg, const struct sl_shape *s)
 {
@@ -436,6 +441,7 @@ const struct sl_codec_stage sl_stage_quant = {
 	.by_sample = by_sample,
 	.contracts = contracts,
 	.instead = ", or write quant:2 or more bits",
+	.by_token = by_token,
 	.bound = bound,
 	.nominal = nominal,
 	.memory = memory,

@@ -5,6 +5,11 @@ bool sl_sized_always(const double *arg)
 	return true;
 }
 
+bool sl_token_always(const double *arg, int64_t features)
+{
+	return true;
+}
+
 size_t sl_sized_bound(const double *arg, bool paired, const struct sl_extent *in)
 {
 	return 0;

@@ -6,6 +6,8 @@
 
 /* For sl_codec_stage.by_sample: true. */
 bool sl_sized_always(const double *arg);
+/* For sl_codec_stage.by_token: true. */
+bool sl_token_always(const double *arg, int64_t features);
 /* For sl_codec_stage.bound: 0. */
 size_t sl_sized_bound(const double *arg, bool paired, const struct sl_extent *in);
 /* For sl_codec_stage.parse: PAYLOAD where there are side bytes, or other than the values of `ys`. */

@@ -87,6 +87,8 @@ struct sl_codec_stage {
 	 */
 	bool (*contracts)(const double *arg, int64_t n);
 	const char *instead;
+	/* Whether a token is coded by itself (sl_codec_by_token). NULL: not. */
+	bool (*by_token)(const double *arg, int64_t features);
 	bool keeps_channels, keeps_samples; /* transform: dim[0] and the last dimension mean what they meant before */
 
 	/* Largest output for this input. Transform only. `begin` [in->rows + 1], NULL where in->begin is: for

@@ -30,6 +30,18 @@ const struct sl_codec_stage *sl_codec_stage_find(const char *name, size_t len)
 	return NULL;
 }
 
+bool sl_codec_by_token(const struct sl_codec_spec *spec, int64_t features)
+{
+	for (int i = 0; i < spec->n_stage; i++) {
+		const struct sl_codec_stage *stage = spec->stage[i].stage;
+
+		if (stage->kind != SL_STAGE_BYTES &&
+		    (stage->by_token == NULL || !stage->by_token(spec->stage[i].arg, features)))
+			return false;
+	}
+	return !spec->error_feedback;
+}
+
 const char *sl_dir_name(enum sl_dir dir)
 {
 	static const char *const names[SL_DIR_COUNT] = {"head_act", "mid_act", "mid_grad", "head_grad"};

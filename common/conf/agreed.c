@@ -138,9 +138,9 @@ static const char *check_share(const struct sl_agreed *a, char *why, size_t size
 			a->share.least, a->share.clients);
 		return "share.moments";
 	}
-	if (a->fetch_state) {
+	if (a->fetch_state || a->keep_tokens) {
 		snprintf(why, size, "a member of a group cannot ask for it");
-		return "fetch.state";
+		return a->fetch_state ? "fetch.state" : "keep.tokens";
 	}
 	if (a->precision == SL_CONF_FP16) {
 		snprintf(why, size, "fp16 is not possible in a group (share.group): take bf16 or fp32");

@@ -210,6 +210,7 @@ struct sl_conf_client {
 		int epochs;
 		int64_t max_steps;       /* 0: no limit */
 		int64_t keep_head_bytes; /* for a frozen head's activations; 0: they are not kept */
+		int64_t keep_sent_bytes; /* the same, of the server's memory */
 		double lr;               /* train.optimizer.lr */
 		struct {
 			enum sl_conf_schedule kind;

@@ -113,6 +113,7 @@ static const struct sl_conf_key keys[] = {
 	SL_DOUBLE(T, "train.optimizer.lr", train.lr, 1e-12, 1000, "0.1", NULL, "learning rate; the schedule's highest value"),
 	SL_INT(T, "train.epochs", train.epochs, 1, 1e6, "1", NULL, "passes over the training data"),
 	SL_INT64(T, "train.keep_head_bytes", train.keep_head_bytes, 0, INT64_C(1) << 40, "0", "bytes; 0: off", "memory for the activations of a frozen head without dropout: they are computed in the first epoch, and kept for the others; a log line says how many bytes it takes, and more than this is refused"),
+	SL_INT64(T, "train.keep_sent_bytes", train.keep_sent_bytes, 0, INT64_C(1) << 40, "0", "bytes; 0: off", "memory of the server for the activations of a frozen head without dropout: each sample's cross once, and not again in later epochs; a new link begins anew; codec.head_act has to code each token by itself"),
 	SL_INT64(T, "train.max_steps", train.max_steps, 0, 0x1p53, "0", "0: no limit", "stop after this many steps; cosine and polynomial schedules end there, too"),
 	SL_CHOICE(T, "train.schedule.kind", train.schedule.kind, SL_WORDS("constant", "cosine", "polynomial", "step", "points", "exponential"), "constant",
 		"how the learning rate changes: step multiplies it by gamma now and then, points follows straight lines between points, exponential goes from lr to end_lr by the same factor in each step"),

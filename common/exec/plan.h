@@ -50,6 +50,7 @@ struct sl_plan_spec {
 	bool no_grad[2];  /* the gradient does not cross at the head's end, at the tail's begin: nothing below learns */
 	bool free_calls;  /* a step has as many chunks, of as many rows each, as the client comes to: session.h */
 	bool fetch_state; /* a Fetch carries moments and codecs' state, too; no part of any hash */
+	int64_t keep_tokens; /* of head_act the server keeps so many, and gets each once; no part of any hash */
 	char note[SL_PLAN_NOTE_MAX];
 };
 

@@ -47,12 +47,13 @@ static void settle_groups(struct sl_plan_spec *plan, const struct sl_agreed *a)
 	}
 }
 
-/* What a Fetch carries makes no other run: plans and checkpoints are alike with it and without. */
+/* What a Fetch carries, and what is kept, makes no other run: plans and checkpoints are alike with it and without. */
 static void write_note(struct sl_agreement *a)
 {
 	struct sl_agreed same = a->agreed;
 
 	same.fetch_state = false;
+	same.keep_tokens = 0;
 	sl_agreed_write(&same, a->plan.note);
 }
 
@@ -98,6 +99,7 @@ enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 	a->plan.no_grad[1] = !a->agreed.cross.mid_grad;
 	a->plan.free_calls = a->agreed.free_calls;
 	a->plan.fetch_state = a->agreed.fetch_state;
+	a->plan.keep_tokens = a->agreed.keep_tokens;
 	write_note(a);
 	return SL_OK;
 }

@@ -387,6 +387,15 @@ static void note_choice(uint32_t *to, const struct sl_event *ev, int64_t first, 
 		to[1 + i] = ev->place[from + i] - ev->begin[first];
 }
 
+/* In an evaluation no row has one. */
+static void note_homes(uint32_t *to, const struct sl_event *ev, int64_t first, int64_t rows)
+{
+	const bool known = ev->kind == SL_EV_BEGIN_STEP && ev->home && ev->samples;
+
+	for (int64_t i = 0; i < rows; i++)
+		to[i] = known ? 1 + ev->home[ev->samples[first + i]] : 0;
+}
+
 /* A client's pass begins, or a call of it: none of its tasks is under way. */
 static void note_begin(struct sl_port *p, const struct sl_event *ev)
 {
@@ -397,6 +406,8 @@ static void note_begin(struct sl_port *p, const struct sl_event *ev)
 		sl_dims_take(sl_port_begin(p, chunk), p->plan->rows, ev->begin, ev->pieces, ev->cached, first, rows);
 		if (ev->chosen && sl_port_choice(p, chunk))
 			note_choice(sl_port_choice(p, chunk), ev, first, rows);
+		if (sl_port_homes(p, chunk))
+			note_homes(sl_port_homes(p, chunk), ev, first, rows);
 	}
 }
 

@@ -43,7 +43,7 @@ static bool ahead(const struct sl_port *p, enum sl_dir dir)
 	return p->be->ops->ahead && !p->host_codec[dir];
 }
 
-/* The lengths and the choice in front of a payload. */
+/* The lengths, choice and homes in front of a payload. */
 static enum sl_err take_front(struct sl_port *p, enum sl_dir dir, int chunk, const struct sl_dims *dims,
 			      struct sl_bytes *in, struct sl_fail *fail)
 {
@@ -54,32 +54,49 @@ static enum sl_err take_front(struct sl_port *p, enum sl_dir dir, int chunk, con
 		return SL_OK;
 	err = sl_lengths_take(in, dims->rows, dims->tokens, p->plan->spec.row_tokens, sl_port_begin(p, chunk),
 			      sl_port_pieces(p, chunk), sl_port_cached(p, chunk), fail);
-	return err || !choice
-		       ? err
-		       : sl_choice_take(in, dims->tokens, sl_plan_cut_most(p->plan, true), choice + 1, choice, fail);
+	if (!err && choice)
+		err = sl_choice_take(in, dims->tokens, sl_plan_cut_most(p->plan, true), choice + 1, choice, fail);
+	return err || !p->kept ? err : sl_port_keep_take(p, chunk, in, fail);
+}
+
+/* Behind the front: `in` is the codec's payload. */
+static enum sl_err decode_tensor(struct sl_port *p, enum sl_dir dir, int chunk, struct sl_bytes in, struct sl_tensor *x,
+				 struct sl_fail *fail)
+{
+	struct run_slot *slot = &p->run[dir][chunk];
+	struct sl_codec_call call = codec_call(p, chunk);
+	struct sl_tensor view = codec_view(p, dir, x);
+	enum sl_err err;
+
+	if (slot->tensor)
+		return sl_codec_plain_check(p->codec[dir], in.data, in.len, x, fail);
+	if (ahead(p, dir) && !(p->kept && dir == SL_DIR_HEAD_ACT)) /* what is kept is read back at once */
+		return sl_codec_queue_decode(p->codec[dir], &call, in, x, &slot->queued, fail);
+	err = sl_codec_decode(p->codec[dir], &call, in, &view, fail);
+	if (!err && view.data != x->data)
+		err = p->be->ops->upload(p->be, x->data, view.data, (size_t)sl_shape_count(&x->shape) * sizeof(float));
+	return err;
 }
 
 static enum sl_err decode(struct sl_port *p, enum sl_dir dir, int chunk, struct sl_tensor *x, struct sl_fail *fail)
 {
 	struct run_slot *slot = &p->run[dir][chunk];
-	struct sl_codec_call call = codec_call(p, chunk);
-	struct sl_tensor view = codec_view(p, dir, x);
+	const struct sl_dims dims = sl_port_dims(p, chunk);
 	struct sl_bytes in = {slot->data, slot->len};
 	enum sl_err err;
 
 	if (slot->tensor && slot->tensor != x->data)
 		return sl_fail_set(fail, SL_ERR_BUG, "%s of chunk %d was received for another tensor", sl_dir_name(dir),
 				   chunk);
-	err = take_front(p, dir, chunk, &call.dims, &in, fail);
-	if (err)
-		return err;
-	if (slot->tensor)
-		return sl_codec_plain_check(p->codec[dir], in.data, in.len, x, fail);
-	if (ahead(p, dir))
-		return sl_codec_queue_decode(p->codec[dir], &call, in, x, &slot->queued, fail);
-	err = sl_codec_decode(p->codec[dir], &call, in, &view, fail);
-	if (!err && view.data != x->data)
-		err = p->be->ops->upload(p->be, x->data, view.data, (size_t)sl_shape_count(&x->shape) * sizeof(float));
+	err = take_front(p, dir, chunk, &dims, &in, fail);
+	if (!err && p->kept && dir == SL_DIR_HEAD_ACT && !in.len)
+		return sl_port_keep_restore(p, chunk, x, fail);
+	if (!err)
+		err = decode_tensor(p, dir, chunk, in, x, fail);
+	if (!err && p->kept && p->session.training && dir == SL_DIR_HEAD_ACT)
+		err = sl_port_keep_store(p, chunk, x);
+	if (!err && p->kept && p->session.training && dir == SL_DIR_MID_ACT)
+		sl_port_keep_note(p, chunk); /* the server has computed with what was sent */
 	return err;
 }
 
@@ -117,6 +134,14 @@ static void encode_plain(struct sl_port *p, enum sl_dir dir, struct run_slot *sl
 	slot->rest_at = first;
 }
 
+/* Whether the server has the tensor, so that lengths, choice and homes are all that crosses. */
+static bool is_kept(const struct sl_port *p, enum sl_dir dir, int chunk)
+{
+	int64_t missing;
+
+	return p->kept && p->session.training && dir == SL_DIR_HEAD_ACT && sl_port_keep_has(p, chunk, &missing);
+}
+
 static enum sl_err encode(struct sl_port *p, enum sl_dir dir, int chunk, const struct sl_tensor *x)
 {
 	struct run_slot *slot = &p->run[dir][chunk];
@@ -130,6 +155,14 @@ static enum sl_err encode(struct sl_port *p, enum sl_dir dir, int chunk, const s
 		sl_lengths_write(&call.dims, slot->data);
 	if (lengths && sl_port_choice(p, chunk))
 		sl_choice_write(&call.dims, slot->data + sl_lengths_bytes(call.dims.rows, call.dims.cached));
+	if (lengths && p->kept)
+		sl_port_keep_write(p, chunk, slot->data + lengths - sl_homes_bytes(call.dims.rows));
+	if (is_kept(p, dir, chunk)) {
+		slot->len = lengths;
+		slot->rest = NULL;
+		slot->rest_at = 0;
+		return SL_OK;
+	}
 	if (p->plain[dir]) {
 		encode_plain(p, dir, slot, lengths, x);
 		return SL_OK;
@@ -169,7 +202,8 @@ enum sl_err sl_port_encode(struct sl_port *p, enum sl_dir dir, int chunk, const 
 	if (err)
 		return encode_failed(dir, chunk, err, fail);
 	p->run[dir][chunk].rows = x->shape.dim[0];
-	p->run[dir][chunk].nominal = sl_codec_nominal_bytes(p->codec[dir], x->shape.dim[0]);
+	p->run[dir][chunk].nominal =
+		is_kept(p, dir, chunk) ? 0 : sl_codec_nominal_bytes(p->codec[dir], x->shape.dim[0]);
 	if (!sl_port_mark(p, MARK_ENCODED))
 		atomic_fetch_add(&p->codec_ns, sl_now_ns() - start);
 	return SL_OK;
@@ -434,6 +468,7 @@ static void set_limits(struct sl_port *p)
 				      .lengths = sl_plan_lengths_cross(p->plan),
 				      .choice = sl_plan_cut_chosen(p->plan),
 				      .cached = spec->cached,
+				      .homes = sl_port_keeps(p->plan) > 0,
 				      .whole_rows = p->plan->whole_rows,
 				      .clip_norm = sl_plan_clip_own(spec),
 				      .chunks = spec->chunks,
@@ -480,6 +515,8 @@ enum sl_err sl_port_equip(struct sl_port *p, const struct sl_plan *plan, struct 
 		err = p->begin ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the lengths of rows");
 	}
 	if (!err)
+		err = sl_port_keep_open(p, fail);
+	if (!err)
 		err = open_runs(p, fail);
 	if (!err)
 		err = open_carried(p, fail);
@@ -492,6 +529,7 @@ enum sl_err sl_port_equip(struct sl_port *p, const struct sl_plan *plan, struct 
 void sl_port_unequip(struct sl_port *p)
 {
 	close_codecs(p->codec);
+	sl_port_keep_close(p);
 	free(p->begin);
 	free(p->carried_room);
 	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)

@@ -102,6 +102,8 @@ struct sl_port {
 	/* Where rows begin, [slots], sl_dims_numbers of each: a client's driver says it, a server's head_act. NULL: no
 	 * tokens. */
 	uint32_t *begin;
+	uint16_t *kept;     /* (worker) port_keep.c: tokens of the row whose home is here; NULL: nothing is kept */
+	float *store;       /* (worker) server: the tokens */
 	float *host_tensor; /* where the backend's memory is not the host's, and it lacks a codec */
 	int slots;
 	bool equipped;
@@ -150,6 +152,7 @@ size_t sl_port_begin_bytes(const struct sl_plan *plan);
 uint32_t *sl_port_begin(const struct sl_port *port, int chunk);
 /* How many tokens of the chunk are chosen, and behind that which. NULL: the choice does not cross. */
 uint32_t *sl_port_choice(const struct sl_port *port, int chunk);
+uint32_t *sl_port_homes(const struct sl_port *port, int chunk);  /* [rows] 1 + home, 0: none. NULL: nothing is kept */
 uint32_t *sl_port_pieces(const struct sl_port *port, int chunk); /* NULL: rows are not padded */
 uint32_t *sl_port_cached(const struct sl_port *port, int chunk); /* NULL: rows are whole */
 /* Whether each chunk has a task of its own of this kind. */
@@ -169,6 +172,21 @@ static inline bool sl_port_crosses(const struct sl_plan *plan, int what)
 	       !(what == SL_PART_MID_GRAD && plan->spec.no_grad[1]);
 }
 void sl_port_forget_asked(struct sl_port *port);
+/* port_keep.c: tokens that are kept of a plan's head_act, and what that takes. */
+int64_t sl_port_keeps(const struct sl_plan *plan);
+void sl_port_keep_memory(const struct sl_plan *plan, enum sl_session_role role, struct sl_memory *need);
+enum sl_err sl_port_keep_open(struct sl_port *port, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_port_keep_close(struct sl_port *port);
+/* (worker) Whether the server has every row of the chunk; else *missing is one that it has not. */
+bool sl_port_keep_has(const struct sl_port *port, int chunk, int64_t *missing);
+void sl_port_keep_note(struct sl_port *port, int chunk); /* it has them now */
+void sl_port_keep_write(const struct sl_port *port, int chunk, uint8_t *at);
+/* (worker) Server: the homes off the front of *in, PAYLOAD where one lies outside; rows of `x` to the store; and back,
+ * PAYLOAD where one is not there. */
+enum sl_err sl_port_keep_take(struct sl_port *port, int chunk, struct sl_bytes *in, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_port_keep_store(struct sl_port *port, int chunk, const struct sl_tensor *x) SL_MUST_CHECK;
+enum sl_err sl_port_keep_restore(struct sl_port *port, int chunk, const struct sl_tensor *x,
+				 struct sl_fail *fail) SL_MUST_CHECK;
 /* Frees what sl_port_equip has taken, if anything. */
 void sl_port_unequip(struct sl_port *port);
 

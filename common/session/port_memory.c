@@ -86,14 +86,20 @@ size_t sl_port_lengths(const struct sl_plan *plan, int what, int64_t rows, int64
 {
 	if (what != SL_PART_HEAD_ACT || !sl_plan_lengths_cross(plan))
 		return 0;
-	return sl_lengths_bytes(rows, plan->spec.cached) + (sl_plan_cut_chosen(plan) ? sl_choice_bytes(tokens) : 0);
+	return sl_lengths_bytes(rows, plan->spec.cached) + (sl_plan_cut_chosen(plan) ? sl_choice_bytes(tokens) : 0) +
+	       (sl_port_keeps(plan) ? sl_homes_bytes(rows) : 0);
 }
 
-/* Of a chunk's begin: where rows begin, and behind that its choice. */
-static size_t begin_numbers(const struct sl_plan *plan)
+/* Of a chunk's begin: where rows begin, and behind that its choice; behind these its homes. */
+static size_t choice_numbers(const struct sl_plan *plan)
 {
 	return sl_dims_numbers(plan->rows, sl_plan_pairs(&plan->spec)) +
 	       (sl_plan_cut_chosen(plan) ? 1 + (size_t)sl_plan_cut_most(plan, true) : 0);
+}
+
+static size_t begin_numbers(const struct sl_plan *plan)
+{
+	return choice_numbers(plan) + (sl_port_keeps(plan) ? (size_t)plan->rows : 0);
 }
 
 size_t sl_port_begin_bytes(const struct sl_plan *plan)
@@ -162,6 +168,7 @@ enum sl_err sl_port_memory(const struct sl_plan *plan, struct sl_backend *be, st
 		sl_need(&m.weights.host, s->moments, (uint64_t)s->trainable_count * sizeof(float));
 		sl_need(&m.weights.host, 1, m.codecs.host + m.codecs.device); /* their state, and less than that */
 	}
+	sl_port_keep_memory(plan, role, &m.payloads);
 	sl_need(&m.payloads.host, 1, host_tensor);
 	sl_need(&m.payloads.host, 1, sl_port_begin_bytes(plan));
 	sl_need(&m.payloads.host, 1, sizeof(struct run_slot)); /* of the weights */
@@ -191,6 +198,11 @@ uint32_t *sl_port_choice(const struct sl_port *p, int chunk)
 	return p->begin && sl_plan_cut_chosen(p->plan)
 		       ? sl_port_begin(p, chunk) + sl_dims_numbers(p->plan->rows, sl_plan_pairs(&p->plan->spec))
 		       : NULL;
+}
+
+uint32_t *sl_port_homes(const struct sl_port *p, int chunk)
+{
+	return p->begin && sl_port_keeps(p->plan) ? sl_port_begin(p, chunk) + choice_numbers(p->plan) : NULL;
 }
 
 uint32_t *sl_port_pieces(const struct sl_port *p, int chunk)

@@ -222,7 +222,8 @@ enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, str
 		return err;
 	if (s->limits.lengths && p->what == SL_PART_HEAD_ACT)
 		most += sl_lengths_bytes((int64_t)sl_session_chunk_rows(s, (int)p->chunk), s->limits.cached) +
-			(s->limits.choice ? sl_choice_bytes(p->tokens) : 0);
+			(s->limits.choice ? sl_choice_bytes(p->tokens) : 0) +
+			(s->limits.homes ? sl_homes_bytes((int64_t)sl_session_chunk_rows(s, (int)p->chunk)) : 0);
 	if (p->total < 1 || p->total > most)
 		return sl_fail_set(&out->fail, SL_ERR_LIMIT,
 				   "a run of %" PRIu64 " bytes where at most %" PRIu64 " can be", p->total, most);

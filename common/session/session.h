@@ -129,6 +129,8 @@ struct sl_event {
 	const uint32_t *chosen; /* where each row's chosen tokens begin in `place`, [batch_rows + 1]; NULL: none */
 	const uint32_t *place;  /* which tokens of the batch they are */
 	const uint32_t *cached; /* BEGIN_EVAL: [2·batch_rows] (tensor.h); NULL: rows are whole */
+	const int32_t *samples; /* BEGIN_STEP: which of the set the rows are; NULL: nobody knows */
+	const uint32_t *home;   /* of each sample of the set, where the server keeps its row; NULL: it does not */
 	uint64_t number;        /* BEGIN_STEP, PASS: the step; BEGIN_EVAL: number of the batch */
 	double lr;              /* BEGIN_STEP, PASS, APPLY */
 	double grad_scale;      /* APPLY: 0 < grad_scale ≤ 1; what all gradients are multiplied by */
@@ -216,7 +218,7 @@ struct sl_session_limits {
 	uint64_t row_tokens, chunk_tokens; /* most tokens of a row and of a chunk; 0: there are none */
 	bool whole_rows;                   /* every row has row_tokens */
 	bool lengths;                      /* head_act begins with lengths, which run_bytes leaves out, */
-	bool choice;                       /* and these with the choice of tokens (codec/lengths.h) */
+	bool choice, homes;                /* and these with choice and homes of rows (codec/lengths.h) */
 	bool cached;                       /* lengths say what is cached, too; there are evaluations alone */
 	int chunks;                        /* most of a pass */
 	bool free_calls;                   /* training steps are free, as above */

@@ -102,6 +102,24 @@ client kept "$config" --local "${kept[@]}" || fail "kept: exit status $?"
 client 'not kept' "$config" --local "${kept[@]}" --set train.keep_head_bytes=0 || fail "not kept: exit status $?"
 same_run kept 'not kept' $((2 * steps))
 
+# The server keeps what a frozen head has sent: each sample crosses once, and the run has the same bits, by codecs that code each token
+# by itself; so it has where client or server are killed, and send again. What codes tokens together is refused.
+sent=(--set head_end=embed_tokens --set train.freeze='*embed_tokens*' --set train.epochs=3 --set codec.head_act='hadamard|normal:4' --set tail_tokens=loss)
+keep=("${sent[@]}" --set train.keep_sent_bytes=10000000)
+client 'sent again' "$config" --set server="$two" "${sent[@]}" || fail "sent again: exit status $?"
+client 'sent once' "$config" --set server="$two" "${keep[@]}" || fail "sent once: exit status $?"
+client 'sent in one chunk' "$config" --set server="$two" "${keep[@]}" --set train.chunks=1 || fail "sent in one chunk: exit status $?"
+client 'sent by none' "$config" --set server="$two" "${keep[@]}" --set codec.head_act=none || fail "sent by none: exit status $?"
+client 'local by none' "$config" --local "${keep[@]}" --set codec.head_act=none || fail "local by none: exit status $?"
+same_run 'sent once' 'sent again' $((3 * steps))
+same_run 'sent by none' 'local by none' $((3 * steps))
+[ "$(crossed 'sent once' head_act)" -lt "$(($(crossed 'sent again' head_act) * 6 / 10))" ] || fail "head_act has $(crossed 'sent once' head_act) bytes"
+client_stands 5 'client killed' "$config" --set server="$two" --set train.checkpoint_every=2 "${keep[@]}"
+wait_for 'no checkpoint to go on from' has_checkpoint 'client killed'
+end_client
+client 'client killed' "$config" --set server="$two" --set train.checkpoint_every=2 "${keep[@]}" --resume || fail "client killed: exit status $?"
+same_run 'client killed' 'sent again' $((3 * steps))
+
 # It writes text, too: the same over the link as in one process, greedy and drawn, by a codec, a prompt at a time or three, with
 # caches or without; a server that is killed in the middle, and its caches with it, costs time alone.
 printf 'green red\nfish water said\nboxes\n' >"$tmp/prompts"
@@ -164,6 +182,12 @@ other() { # NAME FILTER: the toy's folder, changed
 }
 refused 'tokens are chosen in the middle' --set partition=2:-1
 refused 'tail_tokens: loss needs a tail in which no token sees another one: it begins at layers.2' --set partition=2:-3 --set tail_tokens=loss
+keep=(--set head_end=embed_tokens --set train.freeze='*embed_tokens*' --set train.keep_sent_bytes=10000000)
+refused 'train.keep_sent_bytes: needs a codec.head_act that codes each token by itself, and quant:4 does not' "${keep[@]}" --set codec=quant:4
+refused 'train.keep_sent_bytes: needs a codec.head_act that codes each token by itself' "${keep[@]}" --set codec=quant:4,block=24,ef=true
+"$SPLITC" keygen --out "$tmp/noise.key" >"$tmp/out" 2>&1
+refused 'train.keep_sent_bytes: cannot be with noise.head_act' "${keep[@]}" --set noise.head_act=0.1 --set noise.key="$tmp/noise.key"
+refused 'train.keep_sent_bytes: needs a head in which nothing learns' --set train.keep_sent_bytes=10000000
 refused 'model.head: llama is a decoder: give causal_lm' --set model.head=classifier --set data.kind=made_tokens --set data.dir=.
 refused 'model.head: llama is a decoder: give causal_lm' --set model.head=masked_lm
 refused 'data.pack: belongs to model.head: causal_lm' --set model.head=masked_lm --set data.pack=join

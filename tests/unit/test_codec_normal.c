@@ -228,13 +228,41 @@ static void what_does_not_fit_is_refused(void **state)
 	assert_int_equal(sl_codec_feeds_back(&spec, &most, &fail), SL_OK);
 }
 
+/* Which codecs may send a token once, of 24 features. */
+static void tokens_alone_are_known(void **state)
+{
+	static const struct {
+		const char *text;
+		bool alone;
+	} cases[] = {{"none", true},
+		     {"f16|zstd", true},
+		     {"quant:4,block=8", true},
+		     {"hadamard|normal:4", true},
+		     {"hadamard|quant:4,block=24", true},
+		     {"quant:4", false},
+		     {"quant:4,block=16", false},
+		     {"quant:4,block=8,round=stochastic", false},
+		     {"topk:0.5|normal:4", false},
+		     {"normal:3,ef=true", false},
+		     {"quant:4,per=sample", false},
+		     {"qsgd:7,bucket=8", false}};
+	struct sl_codec_spec spec;
+	struct sl_fail fail;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		assert_int_equal(sl_codec_parse(cases[i].text, &spec, &fail), SL_OK);
+		assert_int_equal(sl_codec_by_token(&spec, 24), cases[i].alone);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(hadamard_is_the_matrix),       cmocka_unit_test(a_token_is_coded_by_itself),
 		cmocka_unit_test(normal_loses_what_lloyd_says), cmocka_unit_test(normal_takes_the_nearest_level),
 		cmocka_unit_test(false_scales_are_refused),     cmocka_unit_test(outliers_spoil_no_other_token),
-		cmocka_unit_test(what_does_not_fit_is_refused),
+		cmocka_unit_test(what_does_not_fit_is_refused), cmocka_unit_test(tokens_alone_are_known),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* What a server says to rows of tokens that cannot be: lengths in the payload of head_act, and numbers of tokens in its
- * parts. Each ends that session with a sentence, and nothing else. */
+/* What a server says to rows of tokens that cannot be: lengths and homes in the payload of head_act, and numbers of
+ * tokens in its parts. Each ends that session with a sentence, and nothing else. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,9 +18,10 @@
 enum { ROWS = 3, LONGEST = 9, CHUNK = 12, F = 16, LENGTHS = 32 /* at most */ };
 
 /* How rows come, as both sides have agreed: packed; padded to one length; all padded to EACH tokens, which an insert of
- * two pairs makes rows [F, LESS] of; or cached. */
-enum form { PACKED, PADDED, PAIRED, CACHED };
-enum { EACH = 4, LESS = 3 };
+ * two pairs makes rows [F, LESS] of; or cached; or
+ * packed, and the server keeps up to KEEPS tokens of head_act. */
+enum form { PACKED, PADDED, PAIRED, CACHED, KEPT };
+enum { EACH = 4, LESS = 3, KEEPS = 20, HOMES = 16 };
 
 static struct asked asked_of(const char *codec, enum form form)
 {
@@ -40,6 +41,7 @@ static struct asked asked_of(const char *codec, enum form form)
 	a.agreement.agreed.chunk_tokens = CHUNK;
 	a.agreement.agreed.padded = form == PADDED || form == PAIRED;
 	a.agreement.agreed.cached = form == CACHED;
+	a.agreement.agreed.keep_tokens = form == KEPT ? KEEPS : 0;
 	if (form == PAIRED) {
 		a.split.whole_rows = EACH;
 		snprintf(a.split.insert_head, sizeof a.split.insert_head, "linear:%d,tokens=%d", F, LESS);
@@ -60,6 +62,8 @@ struct wrong {
 	const char *why;
 	enum form form;
 };
+
+enum { NO_TENSOR = SL_FRAME_BYTES + 8 * F * 4 };
 
 static const struct wrong wrong[] = {
 	{{4, 1, 3}, 8, 0, 0, SL_OK, NULL, PACKED},
@@ -117,12 +121,30 @@ static const struct gone gone[] = {
 	{{0, 0, 1, 0, 2, 0}, SL_ERR_PROTOCOL, "evaluations alone can be", 0, true},
 };
 
-static uint64_t payload_of(const struct wrong *w, const struct gone *gone_on, const struct asked *a, uint8_t *out)
+/* Homes, and what pads them. */
+static const struct kept {
+	struct wrong w;
+	uint32_t home[ROWS + 1];
+} kept[] = {
+	{{{4, 1, 3}, 8, 0, 0, SL_OK, NULL, KEPT}, {1, 17, 18}},
+	{{{4, 1, 3}, 8, 0, 0, SL_OK, NULL, KEPT}, {0, 0, 0}},
+	{{{4, 1, 3}, 8, 0, 0, SL_ERR_PAYLOAD, "row 2 is to be kept at token 18, of 20", KEPT}, {1, 5, 19}},
+	{{{4, 1, 3}, 8, 0, 0, SL_ERR_PAYLOAD, "row 0 is to be kept at token 4294967294, of 20", KEPT}, {UINT32_MAX}},
+	{{{4, 1, 3}, 8, 0, 0, SL_ERR_PAYLOAD, "row 3 is to be kept", KEPT}, {1, 5, 6, 1}},
+	{{{4, 1, 3}, 8, 0, NO_TENSOR, SL_ERR_PAYLOAD, "has no tensor, and row 0 of it is not kept", KEPT}, {1, 5, 6}},
+	{{{4, 1, 3}, 8, 0, NO_TENSOR - 1, SL_ERR_PAYLOAD, "", KEPT}, {1, 5, 6}},
+	{{{4, 1, 3}, 8, 0, NO_TENSOR + 1, SL_ERR_PAYLOAD, "shorter than the homes of 3 rows", KEPT}, {1, 5, 6}},
+};
+
+static uint64_t payload_of(const struct wrong *w, const struct gone *gone_on, const uint32_t *home,
+			   const struct asked *a, uint8_t *out)
 {
 	const bool paired = w->form == PAIRED;
-	const size_t lengths = sl_lengths_bytes(ROWS, gone_on);
+	const size_t lengths = sl_lengths_bytes(ROWS, gone_on), front = lengths + (home ? HOMES : 0);
 
 	memset(out, 0, lengths);
+	if (home)
+		memcpy(out + lengths, home, HOMES);
 	for (int i = 0; i < 2 * ROWS && gone_on; i++)
 		for (int byte = 0; byte < 4; byte++)
 			out[2 * ROWS + 4 * i + byte] = (uint8_t)(gone_on->cached[i] >> 8 * byte);
@@ -131,22 +153,22 @@ static uint64_t payload_of(const struct wrong *w, const struct gone *gone_on, co
 		out[2 * i + 1] = (uint8_t)(w->length[i] >> 8);
 	}
 	out[lengths - 1] = (uint8_t)w->padding;
-	sl_frame_write(out + lengths, &a->agreement.codec[SL_DIR_HEAD_ACT], false, paired ? ROWS : w->tokens);
-	memset(out + lengths + SL_FRAME_BYTES, 0, (size_t)(CHUNK + 1) * F * sizeof(float));
-	return lengths + SL_FRAME_BYTES + (uint64_t)(paired ? ROWS * LESS : w->tokens) * F * sizeof(float) -
+	sl_frame_write(out + front, &a->agreement.codec[SL_DIR_HEAD_ACT], false, paired ? ROWS : w->tokens);
+	memset(out + front + SL_FRAME_BYTES, 0, (size_t)(CHUNK + 1) * F * sizeof(float));
+	return front + SL_FRAME_BYTES + (uint64_t)(paired ? ROWS * LESS : w->tokens) * F * sizeof(float) -
 	       (uint64_t)w->cut;
 }
 
-static void try(const struct wrong *w, const struct gone *gone_on)
+static void try(const struct wrong *w, const struct gone *gone_on, const uint32_t *home)
 {
-	static uint8_t payload[LENGTHS + SL_FRAME_BYTES + (CHUNK + 1) * F * sizeof(float)];
+	static uint8_t payload[LENGTHS + HOMES + SL_FRAME_BYTES + (CHUNK + 1) * F * sizeof(float)];
 	const struct asked a = asked_of("none", w->form);
 	struct sl_frame hello = host_rig_hello_of(&a, 1, 1, NULL);
-	const uint64_t len = payload_of(w, gone_on, &a, payload);
+	const uint64_t len = payload_of(w, gone_on, home, &a, payload);
 	struct sl_frame part = {.kind = SL_FRAME_PART,
 				.epoch = 1,
 				.u.part = {.what = SL_PART_HEAD_ACT,
-					   .training = gone_on && gone_on->training,
+					   .training = home || (gone_on && gone_on->training),
 					   .rows = ROWS,
 					   .batch_rows = ROWS,
 					   .total = len,
@@ -175,7 +197,9 @@ static void lengths_that_cannot_be_end_the_session(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
-		try(&wrong[i], NULL);
+		try(&wrong[i], NULL, NULL);
+	for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+		try(&kept[i].w, NULL, kept[i].home);
 }
 
 static void what_the_cache_lacks_ends_the_session(void **state)
@@ -185,7 +209,7 @@ static void what_the_cache_lacks_ends_the_session(void **state)
 		const struct gone *g = &gone[i];
 		const struct wrong w = {{4, 1, 3}, 8, g->padding, 0, g->code, g->why, CACHED};
 
-		try(&w, g);
+		try(&w, g, NULL);
 	}
 }
 
