@@ -32,10 +32,17 @@ static bool is_number(const json_t *root, const char *key, double value)
 	return json_is_number(member) && json_number_value(member) == value;
 }
 
-/* What would make other adapters of the same tensors. */
-static enum sl_err check_config(const json_t *root, const char *path, const struct sl_lora *lora, struct sl_fail *fail)
+/* PEFT's word for weights that are [in, out]. */
+static bool has_fan_in(const struct sl_model *m)
 {
-	static const char *const off[] = {"use_dora", "use_rslora", "fan_in_fan_out", "rank_pattern", "alpha_pattern"};
+	return m->n_adapter > 0 && m->adapter[0].transposed;
+}
+
+/* What would make other adapters of the same tensors. */
+static enum sl_err check_config(const json_t *root, const char *path, const struct sl_lora *lora, bool fan_in,
+				struct sl_fail *fail)
+{
+	static const char *const off[] = {"use_dora", "use_rslora", "rank_pattern", "alpha_pattern"};
 	const char *type = json_string_value(json_object_get(root, "peft_type"));
 	const json_t *bias = json_object_get(root, "bias");
 
@@ -52,12 +59,15 @@ static enum sl_err check_config(const json_t *root, const char *path, const stru
 		if (json_is_true(value) || json_object_size(value) > 0)
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s is set, which is not known here", path, off[i]);
 	}
+	if (json_is_true(json_object_get(root, "fan_in_fan_out")) && !fan_in)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: fan_in_fan_out is set, but these weights are [out, in]",
+				   path);
 	if (json_is_string(bias) && strcmp(json_string_value(bias), "none") != 0)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: bias is not none", path);
 	return SL_OK;
 }
 
-static enum sl_err read_config(const char *dir, const struct sl_lora *lora, struct sl_fail *fail)
+static enum sl_err read_config(const char *dir, const struct sl_lora *lora, bool fan_in, struct sl_fail *fail)
 {
 	char path[PATH_MAX];
 	json_error_t at;
@@ -73,7 +83,7 @@ static enum sl_err read_config(const char *dir, const struct sl_lora *lora, stru
 	root = json_loadb((const char *)data, len, JSON_REJECT_DUPLICATES, &at);
 	free(data);
 	if (root)
-		err = check_config(root, path, lora, fail);
+		err = check_config(root, path, lora, fan_in, fail);
 	else
 		err = sl_fail_set(fail, SL_ERR_DATA, "%s:%d:%d: no JSON", path, at.line, at.column);
 	json_decref(root);
@@ -135,7 +145,7 @@ enum sl_err sl_adapter_read(const struct sl_model *m, const struct sl_lora *lora
 	struct sl_st_file *file = NULL;
 	char path[PATH_MAX];
 	struct sl_fail why;
-	enum sl_err err = read_config(dir, lora, fail);
+	enum sl_err err = read_config(dir, lora, has_fan_in(m), fail);
 
 	if (!err)
 		err = path_of(path, dir, weights_name, fail);
@@ -185,7 +195,7 @@ static enum sl_err write_config(const struct sl_model *m, const struct sl_lora *
 	root = json_pack("{s:s, s:s, s:i, s:o, s:f, s:o, s:o, s:s, s:b, s:b, s:s}", "peft_type", "LORA", "task_type",
 			 m->task->kind == SL_LEARN_NEXT ? "CAUSAL_LM" : "SEQ_CLS", "r", lora->rank, "lora_alpha", alpha,
 			 "lora_dropout", lora->dropout, "target_modules", targets, "modules_to_save", saved, "bias",
-			 "none", "fan_in_fan_out", 0, "inference_mode", 1, "base_model_name_or_path", base);
+			 "none", "fan_in_fan_out", has_fan_in(m), "inference_mode", 1, "base_model_name_or_path", base);
 	text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
 	json_decref(root);
 	if (!err && !text)

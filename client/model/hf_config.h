@@ -19,7 +19,27 @@ enum sl_hf_family {
 	SL_HF_DECODER = SL_HF_LLAMA,
 	SL_HF_MISTRAL,
 	SL_HF_QWEN2,
+	SL_HF_QWEN3,
+	SL_HF_PHI3,
+	SL_HF_GEMMA,
+	SL_HF_GEMMA3,
+	SL_HF_GPT2,
 	SL_HF_FAMILY_COUNT
+};
+
+/* Rotary positions, as struct sl_attention_attr has them. */
+struct sl_hf_rope {
+	double theta, factor, low, high;
+	int old;
+};
+
+/* How a decoder differs from Llama. */
+struct sl_hf_form {
+	bool fused;        /* one layer makes q, k, v, and one makes gate and up */
+	bool head_norms;   /* q and k are normed by head */
+	bool plus;         /* norms multiply by 1 + their weight */
+	bool scaled_table; /* tokens begin as rows of the table times √features */
+	bool four_norms;   /* what attention and the feed-forward part add is normed, too; some layers are local */
 };
 
 /* A key that a config may leave out has transformers' default for the family. */
@@ -35,16 +55,20 @@ struct sl_hf_config {
 	int types;     /* rows of the table of token types; 0: there is none */
 	int mark;      /* types count on behind each token of this id; `vocab`: there is none */
 	double eps;    /* of layer norms */
-	double dropout, attention_dropout, head_dropout;
+	double dropout, attention_dropout;
+	double head_dropout;            /* of classifiers; of gpt2, of its embeddings */
 	double range;                   /* standard deviation of fresh weights */
 	enum sl_op_kind act;            /* GELU, SILU, TANH or ACT (then relu) */
 	bool act_tanh;                  /* of GELU: its approximation */
 	bool untied;                    /* what makes logits of words has a weight of its own */
 	char architecture[SL_NAME_MAX]; /* the first of `architectures`; "": none */
-	/* Of decoders: heads of keys and values, features of a head, the base of rotary positions, biases of the layers
-	 * that make q, k, v, of the one behind attention, of the feed-forward part. */
+	/* Of decoders: heads of keys and values, features of a head, biases of the layers that make q, k, v, of the one
+	 * behind attention, of the feed-forward part. */
 	int kv, head;
-	double rope;
+	struct sl_hf_form form;
+	struct sl_hf_rope rope, local_rope;
+	bool local[SL_HF_MAX_LAYERS]; /* layers that have local_rope */
+	double query;                 /* scores are divided by its root; 0: by that of `head` */
 	bool qkv_bias, out_bias, wide_bias;
 	int row_most; /* tokens of a row at most: what positions and a sliding window allow */
 	/* Tokens that end a text; training uses the first. */
@@ -58,6 +82,8 @@ static inline bool sl_hf_is_decoder(enum sl_hf_family family)
 }
 
 const char *sl_hf_family_name(enum sl_hf_family family); /* model_type: "roberta" */
+/* The layers that get an adapter where nobody says which: "query,value". */
+const char *sl_hf_family_adapted(enum sl_hf_family family);
 
 /* `name` stands for the file in errors. DATA: no JSON object, a key that is missing or of another type; CONFIG: out of
  * bounds, or a network that is not built here. */

@@ -1,8 +1,12 @@
-/* Decoders of Llama's form as transformers has them, by config.json: the names of its modules, its order of operations.
- * Layers are pre-norm: x + o(attention(norm(x))), then x + down(act(gate(n)) · up(n)), n = norm(x). Norms are RMS
- * norms, positions rotary, pairs (i, i + D/2) (Touvron et al., "LLaMA", 2023; Su et al., "RoFormer", 2021).
+/* Decoders as transformers has them, by config.json: the names of its modules, its order of operations.
+ *
+ * Of Llama's form: x + o(attention(norm(x))), then x + down(act(gate(n)) · up(n)), n = norm(x). Norms are RMS norms,
+ * positions rotary, pairs (i, i + D/2) (Touvron et al., "LLaMA", 2023; Su et al., "RoFormer", 2021). What a family
+ * changes of it struct sl_hf_form says (Qwen3 2025; Abdin et al., "Phi-3", 2024; Gemma Team, "Gemma", 2024, and "Gemma
+ * 3", 2025). GPT-2 (Radford et al., 2019) has learned positions, layer norms, and one layer up.
  *
  * Only tokens that have a loss need what is behind the last layer: they are gathered in front of the last norm. */
+#include <math.h>
 #include <stdio.h>
 
 #include "client/model/huggingface.h"
@@ -34,11 +38,35 @@ static int added(const struct decoder *d, const char *name, int x, int y)
 	return sl_build_add(d->b, path(d, name, to), x, y);
 }
 
-static int normed(const struct decoder *d, const char *name, int in)
+/* `features`: that are normed together. */
+static int normed(const struct decoder *d, const char *name, int in, int features)
 {
 	char to[SL_NAME_MAX];
 
-	return sl_build_rmsnorm(d->b, path(d, name, to), in, (float)d->c->eps);
+	return sl_build_rmsnorm(d->b, path(d, name, to), in, features, (float)d->c->eps, d->c->form.plus);
+}
+
+static int dropped(const struct decoder *d, const char *name, int in, double p)
+{
+	char to[SL_NAME_MAX];
+
+	return p > 0 ? sl_build_dropout(d->b, path(d, name, to), in, (float)p) : in;
+}
+
+/* Features [first, first + n) of each token. */
+static int cut(const struct decoder *d, const char *name, int in, int first, int n)
+{
+	char to[SL_NAME_MAX];
+
+	return sl_build_resample(d->b, path(d, name, to), in,
+				 (struct sl_resample_attr){1, n, SL_RESAMPLE_CUT, first, 0, 1, 1});
+}
+
+static int scaled(const struct decoder *d, const char *name, int in, double by)
+{
+	char to[SL_NAME_MAX];
+
+	return sl_build_scale(d->b, path(d, name, to), in, (float)by);
 }
 
 static int activated(const struct decoder *d, const char *name, int in)
@@ -50,21 +78,57 @@ static int activated(const struct decoder *d, const char *name, int in)
 	return sl_build_smooth(d->b, path(d, name, to), in, d->c->act, d->c->act_tanh);
 }
 
-static int attended(const struct decoder *d, int x)
+/* The attention of layer i. */
+static int attend(const struct decoder *d, const char *name, const int qkv[3], int i)
 {
 	const struct sl_hf_config *c = d->c;
-	const struct sl_attention_attr attr = {.heads = c->heads,
-					       .kv = c->kv,
-					       .causal = true,
-					       .rope = (float)c->rope,
-					       .p = (float)c->attention_dropout};
+	const struct sl_hf_rope *rope = c->local[i] ? &c->local_rope : &c->rope;
 	char to[SL_NAME_MAX];
-	int q, k, v;
 
-	q = dense(d, "self_attn.q_proj", x, c->heads * c->head, c->qkv_bias);
-	k = dense(d, "self_attn.k_proj", x, c->kv * c->head, c->qkv_bias);
-	v = dense(d, "self_attn.v_proj", x, c->kv * c->head, c->qkv_bias);
-	x = sl_build_attention(d->b, path(d, "self_attn.attention", to), q, k, v, attr);
+	return sl_build_attention(d->b, path(d, name, to), qkv[0], qkv[1], qkv[2],
+				  (struct sl_attention_attr){.heads = c->heads,
+							     .kv = c->kv,
+							     .causal = true,
+							     .rope = (float)rope->theta,
+							     .rope_factor = (float)rope->factor,
+							     .rope_low = (float)rope->low,
+							     .rope_high = (float)rope->high,
+							     .rope_old = rope->old,
+							     .p = (float)c->attention_dropout});
+}
+
+/* q, k, v out of one value. */
+static void parted(const struct decoder *d, const char *name, int all, int qkv[3])
+{
+	const int q = d->c->heads * d->c->head, kv = d->c->kv * d->c->head;
+	char to[3][SL_NAME_MAX];
+
+	for (int i = 0; i < 3; i++) {
+		snprintf(to[i], sizeof to[i], "%s.%c", name, "qkv"[i]);
+		qkv[i] = cut(d, to[i], all, i ? q + (i - 1) * kv : 0, i ? kv : q);
+	}
+}
+
+static int attended(const struct decoder *d, int x, int i)
+{
+	const struct sl_hf_config *c = d->c;
+	const int q = c->heads * c->head, kv = c->kv * c->head;
+	int qkv[3];
+
+	if (c->form.fused) {
+		parted(d, "self_attn", dense(d, "self_attn.qkv_proj", x, q + 2 * kv, false), qkv);
+	} else {
+		qkv[0] = dense(d, "self_attn.q_proj", x, q, c->qkv_bias);
+		qkv[1] = dense(d, "self_attn.k_proj", x, kv, c->qkv_bias);
+		qkv[2] = dense(d, "self_attn.v_proj", x, kv, c->qkv_bias);
+	}
+	if (c->form.head_norms) {
+		qkv[0] = normed(d, "self_attn.q_norm", qkv[0], c->head);
+		qkv[1] = normed(d, "self_attn.k_norm", qkv[1], c->head);
+	}
+	if (c->query > 0 && c->query != c->head)
+		qkv[0] = scaled(d, "self_attn.q_scale", qkv[0], sqrt(c->head / c->query));
+	x = attend(d, "self_attn.attention", qkv, i);
 	return dense(d, "self_attn.o_proj", x, c->features, c->out_bias);
 }
 
@@ -72,38 +136,110 @@ static int widened(const struct decoder *d, int x)
 {
 	const struct sl_hf_config *c = d->c;
 	char to[SL_NAME_MAX];
-	int gate = activated(d, "mlp.act_fn", dense(d, "mlp.gate_proj", x, c->wide, c->wide_bias));
-	int up = dense(d, "mlp.up_proj", x, c->wide, c->wide_bias);
+	int gate, up;
 
+	if (c->form.fused) {
+		up = dense(d, "mlp.gate_up_proj", x, 2 * c->wide, false);
+		gate = activated(d, "mlp.act_fn", cut(d, "mlp.gate", up, 0, c->wide));
+		up = cut(d, "mlp.up", up, c->wide, c->wide);
+	} else {
+		gate = activated(d, "mlp.act_fn", dense(d, "mlp.gate_proj", x, c->wide, c->wide_bias));
+		up = dense(d, "mlp.up_proj", x, c->wide, c->wide_bias);
+	}
 	x = sl_build_mul(d->b, path(d, "mlp.gated", to), gate, up);
 	return dense(d, "mlp.down_proj", x, c->features, c->wide_bias);
 }
 
-static int layer(struct decoder *d, int i, int x)
+static void begin_layer(struct decoder *d, const char *layers, int i)
 {
 	char unit[SL_NAME_MAX];
 
-	snprintf(unit, sizeof unit, "layers.%d", i);
-	snprintf(d->at, sizeof d->at, "model.layers.%d.", i);
+	snprintf(unit, sizeof unit, "%s.%d", layers, i);
+	snprintf(d->at, sizeof d->at, "%s.%.40s.", sl_hf_prefix(d->c->family), unit);
 	sl_build_unit(d->b, unit);
-	x = added(d, "add_attention", x, attended(d, normed(d, "input_layernorm", x)));
-	return added(d, "add_mlp", x, widened(d, normed(d, "post_attention_layernorm", x)));
+}
+
+static int layer(struct decoder *d, int i, int x)
+{
+	const struct sl_hf_config *c = d->c;
+	const bool four = c->form.four_norms;
+	int y;
+
+	begin_layer(d, "layers", i);
+	y = attended(d, normed(d, "input_layernorm", x, c->features), i);
+	if (four)
+		y = normed(d, "post_attention_layernorm", y, c->features);
+	x = added(d, "add_attention", x, dropped(d, "resid_attn_dropout", y, c->dropout));
+	y = widened(d, normed(d, four ? "pre_feedforward_layernorm" : "post_attention_layernorm", x, c->features));
+	if (four)
+		y = normed(d, "post_feedforward_layernorm", y, c->features);
+	return added(d, "add_mlp", x, dropped(d, "resid_mlp_dropout", y, c->dropout));
+}
+
+static int centred(const struct decoder *d, const char *name, int in)
+{
+	char to[SL_NAME_MAX];
+
+	return sl_build_layernorm(d->b, path(d, name, to), in, (float)d->c->eps);
+}
+
+/* A layer of transformers' Conv1D, whose weight is [in, out]. */
+static int conv1d(const struct decoder *d, const char *name, int in, int out_f)
+{
+	char to[SL_NAME_MAX];
+
+	return sl_build_matmul(d->b, path(d, name, to), in, out_f, true, d->init);
+}
+
+static int gpt2_layer(struct decoder *d, int i, int x)
+{
+	const struct sl_hf_config *c = d->c;
+	int qkv[3], y;
+
+	begin_layer(d, "h", i);
+	parted(d, "attn", conv1d(d, "attn.c_attn", centred(d, "ln_1", x), 3 * c->features), qkv);
+	y = conv1d(d, "attn.c_proj", attend(d, "attn.attention", qkv, i), c->features);
+	x = added(d, "add_attention", x, dropped(d, "attn.resid_dropout", y, c->dropout));
+	y = activated(d, "mlp.act", conv1d(d, "mlp.c_fc", centred(d, "ln_2", x), c->wide));
+	y = dropped(d, "mlp.dropout", conv1d(d, "mlp.c_proj", y, c->features), c->dropout);
+	return added(d, "add_mlp", x, y);
+}
+
+static int gpt2_embedded(const struct decoder *d, struct sl_embedding_attr words)
+{
+	const struct sl_embedding_attr places = {.rows = d->c->positions, .features = d->c->features, .position = true};
+	char to[SL_NAME_MAX];
+	int x = sl_build_lookup(d->b, path(d, "wte", to), SL_BUILD_INPUT, words, d->init);
+	int y = sl_build_lookup(d->b, path(d, "wpe", to), SL_BUILD_INPUT, places, d->init);
+
+	return dropped(d, "drop", added(d, "add_positions", x, y), d->c->head_dropout);
+}
+
+static int embedded(const struct decoder *d, struct sl_embedding_attr words)
+{
+	char to[SL_NAME_MAX];
+	const int x = sl_build_lookup(d->b, path(d, "embed_tokens", to), SL_BUILD_INPUT, words, d->init);
+
+	return d->c->form.scaled_table ? scaled(d, "embed_scale", x, sqrt(d->c->features)) : x;
 }
 
 void sl_hf_decoder(struct sl_build *b, const struct sl_hf_config *c)
 {
-	struct decoder d = {.b = b, .c = c, .at = "model.", .init = sl_init_normal(c->range)};
 	const struct sl_embedding_attr words = {.rows = c->vocab, .features = c->features};
+	const bool gpt2 = c->family == SL_HF_GPT2;
+	struct decoder d = {.b = b, .c = c, .init = sl_init_normal(c->range)};
 	const int table = b->model->graph.n_param;
 	int x;
 
-	sl_build_unit(b, "embed_tokens");
-	x = sl_build_lookup(b, "model.embed_tokens", SL_BUILD_INPUT, words, d.init);
+	snprintf(d.at, sizeof d.at, "%s.", sl_hf_prefix(c->family));
+	sl_build_unit(b, gpt2 ? "wte" : "embed_tokens");
+	x = gpt2 ? gpt2_embedded(&d, words) : embedded(&d, words);
 	for (int i = 0; i < c->layers; i++)
-		x = layer(&d, i, x);
-	snprintf(d.at, sizeof d.at, "model.");
-	sl_build_unit(b, "norm");
-	x = normed(&d, "norm", sl_build_gather(b, "model.chosen_tokens", x, 1));
+		x = gpt2 ? gpt2_layer(&d, i, x) : layer(&d, i, x);
+	snprintf(d.at, sizeof d.at, "%s.", sl_hf_prefix(c->family));
+	sl_build_unit(b, gpt2 ? "ln_f" : "norm");
+	x = sl_build_gather(b, "model.chosen_tokens", x, 1);
+	x = gpt2 ? centred(&d, "ln_f", x) : normed(&d, "norm", x, c->features);
 	sl_build_unit(b, "lm_head");
 	sl_build_loss(b, "loss", sl_build_decoder(b, "lm_head", x, c->untied ? -1 : table, NULL, d.init));
 }

@@ -16,9 +16,9 @@ static const char *const ignored[SL_HF_FAMILY_COUNT][8] = {
 			   "electra.embeddings.position_ids", NULL},
 };
 
-/* The same of decoders, tied or not: a tied output may be there twice. */
-static const char *const ignored_decoder[2][3] = {{"*.rotary_emb.inv_freq", "lm_head.weight", NULL},
-						  {"*.rotary_emb.inv_freq", NULL}};
+/* The same of decoders: gpt2's masks, and last, where it is tied, the output, which may be there twice. */
+#define DECODERS "*.rotary_emb.inv_freq", "transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias"
+static const char *const ignored_decoder[2][5] = {{DECODERS, "lm_head.weight", NULL}, {DECODERS, NULL}};
 
 /* The same of a masked language model. Its decoder's weight, where it is the embedding's, may be there twice, and so
  * may its bias. */
@@ -51,6 +51,7 @@ enum sl_err sl_model_takes(struct sl_model_takes *out, const struct sl_model_spe
 	if (err)
 		return err;
 	*out = (struct sl_model_takes){c.vocab, c.types > 1 && c.mark < c.vocab, c.mark, .n_end = c.n_end};
+	out->adapted = sl_hf_family_adapted(c.family);
 	memcpy(out->end, c.end, sizeof out->end);
 	return SL_OK;
 }
@@ -74,12 +75,17 @@ static enum sl_err check_head(const struct sl_hf_config *c, const struct sl_mode
 			  next ? "no decoder: give classifier or masked_lm" : "a decoder: give causal_lm");
 }
 
+const char *sl_hf_prefix(enum sl_hf_family family)
+{
+	return family == SL_HF_GPT2 ? "transformer" : sl_hf_is_decoder(family) ? "model" : sl_hf_family_name(family);
+}
+
 /* The names of a folder's tensors. */
 static void name_files(struct sl_model *m, const struct sl_hf_config *c)
 {
 	const bool decoder = sl_hf_is_decoder(c->family);
 
-	snprintf(m->prefix, sizeof m->prefix, "%s.", decoder ? "model" : sl_hf_family_name(c->family));
+	snprintf(m->prefix, sizeof m->prefix, "%s.", sl_hf_prefix(c->family));
 	m->ignored = decoder             ? ignored_decoder[c->untied]
 		     : m->task->labelled ? ignored[c->family]
 					 : ignored_masked[c->family];

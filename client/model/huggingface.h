@@ -11,6 +11,8 @@ enum sl_err sl_hf_open(struct sl_model **out, const struct sl_model_spec *spec, 
 void sl_hf_encoder(struct sl_build *b, const struct sl_hf_config *config, int classes);
 /* Adds all units to a builder of masked tokens, with the head of a masked language model. */
 void sl_hf_masked(struct sl_build *b, const struct sl_hf_config *config, float share);
+/* What the names of the network's tensors begin with: "roberta", "model". */
+const char *sl_hf_prefix(enum sl_hf_family family);
 /* Adds all units of a decoder, each of whose tokens guesses the next one. */
 void sl_hf_decoder(struct sl_build *b, const struct sl_hf_config *config);
 

@@ -171,12 +171,13 @@ int sl_build_layernorm_of(struct sl_build *b, const char *name, int in, float ep
 	return sl_draft_finish(b, &d);
 }
 
-int sl_build_rmsnorm(struct sl_build *b, const char *name, int in, float eps)
+int sl_build_rmsnorm(struct sl_build *b, const char *name, int in, int features, float eps, bool plus)
 {
 	struct sl_draft d = sl_draft_begin(b, SL_OP_RMSNORM, name, in);
 
 	d.node.u.norm.eps = eps;
-	add_vector(b, &d, ".weight", last_of(b, in), SL_INIT_ONE, SL_LEARNS);
+	d.node.u.norm.plus = plus;
+	add_vector(b, &d, ".weight", features, plus ? SL_INIT_ZERO : SL_INIT_ONE, SL_LEARNS);
 	return sl_draft_finish(b, &d);
 }
 
@@ -249,15 +250,19 @@ int sl_build_repeat(struct sl_build *b, const char *name, int in, struct sl_shap
 	return sl_draft_finish(b, &d);
 }
 
-int sl_build_matmul(struct sl_build *b, const char *name, int in, int out_f, bool bias)
+int sl_build_matmul(struct sl_build *b, const char *name, int in, int out_f, bool bias, struct sl_init init)
 {
 	struct sl_draft d = sl_draft_begin(b, SL_OP_LINEAR, name, in);
+	int out;
 
 	d.node.u.linear.transposed = true;
-	sl_draft_param(b, &d, &(struct sl_made_param){.suffix = ".weight", .shape = sl_shape2(last_of(b, in), out_f)});
+	sl_draft_param(
+		b, &d,
+		&(struct sl_made_param){.suffix = ".weight", .shape = sl_shape2(last_of(b, in), out_f), .init = init});
 	if (bias)
 		add_vector(b, &d, ".bias", out_f, SL_INIT_ZERO, SL_LEARNS);
-	return sl_draft_finish(b, &d);
+	out = sl_draft_finish(b, &d);
+	return out >= 0 && sl_lora_wants(b, name) ? sl_lora_build(b, name, in, out, d.param[0], true) : out;
 }
 
 int sl_build_flatten(struct sl_build *b, const char *name, int in)
@@ -310,7 +315,7 @@ static int linear(struct sl_build *b, const char *name, int in, int out_f, struc
 		sl_draft_param(b, &d,
 			       &(struct sl_made_param){.suffix = ".bias", .shape = sl_shape1(out_f), .init = *bias});
 	out = sl_draft_finish(b, &d);
-	return out >= 0 && sl_lora_wants(b, name) ? sl_lora_build(b, name, in, out, d.param[0]) : out;
+	return out >= 0 && sl_lora_wants(b, name) ? sl_lora_build(b, name, in, out, d.param[0], false) : out;
 }
 
 int sl_build_linear(struct sl_build *b, const char *name, int in, int out_f, bool bias, struct sl_init init)

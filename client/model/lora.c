@@ -31,12 +31,13 @@ static const char *part(char out[SL_NAME_MAX + 16], const char *name, const char
 	return out;
 }
 
-int sl_lora_build(struct sl_build *b, const char *name, int in, int out, int weight)
+int sl_lora_build(struct sl_build *b, const char *name, int in, int out, int weight, bool transposed)
 {
 	const struct sl_lora *lora = b->lora;
 	const struct sl_shape shape = sl_build_shape(b, out), x = sl_build_shape(b, in);
 	const int out_f = (int)shape.dim[shape.ndim - 1];
-	struct sl_adapter adapter = {.weight = weight, .scale = (float)(lora->alpha / lora->rank)};
+	struct sl_adapter adapter = {
+		.weight = weight, .transposed = transposed, .scale = (float)(lora->alpha / lora->rank)};
 	char to[SL_NAME_MAX + 16];
 	int y = in;
 
@@ -69,18 +70,19 @@ void sl_lora_merge(const struct sl_model *model, struct sl_weights *weights)
 {
 	for (int i = 0; i < model->n_adapter; i++) {
 		const struct sl_adapter *ad = &model->adapter[i];
-		const int64_t *d = model->graph.param[ad->weight].shape.dim,
-			      rank = model->graph.param[ad->a].shape.dim[0];
+		const int64_t *shape_a = model->graph.param[ad->a].shape.dim, rank = shape_a[0], in = shape_a[1];
+		const int64_t out = model->graph.param[ad->b].shape.dim[0];
 		const float *a = weights->value[ad->a], *b = weights->value[ad->b];
 		float *w = weights->value[ad->weight];
 
-		for (int64_t o = 0; o < d[0]; o++)
-			for (int64_t k = 0; k < d[1]; k++) {
+		for (int64_t o = 0; o < out; o++)
+			for (int64_t k = 0; k < in; k++) {
+				float *to = w + (ad->transposed ? k * out + o : o * in + k);
 				double sum = 0;
 
 				for (int64_t r = 0; r < rank; r++)
-					sum += (double)b[o * rank + r] * (double)a[r * d[1] + k];
-				w[o * d[1] + k] = (float)((double)w[o * d[1] + k] + (double)ad->scale * sum);
+					sum += (double)b[o * rank + r] * (double)a[r * in + k];
+				*to = (float)((double)*to + (double)ad->scale * sum);
 			}
 	}
 }

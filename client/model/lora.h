@@ -17,8 +17,9 @@ struct sl_lora {
 
 /* Whether the layer is to have an adapter. What was asked for, the builder remembers. */
 bool sl_lora_wants(struct sl_build *b, const char *name);
-/* Adds the adapter of the linear layer `name` with parameter `weight`, from `in` to `out`; returns their sum. */
-int sl_lora_build(struct sl_build *b, const char *name, int in, int out, int weight);
+/* Adds the adapter of the linear layer `name` with parameter `weight`, from `in` to `out`; returns their sum.
+ * `transposed`: the weight is [in, out]. */
+int sl_lora_build(struct sl_build *b, const char *name, int in, int out, int weight, bool transposed);
 /* CONFIG with the key lora.target: a target that the builder has met nowhere. */
 void sl_lora_check(struct sl_build *b);
 

@@ -64,7 +64,7 @@ static void linear(struct sl_onnx_import *im, bool turned)
 	if (im->b->err)
 		return;
 	x = transposed ? sl_build_linear(im->b, im->name, x, (int)out, bias, (struct sl_init){SL_INIT_ZERO, 0})
-		       : sl_build_matmul(im->b, im->name, x, (int)out, bias);
+		       : sl_build_matmul(im->b, im->name, x, (int)out, bias, (struct sl_init){0});
 	if (add >= 0) {
 		im->done[add] = true;
 		im->end = add;

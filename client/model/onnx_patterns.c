@@ -196,7 +196,8 @@ bool sl_onnx_read_rmsnorm(struct sl_onnx_import *im)
 	if (im->b->err)
 		return true;
 	sl_onnx_join(im, at);
-	sl_onnx_out_like(im, sl_build_rmsnorm(im->b, im->name, x, eps), v);
+	sl_onnx_out_like(im, sl_build_rmsnorm(im->b, im->name, x, (int)sl_onnx_axis_size(&v->view, last), eps, false),
+			 v);
 	return true;
 }
 

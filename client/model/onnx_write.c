@@ -224,8 +224,9 @@ static void write_norm(struct writer *w)
 	const bool image = is_image(&w->op.in_shape[0]);
 	struct sl_onnx_text x = w->name[w->g->link[w->node->in]], y;
 
-	if (image)
-		x = sl_onnx_emit_transpose(&w->e, x, "0231");
+	if (w->op.u.norm.plus || w->op.u.norm.parts > 1)
+		refuse(w, " but of whole tokens, by the weight alone");
+	x = image ? sl_onnx_emit_transpose(&w->e, x, "0231") : x;
 	if (w->op.kind == SL_OP_LAYERNORM) {
 		x = SL_ONNX_EMIT(&w->e, "LayerNormalization", x.t, param(w, 0), param(w, 1));
 		sl_onnx_emit_int(&w->e, "axis", -1);

@@ -27,6 +27,7 @@ static bool is_fixed(const struct sl_op *op)
 	case SL_OP_TANH:
 	case SL_OP_LAYERNORM:
 	case SL_OP_RMSNORM:
+	case SL_OP_RESAMPLE:
 		return true;
 	case SL_OP_ATTENTION:
 		return op->u.attention.p == 0;

@@ -198,6 +198,19 @@ static void choose_loss(struct sl_split_spec *spec, enum sl_conf_loss loss)
 	spec->pixels = loss == SL_CONF_DICE ? SL_XENT_DICE : loss == SL_CONF_DICE_CE ? SL_XENT_BOTH : SL_XENT_ENTROPY;
 }
 
+/* Layers that get adapters: those of the config, or else the usual ones. */
+static void choose_targets(struct sl_setup *s)
+{
+	const char *usual = s->takes.adapted;
+	struct sl_conf_list *to = &s->adapted;
+
+	*to = s->conf->lora.target;
+	for (size_t n; !s->conf->lora.target.n && usual && *usual; usual += n + (usual[n] == ',')) {
+		n = strcspn(usual, ",");
+		snprintf(to->item[to->n++], sizeof to->item[0], "%.*s", (int)n, usual);
+	}
+}
+
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	struct sl_split_spec spec = {0};
@@ -225,7 +238,8 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	err = sl_model_takes(&s->takes, &spec.model, &why);
 	if (err)
 		return sl_conf_client_blame(conf, why.key, err, pass_on(fail, &why));
-	s->lora = (struct sl_lora){conf->lora.rank, conf->lora.alpha, conf->lora.dropout, &conf->lora.target};
+	choose_targets(s);
+	s->lora = (struct sl_lora){conf->lora.rank, conf->lora.alpha, conf->lora.dropout, &s->adapted};
 	spec.model.lora = conf->lora.rank ? &s->lora : NULL;
 	choose_loss(&spec, conf->train.loss);
 	spec.label_smoothing = conf->train.label_smoothing;

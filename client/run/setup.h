@@ -30,6 +30,7 @@ struct sl_setup {
 	struct sl_agreement agreement;
 	struct sl_model_takes takes;
 	struct sl_lora lora; /* rank 0: none */
+	struct sl_conf_list adapted;
 	struct sl_plan *plan;
 	int64_t trained; /* steps that the weights have had before this run: where decaying inserts begin. Set it before
 			    sl_setup_plan; INT64_MAX: all of them */

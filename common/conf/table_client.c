@@ -39,7 +39,7 @@ static const struct sl_conf_key keys[] = {
 
 	SL_INT(T, "lora.rank", lora.rank, 0, 4096, "0", "0: no adapters", "of model.huggingface: rank of low-rank adapters (LoRA), which learn with the classifier, while all else stays as it is"),
 	SL_DOUBLE(T, "lora.alpha", lora.alpha, 1e-6, 1e6, "16", NULL, "an adapter's output is multiplied by alpha / rank"),
-	SL_NAMES(T, "lora.target", lora.target, sl_conf_check_word, "query,value", "linear layers that get an adapter, by the last words of their names (with --set: one,two)"),
+	SL_NAMES(T, "lora.target", lora.target, sl_conf_check_word, "", "linear layers that get an adapter, by the last words of their names (with --set: one,two); empty: PEFT's usual ones of the network, such as query and value of BERT, q_proj and v_proj of Llama"),
 	SL_DOUBLE(T, "lora.dropout", lora.dropout, 0, 0.95, "0", NULL, "dropout of what an adapter takes"),
 	SL_STRING(T, "lora.adapter", lora.adapter, NULL, "", "folder with PEFT's adapter_config.json and adapter_model.safetensors to start from; empty: adapters that change nothing at first"),
 

@@ -298,6 +298,9 @@ static bool derive(const struct sl_graph *g, struct sl_node *node, const int *in
 		return true;
 	case SL_OP_GROUPNORM:
 		return node->n_param != 1;
+	case SL_OP_RMSNORM:
+		node->u.norm.parts = (int)(x->dim[x->ndim - 1] / w->dim[0]);
+		return w->ndim == 1 && x->dim[x->ndim - 1] % w->dim[0] == 0;
 	case SL_OP_REPEAT:
 		node->u.repeat.ndim = w->ndim;
 		for (int i = 0; i < w->ndim && i < 3; i++)
@@ -312,7 +315,8 @@ static bool derive(const struct sl_graph *g, struct sl_node *node, const int *in
 static bool vectors_fit(const struct sl_graph *g, const struct sl_node *node, const int *param,
 			const struct sl_shape *out)
 {
-	const bool all = node->kind == SL_OP_BATCHNORM || node->kind == SL_OP_GROUPNORM || sl_op_is_norm(node->kind);
+	const bool all =
+		node->kind == SL_OP_BATCHNORM || node->kind == SL_OP_GROUPNORM || node->kind == SL_OP_LAYERNORM;
 
 	for (int i = all ? 0 : 1; i < node->n_param; i++) {
 		const struct sl_shape *s = &g->param[param[i]].shape;

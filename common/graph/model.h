@@ -34,6 +34,7 @@ struct sl_unit {
 /* Of lora.h: parameters of the graph. */
 struct sl_adapter {
 	int weight, a, b;
+	bool transposed; /* the weight is [in, out] */
 	float scale;
 };
 
@@ -127,8 +128,10 @@ int sl_build_resample(struct sl_build *b, const char *name, int in, struct sl_re
 int sl_build_repeat(struct sl_build *b, const char *name, int in, struct sl_shape shape, struct sl_shape file,
 		    enum sl_param_layout layout);
 /* A linear layer whose weight is [in, out]. */
-int sl_build_matmul(struct sl_build *b, const char *name, int in, int out_f, bool bias);
-int sl_build_rmsnorm(struct sl_build *b, const char *name, int in, float eps);
+int sl_build_matmul(struct sl_build *b, const char *name, int in, int out_f, bool bias, struct sl_init init);
+/* `features` divide those of the input; they are normed together, and the weight has as many. `plus`: 1 is added to it,
+ * and it starts at 0. */
+int sl_build_rmsnorm(struct sl_build *b, const char *name, int in, int features, float eps, bool plus);
 /* q, k, v: per token. `p` of its dropout draws from a stream of its own. */
 int sl_build_attention(struct sl_build *b, const char *name, int q, int k, int v, struct sl_attention_attr attr);
 int sl_build_pool(struct sl_build *b, const char *name, int in, enum sl_op_kind kind, struct sl_pool_attr attr);

@@ -1,5 +1,7 @@
 #include "common/graph/op.h"
 
+#include <math.h>
+
 static enum sl_err misfit(const struct sl_op *op, struct sl_fail *fail, const char *wants)
 {
 	char text[SL_SHAPE_TEXT];
@@ -175,8 +177,25 @@ static enum sl_err infer_attention(struct sl_op *op, struct sl_fail *fail)
 	if (a->rope > 0 && (d % 2 || a->each))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s (attention): rotary positions of %lld features per head",
 				   op->name, (long long)d);
+	if (a->rope_high > 0 && !(a->rope_low < a->rope_high && a->rope_old > 0 && a->rope_factor > 0))
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "%s (attention): rotary positions are scaled from %g to %g turns in %d tokens",
+				   op->name, (double)a->rope_low, (double)a->rope_high, a->rope_old);
 	op->out_shape = *q;
 	return SL_OK;
+}
+
+double sl_rope_frequency(const struct sl_attention_attr *a, int64_t c, int64_t d)
+{
+	const double f = pow((double)a->rope, -2 * (double)c / (double)d), factor = (double)a->rope_factor;
+	const double low = (double)a->rope_low, high = (double)a->rope_high, turns = a->rope_old * f / (2 * M_PI);
+	const double share = (turns - low) / (high - low);
+
+	if (factor == 0 || (high > 0 && turns > high))
+		return f;
+	if (high == 0 || turns < low)
+		return f / factor;
+	return f * ((1 - share) / factor + share);
 }
 
 static enum sl_err infer_transpose(struct sl_op *op, struct sl_fail *fail)

@@ -26,7 +26,8 @@
  * GROUPNORM  [H,W,C] or [S,C] → same                  weight [C], bias [C], or none   (torch.nn.GroupNorm)
  * REPEAT     any → the weight, for every row          weight [F], [S,F] or [H,W,C]
  * LAYERNORM  [F], [S,F] … → same                      weight [F], bias [F] or none   (torch.nn.LayerNorm(F))
- * RMSNORM    [F], [S,F] … → same                      weight [F]   (x / sqrt(mean of x² + eps) · weight)
+ * RMSNORM    [F], [S,F] … → same                      weight [D]   (x / sqrt(mean of x² + eps) · weight, of each D of
+ *            the F numbers by themselves, D = F usually; plus: · (1 + weight))
  * ATTENTION  tokens q [H·D], k, v [KV·D] → [H·D]     –      (of each row by itself; see struct sl_attention_attr), or
  *            rows q [S,H·D], k, v [S,KV·D] → [S,H·D]
  * FLATTEN    [H,W,C] → [H·W·C]                        –      (NHWC order; equals torch's where H·W = 1)
@@ -180,10 +181,15 @@ struct sl_attention_attr {
 	 * up to a multiple of 4. */
 	float p;
 	int each; /* tokens of every row, where inputs are per row; 0: they are per token */
+	/* Where rope_factor is not 0, positions are turned by other frequencies: sl_rope_frequency. */
+	float rope_factor, rope_low, rope_high;
+	int rope_old;
 };
 
 struct sl_norm_attr {
 	float eps;
+	bool plus; /* of RMSNORM: 1 is added to the weight */
+	int parts; /* of RMSNORM: F / D; 0 means 1, which a graph makes of it */
 };
 
 struct sl_embedding_attr {
@@ -260,6 +266,11 @@ int64_t sl_op_macs(const struct sl_op *op, int64_t rows);
  * op does. No op reads its own output again. */
 int sl_op_saves_inputs(const struct sl_op *op, bool learns);
 
+/* What turns features c and c + D/2 at place 1 of a row: f = rope^(−2c/D), by rope_factor as transformers has it.
+ * Linear (rope_high 0): f / factor. Llama 3.1's: with n = rope_old·f / 2π turns in as many tokens, f where n >
+ * rope_high, f / factor where n < rope_low, and between them a mean of both, weighted by where n lies. */
+double sl_rope_frequency(const struct sl_attention_attr *a, int64_t c, int64_t d);
+
 static inline int sl_attention_kv(const struct sl_attention_attr *a)
 {
 	return a->kv ? a->kv : a->heads;
@@ -277,6 +288,15 @@ static inline bool sl_op_is_elementwise(enum sl_op_kind kind)
 	return kind == SL_OP_DROPOUT || kind == SL_OP_ACT || kind == SL_OP_SCALE || kind == SL_OP_GELU ||
 	       kind == SL_OP_SILU || kind == SL_OP_TANH || kind == SL_OP_SIGMOID || kind == SL_OP_HARDSIGMOID ||
 	       kind == SL_OP_HARDSWISH || kind == SL_OP_ELU || kind == SL_OP_SOFTPLUS;
+}
+
+/* A RESAMPLE that takes neighbours along its axis, all of which there are. */
+static inline bool sl_op_is_run(const struct sl_op *op)
+{
+	const struct sl_resample_attr *a = &op->u.resample;
+
+	return a->mode == SL_RESAMPLE_CUT && !a->before && a->step == 1 &&
+	       a->first + (int64_t)a->size <= op->in_shape[0].dim[a->axis];
 }
 
 /* Whether its kernels read where rows begin (sl_op_call.dims). */
@@ -303,6 +323,12 @@ static inline int64_t sl_op_inner(const struct sl_shape *s, int axis)
 static inline bool sl_op_is_norm(enum sl_op_kind kind)
 {
 	return kind == SL_OP_LAYERNORM || kind == SL_OP_RMSNORM;
+}
+
+/* The numbers that a norm of the last dimension takes together. */
+static inline int64_t sl_op_normed(const struct sl_op *op)
+{
+	return op->out_shape.dim[op->out_shape.ndim - 1] / (op->u.norm.parts ? op->u.norm.parts : 1);
 }
 
 /* The convolution whose adjoint a CONVT2D is, with its shapes. */

@@ -152,15 +152,6 @@ static void resample_task(void *arg, int64_t task, struct sl_pool_step *s)
 		;
 }
 
-/* Neighbours, all of which there are: one number of so many times the length. */
-static bool is_run(const struct sl_op *op)
-{
-	const struct sl_resample_attr *a = &op->u.resample;
-
-	return a->mode == SL_RESAMPLE_CUT && !a->before && a->step == 1 &&
-	       a->first + (int64_t)a->size <= op->in_shape[0].dim[a->axis];
-}
-
 static void resample(const struct sl_op_call *call, const struct sl_shape *out, struct resample_job j)
 {
 	static const struct sl_resample_attr same = {.axis = 1, .size = 1, .step = 1, .window = 1};
@@ -172,7 +163,7 @@ static void resample(const struct sl_op_call *call, const struct sl_shape *out, 
 	j.inner = sl_op_inner(out, j.a->axis + 1);
 	j.outer_n = j.n * j.inner;
 	j.outer_m = j.m * j.inner;
-	if (is_run(call->op)) {
+	if (sl_op_is_run(call->op)) { /* one number of so many times the length */
 		j.inner = j.outer_m;
 		j.n = j.m = 1;
 		j.a = &same;
@@ -188,7 +179,7 @@ static enum sl_err resample_forward(const struct sl_op_call *call)
 	const struct sl_op *op = call->op;
 	const float *from = call->in[0].data;
 
-	if (is_run(op))
+	if (sl_op_is_run(op))
 		from += op->u.resample.first * sl_op_inner(&call->out.shape, op->u.resample.axis + 1);
 	resample(call, &call->out.shape,
 		 (struct resample_job){.from = from, .to = call->out.data, .strip = resample_strip});
@@ -205,7 +196,7 @@ static enum sl_err resample_backward(const struct sl_op_call *call)
 
 	if (!call->din[0].data)
 		return SL_OK;
-	if (is_run(call->op)) {
+	if (sl_op_is_run(call->op)) {
 		err = j.add ? SL_OK
 			    : call->be->ops->zero(call->be, call->din[0].data,
 						  (size_t)sl_shape_count(&call->din[0].shape) * sizeof(float));

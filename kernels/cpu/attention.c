@@ -97,20 +97,19 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 {
 	const struct job j = shapes_of(p->op);
 	const int64_t tokens = sl_shape_count(&p->op->in_shape[0]) / (j.heads * j.d);
-	const double theta = (double)p->op->u.attention.rope;
 	float *turn;
 
 	p->sizes.saved_bytes = (size_t)(tokens * j.heads * 2) * sizeof(float);
 	p->sizes.workspace_bytes = (size_t)(sl_cpu_threads(p->be) * j.at.total) * sizeof(float);
 	p->sizes.cache_bytes = (size_t)(2 * j.kv * j.most * j.d) * sizeof(float);
-	if (theta == 0)
+	if (p->op->u.attention.rope == 0)
 		return SL_OK;
 	p->state = turn = malloc((size_t)(j.most * j.d) * sizeof *turn);
 	if (!turn)
 		return sl_fail_set(p->fail, SL_ERR_NOMEM, "%s: no memory for rotary positions", p->op->name);
 	for (int64_t t = 0; t < j.most; t++)
 		for (int64_t c = 0; c < j.d / 2; c++, turn += 2) {
-			double angle = (double)t * pow(theta, -2 * (double)c / (double)j.d);
+			double angle = (double)t * sl_rope_frequency(&p->op->u.attention, c, j.d);
 
 			turn[0] = (float)cos(angle);
 			turn[1] = (float)sin(angle);

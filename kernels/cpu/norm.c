@@ -10,34 +10,39 @@ struct job {
 	const struct sl_op_call *call;
 	const struct sl_cpu_simd *simd;
 	int64_t rows, f;
+	const float *gamma;
 	float *part; /* of each block: gradients of γ and β, each `line` floats */
 	int64_t line;
 };
 
-static int64_t features_of(const struct sl_op *op)
-{
-	return op->out_shape.dim[op->out_shape.ndim - 1];
-}
-
 static enum sl_err prepare(struct sl_op_prepare *p)
 {
-	int64_t f = features_of(p->op), rows = sl_shape_count(&p->op->in_shape[0]) / f;
+	int64_t f = sl_op_normed(p->op), rows = sl_shape_count(&p->op->in_shape[0]) / f;
 
 	p->sizes.saved_bytes = (size_t)rows * 2 * sizeof(float);
-	p->sizes.workspace_bytes = (size_t)(sl_cpu_blocks(rows, ROWS) * 2 * sl_cpu_line(f)) * sizeof(float);
+	p->sizes.workspace_bytes =
+		(size_t)((sl_cpu_blocks(rows, ROWS) * 2 + p->op->u.norm.plus) * sl_cpu_line(f)) * sizeof(float);
 	return SL_OK;
 }
 
 static struct job job_of(const struct sl_op_call *call)
 {
-	int64_t f = features_of(call->op);
+	int64_t f = sl_op_normed(call->op);
+	struct job j = {.call = call,
+			.simd = sl_cpu_simd_of(call->be),
+			.rows = sl_shape_count(&call->in[0].shape) / f,
+			.f = f,
+			.gamma = call->param[GAMMA],
+			.part = call->workspace,
+			.line = sl_cpu_line(f)};
+	float *added = j.part + sl_cpu_blocks(j.rows, ROWS) * 2 * j.line;
 
-	return (struct job){.call = call,
-			    .simd = sl_cpu_simd_of(call->be),
-			    .rows = sl_shape_count(&call->in[0].shape) / f,
-			    .f = f,
-			    .part = call->workspace,
-			    .line = sl_cpu_line(f)};
+	if (!call->op->u.norm.plus)
+		return j;
+	for (int64_t i = 0; i < f; i++)
+		added[i] = 1 + call->param[GAMMA][i];
+	j.gamma = added;
+	return j;
 }
 
 static bool is_centred(const struct sl_op *op)
@@ -53,8 +58,8 @@ static void forward_block(void *arg, int64_t block, int worker)
 	float *y = c->out.data, *stat = c->saved;
 
 	for (int64_t n = block * ROWS; n < sl_cpu_min(j->rows, (block + 1) * ROWS); n++)
-		j->simd->norm_forward(y + n * j->f, stat + 2 * n, x + n * j->f, c->param[GAMMA], beta, j->f,
-				      c->op->u.norm.eps, is_centred(c->op));
+		j->simd->norm_forward(y + n * j->f, stat + 2 * n, x + n * j->f, j->gamma, beta, j->f, c->op->u.norm.eps,
+				      is_centred(c->op));
 }
 
 static enum sl_err forward(const struct sl_op_call *call)
@@ -74,9 +79,9 @@ static void backward_block(void *arg, int64_t block, int worker)
 
 	memset(part, 0, (size_t)(2 * j->line) * sizeof *part);
 	for (int64_t n = block * ROWS; n < sl_cpu_min(j->rows, (block + 1) * ROWS); n++)
-		j->simd->norm_backward(dx ? dx + n * j->f : NULL, dy + n * j->f, x + n * j->f, c->param[GAMMA],
-				       stat + 2 * n, j->f, is_centred(c->op), c->din_add[0],
-				       c->grad[GAMMA] ? part : NULL, c->grad[BETA] ? part + j->line : NULL);
+		j->simd->norm_backward(dx ? dx + n * j->f : NULL, dy + n * j->f, x + n * j->f, j->gamma, stat + 2 * n,
+				       j->f, is_centred(c->op), c->din_add[0], c->grad[GAMMA] ? part : NULL,
+				       c->grad[BETA] ? part + j->line : NULL);
 }
 
 static enum sl_err backward(const struct sl_op_call *call)

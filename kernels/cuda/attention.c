@@ -76,23 +76,30 @@ static struct cu_attention attention_of(struct cuda *cu, const struct sl_op_call
 	};
 }
 
+static struct cu_rope rope_of(const struct sl_op *op)
+{
+	const struct sl_attention_attr *a = &op->u.attention;
+
+	return (struct cu_rope){a->rope, a->rope_factor, a->rope_low, a->rope_high, a->rope_old};
+}
+
 /* q and k, turned. */
 static enum sl_err turn_inputs(struct cuda *cu, const struct sl_op_call *call, struct cu_attention *a)
 {
 	const struct places at = places_of(call->op);
-	const float theta = call->op->u.attention.rope;
+	const struct cu_rope rope = rope_of(call->op);
 	enum sl_err err;
 
-	if (theta == 0)
+	if (rope.theta == 0)
 		return SL_OK;
 	err = cu_check(cu,
 		       cu_turn(cu->stream, part(call, at.q), CU_F32, false, a->q, a->type, &a->rows, a->heads, a->d,
-			       theta, false),
+			       rope, false),
 		       call->op->name);
 	if (!err)
 		err = cu_check(cu,
 			       cu_turn(cu->stream, part(call, at.k), CU_F32, false, a->k, a->type, &a->rows, a->kv,
-				       a->d, theta, false),
+				       a->d, rope, false),
 			       call->op->name);
 	a->q = part(call, at.q);
 	a->k = part(call, at.k);
@@ -120,7 +127,7 @@ static enum sl_err turn_back(struct cuda *cu, const struct sl_op_call *call, con
 		return SL_OK;
 	return cu_check(cu,
 			cu_turn(cu->stream, call->din[which].data, a->type, call->din_add[which], from, CU_F32,
-				&a->rows, which ? a->kv : a->heads, a->d, call->op->u.attention.rope, true),
+				&a->rows, which ? a->kv : a->heads, a->d, rope_of(call->op), true),
 			call->op->name);
 }
 

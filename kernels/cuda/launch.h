@@ -181,6 +181,7 @@ struct cu_norm {
 	const float *weight, *bias; /* [F]; bias NULL: none */
 	float *stat;                /* [M, 2]: mean and 1/σ */
 	float eps;
+	float plus;   /* what is added to the weight; −0 changes none */
 	bool centred; /* else the mean is taken as 0 */
 };
 size_t cu_norm_bytes(int64_t m, int64_t f); /* of workspace, in backward */
@@ -275,10 +276,14 @@ cudaError_t cu_attention_dq(cudaStream_t s, void *dq, bool add, const void *dout
 /* dk, dv NULL: not wanted */
 cudaError_t cu_attention_dkv(cudaStream_t s, void *dk, bool add_k, void *dv, bool add_v, const void *dout,
 			     const struct cu_attention *a);
-/* out [T, heads, D], of type `to`, = x, of type `from`, turned by t·theta^(−2c/D), where t is the token's place in its
- * row and features c and c + D/2 are a pair; `back`: by the opposite angle. One of the types is fp32. */
+struct cu_rope { /* of struct sl_attention_attr */
+	float theta, factor, low, high;
+	int old;
+};
+/* out [T, heads, D], of type `to`, = x, of type `from`, turned by t times sl_rope_frequency, where t is the token's
+ * place in its row and features c and c + D/2 are a pair; `back`: by the opposite angle. One of the types is fp32. */
 cudaError_t cu_turn(cudaStream_t s, void *out, enum cu_type to, bool add, const void *x, enum cu_type from,
-		    const struct cu_rows *rows, int heads, int d, float theta, bool back);
+		    const struct cu_rows *rows, int heads, int d, struct cu_rope rope, bool back);
 
 /* ---- arrange.cu */
 

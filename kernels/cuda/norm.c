@@ -6,7 +6,7 @@ enum { GAMMA, BETA };
 static struct cu_norm norm_of(const struct sl_op_call *call)
 {
 	const struct sl_op *op = call->op;
-	const int64_t f = cu_channels(&op->out_shape);
+	const int64_t f = sl_op_normed(op);
 
 	return (struct cu_norm){.m = sl_shape_count(&call->in[0].shape) / f,
 				.f = f,
@@ -16,12 +16,13 @@ static struct cu_norm norm_of(const struct sl_op_call *call)
 				.bias = op->n_param > 1 ? call->param[BETA] : NULL,
 				.stat = call->saved,
 				.eps = op->u.norm.eps,
+				.plus = op->u.norm.plus ? 1.f : -0.f,
 				.centred = op->kind == SL_OP_LAYERNORM};
 }
 
 static enum sl_err prepare(struct sl_op_prepare *p)
 {
-	const int64_t f = cu_channels(&p->op->out_shape), m = sl_shape_count(&p->op->in_shape[0]) / f;
+	const int64_t f = sl_op_normed(p->op), m = sl_shape_count(&p->op->in_shape[0]) / f;
 
 	p->sizes = (struct sl_op_sizes){.workspace_bytes = cu_norm_bytes(m, f),
 					.saved_bytes = (size_t)m * 2 * sizeof(float)};

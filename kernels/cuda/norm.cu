@@ -28,7 +28,7 @@ __device__ float block_sum(float v, float *part)
 template <class T>
 __global__ void __launch_bounds__(threads_per_block)
 	forward_kernel(T *__restrict__ out, const T *__restrict__ x, const float *weight, const float *bias,
-		       float *stat, int f, float eps, bool centred)
+		       float *stat, int f, float eps, float plus, bool centred)
 {
 	__shared__ float part[threads_per_block];
 	const T *row = x + (int64_t)blockIdx.x * f;
@@ -60,13 +60,13 @@ __global__ void __launch_bounds__(threads_per_block)
 		stat[2 * blockIdx.x + 1] = inv;
 	}
 	for (int i = t; i < f; i += threads_per_block)
-		to[i] = rounded<T>((value(row[i]) - mean) * inv * weight[i] + (bias ? bias[i] : 0.f));
+		to[i] = rounded<T>((value(row[i]) - mean) * inv * (weight[i] + plus) + (bias ? bias[i] : 0.f));
 }
 
 template <class T>
 __global__ void __launch_bounds__(threads_per_block)
 	dx_kernel(T *__restrict__ dx, bool add, const T *__restrict__ dout, const T *__restrict__ x,
-		  const float *weight, const float *stat, int f, bool centred)
+		  const float *weight, const float *stat, int f, float plus, bool centred)
 {
 	__shared__ float part[threads_per_block];
 	const int64_t at = (int64_t)blockIdx.x * f;
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(threads_per_block)
 	float sum = 0.f, along = 0.f;
 
 	for (int i = threadIdx.x; i < f; i += threads_per_block) {
-		const float g = value(dout[at + i]) * weight[i];
+		const float g = value(dout[at + i]) * (weight[i] + plus);
 
 		sum += g;
 		along += g * (value(x[at + i]) - mean) * inv;
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(threads_per_block)
 	along = block_sum(along, part) / f;
 	for (int i = threadIdx.x; i < f; i += threads_per_block) {
 		const float h = (value(x[at + i]) - mean) * inv;
-		const float d = (value(dout[at + i]) * weight[i] - sum - h * along) * inv;
+		const float d = (value(dout[at + i]) * (weight[i] + plus) - sum - h * along) * inv;
 
 		dx[at + i] = rounded<T>(add ? value(dx[at + i]) + d : d);
 	}
@@ -138,7 +138,7 @@ cudaError_t cu_norm_forward(cudaStream_t s, void *out, const struct cu_norm *n)
 {
 #define CALL(T)                                                                                                 \
 	CU_RUN((forward_kernel<T>), (unsigned)n->m, threads_per_block, s, (T *)out, (const T *)n->x, n->weight, \
-	       n->bias, n->stat, (int)n->f, n->eps, n->centred)
+	       n->bias, n->stat, (int)n->f, n->eps, n->plus, n->centred)
 	CU_SWITCH_TYPE(n->type, CALL);
 #undef CALL
 	return cudaGetLastError();
@@ -148,7 +148,7 @@ cudaError_t cu_norm_dx(cudaStream_t s, void *dx, bool add, const void *dout, con
 {
 #define CALL(T)                                                                                                      \
 	CU_RUN((dx_kernel<T>), (unsigned)n->m, threads_per_block, s, (T *)dx, add, (const T *)dout, (const T *)n->x, \
-	       n->weight, n->stat, (int)n->f, n->centred)
+	       n->weight, n->stat, (int)n->f, n->plus, n->centred)
 	CU_SWITCH_TYPE(n->type, CALL);
 #undef CALL
 	return cudaGetLastError();

@@ -41,10 +41,12 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 }
 
 /* Turns x [D] of token t; `by` −1: back. */
-static void turn(double *x, int64_t d, int64_t t, double theta, int by)
+static void turn(const struct span *s, double *x, int64_t t, int by)
 {
-	for (int64_t c = 0; c < d / 2 && theta > 0; c++) {
-		double angle = (double)(by * t) * pow(theta, -2 * (double)c / (double)d), a = x[c], b = x[c + d / 2];
+	const int64_t d = s->d;
+
+	for (int64_t c = 0; c < d / 2 && s->a->rope > 0; c++) {
+		double angle = (double)(by * t) * sl_rope_frequency(s->a, c, d), a = x[c], b = x[c + d / 2];
 
 		x[c] = a * cos(angle) - b * sin(angle);
 		x[c + d / 2] = a * sin(angle) + b * cos(angle);
@@ -98,7 +100,7 @@ static void look(struct span *s, int64_t h, int64_t i)
 	int64_t keys = keys_of(s, i);
 
 	load(s->q, s, s->call->in[0].data, s->a->heads, h, i);
-	turn(s->q, s->d, s->past + i, (double)s->a->rope, 1);
+	turn(s, s->q, s->past + i, 1);
 	for (int64_t j = 0; j < keys; j++) {
 		s->p[j] = dot(s->q, s->k + j * s->d, s->d) / sqrt((double)s->d);
 		top = fmax(top, s->p[j]);
@@ -151,7 +153,7 @@ static void backward_query(struct span *s, int64_t h, int64_t i)
 			s->dk[j * s->d + c] += ds * s->q[c];
 		}
 	}
-	turn(s->dq, s->d, i, (double)s->a->rope, -1);
+	turn(s, s->dq, i, -1);
 	store(s, 0, s->a->heads, h, i, s->dq);
 }
 
@@ -192,7 +194,7 @@ static void load_keys(struct span *s, int64_t head)
 		double *k = s->k + (s->past + j) * s->d;
 
 		load(k, s, s->call->in[1].data, s->kv, head, j);
-		turn(k, s->d, s->past + j, (double)s->a->rope, 1);
+		turn(s, k, s->past + j, 1);
 		load(s->v + (s->past + j) * s->d, s, s->call->in[2].data, s->kv, head, j);
 	}
 }
@@ -222,7 +224,7 @@ static void backward_head(struct span *s, int64_t head)
 		for (int64_t i = 0; i < s->n; i++)
 			backward_query(s, h, i);
 	for (int64_t j = 0; j < s->n; j++) {
-		turn(s->dk + j * s->d, s->d, j, (double)s->a->rope, -1);
+		turn(s, s->dk + j * s->d, j, -1);
 		store(s, 1, s->kv, head, j, s->dk + j * s->d);
 		store(s, 2, s->kv, head, j, s->dv + j * s->d);
 	}

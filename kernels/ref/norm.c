@@ -1,6 +1,7 @@
 /* Norms over the last dimension, F values at a time. Layer norm (Ba, Kiros and Hinton, "Layer normalization", 2016):
  *   mean = Σx / F      var = Σ(x − mean)² / F      x̂ = (x − mean) / sqrt(var + eps)      out = γ·x̂ + β
- * RMS norm (Zhang and Sennrich, "Root mean square layer normalization", 2019) has mean 0 and no β. With g = dout·γ:
+ * RMS norm (Zhang and Sennrich, "Root mean square layer normalization", 2019) has mean 0 and no β; with `plus` its γ is
+ * 1 + the weight. With g = dout·γ:
  *   dβ = Σ dout      dγ = Σ dout·x̂      dx = (g − Σg / F − x̂·Σ(g·x̂) / F) / sqrt(var + eps)
  * where RMS norm lacks the second term. */
 #include <math.h>
@@ -16,15 +17,14 @@ struct measures {
 /* Saved: struct measures [rows]. */
 static enum sl_err prepare(struct sl_op_prepare *p)
 {
-	const struct sl_shape *s = &p->op->in_shape[0];
-
-	p->sizes.saved_bytes = (size_t)(sl_shape_count(s) / s->dim[s->ndim - 1]) * sizeof(struct measures);
+	p->sizes.saved_bytes =
+		(size_t)(sl_shape_count(&p->op->in_shape[0]) / sl_op_normed(p->op)) * sizeof(struct measures);
 	return SL_OK;
 }
 
-static int64_t features_of(const struct sl_op *op)
+static double weight_of(const struct sl_op_call *call, int64_t i)
 {
-	return op->out_shape.dim[op->out_shape.ndim - 1];
+	return (double)call->param[GAMMA][i] + call->op->u.norm.plus;
 }
 
 static struct measures measure(const struct sl_op *op, const float *x, int64_t f)
@@ -41,8 +41,8 @@ static struct measures measure(const struct sl_op *op, const float *x, int64_t f
 static enum sl_err forward(const struct sl_op_call *call)
 {
 	const struct sl_op *op = call->op;
-	int64_t f = features_of(op), rows = sl_shape_count(&call->in[0].shape) / f;
-	const float *gamma = call->param[GAMMA], *beta = op->n_param > 1 ? call->param[BETA] : NULL;
+	int64_t f = sl_op_normed(op), rows = sl_shape_count(&call->in[0].shape) / f;
+	const float *beta = op->n_param > 1 ? call->param[BETA] : NULL;
 
 	for (int64_t n = 0; n < rows; n++) {
 		const float *x = (const float *)call->in[0].data + n * f;
@@ -51,7 +51,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 
 		((struct measures *)call->saved)[n] = m;
 		for (int64_t i = 0; i < f; i++)
-			y[i] = (float)(gamma[i] * (x[i] - m.mean) * m.inv + (beta ? beta[i] : 0));
+			y[i] = (float)(weight_of(call, i) * (x[i] - m.mean) * m.inv + (beta ? beta[i] : 0));
 	}
 	return SL_OK;
 }
@@ -59,20 +59,19 @@ static enum sl_err forward(const struct sl_op_call *call)
 static void backward_row(const struct sl_op_call *call, int64_t n, int64_t f)
 {
 	const float *x = (const float *)call->in[0].data + n * f, *dy = (const float *)call->dout.data + n * f;
-	const float *gamma = call->param[GAMMA];
 	float *dx = (float *)call->din[0].data + n * f;
 	struct measures m = ((const struct measures *)call->saved)[n];
 	double sum = 0, along = 0;
 
 	for (int64_t i = 0; i < f; i++) {
-		sum += (double)dy[i] * gamma[i] / (double)f;
-		along += dy[i] * gamma[i] * (x[i] - m.mean) * m.inv / (double)f;
+		sum += (double)dy[i] * weight_of(call, i) / (double)f;
+		along += dy[i] * weight_of(call, i) * (x[i] - m.mean) * m.inv / (double)f;
 	}
 	if (call->op->kind == SL_OP_RMSNORM)
 		sum = 0;
 	for (int64_t i = 0; i < f; i++)
 		sl_ref_store(&dx[i], call->din_add[0],
-			     m.inv * ((double)dy[i] * gamma[i] - sum - (x[i] - m.mean) * m.inv * along));
+			     m.inv * ((double)dy[i] * weight_of(call, i) - sum - (x[i] - m.mean) * m.inv * along));
 }
 
 static void backward_params(const struct sl_op_call *call, int64_t rows, int64_t f)
@@ -97,7 +96,7 @@ static void backward_params(const struct sl_op_call *call, int64_t rows, int64_t
 
 static enum sl_err backward(const struct sl_op_call *call)
 {
-	int64_t f = features_of(call->op), rows = sl_shape_count(&call->in[0].shape) / f;
+	int64_t f = sl_op_normed(call->op), rows = sl_shape_count(&call->in[0].shape) / f;
 
 	backward_params(call, rows, f);
 	for (int64_t n = 0; n < rows && call->din[0].data; n++)

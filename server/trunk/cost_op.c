@@ -87,7 +87,7 @@ static struct work tokens(const struct sl_op *op, double rows)
 
 static struct work norm(const struct sl_op *op, double rows)
 {
-	const double f = features_of(&op->out_shape);
+	const double f = (double)sl_op_normed(op);
 
 	return elements(op, rows, called(smooth_ns, f / 4), most(BLOCK, SPANS * f));
 }
@@ -246,6 +246,8 @@ static struct work resample(const struct sl_op *op, double rows)
 
 	const double steps = STEPS * STRIP / most(strip, SMALL);
 
+	if (sl_op_is_run(op))
+		return plain(op, rows);
 	return (struct work){tasks * (m * number + clear), steps * number + most(clear, steps * (call_ns + strip))};
 }
 

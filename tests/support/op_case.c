@@ -96,6 +96,10 @@
 		.kind = SL_OP_##kind_, .n = n_, .h = s_, .c = f_, .data = data_, .norm_bias = bias_, \
 		.u.norm.eps = 1e-5f                                                                  \
 	}
+#define NORM_PARTS(n_, s_, f_, plus_, parts_)                                                        \
+	{                                                                                            \
+		.kind = SL_OP_RMSNORM, .n = n_, .h = s_, .c = f_, .u.norm = { 1e-5f, plus_, parts_ } \
+	}
 #define PLUS(n_, h_, w_, c_, by_, plus_)                                                           \
 	{                                                                                          \
 		.kind = SL_OP_SCALE, .n = n_, .h = h_, .w = w_, .c = c_, .u.scale = { by_, plus_ } \
@@ -175,6 +179,21 @@
 #define SCALE(n_, h_, w_, c_, by_)                                                          \
 	{                                                                                   \
 		.kind = SL_OP_SCALE, .n = n_, .h = h_, .w = w_, .c = c_, .u.scale = { by_ } \
+	}
+#define ATTENTION_SCALED(n_, s_, f_, heads_, kv_, rope_, factor_, low_, high_, old_) \
+	{                                                                            \
+		.kind = SL_OP_ATTENTION, .n = n_, .h = s_, .c = f_, .u.attention = { \
+			heads_,                                                      \
+			kv_,                                                         \
+			true,                                                        \
+			rope_,                                                       \
+			0,                                                           \
+			0,                                                           \
+			factor_,                                                     \
+			low_,                                                        \
+			high_,                                                       \
+			old_                                                         \
+		}                                                                    \
 	}
 #define ATTENTION(n_, s_, f_, heads_, kv_, causal_, rope_, p_, data_)                               \
 	{                                                                                           \
@@ -322,6 +341,7 @@ const struct op_case op_cases[] = {
 	NORM(LAYERNORM, 130, 0, 129, true, DATA_TIES), NORM(RMSNORM, 1, 0, 1, false, DATA_PLAIN),
 	NORM(RMSNORM, 5, 0, 37, false, DATA_PLAIN), NORM(RMSNORM, 3, 7, 33, false, DATA_OFFSET),
 	NORM(RMSNORM, 2, 40, 768, false, DATA_PLAIN), NORM(RMSNORM, 130, 0, 65, false, DATA_TIES),
+	NORM_PARTS(3, 7, 33, true, 1), NORM_PARTS(2, 5, 36, false, 4), NORM_PARTS(9, 17, 256, true, 2),
 	/* pooling */
 	MAXPOOL(1, 1, 1, 3, 1, 1, 0), MAXPOOL(2, 8, 8, 17, 2, 2, 0), MAXPOOL(2, 9, 7, 33, 2, 2, 0),
 	MAXPOOL(2, 9, 9, 16, 3, 2, 1), MAXPOOL(1, 7, 7, 3, 3, 1, 1), MAXPOOL(2, 6, 6, 5, 3, 2, 0),
@@ -349,20 +369,20 @@ const struct op_case op_cases[] = {
 	ATTENTION(3, 5, 12, 2, 0, false, 100, 0, DATA_PLAIN), ATTENTION(3, 7, 16, 2, 0, false, 0, 0.25f, DATA_PLAIN),
 	ATTENTION(2, 9, 24, 4, 2, true, 50, 0.5f, DATA_PLAIN), ATTENTION(5, 21, 128, 2, 0, false, 0, 0.1f, DATA_PLAIN),
 	ATTENTION(2, 70, 66, 3, 0, true, 0, 0.1f, DATA_PLAIN), ATTENTION(2, 150, 64, 1, 0, false, 0, 0, DATA_PLAIN),
-	ATTENTION(2, 130, 80, 4, 2, true, 10000, 0.2f, DATA_PLAIN),
-	ATTENTION(3, 11, 260, 2, 0, false, 0, 0, DATA_PLAIN), ATTENTION(3, 11, 20, 4, 0, true, 0, 0, DATA_TIES),
-	EMBEDDING(1, 1, 1, false, 0), EMBEDDING(9, 4, 7, false, 0), EMBEDDING(130, 50, 33, false, 0),
-	EMBEDDING(64, 200, 48, false, 0), EMBEDDING(1, 3, 1, true, 2), EMBEDDING(10, 5, 17, true, 2),
-	EMBEDDING(100, 4, 48, true, 0), SEGMENTS(1, 1, 3, 0), SEGMENTS(20, 2, 17, 1), SEGMENTS(100, 3, 48, 2),
-	SELECT(1, 1, 1), SELECT(1, 9, 7), SELECT(5, 2, 33), SELECT(70, 11, 48), GATHER(1, 1, 1), GATHER(1, 9, 7),
-	GATHER(5, 2, 33), GATHER(70, 11, 48), TRANSPOSE(1, 1, 1), TRANSPOSE(3, 17, 5), TRANSPOSE(2, 33, 70),
-	TRANSPOSE(5, 64, 128), TRANSPOSE_BACK(1, 1, 1), TRANSPOSE_BACK(3, 5, 17), TRANSPOSE_BACK(2, 130, 31),
-	TRANSPOSE_BACK(5, 96, 32), PLAIN(ELU, 1, 0, 0, 1), PLAIN(ELU, 3, 7, 7, 33), PLAIN(ELU, 4, 16, 0, 768),
-	PLAIN(SOFTPLUS, 1, 0, 0, 1), PLAIN(SOFTPLUS, 3, 7, 7, 33), PLAIN(SOFTPLUS, 4, 16, 0, 768),
-	PLUS(3, 5, 7, 33, -1.7f, 0.3f), PLUS(1, 0, 0, 1, 1, 2), PLUS(4, 32, 32, 17, 1, -3), PLAIN(GATE, 3, 7, 0, 33),
-	PLAIN(GATE, 2, 70, 0, 64), CONCAT(3, 0, 0, 17, 1), CONCAT(2, 5, 0, 8, 1), CONCAT(3, 4, 6, 5, 1),
-	CONCAT(2, 4, 6, 16, 2), CONCAT(1, 3, 0, 7, 2), PERMUTE(2, 3, 4, 5, 1, 1, 1, 0, 0),
-	PERMUTE(3, 6, 5, 4, 1, 30, 4, 0, 0), PERMUTE(2, 8, 8, 6, 2, 4, 8, 8, 8),
+	ATTENTION(2, 130, 80, 4, 2, true, 10000, 0.2f, DATA_PLAIN), ATTENTION_SCALED(2, 9, 16, 2, 1, 100, 8, 0, 0, 0),
+	ATTENTION_SCALED(2, 20, 32, 2, 1, 500, 4, 0.5f, 2, 40), ATTENTION(3, 11, 260, 2, 0, false, 0, 0, DATA_PLAIN),
+	ATTENTION(3, 11, 20, 4, 0, true, 0, 0, DATA_TIES), EMBEDDING(1, 1, 1, false, 0), EMBEDDING(9, 4, 7, false, 0),
+	EMBEDDING(130, 50, 33, false, 0), EMBEDDING(64, 200, 48, false, 0), EMBEDDING(1, 3, 1, true, 2),
+	EMBEDDING(10, 5, 17, true, 2), EMBEDDING(100, 4, 48, true, 0), SEGMENTS(1, 1, 3, 0), SEGMENTS(20, 2, 17, 1),
+	SEGMENTS(100, 3, 48, 2), SELECT(1, 1, 1), SELECT(1, 9, 7), SELECT(5, 2, 33), SELECT(70, 11, 48),
+	GATHER(1, 1, 1), GATHER(1, 9, 7), GATHER(5, 2, 33), GATHER(70, 11, 48), TRANSPOSE(1, 1, 1), TRANSPOSE(3, 17, 5),
+	TRANSPOSE(2, 33, 70), TRANSPOSE(5, 64, 128), TRANSPOSE_BACK(1, 1, 1), TRANSPOSE_BACK(3, 5, 17),
+	TRANSPOSE_BACK(2, 130, 31), TRANSPOSE_BACK(5, 96, 32), PLAIN(ELU, 1, 0, 0, 1), PLAIN(ELU, 3, 7, 7, 33),
+	PLAIN(ELU, 4, 16, 0, 768), PLAIN(SOFTPLUS, 1, 0, 0, 1), PLAIN(SOFTPLUS, 3, 7, 7, 33),
+	PLAIN(SOFTPLUS, 4, 16, 0, 768), PLUS(3, 5, 7, 33, -1.7f, 0.3f), PLUS(1, 0, 0, 1, 1, 2),
+	PLUS(4, 32, 32, 17, 1, -3), PLAIN(GATE, 3, 7, 0, 33), PLAIN(GATE, 2, 70, 0, 64), CONCAT(3, 0, 0, 17, 1),
+	CONCAT(2, 5, 0, 8, 1), CONCAT(3, 4, 6, 5, 1), CONCAT(2, 4, 6, 16, 2), CONCAT(1, 3, 0, 7, 2),
+	PERMUTE(2, 3, 4, 5, 1, 1, 1, 0, 0), PERMUTE(3, 6, 5, 4, 1, 30, 4, 0, 0), PERMUTE(2, 8, 8, 6, 2, 4, 8, 8, 8),
 	PERMUTE(1, 70, 0, 130, 1, 70, 130, 130, 0), PERMUTE(4, 16, 16, 32, 4, 4, 4, 64, 0),
 	PERMUTE(2, 0, 0, 60, 3, 5, 2, 4, 3), RESAMPLE(2, 5, 4, 3, 1, 3, CUT, 1, 0, 1, 1),
 	RESAMPLE(2, 5, 4, 8, 2, 7, CUT, 0, 2, 1, 1), RESAMPLE(3, 9, 9, 5, 1, 4, CUT, 1, 0, 2, 1),
@@ -460,6 +480,9 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 		break;
 	case SL_OP_GELU:
 		snprintf(attr, sizeof(attr), "%s", c->u.gelu.tanh ? " tanh" : "");
+		break;
+	case SL_OP_RMSNORM:
+		snprintf(attr, sizeof(attr), " %d parts%s", c->u.norm.parts, c->u.norm.plus ? " plus" : "");
 		break;
 	case SL_OP_LAYERNORM:
 		snprintf(attr, sizeof(attr), "%s", c->norm_bias ? " bias" : "");
@@ -715,7 +738,9 @@ int64_t op_param_count(const struct sl_op *op, int index)
 		return (int64_t)op->u.embedding.rows * op->u.embedding.features;
 	if (op->kind == SL_OP_REPEAT)
 		return sl_shape_row(&op->out_shape);
-	if (sl_op_is_norm(op->kind) || op->kind == SL_OP_GROUPNORM)
+	if (sl_op_is_norm(op->kind))
+		return sl_op_normed(op);
+	if (op->kind == SL_OP_GROUPNORM)
 		return op->in_shape[0].dim[op->in_shape[0].ndim - 1];
 	return op->u.bn.c;
 }

@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Each family of decoders trains and writes over the link as in one process, byte for byte: rotary positions that are scaled, norms by
+# head, fused layers, gemma's norms, local layers, GPT-2's learned positions; a run that is killed; adapters where the family usually has
+# them, whose merged weights compute the same. Published configs are counted as their authors do. What is not built is refused by name.
+# test_golden compares the same families with plain PyTorch.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+mkdir "$tmp/made" "$tmp/text"
+"$TOOLS/make_text" "$tmp/made"
+. tests/e2e/lib/lines.sh
+lines 0 64 >"$tmp/text/train.txt"
+lines 100 116 >"$tmp/text/dev.txt"
+family() { # NAME MODEL_TYPE [FILTER]: a folder with a small config
+	mkdir -p "$tmp/$1"
+	jq -n --arg type "$2" '{model_type: $type, vocab_size: 700, hidden_size: 24, intermediate_size: 40, num_hidden_layers: 3,
+		num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 40, initializer_range: 0.1, eos_token_id: 2} | '"${3:-.}" >"$tmp/$1/config.json"
+}
+family scaled llama '.rope_scaling = {rope_type: "llama3", factor: 8, low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 32}'
+family qwen3 qwen3 '.head_dim = 10'
+family phi3 phi3 '.resid_pdrop = 0.1'
+family gemma gemma '.head_dim = 8'
+family gemma3 gemma3_text '.head_dim = 8 | .sliding_window_pattern = 2 | .rope_scaling = {rope_type: "linear", factor: 4} | .query_pre_attn_scalar = 5'
+family gpt2 gpt2 '{model_type, vocab_size, initializer_range, eos_token_id, n_embd: .hidden_size, n_layer: 3, n_head: 4, n_positions: 40}'
+config=$tmp/client.yaml
+cat >"$config" <<-YAML
+	model: {huggingface: $tmp/gemma3, head: causal_lm, tokens: 40}
+	partition: "2:-3"
+	data: {kind: text, dir: $tmp/text, tokenizer: $tmp/made}
+	train: {batch: 32, chunks: 2, epochs: 1, seed: 3, optimizer: {kind: adamw, lr: 0.01, weight_decay: 0.1}}
+	threads: 1
+YAML
+steps=2
+. tests/e2e/lib/compare.sh
+cases=()
+for name in scaled qwen3 phi3 gemma gemma3 gpt2; do cases+=("$name|model.huggingface=$tmp/$name"); done
+for name in phi3 gemma3 gpt2; do cases+=("$name adapters|model.huggingface=$tmp/$name|lora.rank=2"); done
+two_at_a_time compare "${cases[@]}"
+
+# A run that is killed goes on to the same end.
+set=(--set server="$two" --set train.checkpoint_every=1)
+client_stands 1 killed "$config" "${set[@]}"
+wait_for 'no checkpoint to go on from' has_checkpoint killed
+end_client
+client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
+same_run killed 'local gemma3' $steps
+
+# Texts are the same, and go on past what was prompted.
+printf 'green red\nboxes\n' >"$tmp/prompts"
+for name in gemma3 gpt2; do
+	writes() { "$SPLITC" generate "$config" --weights "$tmp/local $name/model.safetensors" --prompts "$tmp/prompts" --ids --set model.huggingface="$tmp/$name" --set generate.max_tokens=8 "$@" 2>"$tmp/generate.log"; }
+	[ "$(writes --local | wc -l)" = 2 ] || fail "generate $name: $(cat "$tmp/generate.log")"
+	[ "$(writes --local)" = "$(writes --set server="$two")" ] || fail "generate $name: over the link another text: $(cat "$tmp/generate.log")"
+done
+
+# Adapters: the family's usual layers, in PEFT's files; merged, transposed or not, they evaluate to what the run ended with.
+adapted() { "$SPLITC" "$1" "$config" "${@:3}" --set model.huggingface="$tmp/$2" --set log.dir="$tmp/local $2 adapters" 2>"$tmp/adapted.log"; }
+for row in 'phi3 ["qkv_proj"] false' 'gpt2 ["c_attn"] true' 'gemma3 ["q_proj","v_proj"] false'; do
+	read -r name targets transposed <<<"$row"
+	adapted export "$name" "$tmp/peft $name" --adapter --set lora.rank=2 >"$tmp/out" || fail "export --adapter $name: $(cat "$tmp/adapted.log")"
+	[ "$(jq -c '.target_modules, .fan_in_fan_out' "$tmp/peft $name/adapter_config.json")" = "$targets"$'\n'"$transposed" ] || fail "$(cat "$tmp/peft $name/adapter_config.json")"
+	adapted export "$name" "$tmp/$name.safetensors" --set lora.rank=2 >"$tmp/out" || fail "export $name: $(cat "$tmp/adapted.log")"
+	merged=$("$SPLITC" eval "$config" --local --json --set log.dir= --set model.huggingface="$tmp/$name" --weights "$tmp/$name.safetensors" 2>"$tmp/adapted.log" | jq .test_loss)
+	jq -s -e --argjson merged "$merged" '[.[] | select(.type == "epoch")][-1].test_loss - $merged | fabs < 1e-5' "$tmp/local $name adapters/log.jsonl" >"$tmp/out" || fail "$name merged: $merged"
+done
+adapted train gpt2 --check-config --set lora.rank=2 --set lora.adapter="$tmp/peft gpt2" >"$tmp/out" || fail "PEFT's files of gpt2: $(cat "$tmp/adapted.log")"
+
+# Published shapes: parameters of all, and of the blocks between.
+counted() { # NAME PARAMETERS MIDDLE
+	"$SPLITC" train "$config" --check-config --set model.huggingface="$tmp/$1" --set model.tokens=1024 >"$tmp/out" 2>&1 || fail "$1: $(cat "$tmp/out")"
+	"$SPLITC" flops "$config" --json --set model.huggingface="$tmp/$1" --set model.tokens=1024 >"$tmp/flops" || fail "flops $1"
+	[ "$(jq -c '[([.head, .middle, .tail] | map(.parameters) | add), .middle.parameters]' "$tmp/flops")" = "[$2,$3]" ] || fail "$1 has $(jq -c . "$tmp/flops")"
+}
+published() { # NAME MODEL_TYPE VOCAB HIDDEN WIDE LAYERS HEADS KV [FILTER]
+	family "$1" "$2" "{model_type, eos_token_id, vocab_size: $3, hidden_size: $4, intermediate_size: $5, num_hidden_layers: $6,
+		num_attention_heads: $7, num_key_value_heads: $8, max_position_embeddings: 131072, rope_theta: 500000, rope_scaling: {rope_type: \"llama3\",
+		factor: 32, low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 8192}} | ${9:-.}"
+}
+published llama-3.2-1b llama 128256 2048 8192 16 32 8 '.tie_word_embeddings = true'
+counted llama-3.2-1b 1235814400 851501056
+published llama-3.1-8b llama 128256 4096 14336 32 32 8
+counted llama-3.1-8b 8030261248 6543360000
+published gemma-3-1b gemma3_text 262144 1152 6912 26 4 1 'del(.rope_scaling) | del(.rope_theta) | .sliding_window = 1024'
+counted gemma-3-1b 999885952 644210688
+published qwen3-0.6b qwen3 151936 1024 3072 28 16 8 'del(.rope_scaling) | .tie_word_embeddings = true'
+counted qwen3-0.6b 596049920 409004544
+family gpt2-medium gpt2 '{model_type, eos_token_id, vocab_size: 50257, n_embd: 1024, n_layer: 24, n_head: 16, n_positions: 1024}'
+counted gpt2-medium 354823168 277116928
+
+refused() { # SENTENCE MODEL_TYPE FILTER
+	local rc=0
+	family other "$2" "$3"
+	"$SPLITC" train "$config" --local --set log.dir= --set model.huggingface="$tmp/other" >"$tmp/refused.log" 2>&1 || rc=$?
+	[ $rc = 78 ] || [ $rc = 65 ] || fail "exit status $rc: $2 $3"
+	grep -qF -- "$1" "$tmp/refused.log" || fail "$2 $3 is refused with '$(tail -n 1 "$tmp/refused.log")'"
+}
+refused 'model_type is gemma2; known: ' gemma2 .
+refused 'model_type is gemma3; known: ' gemma3 .
+refused 'attn_logit_softcapping is set' gemma3_text '.attn_logit_softcapping = 50'
+refused 'rope_scaling is longrope; known: default, linear, llama3' phi3 '.rope_scaling = {type: "longrope", long_factor: [1], short_factor: [1]}'
+refused 'rope_parameters is yarn' qwen3 '.rope_parameters = {rope_type: "yarn", factor: 2}'
+refused 'rope_scaling: high_freq_factor is missing' llama '.rope_scaling = {rope_type: "llama3", factor: 8, low_freq_factor: 1}'
+refused 'rope_scaling.low_freq_factor is not below high_freq_factor' llama \
+	'.rope_scaling = {rope_type: "llama3", factor: 8, low_freq_factor: 4, high_freq_factor: 4, original_max_position_embeddings: 32}'
+refused 'rope_scaling: factor is 0' llama '.rope_scaling = {type: "linear", factor: 0}'
+refused 'rope_parameters and rope_scaling differ' llama '.rope_scaling = {type: "linear", factor: 2} | .rope_parameters = {rope_type: "default"}'
+refused 'partial_rotary_factor is not 1' phi3 '.partial_rotary_factor = 0.75'
+refused 'layer_types, entry 1: known: full_attention' gemma3_text '.layer_types = ["full_attention", "chunked_attention", "full_attention"]'
+refused 'layer_types is no list of num_hidden_layers texts' gemma3_text '.layer_types = ["full_attention"]'
+refused 'num_key_value_heads is missing' gemma 'del(.num_key_value_heads)'
+refused 'has positions for 30' gemma3_text '.sliding_window = 30'
+refused 'activation_function is mish' gpt2 '. + {n_embd: 24, n_layer: 1, n_head: 4, n_positions: 40, activation_function: "mish"}'
+refused 'scale_attn_weights is false' gpt2 '. + {n_embd: 24, n_layer: 1, n_head: 4, n_positions: 40, scale_attn_weights: false}'
+refused 'n_embd is missing' gpt2 .
