@@ -4,116 +4,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/cmd/preset_templates.h"
 #include "client/data/csv_file.h"
 #include "client/data/parts.h"
 #include "client/run/setup.h"
 #include "common/conf/key.h"
 #include "common/conf/networks.h"
-
-/* @KEY@ becomes that key's value; @cut@ the key or keys of the cut; @name@ what the network is; @form@, @dropout@,
- * @width@, @crop@, @split@, @ignored@ and @columns@ lines that some networks or data lack.
- * The rest is configs/client-demo.yaml, as tests/e2e/init.sh compares. */
-static const char template[] =
-	"# A run of splitc. `splitc train FILE --print-config` prints every key with what it means.\n"
-	"server: @server@   # where splits listens\n"
-	"model:\n"
-	"@name@"
-	"  image: @model.image@        # pixels\n"
-	"@form@"
-	"@width@"
-	"@dropout@"
-	"# Between head and tail, which stay here, lies what the server trains.\n"
-	"@cut@"
-	"data:\n"
-	"  kind: @data.kind@\n"
-	"  dir: @data.dir@\n"
-	"@split@"
-	"@crop@"
-	"  normalize: @data.normalize@\n"
-	"train:\n"
-	"  batch: @train.batch@\n"
-	"  chunks: 4        # parts of a batch that are on their way at once\n"
-	"  epochs: 2\n"
-	"  seed: 1\n"
-	"  optimizer: {kind: sgd, lr: 0.1, momentum: 0.9, weight_decay: 0.0001, nesterov: true}\n"
-	"  schedule: {kind: cosine, warmup_epochs: 0.5}\n"
-	"# How the four tensors cross the link: a quarter of their fp32 bytes. `splitc codecs` lists what else there "
-	"is. Small\n"
-	"# gradients beside few large ones would be rounded to 0: stochastic rounding is right on average.\n"
-	"codec:\n"
-	"  head_act: quant:8\n"
-	"  mid_act: quant:8\n"
-	"  mid_grad: quant:8,round=stochastic\n"
-	"  head_grad: quant:8,round=stochastic\n"
-	"threads: 1         # the server does nearly all of the work\n"
-	"log:\n"
-	"  dir: @log.dir@   # log.jsonl, checkpoints, model.safetensors\n"
-	"# For a server on another host: `splitc keygen`, then\n"
-	"# auth: {secret_key: splitc.key, server_key: splits.pub}\n"
-	"# Wait for a server that is lost, instead of ending with status 69:\n"
-	"# link: {on_server_lost: wait}\n";
-
-/* The same for a table. */
-static const char table_template[] =
-	"# A run of splitc. `splitc train FILE --print-config` prints every key with what it means.\n"
-	"server: @server@   # where splits listens\n"
-	"model:\n"
-	"@name@"
-	"  features: @model.features@      # numbers that a row comes to; `splitc data FILE` counts them\n"
-	"# Between head and tail, which stay here, lies what the server trains.\n"
-	"@cut@"
-	"data:\n"
-	"  kind: @data.kind@\n"
-	"  dir: @data.dir@\n"
-	"@split@"
-	"  label: @data.label@   # the column of the classes\n"
-	"@ignored@"
-	"train:\n"
-	"  batch: 32\n"
-	"  epochs: 20\n"
-	"  seed: 1\n"
-	"  optimizer: {kind: adam, lr: 0.001}\n"
-	"threads: 1\n"
-	"log:\n"
-	"  dir: @log.dir@   # log.jsonl, checkpoints, model.safetensors\n"
-	"# For a server on another host: `splitc keygen`, then\n"
-	"# auth: {secret_key: splitc.key, server_key: splits.pub}\n";
-
-/* The same for a network of a Hugging Face folder and texts. */
-static const char text_template[] =
-	"# A run of splitc. `splitc train FILE --print-config` prints every key with what it means.\n"
-	"server: @server@   # where splits listens\n"
-	"model:\n"
-	"  huggingface: @model.huggingface@   # config.json, model.safetensors, tokenizer.json\n"
-	"  classes: @model.classes@\n"
-	"  tokens: 128      # the most of a row\n"
-	"# Between head and tail, which stay here, lies what the server trains.\n"
-	"@cut@"
-	"data:\n"
-	"  kind: @data.kind@\n"
-	"  dir: @data.dir@\n"
-	"  tokenizer: @data.tokenizer@\n"
-	"@split@"
-	"@columns@"
-	"train:\n"
-	"  batch: 32\n"
-	"  chunks: 4        # parts of a batch that are on their way at once\n"
-	"  epochs: 3\n"
-	"  seed: 1\n"
-	"  optimizer: {kind: adamw, lr: 2e-5, eps: 1e-6, weight_decay: 0.01}\n"
-	"  schedule: {kind: polynomial, warmup_epochs: 0.3}\n"
-	"  keep_best: true  # best.safetensors, by what the task is measured by\n"
-	"# How the four tensors cross the link: a quarter of their fp32 bytes. `splitc codecs` lists what else there "
-	"is.\n"
-	"codec:\n"
-	"  head_act: quant:8\n"
-	"  mid_act: quant:8\n"
-	"  mid_grad: quant:8,round=stochastic\n"
-	"  head_grad: quant:8,round=stochastic\n"
-	"log:\n"
-	"  dir: @log.dir@   # log.jsonl, checkpoints, model.safetensors\n"
-	"# For a server on another host: `splitc keygen`, then\n"
-	"# auth: {secret_key: splitc.key, server_key: splits.pub}\n";
 
 /* What the name of a network begins with that a folder or a file describes. */
 static const char of_folder[] = SL_CONF_HUGGINGFACE ":", of_file[] = SL_CONF_ONNX ":";
@@ -393,6 +289,9 @@ static void put_option(FILE *file, const struct sl_conf_client *conf, const char
 		put_key_at(file, conf, onnx ? "onnx" : "name");
 		if (!onnx) /* else the file says how many */
 			put_key_at(file, conf, "classes");
+	} else if (strcmp(what, "columns") == 0 && conf->model.head == SL_CONF_CAUSAL_LM) {
+		fputs(conf->data.kind == SL_DATA_TEXT ? "  columns: [text]  # or two: a prompt, its completion\n" : "",
+		      file);
 	} else if (strcmp(what, "columns") == 0 && conf->data.kind == SL_DATA_TEXT) {
 		fputs("  columns: [text]  # two names for pairs of texts\n  label: label     # the column of the "
 		      "classes\n",
@@ -425,9 +324,10 @@ static void expand(FILE *file, const struct sl_conf_client *conf)
 {
 	char key[SL_CONF_TEXT];
 
-	for (const char *at = conf->model.huggingface[0]       ? text_template
-			      : conf->data.kind == SL_DATA_CSV ? table_template
-							       : template;
+	for (const char *at = conf->model.head == SL_CONF_CAUSAL_LM ? decoder_template
+			      : conf->model.huggingface[0]          ? text_template
+			      : conf->data.kind == SL_DATA_CSV      ? table_template
+								    : template;
 	     *at;) {
 		size_t len = strcspn(at, "@");
 
@@ -470,12 +370,23 @@ static enum sl_err key_alone(struct sl_fail *fail)
 	return why.code;
 }
 
+/* Whether the folder has a decoder; one that cannot be read is refused with its plan. */
+static bool is_decoder(const char *folder)
+{
+	struct sl_model_takes takes;
+	struct sl_fail why;
+
+	return folder && sl_model_takes(&takes, &(struct sl_model_spec){.huggingface = folder}, &why) == SL_OK &&
+	       takes.decoder;
+}
+
 /* What a preset says, as keys of a config. `small`: pictures of 32 pixels, where they may have any size. */
 static enum sl_err set_all(struct sets *sets, const struct sl_preset *preset, bool small, struct sl_fail *fail)
 {
 	const char *model = preset->model, *folder = "", *file = NULL, *tokenizer = NULL;
 	const struct kind *k = kinds;
 	unsigned input = 0;
+	bool decoder;
 	enum sl_err err;
 
 	if (model && strncmp(model, of_folder, strlen(of_folder)) == 0) {
@@ -486,9 +397,10 @@ static enum sl_err set_all(struct sets *sets, const struct sl_preset *preset, bo
 		model = SL_CONF_ONNX;
 	}
 	input = model ? sl_network_has(model) & (SL_NETWORK_IMAGES | SL_NETWORK_TOKENS | SL_NETWORK_ROWS) : 0;
-	err = set_cut(sets, preset->cut ? preset->cut : tokenizer ? "2:-1" : "1:-1", fail);
+	decoder = is_decoder(tokenizer);
+	err = set_cut(sets, preset->cut ? preset->cut : decoder ? "2:-3" : tokenizer ? "2:-1" : "1:-1", fail);
 	if (!err)
-		err = find_kind(&k, &folder, preset->data ? preset->data : "", input, fail);
+		err = find_kind(&k, &folder, preset->data ? preset->data : decoder ? "text" : "", input, fail);
 	if (err)
 		return err;
 	if (!preset->data)
@@ -510,9 +422,16 @@ static enum sl_err set_all(struct sets *sets, const struct sl_preset *preset, bo
 		      : model);
 	if (tokenizer)
 		set(sets, "data.tokenizer", tokenizer);
+	if (decoder)
+		set(sets, "model.head", "causal_lm");
 	if (k->input == SL_NETWORK_IMAGES)
 		set_sizes(sets, k, model, small);
-	set_data(sets, k, folder, tokenizer);
+	if (decoder) {
+		set(sets, "data.kind", k->kind);
+		set(sets, "data.dir", folder);
+	} else {
+		set_data(sets, k, folder, tokenizer);
+	}
 	set(sets, "log.dir", preset->log_dir ? preset->log_dir : "runs/demo");
 	return SL_OK;
 }

@@ -50,6 +50,7 @@ printf 'green red\nboxes\n' >"$tmp/prompts"
 for name in gemma3 gpt2; do
 	writes() { "$SPLITC" generate "$config" --weights "$tmp/local $name/model.safetensors" --prompts "$tmp/prompts" --ids --set model.huggingface="$tmp/$name" --set generate.max_tokens=8 "$@" 2>"$tmp/generate.log"; }
 	[ "$(writes --local | wc -l)" = 2 ] || fail "generate $name: $(cat "$tmp/generate.log")"
+	[ "$(writes --local)" = "$(writes --local --set generate.cache=false)" ] || fail "generate $name: without caches another text"
 	[ "$(writes --local)" = "$(writes --set server="$two")" ] || fail "generate $name: over the link another text: $(cat "$tmp/generate.log")"
 done
 
@@ -64,6 +65,13 @@ for row in 'phi3 ["qkv_proj"] false' 'gpt2 ["c_attn"] true' 'gemma3 ["q_proj","v
 	jq -s -e --argjson merged "$merged" '[.[] | select(.type == "epoch")][-1].test_loss - $merged | fabs < 1e-5' "$tmp/local $name adapters/log.jsonl" >"$tmp/out" || fail "$name merged: $merged"
 done
 adapted train gpt2 --check-config --set lora.rank=2 --set lora.adapter="$tmp/peft gpt2" >"$tmp/out" || fail "PEFT's files of gpt2: $(cat "$tmp/adapted.log")"
+
+# init proposes what suits a decoder: adapters, AdamW, whole texts.
+family whole gpt2 '{model_type, vocab_size, eos_token_id, n_embd: .hidden_size, n_layer: 3, n_head: 4, n_positions: 128}'
+cp "$tmp"/made/* "$tmp/whole/"
+(cd "$tmp" && "$SPLITC" init decoder.yaml --model huggingface:whole --data text:text) >"$tmp/out" 2>&1 || fail "init: $(cat "$tmp/out")"
+(cd "$tmp" && "$SPLITC" train decoder.yaml --check-config) >"$tmp/out" 2>&1 || fail "what init writes: $(cat "$tmp/out")"
+for line in 'head: causal_lm' 'optimizer: {kind: adamw, lr: 1e-4}' 'rank: 16'; do grep -qF "$line" "$tmp/decoder.yaml" || fail "init does not write $line"; done
 
 # Published shapes: parameters of all, and of the blocks between.
 counted() { # NAME PARAMETERS MIDDLE

@@ -7,6 +7,17 @@
 
 static const char words[] = "[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n##b\n";
 
+/* No longer than what it says. */
+static void decode(const struct sl_tokenizer *t, const struct sl_tokens *tokens)
+{
+	const size_t most = sl_tokenizer_decoded(t, tokens->n);
+	char *text = malloc(most + 1);
+
+	if (!text || sl_tokenizer_decode(t, tokens->id, tokens->n, text) > most)
+		abort();
+	free(text);
+}
+
 static void encode(const struct sl_tokenizer *t, struct sl_bytes text)
 {
 	struct sl_tokenizer_work *w;
@@ -23,6 +34,8 @@ static void encode(const struct sl_tokenizer *t, struct sl_bytes text)
 	for (int32_t i = 0; i < out.n && !err; i++)
 		if (out.id[i] < 0 || out.id[i] >= sl_tokenizer_size(t))
 			abort();
+	if (!err)
+		decode(t, &out);
 	err = sl_tokenizer_encode(w, (struct sl_bytes){text.data, half},
 				  (struct sl_bytes){text.data + half, text.len - half}, 12, &out, &fail);
 	if (!err && out.n > 12 && out.n > sl_tokenizer_specials(t, true))

@@ -582,10 +582,15 @@ static void test_marked(void **state)
 				   "\"▁\"}, {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, "
 				   "\"content\": \"▁\"}]}";
 	static const char always[] = "{\"type\": \"Metaspace\", \"prepend_scheme\": \"always\", \"split\": false}";
+	static const char split[] = "{\"type\": \"Split\", \"pattern\": {\"String\": \" \"}, \"behavior\": "
+				    "\"MergedWithPrevious\", \"invert\": false}";
 	static const char first[] = "{\"type\": \"Metaspace\", \"prepend_scheme\": \"first\", \"split\": false}";
 
 	(void)state;
 	expect_marked(replace, "null", "ab b", "262 259 256 258");
+	/* Gemma's: a Split at spaces, of which none is left; no mark leads */
+	expect_marked(replace, split, "ab b", "262 259 256 258");
+	expect_marked(replace, split, " ab<s> é", "262 261 262 256 195 169");
 	expect_marked(both, "null", "ab b", "262 261 256 258");
 	expect_marked(both, "null", " ab", "262 256 261");
 	expect_marked(both, "null", "é", "262 256 195 169");
