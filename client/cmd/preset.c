@@ -52,7 +52,16 @@ static void set(struct sets *s, const char *key, const char *value)
 	s->n++;
 }
 
-/* As many as the folder holds, and of a table its features; where it cannot be read yet, the default stays. */
+static bool sets_has(const struct sets *sets, const char *begin)
+{
+	for (int i = 0; i < sets->n; i++)
+		if (strncmp(sets->at[i], begin, strlen(begin)) == 0)
+			return true;
+	return false;
+}
+
+/* As many as the folder holds, and of a table its features, unless the network's file says; where it cannot be read
+ * yet, the default stays. */
 static void set_counted(struct sets *s, const struct sl_set_spec *spec)
 {
 	struct sl_set there;
@@ -64,7 +73,7 @@ static void set_counted(struct sets *s, const struct sl_set_spec *spec)
 	snprintf(count, sizeof count, "%d", there.classes);
 	set(s, "model.classes", count);
 	snprintf(count, sizeof count, "%lld", (long long)there.field[SL_FIELD_INPUT].dim[0]);
-	if (strcmp(spec->source, "csv") == 0)
+	if (strcmp(spec->source, "csv") == 0 && !sets_has(s, "model.onnx="))
 		set(s, "model.features", count);
 }
 
@@ -166,9 +175,11 @@ static enum sl_err find_kind(const struct kind **out, const char **folder, const
 /* Of networks that a table names below: what their data are called. */
 static const char *data_of(unsigned input)
 {
-	return input & SL_NETWORK_TOKENS ? "texts: text:FOLDER, or TASK:FOLDER with a task of GLUE"
-	       : input & SL_NETWORK_ROWS ? "a table: csv:FOLDER"
-					 : "pictures: cifar10, cifar100, images or webdataset, each with :FOLDER";
+	return input & SL_NETWORK_TOKENS      ? "texts: text:FOLDER, or TASK:FOLDER with a task of GLUE"
+	       : !(input & SL_NETWORK_IMAGES) ? "a table: csv:FOLDER"
+	       : input & SL_NETWORK_ROWS
+		       ? "pictures or a table: cifar10, cifar100, images, webdataset or csv, each with :FOLDER"
+		       : "pictures: cifar10, cifar100, images or webdataset, each with :FOLDER";
 }
 
 /* Where there is a set for training alone, it is shared out. */
@@ -296,6 +307,9 @@ static void put_option(FILE *file, const struct sl_conf_client *conf, const char
 		fputs("  columns: [text]  # two names for pairs of texts\n  label: label     # the column of the "
 		      "classes\n",
 		      file);
+	} else if (strcmp(what, "features") == 0 && !onnx) {
+		fprintf(file, "  features: %-6d # numbers that a row comes to; `splitc data FILE` counts them\n",
+			conf->model.features);
 	} else if (strcmp(what, "split") == 0 && conf->data.split.train > 0) {
 		fputs("  split: {train: 0.8, val: 0.2}   # of the one set that is there\n", file);
 	} else if (strcmp(what, "ignored") == 0) {
@@ -397,6 +411,7 @@ static enum sl_err set_all(struct sets *sets, const struct sl_preset *preset, bo
 		model = SL_CONF_ONNX;
 	}
 	input = model ? sl_network_has(model) & (SL_NETWORK_IMAGES | SL_NETWORK_TOKENS | SL_NETWORK_ROWS) : 0;
+	input |= file ? SL_NETWORK_ROWS : 0;
 	decoder = is_decoder(tokenizer);
 	err = set_cut(sets, preset->cut ? preset->cut : decoder ? "2:-3" : tokenizer ? "2:-1" : "1:-1", fail);
 	if (!err)
@@ -439,14 +454,15 @@ static enum sl_err set_all(struct sets *sets, const struct sl_preset *preset, bo
 /* What stands in a config's text, for keys that --set alone does not give. */
 static const char *base_of(const struct sets *sets)
 {
-	for (int i = 0; i < sets->n; i++) {
-		if (strncmp(sets->at[i], "model.huggingface=", 18) == 0)
-			return "model: {huggingface: x, tokens: 128}\ndata: {dir: x, kind: cola, tokenizer: x}\n";
-		if (strncmp(sets->at[i], "model.onnx=", 11) == 0)
-			return "model: {onnx: x}\ndata: {dir: x}\n";
-		if (strcmp(sets->at[i], "data.kind=csv") == 0)
-			return "model: {name: mlp, features: 1}\ndata: {dir: x, kind: csv}\n";
-	}
+	const bool onnx = sets_has(sets, "model.onnx=");
+
+	if (sets_has(sets, "model.huggingface="))
+		return "model: {huggingface: x, tokens: 128}\ndata: {dir: x, kind: cola, tokenizer: x}\n";
+	if (sets_has(sets, "data.kind=csv"))
+		return onnx ? "model: {onnx: x}\ndata: {dir: x, kind: csv}\n"
+			    : "model: {name: mlp, features: 1}\ndata: {dir: x, kind: csv}\n";
+	if (onnx)
+		return "model: {onnx: x}\ndata: {dir: x}\n";
 	return "model: {name: mobilenet_v2}\ndata: {dir: x}\n";
 }
 

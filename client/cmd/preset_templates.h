@@ -3,7 +3,7 @@
 #define SL_CLIENT_CMD_PRESET_TEMPLATES_H
 
 /* @KEY@ becomes that key's value; @cut@ the key or keys of the cut; @name@ what the network is; @form@, @dropout@,
- * @width@, @crop@, @split@, @ignored@ and @columns@ lines that some networks or data lack.
+ * @width@, @crop@, @split@, @ignored@, @features@ and @columns@ lines that some networks or data lack.
  * The rest is configs/client-demo.yaml, as tests/e2e/init.sh compares. */
 static const char template[] =
 	"# A run of splitc. `splitc train FILE --print-config` prints every key with what it means.\n"
@@ -51,7 +51,7 @@ static const char table_template[] =
 	"server: @server@   # where splits listens\n"
 	"model:\n"
 	"@name@"
-	"  features: @model.features@      # numbers that a row comes to; `splitc data FILE` counts them\n"
+	"@features@"
 	"# Between head and tail, which stay here, lies what the server trains.\n"
 	"@cut@"
 	"data:\n"

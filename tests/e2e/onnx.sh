@@ -77,6 +77,8 @@ same_run rows3 rows2 4
 for name in rows rows2; do
 	"$SPLITC" predict "$tmp/$name.yaml" --local --logits --csv --weights "$tmp/rows/model.safetensors" >"$tmp/$name.csv" || fail "$name: predict"
 done
+"$SPLITC" init "$tmp/asked.yaml" --model onnx:"$tmp/rows.onnx" --data csv:"$tmp/table" >/dev/null && "$SPLITC" train "$tmp/asked.yaml" --check-config >/dev/null ||
+	fail "rows: init"
 cmp -s "$tmp/rows.csv" "$tmp/rows2.csv" && [ "$(wc -l <"$tmp/rows.csv")" = 41 ] || fail "rows: other logits, out and in again"
 
 # an evaluation of the trained weights, with a server and without one
