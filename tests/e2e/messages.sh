@@ -68,6 +68,13 @@ splitc export photos.yaml model.pt
 E1
 [ ! -e model.pt ] || fail 'a refused export wrote a file'
 
+# more tensors than memory: which, and what takes less. Sanitizers need far more addresses
+if [ -z "${SAN:-}" ]; then
+	rc=0
+	(ulimit -v 1000000 && "$SPLITC" train photos.yaml --local --set model.image=256 --set train.batch=40 --set train.chunks=1 --set model.width=2) >"$tmp/out" 2>&1 || rc=$?
+	[ $rc = 71 ] && grep -qE '^splitc: no memory for [0-9.]+ GB of tensors: Cannot allocate memory; a smaller batch or image takes less$' "$tmp/out" || fail "too little memory: $rc, $(cat "$tmp/out")"
+fi
+
 # A run that is interrupted behind an evaluation says of which step its figures are: here an epoch has 3 steps.
 cd "$OLDPWD"
 start_server one
