@@ -60,11 +60,19 @@ static int *count_crossing(const struct sl_graph *g)
 	return change;
 }
 
+/* A module may be several nodes, such as padding and a convolution: the first of them that one value reaches begins. */
 static bool begins_unit(const struct sl_graph *g, const int *crossing, int i)
 {
 	const struct sl_node *n = &g->node[i];
+	int learns = i;
 
-	return crossing[i] == 1 && n->n_param && !(n->kind == SL_OP_BATCHNORM && g->node[i - 1].kind == SL_OP_CONV2D);
+	for (int k = i - 1; k >= 0 && strcmp(g->node[k].name, n->name) == 0; k--)
+		if (crossing[k] == 1)
+			return false;
+	while (learns + 1 < g->n_node && !g->node[learns].n_param && strcmp(g->node[learns + 1].name, n->name) == 0)
+		learns++;
+	return crossing[i] == 1 && g->node[learns].n_param &&
+	       !(n->kind == SL_OP_BATCHNORM && g->node[i - 1].kind == SL_OP_CONV2D);
 }
 
 /* How much of the name is common to both, in whole words. */
