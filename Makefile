@@ -25,6 +25,9 @@ AR := $(if $(CROSS),$(CROSS)-)ar
 # how programs of the other architecture run here, where something of the build is what they say
 RUN := $(if $(CROSS),qemu-$(firstword $(subst -, ,$(CROSS)))-static)
 PREFIX ?= /usr/local
+# libsplit, and its module for local:, which is looked for beside it first
+LIBDIR ?= $(PREFIX)/lib
+MODULEDIR ?= $(LIBDIR)
 SAN ?=
 Q := $(if $(V),,@)
 T ?=
@@ -158,8 +161,8 @@ $(SHARED).$(LIB_API): $(API_OBJ) $(B)/pic/libparts.a lib/split.map
 $(SHARED): $(SHARED).$(LIB_API)
 	$(Q)ln -sf $(<F) $@
 
-$(B)/split.pc: lib/split.pc.in Makefile
-	$(Q)sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(shell sed -n 's/.*SL_VERSION "\(.*\)"/\1/p' common/base/version.h)|' $< >$@
+$(B)/split.pc: lib/split.pc.in FORCE
+	$(Q)sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(shell sed -n 's/.*SL_VERSION "\(.*\)"/\1/p' common/base/version.h)|' $< >$@
 
 -include $(sort $(PIC_OBJ:.o=.d) $(LOCAL_OBJ:.o=.d))
 
@@ -683,9 +686,15 @@ $(B)/man/%.1: $(B)/% scripts/man.sh common/base/err.h
 	@echo '  MAN   $@'
 	$(Q)RUN='$(RUN)' scripts/man.sh $* $< >$@
 
-man: $(B)/man/splitc.1 $(B)/man/splits.1 ## build/<variant>/man: manual pages, from what the programs say of themselves
+$(B)/man/split.3: scripts/man-api.py lib/split.h common/base/version.h
+	@mkdir -p $(@D)
+	@echo '  MAN   $@'
+	$(Q)scripts/man-api.py >$@
+
+man: $(B)/man/splitc.1 $(B)/man/splits.1 $(B)/man/split.3 ## build/<variant>/man: manual pages, from what the programs say of themselves
 
 INTO := "$(DESTDIR)$(PREFIX)"
+LIBS_INTO := "$(DESTDIR)$(LIBDIR)"
 install: all man ## PREFIX (/usr/local), DESTDIR: daemons, manual pages, example configs, units for systemd
 	install -d $(addprefix $(INTO)/,bin share/split/configs/encoder-small share/split/configs/decoder-small share/split/prometheus lib/systemd/system share/man/man1 share/bash-completion/completions)
 	install -m 644 $(B)/man/splitc.1 $(B)/man/splits.1 $(INTO)/share/man/man1/
@@ -703,16 +712,18 @@ install: all man ## PREFIX (/usr/local), DESTDIR: daemons, manual pages, example
 	$(if $(MPI_MODULE),install -m 755 $(MPI_MODULE) $(INTO)/bin/)
 	$(if $(DICOM_MODULE),install -m 755 $(DICOM_MODULE) $(INTO)/bin/)
 
-install-lib: lib ## PREFIX, DESTDIR: libsplit, its header and split.pc, and the Python package
-	install -d $(addprefix $(INTO)/,include lib/pkgconfig lib/python3/dist-packages/split)
+install-lib: lib $(B)/man/split.3 ## PREFIX, DESTDIR, LIBDIR: libsplit, its header and split.pc, and the Python package
+	install -d $(addprefix $(INTO)/,include share/man/man3 lib/python3/dist-packages/split) $(LIBS_INTO)/pkgconfig "$(DESTDIR)$(MODULEDIR)"
 	install -m 644 lib/split.h $(INTO)/include/
-	install -m 755 $(SHARED).$(LIB_API) $(LOCAL) $(INTO)/lib/
-	ln -sf $(notdir $(SHARED)).$(LIB_API) $(INTO)/lib/libsplit.so
-	install -m 644 $(B)/split.pc $(INTO)/lib/pkgconfig/
+	install -m 644 $(B)/man/split.3 $(INTO)/share/man/man3/
+	install -m 755 $(SHARED).$(LIB_API) $(LIBS_INTO)/
+	install -m 755 $(LOCAL) "$(DESTDIR)$(MODULEDIR)"/
+	ln -sf $(notdir $(SHARED)).$(LIB_API) $(LIBS_INTO)/libsplit.so
+	install -m 644 $(B)/split.pc $(LIBS_INTO)/pkgconfig/
 	install -m 644 $(wildcard python/split/*.py) $(INTO)/lib/python3/dist-packages/split/
 
 uninstall: ## PREFIX, DESTDIR: removes what install put there; configs in /etc, keys and stores stay
-	rm -f $(addprefix $(INTO)/,include/split.h lib/libsplit.so lib/libsplit.so.$(LIB_API) lib/libsplit_local.so lib/pkgconfig/split.pc) $(patsubst python/%,$(INTO)/lib/python3/dist-packages/%,$(wildcard python/split/*.py))
+	rm -f $(INTO)/include/split.h $(INTO)/share/man/man3/split.3 $(addprefix $(LIBS_INTO)/,libsplit.so libsplit.so.$(LIB_API) pkgconfig/split.pc) "$(DESTDIR)$(MODULEDIR)"/libsplit_local.so $(patsubst python/%,$(INTO)/lib/python3/dist-packages/%,$(wildcard python/split/*.py))
 	rm -f $(addprefix $(INTO)/bin/,splitc splits libsplit_cuda.so libsplit_mpi.so libsplit_dicom.so) $(addprefix $(INTO)/share/man/man1/,splitc.1 splits.1) \
 		$(addprefix $(INTO)/share/bash-completion/completions/,splitc splits) \
 		$(addprefix $(INTO)/lib/systemd/system/,$(notdir $(wildcard deploy/*.service)))

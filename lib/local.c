@@ -6,24 +6,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/log.h"
 #include "lib/impl.h"
 
 static const char file_name[] = "libsplit_local.so";
 
-/* It lies beside this library. */
+/* It lies beside this library, or where the library's own path of modules says. */
 static void *open_module(struct sl_fail *fail)
 {
-	char path[PATH_MAX + sizeof file_name];
+	char path[PATH_MAX + sizeof file_name] = "";
 	Dl_info own;
 	const char *end;
 	void *module;
 
-	if (!dladdr((const void *)&file_name, &own) || !(end = strrchr(own.dli_fname, '/')))
-		snprintf(path, sizeof path, "%s", file_name);
-	else
+	if (dladdr((const void *)&file_name, &own) && (end = strrchr(own.dli_fname, '/')))
 		snprintf(path, sizeof path, "%.*s/%s", (int)(end - own.dli_fname), own.dli_fname, file_name);
+	if (!*path || access(path, F_OK))
+		snprintf(path, sizeof path, "%s", file_name);
 	module = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!module)
 		sl_fail_set(fail, SL_ERR_UNAVAILABLE, "local: there is no module that computes in this process: %s",

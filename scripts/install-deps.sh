@@ -25,7 +25,7 @@ for arg in "$@"; do
 	--data) command -v npm >/dev/null || packages="$packages npm" ;; # one that is no Debian package will do
 	--peer) packages="$packages python3-torch python3-torchvision python3-sklearn" ;;
 	--containers) packages="$packages podman runc docker-compose netavark aardvark-dns iptables debootstrap python3-yaml" ;;
-	--packages) packages="$packages debhelper dpkg-dev fakeroot lintian debootstrap systemd-container libdcmtk-dev" ;;
+	--packages) packages="$packages debhelper dh-python dpkg-dev fakeroot lintian debootstrap systemd-container libdcmtk-dev" ;;
 	--fresh) packages="$packages debootstrap" ;;
 	--mpi) packages="$packages libopenmpi-dev openmpi-bin" ;;
 	--dicom) packages="$packages libdcmtk-dev g++" ;;

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # usage: test-packages.sh        (make test-packages; as root, on Debian 12)
-# The packages of build/deb, and those of build/deb-next for the upgrade, in a clean Debian 12 that systemd-nspawn boots with systemd as its init: they install, the units
-# start, a client trains; systemd's watchdog kills a stopped server, which comes back, and the run goes on; reload reads the
-# keys again; upgrade, remove, and purge, which keeps data and says so. The system is removed at the end.
+# The packages of build/deb, and those of build/deb-next for the upgrade, in a clean Debian 12 that systemd-nspawn boots with
+# systemd as its init: they install, the units start, a program in C and one in Python have a middle of their own, a client trains;
+# systemd's watchdog kills a stopped server, which comes back, and the run goes on; reload reads the keys again; upgrade, remove, and
+# purge, which keeps data and says so. The system is removed at the end.
 set -eu
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo 'test-packages: needs root' >&2; exit 77; }
@@ -47,7 +48,7 @@ cp build/deb/*.deb build/deb-next/*.deb "$root/debs/"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 before=$(cd "$root" && find etc var/lib usr -name '*split*' | sort)
 chroot "$root" apt-get update -qq >"$tmp/out" 2>&1 || fail 'apt-get update'
-depends=$(for p in client server; do dpkg-deb -f build/deb/split-$p\_*.deb Depends; done | tr ',' '\n' | sed 's/[(|].*//; s/ //g' | grep -v '^split' | sort -u)
+depends=$(for p in split-client split-server libsplit0 python3-split; do dpkg-deb -f build/deb/$p\_*.deb Depends; done | tr ',' '\n' | sed 's/[(|].*//; s/ //g' | grep -vE '^(lib)?split' | sort -u)
 chroot "$root" apt-get install -y -qq --no-install-recommends --download-only $depends >"$tmp/out" 2>&1 || fail "dependencies: $depends"
 
 # ---- boot
@@ -70,15 +71,27 @@ apt() { inside apt-get -y -qq --no-install-recommends -o Dpkg::Options::=--force
 debs() { # VERSION PACKAGE…: their files
 	local version=$1 p
 	shift
-	for p in "$@"; do (cd "$root" && ls -1 debs/split-"$p"_"$version"_*.deb) | sed 's|^|/|'; done
+	for p in "$@"; do (cd "$root" && ls -1 debs/"$p"_"$version"_*.deb) | sed 's|^|/|'; done
 }
 version=$(dpkg-parsechangelog -l deploy/debian/changelog -S Version) next=$(dpkg-deb -f build/deb-next/split-server_*.deb Version)
-apt install $(debs "$version" client server doc)
+apt install $(debs "$version" split-client split-server split-doc)
 within 'the server after the installation' inside splits status --control /run/split/splits.sock
 [ "$(inside stat -c %U /var/lib/split /var/lib/splitc | xargs)" = 'splits splitc' ] || fail 'owners of the folders in /var/lib'
 [ -s "$root/usr/share/man/man1/splitc.1.gz" ] && [ -s "$root/usr/share/doc/split-doc/tutorial.md" -o -s "$root/usr/share/doc/split-doc/tutorial.md.gz" ] || fail 'pages'
 [ "$(inside dpkg-query -W -f '${Conffiles}\n' split-server split-client | awk '{print $1}' | sort | xargs)" = '/etc/split/client.yaml /etc/split/server.yaml' ] || fail 'conffiles'
 say 'installed: the server runs, both users and their folders are there'
+
+# ---- programs with a middle of their own, of the server and of their own process; the C compiler is this host's
+apt install $(debs "$version" libsplit0 libsplit-dev python3-split)
+flags=$(env PKG_CONFIG_SYSROOT_DIR="$root" PKG_CONFIG_LIBDIR="$root/usr/lib/$(dpkg-architecture -q DEB_HOST_MULTIARCH)/pkgconfig" \
+	PKG_CONFIG_ALLOW_SYSTEM_LIBS=1 PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 pkg-config --cflags --libs split)
+gcc lib/examples/middle.c $flags -o "$root/debs/middle" >"$tmp/out" 2>&1 || fail "the example does not compile with $flags"
+for server in tcp://127.0.0.1:5570 local:; do
+	inside /debs/middle "$server" 20 >"$tmp/out" 2>&1 || fail "the example with $server"
+	inside python3 - "$server" <tests/e2e/script/one_call.py >"$tmp/out" 2>&1 || fail "Python with $server"
+done
+apt remove libsplit-dev
+say 'programs in C and Python have a middle, of the server and of their own process'
 
 # ---- keys, data, a client's run
 inside runuser -u splits -- splits keygen --out /etc/split/keys-server/splits.key >"$root/etc/split/splits.pub"
@@ -125,7 +138,7 @@ inside systemd-analyze security --no-pager splits.service splitc@edge.service 2>
 
 # ---- upgrade, with an edited conffile
 pid=$(inside systemctl show -P MainPID splits)
-apt install $(debs "$next" client server doc)
+apt install $(debs "$next" split-client split-server split-doc libsplit0 python3-split)
 [ "$(inside dpkg-query -W -f '${Version}' split-server)" = "$next" ] || fail 'the version after the upgrade'
 grep -q '^auth:' "$root/etc/split/server.yaml" || fail 'the upgrade changed an edited conffile'
 within 'the server after the upgrade' inside splits status
@@ -135,23 +148,23 @@ within 'the run after the upgrade' beyond "${reached:-4}"
 say "upgraded to $next: the edited config stays, the server is the new one, the run goes on"
 
 # ---- remove and purge
-apt remove split-client split-server split-doc
+apt remove split-client split-server split-doc python3-split libsplit0
 ! inside pgrep -x 'splits|splitc' >/dev/null || fail 'a daemon runs after the removal'
 [ -e "$root/etc/split/server.yaml" ] || fail 'removal took a conffile'
 rm -f "$root"/etc/split/{clients,edge.pub,splits.pub,edge.yaml}
-inside apt-get -y -qq purge split-client split-server split-doc >"$tmp/out" 2>&1 || fail 'purge'
+inside apt-get -y -qq purge split-client split-server split-doc python3-split libsplit0 >"$tmp/out" 2>&1 || fail 'purge'
 grep 'is kept' "$tmp/out" | sed 's/^/    /'
 for folder in /var/lib/split /var/lib/splitc /etc/split/keys-client /etc/split/keys-server; do
 	grep -q "$folder is kept" "$tmp/out" || fail "purge does not say that it keeps $folder"
 done
 [ -d "$root/var/lib/splitc/edge" ] || fail 'purge took the data'
 rm -rf "$root"/var/lib/split "$root"/var/lib/splitc "$root"/etc/split
-left=$(cd "$root" && find etc var/lib usr -name '*split*' | sort | comm -13 <(echo "$before") - | grep -vE '^var/lib/(apt|systemd)/' || true)
+left=$(cd "$root" && find etc var/lib usr -name '*split*' | sort | comm -13 <(echo "$before") - | grep -vE '^(var/lib/(apt|systemd)|usr/lib/python3/dist-packages/numpy)/' || true)
 [ -z "$left" ] || fail "purge left $left"
 say 'removed and purged: data and keys are kept and named, nothing else is left'
 
 # ---- a purge where nobody left data takes the users too
-apt install $(debs "$version" client server)
+apt install $(debs "$version" split-client split-server)
 inside apt-get -y -qq purge split-client split-server >"$tmp/out" 2>&1 || fail 'the second purge'
 ! grep -q 'is kept' "$tmp/out" || fail 'the second purge kept something'
 ! grep -qE '^split[cs]:' "$root/etc/passwd" || fail 'users are left'

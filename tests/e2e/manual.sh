@@ -8,6 +8,12 @@ cd "$(dirname "$0")/../.."
 # has PAGE TEXT: the page has it, as troff spells it
 has() { grep -qF -- "${2//-/\\-}" "$1" || fail "${1##*/} lacks $2"; }
 
+reads() { # PAGE: man finds nothing wrong with it, where man is
+	command -v man >/dev/null || return 0
+	man --warnings -l "$1" >"$tmp/page" 2>"$tmp/log" || fail "man cannot read ${1##*/}"
+	[ ! -s "$tmp/log" ] || fail "${1##*/} has faults: $(cat "$tmp/log")"
+}
+
 for program in "$SPLITC" "$SPLITS"; do
 	name=${program##*/} page=$tmp/${program##*/}.1
 	scripts/man.sh "$name" "$program" >"$page" || fail "man.sh $name"
@@ -24,13 +30,15 @@ for program in "$SPLITC" "$SPLITS"; do
 	done
 	for key in threads drain_s link.timeout_ms auth.secret_key log.level control metrics; do has "$page" ".B \"$key\""; done
 	for status in 0 64 65 66 69 70 71 73 74 75 76 77 78; do has "$page" ".B $status"; done
-	if command -v man >/dev/null; then
-		man --warnings -l "$page" >"$tmp/$name.txt" 2>"$tmp/$name.log" || fail "man cannot read $name.1"
-		[ ! -s "$tmp/$name.log" ] || fail "$name.1 has faults"
-	fi
+	reads "$page"
 done
 for key in momentum beta1; do has "$tmp/splitc.1" ".B \"train.optimizer.$key\""; done # one of them is the default optimizer's
 has "$tmp/splits.1" '.B "limits.memory_bytes"'
+
+page=$tmp/split.3
+scripts/man-api.py >"$page" || fail man-api.py
+for text in $(grep -oE '\bsplit_[a-z_]+\(' lib/split.h) $(grep -oE '\bSPLIT_[A-Z_]+\b' lib/split.h | grep -vx SPLIT_H) keep_every; do has "$page" "$text"; done
+reads "$page"
 
 . deploy/completions/split.bash
 # completes EXPECTED WORD…: what stands there last is completed to EXPECTED
