@@ -168,13 +168,14 @@ enum sl_err sl_jsonl_epoch(struct sl_jsonl *log, const struct sl_jsonl_epoch *e)
 {
 	if (!log)
 		return SL_OK;
-	return put(log, json_pack("{ss so so so so so so so so so so so so so}", "type", "epoch", "epoch",
+	return put(log, json_pack("{ss so so so so so so so so so so so so so so}", "type", "epoch", "epoch",
 				  whole(e->epoch), "steps", whole(e->steps), "train_loss", sl_json_real(e->train_loss),
 				  "train_acc", sl_json_real(e->train_acc), "test_loss", sl_json_real(e->test_loss),
 				  "test_acc", sl_json_real(e->test_acc), "lr", sl_json_real(e->lr), "wire_tx_bytes",
 				  whole(e->wire_tx_bytes), "wire_rx_bytes", whole(e->wire_rx_bytes), "t_train_s",
 				  sl_json_real(e->t_train_s), "t_eval_s", sl_json_real(e->t_eval_s), "samples_per_s",
-				  sl_json_real(e->samples_per_s), "test_metrics", scores(e->score)));
+				  sl_json_real(e->samples_per_s), "test_metrics", scores(e->score), "dcor_squared",
+				  sl_json_real(e->dcor_squared)));
 }
 
 static json_t *directions(const struct sl_jsonl_direction *d)

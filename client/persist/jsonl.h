@@ -33,6 +33,7 @@ struct sl_jsonl_step {
 struct sl_jsonl_epoch {
 	uint64_t epoch, steps; /* from 1; steps so far */
 	double train_loss, train_acc, test_loss, test_acc, lr;
+	double dcor_squared;                   /* of the evaluation's inputs and head_act */
 	uint64_t wire_tx_bytes, wire_rx_bytes; /* of the epoch's training */
 	double t_train_s, t_eval_s, samples_per_s;
 	struct sl_jsonl_score score[SL_JSONL_SCORES]; /* of the evaluation */

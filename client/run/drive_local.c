@@ -205,6 +205,7 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 	if (!err) {
 		sl_local_keep(local, setup->kept);
 		sl_local_weigh(local, setup->class_weight);
+		sl_local_correlate(local, setup->dcor);
 	}
 	if (!err && options->predict)
 		sl_training_hush(run);

@@ -111,6 +111,7 @@ static enum sl_err open_link(struct drive *d)
 	struct sl_remote_conf remote = {
 		.link = sl_setup_link(d->setup, &d->auth.transport),
 		.kept = d->setup->kept,
+		.dcor = d->setup->dcor,
 		.home = d->setup->home,
 		.class_weight = d->setup->class_weight,
 		.noise = &d->setup->noise,

@@ -77,10 +77,12 @@ struct sl_tensor sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, 
 	const struct sl_dims dims = sl_ends_dims(ends, chunk);
 	float *to = dir == SL_DIR_HEAD_ACT ? ends->sent + chunk * chunk_floats(ends->plan, false) : x.data;
 
-	if (sl_noise_of(ends->noise, dir) == 0)
-		return x;
-	sl_noise_add(ends->noise, dir, &dims, &x, to, ends->word);
-	x.data = to;
+	if (sl_noise_of(ends->noise, dir) > 0) {
+		sl_noise_add(ends->noise, dir, &dims, &x, to, ends->word);
+		x.data = to;
+	}
+	if (dir == SL_DIR_HEAD_ACT && !ends->training && ends->dcor)
+		sl_dcor_put(ends->dcor, &ends->feed, chunk * ends->plan->rows, dims.rows, &x);
 	return x;
 }
 

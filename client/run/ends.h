@@ -3,6 +3,7 @@
 #ifndef SL_CLIENT_RUN_ENDS_H
 #define SL_CLIENT_RUN_ENDS_H
 
+#include "client/run/dcor.h"
 #include "client/run/feed.h"
 #include "client/run/kept.h"
 #include "client/run/noise.h"
@@ -24,6 +25,7 @@ struct sl_ends {
 	struct sl_kept *kept; /* activations of training's samples, borrowed; NULL: none are kept */
 	const float *class_weight;    /* [classes], of training, borrowed; NULL: all are 1 */
 	const struct sl_noise *noise; /* borrowed; NULL: none */
+	struct sl_dcor *dcor;         /* of evaluations, borrowed; NULL: nobody asks for it */
 	float *sent;                  /* [batch] what is sent in place of the head's output; NULL: that */
 	uint32_t *word;               /* room for sl_noise_add */
 	bool tied;                    /* the gradients of the step under way are one already */
@@ -43,7 +45,7 @@ enum sl_err sl_ends_get_weights(struct sl_ends *ends, struct sl_weights *weights
 /* From here on what is sent has noise. NOMEM. */
 enum sl_err sl_ends_hide(struct sl_ends *ends, const struct sl_noise *noise, struct sl_fail *fail) SL_MUST_CHECK;
 /* What to send of a chunk in place of x, which is the head's output or the tail's gradient. x itself where there is no
- * noise, and where it may be changed. */
+ * noise, and where it may be changed. Of an evaluation head_act is put into ends->dcor. */
 struct sl_tensor sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, struct sl_tensor x);
 
 /* The batch of the next pass. */

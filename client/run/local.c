@@ -204,6 +204,11 @@ void sl_local_keep(struct sl_local *l, struct sl_kept *kept)
 	l->ends.kept = kept;
 }
 
+void sl_local_correlate(struct sl_local *l, struct sl_dcor *dcor)
+{
+	l->ends.dcor = dcor;
+}
+
 void sl_local_weigh(struct sl_local *l, const float *class_weight)
 {
 	l->ends.class_weight = class_weight;

@@ -43,8 +43,8 @@ struct sl_exec *sl_local_middle(struct sl_local *local);
 int sl_local_rows(const struct sl_local *local, int64_t rows[SL_PLAN_MAX_CHUNKS]);
 void sl_local_close(struct sl_local *local); /* NULL is fine */
 enum sl_err sl_local_set_weights(struct sl_local *local, const struct sl_weights *weights) SL_MUST_CHECK;
-/* As in struct sl_ends; for every evaluation from here on. */
-/* The same: from here on. */
+/* As in struct sl_ends, from here on. */
+void sl_local_correlate(struct sl_local *local, struct sl_dcor *dcor);
 void sl_local_keep(struct sl_local *local, struct sl_kept *kept);
 void sl_local_weigh(struct sl_local *local, const float *class_weight); /* as in struct sl_ends */
 enum sl_err sl_local_hide(struct sl_local *local, const struct sl_noise *noise,

@@ -132,6 +132,7 @@ static enum sl_err open_member(struct group *g, int k, struct sl_fail *fail)
 	m->part->change = sl_local_told(m->local);
 	sl_local_want_logits(m->local, sl_training_outputs(m->run));
 	sl_local_weigh(m->local, m->setup.class_weight);
+	sl_local_correlate(m->local, m->setup.dcor);
 	if (k)
 		sl_training_hush(m->run); /* one progress bar is enough */
 	return SL_OK;

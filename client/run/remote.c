@@ -172,6 +172,7 @@ enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const s
 	r->ends.chunk_loss_sum = conf->chunk_loss_sum;
 	r->ends.logits = conf->logits;
 	r->ends.kept = conf->kept;
+	r->ends.dcor = conf->dcor;
 	r->ends.class_weight = conf->class_weight;
 	if (!err && conf->noise)
 		err = sl_ends_hide(&r->ends, conf->noise, fail);

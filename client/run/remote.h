@@ -17,6 +17,7 @@ struct sl_remote_conf {
 	bool chunk_loss_sum;          /* as in struct sl_ends */
 	float *logits;                /* as in struct sl_ends; whole at `done` */
 	struct sl_kept *kept;         /* as in struct sl_ends */
+	struct sl_dcor *dcor;         /* the same */
 	const uint32_t *home;         /* of each training sample, where the server keeps it; NULL: nowhere. Borrowed */
 	const float *class_weight;    /* the same */
 	const struct sl_noise *noise; /* the same; NULL: none */

@@ -163,6 +163,7 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 		.evaluated_step = (int64_t)t.test_step,
 		.test_loss = t.test_loss,
 		.test_acc = t.test_acc,
+		.dcor_squared = t.dcor_squared,
 	};
 	struct sl_status status = {.pid = getpid(), .threads = sl_pool_threads(setup->pool), .uptime_s = t.age_s};
 

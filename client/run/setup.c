@@ -478,6 +478,7 @@ void sl_setup_close(struct sl_setup *s)
 		       (long long)put, (long long)taken);
 		sl_kept_close(s->kept);
 	}
+	sl_dcor_close(s->dcor);
 	free(s->home);
 	free(s->about);
 	free(s->threshold);

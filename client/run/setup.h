@@ -6,6 +6,7 @@
 #include "client/data/loader.h"
 #include "client/link/link.h"
 #include "client/model/source.h"
+#include "client/run/dcor.h"
 #include "client/run/kept.h"
 #include "client/run/noise.h"
 #include "common/base/pool.h"
@@ -57,6 +58,7 @@ struct sl_setup {
 	float *class_weight;   /* [classes], of train.class_weights; NULL: all are 1 */
 	struct sl_noise noise; /* sl_setup_backend reads its key */
 	struct sl_kept *kept;  /* train.keep_head_bytes; NULL: nothing is kept */
+	struct sl_dcor *dcor;  /* of a training run's evaluations; NULL: it has none */
 	uint32_t *home; /* train.keep_sent_bytes: where the server keeps each training sample; NULL: it does not */
 	struct sl_pool *pool;
 	struct sl_backend be;

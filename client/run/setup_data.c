@@ -505,6 +505,8 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 		err = open_split(s, SL_SPLIT_TEST, fail);
 	if (!err && train)
 		err = keep_head(s, fail);
+	if (!err && train && s->plan && !s->dcor)
+		err = sl_dcor_open(&s->dcor, s->plan, s->set[SL_SPLIT_TEST].count, fail);
 	if (!err && train)
 		err = keep_sent(s, fail);
 	if (!err && train)

@@ -32,6 +32,7 @@ struct sl_training_totals {
 	uint64_t server_steps; /* how many steps server_s is of */
 	uint64_t test_step;    /* behind which the last evaluation was; 0: not known, or none */
 	double test_loss, test_acc, best_test_acc;
+	double dcor_squared;                   /* of the last evaluation (dcor.h); NAN: not known */
 	struct sl_score score[SL_SCORES_MOST]; /* of the last evaluation, where this process made it */
 	const struct sl_scores *scores;        /* of the last evaluation, NULL: none */
 	const struct sl_set *labels;           /* which names the classes */

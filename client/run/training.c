@@ -75,6 +75,7 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 	r->loss = r->acc = NAN;
 	r->totals.mode = mode;
 	r->totals.test_loss = r->totals.test_acc = r->totals.best_test_acc = r->totals.kept = NAN;
+	r->totals.dcor_squared = NAN;
 	r->totals.stop.best = NAN;
 	r->eval_batches = sl_run_batches(setup->set[SL_SPLIT_TEST].count, c->agreed.batch, false);
 	err = open_scores(r, fail);
@@ -250,6 +251,7 @@ static void log_epoch(struct sl_training *r)
 		.train_acc = accuracy(r, t->correct, t->answers),
 		.test_loss = ratio(e->loss, (double)e->answers),
 		.test_acc = accuracy(r, e->correct, e->answers),
+		.dcor_squared = e->rows ? r->totals.dcor_squared : NAN,
 		.lr = r->step ? sl_run_lr(r, r->step - 1) : NAN,
 		.wire_tx_bytes = t->tx_bytes,
 		.wire_rx_bytes = t->rx_bytes,
@@ -326,6 +328,7 @@ static void eval_over(struct sl_training *r)
 	t->test_samples = (uint64_t)r->eval.rows;
 	t->test_step = r->step;
 	t->test_loss = ratio(r->eval.loss, (double)r->eval.answers);
+	t->dcor_squared = sl_dcor_take(r->setup->dcor);
 	take_scores(r, t->test_loss, t->score);
 	t->test_acc = accuracy(r, r->eval.correct, r->eval.answers);
 	if (!(t->best_test_acc >= t->test_acc))
@@ -506,6 +509,7 @@ struct sl_training_state sl_training_state(const struct sl_training *r)
 		.test_step = r->totals.test_step,
 		.test_loss = r->totals.test_loss,
 		.test_acc = r->totals.test_acc,
+		.dcor_squared = r->totals.dcor_squared,
 		.score = r->totals.score,
 		.best_by = r->totals.kept_by,
 	};

@@ -35,7 +35,7 @@ struct sl_training_state {
 	uint64_t best_step; /* behind which best.safetensors stands, and its score; 0, NAN: there is none */
 	double best;
 	uint64_t test_step; /* of the last evaluation; 0, NAN: there was none */
-	double test_loss, test_acc;
+	double test_loss, test_acc, dcor_squared;
 	const struct sl_score *score; /* its other metrics; [SL_SCORES_MOST] */
 	const char *best_by;          /* the best one's metric */
 };

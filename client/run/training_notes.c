@@ -247,7 +247,8 @@ enum sl_err sl_training_restore(struct sl_training *r, const struct sl_checkpoin
 						.stop = {.by = stop_by, .best = NAN},
 						.test_loss = NAN,
 						.test_acc = NAN,
-						.best_test_acc = NAN};
+						.best_test_acc = NAN,
+						.dcor_squared = NAN};
 	r->skipped_in_row = 0;
 	r->best_due = false;
 	r->loss = r->acc = NAN;

@@ -65,6 +65,8 @@ static const struct metric session_metrics[] = {
 	REAL(sl_status_session, test_loss, "session_test_loss", "gauge", "Loss of the last evaluation."),
 	REAL(sl_status_session, test_acc, "session_test_accuracy_ratio", "gauge",
 	     "Accuracy of the last evaluation, 0 to 1."),
+	REAL(sl_status_session, dcor_squared, "session_distance_correlation_squared", "gauge",
+	     "Of inputs and head_act in the last evaluation, without bias: what crosses tells of the data."),
 	REAL(sl_status_session, best_acc, "session_best_score", "gauge",
 	     "What train.best_metric was in the best evaluation, whose weights are kept."),
 	REAL(sl_status_session, samples_per_s, "session_samples_per_second", "gauge", "Over the last ten steps or so."),

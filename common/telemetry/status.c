@@ -94,6 +94,7 @@ static const struct member session_members[] = {
 	YOUNGER(sl_status_session, evaluated_step, WHOLE),
 	YOUNGER(sl_status_session, test_loss, REAL),
 	YOUNGER(sl_status_session, test_acc, REAL),
+	YOUNGER(sl_status_session, dcor_squared, REAL),
 	YOUNGER(sl_status_session, memory_bytes, WHOLE),
 	YOUNGER(sl_status_session, memory_device_bytes, WHOLE),
 	YOUNGER(sl_status_session, weights_bytes, WHOLE),

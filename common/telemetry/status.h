@@ -31,6 +31,7 @@ struct sl_status_session {
 	/* Of a client: the last evaluation, behind that step; 0, NaN: there was none, or there is no accuracy */
 	int64_t evaluated_step;
 	double test_loss, test_acc;
+	double dcor_squared; /* of its inputs and head_act: distance correlation without bias; NaN: not known */
 	/* and its other metrics, [n_score] */
 	struct sl_status_score {
 		char name[32];

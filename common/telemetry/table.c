@@ -276,6 +276,9 @@ static void print_details(FILE *file, const struct sl_status_session *s, int mos
 	if (s->skipped)
 		fprintf(file, "; steps skipped (NaN or Inf, or late in a group): %" PRId64, s->skipped);
 	fputc('\n', file);
+	if (s->evaluated_step && !isnan(s->dcor_squared))
+		fprintf(file, "  step %" PRId64 ": squared distance correlation of inputs and head_act %.3f\n",
+			s->evaluated_step, s->dcor_squared);
 	if (s->members)
 		print_group(file, s);
 	if (s->end_grad_bytes || s->end_mean_bytes)

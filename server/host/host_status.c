@@ -97,6 +97,7 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, const
 		.acc = NAN,
 		.test_loss = NAN,
 		.test_acc = NAN,
+		.dcor_squared = NAN,
 		.best_acc = NAN,
 		.left_s = NAN,
 		.samples_per_s = st.step_s > 0 ? (double)s->batch_rows / st.step_s : NAN,

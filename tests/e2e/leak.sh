@@ -34,6 +34,7 @@ figure noisy '.noise.head_act == 4 and .informed.psnr_db.mean < '"$(figure first
 grep -q 'The client adds noise' "$tmp/noisy/leak.md" || fail 'the page does not speak of noise'
 
 client run "$tmp/client.yaml" --local || fail 'training'
+jq -s -e '[.[] | select(.type == "epoch")][-1].dcor_squared | . > 0.1 and . < 1' "$tmp/run/log.jsonl" >/dev/null || fail "$(dcor_of run)"
 leak trained 0 --steps 40 --json
 figure trained '.start.psnr_db.mean > 0 and .informed.steps == 40' | grep -q true || fail "$(figure trained .)"
 sed -n '/^{/,$p' "$tmp/trained.log" | jq -S . >"$tmp/said.json"
@@ -45,7 +46,7 @@ grep -q 'since its time was over' "$tmp/minutes/leak.md" || fail 'the page does 
 leak usage 64 --steps many
 leak small 78 --steps 4 --set data.test_limit=4
 mkdir "$tmp/fruit"
-for part in train test; do printf 'a,b,y\n%s\n' "$(for i in $(seq 40); do echo "$i,$((i % 3)),$((i % 2))"; done)" >"$tmp/fruit/$part.csv"; done
+for part in train test; do printf 'a,b,y\n%s\n' "$(for i in $(seq 100); do echo "$i,$((i % 3)),$((i % 2))"; done)" >"$tmp/fruit/$part.csv"; done
 cat >"$tmp/client.yaml" <<-YAML
 	server: tcp://127.0.0.1:9
 	model: {name: mlp, features: 2, classes: 2}
@@ -55,6 +56,8 @@ YAML
 rm -r "$tmp/run"
 leak table 78 --steps 4
 grep -q 'leak measures networks that read pictures or texts' "$tmp/table.log" || fail "$(cat "$tmp/table.log")"
+client fruit-run "$tmp/client.yaml" --local --set train.epochs=2 || fail 'training with a table'
+! python3 -c 'import numpy' 2>/dev/null || python3 tests/golden/dcor_live.py "$tmp/fruit-run/model.safetensors" "$tmp/fruit/test.csv" "$tmp/fruit-run/log.jsonl"
 
 # Behind the table of words every token is found, behind one layer fewer by the table.
 . tests/e2e/lib/lines.sh

@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <math.h>
 
+#include "client/leak/metrics.h"
 #include "client/run/ends.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/small_plan.h"
@@ -206,6 +208,81 @@ static void labels_are_smoothed_in_training_alone(void **state)
 	sl_plan_close(smooth);
 }
 
+/* A batch of an evaluation goes through the head: samples `from` on, each with numbers of its own. */
+static void evaluate(struct sl_ends *e, int from, int32_t sample[SMALL_BATCH])
+{
+	for (int i = 0; i < SMALL_BATCH; i++) {
+		sample[i] = from + i;
+		for (int k = 0; k < IMAGE_FLOATS; k++)
+			images[i * IMAGE_FLOATS + k] = (float)((sample[i] * 131 + k * (sample[i] + 7)) % 257) / 257;
+	}
+	sl_ends_take(e, &(struct sl_feed){.input = images, .target = labels, .rows = SMALL_BATCH, .samples = sample}, 0,
+		     false);
+	for (int chunk = 0; chunk < CHUNKS; chunk++) {
+		assert_int_equal(sl_ends_head_forward(e, chunk), SL_OK);
+		sl_ends_sent(e, SL_DIR_HEAD_ACT, chunk, sl_exec_output(e->head, chunk, SMALL_BATCH / CHUNKS));
+	}
+}
+
+/* Of 24 samples all count. Of 4000 every 63rd or so does, and those that nobody evaluates do not. */
+static void head_act_s_dependence_on_inputs_is_that_of_the_samples_that_count(void **state)
+{
+	enum { ALL = 3 * SMALL_BATCH };
+	const struct sl_shape cut = sl_plan_cut_shape(plan, false, 1);
+	const int64_t row = sl_shape_row(&cut);
+	float *in = malloc(ALL * IMAGE_FLOATS * sizeof *in), *act = malloc((size_t)(ALL * row) * sizeof *act);
+	int32_t sample[SMALL_BATCH];
+	struct sl_leak_dcor want;
+	struct sl_weights weights;
+	struct sl_fail fail;
+	struct sl_ends e;
+
+	(void)state;
+	assert_true(in && act);
+	open_ends(&e, SMALL_BATCH);
+	assert_int_equal(sl_weights_open(&weights, plan->model, &fail), SL_OK);
+	sl_weights_init(&weights, plan->model, 3);
+	assert_int_equal(sl_ends_set_weights(&e, &weights), SL_OK);
+	sl_weights_close(&weights);
+	assert_int_equal(sl_dcor_open(&e.dcor, plan, ALL, &fail), SL_OK);
+	assert_true(isnan(sl_dcor_take(e.dcor)));
+	for (int k = 0; k < 4; k++) { /* the first batch comes again */
+		const int from = k % 3 * SMALL_BATCH;
+
+		evaluate(&e, from, sample);
+		memcpy(in + from * IMAGE_FLOATS, images, sizeof images);
+		for (int chunk = 0; chunk < CHUNKS; chunk++)
+			memcpy(act + (from + chunk * SMALL_BATCH / CHUNKS) * row,
+			       sl_exec_output(e.head, chunk, SMALL_BATCH / CHUNKS).data,
+			       (size_t)(SMALL_BATCH / CHUNKS * row) * sizeof *act);
+	}
+	e.training = true; /* does not count */
+	sl_ends_sent(&e, SL_DIR_HEAD_ACT, 0, sl_exec_dout(e.head, 0, SMALL_BATCH / CHUNKS));
+	assert_int_equal(sl_leak_dcor(&want, in, IMAGE_FLOATS, act, row, ALL), SL_OK);
+	assert_true(want.corrected > 0.05 && want.corrected < 1);
+	assert_true(sl_dcor_take(e.dcor) == want.corrected);
+	assert_true(isnan(sl_dcor_take(e.dcor)));
+	sl_dcor_close(e.dcor);
+
+	assert_int_equal(sl_dcor_open(&e.dcor, plan, 4000, &fail), SL_OK);
+	for (int k = 0; k < 4; k++) /* samples 0, 63, 125 and 188 are the first ones of their 64 shares */
+		evaluate(&e, (int[]){0, 63, 125, 188}[k], sample);
+	for (int k = 0; k < 4; k++) {
+		evaluate(&e, (int[]){0, 63, 125, 188}[k], sample);
+		memcpy(in + k * IMAGE_FLOATS, images, IMAGE_FLOATS * sizeof *in);
+		memcpy(act + k * row, sl_exec_output(e.head, 0, SMALL_BATCH / CHUNKS).data, (size_t)row * sizeof *act);
+	}
+	assert_int_equal(sl_leak_dcor(&want, in, IMAGE_FLOATS, act, row, 4), SL_OK);
+	assert_true(sl_dcor_take(e.dcor) == want.corrected);
+	sl_dcor_close(e.dcor);
+	assert_int_equal(sl_dcor_open(&e.dcor, plan, 3, &fail), SL_OK);
+	assert_null(e.dcor);
+	assert_true(isnan(sl_dcor_take(NULL)));
+	sl_ends_close(&e);
+	free(in);
+	free(act);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -213,6 +290,7 @@ int main(void)
 		cmocka_unit_test(a_loss_is_looked_at),
 		cmocka_unit_test(a_chunk_s_loss_is_its_own_mean_where_asked_for),
 		cmocka_unit_test(labels_are_smoothed_in_training_alone),
+		cmocka_unit_test(head_act_s_dependence_on_inputs_is_that_of_the_samples_that_count),
 	};
 	struct sl_fail fail;
 	int failed;

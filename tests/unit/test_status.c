@@ -240,6 +240,12 @@ static void table_fits_the_terminal(void **state)
 	assert_non_null(strstr(table(&in, 80), "store: 26 files, 853.0 MB, the oldest unused for "));
 	in.store_files = 0;
 	in.session = &one;
+	assert_null(strstr(table(&in, 80), "correlation"));
+	one.evaluated_step = 80;
+	one.dcor_squared = 0.5126;
+	assert_non_null(
+		strstr(table(&in, 80), "\n  step 80: squared distance correlation of inputs and head_act 0.513\n"));
+	one.evaluated_step = 0;
 	one.epoch = one.epochs = 0;
 	one.loss = one.acc = one.left_s = NAN;
 	assert_non_null(strstr(table(&in, 80), "SESSION   PEER       PHASE     STEP  IMG/S  TX MB/S  RX MB/S  IDLE\n"));

@@ -268,6 +268,8 @@ has_checkpoint() { compgen -G "$tmp/$1/checkpoint-*.safetensors" >/dev/null; }
 # What must not depend on where the middle runs: losses, accuracies and learning rates, as they are written
 learned() { grep -oE '"(type|step|skipped|epoch|loss|acc|lr|grad_norm|train_loss|train_acc|test_loss|test_acc)":[^,}]*' "$tmp/$1/log.jsonl"; }
 
+dcor_of() { grep -o '"dcor_squared":[^,}]*' "$tmp/$1/log.jsonl"; }
+
 # weights_of FILE: a model without what it says of its data
 weights_of() {
 	local header
@@ -282,6 +284,7 @@ same_run() {
 	local differ
 	differ=$(diff <(learned "$1") <(learned "$2") || true)
 	[ -z "$differ" ] || { head -n 6 <<<"$differ"; fail "$1 and $2 learned differently"; }
+	cmp <(dcor_of "$1") <(dcor_of "$2") || fail "$1 and $2 have other distance correlations"
 	if [ -n "${4:-}" ]; then
 		cmp <(weights_of "$tmp/$1/model.safetensors") <(weights_of "$tmp/$2/model.safetensors") || fail "$1 and $2 ended with different weights"
 		return
