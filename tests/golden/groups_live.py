@@ -50,14 +50,14 @@ threads: 1
 
 # name: section share, optimizer
 CASES = {
-    "sync": ("mode: sync", SGD),
-    "sync, AdamW": ("mode: sync", ADAMW),
-    "serial": ("mode: serial", SGD),
-    "serial, AdamW": ("mode: serial", ADAMW),
-    "rounds, moments kept": ("mode: rounds, round: 5", SGD),
-    "rounds, moments averaged, AdamW": ("mode: rounds, round: 5, moments: average", ADAMW),
-    "rounds, moments zeroed": ("mode: rounds, round: 5, moments: zero", SGD),
-    "rounds, moments zeroed, AdamW": ("mode: rounds, round: 5, moments: zero", ADAMW),
+    "sync": ("mode: sync, ends: private", SGD),
+    "sync, AdamW": ("mode: sync, ends: private", ADAMW),
+    "serial": ("mode: serial, ends: private", SGD),
+    "serial, AdamW": ("mode: serial, ends: private", ADAMW),
+    "rounds, moments kept": ("mode: rounds, round: 5, ends: private", SGD),
+    "rounds, moments averaged, AdamW": ("mode: rounds, round: 5, moments: average, ends: private", ADAMW),
+    "rounds, moments zeroed": ("mode: rounds, round: 5, moments: zero, ends: private", SGD),
+    "rounds, moments zeroed, AdamW": ("mode: rounds, round: 5, moments: zero, ends: private", ADAMW),
     "sync, one head and tail": ("mode: sync, ends: step", SLOW),
     "serial, one head and tail": ("mode: serial, ends: step", SLOW),
     "serial, one head and tail, AdamW": ("mode: serial, ends: step", ADAMW),
