@@ -47,7 +47,8 @@ FUNCTIONS = {
 
 
 def _load():
-    path = os.environ.get("SPLIT_LIBRARY", "libsplit.so.0")
+    beside = os.path.join(os.path.dirname(__file__), "libsplit.so.0")  # of a wheel
+    path = os.environ.get("SPLIT_LIBRARY", beside if os.path.exists(beside) else "libsplit.so.0")
     try:
         lib = ctypes.CDLL(path)
     except OSError as e:

@@ -28,6 +28,20 @@ python=/usr/bin/python3
 export SPLIT_LIBRARY=$library PYTHONPATH=$root/python:$root/tests/e2e/script PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 run() { timeout "$patience" "$python" "$@" >"$tmp/python.log" 2>&1 || fail "$*: $(tail -n 15 "$tmp/python.log")"; }
 run tests/e2e/script/arrays.py "$endpoint" lib/split.h
+
+# ---- the wheel, by pip where it is
+wheel=$(scripts/wheel.py "$(uname -m)" "$BUILD" "$tmp") || fail 'no wheel'
+run tests/e2e/script/check_record.py "$wheel"
+if "$python" -m pip --version >"$tmp/pip.out" 2>&1; then
+	run -m pip install -q --no-index --no-deps --no-compile --target "$tmp/installed" "$wheel"
+else
+	run -m zipfile -e "$wheel" "$tmp/installed"
+fi
+(
+	unset SPLIT_LIBRARY
+	PYTHONPATH=$tmp/installed run tests/e2e/script/one_call.py local:
+)
+grep -qx "$tmp/installed/split/__init__.py" "$tmp/python.log" || fail 'the wheel was not what ran'
 "$python" -c 'import torch, torchvision, sklearn' 2>/dev/null || { echo "no PyTorch, torchvision and scikit-learn here: arrays alone were tested"; exit 77; }
 SERVER_PID=$server_pid run tests/e2e/script/torch_api.py "$endpoint"
 cd "$tmp"
