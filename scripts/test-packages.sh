@@ -148,11 +148,11 @@ within 'the run after the upgrade' beyond "${reached:-4}"
 say "upgraded to $next: the edited config stays, the server is the new one, the run goes on"
 
 # ---- remove and purge
-apt remove split-client split-server split-doc python3-split libsplit0
+apt remove split-client split-server split-doc python3-split libsplit0   # what has no conffile is gone with that
 ! inside pgrep -x 'splits|splitc' >/dev/null || fail 'a daemon runs after the removal'
 [ -e "$root/etc/split/server.yaml" ] || fail 'removal took a conffile'
 rm -f "$root"/etc/split/{clients,edge.pub,splits.pub,edge.yaml}
-inside apt-get -y -qq purge split-client split-server split-doc python3-split libsplit0 >"$tmp/out" 2>&1 || fail 'purge'
+inside apt-get -y -qq purge split-client split-server split-doc >"$tmp/out" 2>&1 || fail 'purge'
 grep 'is kept' "$tmp/out" | sed 's/^/    /'
 for folder in /var/lib/split /var/lib/splitc /etc/split/keys-client /etc/split/keys-server; do
 	grep -q "$folder is kept" "$tmp/out" || fail "purge does not say that it keeps $folder"

@@ -43,8 +43,8 @@ fi
 )
 grep -qx "$tmp/installed/split/__init__.py" "$tmp/python.log" || fail 'the wheel was not what ran'
 "$python" -c 'import torch, torchvision, sklearn' 2>/dev/null || { echo "no PyTorch, torchvision and scikit-learn here: arrays alone were tested"; exit 77; }
-SERVER_PID=$server_pid run tests/e2e/script/torch_api.py "$endpoint"
 cd "$tmp"
+SERVER_PID=$server_pid run "$root/tests/e2e/script/torch_api.py" "$endpoint"
 for name in digits rows kills; do
 	awk -v name="$name.py" '$0 == "<!-- " name " -->" {take = 1; next} take == 1 && /^```python/ {take = 2; next} take == 2 && /^```/ {exit} take == 2' \
 		"$root/docs/howto-script.md" >"$name.py"
