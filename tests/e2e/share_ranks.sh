@@ -79,10 +79,10 @@ set_back=(--set train.eval_every=0 --set data.partition=iid --set train.checkpoi
 back=("${set_back[@]}" --set share.ends=step --set codec.end_mean=quant:8)
 begin_job 2
 for k in 0 1 2; do
-	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k = 0 ] || echo client.apply=delay:100@36+) \
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=$([ $k = 0 ] && echo hold@13 || echo delay:100@36+) \
 		member back $k 3 "${back[@]}" --set train.max_steps=$([ $k = 0 ] && echo 30 || echo 45)
 done
-wait_for 'member 0 stands behind its checkpoint' has_steps back-0 12
+wait_for 'member 0 does not stand behind its checkpoint' at_apply back-0
 end_process "${pid[0]}"
 member back 0 3 "${back[@]}" --set train.max_steps=30 --resume
 ends_with "${pid[0]}" 0 $patience 'back, member 0'
