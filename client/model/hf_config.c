@@ -21,13 +21,15 @@ enum { VOCAB_MOST = 1 << 22, POSITIONS_MOST = 1 << 20, TYPES_MOST = 1024, TOKENI
 static const double below_one = 0.999999;
 
 /* clang-format off */
-#define ENCODER \
+#define SIZES \
 	WHOLE("vocab_size", vocab, 1, VOCAB_MOST, NAN), \
 	WHOLE("hidden_size", features, 1, SL_HF_MAX_FEATURES, NAN), \
 	WHOLE("intermediate_size", wide, 1, 1 << 20, NAN), \
 	WHOLE("num_hidden_layers", layers, 1, SL_HF_MAX_LAYERS, NAN), \
 	WHOLE("num_attention_heads", heads, 1, SL_HF_MAX_FEATURES, NAN), \
-	WHOLE("max_position_embeddings", positions, 1, POSITIONS_MOST, NAN), \
+	WHOLE("max_position_embeddings", positions, 1, POSITIONS_MOST, NAN)
+#define ENCODER \
+	SIZES, \
 	WHOLE("type_vocab_size", types, 1, TYPES_MOST, 2), \
 	REAL("layer_norm_eps", eps, 1e-30, 1, 1e-12), \
 	REAL("hidden_dropout_prob", dropout, 0, below_one, 0.1), \
@@ -65,12 +67,7 @@ static const struct sl_hf_key of_distilbert[] = {
 	{0},
 };
 #define DECODER(each, small, base) \
-	WHOLE("vocab_size", vocab, 1, VOCAB_MOST, NAN), \
-	WHOLE("hidden_size", features, 1, SL_HF_MAX_FEATURES, NAN), \
-	WHOLE("intermediate_size", wide, 1, 1 << 20, NAN), \
-	WHOLE("num_hidden_layers", layers, 1, SL_HF_MAX_LAYERS, NAN), \
-	WHOLE("num_attention_heads", heads, 1, SL_HF_MAX_FEATURES, NAN), \
-	WHOLE("max_position_embeddings", positions, 1, POSITIONS_MOST, NAN), \
+	SIZES, \
 	WHOLE("num_key_value_heads", kv, 1, SL_HF_MAX_FEATURES, 0), \
 	WHOLE("head_dim", head, 2, SL_HF_MAX_FEATURES, each), \
 	REAL("rms_norm_eps", eps, 1e-30, 1, small), \

@@ -75,9 +75,10 @@ enum sl_err sl_ends_hide(struct sl_ends *ends, const struct sl_noise *noise, str
 struct sl_tensor sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, struct sl_tensor x)
 {
 	const struct sl_dims dims = sl_ends_dims(ends, chunk);
-	float *to = dir == SL_DIR_HEAD_ACT ? ends->sent + chunk * chunk_floats(ends->plan, false) : x.data;
 
 	if (sl_noise_of(ends->noise, dir) > 0) {
+		float *to = dir == SL_DIR_HEAD_ACT ? ends->sent + chunk * chunk_floats(ends->plan, false) : x.data;
+
 		sl_noise_add(ends->noise, dir, &dims, &x, to, ends->word);
 		x.data = to;
 	}

@@ -147,10 +147,18 @@ static double specificity_of(double right, double is, double said, double n)
 	return n > is ? (n - is - said + right) / (n - is) : 0;
 }
 
+/* Of class k. `n`: all samples. */
+static double share_of(const struct sl_metric_state *s, int k, class_share share, double n)
+{
+	const int64_t *right = s->count, *is = right + s->width, *said = is + s->width;
+
+	return share((double)right[k], (double)is[k], (double)said[k], n);
+}
+
 /* Of two classes that of class 1, else the mean of the classes that occur; `is_alone`: in labels, not in answers. */
 static double class_mean(const struct sl_metric_state *s, class_share share, bool both, bool is_alone)
 {
-	const int64_t *right = s->count, *is = right + s->width, *said = is + s->width;
+	const int64_t *is = s->count + s->width, *said = is + s->width;
 	double sum = 0, n = 0;
 	int classes = 0;
 
@@ -159,7 +167,7 @@ static double class_mean(const struct sl_metric_state *s, class_share share, boo
 	for (int k = s->width == 2 && !both; k < s->width; k++) {
 		if (is[k] + (is_alone ? 0 : said[k]) == 0)
 			continue;
-		sum += share((double)right[k], (double)is[k], (double)said[k], n);
+		sum += share_of(s, k, share, n);
 		classes++;
 	}
 	return classes ? sum / classes : n > 0 ? 0 : NAN;
@@ -183,16 +191,12 @@ static double dice_result(const struct sl_metric_state *s)
 /* 0 / 0, which is none, where the class does not occur. */
 static double iou_of_class(const struct sl_metric_state *s, int k)
 {
-	const int64_t *right = s->count + k, *is = right + s->width, *said = is + s->width;
-
-	return iou_of((double)*right, (double)*is, (double)*said, 0);
+	return share_of(s, k, iou_of, 0);
 }
 
 static double dice_of_class(const struct sl_metric_state *s, int k)
 {
-	const int64_t *right = s->count + k, *is = right + s->width, *said = is + s->width;
-
-	return f1_of((double)*right, (double)*is, (double)*said, 0);
+	return share_of(s, k, f1_of, 0);
 }
 
 static double f1_result(const struct sl_metric_state *s)

@@ -1,8 +1,9 @@
-/* hadamard — an orthonormal rotation of the last dimension, so that what lies in a few features is spread over all, and
- * a quantizer with one scale for each token loses less of the others. Runs of P features, the largest power of two
- * that divides the last dimension (65536 at most; of an odd one 1), become H·D·x / √P: D has a random sign for each
- * feature, drawn by the seed alone, so that a token is rotated alike in every step; H is the Walsh–Hadamard matrix in
- * its natural order.
+/* hadamard — an orthonormal rotation of the last dimension. It spreads large features over all of them, so a quantizer
+ * with one scale for each token loses less of the others.
+ *
+ * Each run of P features becomes H·D·x / √P. P is the largest power of two that divides the last dimension, at most
+ * 65536. D is diagonal, with a random sign for each feature. The seed alone draws the signs, so a token is rotated
+ * alike in every step. H is the Walsh–Hadamard matrix in its natural order.
  *
  * Every x is multiplied by ±1/√P first; then sums and differences are taken at distances 1, 2, 4 … P/2. The inverse
  * takes the same sums of what came, and multiplies by ±1/√P last.

@@ -1,6 +1,6 @@
-/* normal:b — codes of b bits for values that are distributed normally about 0: every token, a run of the last
- * dimension, has its root mean square as scale, and the codes are those 2^b levels that lose least of N(0, 1) in the
- * mean square (Lloyd, "Least squares quantization in PCM", 1982; Max, 1960). Behind hadamard a token's values are so.
+/* normal:b — codes of b bits for values that are distributed normally about 0. Behind hadamard a token's values are so.
+ * Every token, a run of the last dimension, is divided by its root mean square, the scale. The 2^b levels are those
+ * with the least mean square error on N(0, 1) (Lloyd, "Least squares quantization in PCM", 1982; Max, 1960).
  *
  * Payload: for every token f32 scale; then the codes, packed: 4 · tokens + ⌈n·b/8⌉ bytes. The scale is the square root
  * of the mean of squares, in double, rounded once. Code = edges ≤ x, with edge[k] · scale for the edge between levels

@@ -266,9 +266,10 @@ int64_t sl_op_macs(const struct sl_op *op, int64_t rows);
  * op does. No op reads its own output again. */
 int sl_op_saves_inputs(const struct sl_op *op, bool learns);
 
-/* What turns features c and c + D/2 at place 1 of a row: f = rope^(−2c/D), by rope_factor as transformers has it.
- * Linear (rope_high 0): f / factor. Llama 3.1's: with n = rope_old·f / 2π turns in as many tokens, f where n >
- * rope_high, f / factor where n < rope_low, and between them a mean of both, weighted by where n lies. */
+/* The angle by which features c and c + D/2 are turned at place 1 of a row: f = rope^(−2c/D), scaled by rope_factor as
+ * transformers does it. Linear (rope_high 0): f / factor. Llama 3.1's: n = rope_old·f / 2π is the number of turns in
+ * rope_old tokens. It is f where n > rope_high, and f / factor where n < rope_low. Between them it is a mean of both,
+ * weighted by n's distances from rope_low and rope_high. */
 double sl_rope_frequency(const struct sl_attention_attr *a, int64_t c, int64_t d);
 
 static inline int sl_attention_kv(const struct sl_attention_attr *a)

@@ -280,8 +280,8 @@ struct cu_rope { /* of struct sl_attention_attr */
 	float theta, factor, low, high;
 	int old;
 };
-/* out [T, heads, D], of type `to`, = x, of type `from`, turned by t times sl_rope_frequency, where t is the token's
- * place in its row and features c and c + D/2 are a pair; `back`: by the opposite angle. One of the types is fp32. */
+/* out [T, heads, D], of type `to`, is x, of type `from`, with each pair of features c and c + D/2 turned by t times
+ * sl_rope_frequency; t is the token's place in its row. `back`: by the opposite angle. One of the types is fp32. */
 cudaError_t cu_turn(cudaStream_t s, void *out, enum cu_type to, bool add, const void *x, enum cu_type from,
 		    const struct cu_rows *rows, int heads, int d, struct cu_rope rope, bool back);
 
