@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "client/model/onnx_nodes.h"
-#include "client/model/onnx_views.h"
+#include "client/model/onnx_tokens.h"
 #include "client/model/weights_file.h"
 
 static const char key[] = "model.onnx";
@@ -23,6 +23,26 @@ static void add_value(struct sl_onnx_import *im, const char *name, int maker, co
 	}
 }
 
+/* Token ids, [batch, tokens], and the mask that says which of them are real. */
+static void add_ids(struct sl_onnx_import *im, struct sl_onnx_value *v)
+{
+	im->tokens = sl_onnx_dim(im->onnx->in, 1);
+	if (im->tokens < 2 || im->tokens > SL_ONNX_MOST)
+		im->tokens = SL_ONNX_ANY_TOKENS;
+	v->view = (struct sl_onnx_view){
+		.n_atom = 2, .n_axis = 2, .size = {im->batch, im->tokens}, .axis = {{1, {0}}, {1, {1}}}};
+	if (!im->onnx->mask)
+		return;
+	v = &im->value[im->n_value];
+	add_value(im, im->onnx->mask->name, -1, NULL);
+	v->is_mask = v->known = true;
+	for (int z = 0; z < SL_ONNX_ZONES; z++)
+		v->mask.at[1][z] = 1;
+	v->n_dim = 2;
+	v->dim[0] = im->batch;
+	v->dim[1] = im->tokens;
+}
+
 static void add_input(struct sl_onnx_import *im)
 {
 	const struct sl_shape s = sl_build_shape(im->b, SL_BUILD_INPUT);
@@ -34,6 +54,10 @@ static void add_input(struct sl_onnx_import *im)
 	im->batch = sl_onnx_dim(im->onnx->in, 0);
 	if (im->batch < 1 || im->batch > SL_ONNX_MOST)
 		im->batch = SL_ONNX_ANY_BATCH;
+	if (im->b->model->vocab) {
+		add_ids(im, v);
+		return;
+	}
 	v->view = sl_onnx_view_of(im, &s);
 	if (sl_onnx_n_dim(im->onnx->in) == 3) /* a signal, as a row */
 		(void)!sl_onnx_reshape_view(
@@ -55,7 +79,7 @@ static enum sl_err check_node(const Onnx__Node *n, size_t i, struct sl_fail *fai
 static enum sl_err list_values(struct sl_onnx_import *im, struct sl_fail *fail)
 {
 	const Onnx__Graph *g = im->onnx->graph;
-	size_t n = (size_t)im->onnx->n_init + 1;
+	size_t n = (size_t)im->onnx->n_init + 2;
 
 	for (size_t i = 0; i < g->n_node; i++)
 		n += g->node[i]->n_output;
@@ -189,7 +213,7 @@ static bool read_node(struct sl_onnx_import *im)
 				sl_onnx_refuse(im, "its attribute %.60s is there twice", name);
 	}
 	im->op = kind->op;
-	if (!im->b->err)
+	if (!im->b->err && !sl_onnx_read_mask(im))
 		kind->read(im);
 	im->b->param_name = NULL;
 	return !im->b->err;
@@ -285,7 +309,12 @@ static void read_output(struct sl_onnx_import *im)
 	}
 	if (im->b->model->task->kind == SL_LEARN_PIXELS) {
 		logits = pixels_of(im, sl_onnx_find(im, im->onnx->out->name));
-	} else if (sl_build_shape(im->b, v->value).ndim != 2 || v->permuted) {
+	} else if (sl_onnx_per_token(im, v)) {
+		sl_build_refuse(im->b,
+				"its output '%.96s' is of every token: of a text's first token take x[:, 0], of all "
+				"x.mean(1)",
+				im->onnx->out->name);
+	} else if (sl_build_shape(im->b, v->value).ndim != 2 || v->permuted || v->summed) {
 		sl_build_refuse(
 			im->b,
 			"its output '%.96s' is not [batch, classes], as a linear layer makes it (of a class for "
@@ -317,7 +346,7 @@ static void check_training(struct sl_onnx_import *im)
 
 static void import(struct sl_build *b, const struct sl_onnx *onnx)
 {
-	struct sl_onnx_import im = {.onnx = onnx, .b = b};
+	struct sl_onnx_import im = {.onnx = onnx, .b = b, .world = -1};
 	bool *live = calloc(onnx->graph->n_node + 1, sizeof *live);
 
 	im.refused = calloc(SL_ONNX_MOST_REFUSED, sizeof *im.refused);
@@ -355,6 +384,16 @@ static enum sl_err settle_sizes(struct sl_onnx_sizes *s, const struct sl_onnx *o
 	if (spec->classes && spec->classes != s->classes)
 		return sl_fail_at(fail, "model.classes", SL_ERR_CONFIG, "%s has %d outputs, not %d; leave this key out",
 				  onnx->name, s->classes, spec->classes);
+	if (!s->vocab != !sl_model_takes_tokens(spec->name))
+		return sl_fail_set(fail, SL_ERR_CONFIG, "its input is %s",
+				   s->vocab ? "token ids: give data.kind: text, and data.tokenizer"
+					    : "no token ids, and data.kind has texts");
+	if (s->vocab && s->tokens && spec->tokens > s->tokens)
+		return sl_fail_at(fail, "model.tokens", SL_ERR_CONFIG,
+				  "%s takes rows of %d tokens at most; for longer ones export it with such an example",
+				  onnx->name, s->tokens);
+	if (s->vocab)
+		return SL_OK;
 	if (!s->features != !sl_model_takes_rows(spec->name))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "its input is %s, and data.kind %s",
 				   s->features ? "rows of numbers" : "images",
@@ -383,13 +422,18 @@ enum sl_err sl_onnx_build(struct sl_model **out, const struct sl_onnx *onnx, con
 	struct sl_build b;
 	enum sl_err err = settle_sizes(&s, onnx, spec, fail);
 
-	if (!err)
+	if (!err && s.vocab)
+		err = sl_build_open_tokens(&b, onnx->name, spec->tokens, s.vocab, sl_model_task(spec), s.classes, fail);
+	else if (!err)
 		err = sl_build_open(&b, onnx->name,
 				    s.features ? sl_shape2(1, s.features) : sl_shape4(1, s.height, s.width, s.channels),
 				    sl_model_task(spec), s.classes, fail);
 	if (err)
 		return err;
-	if (s.features)
+	if (s.vocab)
+		snprintf(b.model->note, sizeof b.model->note, "%s, %d classes, rows of up to %d tokens below %d",
+			 onnx->name, s.classes, spec->tokens, s.vocab);
+	else if (s.features)
 		snprintf(b.model->note, sizeof b.model->note, "%s, %d classes, rows of %d", onnx->name, s.classes,
 			 s.features);
 	else

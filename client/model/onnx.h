@@ -22,7 +22,9 @@ struct sl_onnx_sizes {
 	int height, width; /* of images; 0: any */
 	int classes;
 	int channels; /* of images and signals */
-	int features; /* numbers of a row, or of all channels of a signal; 0: of images */
+	int features; /* numbers of a row, or of all channels of a signal; 0: of images and tokens */
+	int vocab;    /* token ids are below it; 0: of images and rows */
+	int tokens;   /* of a row; 0: any */
 };
 enum sl_err sl_onnx_sizes(struct sl_onnx_sizes *out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -231,7 +231,12 @@ int sl_onnx_data_in(struct sl_onnx_import *im, size_t i, int ndim, bool *permute
 		sl_onnx_refuse(im, "its input %zu has a border of zeros, which convolutions and means alone read", i);
 	if (im->b->err)
 		return -1;
-	if (v && v->scores.heads)
+	if (v && v->summed)
+		sl_onnx_refuse(im,
+			       "its input %zu is a sum of tokens, which is read divided by their number; take "
+			       "x.mean(1)",
+			       i);
+	else if (v && v->scores.heads)
 		sl_onnx_refuse(im, "its input %zu is scores of attention, which softmax alone reads", i);
 	if (im->b->err)
 		return -1;

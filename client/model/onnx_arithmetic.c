@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/model/onnx_arithmetic.h"
+#include "client/model/onnx_tokens.h"
 
 static bool is_param(const struct sl_onnx_import *im, const struct sl_onnx_value *v)
 {
@@ -38,6 +39,11 @@ static int canonical(struct sl_onnx_import *im, struct sl_onnx_value *v)
 
 	if (im->b->err)
 		return -1;
+	if (sl_onnx_per_token(im, v) && n == 3)
+		for (int i = 0; i < n; i++)
+			if (sl_onnx_axis_of_tokens(im, v, i) && i != sl_onnx_batch_axis(&v->view))
+				return sl_onnx_arrange_axes(im, v, (int[]){i, 3 - i - sl_onnx_batch_axis(&v->view)}, 2,
+							    0);
 	if (fits && n == 4)
 		return sl_onnx_arrange_axes(im, v, (int[]){2, 3, 1}, 3, 0);
 	if (fits)
@@ -60,6 +66,17 @@ static bool same_view(const struct sl_onnx_view *a, const struct sl_onnx_view *b
 	return same;
 }
 
+/* Whether tokens and batch are the same axes of both. */
+static bool same_order(const struct sl_onnx_import *im, const struct sl_onnx_value *v, const struct sl_onnx_value *w)
+{
+	bool same = v->view.n_axis == w->view.n_axis && sl_onnx_batch_axis(&v->view) == sl_onnx_batch_axis(&w->view);
+
+	for (int i = 0; same && i < v->view.n_axis; i++)
+		same = sl_onnx_axis_of_tokens(im, v, i) == sl_onnx_axis_of_tokens(im, w, i) &&
+		       sl_onnx_axis_size(&v->view, i) == sl_onnx_axis_size(&w->view, i);
+	return same;
+}
+
 /* Whether b has one number for each of a's last dimension. */
 static bool gates(const struct sl_shape *a, const struct sl_shape *b)
 {
@@ -68,6 +85,20 @@ static bool gates(const struct sl_shape *a, const struct sl_shape *b)
 	for (int i = 1; one && i < b->ndim - 1; i++)
 		one = b->dim[i] == 1;
 	return one;
+}
+
+/* Of places the batch's axis is missing: the other value's stands for it. */
+static void complete(struct sl_onnx_view *a, const struct sl_onnx_view *b)
+{
+	const int batch = sl_onnx_batch_axis(b), more = b->n_axis - a->n_axis;
+
+	if (more > 0) {
+		memmove(a->axis + more, a->axis, (size_t)a->n_axis * sizeof *a->axis);
+		memset(a->axis, 0, (size_t)more * sizeof *a->axis);
+		a->n_axis = b->n_axis;
+	}
+	if (!a->axis[batch].n)
+		a->axis[batch] = (struct sl_onnx_axis){1, {0}};
 }
 
 /* Both are computed. */
@@ -85,6 +116,10 @@ static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *wh
 		sl_onnx_refuse(im, "it %s flattened images, which is not read", what);
 		return;
 	}
+	if (sl_onnx_per_token(im, v) && sl_onnx_per_token(im, w)) {
+		complete(&v->view, &w->view);
+		complete(&w->view, &v->view);
+	}
 	a = sl_build_shape(im->b, v->value);
 	b = sl_build_shape(im->b, w->value);
 	if (!same_view(&v->view, &w->view) || !sl_shape_equal(&a, &b)) {
@@ -95,7 +130,9 @@ static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *wh
 		return;
 	a = sl_build_shape(im->b, v->value);
 	b = sl_build_shape(im->b, w->value);
-	if (sl_shape_equal(&a, &b))
+	if (sl_onnx_per_token(im, v) && !same_order(im, v, w))
+		sl_onnx_refuse(im, "it %s values of tokens whose axes differ", what);
+	else if (sl_shape_equal(&a, &b))
 		sl_onnx_out_like(im, sl_build_pair(im->b, im->name, kind, v->value, w->value), v);
 	else if (kind == SL_OP_MUL && gates(&a, &b))
 		sl_onnx_out_like(im, sl_build_pair(im->b, im->name, SL_OP_GATE, v->value, w->value), v);
@@ -110,14 +147,14 @@ static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *wh
 /* The parameter's dimensions beside x's axes, and which of them are not 1. */
 static bool beside(const struct sl_onnx_value *x, const struct sl_onnx_value *p, int64_t dim[4])
 {
-	const int n = x->view.n_axis, lack = n - p->n_dim;
+	const int n = x->view.n_axis, lack = n - p->n_dim, batch = sl_onnx_batch_axis(&x->view);
 
 	for (int i = 0; i < -lack; i++)
 		if (p->dim[i] != 1)
 			return false;
 	for (int i = 0; i < n; i++) {
 		dim[i] = i < lack ? 1 : p->dim[i - lack];
-		if (dim[i] != 1 && (i == 0 || dim[i] != sl_onnx_axis_size(&x->view, i)))
+		if (dim[i] != 1 && (i == batch || dim[i] != sl_onnx_axis_size(&x->view, i)))
 			return false;
 	}
 	return true;
@@ -127,18 +164,24 @@ static bool beside(const struct sl_onnx_value *x, const struct sl_onnx_value *p,
 static int repeated(struct sl_onnx_import *im, size_t i, struct sl_onnx_value *x, bool *last_only)
 {
 	const struct sl_onnx_value *p = sl_onnx_in(im, i);
+	const bool token = sl_onnx_per_token(im, x);
 	const int n = x->view.n_axis, before = im->n_param;
 	struct sl_shape shape = {n - 1, {0}}, file = {0};
-	int64_t dim[4] = {1, 1, 1, 1};
+	int64_t dim[4] = {1, 1, 1, 1}, all = 1;
 	const Onnx__Tensor *t;
 	bool same;
 
-	if (canonical(im, x) < 0)
+	if ((token ? sl_onnx_innermost(im, x, n - 1, false) : canonical(im, x)) < 0)
 		return -1;
+	*last_only = false;
+	if (token && n == 3 && beside(x, p, dim) && dim[0] * dim[1] > 1)
+		return sl_onnx_places_param(im, i);
 	t = sl_onnx_param_in(im, i, p->constant->n_dims);
 	if (!t)
 		return -1;
-	if (!beside(x, p, dim) || t->n_dims < 1 || t->n_dims > 4) {
+	for (int k = 0; k < p->n_dim; k++)
+		all *= p->dim[k];
+	if (n > 4 || !beside(x, p, dim) || t->n_dims < 1 || t->n_dims > 4 || all != sl_onnx_count(t)) {
 		sl_onnx_refuse(im, "its parameter '%.96s' does not fit its input", t->name);
 		return -1;
 	}
@@ -153,6 +196,10 @@ static int repeated(struct sl_onnx_import *im, size_t i, struct sl_onnx_value *x
 	*last_only = n > 2;
 	for (int k = 0; k < n - 2; k++)
 		*last_only &= shape.dim[k] == 1;
+	if (token) {
+		shape = (struct sl_shape){1, {dim[n - 1]}};
+		*last_only = false;
+	}
 	file.ndim = (int)t->n_dims;
 	for (int k = 0; k < file.ndim; k++)
 		file.dim[k] = t->dims[k];

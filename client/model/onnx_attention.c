@@ -4,6 +4,9 @@
 #include <string.h>
 
 #include "client/model/onnx_arithmetic.h"
+#include "client/model/onnx_tokens.h"
+
+enum { MOST_PARTS = 16 }; /* of queries that are more than keys */
 
 /* ---- linear layers */
 
@@ -114,15 +117,14 @@ static void scores(struct sl_onnx_import *im)
 	int64_t heads, same;
 
 	if (!is_headed(&q.view) || q.view.n_axis != k.view.n_axis || sl_onnx_batch_axis(&q.view) == last ||
-	    sl_onnx_axis_size(&q.view, last) != sl_onnx_axis_size(&k.view, last - 1) ||
-	    sl_onnx_axis_size(&q.view, last - 1) != sl_onnx_axis_size(&k.view, last)) {
-		sl_onnx_refuse(im,
-			       "it multiplies two computed values, which is read as attention over the tokens of one "
-			       "sequence alone");
+	    sl_onnx_axis_size(&q.view, last) != sl_onnx_axis_size(&k.view, last - 1)) {
+		sl_onnx_refuse(im, "it multiplies two computed values, which is read as attention alone, of as many "
+				   "features of queries as of keys");
 		return;
 	}
 	made.scores = (struct sl_onnx_scores){.d = (int)sl_onnx_axis_size(&q.view, last),
 					      .s = sl_onnx_axis_size(&k.view, last),
+					      .n_query = sl_onnx_axis_size(&q.view, last - 1),
 					      .n_axis = q.view.n_axis,
 					      .scale = 1};
 	made.scores.q = heads_of(im, &q, last - 1, last, &heads);
@@ -133,13 +135,36 @@ static void scores(struct sl_onnx_import *im)
 	sl_onnx_out_same(im, &made);
 }
 
+/* The queries, which are not as many as keys, in parts of as many, of which the last is filled up with zeros. */
+static int attend_in_parts(struct sl_onnx_import *im, const struct sl_onnx_scores *s, int q, int v,
+			   struct sl_attention_attr a)
+{
+	struct sl_resample_attr part = {.axis = 1, .size = (int)s->s, .mode = SL_RESAMPLE_CUT, .step = 1, .window = 1};
+	int all = -1;
+
+	if (a.causal || s->n_query > SL_ONNX_MOST || (s->n_query + s->s - 1) / s->s > MOST_PARTS) {
+		sl_onnx_refuse(im, "%lld queries of %lld keys have a causal mask, or are more than %d times as many",
+			       (long long)s->n_query, (long long)s->s, MOST_PARTS);
+		return -1;
+	}
+	for (; part.first < s->n_query; part.first += part.size) {
+		int x = sl_build_resample(im->b, im->name, q, part);
+
+		x = sl_build_attention(im->b, im->name, x, s->k, v, a);
+		all = all < 0 ? x : sl_build_concat(im->b, im->name, all, x, 1);
+	}
+	part.first = 0;
+	part.size = (int)s->n_query;
+	return sl_build_resample(im->b, im->name, all, part);
+}
+
 static void attend(struct sl_onnx_import *im, const struct sl_onnx_scores *s)
 {
 	struct sl_onnx_value v = *sl_onnx_in(im, 1);
 	const int last = v.view.n_axis - 1;
 	const float scale = s->scale * sqrtf((float)s->d);
 	struct sl_attention_attr a = {.heads = s->heads, .causal = s->causal, .p = s->p};
-	struct sl_onnx_view view = {.n_atom = 4, .n_axis = s->n_axis, .size = {im->batch, s->s, s->heads, s->d}};
+	struct sl_onnx_view view = {.n_atom = 4, .n_axis = s->n_axis, .size = {im->batch, s->n_query, s->heads, s->d}};
 	int64_t heads;
 	int x, q = s->q;
 
@@ -156,7 +181,7 @@ static void attend(struct sl_onnx_import *im, const struct sl_onnx_scores *s)
 		return;
 	if (fabsf(scale - 1) > 1e-6f)
 		q = sl_build_scale(im->b, im->name, q, scale);
-	x = sl_build_attention(im->b, im->name, q, s->k, x, a);
+	x = s->n_query == s->s ? sl_build_attention(im->b, im->name, q, s->k, x, a) : attend_in_parts(im, s, q, x, a);
 	view.axis[0] = s->n_axis == 4 ? (struct sl_onnx_axis){1, {0}} : (struct sl_onnx_axis){2, {0, 2}};
 	view.axis[1] = s->n_axis == 4 ? (struct sl_onnx_axis){1, {2}} : (struct sl_onnx_axis){1, {1}};
 	view.axis[2] = s->n_axis == 4 ? (struct sl_onnx_axis){1, {1}} : (struct sl_onnx_axis){1, {3}};
@@ -185,45 +210,31 @@ void sl_onnx_read_matmul(struct sl_onnx_import *im)
 		scores(im);
 }
 
-/* 0 on and below the diagonal, and little above it. */
-static bool is_causal(const Onnx__Tensor *t, int64_t s)
-{
-	const char *data = t->has_raw_data ? (const char *)t->raw_data.data : (const char *)t->float_data;
-	float at;
-
-	if (t->data_type != SL_ONNX_FLOAT || sl_onnx_count(t) != s * s)
-		return false;
-	for (int64_t i = 0; i < s * s; i++) {
-		memcpy(&at, data + i * 4, sizeof at);
-		if (i % s <= i / s ? at != 0 : !(at <= -1e4f))
-			return false;
-	}
-	return true;
-}
-
 bool sl_onnx_read_scores(struct sl_onnx_import *im)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0), *w = sl_onnx_in(im, 1);
 	const char *kind = im->node->op_type;
+	const size_t mask = v && v->scores.heads ? 1 : 0;
 	struct sl_onnx_value made;
+	struct sl_onnx_mask added;
 	float by = 0;
 
+	v = mask ? v : w;
 	if (im->b->err || !v || !v->scores.heads)
 		return false;
 	made = *v;
-	if ((strcmp(kind, "Mul") == 0 || strcmp(kind, "Div") == 0) && sl_onnx_scalar_in(im, 1, &by) && by != 0 &&
-	    !made.scores.softmax)
+	if (mask && (strcmp(kind, "Mul") == 0 || strcmp(kind, "Div") == 0) && sl_onnx_scalar_in(im, 1, &by) &&
+	    by != 0 && !made.scores.softmax)
 		made.scores.scale *= kind[0] == 'M' ? by : 1 / by;
-	else if (strcmp(kind, "Add") == 0 && w && w->value < 0 && !made.scores.softmax &&
-		 (w->lower == 3 || (w->constant && is_causal(w->constant, made.scores.s))))
-		made.scores.causal = true;
+	else if (strcmp(kind, "Add") == 0 && !made.scores.softmax && sl_onnx_mask_in(im, mask, &added))
+		made.scores.causal |= sl_onnx_hides_behind(im, &added);
 	else if (strcmp(kind, "Dropout") == 0 && made.scores.softmax && sl_onnx_scalar_in(im, 1, &by) && by >= 0 &&
 		 by < 1)
 		made.scores.p = by;
 	else
 		sl_onnx_refuse(im,
-			       "of scores of attention it is not read: those are scaled, masked by a constant causal "
-			       "mask, put through softmax and dropped out");
+			       "of scores of attention it is not read: those are scaled, masked by a causal mask or "
+			       "one of padding, put through softmax and dropped out");
 	sl_onnx_out_same(im, &made);
 	return true;
 }

@@ -177,6 +177,38 @@ int64_t sl_onnx_dim(const Onnx__Value *v, size_t i)
 	return d->has_dim_value ? d->dim_value : 0;
 }
 
+/* The smallest table whose rows those numbers are; NULL: they are none. */
+static const Onnx__Tensor *gathered(const struct sl_onnx *o, const char *ids)
+{
+	const Onnx__Tensor *least = NULL;
+
+	for (size_t i = 0; i < o->graph->n_node; i++) {
+		const Onnx__Node *n = o->graph->node[i];
+		const bool looks_up = n->op_type && strcmp(n->op_type, "Gather") == 0 && n->n_input == 2 &&
+				      strcmp(n->input[1], ids) == 0;
+		const Onnx__Tensor *t = looks_up ? sl_onnx_find_init(o, n->input[0]) : NULL;
+
+		if (t && t->n_dims == 2 && (!least || t->dims[0] < least->dims[0]))
+			least = t;
+	}
+	return least;
+}
+
+/* The same of an input, and of what a cast makes of it. */
+static const Onnx__Tensor *table_of(const struct sl_onnx *o, const char *input)
+{
+	const Onnx__Tensor *least = gathered(o, input);
+
+	for (size_t i = 0; i < o->graph->n_node && !least; i++) {
+		const Onnx__Node *n = o->graph->node[i];
+
+		if (n->op_type && strcmp(n->op_type, "Cast") == 0 && n->n_input && n->n_output &&
+		    strcmp(n->input[0], input) == 0)
+			least = gathered(o, n->output[0]);
+	}
+	return least;
+}
+
 /* An older exporter lists initializers among the inputs, too. */
 static enum sl_err find_ends(struct sl_onnx *o, struct sl_fail *fail)
 {
@@ -189,14 +221,19 @@ static enum sl_err find_ends(struct sl_onnx *o, struct sl_fail *fail)
 			return sl_fail_set(fail, SL_ERR_DATA, "input %zu has no name", i);
 		if (sl_onnx_find_init(o, v->name))
 			continue;
-		if (o->in)
+		if (o->mask || (o->in && !table_of(o, o->in->name) == !table_of(o, v->name)))
 			return sl_fail_set(fail, SL_ERR_CONFIG,
-					   "'%.96s' and '%.96s' are inputs, where a network takes one: images",
+					   "'%.96s' and '%.96s' are inputs, where a network takes images or a row; or "
+					   "token ids, and beside them a mask of padding",
 					   o->in->name, v->name);
-		o->in = v;
+		o->mask = o->in && table_of(o, v->name) ? o->in : o->in ? v : NULL;
+		o->in = o->in && o->mask == v ? o->in : v;
 	}
 	if (!o->in)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "it has no input");
+	if (o->mask && sl_onnx_n_dim(o->mask) != 2)
+		return sl_fail_set(fail, SL_ERR_CONFIG, "its input '%.96s' is not a mask, [batch, tokens]",
+				   o->mask->name);
 	if (g->n_output != 1)
 		return sl_fail_set(
 			fail, SL_ERR_CONFIG,
@@ -331,14 +368,21 @@ enum sl_err sl_onnx_read_sizes(struct sl_onnx_sizes *out, const struct sl_onnx *
 {
 	const Onnx__TensorType *type = o->in->type ? o->in->type->tensor_type : NULL;
 	const size_t n = sl_onnx_n_dim(o->in);
+	const Onnx__Tensor *table = type && type->elem_type != SL_ONNX_FLOAT ? table_of(o, o->in->name) : NULL;
 	enum sl_err err;
 
-	if (!type || type->elem_type != SL_ONNX_FLOAT || n < 2 || n > 4)
+	if (table && n == 2) {
+		if (table->dims[0] < 1 || table->dims[0] > SL_MODEL_MAX_VOCAB || sl_onnx_dim(o->in, 1) < 0 ||
+		    sl_onnx_dim(o->in, 1) > SL_MODEL_MAX_TOKENS)
+			return sl_fail_set(fail, SL_ERR_CONFIG, "input '%.96s' is of too many tokens, or of none",
+					   o->in->name);
+		*out = (struct sl_onnx_sizes){.vocab = (int)table->dims[0], .tokens = (int)sl_onnx_dim(o->in, 1)};
+	} else if (!type || type->elem_type != SL_ONNX_FLOAT || n < 2 || n > 4)
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "input '%.96s' is not of floats, [batch, channels, height, width] of images, "
-				   "[batch, features] or [batch, channels, length]",
+				   "[batch, features] or [batch, channels, length]; or token ids, [batch, tokens]",
 				   o->in->name);
-	err = n == 4 ? read_image(out, o, fail) : read_row(out, o, fail);
+	err = table ? SL_OK : n == 4 ? read_image(out, o, fail) : read_row(out, o, fail);
 	if (!err && ((sl_onnx_n_dim(o->out) != 2 && sl_onnx_n_dim(o->out) != 4) || sl_onnx_dim(o->out, 1) < 1 ||
 		     sl_onnx_dim(o->out, 1) > MOST_CLASSES))
 		return sl_fail_set(fail, SL_ERR_CONFIG,

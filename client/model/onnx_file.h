@@ -6,7 +6,7 @@
 #include "proto/onnx.pb-c.h"
 
 /* Of Tensor.data_type and Value.type. */
-enum sl_onnx_type { SL_ONNX_FLOAT = 1, SL_ONNX_INT32 = 6, SL_ONNX_INT64 = 7, SL_ONNX_BOOL = 9 };
+enum sl_onnx_type { SL_ONNX_FLOAT = 1, SL_ONNX_INT32 = 6, SL_ONNX_INT64 = 7, SL_ONNX_BOOL = 9, SL_ONNX_DOUBLE = 11 };
 /* Of Attribute.type. */
 enum sl_onnx_attr {
 	SL_ONNX_ATTR_FLOAT = 1,
@@ -22,6 +22,7 @@ struct sl_onnx {
 	Onnx__Model *model;
 	const Onnx__Graph *graph;
 	const Onnx__Value *in, *out;
+	const Onnx__Value *mask;   /* an input beside token ids; NULL: there is none */
 	const Onnx__Tensor **init; /* by name */
 	int n_init;
 	int opset;

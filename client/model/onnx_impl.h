@@ -9,7 +9,8 @@ bool sl_onnx_scope(const char *name, char out[SL_NAME_MAX], const char **last); 
 /* ---- from nodes to a graph (onnx.c) */
 
 enum { SL_ONNX_INTS = 8, SL_ONNX_MOST = 1 << 20 }; /* numbers of a shape; of a window, and of channels */
-enum { SL_ONNX_ANY_BATCH = 1000003 };              /* the batch of a file that says none: a prime number */
+/* Of a file that says none: prime numbers. */
+enum { SL_ONNX_ANY_BATCH = 1000003, SL_ONNX_ANY_TOKENS = 10007 };
 
 /* How the axes of the file lie in memory. Memory is a list of atoms, the batch's first; an axis of the file is some of
  * them, the outermost first. So a transpose reorders axes, and a reshape parts or joins their atoms: neither moves a
@@ -27,10 +28,18 @@ struct sl_onnx_view {
 /* Scores of attention, or what softmax makes of them: products of queries and keys, which are [S, heads · D] both. */
 struct sl_onnx_scores {
 	int q, k, heads, d; /* heads 0: it is none */
-	int64_t s;
-	int n_axis; /* of the file's: with 3, batch and heads are one */
+	int64_t s, n_query; /* keys and queries */
+	int n_axis;         /* of the file's: with 3, batch and heads are one */
 	float scale, p;
 	bool causal, softmax;
+};
+
+/* A mask of scores of attention, as far as it is known: one number for keys before the query, one for the query's own
+ * key and one for keys behind it. There are two masks: the mask that comes with token ids says 0 of real tokens in the
+ * first, and 1 in the second. Rows have no padding here, so this holds for every token of a row. */
+enum { SL_ONNX_BEFORE, SL_ONNX_OWN, SL_ONNX_BEHIND, SL_ONNX_ZONES };
+struct sl_onnx_mask {
+	float at[2][SL_ONNX_ZONES];
 };
 
 /* What a name stands for. Images are [N,C,H,W] in the file and [N,H,W,C] here. */
@@ -49,7 +58,11 @@ struct sl_onnx_value {
 	struct sl_onnx_scores scores;
 	bool is_number; /* computed of constants: */
 	float number;
-	int lower; /* 1: ones below the diagonal and on it; 2: where these are not; 3: the causal mask */
+	bool is_mask; /* of n_dim and dim: */
+	struct sl_onnx_mask mask;
+	bool is_places; /* 0, 1 … of a row's tokens, of n_dim and dim */
+	/* Of tokens: a mean that stands for a sum, until it is divided by their number. Of a mask: that number. */
+	bool summed;
 	int maker; /* the node; -1: none */
 	bool needed;
 	int n_readers, reader[2]; /* live nodes, of which the first two are known */
@@ -77,6 +90,8 @@ struct sl_onnx_import {
 	struct sl_onnx_refused *refused; /* [SL_ONNX_MOST_REFUSED] */
 	int n_refused;                   /* all of them, listed or not */
 	int64_t batch;                   /* of the file's example */
+	int64_t tokens;                  /* of its rows; 0: the input is not token ids */
+	int world;                       /* what the mask of tokens says of real ones; -1: nothing has shown it yet */
 	bool *done;                      /* nodes that were read as a part of others */
 	int index;                       /* of the node that is being read */
 	bool flat;                       /* its image is a signal, [batch, channels, length] in the file */

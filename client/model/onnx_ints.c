@@ -1,7 +1,7 @@
 /* Arithmetic on whole numbers that the file's example fixes: shapes, and what torch makes of them. */
 #include <string.h>
 
-#include "client/model/onnx_shapes.h"
+#include "client/model/onnx_tokens.h"
 
 /* Numbers with their dimensions. */
 struct ints {
@@ -49,11 +49,16 @@ static void give_list(struct sl_onnx_import *im, const int64_t *v, int n)
 /* In the file's order. */
 void sl_onnx_read_shape(struct sl_onnx_import *im)
 {
-	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	const struct sl_onnx_value *v;
 	int64_t dim[SL_ONNX_ATOMS];
 	struct ints x;
 	bool permuted;
 
+	v = sl_onnx_in(im, 0);
+	if (v && (v->is_mask || v->is_places)) {
+		give_list(im, v->dim, v->n_dim);
+		return;
+	}
 	if (known(im, 0, &x) && x.n_dim) {
 		give_list(im, x.dim, x.n_dim);
 		return;
@@ -197,10 +202,15 @@ static void fill(struct sl_onnx_import *im, const struct ints *n)
 {
 	const Onnx__Attribute *a = sl_onnx_attr(im, "value", SL_ONNX_ATTR_TENSOR);
 	int64_t all[SL_ONNX_INTS] = {0};
+	struct sl_fail why;
 
+	if (a && a->t && sl_onnx_check_tensor(a->t, im->name, &why)) {
+		sl_onnx_refuse(im, "%s", why.text);
+		return;
+	}
 	if (n->n != 1 || n->v[0] < 1 || n->v[0] > SL_ONNX_INTS ||
 	    (a && a->t && (a->t->data_type != SL_ONNX_INT64 || !a->t->has_raw_data || a->t->raw_data.len != 8))) {
-		sl_onnx_refuse(im, "it makes a tensor of constants, which is not read");
+		sl_onnx_fill_mask(im, a ? a->t : NULL, n->v, n->n);
 		return;
 	}
 	if (a && a->t)

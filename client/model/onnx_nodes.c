@@ -6,6 +6,7 @@
 
 #include "client/model/onnx_arithmetic.h"
 #include "client/model/onnx_nodes.h"
+#include "client/model/onnx_tokens.h"
 
 /* The file has what the old value keeps, as a float of few digits: 0.9 for torch's momentum of 0.1. */
 static float torch_momentum(float kept)
@@ -227,10 +228,14 @@ static void read_cast(struct sl_onnx_import *im)
 {
 	const int64_t to = sl_onnx_attr_int(im, "to", SL_ONNX_FLOAT);
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	struct sl_onnx_mask one;
 
 	if (im->b->err)
 		return;
-	if (v && v->value < 0 && to == SL_ONNX_FLOAT && (v->is_number || v->n_ints == 1))
+	if (v && v->value < 0 && to == SL_ONNX_FLOAT && v->constant && v->constant->data_type == SL_ONNX_DOUBLE &&
+	    sl_onnx_count(v->constant) == 1 && sl_onnx_mask_in(im, 0, &one))
+		sl_onnx_out_number(im, one.at[0][0]);
+	else if (v && v->value < 0 && to == SL_ONNX_FLOAT && (v->is_number || v->n_ints == 1))
 		sl_onnx_out_number(im, v->is_number ? v->number : (float)v->ints[0]);
 	else if (v && v->value < 0 && v->constant &&
 		 (v->constant->data_type == to ||
@@ -240,17 +245,28 @@ static void read_cast(struct sl_onnx_import *im)
 		sl_onnx_refuse(im, "it changes a type, which is not read: values are float32");
 }
 
-/* What a parameter is repeated to for every sample. */
+/* What a parameter is repeated to for every sample, as are places of tokens; or a value that stays what it is. */
 static void read_expand(struct sl_onnx_import *im)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	int64_t to[SL_ONNX_INTS];
+	const int n = sl_onnx_ints_in(im, 1, to);
+	struct sl_onnx_value made;
+	bool same;
 
-	if (im->b->err)
+	if (im->b->err || !v)
 		return;
-	if (!v || v->value >= 0 || !v->constant)
+	made = *v;
+	same = v->value < 0 ? v->constant != NULL : n == v->view.n_axis;
+	for (int i = 0; same && v->value >= 0 && i < n; i++) {
+		if (sl_onnx_per_token(im, v) && !v->view.axis[i].n && to[i] == im->batch)
+			made.view.axis[i] = (struct sl_onnx_axis){1, {0}};
+		else
+			same = to[i] == 1 || to[i] == sl_onnx_axis_size(&v->view, i);
+	}
+	if (!same)
 		sl_onnx_refuse(im, "it repeats a computed value, which is not read");
-	else
-		sl_onnx_out_same(im, v);
+	sl_onnx_out_same(im, &made);
 }
 
 /* And Reciprocal: of a number. */
@@ -271,24 +287,10 @@ static void read_known(struct sl_onnx_import *im)
 		sl_onnx_refuse(im, "of this kind only the arithmetic of shapes is read");
 }
 
-/* Trilu of ones, Equal with 0, Where: the causal mask of scaled_dot_product_attention. */
-static void read_lower(struct sl_onnx_import *im)
+static void read_range(struct sl_onnx_import *im)
 {
-	const int made = strcmp(im->node->op_type, "Trilu") == 0 ? 1 : strcmp(im->node->op_type, "Equal") == 0 ? 2 : 3;
-	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
-	bool fits = v && v->lower == made - 1 && !(made == 1 && sl_onnx_attr_int(im, "upper", 1));
-	float x;
-
-	if (made > 1 && !(v && v->lower)) {
-		read_known(im);
-		return;
-	}
-	for (size_t i = made > 1; i < im->node->n_input && fits; i++)
-		fits = sl_onnx_scalar_in(im, i, &x) &&
-		       (made == 3 && i == 1 ? x <= -1e4f : x == (made == 1 && i == 0 ? 1 : 0));
-	if (!fits)
-		sl_onnx_refuse(im, "it is of no causal mask");
-	sl_onnx_out_same(im, &(struct sl_onnx_value){.value = -1, .lower = made});
+	if (!sl_onnx_read_range(im))
+		sl_onnx_refuse(im, "it is read of the places of tokens alone, from 0 on");
 }
 
 static void read_celu(struct sl_onnx_import *im)
@@ -361,13 +363,14 @@ static void read_identity(struct sl_onnx_import *im)
 
 static const struct sl_onnx_kind kinds[] = {
 	{"Add", 2, 2, "", .read = sl_onnx_read_sum, .op = SL_OP_ADD},
+	{"And", 2, 2, "", .read = read_known},
 	{"AveragePool", 1, 1, "auto_pad ceil_mode count_include_pad kernel_shape pads strides",
 	 .read = sl_onnx_read_avgpool},
 	{"BatchNormalization", 5, 5, "epsilon momentum training_mode", .read = read_batchnorm},
 	{"Cast", 1, 1, "to", .read = read_cast},
 	{"CastLike", 2, 2, "", .read = read_cast},
 	{"Celu", 1, 1, "alpha", .read = read_celu, .op = SL_OP_ELU},
-	{"Clip", 3, 3, "", .read = read_clip},
+	{"Clip", 2, 3, "", .read = read_clip},
 	{"Concat", 1, SL_GRAPH_MOST_NODES, "axis", .read = sl_onnx_read_concat},
 	{"Constant", 0, 0, "value", .read = read_constant},
 	{"ConstantOfShape", 1, 1, "value", .read = read_known},
@@ -378,11 +381,13 @@ static const struct sl_onnx_kind kinds[] = {
 	{"Div", 2, 2, "", .read = sl_onnx_read_div},
 	{"Dropout", 3, 3, "", .read = read_dropout},
 	{"Elu", 1, 1, "alpha", .read = sl_onnx_read_elu},
-	{"Equal", 2, 2, "", .read = read_lower},
+	{"Equal", 2, 2, "", .read = read_known},
 	{"Erf", 1, 1, "", .read = sl_onnx_refuse_kind}, /* alone: of a GELU it is read with its first node */
 	{"Expand", 2, 2, "", .read = read_expand},
 	{"Flatten", 1, 1, "axis", .read = sl_onnx_read_flatten},
 	{"Gather", 2, 2, "axis", .read = sl_onnx_read_gather},
+	{"Greater", 2, 2, "", .read = read_known},
+	{"GreaterOrEqual", 2, 2, "", .read = read_known},
 	{"Gelu", 1, 1, "approximate", .read = read_gelu},
 	{"Gemm", 2, 3, "alpha beta transA transB", .read = read_gemm},
 	{"GlobalAveragePool", 1, 1, "", .read = sl_onnx_read_global_pool, .op = SL_OP_AVGPOOL},
@@ -391,8 +396,11 @@ static const struct sl_onnx_kind kinds[] = {
 	{"HardSwish", 1, 1, "", .read = read_smooth, .op = SL_OP_HARDSWISH},
 	{"Identity", 1, 1, "", .read = read_identity},
 	{"InstanceNormalization", 3, 3, "epsilon", .read = sl_onnx_read_instancenorm},
+	{"IsNaN", 1, 1, "", .read = read_known},
 	{"LayerNormalization", 2, 3, "axis epsilon stash_type", .read = read_layernorm},
 	{"LeakyRelu", 1, 1, "alpha", .read = sl_onnx_read_leaky},
+	{"Less", 2, 2, "", .read = read_known},
+	{"LessOrEqual", 2, 2, "", .read = read_known},
 	{"Log", 1, 1, "", .read = sl_onnx_refuse_kind}, /* alone: behind a sigmoid it is read with that */
 	{"MatMul", 2, 2, "", .read = sl_onnx_read_matmul},
 	{"MaxPool", 1, 1, "auto_pad ceil_mode dilations kernel_shape pads storage_order strides",
@@ -400,12 +408,16 @@ static const struct sl_onnx_kind kinds[] = {
 	{"Mish", 1, 1, "", .read = read_mish},
 	{"Mul", 2, 2, "", .read = sl_onnx_read_sum, .op = SL_OP_MUL},
 	{"Neg", 1, 1, "", .read = sl_onnx_read_neg},
+	{"Not", 1, 1, "", .read = read_known},
+	{"Or", 2, 2, "", .read = read_known},
 	{"PRelu", 2, 2, "", .read = sl_onnx_read_prelu},
 	{"Pad", 2, 3, "mode", .read = sl_onnx_read_pad},
 	{"Pow", 2, 2, "", .read = sl_onnx_read_pow},
+	{"Range", 3, 3, "", .read = read_range},
 	{"Reciprocal", 1, 1, "", .read = read_sqrt}, /* of a norm they are read with it */
 	{"ReduceMax", 1, 2, "axes keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce, .op = SL_OP_MAXPOOL},
 	{"ReduceMean", 1, 2, "axes keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce, .op = SL_OP_AVGPOOL},
+	{"ReduceSum", 2, 2, "keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce, .op = SL_OP_ADD},
 	{"Relu", 1, 1, "", .read = read_relu},
 	{"Reshape", 2, 2, "allowzero", .read = sl_onnx_read_reshape},
 	{"Resize", 1, 4, "coordinate_transformation_mode cubic_coeff_a mode nearest_mode extrapolation_value",
@@ -422,9 +434,9 @@ static const struct sl_onnx_kind kinds[] = {
 	{"Sub", 2, 2, "", .read = sl_onnx_read_sub},
 	{"Tanh", 1, 1, "", .read = read_smooth, .op = SL_OP_TANH},
 	{"Transpose", 1, 1, "perm", .read = sl_onnx_read_transpose},
-	{"Trilu", 1, 2, "upper", .read = read_lower},
+	{"Trilu", 1, 2, "upper", .read = sl_onnx_read_trilu},
 	{"Unsqueeze", 2, 2, "", .read = sl_onnx_read_unsqueeze},
-	{"Where", 3, 3, "", .read = read_lower},
+	{"Where", 3, 3, "", .read = read_known},
 };
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 

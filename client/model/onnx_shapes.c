@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "client/model/onnx_shapes.h"
+#include "client/model/onnx_tokens.h"
 
 /* ---- constants, whose dimensions alone change */
 
@@ -252,6 +253,14 @@ static void cut(struct sl_onnx_import *im, struct sl_onnx_value *v, int axis, st
 	struct sl_onnx_value made, *to = sl_onnx_find(im, im->node->output[out]);
 	int x;
 
+	if (sl_onnx_axis_of_tokens(im, v, axis)) {
+		if (a.first || a.size != 1 || out)
+			sl_onnx_refuse(im,
+				       "of the tokens of a row the first is read, x[:, 0], and their mean, x.mean(1)");
+		else
+			sl_onnx_read_row(im, v, axis, false, keep);
+		return;
+	}
 	if (axis == sl_onnx_batch_axis(&v->view) || a.size < 1) {
 		sl_onnx_refuse(im, a.size < 1 ? "it takes nothing" : "it takes some of the batch");
 		return;
@@ -272,6 +281,25 @@ static void cut(struct sl_onnx_import *im, struct sl_onnx_value *v, int axis, st
 	*to = made;
 }
 
+/* The first rows of a constant, such as places or a causal mask, of which there are more than tokens. */
+static bool front_of_constant(struct sl_onnx_import *im)
+{
+	struct sl_onnx_value made;
+	int64_t from[SL_ONNX_INTS], to[SL_ONNX_INTS], axis[SL_ONNX_INTS];
+
+	if (!constant_in(im) || sl_onnx_ints_in(im, 1, from) != 1 || sl_onnx_ints_in(im, 2, to) != 1 ||
+	    im->node->n_input < 4 || sl_onnx_ints_in(im, 3, axis) != 1)
+		return false;
+	made = *constant_in(im);
+	axis[0] += axis[0] < 0 ? made.n_dim : 0;
+	if (axis[0] < 0 || axis[0] >= made.n_dim || from[0] || to[0] < 1 || (to[0] > made.dim[axis[0]] && !im->tokens))
+		return false;
+	if (to[0] == im->tokens || to[0] < made.dim[axis[0]])
+		made.dim[axis[0]] = to[0];
+	sl_onnx_out_same(im, &made);
+	return true;
+}
+
 void sl_onnx_read_slice(struct sl_onnx_import *im)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0);
@@ -280,7 +308,7 @@ void sl_onnx_read_slice(struct sl_onnx_import *im)
 	bool permuted;
 	int n, m;
 
-	if (sl_onnx_read_ints(im) || sl_onnx_data_in(im, 0, 0, &permuted) < 0)
+	if (sl_onnx_read_ints(im) || front_of_constant(im) || sl_onnx_data_in(im, 0, 0, &permuted) < 0)
 		return;
 	n = sl_onnx_ints_in(im, 1, from);
 	m = im->node->n_input > 3 ? sl_onnx_ints_in(im, 3, axis) : -1;
@@ -356,7 +384,7 @@ void sl_onnx_read_gather(struct sl_onnx_import *im)
 	int64_t index[SL_ONNX_INTS], axis = sl_onnx_attr_int(im, "axis", 0), size;
 	bool permuted;
 
-	if (axis == 0 && sl_onnx_read_ints(im))
+	if ((axis == 0 && sl_onnx_read_ints(im)) || sl_onnx_read_lookup(im))
 		return;
 	if (sl_onnx_data_in(im, 0, 0, &permuted) < 0)
 		return;

@@ -184,12 +184,20 @@ int sl_onnx_arrange(struct sl_onnx_import *im, struct sl_onnx_value *v, const in
 		    int n_dim)
 {
 	int now[SL_ONNX_ATOMS], want[SL_ONNX_ATOMS], n = 0, w = 0;
-	struct sl_permute_attr a = {1, 1, 1, n_dim > 1 ? (int)dim[0] : 0, n_dim > 2 ? (int)dim[1] : 0};
+	const int skip = !im->b->err && sl_onnx_per_token(im, v); /* the tokens' axis, which stays in front */
+	struct sl_permute_attr a;
 	struct sl_shape s;
 	bool same = true;
 
 	if (im->b->err)
 		return -1;
+	if (skip && (n_atom < 1 || atom[0] != 1 || n_dim < 2 || dim[0] != im->tokens || n_dim > SL_MAX_DIMS)) {
+		sl_onnx_refuse(im, "it mixes the tokens of a row, which is read of attention and of a mean alone");
+		return -1;
+	}
+	dim += skip;
+	n_dim -= skip;
+	a = (struct sl_permute_attr){1, 1, 1, n_dim > 1 ? (int)dim[0] : 0, n_dim > 2 ? (int)dim[1] : 0};
 	for (int i = 1; i < v->view.n_atom; i++)
 		if (v->view.size[i] != 1)
 			now[n++] = i;
@@ -204,7 +212,7 @@ int sl_onnx_arrange(struct sl_onnx_import *im, struct sl_onnx_value *v, const in
 		return -1;
 	}
 	if (!same)
-		v->value = reorder(im, &v->view, v->value, now, want, n, a);
+		v->value = reorder(im, &v->view, v->value, now + skip, want + skip, n - skip, a);
 	s = sl_build_shape(im->b, v->value);
 	same = s.ndim == n_dim + 1;
 	for (int i = 0; i < n_dim && same; i++)
@@ -267,22 +275,25 @@ int sl_onnx_own_axis(struct sl_onnx_import *im, struct sl_onnx_value *v, int axi
 	const struct sl_shape s = im->b->err ? sl_shape1(1) : sl_build_shape(im->b, v->value);
 	int64_t before = 1, dims = 1;
 	int atom[SL_ONNX_ATOMS], n = 0;
+	const int skip = !im->b->err && sl_onnx_per_token(im, v);
 	bool together = a->n > 0;
 
 	for (int i = 1; i < a->n; i++)
 		together &= a->atom[i] == a->atom[0] + i;
-	for (int i = 1; together && i < a->atom[0]; i++)
+	for (int i = 1 + skip; together && i < a->atom[0]; i++)
 		before *= v->view.size[i];
 	*value = v->value;
 	for (int d = 1; together && d < s.ndim; dims *= s.dim[d++])
 		if (dims == before && s.dim[d] == sl_onnx_axis_size(&v->view, axis))
 			return d;
+	if (skip)
+		atom[n++] = 1;
 	if (!together) { /* to the front */
 		for (int k = 0; k < a->n; k++)
 			atom[n++] = a->atom[k];
 		before = 1;
 	}
-	for (int i = 1; i < v->view.n_atom; i++) {
+	for (int i = 1 + skip; i < v->view.n_atom; i++) {
 		bool own = false;
 
 		for (int k = 0; k < a->n; k++)
@@ -291,8 +302,9 @@ int sl_onnx_own_axis(struct sl_onnx_import *im, struct sl_onnx_value *v, int axi
 			atom[n++] = i;
 	}
 	*value = sl_onnx_arrange(im, v, atom, n,
-				 (int64_t[]){before, sl_onnx_axis_size(&v->view, axis),
-					     sl_shape_row(&s) / before / sl_onnx_axis_size(&v->view, axis)},
-				 3);
+				 (int64_t[]){im->tokens, before, sl_onnx_axis_size(&v->view, axis),
+					     sl_shape_row(&s) / before / sl_onnx_axis_size(&v->view, axis)} +
+					 !skip,
+				 3 + skip);
 	return 2;
 }

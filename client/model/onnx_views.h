@@ -26,6 +26,25 @@ int sl_onnx_batch_axis(const struct sl_onnx_view *v);
 /* That axis is one atom of another size, where it was arranged by sl_onnx_own_axis or sl_onnx_innermost. */
 void sl_onnx_resize_axis(struct sl_onnx_view *v, int axis, int64_t size);
 
+/* ---- texts. A file has rows of equal length, which padding fills up, as [batch, tokens, …]. Here rows have their own
+ * lengths and no padding, and values are per token: the graph's shapes lack the axis of tokens, which is atom 1. */
+
+static inline bool sl_onnx_is_ids(const struct sl_onnx_import *im, const struct sl_onnx_value *v)
+{
+	return im->tokens && v && v->value == SL_BUILD_INPUT;
+}
+
+static inline bool sl_onnx_per_token(const struct sl_onnx_import *im, const struct sl_onnx_value *v)
+{
+	return im->tokens && v->value >= 0 && im->b->graph->value[v->value].lead == SL_PER_TOKEN;
+}
+
+static inline bool sl_onnx_axis_of_tokens(const struct sl_onnx_import *im, const struct sl_onnx_value *v, int axis)
+{
+	return sl_onnx_per_token(im, v) && axis >= 0 && axis < v->view.n_axis && v->view.axis[axis].n == 1 &&
+	       v->view.axis[axis].atom[0] == 1;
+}
+
 /* ---- outputs and following nodes (onnx_args.c) */
 
 /* The same with the axes of another value, or others. */

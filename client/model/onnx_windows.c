@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "client/model/onnx_arithmetic.h"
+#include "client/model/onnx_tokens.h"
 
 /* Of height and width. */
 struct window {
@@ -394,6 +395,15 @@ void sl_onnx_read_reduce(struct sl_onnx_import *im)
 
 		over |= a >= -v->view.n_axis && a < v->view.n_axis ? 1u << ((a + v->view.n_axis) % v->view.n_axis) : 1u;
 	}
+	for (int i = 0; i < v->view.n_axis && im->op != SL_OP_MAXPOOL; i++)
+		if (over == 1u << i && sl_onnx_axis_of_tokens(im, v, i)) {
+			sl_onnx_read_row(im, sl_onnx_in(im, 0), i, true, keep);
+			if (!im->b->err)
+				sl_onnx_find(im, im->node->output[0])->summed = im->op == SL_OP_ADD;
+			return;
+		}
+	if (im->op == SL_OP_ADD)
+		sl_onnx_refuse(im, "torch's sum is read of tokens alone, divided by their number; write a mean");
 	if (n < 1 || (over & 1) || permuted)
 		sl_onnx_refuse(im, "its axes are no constants, or the batch is among them");
 	if (im->b->err)

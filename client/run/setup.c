@@ -183,6 +183,9 @@ enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail)
 		conf->model.classes = s.classes;
 	if (!is_given(conf, "model.features"))
 		conf->model.features = s.features;
+	conf->model.vocab = s.vocab ? s.vocab : conf->model.vocab;
+	if (s.tokens && !is_given(conf, "model.tokens"))
+		conf->model.tokens = s.tokens;
 	if (!is_given(conf, "model.image")) {
 		conf->model.image.h = s.height ? s.height : conf->model.image.h;
 		conf->model.image.w = s.width ? s.width : conf->model.image.w;

@@ -181,9 +181,12 @@ static enum sl_err check_split(const struct sl_setup *s, const struct sl_set_spe
 					   c->model.features);
 	/* `splitc data` asks for the data alone: no network is known then */
 	if (s->takes.vocab && set->vocab > s->takes.vocab)
-		return sl_conf_client_fail(c, c->model.huggingface[0] ? "model.huggingface" : "model.vocab", fail,
-					   "%s has tokens below %d, the model only below %d", spec->source, set->vocab,
-					   s->takes.vocab);
+		return sl_conf_client_fail(c,
+					   c->model.huggingface[0] ? "model.huggingface"
+					   : c->model.onnx[0]      ? "model.onnx"
+								   : "model.vocab",
+					   fail, "%s has tokens below %d, the model only below %d", spec->source,
+					   set->vocab, s->takes.vocab);
 	return SL_OK;
 }
 

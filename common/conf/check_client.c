@@ -248,7 +248,10 @@ static const char *check_model(struct sl_conf_client *c, char why[SL_CONF_WHY])
 	if (blame)
 		return blame[0] ? "model.huggingface" : "model.name";
 	blame = check_source(c->model.onnx, c->model.name,
-			     c->data.kind == SL_DATA_CSV ? SL_CONF_ONNX_ROWS : SL_CONF_ONNX, "file", why);
+			     c->data.kind == SL_DATA_CSV                                           ? SL_CONF_ONNX_ROWS
+			     : c->data.kind >= SL_DATA_COLA || c->data.kind == SL_DATA_MADE_TOKENS ? SL_CONF_ONNX_TEXTS
+												   : SL_CONF_ONNX,
+			     "file", why);
 	return !blame ? NULL : blame[0] ? "model.onnx" : "model.name";
 }
 

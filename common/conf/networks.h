@@ -37,6 +37,7 @@ enum {
 #define SL_CONF_HUGGINGFACE "huggingface"
 #define SL_CONF_ONNX        "onnx"
 #define SL_CONF_ONNX_ROWS   "onnx_rows" /* where data.kind has rows of numbers */
+#define SL_CONF_ONNX_TEXTS  "onnx_texts"
 
 struct sl_network {
 	const char *name;

@@ -17,7 +17,7 @@ static const struct sl_conf_key keys[] = {
 
 	{SL_STRING_ROW(T, "model.name", model.name, sl_conf_check_word, NULL, "network: " SL_BUILT_IN_NETWORKS(NETWORK) "or one of model.huggingface or model.onnx"), .instead = {"model.huggingface", "model.onnx"}},
 	SL_STRING(T, "model.huggingface", model.huggingface, NULL, "", "folder of a network as Hugging Face's transformers keeps it, instead of model.name: config.json and, unless all weights are to be random, model.safetensors; families: roberta, bert, distilbert, electra, and the decoders llama, mistral, qwen2"),
-	SL_STRING(T, "model.onnx", model.onnx, NULL, "", "ONNX file of a network of images, or with data.kind: csv of rows and signals, as torch.onnx.export writes it in training, instead of model.name; its weights are those to start from, and it says what model.classes, model.image and model.features are"),
+	SL_STRING(T, "model.onnx", model.onnx, NULL, "", "ONNX file of a network of images, with data.kind: csv of rows and signals, and with texts of token ids, as torch.onnx.export writes it in training, instead of model.name; its weights are those to start from, and it says what model.classes, model.image and model.features are"),
 	SL_CHOICE(T, "model.head", model.head, SL_WORDS("classifier", "masked_lm", "causal_lm"), "classifier",
 		"of model.huggingface: of encoders a classifier, or a masked language model, whose labels are tokens of the text itself; of decoders causal_lm: each token guesses the next one"),
 	SL_CHOICE(T, "model.task", model.task, SL_WORDS("classes", "numbers", "labels", "pixels"), "classes",
@@ -31,7 +31,7 @@ static const struct sl_conf_key keys[] = {
 	SL_DOUBLE(T, "model.dropout", model.dropout, 0, 0.95, "0.2", NULL, "of mobilenet_v2, mobilenet_v2_pool4, alexnet1 and vgg16: dropout in the classifier; of token_mlp: behind its first layer; of mlp: before its last"),
 	SL_INT(T, "model.features", model.features, 1, 65536, "1", "numbers", "of mlp: what a row of data.kind: csv comes to; an error says the right number"),
 	SL_INT(T, "model.vocab", model.vocab, 1, 1 << 22, "1000", NULL, "of token_mlp: tokens are numbers below this"),
-	SL_INT(T, "model.tokens", model.tokens, 1, 65535, "128", "tokens", "of token_mlp and networks of model.huggingface: longest row; longer ones are cut"),
+	SL_INT(T, "model.tokens", model.tokens, 1, 65535, "128", "tokens", "of token_mlp and networks of model.huggingface and model.onnx: longest row; longer ones are cut"),
 	SL_STRING(T, "model.weights", model.weights, NULL, "", "safetensors file with the weights to start from; empty: random weights from train.seed"),
 	SL_BOOL(T, "model.partial", model.partial, "false", "accept a model.weights file that lacks parameters; these start from train.seed"),
 	SL_NAMES(T, "model.insert_weights", model.insert_weights, sl_conf_check_word, "",

@@ -38,10 +38,9 @@ static enum sl_err check_chosen(const struct sl_graph *g, enum sl_segment which,
 /* What is computed per token is what looks at one token at a time, and no more. */
 static bool node_per_token(enum sl_op_kind kind)
 {
-	return kind == SL_OP_LINEAR || kind == SL_OP_ACT || kind == SL_OP_GELU || kind == SL_OP_SILU ||
-	       kind == SL_OP_TANH || kind == SL_OP_ADD || kind == SL_OP_MUL || kind == SL_OP_SCALE ||
-	       sl_op_is_norm(kind) || sl_op_reads_rows(kind) || kind == SL_OP_DROPOUT || kind == SL_OP_TRANSPOSE ||
-	       kind == SL_OP_RESAMPLE;
+	return kind == SL_OP_LINEAR || sl_op_is_elementwise(kind) || kind == SL_OP_ADD || kind == SL_OP_MUL ||
+	       sl_op_is_norm(kind) || sl_op_reads_rows(kind) || kind == SL_OP_TRANSPOSE || kind == SL_OP_RESAMPLE ||
+	       kind == SL_OP_PERMUTE || kind == SL_OP_REPEAT;
 }
 
 /* Where a part transposes a row's tokens, every row has as many of them as any: rows are padded to `tokens.row`. */

@@ -81,6 +81,28 @@ done
 	fail "rows: init"
 cmp -s "$tmp/rows.csv" "$tmp/rows2.csv" && [ "$(wc -l <"$tmp/rows.csv")" = 41 ] || fail "rows: other logits, out and in again"
 
+# texts: token ids and a mask of padding, which rows of their own lengths do not need
+mkdir "$tmp/texts" "$tmp/words"
+printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' red green fish boxes water the said un of a >"$tmp/words/vocab.txt"
+for part in train dev; do
+	awk 'BEGIN { n = split("fish boxes water the said un of a", word, " "); print "text\tlabel"
+		for (i = 0; i < 40; i++) {
+			text = i % 3 ? "red" : "green"
+			for (k = i * i % 9; k > 0; k--) text = text " " word[(i * 31 + k * k) % n + 1]
+			print text "\t" (i % 3 > 0)
+		} }' >"$tmp/texts/$part.tsv"
+done
+cat >"$tmp/texts.yaml" <<-YAML
+	model: {onnx: $PWD/tests/golden/onnx_text.onnx, tokens: 12}
+	data: {kind: text, dir: $tmp/texts, tokenizer: $tmp/words, columns: [text], label: label}
+	train: {batch: 16, chunks: 4, epochs: 4, seed: 3, optimizer: {kind: adamw, lr: 0.02}}
+	threads: 1
+YAML
+client text1 "$tmp/texts.yaml" --local && client text2 "$tmp/texts.yaml" --set server="$two" --set head_end=layers.0.self_attn ||
+	fail "texts: $(tail -n 1 "$tmp"/text[12].log)"
+same_run text2 text1 12
+[ "$(jq 'select(.type == "summary") | .test_acc > 0.95' "$tmp/text1/log.jsonl")" = true ] || fail "texts: $(tail -n 1 "$tmp/text1/log.jsonl")"
+
 # an evaluation of the trained weights, with a server and without one
 "$SPLITC" eval "$config" --local --set log.dir="$tmp/local plain" --json >"$tmp/a.json" || fail "eval --local"
 "$SPLITC" eval "$config" --set server="$two" --set log.dir="$tmp/local plain" --json >"$tmp/b.json" || fail "eval"
@@ -111,6 +133,7 @@ refused 78 'model.classes: my_net.onnx has 10 outputs, not 7; leave this key out
 refused 78 'model.image: my_net.onnx takes images of 16x16, not 32x32' --set model.image=32
 config=$tmp/rows2.yaml refused 78 'its input is images, and data.kind csv has rows of numbers' --set model.onnx="$tmp/my_net.onnx"
 refused 78 'model.width: onnx has none' --set model.width=0.5
+refused 78 'onnx_text.onnx: its input is token ids: give data.kind: text, and data.tokenizer' --set model.onnx="$PWD/tests/golden/onnx_text.onnx"
 refused 78 'model.onnx: stands instead of model.name' --set model.name=resnet18
 refused 78 'my_net.onnx has no "nosuch"; units are stem … classifier.4' --set head_end=nosuch
 refused 66 'model.onnx: ' --set model.onnx="$tmp/none.onnx"

@@ -15,6 +15,15 @@ for run in "$dir"/runs/*_run.safetensors; do
 	SPLIT_GOLDEN_HEAD_END=stem SPLIT_GOLDEN_PREFIX=${run%_run.safetensors} "$BUILD/tests/suite/test_golden" live >"$dir/log" 2>&1 ||
 		{ bad=$((bad + 1)) && echo "$name: $(grep -v '^\[' "$dir/log" | head -3)"; }
 done
+if [ $# = 0 ]; then
+	rm "$dir"/runs/*
+	"$python" -W ignore tests/golden/onnx_texts.py "$dir/runs"
+	for run in "$dir"/runs/*_run.safetensors; do
+		n=$((n + 1)) name=$(basename "${run%_run.safetensors}")
+		SPLIT_GOLDEN_HEAD_END='' SPLIT_GOLDEN_PREFIX=${run%_run.safetensors} "$BUILD/tests/suite/test_golden" live >"$dir/log" 2>&1 ||
+			{ bad=$((bad + 1)) && echo "texts, $name: $(grep -v '^\[' "$dir/log" | head -3)"; }
+	done
+fi
 echo "$n modules are compared with PyTorch, $bad differ"
 [ "$bad" = 0 ] && [ "$n" -gt 0 ]
 "$python" -W ignore tests/golden/onnx_modules.py export "$BUILD/splitc" "$dir/cifar" "$@"

@@ -329,7 +329,8 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 	}
 	name = sl_st_metadata(g->run, "model");
 	snprintf(spec->model.name, sizeof spec->model.name, "%s", name ? name : "mobilenet_v2");
-	if (strcmp(spec->model.name, SL_CONF_ONNX) == 0) {
+	if (strcmp(spec->model.name, SL_CONF_ONNX) == 0 || strcmp(spec->model.name, SL_CONF_ONNX_TEXTS) == 0) {
+		spec->model.tokens = g->begin ? (int)meta(g, "tokens") : 0;
 		snprintf(g->onnx, sizeof g->onnx, "%s.onnx", prefix);
 		spec->model.onnx = g->onnx;
 	}
@@ -631,6 +632,9 @@ static void onnx(void **state)
 	run_golden("tests/golden/onnx_many", "cpu", "stem.0");
 	run_form("tests/golden/onnx_many", "cpu", &(struct form){"stem.0", "head.2", false, 1});
 	run_golden("tests/golden/onnx_many", "ref", "stem.0");
+	run_golden("tests/golden/onnx_text", "cpu", "emb");
+	run_form("tests/golden/onnx_text", "cpu", &(struct form){"layers.0.self_attn", "fc", true, 2});
+	run_golden("tests/golden/onnx_text", "ref", "");
 }
 
 /* Cut at four places; with dropout, whose masks torch is given. */

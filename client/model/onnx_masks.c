@@ -1,0 +1,513 @@
+/* Masks of attention. Rows have no padding here, so a mask of padding hides nothing and is left out; a causal mask is
+ * an attribute of attention. Masks are followed through what torch writes between the ids, or an input that says which
+ * tokens are real, and the scores. What would hide other keys is refused. */
+#include <math.h>
+#include <string.h>
+
+#include "client/model/onnx_tokens.h"
+#include "common/base/log.h"
+
+static const float hidden = -1e4f; /* what is added to scores of hidden keys, or less */
+
+static struct sl_onnx_mask uniform(float number)
+{
+	struct sl_onnx_mask m;
+
+	for (int w = 0; w < 2; w++)
+		for (int z = 0; z < SL_ONNX_ZONES; z++)
+			m.at[w][z] = number;
+	return m;
+}
+
+/* ---- constants */
+
+static float element(const Onnx__Tensor *t, int64_t i)
+{
+	if (t->data_type == SL_ONNX_FLOAT) {
+		float v;
+
+		memcpy(&v, (t->has_raw_data ? (const char *)t->raw_data.data : (const char *)t->float_data) + i * 4,
+		       sizeof v);
+		return v;
+	}
+	if (t->data_type == SL_ONNX_DOUBLE) {
+		double v;
+
+		memcpy(&v, t->raw_data.data + i * 8, sizeof v);
+		return (float)v;
+	}
+	if (t->data_type == SL_ONNX_INT64) {
+		int64_t v;
+
+		memcpy(&v, (t->has_raw_data ? (const char *)t->raw_data.data : (const char *)t->int64_data) + i * 8,
+		       sizeof v);
+		return (float)v;
+	}
+	return t->has_raw_data ? (float)t->raw_data.data[i] : (float)t->int32_data[i]; /* BOOL */
+}
+
+/* One number everywhere, or in each zone of a square, of which there is one. */
+static bool of_constant(const Onnx__Tensor *t, struct sl_onnx_mask *out)
+{
+	const int64_t n = sl_onnx_count(t), side = t->n_dims ? t->dims[t->n_dims - 1] : 1;
+	const bool square = t->n_dims > 1 && side > 1 && t->dims[t->n_dims - 2] == side && n == side * side;
+	float zone[SL_ONNX_ZONES];
+
+	if (n < 1 || (t->data_type != SL_ONNX_FLOAT && t->data_type != SL_ONNX_INT64 && t->data_type != SL_ONNX_BOOL &&
+		      (t->data_type != SL_ONNX_DOUBLE || t->raw_data.len != (size_t)n * 8)))
+		return false;
+	zone[SL_ONNX_BEFORE] = element(t, square ? side : 0);
+	zone[SL_ONNX_OWN] = element(t, 0);
+	zone[SL_ONNX_BEHIND] = element(t, square ? 1 : 0);
+	for (int64_t i = 0; i < n; i++) {
+		const int64_t ahead = square ? i % side - i / side : 0;
+
+		if (element(t, i) != zone[ahead < 0 ? SL_ONNX_BEFORE : ahead > 0 ? SL_ONNX_BEHIND : SL_ONNX_OWN])
+			return false;
+	}
+	for (int w = 0; w < 2; w++)
+		memcpy(out->at[w], zone, sizeof zone);
+	return true;
+}
+
+bool sl_onnx_mask_in(struct sl_onnx_import *im, size_t i, struct sl_onnx_mask *out)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, i);
+	float number;
+
+	if (!v || v->value >= 0 || v->scores.heads || v->is_places)
+		return false;
+	if (v->is_mask)
+		*out = v->mask;
+	else if (v->n_ints == 1 || v->is_number)
+		*out = uniform(v->n_ints ? (float)v->ints[0] : v->number);
+	else if (v->constant && sl_onnx_count(v->constant) == 1 && sl_onnx_scalar_in(im, i, &number))
+		*out = uniform(number);
+	else
+		return v->constant && of_constant(v->constant, out) &&
+		       (!sl_onnx_learns(im, v->constant) ||
+			out->at[0][SL_ONNX_BEHIND] <= hidden); /* else it may learn */
+	return true;
+}
+
+void sl_onnx_fill_mask(struct sl_onnx_import *im, const Onnx__Tensor *number, const int64_t *dim, int n_dim)
+{
+	struct sl_onnx_value made = {.value = -1, .is_mask = true, .mask = uniform(0), .n_dim = n_dim};
+
+	if (number && (sl_onnx_count(number) != 1 || !of_constant(number, &made.mask)))
+		sl_onnx_refuse(im, "it makes a tensor of constants, which is not read");
+	for (int i = 0; i < n_dim; i++)
+		made.dim[i] = dim[i];
+	sl_onnx_out_same(im, &made);
+}
+
+/* ---- what changes nothing */
+
+/* Which of both masks fits: from here on it is that one. False: none. */
+static bool settle(struct sl_onnx_import *im, const bool fits[2])
+{
+	if (im->world < 0 && fits[0] != fits[1]) {
+		im->world = fits[1];
+		sl_log(SL_LOG_INFO, "onnx-mask",
+		       "%s: rows of tokens have no padding here, so the mask of padding is left out", im->name);
+	}
+	return fits[im->world < 0 ? 0 : im->world];
+}
+
+bool sl_onnx_hides_behind(struct sl_onnx_import *im, const struct sl_onnx_mask *added)
+{
+	bool fits[2];
+
+	for (int w = 0; w < 2; w++)
+		fits[w] = added->at[w][SL_ONNX_BEFORE] == 0 && added->at[w][SL_ONNX_OWN] == 0 &&
+			  (added->at[w][SL_ONNX_BEHIND] == 0 || added->at[w][SL_ONNX_BEHIND] <= hidden);
+	if (!settle(im, fits)) {
+		sl_onnx_refuse(im, "its mask hides other keys than padding and those behind the query");
+		return false;
+	}
+	return added->at[im->world > 0][SL_ONNX_BEHIND] != 0;
+}
+
+static bool settle_all(struct sl_onnx_import *im, const struct sl_onnx_mask *m, float is)
+{
+	bool fits[2] = {true, true};
+
+	for (int w = 0; w < 2; w++)
+		for (int z = 0; z < SL_ONNX_ZONES; z++)
+			fits[w] &= m->at[w][z] == is;
+	return settle(im, fits);
+}
+
+/* ---- dimensions */
+
+/* As numpy joins them. */
+static void spread(struct sl_onnx_value *made, const int64_t *dim, int n)
+{
+	const int more = n - made->n_dim;
+
+	if (more > 0) {
+		memmove(made->dim + more, made->dim, (size_t)made->n_dim * sizeof *dim);
+		for (int i = 0; i < more; i++)
+			made->dim[i] = 1;
+		made->n_dim = n;
+	}
+	for (int i = 0; i < n; i++)
+		if (dim[i] > 1)
+			made->dim[made->n_dim - n + i] = dim[i];
+}
+
+static bool reshaped(struct sl_onnx_import *im, struct sl_onnx_value *made)
+{
+	int64_t to[SL_ONNX_INTS], all = 1, rest = 1;
+	const int n = sl_onnx_ints_in(im, 1, to);
+	int open = -1;
+
+	for (int i = 0; i < made->n_dim; i++)
+		if (__builtin_mul_overflow(all, made->dim[i], &all))
+			return false;
+	for (int i = 0; i < n; i++) {
+		to[i] = to[i] == 0 && i < made->n_dim ? made->dim[i] : to[i];
+		if (to[i] == -1 && open < 0)
+			open = i;
+		else if (to[i] < 1 || all / to[i] < rest)
+			return false;
+		else
+			rest *= to[i];
+	}
+	if (open >= 0)
+		to[open] = all / rest;
+	made->n_dim = n > 0 ? n : 0;
+	if (n > 0)
+		memcpy(made->dim, to, (size_t)n * sizeof *to);
+	return n > 0 && (open < 0 ? rest == all : all % rest == 0);
+}
+
+/* Keys and queries may change places. */
+static bool turned(struct sl_onnx_import *im, struct sl_onnx_value *made)
+{
+	const Onnx__Attribute *perm = sl_onnx_attr(im, "perm", SL_ONNX_ATTR_INTS);
+	const struct sl_onnx_value from = *made;
+	const int n = made->n_dim;
+
+	if (!perm || (int)perm->n_ints != n || n < 2)
+		return false;
+	for (int i = 0; i < n; i++) {
+		if (perm->ints[i] < 0 || perm->ints[i] >= n)
+			return false;
+		made->dim[i] = from.dim[perm->ints[i]];
+	}
+	for (int w = 0; w < 2 && perm->ints[n - 1] == n - 2; w++) {
+		made->mask.at[w][SL_ONNX_BEFORE] = from.mask.at[w][SL_ONNX_BEHIND];
+		made->mask.at[w][SL_ONNX_BEHIND] = from.mask.at[w][SL_ONNX_BEFORE];
+	}
+	return true;
+}
+
+/* ---- arithmetic */
+
+static float computed(const char *kind, float a, float b)
+{
+	switch (kind[0]) {
+	case 'A': /* Add, And */
+		return kind[1] == 'd' ? a + b : (float)(a != 0 && b != 0);
+	case 'S':
+		return a - b;
+	case 'M':
+		return a * b;
+	case 'D':
+		return a / b;
+	case 'O':
+		return (float)(a != 0 || b != 0);
+	case 'E':
+		return (float)(a == b);
+	case 'G':
+		return (float)(strchr(kind, 'O') ? a >= b : a > b);
+	default: /* Less, LessOrEqual */
+		return (float)(strchr(kind, 'O') ? a <= b : a < b);
+	}
+}
+
+static bool is_one_of(const char *kind, const char *const *list)
+{
+	while (*list && strcmp(*list, kind) != 0)
+		list++;
+	return *list;
+}
+
+/* A place is compared with the query's: of keys the last dimension has them. */
+static bool place_in(struct sl_onnx_import *im, size_t i, struct sl_onnx_mask *out)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, i);
+	const bool keys = v && v->n_dim && v->dim[v->n_dim - 1] > 1;
+
+	if (!v || !v->is_places)
+		return false;
+	*out = uniform(0);
+	for (int w = 0; w < 2 && keys; w++) {
+		out->at[w][SL_ONNX_BEFORE] = -1;
+		out->at[w][SL_ONNX_BEHIND] = 1;
+	}
+	return true;
+}
+
+/* What input `i` is beside another mask: ids, compared with one of them, are padding or not. */
+static bool operand(struct sl_onnx_import *im, size_t i, struct sl_onnx_mask *out)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, i);
+
+	if (v && v->is_mask && v->summed)
+		return false;
+	return place_in(im, i, out) || sl_onnx_mask_in(im, i, out);
+}
+
+static void take_dims(struct sl_onnx_import *im, struct sl_onnx_value *made)
+{
+	for (size_t i = 0; i < im->node->n_input; i++) {
+		const struct sl_onnx_value *v = sl_onnx_in(im, i);
+
+		if (v && (v->is_mask || v->is_places || v->constant))
+			spread(made, v->dim, v->n_dim);
+		else if (v && sl_onnx_is_ids(im, v))
+			spread(made, (int64_t[]){im->batch, im->tokens}, 2);
+	}
+}
+
+/* Of one or two masks. */
+static bool arithmetic(struct sl_onnx_import *im, const char *kind)
+{
+	static const char *const pairs[] = {"Add",         "And",   "Sub",     "Mul",  "Div",
+					    "Or",          "Equal", "Greater", "Less", "GreaterOrEqual",
+					    "LessOrEqual", NULL};
+	struct sl_onnx_value made = {.value = -1, .is_mask = true};
+	struct sl_onnx_mask a, b = uniform(0);
+	bool places = true;
+
+	for (size_t i = 0; i < im->node->n_input; i++) {
+		const struct sl_onnx_value *v = sl_onnx_in(im, i);
+
+		places = v && v->is_places == (i ? places : v->is_places) && (!v->is_places || strchr("EGL", kind[0]));
+		if (!places)
+			return false;
+		places = v->is_places;
+	}
+	if (!operand(im, 0, &a) || (im->node->n_input > 1 && !operand(im, 1, &b)))
+		return false;
+	if (strcmp(kind, "Not") != 0 && strcmp(kind, "Neg") != 0 && !is_one_of(kind, pairs))
+		return false;
+	for (int w = 0; w < 2; w++)
+		for (int z = 0; z < SL_ONNX_ZONES; z++)
+			made.mask.at[w][z] = strcmp(kind, "Not") == 0   ? (float)(a.at[w][z] == 0)
+					     : strcmp(kind, "Neg") == 0 ? -a.at[w][z]
+									: computed(kind, a.at[w][z], b.at[w][z]);
+	take_dims(im, &made);
+	sl_onnx_out_same(im, &made);
+	return true;
+}
+
+/* Ids and one of them: which tokens are padding, or are not. */
+static bool compared_ids(struct sl_onnx_import *im, const char *kind)
+{
+	static const char *const kinds[] = {"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", NULL};
+	struct sl_onnx_value made = {.value = -1, .is_mask = true, .mask = uniform(0)};
+	struct sl_onnx_mask one;
+
+	if (!is_one_of(kind, kinds) || !sl_onnx_is_ids(im, sl_onnx_in(im, 0)) || !sl_onnx_mask_in(im, 1, &one))
+		return false;
+	for (int z = 0; z < SL_ONNX_ZONES; z++)
+		made.mask.at[1][z] = 1;
+	take_dims(im, &made);
+	sl_onnx_out_same(im, &made);
+	return true;
+}
+
+/* ---- values and masks */
+
+/* Where(mask, number, value), and the other way round: the value, where the number is that of hidden keys. */
+static bool where(struct sl_onnx_import *im)
+{
+	const struct sl_onnx_value *v = NULL;
+	struct sl_onnx_value made = {.value = -1, .is_mask = true};
+	struct sl_onnx_mask which, in[2], added;
+	int of = -1;
+
+	if (!sl_onnx_mask_in(im, 0, &which))
+		return false;
+	for (int i = 0; i < 2; i++)
+		if (!sl_onnx_mask_in(im, (size_t)i + 1, &in[i])) {
+			of = of < 0 ? i : 2;
+			v = sl_onnx_in(im, (size_t)i + 1);
+		}
+	if (of < 0) {
+		for (int w = 0; w < 2; w++)
+			for (int z = 0; z < SL_ONNX_ZONES; z++)
+				made.mask.at[w][z] = in[which.at[w][z] == 0].at[w][z];
+		take_dims(im, &made);
+		sl_onnx_out_same(im, &made);
+		return true;
+	}
+	if (of > 1 || !v)
+		return false;
+	for (int w = 0; w < 2; w++)
+		for (int z = 0; z < SL_ONNX_ZONES; z++)
+			added.at[w][z] = (which.at[w][z] == 0) == of ? 0 : in[1 - of].at[w][z] <= hidden ? hidden : NAN;
+	made = *v;
+	if (v->scores.heads && !v->scores.softmax)
+		made.scores.causal |= sl_onnx_hides_behind(im, &added);
+	else if (!settle_all(im, &added, 0))
+		sl_onnx_refuse(im, "torch's where of computed values is not read; multiply by what chooses");
+	sl_onnx_out_same(im, &made);
+	return true;
+}
+
+/* A value times a mask of real tokens; a sum of tokens by their number. */
+static bool with_value(struct sl_onnx_import *im, const char *kind)
+{
+	const bool div = strcmp(kind, "Div") == 0;
+	const size_t i = im->node->n_input == 2 && sl_onnx_mask_in(im, 0, &(struct sl_onnx_mask){0}) ? 0 : 1;
+	const struct sl_onnx_value *v = sl_onnx_in(im, 1 - i), *by = sl_onnx_in(im, i);
+	struct sl_onnx_mask m;
+	struct sl_onnx_value made;
+
+	if (!v || !by || v->value < 0 || (!div && strcmp(kind, "Mul") != 0) || (div && i == 0) ||
+	    !sl_onnx_mask_in(im, i, &m))
+		return false;
+	if (by->summed != v->summed || (div && !by->summed) || !settle_all(im, &m, 1))
+		sl_onnx_refuse(im, "by a mask a value is multiplied that is 1 of real tokens, and a sum of tokens is "
+				   "divided by how many they are");
+	made = *v;
+	made.summed = false;
+	sl_onnx_out_same(im, &made);
+	return true;
+}
+
+/* How many tokens a row has, which is 1 at least. */
+static bool counted(struct sl_onnx_import *im, const char *kind, struct sl_onnx_value *made)
+{
+	int64_t axis[SL_ONNX_INTS];
+	float least;
+
+	if (strcmp(kind, "ReduceSum") == 0 && !made->summed && sl_onnx_ints_in(im, 1, axis) == 1) {
+		axis[0] += axis[0] < 0 ? made->n_dim : 0;
+		made->summed = axis[0] >= 0 && axis[0] < made->n_dim && made->dim[axis[0]] == im->tokens;
+		for (int64_t i = axis[0]; made->summed && i < made->n_dim - 1 && !sl_onnx_attr_int(im, "keepdims", 1);
+		     i++)
+			made->dim[i] = made->dim[i + 1];
+		made->n_dim -= !sl_onnx_attr_int(im, "keepdims", 1);
+		return made->summed;
+	}
+	return made->summed && strcmp(kind, "Clip") == 0 && im->node->n_input > 1 && sl_onnx_scalar_in(im, 1, &least) &&
+	       least <= 1 && (im->node->n_input < 3 || !im->node->input[2][0]);
+}
+
+/* From the first on: a corner of a causal mask is one. */
+static bool sliced(struct sl_onnx_import *im, struct sl_onnx_value *made)
+{
+	int64_t from[SL_ONNX_INTS], to[SL_ONNX_INTS], axis[SL_ONNX_INTS], step[SL_ONNX_INTS];
+	const int n = sl_onnx_ints_in(im, 1, from);
+
+	if (n < 1 || sl_onnx_ints_in(im, 2, to) != n || sl_onnx_ints_in(im, 3, axis) != n)
+		return false;
+	for (int i = 0; i < n; i++) {
+		const int64_t a = axis[i] < 0 ? axis[i] + made->n_dim : axis[i];
+
+		if (a < 0 || a >= made->n_dim || from[i] ||
+		    (im->node->n_input > 4 && (sl_onnx_ints_in(im, 4, step) != n || step[i] != 1)))
+			return false;
+		made->dim[a] = sl_onnx_bound(to[i], made->dim[a]);
+	}
+	return true;
+}
+
+/* One that changes nothing but dimensions. */
+static bool same(struct sl_onnx_import *im, const char *kind, struct sl_onnx_value *made)
+{
+	static const char *const kinds[] = {"Cast", "CastLike", "Identity", NULL};
+	int64_t to[SL_ONNX_INTS];
+	int n;
+
+	if (counted(im, kind, made))
+		return true;
+	if (strcmp(kind, "Reshape") == 0)
+		return reshaped(im, made);
+	if (strcmp(kind, "Transpose") == 0)
+		return turned(im, made);
+	if (strcmp(kind, "Slice") == 0)
+		return sliced(im, made);
+	if (strcmp(kind, "Expand") == 0) {
+		n = sl_onnx_ints_in(im, 1, to);
+		if (n > 0)
+			spread(made, to, n);
+		return n > 0;
+	}
+	return is_one_of(kind, kinds);
+}
+
+/* softmax is never NaN, as no query has all keys hidden */
+static bool is_nan(struct sl_onnx_import *im, const char *kind)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+
+	if (strcmp(kind, "IsNaN") != 0 || !v || !v->scores.softmax)
+		return false;
+	sl_onnx_fill_mask(im, NULL, NULL, 0);
+	return true;
+}
+
+bool sl_onnx_read_mask(struct sl_onnx_import *im)
+{
+	const char *kind = im->node->op_type;
+	struct sl_onnx_value *first = NULL, made;
+	bool masks = false, ids = false;
+
+	for (size_t i = 0; i < im->node->n_input && i < 3 && !im->b->err; i++) {
+		struct sl_onnx_value *v = im->node->input[i][0] ? sl_onnx_in(im, i) : NULL;
+		const Onnx__Tensor *t = v && v->value < 0 ? v->constant : NULL;
+
+		if (!v)
+			continue;
+		first = i ? first : v;
+		masks |= v->is_mask || v->is_places || v->scores.softmax ||
+			 (t && t->data_type == SL_ONNX_BOOL && sl_onnx_count(t) > 1);
+		masks |= v->scores.heads && strcmp(kind, "Where") == 0;
+		ids |= i == 0 && sl_onnx_is_ids(im, v);
+	}
+	if (im->b->err || !first || (!masks && !ids))
+		return im->b->err;
+	made = *first;
+	if (ids && (strcmp(kind, "Cast") == 0 || strcmp(kind, "Identity") == 0)) {
+		sl_onnx_out_same(im, &made);
+		return true;
+	}
+	if ((ids && compared_ids(im, kind)) || is_nan(im, kind) ||
+	    (strcmp(kind, "Where") == 0 ? where(im) : arithmetic(im, kind) || with_value(im, kind)))
+		return true;
+	if (!made.is_mask && !made.is_places) {
+		made.is_mask = sl_onnx_mask_in(im, 0, &made.mask);
+		made.constant = NULL;
+	}
+	if (!(made.is_mask || made.is_places) || !same(im, kind, &made))
+		return false;
+	sl_onnx_out_same(im, &made);
+	return true;
+}
+
+void sl_onnx_read_trilu(struct sl_onnx_import *im)
+{
+	const bool upper = sl_onnx_attr_int(im, "upper", 1);
+	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	int64_t k[SL_ONNX_INTS] = {0};
+	struct sl_onnx_value made;
+
+	if (im->b->err || !v)
+		return;
+	made = (struct sl_onnx_value){.value = -1, .is_mask = true, .n_dim = v->n_dim};
+	memcpy(made.dim, v->dim, sizeof made.dim);
+	if (!sl_onnx_mask_in(im, 0, &made.mask) || (im->node->n_input > 1 && im->node->input[1][0] &&
+						    (sl_onnx_ints_in(im, 1, k) != 1 || k[0] < -1 || k[0] > 1)))
+		sl_onnx_refuse(im, "it is of no causal mask");
+	for (int w = 0; w < 2; w++)
+		for (int z = 0; z < SL_ONNX_ZONES; z++)
+			if (upper ? z - SL_ONNX_OWN < k[0] : z - SL_ONNX_OWN > k[0])
+				made.mask.at[w][z] = 0;
+	sl_onnx_out_same(im, &made);
+}
