@@ -454,9 +454,10 @@ test-long: deps ## everything at length: 1,000 kills, an hour of soak, fuzzing, 
 	@scripts/test-long.sh $(STAGES)
 
 # what the fuzzers are made of compiles, though only `make fuzz` links it
-build-tests: $(TEST_BIN) $(if $(T),,$(patsubst %.c,$(B)/%.o,$(wildcard tests/fuzz/fuzz_*.c))) $(if $(TEST_SH),$(E2E_TOOLS)) $(if $(filter $(shell grep -slE 'lib/failpoints|/fail/|start_(slow|failing)_client|client_stands' tests/e2e/*.sh),$(TEST_SH)),$(FAIL_BINS)) \
+build-tests: $(TEST_BIN) $(if $(T),,$(patsubst %.c,$(B)/%.o,$(wildcard tests/fuzz/fuzz_*.c))) $(if $(TEST_SH),$(E2E_TOOLS)) $(if $(filter $(shell grep -slE 'lib/failpoints|/fail/|start_(slow|failing)_client|client_stands|killed_(client|server)' tests/e2e/*.sh),$(TEST_SH)),$(FAIL_BINS)) \
              $(if $(filter %/gpu_on_cpu.sh,$(TEST_SH)),$(addprefix $(B)/tests/suite/,test_ops test_gpu test_gpu_middle)) \
              $(if $(filter %/gpu_check.sh,$(TEST_SH)),$(B)/tests/suite/test_ops) \
+             $(if $(filter %/onnx_families.sh,$(TEST_SH)),$(B)/tests/suite/test_golden) \
              $(if $(filter $(shell grep -slE 'cuda-sim-module|simulated_device' tests/e2e/*.sh),$(TEST_SH)),$(SIM_MODULE)) \
              $(if $(filter %/gpu_races.sh,$(TEST_SH)),$(RACE_TESTS) $(RACE_MODULE) $(B)/tests/suite/test_ops) \
              $(if $(SAN),,$(if $(filter %/gpu_traffic.sh,$(TEST_SH)),$(B)/cuda-sim-race/gpu_traffic)) \

@@ -12,17 +12,11 @@ sets=(--set train.epochs=3 --set train.checkpoint_every=1 --set train.accumulate
 steps=18 # batches, of which 4 steps of the optimizer are made
 
 for codec in none 'topk:0.2,ef=true|f16'; do
-	client local "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec" --local --fresh || fail "--local, $codec: status $?"
-	client remote "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec" --fresh || fail "with a server, $codec: status $?"
-	same_run remote local $steps
+	as_local remote local $steps "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec" --fresh
 done
 # killed behind each batch of a step
 for at in 5 6 7 8; do
-	client_stands $at killed "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec" --fresh
-	wait_for "no checkpoint" has_checkpoint killed
-	end_client
-	client killed "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec" --resume || fail "--resume behind step $at: status $?"
-	same_run killed local $steps
+	killed_client $at local "$tmp/client.yaml" "${sets[@]}" --set "codec=$codec"
 done
 # the server is lost in the middle of a step, and the state that the client holds goes to the next one
 port=$(free_port)
@@ -58,14 +52,7 @@ client plain "$tmp/client.yaml" "${sets[@]}" --set train.ema=0 --set "codec=$cod
 [ "$(grep -c '"type":"step"' "$tmp/plain/log.jsonl")" = $steps ] || fail "steps of the run without an average"
 cmp <(learned plain | grep -E '"(step|loss|lr)"') <(learned local | grep -E '"(step|loss|lr)"') || fail "an average changes what is learned"
 
-# refused SENTENCE OPTION…
-refused() {
-	local status=0 says=$1
-	shift
-	"$SPLITC" train "$tmp/client.yaml" --check-config "$@" >"$tmp/out" 2>&1 || status=$?
-	[ $status = 78 ] && grep -qF -- "$says" "$tmp/out" || fail "$says: exit status $status, $(cat "$tmp/out")"
-}
-refused 'train.ema: is not possible in a group' --set train.ema=0.9 --set share.group=g
-refused 'train.accumulate: is not possible in a group' --set train.accumulate=2 --set share.group=g
-refused 'train.accumulate: is not possible in fp16' --set train.accumulate=2 --set train.precision=fp16 --set train.on_nan=skip
+refused 78 'train.ema: is not possible in a group' --set train.ema=0.9 --set share.group=g
+refused 78 'train.accumulate: is not possible in a group' --set train.accumulate=2 --set share.group=g
+refused 78 'train.accumulate: is not possible in fp16' --set train.accumulate=2 --set train.precision=fp16 --set train.on_nan=skip
 echo passed

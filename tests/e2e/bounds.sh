@@ -162,10 +162,11 @@ grep -q 'session-open: .*, from step 5$' "$tmp/unsure.log" || fail "it did not g
 same_run hung unsure $steps
 
 # ---- the link is lost while the client applies a step: that one is done, and the next one has its own batch
-go client.applied=delay:2500@6 lost
+go client.applied=hold@6 lost
 at_point lost client.applied
 stop_server
 serve ''
+let_go lost
 ends_with "$client_pid" 0 $patience "the client that lost its link while it applied a step"
 ! grep 'steps-lost' "$tmp/lost.log" || fail "what both sides had applied was lost"
 same_run hung lost $steps
@@ -208,9 +209,10 @@ for second in '' yes; do
 done
 
 # ---- a server that is there and takes its time before the first step: the client says which of the two
-serve server.chosen=delay:6000
+serve server.chosen=hold
 go '' slow
 wait_for "not a word of a server that prepares" grep -q '^INFO preparing: .* has answered, and prepares this run$' "$tmp/slow.log"
+let_go server
 ends_with "$client_pid" 0 $patience "the client of a server that takes its time"
 end_process "$server_pid"
 

@@ -63,11 +63,7 @@ grep -q '^test accuracy .* of the next tokens of 24 samples' "$tmp/learns.log" |
 
 # A run that is killed between two steps goes on to the same end.
 set=(--set server="$two" --set train.checkpoint_every=1 --set tail_tokens=loss)
-client_stands 2 killed "$config" "${set[@]}"
-wait_for 'no checkpoint to go on from' has_checkpoint killed
-end_client
-client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
-same_run killed 'local 4 chunks' $steps
+killed_client 2 'local 4 chunks' "$config" "${set[@]}"
 
 # The file has the table once, and evaluates to what the run has ended with.
 names() { head -c 20000 "$1" | tail -c +9 | tr ',{' '\n\n' | sed -n 's/^"\([a-z][^"]*\)":.*/\1/p'; }
@@ -114,11 +110,7 @@ client 'local by none' "$config" --local "${keep[@]}" --set codec.head_act=none 
 same_run 'sent once' 'sent again' $((3 * steps))
 same_run 'sent by none' 'local by none' $((3 * steps))
 [ "$(crossed 'sent once' head_act)" -lt "$(($(crossed 'sent again' head_act) * 6 / 10))" ] || fail "head_act has $(crossed 'sent once' head_act) bytes"
-client_stands 5 'client killed' "$config" --set server="$two" --set train.checkpoint_every=2 "${keep[@]}"
-wait_for 'no checkpoint to go on from' has_checkpoint 'client killed'
-end_client
-client 'client killed' "$config" --set server="$two" --set train.checkpoint_every=2 "${keep[@]}" --resume || fail "client killed: exit status $?"
-same_run 'client killed' 'sent again' $((3 * steps))
+killed_client 5 'sent again' "$config" --set server="$two" --set train.checkpoint_every=2 "${keep[@]}"
 
 # It writes text, too: the same over the link as in one process, greedy and drawn, by a codec, a prompt at a time or three, with
 # caches or without; a server that is killed in the middle, and its caches with it, costs time alone.
@@ -167,41 +159,34 @@ writes_not 66 'none: ' --prompts "$tmp/none"
 writes_not 78 'model.head: generate needs a decoder' --set model.head=classifier
 writes_not 78 'generate.top_p' --set generate.top_p=0
 
-# refused SENTENCE [argument]…: one line says so
-refused() {
-	local why=$1 rc=0
-	shift
-	"$SPLITC" train "$config" --local --set log.dir= "$@" >"$tmp/refused.log" 2>&1 || rc=$?
-	[ $rc = 78 ] || [ $rc = 65 ] || fail "exit status $rc: $*"
-	grep -qF -- "$why" "$tmp/refused.log" || fail "$* is refused with '$(tail -n 1 "$tmp/refused.log")'"
-}
+refusing='--local --set log.dir='
 other() { # NAME FILTER: the toy's folder, changed
 	mkdir -p "$tmp/$1"
 	jq "$2" "$tmp/toy/config.json" >"$tmp/$1/config.json"
 	printf 'model.huggingface=%s' "$tmp/$1"
 }
-refused 'tokens are chosen in the middle' --set partition=2:-1
-refused 'tail_tokens: loss needs a tail in which no token sees another one: it begins at layers.2' --set partition=2:-3 --set tail_tokens=loss
+refused 78 'tokens are chosen in the middle' --set partition=2:-1
+refused 78 'tail_tokens: loss needs a tail in which no token sees another one: it begins at layers.2' --set partition=2:-3 --set tail_tokens=loss
 keep=(--set head_end=embed_tokens --set train.freeze='*embed_tokens*' --set train.keep_sent_bytes=10000000)
-refused 'train.keep_sent_bytes: needs a codec.head_act that codes each token by itself, and quant:4 does not' "${keep[@]}" --set codec=quant:4
-refused 'train.keep_sent_bytes: needs a codec.head_act that codes each token by itself' "${keep[@]}" --set codec=quant:4,block=24,ef=true
+refused 78 'train.keep_sent_bytes: needs a codec.head_act that codes each token by itself, and quant:4 does not' "${keep[@]}" --set codec=quant:4
+refused 78 'train.keep_sent_bytes: needs a codec.head_act that codes each token by itself' "${keep[@]}" --set codec=quant:4,block=24,ef=true
 "$SPLITC" keygen --out "$tmp/noise.key" >"$tmp/out" 2>&1
-refused 'train.keep_sent_bytes: cannot be with noise.head_act' "${keep[@]}" --set noise.head_act=0.1 --set noise.key="$tmp/noise.key"
-refused 'train.keep_sent_bytes: needs a head in which nothing learns' --set train.keep_sent_bytes=10000000
-refused 'model.head: llama is a decoder: give causal_lm' --set model.head=classifier --set data.kind=made_tokens --set data.dir=.
-refused 'model.head: llama is a decoder: give causal_lm' --set model.head=masked_lm
-refused 'data.pack: belongs to model.head: causal_lm' --set model.head=masked_lm --set data.pack=join
-refused 'train.metrics: belongs to classifiers' --set train.metrics=f1
-refused 'share.group: a group cannot train a causal language model' --set share.group=a --set share.clients=2
-refused 'data.pack: join makes rows of several texts' --set data.pack=join --set data.columns=prompt,completion --set data.dir="$tmp/pairs"
-refused 'data.kind: a causal language model reads texts' --set data.kind=made_tokens
-refused 'config.json names no end token' --set "$(other endless 'del(.eos_token_id)')"
-refused 'rope_scaling is yarn' --set "$(other yarn '.rope_scaling = {type: "yarn", factor: 2}')"
-refused 'num_key_value_heads is missing' --set "$(other mistral '.model_type = "mistral" | del(.num_key_value_heads)')"
-refused 'num_attention_heads 4 is no multiple of num_key_value_heads 3' --set "$(other odd '.num_key_value_heads = 3')"
-refused 'quantization_config is set' --set "$(other quantized '.quantization_config = {bits: 4}')"
-refused 'has positions for 8' --set "$(other window '.model_type = "mistral" | .sliding_window = 8')"
-refused 'rope_theta is 5, and 7 in rope_parameters' --set "$(other theta '.rope_theta = 5 | .rope_parameters = {rope_theta: 7}')"
+refused 78 'train.keep_sent_bytes: cannot be with noise.head_act' "${keep[@]}" --set noise.head_act=0.1 --set noise.key="$tmp/noise.key"
+refused 78 'train.keep_sent_bytes: needs a head in which nothing learns' --set train.keep_sent_bytes=10000000
+refused 78 'model.head: llama is a decoder: give causal_lm' --set model.head=classifier --set data.kind=made_tokens --set data.dir=.
+refused 78 'model.head: llama is a decoder: give causal_lm' --set model.head=masked_lm
+refused 78 'data.pack: belongs to model.head: causal_lm' --set model.head=masked_lm --set data.pack=join
+refused 78 'train.metrics: belongs to classifiers' --set train.metrics=f1
+refused 78 'share.group: a group cannot train a causal language model' --set share.group=a --set share.clients=2
+refused 78 'data.pack: join makes rows of several texts' --set data.pack=join --set data.columns=prompt,completion --set data.dir="$tmp/pairs"
+refused 78 'data.kind: a causal language model reads texts' --set data.kind=made_tokens
+refused 78 'config.json names no end token' --set "$(other endless 'del(.eos_token_id)')"
+refused 78 'rope_scaling is yarn' --set "$(other yarn '.rope_scaling = {type: "yarn", factor: 2}')"
+refused 65 'num_key_value_heads is missing' --set "$(other mistral '.model_type = "mistral" | del(.num_key_value_heads)')"
+refused 78 'num_attention_heads 4 is no multiple of num_key_value_heads 3' --set "$(other odd '.num_key_value_heads = 3')"
+refused 78 'quantization_config is set' --set "$(other quantized '.quantization_config = {bits: 4}')"
+refused 78 'has positions for 8' --set "$(other window '.model_type = "mistral" | .sliding_window = 8')"
+refused 78 'rope_theta is 5, and 7 in rope_parameters' --set "$(other theta '.rope_theta = 5 | .rope_parameters = {rope_theta: 7}')"
 
 if [ -n "${SPLIT_TEXT_DATA:-}" ] && [ -n "${SPLIT_DECODER:-}" ]; then
 	mkdir "$tmp/small"
@@ -209,8 +194,6 @@ if [ -n "${SPLIT_TEXT_DATA:-}" ] && [ -n "${SPLIT_DECODER:-}" ]; then
 	scripts/tokenizer-json.py "$SPLIT_DECODER/tokenizer.model" "$tmp/small/tokenizer.json" 2>"$tmp/out"
 	set=(--set model.huggingface="$tmp/small" --set model.tokens=128 --set data.kind=cola --set data.dir="$SPLIT_TEXT_DATA/glue" --set data.tokenizer="$tmp/small"
 		--set data.token_cache=false --set lora.rank=8 --set lora.target=q_proj,v_proj --set train.groups= --set train.optimizer.lr=0.003)
-	client cola "$config" "${set[@]}" --set server="$two" --set train.max_steps=100 || fail "cola: exit status $?"
-	client 'local cola' "$config" "${set[@]}" --local --set train.max_steps=100 || fail "local cola: exit status $?"
-	same_run cola 'local cola' 100
+	as_local cola 'local cola' 100 "$config" "${set[@]}" --set server="$two" --set train.max_steps=100
 	jq -s -e '[.[] | select(.type == "epoch")][-1].test_loss < 3' "$tmp/cola/log.jsonl" >"$tmp/out" || fail "on CoLA: $(tail -n 3 "$tmp/cola/log.jsonl")"
 fi

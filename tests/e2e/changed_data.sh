@@ -30,19 +30,18 @@ data: {kind: images, dir: $tmp/of-photos}" >"$tmp/photos.yaml"
 
 # changed NAME SENTENCE: paused behind a step, refused with the data that `spoil` makes, resumed with those that there were
 changed() {
-	local name=$1 status=0
-	client "$name-whole" "$tmp/$name.yaml" || fail "$name: exit status $?"
-	client_stands 3 "$name" "$tmp/$name.yaml"
-	wait_for "$name has no checkpoint" compgen -G "$tmp/$name/checkpoint-*" >/dev/null
-	end_client
-	cp -a "$tmp/of-$name" "$tmp/keep/$name"
-	spoil_"$name"
-	client "$name" "$tmp/$name.yaml" --resume || status=$?
-	[ $status = 78 ] && grep -qF -- "$2" "$tmp/$name.log" || fail "$name: exit status $status, $(cat "$tmp/$name.log")"
-	rm -r "$tmp/of-$name"
-	mv "$tmp/keep/$name" "$tmp/of-$name"
-	client "$name" "$tmp/$name.yaml" --resume || fail "$name: the data are as they were: exit status $?"
-	same_run "$name" "$name-whole" 12
+	data=$1 says=$2
+	client "$data" "$tmp/$data.yaml" || fail "$data: exit status $?"
+	between=resume_spoilt killed_client 3 "$data" "$tmp/$data.yaml"
+}
+resume_spoilt() {
+	local status=0
+	cp -a "$tmp/of-$data" "$tmp/keep/$data"
+	spoil_"$data"
+	client "$data killed" "$tmp/$data.yaml" --resume || status=$?
+	[ $status = 78 ] && grep -qF -- "$says" "$tmp/$data killed.log" || fail "$data: exit status $status, $(cat "$tmp/$data killed.log")"
+	rm -r "$tmp/of-$data"
+	mv "$tmp/keep/$data" "$tmp/of-$data"
 }
 spoil_table() { sed -i '5s/^[0-9]*/99/' "$tmp/of-table/train.csv"; }
 spoil_texts() { sed -i '7s/fish/water/' "$tmp/of-texts/train.jsonl"; }

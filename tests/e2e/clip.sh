@@ -15,9 +15,7 @@ for case in 'sgd|0.5|' 'sgd|0.5|features.0.*' 'sgd|0.5|features.*' 'adamw|0.01|'
 	IFS='|' read -r optimizer clip freeze <<<"$case"
 	n=$((n + 1))
 	sets=(--set train.clip_norm="$clip" --set train.freeze="$freeze" --set codec=quant:8)
-	client "local-$n" "$tmp/$optimizer.yaml" --local "${sets[@]}" || fail "$case, local: exit status $?"
-	client "far-$n" "$tmp/$optimizer.yaml" "${sets[@]}" || fail "$case: exit status $?"
-	same_run "far-$n" "local-$n" $steps
+	as_local "far-$n" "local-$n" $steps "$tmp/$optimizer.yaml" "${sets[@]}"
 done
 [ "$(learned local-1)" != "$(learned local-6)" ] || fail 'clipping made no difference'
 [ "$(learned local-1 | grep -c grad_norm)" = $steps ] || fail 'not every step says its norm'
@@ -25,31 +23,12 @@ done
 cmp <(learned local-5 | grep -v grad_norm) <(learned local-6) || fail 'a norm that no gradient reaches made a difference'
 cmp "$tmp/local-5/model.safetensors" "$tmp/local-6/model.safetensors" || fail 'a norm that no gradient reaches changed weights'
 
-# died POINT LOCAL [key=value]…: a server that dies there comes back, and the run goes on as if nothing had been
-port=$(free_port)
-died() {
-	local plain=$SPLITS point=$1 twin=$2 set=() pair name=died-$1
-	shift 2
-	for pair in "server=tcp://127.0.0.1:$port" link.on_server_lost=wait link.retry_ms=20 link.heartbeat_ms=100 \
-		link.timeout_ms=2000 train.checkpoint_every=1 codec=quant:8 "$@"; do
-		set+=(--set "$pair")
-	done
-	SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=$point
-	export SPLIT_FAILPOINTS
-	start_server "$name-1" "listen=tcp://127.0.0.1:$port" "store=$tmp/store-$name"
-	unset SPLIT_FAILPOINTS
-	SPLITS=$plain
-	start_client "$name" "$tmp/sgd.yaml" "${set[@]}"
-	wait "$server_pid" 2>/dev/null || true
-	start_server "$name-2" "listen=tcp://127.0.0.1:$port" "store=$tmp/store-$name"
-	ends_with "$client_pid" 0 $patience "the client of a server that died at $point"
-	same_run "$name" "$twin" $steps
-	end_process "$server_pid"
-}
-died server.apply=kill@2 local-1 train.clip_norm=0.5
-died server.commit=kill@2 local-2 train.clip_norm=0.5 'train.freeze=features.0.*'
-client local-early "$tmp/sgd.yaml" --local --set 'train.freeze=features.0.*' --set codec=quant:8 || fail "the twin: exit status $?"
-died server.commit=kill@3 local-early 'train.freeze=features.0.*' # COMMIT came before the last gradients
+# a server that dies comes back, and the run goes on as if nothing had been
+sets=(--set codec=quant:8 --set train.checkpoint_every=1)
+killed_server server.apply=kill@2 local-1 "$tmp/sgd.yaml" "${sets[@]}" --set train.clip_norm=0.5
+killed_server server.commit=kill@2 local-2 "$tmp/sgd.yaml" "${sets[@]}" --set train.clip_norm=0.5 --set 'train.freeze=features.0.*'
+client early "$tmp/sgd.yaml" --local --set 'train.freeze=features.0.*' --set codec=quant:8 || fail "the twin: exit status $?"
+killed_server server.commit=kill@3 early "$tmp/sgd.yaml" "${sets[@]}" --set 'train.freeze=features.0.*' # COMMIT came before the last gradients
 
 rc=0
 client wrong "$tmp/sgd.yaml" --set train.clip_norm=-1 || rc=$?

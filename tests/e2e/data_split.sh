@@ -17,9 +17,7 @@ cat >"$tmp/client.yaml" <<-YAML
 	train: {batch: 16, chunks: 2, epochs: 3, seed: 1, checkpoint_every: 4, optimizer: {kind: adam, lr: 0.01}}
 	threads: 1
 YAML
-client local "$tmp/client.yaml" --local --json || fail "--local: status $?"
-client remote "$tmp/client.yaml" || fail "with a server: status $?"
-same_run remote local "$(steps_of local)"
+as_local remote local '' "$tmp/client.yaml" --json
 samples() { sed -n "s/^INFO data-split: \([0-9]*\) samples are for $1, apart by patient\$/\1/p" "$tmp/remote.log"; }
 train=$(samples training) val=$(samples validation)
 [ "$train" -gt 350 ] && [ "$val" -gt 20 ] && [ $((train + val)) -lt 540 ] || fail "$train samples train, $val validate"
@@ -30,14 +28,8 @@ train=$(samples training) val=$(samples validation)
 grep -q "of $((600 - train - val)) samples" "$tmp/eval.log" || fail "eval: $(cat "$tmp/eval.log")"
 
 # killed, and resumed: with another split its test samples could have been trained with
-client_stands 6 killed "$tmp/client.yaml"
-wait_for "no checkpoint" has_checkpoint killed
-end_client
-rc=0
-client killed "$tmp/client.yaml" --set data.split.seed=1 --resume || rc=$?
-[ $rc = 78 ] && grep -q 'data.split is not that of the run' "$tmp/killed.log" || fail "another split: status $rc"
-client killed "$tmp/client.yaml" --resume || fail "the same split: status $?"
-same_run killed remote "$(steps_of remote)"
+other_split() { refusing='--resume' refused 78 'data.split is not that of the run' --set data.split.seed=1 --set log.dir="$tmp/remote killed"; }
+between=other_split killed_client 6 remote "$tmp/client.yaml"
 
 # pictures in class folders, without train/: a regular expression says whose they are
 make_data 60 20
@@ -72,18 +64,11 @@ client texts "$tmp/texts.yaml" --local || fail "texts: status $?"
 val=$(sed -n 's/^INFO data-split: \([0-9]*\) samples are for validation, apart by patient$/\1/p' "$tmp/texts.log")
 [ $((val % 4)) = 0 ] && [ "$val" -gt 0 ] || fail "patients have four texts each, and $val validate"
 
-# refused STATUS SENTENCE CONFIG OPTION…
-refused() {
-	local status=0 want=$1 says=$2 config=$3
-	shift 3
-	"$SPLITC" train "$tmp/$config.yaml" --check-config "$@" >"$tmp/out" 2>&1 || status=$?
-	[ "$status" = "$want" ] && grep -qF -- "$says" "$tmp/out" || fail "$says: exit status $status, $(cat "$tmp/out")"
-}
-refused 78 'train, val and test must add up to 1, and are 0.7, 0.2 and 0.2' client --set data.split.val=0.2
-refused 65 'no column "doctor" (data.split.by)' client --set data.split.by=doctor
-refused 78 'is no regular expression' pictures --set 'data.split.by=p('
-refused 65 'its name does not match "z9"' pictures --set data.split.by=z9
-refused 78 'must be below data.split.folds (4), got 4' texts --set data.split.fold=4
-refused 78 'data.split.folds say which samples train' texts --set data.split.train=0.5
-refused 78 'needs data.split.folds' client --set data.split.fold=1
+refused 78 'train, val and test must add up to 1, and are 0.7, 0.2 and 0.2' --set data.split.val=0.2
+refused 65 'no column "doctor" (data.split.by)' --set data.split.by=doctor
+config=$tmp/pictures.yaml refused 78 'is no regular expression' --set 'data.split.by=p('
+config=$tmp/pictures.yaml refused 65 'its name does not match "z9"' --set data.split.by=z9
+config=$tmp/texts.yaml refused 78 'must be below data.split.folds (4), got 4' --set data.split.fold=4
+config=$tmp/texts.yaml refused 78 'data.split.folds say which samples train' --set data.split.train=0.5
+refused 78 'needs data.split.folds' --set data.split.fold=1
 echo passed

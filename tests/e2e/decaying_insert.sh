@@ -18,9 +18,7 @@ compare() {
 	local name=$1 set=() pair
 	shift
 	for pair in train.optimizer.lr=0.002 train.max_steps=11 train.eval_every=0 data.test_limit=16 "$@"; do set+=(--set "$pair"); done
-	client "$name, local" "$tmp/client.yaml" --local "${set[@]}" || fail "$name, local: exit status $?"
-	client "$name" "$tmp/client.yaml" "${set[@]}" || fail "$name: exit status $?"
-	same_run "$name" "$name, local" 11
+	as_local "$name" "$name, local" 11 "$tmp/client.yaml" "${set[@]}"
 	cases=$((cases + 1))
 }
 
@@ -95,10 +93,11 @@ stops disturbed
 signal TERM "$server_pid"
 ends_with "$server_pid" 0 $patience 'the server of the interrupted client'
 SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=server.answered=kill@24 serve
-start_slow_client 50 500 disturbed "$tmp/client.yaml" "${sets[@]}" --resume
+start_failing_client client.apply=hold@52 disturbed "$tmp/client.yaml" "${sets[@]}" --resume
 ends_with "$server_pid" 137 $patience 'the server that is killed at the fortieth step or soon after'
 serve
-wait_for 'sixty-six steps' has_steps disturbed 66
+at_point disturbed client.apply # in step 69, or some steps before it, which were done twice
+has_steps disturbed 60 || fail "it stands behind step $(steps_of disturbed)"
 end_process "$server_pid" "$client_pid"
 serve
 client disturbed "$tmp/client.yaml" "${sets[@]}" --resume || fail "the resumed run: status $?"

@@ -39,11 +39,7 @@ two_at_a_time compare "${cases[@]}"
 
 # A run that is killed goes on to the same end.
 set=(--set server="$two" --set train.checkpoint_every=1)
-client_stands 1 killed "$config" "${set[@]}"
-wait_for 'no checkpoint to go on from' has_checkpoint killed
-end_client
-client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
-same_run killed 'local gemma3' $steps
+killed_client 1 'local gemma3' "$config" "${set[@]}"
 
 # Texts are the same, and go on past what was prompted.
 printf 'green red\nboxes\n' >"$tmp/prompts"

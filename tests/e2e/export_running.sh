@@ -20,8 +20,9 @@ export_model() {
 	timeout -k 5 $patience "$SPLITC" export "$tmp/client.yaml" "$tmp/$1.safetensors" --set log.dir="$tmp/$2" --set control="$tmp/$2.sock" \
 		"${@:3}" >"$tmp/$1.log" 2>&1 || rc=$?
 	[ $rc = "${status:-0}" ] || fail "export $1: exit status $rc, not ${status:-0}"
-	at=$(sed -n 's/.* tensors, after step \([0-9]*\)$/\1/p' "$tmp/$1.log")
+	at=$(at_of "$1")
 }
+at_of() { sed -n 's/.* tensors, after step \([0-9]*\)$/\1/p' "$tmp/$1.log"; }
 # is_of NAME STEP: the file is, byte for byte, the export of a run that ended at that step
 is_of() {
 	[ "$at" = "$2" ] || fail "$1 is behind step $at, not $2: $(cat "$tmp/$1.log")"
@@ -36,15 +37,23 @@ is_of() {
 client whole "$tmp/client.yaml" || fail 'the undisturbed run'
 
 # ---- while it goes on: twice at once, and eval and predict take it
-start_slow_client 7 400 busy "$tmp/client.yaml" --set train.keep_best=true
-wait_for 'no steps' has_steps busy 6
-export_model first busy &
-one=$!
-started+=($one)
-export_model second busy
+start_failing_client client.apply=hold@8+ busy "$tmp/client.yaml" --set train.keep_best=true
+at_point busy client.apply
+exports=()
+for name in first second; do
+	export_model $name busy &
+	exports+=($!)
+	started+=($!)
+done
+while kill -0 "${exports[0]}" 2>/dev/null || kill -0 "${exports[1]}" 2>/dev/null; do # the run does a step, and holds in the next one
+	sleep 0.3
+	let_go busy
+done
+wait "${exports[0]}" && wait "${exports[1]}" || fail 'two exports at once'
+at=$(at_of second)
 is_of second "$at"
-[ "$at" -ge 6 ] && [ "$at" -lt 16 ] || fail "step $at of a run that goes on"
-wait $one || fail 'two exports at once'
+[ "$at" -ge 7 ] && [ "$at" -lt 16 ] || fail "step $at of a run that goes on"
+while kill -0 "$client_pid" 2>/dev/null; do : >"$tmp/busy.go" && sleep 0.05; done
 "$SPLITC" eval "$tmp/client.yaml" --local --weights "$tmp/second.safetensors" --json >"$tmp/eval.json" 2>"$tmp/eval.log" || fail 'eval'
 "$SPLITC" predict "$tmp/client.yaml" --local --weights "$tmp/second.safetensors" --json >"$tmp/predict.json" 2>"$tmp/predict.log" || fail 'predict'
 jq -s 'map(select(.class == .label)) | length / 40' "$tmp/predict.json" | jq -e --slurpfile e "$tmp/eval.json" '. == $e[0].test_acc' >/dev/null ||
@@ -119,11 +128,7 @@ summary whole | jq -e '.best_step == null' >/dev/null || fail 'best weights that
 client best "$tmp/client.yaml" --set train.keep_best=true --local || fail 'keep_best, --local'
 is_best best
 for at_step in 6 13; do
-	client_stands $((at_step - 1)) "killed-$at_step" "$tmp/client.yaml" --set train.keep_best=true
-	wait_for 'no checkpoint to go on from' has_checkpoint "killed-$at_step"
-	end_client
-	client "killed-$at_step" "$tmp/client.yaml" --resume --set train.keep_best=true || fail "--resume from $at_step"
-	same_run whole "killed-$at_step" 16
-	is_best "killed-$at_step"
+	killed_client $((at_step - 1)) whole "$tmp/client.yaml" --set train.keep_best=true
+	is_best 'whole killed'
 done
 echo "models behind the steps that they say, of runs that go on, are paused, or were killed; the best is behind step $best"

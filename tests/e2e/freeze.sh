@@ -41,9 +41,7 @@ for case in "features.0.*,features.1.*|3:-1|sgd|$acts mid_grad head_grad" "featu
 	write_config "$tmp/$optimizer.yaml"
 	[ "$optimizer" = sgd ] || use_adamw "$tmp/$optimizer.yaml"
 	sets=(--set "train.freeze=$freeze" --set "partition=$cut" --set codec=quant:8)
-	client "local-$n" "$tmp/$optimizer.yaml" --local "${sets[@]}" || fail "$case, local: exit status $?"
-	client "far-$n" "$tmp/$optimizer.yaml" "${sets[@]}" || fail "$case: exit status $?"
-	same_run "far-$n" "local-$n" 3
+	as_local "far-$n" "local-$n" 3 "$tmp/$optimizer.yaml" "${sets[@]}"
 	# gradients cross where something below learns, and nowhere else
 	[ "$(crossed "far-$n")" = "$crosses" ] && [ "$(crossed "local-$n")" = "$crosses" ] ||
 		fail "$case: $(crossed "far-$n") crossed, and locally $(crossed "local-$n")"
@@ -69,13 +67,6 @@ client run "$tmp/client.yaml" "${constant[@]}" --set 'train.freeze=features.0.*'
 client run "$tmp/client.yaml" "${constant[@]}" "${freeze[@]}" --set train.epochs=2 --resume || fail "the second epoch: exit status $?"
 same_run run whole 6
 
-# refused STATUS SENTENCE OPTION…
-refused() {
-	local status=0 says=$2 want=$1
-	shift 2
-	"$SPLITC" train "$tmp/client.yaml" "$@" >"$tmp/out" 2>&1 || status=$?
-	[ "$status" = "$want" ] && grep -qF "$says" "$tmp/out" || fail "$*: exit status $status, $(cat "$tmp/out")"
-}
 refused 78 'train.freeze: no parameter is called "feature.*"' --local --set 'train.freeze=feature.*'
 refused 78 'train.freeze: no parameter is left that learns' --local --set 'train.freeze=*'
 echo 'what train.freeze names stays, and the rest learns'

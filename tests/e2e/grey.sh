@@ -44,13 +44,6 @@ right=$(awk -F, 'NR > 1 && index($NF, $(NF - 1) "/") {n++} END {print n + 0}' "$
 [ "$right" -ge 20 ] || fail "$right of 24 pictures are right: $(cat "$tmp/predicted.csv")"
 grep -qF '\"channels\":1,\"bits\":16' "$tmp/local grey/model.safetensors" || fail 'the model does not say that it takes grey of 16 bits'
 
-# refused STATUS SENTENCE [argument]…
-refused() {
-	local status=0 want=$1 says=$2
-	shift 2
-	"$SPLITC" train "$config" --check-config --set log.dir= "$@" >"$tmp/out" 2>&1 || status=$?
-	[ "$status" = "$want" ] && grep -qF -- "$says" "$tmp/out" && [ "$(wc -l <"$tmp/out")" = 1 ] || fail "$*: exit status $status, $(cat "$tmp/out")"
-}
 refused 78 'data.channels: the network takes image [16,16,1]; images has image [H,W,3]: data with 1 channel would fit' --set data.channels=3
 refused 78 'step 1, RandAugment(): is of 8 bits: take data.bits: 8' --set 'data.transforms=RandAugment(),Resize((16, 16))'
 refused 78 'data.bits: must be 8 or 16, got "12"' --set data.bits=12

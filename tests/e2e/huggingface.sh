@@ -104,12 +104,8 @@ fi
 # A run that is killed between two steps goes on to the same end.
 falls=(--set codec.head_act='quant:4,ef=true' --set data.pad=max --set insert.head="$pairs")
 set=(--set server="$two" --set train.checkpoint_every=1 "${falls[@]}")
-client 'local killed' "$config" --local "${falls[@]}" || fail "local killed: exit status $?"
-client_stands 2 killed "$config" "${set[@]}"
-wait_for 'no checkpoint to go on from' has_checkpoint killed
-end_client
-client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
-same_run killed 'local killed' $steps
+client undisturbed "$config" --local "${falls[@]}" || fail "undisturbed: exit status $?"
+killed_client 2 undisturbed "$config" "${set[@]}"
 
 # What a run has learned, as the weights of a folder: strictly, and in place of the seed's.
 cp -r "$tmp/toy" "$tmp/tuned"
@@ -120,15 +116,7 @@ same_run again after $steps
 [ "$(learned again)" != "$(learned 'local cut 3 4')" ] || fail "the folder's weights made no difference"
 grep -q 'weights-none: .*/toy has no model.safetensors' "$tmp/local cut 3 4.log" || fail 'nothing says that weights are random'
 
-# refused STATUS SENTENCE [argument]…: one line says so
-refused() {
-	local status=$1 why=$2 rc=0
-	shift 2
-	"$SPLITC" train "$config" --local --set log.dir= "$@" >"$tmp/refused.log" 2>&1 || rc=$?
-	[ $rc = "$status" ] || fail "exit status $rc, not $status: $*"
-	grep -qF -- "$why" "$tmp/refused.log" || fail "$* is refused with '$(tail -n 1 "$tmp/refused.log")'"
-	[ "$(grep -vc '^INFO' "$tmp/refused.log")" = 1 ] || fail "$* is refused in more than one line"
-}
+refusing='--local --set log.dir='
 broken() { # JQ
 	rm -rf "$tmp/broken"
 	mkdir "$tmp/broken"

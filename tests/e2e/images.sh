@@ -45,19 +45,8 @@ client skips "$tmp/client.yaml" --local $skip || fail "on_bad_sample: skip: exit
 grep -q "bad-sample: $jpeg: " "$tmp/skips.log" && grep -q "bad-sample: $png: " "$tmp/skips.log" || fail "no names: $(grep WARN "$tmp/skips.log")"
 
 # killed in its third step, and resumed
-client_stands 2 killed "$tmp/client.yaml" $skip
-wait_for "killed has no checkpoint" compgen -G "$tmp/killed/*checkpoint*" >/dev/null
-end_client
-client killed "$tmp/client.yaml" --resume $skip || fail "--resume: exit status $?"
-same_run killed skips $steps
+killed_client 2 skips "$tmp/client.yaml" $skip
 
-# refused STATUS SENTENCE OPTION…
-refused() {
-	local status=0 says=$2 want=$1
-	shift 2
-	"$SPLITC" train "$tmp/client.yaml" --check-config "$@" >"$tmp/out" 2>&1 || status=$?
-	[ "$status" = "$want" ] && grep -qF -- "$says" "$tmp/out" || fail "$*: exit status $status, $(cat "$tmp/out")"
-}
 refused 66 "--set data.dir: $tmp/none: No such file" --set data.dir="$tmp/none"
 refused 78 'the model only 9' --set model.classes=9
 refused 78 'data.transforms: step 1, RandomCorp(32): there is no step of this name' --set 'data.transforms=RandomCorp(32),Resize(32)'

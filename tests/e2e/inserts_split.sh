@@ -15,9 +15,7 @@ compare() {
 	local name=$1 set=() pair
 	shift
 	for pair in "$@"; do set+=(--set "$pair"); done
-	client "$name, local" "$tmp/client.yaml" --local "${set[@]}" || fail "$name, local: exit status $?"
-	client "$name" "$tmp/client.yaml" --set server="$endpoint" "${set[@]}" || fail "$name: exit status $?"
-	same_run "$name" "$name, local" $steps
+	as_local "$name" "$name, local" $steps "$tmp/client.yaml" --set server="$endpoint" "${set[@]}"
 	cases=$((cases + 1))
 }
 

@@ -48,22 +48,11 @@ said=$(sed -n 's/.*head-kept: activations of the head are kept: \([0-9]*\) bytes
 
 # A run that is killed in its second epoch computes again what it has kept, and goes on to the same end.
 set=(--set server="$two" --set train.checkpoint_every=2 --set codec=quant:8,ef=true)
-client_stands 5 killed "$config" "${set[@]}"
-wait_for 'no checkpoint to go on from' has_checkpoint killed
-end_client
-client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
-same_run killed 'local quant' $steps
+killed_client 5 'local quant' "$config" "${set[@]}"
 
-# refused STATUS SENTENCE [argument]…: one line says so
-refused() {
-	local status=$1 why=$2 rc=0
-	shift 2
-	"$SPLITC" train "$config" --local --set log.dir= "$@" >"$tmp/refused.log" 2>&1 || rc=$?
-	[ $rc = "$status" ] || fail "exit status $rc, not $status: $*"
-	grep -qF -- "train.keep_head_bytes: $why" "$tmp/refused.log" || fail "$* is refused with '$(tail -n 1 "$tmp/refused.log")'"
-}
-refused 78 'needs a head in which nothing learns' --set train.freeze=roberta.embeddings.*
-refused 78 'needs a head without dropout: roberta.embeddings.dropout' --set model.huggingface="$tmp/wet"
-refused 78 'needs rows without padding' --set data.pad=longest
-refused 78 'cannot be where tokens are masked' --set model.head=masked_lm --set tail_begin=lm_head
-refused 76 'the activations of 40 samples take' --set train.keep_head_bytes=9999
+refusing='--local --set log.dir='
+refused 78 'train.keep_head_bytes: needs a head in which nothing learns' --set train.freeze=roberta.embeddings.*
+refused 78 'train.keep_head_bytes: needs a head without dropout: roberta.embeddings.dropout' --set model.huggingface="$tmp/wet"
+refused 78 'train.keep_head_bytes: needs rows without padding' --set data.pad=longest
+refused 78 'train.keep_head_bytes: cannot be where tokens are masked' --set model.head=masked_lm --set tail_begin=lm_head
+refused 76 'train.keep_head_bytes: the activations of 40 samples take' --set train.keep_head_bytes=9999

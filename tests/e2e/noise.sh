@@ -47,17 +47,9 @@ differs 'no noise' --set noise.head_act=0 --set noise.mid_grad=0 --set noise.key
 differs 'gradients alone' --set noise.head_act=0
 
 set=(--set server="$two" --set train.checkpoint_every=1)
-client_stands 2 killed "$config" "${set[@]}"
-wait_for 'no checkpoint to go on from' has_checkpoint killed
-end_client
-client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
-same_run killed 'local plain' 3
+killed_client 2 'local plain' "$config" "${set[@]}"
 
-refused() { # STATUS SENTENCE OPTION…
-	local rc=0
-	"$SPLITC" train "$config" --local --set log.dir="$tmp/refused" "${@:3}" >"$tmp/refused.log" 2>&1 || rc=$?
-	[ $rc = "$1" ] && grep -q "$2" "$tmp/refused.log" || fail "exit status $rc: $(cat "$tmp/refused.log")"
-}
+refusing='--local --set log.dir='
 refused 78 'noise.key: noise needs a key file' --set noise.key=
 refused 78 'noise needs a key file' --set noise.head_act=0 --set noise.mid_grad=0
 refused 66 'noise.key' --set noise.key="$tmp/none"

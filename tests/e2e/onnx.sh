@@ -114,13 +114,6 @@ same_run text2 text1 12
 "$SPLITC" train "$config" --print-config >"$tmp/printed.yaml" && grep -q 'image: 16' "$tmp/printed.yaml" || fail "--print-config: $(cat "$tmp/printed.yaml")"
 "$SPLITC" train "$tmp/printed.yaml" --check-config >"$tmp/out" 2>&1 || fail "--print-config, again: $(cat "$tmp/out")"
 
-# refused STATUS SENTENCE [argument]…: one line says so
-refused() {
-	local status=0 want=$1 says=$2
-	shift 2
-	"$SPLITC" train "$config" --check-config "$@" >"$tmp/out" 2>&1 || status=$?
-	[ "$status" = "$want" ] && grep -qF -- "$says" "$tmp/out" && [ "$(wc -l <"$tmp/out")" = 1 ] || fail "$*: exit status $status, $(cat "$tmp/out")"
-}
 # what has no form in ONNX
 no_onnx() {
 	local status=0 says=$1

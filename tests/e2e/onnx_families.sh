@@ -23,16 +23,9 @@ split() {
 	local chunks set
 	for chunks in 1 4; do
 		set=(--set "head_end=$3" --set "tail_begin=$4" --set train.chunks=$chunks)
-		client "local $1 $chunks" "$tmp/$1.yaml" --local --fresh "${set[@]}" || fail "$1: $(tail -n 1 "$tmp/local $1 $chunks.log")"
-		client "two $1 $chunks" "$tmp/$1.yaml" --fresh --set server="$two" "${set[@]}" || fail "$1: $(tail -n 1 "$tmp/two $1 $chunks.log")"
-		same_run "two $1 $chunks" "local $1 $chunks" "$steps"
+		as_local "two $1 $chunks" "local $1 $chunks" "$steps" "$tmp/$1.yaml" --fresh --set server="$two" "${set[@]}"
 	done
-	rm -rf "$tmp/killed $1"
-	client_stands 1 "killed $1" "$tmp/$1.yaml" --set server="$two" "${set[@]}"
-	wait_for "$1 has no checkpoint" has_checkpoint "killed $1"
-	end_client
-	client "killed $1" "$tmp/$1.yaml" --resume --set server="$two" "${set[@]}" || fail "$1, resumed: $(tail -n 1 "$tmp/killed $1.log")"
-	same_run "killed $1" "local $1 4" "$steps"
+	killed_client 1 "local $1 4" "$tmp/$1.yaml" --set server="$two" "${set[@]}"
 }
 
 # family NAME SIZE CUT CUT

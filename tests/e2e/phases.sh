@@ -35,9 +35,7 @@ steps=17 # 3, 8 and 6
 
 "$SPLITC" train "$tmp/client.yaml" --check-config >"$tmp/out" 2>&1 || fail "--check-config: $(cat "$tmp/out")"
 grep -q 'ok, 17 steps on 60 samples' "$tmp/out" || fail "--check-config: $(cat "$tmp/out")"
-client local "$tmp/client.yaml" --local || fail "--local: status $?"
-client whole "$tmp/client.yaml" || fail "with a server: status $?"
-same_run whole local $steps
+as_local whole local $steps "$tmp/client.yaml"
 [ "$(grep -c '"type":"epoch"' "$tmp/whole/log.jsonl")" = 4 ] || fail "epochs: $(grep '"epoch"' "$tmp/whole/log.jsonl")"
 [ "$(grep -c '"type":"summary"' "$tmp/whole/log.jsonl")" = 1 ] || fail "the log has more than one end"
 grep -qc '^finished: 17 steps' "$tmp/whole.log" && [ "$(grep -c '^finished' "$tmp/whole.log")" = 1 ] || fail "its end is not said once"
@@ -82,19 +80,7 @@ points=(client.apply=kill@2 client.fetched=kill@1 client.saved=kill@1 ckpt.renam
 two_at_a_time killed "${points[@]}"
 
 # a server that is killed at the border, and comes back
-server_killed() {
-	local port name=server-${1##*@}
-	port=$(free_port)
-	SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=$1 start_server "dies-$name" listen=tcp://127.0.0.1:$port store="$tmp/store-$name"
-	start_client "$name" "$tmp/client.yaml" --set server=tcp://127.0.0.1:$port
-	ends_with "$server_pid" 137 $patience "$1"
-	start_server "lives-$name" listen=tcp://127.0.0.1:$port store="$tmp/store-$name"
-	ends_with "$client_pid" 0 $patience "the client of a server that is killed at $1"
-	same_run whole "$name" $steps
-}
-server_killed server.left=kill@1
-server_killed server.chosen=kill@2
-server_killed server.apply=kill@5
+for point in server.left=kill@1 server.chosen=kill@2 server.apply=kill@5; do killed_server $point whole "$tmp/client.yaml"; done
 
 # a run that is done is not gone on with; another phase makes it longer
 rc=0
@@ -106,13 +92,6 @@ client whole "$tmp/longer.yaml" --resume || fail "a phase more: status $?"
 client longer "$tmp/longer.yaml" --local || fail "a phase more, --local: status $?"
 same_run whole longer $((steps + 2))
 
-# refused STATUS SENTENCE OPTION…
-refused() {
-	local status=0 says=$2 want=$1
-	shift 2
-	"$SPLITC" train "$tmp/client.yaml" --check-config "$@" >"$tmp/out" 2>&1 || status=$?
-	[ "$status" = "$want" ] && grep -qF -- "$says" "$tmp/out" || fail "$*: exit status $status, $(cat "$tmp/out")"
-}
 refused 78 'train.phases: must be {epochs: N' --set 'train.phases=image=32'
 refused 78 'train.epochs: train.phases say how many epochs' --set train.epochs=3
 refused 78 'train.max_steps: belongs to a run without train.phases' --set train.max_steps=3

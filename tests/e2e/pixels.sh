@@ -42,14 +42,8 @@ for loss in dice dice_ce; do
 done
 
 config run '"RandomResizedCrop((32, 32))", "RandomHorizontalFlip()", "ColorJitter(0.3)"' 'batch: 4, chunks: 2, loss: dice_ce, keep_best: true, best_metric: mean_iou'
-client local "$tmp/run.yaml" --local --json || fail "--local: $(tail -n 2 "$tmp/local.log")"
-client linked "$tmp/run.yaml" || fail "with a server: $(tail -n 2 "$tmp/linked.log")"
-same_run linked local 20
-client_stands 8 killed "$tmp/run.yaml"
-wait_for "killed has no checkpoint" has_checkpoint killed
-end_client
-client killed "$tmp/run.yaml" --resume || fail "after a kill: $(tail -n 2 "$tmp/killed.log")"
-same_run linked killed 20
+as_local linked local 20 "$tmp/run.yaml" --json
+killed_client 8 linked "$tmp/run.yaml"
 
 on() { "$SPLITC" "$1" "$tmp/run.yaml" --local --set log.dir="$tmp/linked" "${@:2}" 2>"$tmp/$1.log" || fail "$1: $(tail -n 2 "$tmp/$1.log")"; }
 on eval --json >"$tmp/eval.json"

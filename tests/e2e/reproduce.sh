@@ -22,26 +22,26 @@ ln -s "$PWD/$BUILD/fail/splitc" "$PWD/$BUILD/splits" "$tmp/slow"
 reproduce() { DATA=$tmp/data OUT=$tmp/out RESULTS=$tmp/page ROWS=$tmp/rows THREADS=1 DEVICE=cpu BUILD=${from:-$BUILD} scripts/reproduce.sh "$@"; }
 start_reproduce() {
 	DATA=$tmp/data OUT=$tmp/out RESULTS=$tmp/page ROWS=$tmp/rows THREADS=1 DEVICE=cpu BUILD=$tmp/slow \
-		SPLIT_FAILPOINTS=client.apply=delay:100@1+ scripts/reproduce.sh "$@" >"$tmp/script.log" 2>&1 &
+		SPLIT_FAILPOINTS=client.apply=hold@10+ SPLIT_FAILPOINTS_GO=$tmp/go scripts/reproduce.sh "$@" >"$tmp/script.log" 2>&1 &
 	script=$!
 	started+=("$script")
 }
 row=$tmp/out/tiny/none
 step() { grep -c '"type":"step"' "$row/run/log.jsonl"; }
-has_checkpoint() { compgen -G "$row/run/checkpoint-*" >/dev/null; }
 beyond() { [ "$(step)" -gt "$1" ]; }
+goes_beyond() { : >"$tmp/go" && beyond "$1"; } # a step more, where the client holds
 daemon() { pgrep -P "$script" -x "$1"; } # splitc or splits, a child of the script
 no_daemons() { ! pgrep -f "$row/store" >/dev/null && ! pgrep -f "log.dir=$row/run" >/dev/null && flock -n "$row/lock" true; }
 cell() { jq -r "select(.row == \"$1\") | $2" "$tmp/page.jsonl"; } # ROW FILTER
 
 start_reproduce tiny/none
-wait_for 'no checkpoint' has_checkpoint
+wait_for 'no checkpoint' test -e "$row/run/checkpoint-000000000008.safetensors"
 n=$(step)
 signal KILL "$(daemon splitc)"
 wait_for 'the killed client does not go on' beyond $((n + 4))
 n=$(step)
 signal KILL "$(daemon splits)"
-wait_for 'no step with the new server' beyond $((n + 8))
+wait_for 'no step with the new server' goes_beyond $((n + 8))
 end_process "$script"
 wait_for 'daemons of a killed script live' no_daemons
 n=$(step)

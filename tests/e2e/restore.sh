@@ -21,9 +21,7 @@ tensor() {
 }
 for side in head tail; do
 	set=("${conv[@]}" "${from[@]}" "${adam[@]}" --set train.loss=restore_$side)
-	client "$side-local" "$tmp/client.yaml" --local "${set[@]}" || fail "restore_$side, local: exit status $?"
-	client "$side" "$tmp/client.yaml" "${set[@]}" || fail "restore_$side: exit status $?"
-	same_run "$side" "$side-local" 16
+	as_local "$side" "$side-local" 16 "$tmp/client.yaml" "${set[@]}"
 	file=$tmp/$side/model.safetensors
 	names "$file" | grep -q "^insert\.$side\.restore\.0\.weight" || fail "restore_$side writes no insert.$side"
 	# what does not learn is the backbone's; running statistics are none of the tail's business
@@ -37,9 +35,7 @@ done
 
 # a fine-tune from three files, with a server as without; the inserts are those of the files
 files=$tmp/head/model.safetensors,$tmp/tail/model.safetensors
-client fine-local "$tmp/client.yaml" --local "${conv[@]}" "${from[@]}" --set model.insert_weights="$files" || fail "a fine-tune, local: exit status $?"
-client fine "$tmp/client.yaml" "${conv[@]}" "${from[@]}" --set model.insert_weights="$files" || fail "a fine-tune: exit status $?"
-same_run fine fine-local 4
+as_local fine fine-local 4 "$tmp/client.yaml" "${conv[@]}" "${from[@]}" --set model.insert_weights="$files"
 client still "$tmp/client.yaml" --local "${conv[@]}" "${from[@]}" --set model.insert_weights="$files" --set 'train.freeze=insert.*' ||
 	fail "a run with frozen inserts: exit status $?"
 for side in head tail; do

@@ -20,12 +20,8 @@ check() { # NAME, the 12 learning rates, settings …
 	[ "$(rates "$name")" = "$want" ] || fail "$name: $(rates "$name"), not $want"
 	client "$name-local" "$tmp/client.yaml" "${sets[@]}" --local || fail "$name --local: status $?"
 	same_run "$name" "$name-local" 12
-	client_stands 6 "$name-killed" "$tmp/client.yaml" "${sets[@]}"
-	wait_for "$name: no checkpoint" test -e "$tmp/$name-killed/checkpoint-000000000004.safetensors"
-	end_client
-	client "$name-killed" "$tmp/client.yaml" "${sets[@]}" --resume || fail "$name --resume: status $?"
-	! grep resume-changed "$tmp/$name-killed.log" || fail "$name: its settings are the same"
-	same_run "$name" "$name-killed" 12
+	killed_client 6 "$name" "$tmp/client.yaml" "${sets[@]}"
+	! grep resume-changed "$tmp/$name killed.log" || fail "$name: its settings are the same"
 }
 
 check points '0 0.01 0.02 0.03 0.04 0.05 0.06 0.05 0.04 0.03 0.02 0.01' \

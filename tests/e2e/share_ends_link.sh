@@ -9,13 +9,6 @@ cd "$(dirname "$0")/../.."
 begin_groups 0.002
 feedback=(codec.end_grad='topk:0.1,ef=true|quant:8' codec.end_mean='topk:0.3,ef=true')
 
-# one_model NAME CLIENTS: all members wrote the same weights
-one_model() {
-	for ((k = 1; k < $2; k++)); do
-		cmp "$tmp/$1-0/model.safetensors" "$tmp/$1-$k/model.safetensors" || fail "$1: members 0 and $k differ"
-	done
-}
-
 group two "$tmp/sgd.yaml" 2 share.ends=step data.partition=iid train.epochs=2 threads=2
 one_model two 2
 group three "$tmp/adamw.yaml" 3 share.ends=step data.partition=dirichlet:2 share.layers=all "${feedback[@]}" codec=qsgd:16
@@ -28,9 +21,7 @@ grep -q '"skipped":true' "$tmp"/*/log.jsonl && fail 'a step was skipped'
 
 # one client that adds up its chunks apart, which members that share out its batches are compared with: the server does so, too
 set=(--set train.batch=24 --set train.chunks=4 --set train.chunk_sums=true --set train.optimizer.lr=0.001 --set model.name=mobilenet_v2 --set model.width=0.25 --set partition=3:-2)
-client sums-local "$tmp/sgd.yaml" --local "${set[@]}" || fail "chunk_sums in one process: exit status $?"
-client sums "$tmp/sgd.yaml" --set server="$endpoint" "${set[@]}" || fail "chunk_sums over a link: exit status $?"
-same_run sums sums-local "$(steps_of sums-local)"
+as_local sums sums-local '' "$tmp/sgd.yaml" --set server="$endpoint" "${set[@]}"
 
 # a shared embedding crosses as the rows that were touched, and with all as a whole vector: the same weights, for fewer bytes
 cat >"$tmp/tokens.yaml" <<-YAML
@@ -53,37 +44,21 @@ one_model kills 3
 
 # a member that stands still is late: it hears the means of the steps that it was left out of. Another one sends NaN once.
 set=(--set share.ends=step --set train.epochs=1000 --set train.max_steps=24 --set train.eval_every=0 --set data.partition=iid
-	--set share.clients=3 --set share.straggler_s=1 --set train.schedule.warmup_epochs=0 --set share.group=late
-	--set link.timeout_ms=60000 --set link.heartbeat_ms=20000 --set train.on_nan=skip)
+	--set share.straggler_s=1 --set train.schedule.warmup_epochs=0 --set link.timeout_ms=60000 --set link.heartbeat_ms=20000 --set train.on_nan=skip)
 for pair in "${feedback[@]}"; do set+=(--set "$pair"); done
 points=(client.apply=delay:150@1+ 'client.begin=delay:3000@4' 'client.apply=delay:150@1+,client.check=EIO@2')
-for k in 0 1 2; do
-	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=${points[k]} start_client "late-$k" "$tmp/sgd.yaml" "${set[@]}" \
-		--set server="$endpoint" --set share.member=$k
-	pid[k]=$client_pid
-done
-for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "member $k"; done
-absent=$(for k in 1 2; do grep '"skipped":true' "$tmp/late-$k/log.jsonl" | sed -E "s/.*\"step\":([0-9]+),.*/$k:\1/"; done | paste -sd,)
+members late "$tmp/sgd.yaml" 3 "${set[@]}"
 case ,$absent, in *,1:*,2:2,*) ;; *) fail "absent were $absent" ;; esac
-client oracle "$tmp/sgd.yaml" --local "${set[@]}" --absent "$absent" || fail "the oracle: exit status $?"
-for k in 0 1 2; do same_run "late-$k" "oracle/member-$k" 24; done
+as_told late "$tmp/sgd.yaml" 3 "$absent" "${set[@]}"
 one_model late 3
 
 # whose head is another is refused, and so is who would have another codec for the mean
 start_client waits "$tmp/sgd.yaml" --set server="$endpoint" --set share.ends=step --set share.group=g --set share.clients=3
 waiting=$client_pid
 wait_for 'member 0 does not come' grep -q 'group-waits: group g: member 0 is here, 1 of 3' "$tmp/one.log"
-# refused NAME PHRASE [key=value]…
-refused() {
-	local name=$1 phrase=$2 set=() pair rc=0
-	shift 2
-	for pair in "$@"; do set+=(--set "$pair"); done
-	client "$name" "$tmp/sgd.yaml" --set server="$endpoint" --set share.group=g --set share.clients=3 --set share.member=1 "${set[@]}" || rc=$?
-	[ $rc -ge 64 ] && grep -q -e "$phrase" "$tmp/$name.log" || fail "$name: status $rc, and not '$phrase'"
-}
-refused frozen 'shares another head and tail' share.ends=step train.freeze=features.0.0.weight
-refused private 'the group g has step, this client has private' share.ends=private
-refused mean 'the group g has none, this client has quant:8' share.ends=step codec.end_mean=quant:8
+refused_beside 3 share 'shares another head and tail' share.member=1 share.ends=step train.freeze=features.0.0.weight
+refused_beside 3 share.ends 'the group g has step, this client has private' share.member=1 share.ends=private
+refused_beside 3 end_mean 'the group g has none, this client has quant:8' share.member=1 share.ends=step codec.end_mean=quant:8
 kill -0 $waiting || fail 'a client that was refused ended another one'
 signal TERM $waiting
 ends_with $waiting 69 $patience 'a member that waits, and is interrupted'

@@ -4,52 +4,38 @@
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
-make_data 96 16
-start_server one threads=2
-write_config "$tmp/client.yaml"
-sed -i 's/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/lr: 0.05/lr: 0.01/' "$tmp/client.yaml"
+. tests/e2e/lib/groups.sh
+begin_groups 0.01 96 16
+config=$tmp/sgd.yaml
 steps=40
-set=(--set train.epochs=1000 --set train.max_steps=$steps --set train.eval_every=0 --set data.partition=iid --set share.clients=3 --set share.ends=private
+set=(--set train.epochs=1000 --set train.max_steps=$steps --set train.eval_every=0 --set data.partition=iid --set share.ends=private
 	--set share.straggler_s=2 --set train.checkpoint_every=0 --set train.schedule.warmup_epochs=0 --set link.timeout_ms=60000
 	--set link.heartbeat_ms=20000 --set codec='topk:0.5,ef=true')
 
-# steps take a while, so that the one that comes back finds some left to do
-for k in 0 2; do
-	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:250@1+ start_client "late-$k" "$tmp/client.yaml" "${set[@]}" --set server="$endpoint" --set share.group=late --set share.member=$k
-	pid[k]=$client_pid
-done
-# member 1 stands still for a while as it begins its 4th step
-SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.begin=delay:5000@4 \
-	start_client late-1 "$tmp/client.yaml" "${set[@]}" --set server="$endpoint" --set share.group=late --set share.member=1
-pid[1]=$client_pid
-for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "member $k"; done
+# steps take a while, so that the one that comes back finds some left to do: member 1, which stands still as it begins its 4th step
+points=(client.apply=delay:250@1+ client.begin=delay:5000@4 client.apply=delay:250@1+)
+members late "$config" 3 "${set[@]}"
 for k in 0 2; do
 	! grep -q '"skipped":true' "$tmp/late-$k/log.jsonl" || fail "member $k was left out of a step, too"
 done
-absent=$(grep '"skipped":true' "$tmp/late-1/log.jsonl" | sed -E 's/.*"step":([0-9]+),.*/1:\1/' | paste -sd,)
 [ -n "$absent" ] || fail 'the member that stood still was never late'
 [ "${absent%:$steps*}" = "$absent" ] || fail 'the member that stood still never came back'
 grep -q 'group-late: group late: step [0-9]* was done without member 1' "$tmp/one.log" || fail 'the server does not say who was late'
 grep -q 'WARN late: step' "$tmp/late-1.log" || fail 'the member does not say that it was late'
 
-client oracle "$tmp/client.yaml" --local "${set[@]}" --set share.group=late --absent "$absent" || fail "the oracle: exit status $?"
-for k in 0 1 2; do same_run "late-$k" "oracle/member-$k" $steps; done
+as_told late "$config" 3 "$absent" "${set[@]}"
 
 # a member whose gradient holds NaN is left out of that step, and the others are not
-for k in 0 1 2; do
-	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k != 1 ] || echo client.check=EIO@3) \
-		start_client "nan-$k" "$tmp/client.yaml" "${set[@]}" --set server="$endpoint" --set share.group=nan --set share.member=$k \
-		--set train.on_nan=skip --set train.max_steps=6 --set share.straggler_s=0
-	pid[k]=$client_pid
-done
-for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "member $k beside NaN"; done
-client spared "$tmp/client.yaml" --local "${set[@]}" --set share.group=nan --set train.max_steps=6 --absent 1:3 || fail "the oracle: exit status $?"
-for k in 0 1 2; do same_run "nan-$k" "spared/member-$k" 6; done
+points=('' client.check=EIO@3 '')
+nan=("${set[@]}" --set train.on_nan=skip --set train.max_steps=6 --set share.straggler_s=0)
+members nan "$config" 3 "${nan[@]}"
+[ "$absent" = 1:3 ] || fail "absent were $absent, not 1:3"
+as_told nan "$config" 3 1:3 "${set[@]}" --set train.max_steps=6
 
 # a member is killed, and the others go on without it: it comes back with the head and tail of its checkpoint, and nobody goes back
-set+=(--set train.checkpoint_every=6 --set share.straggler_s=1 --set train.max_steps=40)
+set+=(--set share.clients=3 --set train.checkpoint_every=6 --set share.straggler_s=1 --set train.max_steps=40)
 begin() { # MEMBER [argument]…: $point: one more failpoint
-	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:250@1+${point:+,$point} start_client "gone-$1" "$tmp/client.yaml" "${@:2}" \
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:250@1+${point:+,$point} start_client "gone-$1" "$config" "${@:2}" \
 		"${set[@]}" --set server="$endpoint" --set share.group=gone --set share.member=$1
 	pid[$1]=$client_pid
 }
@@ -59,11 +45,11 @@ two_files() { [ "$(ls "$tmp/gone-2"/checkpoint-*.safetensors | wc -l)" -ge 2 ]; 
 wait_for 'member 2 writes no checkpoints' two_files
 wait_for 'member 2 stands at its checkpoint' has_steps gone-2 15
 end_process "${pid[2]}"
-left_out() { [ "$(grep -c 'group-late: group gone: .* member 2' "$tmp/one.log")" -ge 1 ] && has_steps gone-0 $(($(steps_of gone-2) + 4)); }
-wait_for 'the others do not go on' left_out
+gone_on() { [ "$(grep -c 'group-late: group gone: .* member 2' "$tmp/one.log")" -ge 1 ] && has_steps gone-0 $(($(steps_of gone-2) + 4)); }
+wait_for 'the others do not go on' gone_on
 begin 2 --resume
 for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "member $k of a group that one was gone from"; done
 grep -q 'ends-behind' "$tmp/gone-2.log" || fail 'the member that was gone does not say that its head and tail are behind'
 ! grep -q 'group-back: group gone' "$tmp/one.log" || fail 'the group went back'
 [ "$(steps_of gone-2)" = 40 ] || fail "the member that was gone has $(steps_of gone-2) steps, not 40"
-echo "share_late: ok, absent $absent"
+echo "share_late: ok"

@@ -21,23 +21,14 @@ grep -q '"skipped":true' "$tmp"/*/log.jsonl && fail 'a step was skipped'
 group from_file "$tmp/sgd.yaml" 2 $private data.partition=iid model.weights="$tmp/two/member-0/model.safetensors"
 group from_store "$tmp/sgd.yaml" 2 $private data.partition=iid model.weights="$tmp/two/member-0/model.safetensors"
 
-# refused NAME KEY PHRASE [key=value]…: a client beside the member that waits
-refused() {
-	local name=$1 key=$2 phrase=$3 set=() pair rc=0
-	shift 3
-	for pair in "$@"; do set+=(--set "$pair"); done
-	client "$name" "$tmp/sgd.yaml" --set server="$endpoint" --set share.group=g --set share.clients=3 "${set[@]}" || rc=$?
-	[ $rc -ge 64 ] && grep -q -e "$key" "$tmp/$name.log" && grep -q -e "$phrase" "$tmp/$name.log" ||
-		fail "$name: status $rc, and not a word on $key: $phrase"
-}
 start_client waits "$tmp/sgd.yaml" --set server="$endpoint" --set share.group=g --set share.clients=3
 waiting=$client_pid
 wait_for 'member 0 does not come' grep -q 'group-waits: group g: member 0 is here, 1 of 3' "$tmp/one.log"
-refused clients share.clients 'the group g has 3, this client has 4' share.clients=4 share.member=1
-refused seed train.seed 'the group g has 3, this client has 5' train.seed=5 share.member=1
-refused rows share.rows 'has 24, this client has 30' train.batch=10 share.member=1
-refused middle 'group g' 'trains another middle' partition=2:-1 share.member=1
-refused twice share.member 'another client is member 0 of group g' share.member=0
+refused_beside 3 share.clients 'the group g has 3, this client has 4' share.clients=4 share.member=1
+refused_beside 3 train.seed 'the group g has 3, this client has 5' train.seed=5 share.member=1
+refused_beside 3 share.rows 'has 24, this client has 30' train.batch=10 share.member=1
+refused_beside 3 'group g' 'trains another middle' partition=2:-1 share.member=1
+refused_beside 3 share.member 'another client is member 0 of group g' share.member=0
 wait_for 'member 0 does not say what it waits for' grep -q 'INFO group-waits: tcp.* has answered; group g goes on once all 3 members are there' "$tmp/waits.log"
 "$SPLITS" status --control "$tmp/one.sock" >"$tmp/status"
 grep -q 'member 0 of 3 in group g, which has done 0 steps; 1 is there; missing: 1 (refused: share.rows: .*), 2' "$tmp/status" || fail "splits status does not say who is there: $(cat "$tmp/status")"

@@ -42,36 +42,13 @@ client alone "$tmp/adamw.yaml" --local --clients 1 --set $private --set share.mo
 same_run alone/member-0 plain "$(steps_of plain)"
 
 # a member that stands still has no part in that round, and its copy is replaced
-late=(--set $private --set share.mode=rounds --set share.round=3 --set share.clients=2 --set share.straggler_s=1 --set data.partition=iid
-	--set train.epochs=5 --set train.eval_every=0 --set link.timeout_ms=60000 --set link.heartbeat_ms=20000)
-for k in 0 1; do
-	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k = 1 ] && echo client.begin=delay:2500@5 || echo client.apply=delay:200@1+) \
-		start_client "late-$k" "$tmp/sgd.yaml" "${late[@]}" --set server="$endpoint" --set share.group=late --set share.member=$k
-	pid[k]=$client_pid
-done
-for k in 0 1; do ends_with "${pid[k]}" 0 $patience "member $k beside one that is late"; done
-# on a busy machine the other one may be late, too
-absent=$(for k in 0 1; do grep '"skipped":true' "$tmp/late-$k/log.jsonl" | sed -E "s/.*\"step\":([0-9]+),.*/$k:\1/"; done | paste -sd,)
-case ,$absent in *,1:*) ;; *) fail "the member that stood still was never late: $absent" ;; esac
-came_back=$(grep '"type":"step"' "$tmp/late-1/log.jsonl" | awk '/"skipped":true/ {late = 1; next} late {n++} END {print n + 0}')
-[ "$came_back" -gt 0 ] || fail "the member that stood still never came back: $absent"
-client oracle "$tmp/sgd.yaml" --local "${late[@]}" --set share.group=late --absent "$absent" || fail "the oracle: exit status $?"
-for k in 0 1; do same_run "late-$k" "oracle/member-$k" 30; done
+late_member late "$tmp/sgd.yaml" 5 30 --set $private --set share.mode=rounds --set share.round=3 --set data.partition=iid --set train.epochs=5
 
 killed kills "$tmp/adamw.yaml" 48 $private share.mode=rounds share.round=4 train.checkpoint_every=5 codec="$feedback"
 killed kills_average "$tmp/adamw.yaml" 48 $private share.mode=rounds share.round=4 share.moments=average train.checkpoint_every=4
 
-# refused KEY PHRASE [key=value]…
-refused() {
-	local key=$1 phrase=$2 set=() pair rc=0
-	shift 2
-	for pair in "$@"; do set+=(--set "$pair"); done
-	client refused "$tmp/sgd.yaml" --set server="$endpoint" --set share.group=g --set share.clients=2 "${set[@]}" || rc=$?
-	[ $rc -ge 64 ] && grep -q -e "$key" "$tmp/refused.log" && grep -q -e "$phrase" "$tmp/refused.log" ||
-		fail "$*: status $rc, and not a word on $key: $phrase"
-}
-refused share.rows 'belongs to share.mode: sync' share.mode=rounds share.rows=16
-refused share.round 'belongs to share.mode: rounds' share.round=3
-refused share.moments 'belongs to share.mode: rounds' share.mode=serial share.moments=zero
-refused share.round 'no whole rounds of 4: train.max_steps: 8 would be right' share.mode=rounds share.round=4
+refused_beside 2 share.rows 'belongs to share.mode: sync' share.mode=rounds share.rows=16
+refused_beside 2 share.round 'belongs to share.mode: rounds' share.round=3
+refused_beside 2 share.moments 'belongs to share.mode: rounds' share.mode=serial share.moments=zero
+refused_beside 2 share.round 'no whole rounds of 4: train.max_steps: 8 would be right' share.mode=rounds share.round=4
 echo "share_rounds: ok, absent $absent"

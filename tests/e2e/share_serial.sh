@@ -31,38 +31,15 @@ client alone "$tmp/sgd.yaml" --local --clients 1 --set $private --set share.mode
 same_run alone/member-0 plain "$(steps_of plain)"
 
 # a member that stands still loses its turn, and has others later
-late=(--set $private --set share.mode=serial --set share.clients=2 --set share.straggler_s=1 --set data.partition=iid --set train.epochs=5 --set train.eval_every=0
-	--set link.timeout_ms=60000 --set link.heartbeat_ms=20000)
-for k in 0 1; do
-	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k = 1 ] && echo client.begin=delay:2500@3 || echo client.apply=delay:200@1+) \
-		start_client "late-$k" "$tmp/sgd.yaml" "${late[@]}" --set server="$endpoint" --set share.group=late --set share.member=$k
-	pid[k]=$client_pid
-done
-for k in 0 1; do ends_with "${pid[k]}" 0 $patience "member $k beside one that is late"; done
-# on a busy machine the other one may lose a turn, too
-absent=$(for k in 0 1; do grep '"skipped":true' "$tmp/late-$k/log.jsonl" | sed -E "s/.*\"step\":([0-9]+),.*/$k:\1/"; done | paste -sd,)
-case ,$absent in *,1:*) ;; *) fail "the member that stood still lost no turn: $absent" ;; esac
-came_back=$(grep '"type":"step"' "$tmp/late-1/log.jsonl" | awk '/"skipped":true/ {late = 1; next} late {n++} END {print n + 0}')
-[ "$came_back" -gt 0 ] || fail "the member that stood still never had a turn again: $absent"
-client oracle "$tmp/sgd.yaml" --local "${late[@]}" --set share.group=late --absent "$absent" || fail "the oracle: exit status $?"
-for k in 0 1; do same_run "late-$k" "oracle/member-$k" 30; done
+late_member late "$tmp/sgd.yaml" 3 30 --set $private --set share.mode=serial --set data.partition=iid --set train.epochs=5
 
 killed kills "$tmp/adamw.yaml" 48 $private share.mode=serial train.checkpoint_every=5 codec='topk:0.3,ef=true|quant:8'
 
-# refused KEY PHRASE [key=value]…
-refused() {
-	local key=$1 phrase=$2 set=() pair rc=0
-	shift 2
-	for pair in "$@"; do set+=(--set "$pair"); done
-	client refused "$tmp/sgd.yaml" --set server="$endpoint" --set share.group=g --set share.clients=2 "${set[@]}" || rc=$?
-	[ $rc -ge 64 ] && grep -q -e "$key" "$tmp/refused.log" && grep -q -e "$phrase" "$tmp/refused.log" ||
-		fail "$*: status $rc, and not a word on $key: $phrase"
-}
-refused share.rows 'belongs to share.mode: sync' share.mode=serial share.rows=16
+refused_beside 2 share.rows 'belongs to share.mode: sync' share.mode=serial share.rows=16
 start_client waits "$tmp/sgd.yaml" --set server="$endpoint" --set share.group=g --set share.clients=2
 waiting=$client_pid
 wait_for 'member 0 does not come' grep -q 'group-waits: group g: member 0 is here, 1 of 2' "$tmp/one.log"
-refused share.mode 'has sync, this client has serial' share.mode=serial share.member=1
+refused_beside 2 share.mode 'has sync, this client has serial' share.mode=serial share.member=1
 signal TERM $waiting
 ends_with $waiting 69 $patience 'a member that waits, and is interrupted'
 echo "share_serial: ok, absent $absent"

@@ -45,13 +45,6 @@ tr '\r' '\n' <"$tmp/remote.log" | grep -q "^eval 6/6 *4/4 .* acc $(printf %.1f "
 [ ! -s "$tmp/err" ] || fail "an export of a table's network says $(cat "$tmp/err")"
 grep -aq '"form":"only"' "$tmp/out.safetensors" || fail "form of a table's network"
 
-# refused STATUS SENTENCE OPTION…
-refused() {
-	local status=0 says=$2 want=$1
-	shift 2
-	"$SPLITC" train "$tmp/client.yaml" --check-config "$@" >"$tmp/out" 2>&1 || status=$?
-	[ "$status" = "$want" ] && [ "$(wc -l <"$tmp/out")" = 1 ] && grep -qF -- "$says" "$tmp/out" || fail "$says: exit status $status, $(cat "$tmp/out")"
-}
 refused 78 'model.features: csv has rows of 5 numbers, the model takes 7' --set model.features=7
 refused 78 'model.classes: csv has 3 classes, the model only 2' --set model.classes=2
 refused 65 "train.csv: no column \"label\" (data.label); the header names id, size, cm, colour, noise, kind" --set data.label=label

@@ -40,14 +40,8 @@ done
 
 # twin TASK: with a server, local, and killed behind step 25 of 60
 twin() {
-	client "$1-local" "$tmp/$1.yaml" --local --json || fail "$1, --local: exit status $?"
-	client "$1-linked" "$tmp/$1.yaml" || fail "$1 with a server: exit status $?"
-	same_run "$1-linked" "$1-local" 60
-	client_stands 25 "$1-killed" "$tmp/$1.yaml"
-	wait_for "$1-killed has no checkpoint" has_checkpoint "$1-killed"
-	end_client
-	client "$1-killed" "$tmp/$1.yaml" --resume || fail "$1 after a kill: exit status $?"
-	same_run "$1-linked" "$1-killed" 60
+	as_local "$1-linked" "$1-local" 60 "$tmp/$1.yaml" --json
+	killed_client 25 "$1-linked" "$tmp/$1.yaml"
 }
 twin numbers
 twin labels
@@ -104,11 +98,7 @@ pictures ages numbers 1 number
 pictures signs labels 2 '[even, large]'
 for name in ages signs; do
 	client "$name-linked" "$tmp/$name.yaml" || fail "$name with a server: exit status $?"
-	client_stands 5 "$name-killed" "$tmp/$name.yaml"
-	wait_for "$name-killed has no checkpoint" has_checkpoint "$name-killed"
-	end_client
-	client "$name-killed" "$tmp/$name.yaml" --resume || fail "$name after a kill: exit status $?"
-	same_run "$name-linked" "$name-killed" 8
+	killed_client 5 "$name-linked" "$tmp/$name.yaml"
 done
 client signs-local "$tmp/signs.yaml" --local --json || fail "signs, --local: exit status $?"
 same_run signs-linked signs-local 8
@@ -121,34 +111,28 @@ mv "$tmp/photos/val" "$tmp/new/val"
 diff <(jq -c '[(.name | sub(".*/val/"; "")), .said, .probabilities]' "$tmp/signs.known" | sort) \
 	<(jq -c '[(.name | sub(".*/val/"; "")), .said, .probabilities]' "$tmp/signs.new" | sort) >"$tmp/out" || fail "other labels elsewhere: $(head -n 2 "$tmp/out")"
 
-# refused STATUS SENTENCE TASK OPTION…
 mkdir "$tmp/table"
 rows 0 30 >"$tmp/table/train.csv"
 rows 0 30 >"$tmp/table/val.csv"
-refused() {
-	local status=0
-	"$SPLITC" train "$tmp/$3.yaml" --check-config "${@:4}" >"$tmp/out" 2>&1 || status=$?
-	[ $status = "$1" ] && grep -qF -- "$2" "$tmp/out" || fail "$2: exit status $status, $(cat "$tmp/out")"
-}
-refused 78 'data.label names 2 columns, and the network has 5 outputs' numbers --set model.classes=5
-refused 78 'mse, l1 and huber are losses of numbers' labels --set train.loss=l1
-refused 78 'several columns are several numbers or labels' labels --set model.task=classes
-refused 65 'train.csv:2: column "colour": "red" is no number' numbers --set data.label=height,colour
-refused 65 'is no label: 1, the row has it, or 0' labels --set data.label=cough,fever,a
-refused 78 'no metric "mae" of several labels; there are' labels --set train.metrics=mae
-refused 78 'belongs to classes and several labels' numbers --set train.class_weights=balanced
-refused 78 'needs a number for each of the 3 classes or labels, got 2' labels --set train.class_weights=1,2
-refused 78 'balanced stands alone, and not in a list' labels --set train.class_weights=balanced,2,3
-refused 78 'must be none, balanced, or a number above 0' labels --set train.class_weights=heavy
-refused 78 'give all of them the same list' classes --set share.group=g
-refused 78 'only classes can be mixed or smoothed' labels --set train.mixup=0.2
-refused 78 'only classes can be mixed or smoothed' numbers --set train.label_smoothing=0.1
+config=$tmp/numbers.yaml refused 78 'data.label names 2 columns, and the network has 5 outputs' --set model.classes=5
+config=$tmp/labels.yaml refused 78 'mse, l1 and huber are losses of numbers' --set train.loss=l1
+config=$tmp/labels.yaml refused 78 'several columns are several numbers or labels' --set model.task=classes
+config=$tmp/numbers.yaml refused 65 'train.csv:2: column "colour": "red" is no number' --set data.label=height,colour
+config=$tmp/labels.yaml refused 65 'is no label: 1, the row has it, or 0' --set data.label=cough,fever,a
+config=$tmp/labels.yaml refused 78 'no metric "mae" of several labels; there are' --set train.metrics=mae
+config=$tmp/numbers.yaml refused 78 'belongs to classes and several labels' --set train.class_weights=balanced
+config=$tmp/labels.yaml refused 78 'needs a number for each of the 3 classes or labels, got 2' --set train.class_weights=1,2
+config=$tmp/labels.yaml refused 78 'balanced stands alone, and not in a list' --set train.class_weights=balanced,2,3
+config=$tmp/labels.yaml refused 78 'must be none, balanced, or a number above 0' --set train.class_weights=heavy
+config=$tmp/classes.yaml refused 78 'give all of them the same list' --set share.group=g
+config=$tmp/labels.yaml refused 78 'only classes can be mixed or smoothed' --set train.mixup=0.2
+config=$tmp/numbers.yaml refused 78 'only classes can be mixed or smoothed' --set train.label_smoothing=0.1
 sed -i '3s/,[01],/,2,/' "$tmp/table/val.csv"
-refused 65 'val.csv:3: column "cough": "2" is no label: 1, the row has it, or 0' labels
-refused 65 'train.csv: no column "weight" (data.label)' ages --set data.label=weight
+config=$tmp/labels.yaml refused 65 'val.csv:3: column "cough": "2" is no label: 1, the row has it, or 0'
+config=$tmp/ages.yaml refused 65 'train.csv: no column "weight" (data.label)' --set data.label=weight
 mv "$tmp/photos/train.csv" "$tmp/out.csv"
-refused 66 'train.csv is not there: it names pictures' signs
+config=$tmp/signs.yaml refused 66 'train.csv is not there: it names pictures'
 sed '1s/file/path/' "$tmp/out.csv" >"$tmp/photos/train.csv"
-refused 65 'train.csv: no column "file" (it names the pictures); the header names path, number' signs
-refused 78 'several labels are of data.kind: csv, images and text' signs --set data.kind=webdataset
+config=$tmp/signs.yaml refused 65 'train.csv: no column "file" (it names the pictures); the header names path, number'
+config=$tmp/signs.yaml refused 78 'several labels are of data.kind: csv, images and text' --set data.kind=webdataset
 echo 'several numbers and labels are learned, evaluated and predicted'

@@ -63,12 +63,8 @@ figure() { jq -r "select(.type == \"summary\") | .direction.$2" "$tmp/$1/log.jso
 # A run that is killed between two steps, and whose server is gone, too, goes on from its checkpoint, and with its batches of rows of
 # like length.
 set=(--set server="$two" --set codec='quant:4,ef=true' --set train.checkpoint_every=1 --set data.group_by_length=true)
-client 'local killed' "$config" --local --set codec='quant:4,ef=true' --set data.group_by_length=true || fail "local killed: exit status $?"
-client_stands 20 killed "$config" "${set[@]}"
-wait_for 'no checkpoint to go on from' has_checkpoint killed
-end_client
-client killed "$config" "${set[@]}" --resume || fail "killed: exit status $?"
-same_run killed 'local killed' 38
+client undisturbed "$config" --local --set codec='quant:4,ef=true' --set data.group_by_length=true || fail "undisturbed: exit status $?"
+killed_client 20 undisturbed "$config" "${set[@]}"
 
 # What `splitc data` says of them: all rows count, tokens as `splitc tokens` has them, and the padded forms of a batch.
 "$SPLITC" data "$config" --json >"$tmp/json" || fail "data: exit status $?"
@@ -104,9 +100,7 @@ learns numbers pearson
 grep -q '^test loss .* of 80 samples$' "$tmp/numbers.log" || fail 'numbers: the loss is not said'
 grep -q '^best.safetensors holds the weights after step [0-9]*, with pearson 0.9' "$tmp/numbers.log" || fail 'numbers: nothing is kept'
 grep -q accuracy "$tmp/numbers.log" && fail 'numbers: there is an accuracy'
-client 'numbers one' "$config" --set server="$one" "${numbers[@]}" --set train.chunks=8 || fail "numbers with a server: exit status $?"
-client 'numbers 8' "$config" --local "${numbers[@]}" --set train.chunks=8 || fail "numbers: exit status $?"
-same_run 'numbers one' 'numbers 8' 38
+as_local 'numbers one' 'numbers 8' 38 "$config" --set server="$one" "${numbers[@]}" --set train.chunks=8
 cmp "$tmp/numbers one/best.safetensors" "$tmp/numbers 8/best.safetensors" || fail 'the best weights of numbers differ'
 "$SPLITC" predict "$config" --local --csv --set log.dir="$tmp/numbers" "${numbers[@]}" >"$tmp/csv" 2>"$tmp/err" || fail "predict: $(cat "$tmp/err")"
 [ "$(head -n 1 "$tmp/csv")" = sample,number,predicted,name ] && [ "$(wc -l <"$tmp/csv")" = 81 ] || fail "predict: $(head -n 2 "$tmp/csv")"
@@ -178,9 +172,7 @@ if [ -n "${SPLIT_TEXT_DATA:-}" ]; then
 	chmod -R u+w "$tmp/glue"
 	real=(--set data.dir="$tmp/glue" --set data.tokenizer="$SPLIT_TEXT_DATA/roberta_tokenizer" --set model.vocab=50265
 		--set train.epochs=1 --set data.train_limit=640 --set codec=quant:8)
-	client 'real local' "$config" --local "${real[@]}" || fail "CoLA: exit status $?"
-	client 'real one' "$config" --set server="$one" "${real[@]}" || fail "CoLA with a server: exit status $?"
-	same_run 'real one' 'real local' 40
+	as_local 'real one' 'real local' 40 "$config" --set server="$one" "${real[@]}"
 	turns='made texts and CoLA'
 fi
 echo "$turns train with a server as without"

@@ -41,14 +41,8 @@ config numbers '[length, price]' dev.tsv 'loss: l1'
 [ "$(cat "$tmp/out")" = '[["warm",120,40],["fresh",120,40]]' ] || fail "data: $(cat "$tmp/out")"
 "$SPLITC" data "$tmp/numbers.yaml" >"$tmp/out" || fail "data: exit status $?"
 for task in labels numbers; do
-	client $task-local "$tmp/$task.yaml" --local --json || fail "$task, --local: exit status $?"
-	client $task-linked "$tmp/$task.yaml" || fail "$task with a server: exit status $?"
-	same_run $task-linked $task-local 45
-	client_stands 20 $task-killed "$tmp/$task.yaml"
-	wait_for "$task-killed has no checkpoint" has_checkpoint $task-killed
-	end_client
-	client $task-killed "$tmp/$task.yaml" --resume || fail "$task after a kill: exit status $?"
-	same_run $task-linked $task-killed 45
+	as_local $task-linked $task-local 45 "$tmp/$task.yaml" --json
+	killed_client 20 $task-linked "$tmp/$task.yaml"
 	"$SPLITC" predict "$tmp/$task.yaml" --local --json --set log.dir="$tmp/$task-linked" >"$tmp/$task.known" 2>"$tmp/predict.log" || fail "predict $task"
 	rows 240 320 | cut -f1 | "$SPLITC" predict "$tmp/$task.yaml" --local --json --set log.dir="$tmp/$task-linked" --set data.dir="$tmp/gone" - >"$tmp/$task.new" \
 		2>"$tmp/predict.log" || fail "predict $task without the texts: $(cat "$tmp/predict.log")"
@@ -61,17 +55,12 @@ is numbers-local '.test_metrics.r2 > 0.9 and (.targets | map(.name)) == ["length
 jq -se 'all(.[]; .labels == .said)' "$tmp/labels.known" >"$tmp/out" || fail 'labels that were not learned are said'
 [ "$(jq -c .labels "$tmp/labels.known" | sort | uniq -c | awk '{print $1}' | tr '\n' ' ')" = '20 20 20 20 ' ] || fail 'other labels'
 
-# refused STATUS SENTENCE TASK OPTION…
-refused() {
-	local status=0
-	"$SPLITC" train "$tmp/$3.yaml" --local --fresh --set log.dir="$tmp/refused" "${@:4}" >"$tmp/out" 2>&1 || status=$?
-	[ $status = "$1" ] && grep -qF -- "$2" "$tmp/out" || fail "$2: exit status $status, $(cat "$tmp/out")"
-}
-refused 65 'train.tsv:3: column "price": "-1.25" is no label: 1, the row has it, or 0' labels --set data.label=warm,price
-refused 65 'column "text": label "red the boxes 0." is not a number' numbers --set data.label=length,text
-refused 65 'no column "weight"; the header names text, warm' numbers --set data.label=length,weight
-refused 78 'data.label names 2 columns, and the network has 3 outputs' labels --set model.classes=3
-refused 78 'several columns are several numbers or labels' labels --set model.task=classes
-client labels-killed "$tmp/labels.yaml" --set train.epochs=4 --resume --set data.label=fresh,warm && fail 'resumed with other labels'
-grep -q 'are not those that the run' "$tmp/labels-killed.log" || fail "other labels: $(tail -n 1 "$tmp/labels-killed.log")"
+refusing='--local --set log.dir='
+config=$tmp/labels.yaml refused 65 'train.tsv:3: column "price": "-1.25" is no label: 1, the row has it, or 0' --set data.label=warm,price
+config=$tmp/numbers.yaml refused 65 'column "text": label "red the boxes 0." is not a number' --set data.label=length,text
+config=$tmp/numbers.yaml refused 65 'no column "weight"; the header names text, warm' --set data.label=length,weight
+config=$tmp/labels.yaml refused 78 'data.label names 2 columns, and the network has 3 outputs' --set model.classes=3
+config=$tmp/labels.yaml refused 78 'several columns are several numbers or labels' --set model.task=classes
+client 'labels-linked killed' "$tmp/labels.yaml" --set train.epochs=4 --resume --set data.label=fresh,warm && fail 'resumed with other labels'
+grep -q 'are not those that the run' "$tmp/labels-linked killed.log" || fail "other labels: $(tail -n 1 "$tmp/labels-linked killed.log")"
 echo 'several labels and numbers of texts are learned and predicted'

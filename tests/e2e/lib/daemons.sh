@@ -190,6 +190,31 @@ let_go() {
 	: >"$tmp/$1.go"
 	wait_for "$1 does not go on" test ! -e "$tmp/$1.go"
 }
+# killed_client STEP TWIN CONFIG [argument]…: a run that is killed behind that step, once it has a checkpoint, goes on by --resume, and
+# ends as the run TWIN did. It is `TWIN killed`. $between: a command that runs before --resume
+killed_client() {
+	local name="$2 killed"
+	client_stands "$1" "$name" "${@:3}" --fresh
+	wait_for "$name has no checkpoint" has_checkpoint "$name"
+	end_client
+	${between:-true}
+	client "$name" "${@:3}" --resume || fail "$name behind step $1: exit status $?"
+	same_run "$name" "$2" "$(steps_of "$2")"
+}
+# killed_server FAILPOINT TWIN CONFIG [argument]…: a server of its own dies there and comes back, while the run waits for it, and the
+# run ends as TWIN did. It is `TWIN FAILPOINT`, without `=kill`. $between: a command that runs before the server comes back
+killed_server() {
+	local name="$2 ${1/=kill/}" server_pid endpoint=tcp://127.0.0.1:$(free_port)
+	SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=$1 start_server "$name dies" listen="$endpoint" store="$tmp/$name store"
+	start_client "$name" "${@:3}" --set server="$endpoint" --set link.on_server_lost=wait --set link.retry_ms=20 \
+		--set link.heartbeat_ms=100 --set link.timeout_ms=2000
+	ends_with "$server_pid" 137 $patience "the server of $name"
+	${between:-true}
+	start_server "$name lives" listen="$endpoint" store="$tmp/$name store"
+	ends_with "$client_pid" 0 $patience "$name"
+	same_run "$name" "$2" "$(steps_of "$2")"
+	end_process "$server_pid"
+}
 # stops NAME [SIGNAL]: the client that stands is told to stop, and stops behind its step
 stops() {
 	signal "${2:-INT}" "$client_pid"
@@ -270,6 +295,13 @@ learned() { grep -oE '"(type|step|skipped|epoch|loss|acc|lr|grad_norm|train_loss
 
 dcor_of() { grep -o '"dcor_squared":[^,}]*' "$tmp/$1/log.jsonl"; }
 
+# refused STATUS SENTENCE [argument]…: what `train` says of $config (or client.yaml), with $refusing in place of --check-config
+refused() {
+	local rc=0
+	"$SPLITC" "${command:-train}" "${config:-$tmp/client.yaml}" ${refusing---check-config} "${@:3}" >"$tmp/refused.log" 2>&1 || rc=$?
+	[ $rc = "$1" ] && grep -qF -- "$2" "$tmp/refused.log" || fail "$2: exit status $rc, not $1: $(cat "$tmp/refused.log")"
+}
+
 # weights_of FILE: a model without what it says of its data
 weights_of() {
 	local header
@@ -290,4 +322,11 @@ same_run() {
 		return
 	fi
 	cmp "$tmp/$1/model.safetensors" "$tmp/$2/model.safetensors" || fail "$1 and $2 ended with different weights"
+}
+
+# as_local FAR LOCAL STEPS CONFIG [argument]…: a run with a server, and the same in one process; STEPS may be empty
+as_local() {
+	client "$2" "${@:4}" --local || fail "$2, in one process: exit status $?"
+	client "$1" "${@:4}" || fail "$1, with a server: exit status $?"
+	same_run "$1" "$2" "${3:-$(steps_of "$2")}"
 }

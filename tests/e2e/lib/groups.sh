@@ -1,8 +1,9 @@
 # Sourced behind daemons.sh by scripts that compare a group over links with the same group in one process. $endpoint is a server's.
 
-# begin_groups LR: 84 images to train on, a server, and two configs of small batches: $tmp/sgd.yaml with that learning rate, $tmp/adamw.yaml
+# begin_groups LR [TRAIN TEST]: 84 images to train on, a server, and two configs of small batches: $tmp/sgd.yaml with that learning rate,
+# $tmp/adamw.yaml
 begin_groups() {
-	make_data 84 24
+	make_data "${2:-84}" "${3:-24}"
 	start_server one threads=2
 	write_config "$tmp/sgd.yaml"
 	sed -i "s/batch: 16/batch: 8/; s/chunks: 4/chunks: 2/; s/lr: 0.05/lr: $1/" "$tmp/sgd.yaml"
@@ -12,17 +13,60 @@ begin_groups() {
 
 # group NAME CONFIG CLIENTS [key=value]…: in one process, then over links: every loss of every member, and all weights, byte for byte
 group() {
-	local name=$1 config=$2 n=$3 set=() pair k pids=()
-	shift 3
-	for pair in "$@"; do set+=(--set "$pair"); done
+	local name=$1 config=$2 n=$3 set=() pair points=() pid=() absent
+	for pair in "${@:4}"; do set+=(--set "$pair"); done
 	client "$name" "$config" --local --clients "$n" ${set[@]+"${set[@]}"} || fail "$name in one process: exit status $?"
-	for ((k = 0; k < n; k++)); do
-		start_client "$name-$k" "$config" --set server="$endpoint" --set share.group="$name" --set share.clients="$n" \
-			--set share.member=$k ${set[@]+"${set[@]}"}
-		pids+=("$client_pid")
+	members "$name" "$config" "$n" ${set[@]+"${set[@]}"}
+	same_members "$name" "$n"
+}
+
+# members NAME CONFIG CLIENTS [argument]…: all of them over links until they have ended, each with the failpoints in ${points[K]}; and the
+# command $while_they_train. $absent: who was left out of which steps, as --absent has it
+members() {
+	local k start
+	for ((k = 0; k < $3; k++)); do
+		if [ -n "${points[k]:-}" ]; then start=start_failing_client; else start=start_client; fi
+		$start ${points[k]:+"${points[k]}"} "$1-$k" "$2" "${@:4}" --set server="$endpoint" --set share.group="$1" --set share.clients="$3" --set share.member=$k
+		pid[k]=$client_pid
 	done
-	for ((k = 0; k < n; k++)); do ends_with "${pids[k]}" 0 $patience "$name, member $k"; done
-	for ((k = 0; k < n; k++)); do same_run "$name-$k" "$name/member-$k" "$(steps_of "$name/member-$k")"; done
+	${while_they_train:-true}
+	for ((k = 0; k < $3; k++)); do ends_with "${pid[k]}" 0 $patience "$1, member $k"; done
+	absent=$(left_out "$1" "$3")
+}
+left_out() { # NAME CLIENTS
+	for ((k = 0; k < $2; k++)); do sed -nE "/\"skipped\":true/s/.*\"step\":([0-9]+),.*/$k:\1/p" "$tmp/$1-$k/log.jsonl"; done | paste -sd,
+}
+same_members() { # NAME CLIENTS
+	for ((k = 0; k < $2; k++)); do same_run "$1-$k" "$1/member-$k" "$(steps_of "$1/member-$k")"; done
+}
+# as_told NAME CONFIG CLIENTS ABSENT [argument]…: members learned what the group in one process learns that is told who was absent when
+as_told() {
+	client "$1" "$2" --local "${@:5}" --set share.group="$1" --set share.clients="$3" --absent "$4" || fail "$1, --absent $4: exit status $?"
+	same_members "$1" "$3"
+}
+# late_member NAME CONFIG STEP STEPS [argument]…: member 1 of two stands still as it begins that step of its own. It has no part in what the other one
+# does meanwhile, and comes back. On a busy machine the other one may be late, too
+late_member() {
+	local points=(client.apply=delay:200@1+ "client.begin=delay:2500@$3") pid=()
+	set -- "$1" "$2" "$4" --set share.straggler_s=1 --set train.eval_every=0 --set link.timeout_ms=60000 --set link.heartbeat_ms=20000 "${@:5}"
+	members "$1" "$2" 2 "${@:4}"
+	[[ ,$absent = *,1:* ]] || fail "the member that stood still was never late: $absent"
+	grep '"type":"step"' "$tmp/$1-1/log.jsonl" | awk '/"skipped":true/ {late = 1; next} late {n++} END {exit !n}' || fail "the member that stood still never came back: $absent"
+	as_told "$1" "$2" 2 "$absent" "${@:4}"
+	[ "$(steps_of "$1-1")" = "$3" ] || fail "member 1 has $(steps_of "$1-1") steps, not $3"
+}
+# one_model NAME CLIENTS: all members wrote the same weights
+one_model() {
+	for ((k = 1; k < $2; k++)); do
+		cmp "$tmp/$1-0/model.safetensors" "$tmp/$1-$k/model.safetensors" || fail "$1: members 0 and $k differ"
+	done
+}
+# refused_beside CLIENTS KEY PHRASE [key=value]…: a client of group g with such keys ends, and says so
+refused_beside() {
+	local set=() pair rc=0
+	for pair in "share.clients=$1" "${@:4}"; do set+=(--set "$pair"); done
+	client refused "$tmp/sgd.yaml" --set server="$endpoint" --set share.group=g "${set[@]}" || rc=$?
+	[ $rc -ge 64 ] && grep -q -e "$2" "$tmp/refused.log" && grep -q -e "$3" "$tmp/refused.log" || fail "${*:4}: status $rc, and not a word on $2: $3"
 }
 
 # killed NAME CONFIG STEPS [key=value]…: member 1 of 3 is killed once, then the server; both come back, and all learn what the same
@@ -51,7 +95,7 @@ killed() {
 	ends_with "$server_pid" 137 $patience "$name: the server that is killed"
 	start_server "$name-again" "listen=$endpoint" "store=$tmp/store-$name"
 	for k in 0 1 2; do ends_with "${pids[k]}" 0 $patience "$name, member $k"; done
-	for k in 0 1 2; do same_run "$name-$k" "$name/member-$k" "$(steps_of "$name/member-$k")"; done
+	same_members "$name" 3
 	signal TERM "$server_pid"
 	server_pid=$one endpoint=$at
 }
