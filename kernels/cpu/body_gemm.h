@@ -106,7 +106,7 @@ ALWAYS struct left left_of(const float *x, int64_t lda, int t)
 	return l;
 }
 
-#if VL == 16 && !defined SL_SANITIZED
+#if VL >= 8 && !defined SL_SANITIZED
 /* acc[nv] += x[row·lda + step]·(w0, w1); row, step and nv are constants. In this very order and with these addresses:
  * left to itself, the compiler moves sums through memory and keeps a register for each distance. The last operand says
  * that memory behind `base` is read. */
@@ -235,6 +235,8 @@ ALWAYS void outer_tile(float *c, int64_t ldc, const float *a, int64_t lda, const
 	vf acc[TILE_ROWS][2];
 	int last = n - (nv - 1) * VL;
 
+	for (int i = 0; i < t && rows > 32; i++)
+		prefetch(c + i * ldc);
 #pragma GCC unroll 14
 	for (int i = 0; i < t; i++)
 #pragma GCC unroll 2
@@ -322,22 +324,56 @@ static void gemm_rows(float *y, int64_t ldy, const float *const *seg, int n_seg,
 	}
 }
 
-static void gemm_outer(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
-		       int nb, int64_t rows, struct sl_prefetch *next)
+/* Columns [0, n) of x, rows `ld` apart. */
+static void copy_columns(float *to, int64_t ldto, const float *x, int64_t ldx, int64_t rows, int64_t n)
 {
-	int64_t chain = chain_of(rows);
-	int tile = tile_of(na);
+	for (int64_t m = 0; m < rows; m++, x += ldx, to += ldto)
+		for (int64_t k = 0; k < n; k += VL)
+			stv(to + k, ldv(x + k, left(n - k)), left(n - k));
+}
 
+/* Of tiles below each other. Where there are several, they read b from a copy: rows that lie far apart fall into few
+ * sets of the cache. */
+static void outer_panel(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
+			int nb, int64_t rows, struct sl_prefetch *next)
+{
+	const int tile = tile_of(na);
+	float copied[CHAIN * PANEL];
+
+	if (na > 4 * TILE_ROWS) {
+		copy_columns(copied, PANEL, b, ldb, rows, nb);
+		b = copied;
+		ldb = PANEL;
+	}
 	for (int64_t i = 0; i < na; i += tile) {
 		int t = na - i < tile ? (int)(na - i) : tile;
 
-		for (int64_t m = 0; m < rows; m += chain) {
-			int64_t n = rows - m < chain ? rows - m : chain;
-
-			outer_fns[nb > VL][t - 1](c + i * ldc, ldc, a + m * lda + i, lda, b + m * ldb, ldb, n, nb,
-						  take_run(next, n * (nb > VL ? 2 : 1)));
-		}
+		outer_fns[nb > VL][t - 1](c + i * ldc, ldc, a + i, lda, b, ldb, rows, nb,
+					  take_run(next, rows * (nb > VL ? 2 : 1)));
 	}
+}
+
+/* `a` is copied, some columns at a time, where its rows fall into few sets and several panels read it. No sum has
+ * another order for it. */
+static void gemm_outer(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
+		       int64_t nb, int64_t rows, struct sl_prefetch *next)
+{
+	enum { WIDE = 84 /* whole tiles of 14, 12 or 6 */, COPIED = 96 };
+	const int64_t chain = chain_of(rows), wide = lda % CHAIN == 0 && nb > 4 * PANEL ? WIDE : na;
+	float copied[CHAIN * COPIED];
+
+	for (int64_t m = 0; m < rows; m += chain)
+		for (int64_t i = 0; i < na; i += wide) {
+			const int64_t n = rows - m < chain ? rows - m : chain, w = na - i < wide ? na - i : wide;
+			const bool copies = wide < na;
+			const float *from = a + m * lda + i;
+
+			if (copies)
+				copy_columns(copied, COPIED, from, lda, n, w);
+			for (int64_t at = 0; at < nb; at += PANEL)
+				outer_panel(c + i * ldc + at, ldc, copies ? copied : from, copies ? COPIED : lda, w,
+					    b + m * ldb + at, ldb, nb - at < PANEL ? (int)(nb - at) : PANEL, n, next);
+		}
 }
 
 static void patches(float *p, int64_t ldp, const float *const *seg, int n_seg, int taps, int64_t step, int64_t n)

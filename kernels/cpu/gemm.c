@@ -91,11 +91,3 @@ void sl_gemm_rows(const struct sl_gemm_weights *b, float *y, int64_t ldy, const 
 		b->simd->gemm_rows(y + at, ldy, seg, n_seg, lda, b->depth / n_seg, b->packed + at * b->depth, rows,
 				   (int)columns_at(b, at), add, next);
 }
-
-void sl_gemm_outer(const struct sl_cpu_simd *simd, float *c, int64_t ldc, const float *a, int64_t lda, int64_t na,
-		   const float *b, int64_t ldb, int64_t nb, int64_t rows, struct sl_prefetch *next)
-{
-	for (int64_t at = 0; at < nb; at += simd->panel)
-		simd->gemm_outer(c + at, ldc, a, lda, na, b + at, ldb, (int)sl_cpu_min(simd->panel, nb - at), rows,
-				 next);
-}

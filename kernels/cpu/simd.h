@@ -129,9 +129,9 @@ struct sl_cpu_simd {
 	 * wide where n fits, else two (`panel` floats, which is the most that n may be); zero behind n. */
 	void (*gemm_rows)(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t depth,
 			  const float *w, int64_t rows, int n, bool add, struct sl_prefetch *next);
-	/* c [na, nb] += Σ over rows m of a[m·lda + i]·b[m·ldb + j]; nb ≤ panel. */
+	/* c [na, nb] += Σ over rows m of a[m·lda + i]·b[m·ldb + j] */
 	void (*gemm_outer)(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
-			   int nb, int64_t rows, struct sl_prefetch *next);
+			   int64_t nb, int64_t rows, struct sl_prefetch *next);
 	/* p [n, ldp]: `taps` floats of each of n_seg rows, seg[s] + i·step, then a 1. Up to a register more than taps
 	 * is read, and than the last patch written. */
 	void (*patches)(float *p, int64_t ldp, const float *const *seg, int n_seg, int taps, int64_t step, int64_t n);

@@ -311,6 +311,31 @@ static void outer_products(void **state)
 	free(b);
 }
 
+/* A wide product, whose factors are copied, has the bits of its small parts, which read them where they lie. */
+static void wide_outer_products(void **state)
+{
+	enum { ROWS = 200, HIGH = 256, WIDTH = 131, PART = 20 };
+	float *a = some(ROWS * HIGH, 12, 0), *b = some(ROWS * WIDTH, 13, 0);
+	float *whole = some(HIGH * WIDTH, 14, 0), *parts = some(HIGH * WIDTH, 14, 0);
+
+	(void)state;
+	for (int l = 0; level(l) != NULL; l++) {
+		struct sl_prefetch none = {.n = 0};
+
+		sl_gemm_outer(level(l), whole, WIDTH, a, HIGH, HIGH, b, WIDTH, WIDTH, ROWS, &none);
+		for (int i = 0; i < HIGH; i += PART)
+			for (int k = 0; k < WIDTH; k += PART)
+				sl_gemm_outer(level(l), parts + i * WIDTH + k, WIDTH, a + i, HIGH,
+					      sl_cpu_min(PART, HIGH - i), b + k, WIDTH, sl_cpu_min(PART, WIDTH - k),
+					      ROWS, &none);
+		assert_memory_equal(whole, parts, HIGH * WIDTH * sizeof *whole);
+	}
+	free(a);
+	free(b);
+	free(whole);
+	free(parts);
+}
+
 /* dw of a depthwise layer over image rows whose padded columns are zero. */
 static void depthwise_weights(void **state)
 {
@@ -485,6 +510,7 @@ int main(void)
 		cmocka_unit_test(running_statistics_are_rounded_once),
 		cmocka_unit_test(products_of_rows),
 		cmocka_unit_test(outer_products),
+		cmocka_unit_test(wide_outer_products),
 		cmocka_unit_test(depthwise_weights),
 		cmocka_unit_test(means_of_planes),
 		cmocka_unit_test(rows_of_a_linear_layer_stand_alone),
