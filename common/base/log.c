@@ -65,6 +65,28 @@ void sl_log_exclusive(void (*fn)(void *arg), void *arg)
 	pthread_mutex_unlock(&lock);
 }
 
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void behind_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void register_fork(void)
+{
+	pthread_atfork(before_fork, behind_fork, behind_fork);
+}
+
+void sl_log_at_fork(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, register_fork);
+}
+
 static void write_whole(const char *data, size_t len)
 {
 	while (len > 0) {

@@ -24,6 +24,8 @@ void sl_log_set_sink(void (*take)(void *arg, const char *line, size_t len), void
 /* Runs fn under the log's lock: while it draws, no line can come in between. fn must not log. */
 void sl_log_exclusive(void (*fn)(void *arg), void *arg);
 void sl_log_write(enum sl_log_level level, const char *id, const char *fmt, ...) SL_PRINTF(3, 4);
+/* From now on a forked child can log, whatever thread of its parent did so at that moment. */
+void sl_log_at_fork(void);
 /* For lines that a peer can cause as often as it likes: of each id 64 at once and one a second after that are written,
  * the others counted. At most SL_LOG_LIMITED ids. */
 enum { SL_LOG_LIMITED = 32 };

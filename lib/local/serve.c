@@ -147,6 +147,7 @@ OPEN int sl_local_open(void **out, const struct sl_local_conf *conf, char endpoi
 
 	if (!h)
 		return SL_ERR_NOMEM;
+	sl_log_at_fork();
 	sl_log_set_sink(conf->line, NULL);
 	sl_log_set_level((enum sl_log_level)conf->level);
 	sigfillset(&all);

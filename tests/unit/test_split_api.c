@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <cmocka.h>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "lib/impl.h"
 #include "tests/support/fake_peer.h"
 
@@ -108,6 +110,7 @@ static void arguments_that_are_null_are_usage(void **state)
 	says_null(split_open(&m, NULL, 0, &e), "out and conf");
 	assert_int_equal(split_conf_set(c, "server", NULL, NULL), SPLIT_USAGE);
 	split_conf_free(NULL);
+	assert_int_equal(split_fd(NULL), -1);
 	assert_int_equal(split_open(&m, c, 0, &e), SPLIT_AGAIN);
 	assert_int_equal(e.code, SPLIT_AGAIN);
 	says_null(split_forward(m, 1, 1, NULL, NULL, &call, &e), "x and call");
@@ -306,6 +309,46 @@ static void a_forked_child_only_closes(void **state)
 	split_conf_free(c);
 }
 
+static atomic_bool logs_on;
+
+static void *logs(void *arg)
+{
+	while (atomic_load(&logs_on))
+		sl_log(SL_LOG_ERROR, "test", "a line of a thread that does not end up in a child");
+	return arg;
+}
+
+/* Whatever another thread does at that moment. */
+static void a_forked_child_reads_and_writes_the_log(void **state)
+{
+	split_conf *c = conf_of(graph);
+	char line[512];
+	pthread_t thread;
+
+	(void)state;
+	atomic_store(&logs_on, true);
+	assert_int_equal(pthread_create(&thread, NULL, logs, NULL), 0);
+	for (int i = 0; i < 200; i++) {
+		const pid_t child = fork();
+		int status;
+
+		if (child == 0) {
+			alarm(30);
+			sl_log(SL_LOG_ERROR, "test", "a line of a child");
+			while (split_log(line, sizeof line))
+				;
+			_exit(0);
+		}
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_int_equal(status, 0);
+	}
+	atomic_store(&logs_on, false);
+	pthread_join(thread, NULL);
+	while (split_log(line, sizeof line))
+		;
+	split_conf_free(c);
+}
+
 static void damaged_tokens_are_refused(void **state)
 {
 	uint8_t feedback[] = {1, 2, 3}, bytes[512];
@@ -349,6 +392,7 @@ int main(void)
 		cmocka_unit_test(no_thread_takes_a_signal),
 		cmocka_unit_test(calls_out_of_turn_are_usage),
 		cmocka_unit_test(a_forked_child_only_closes),
+		cmocka_unit_test(a_forked_child_reads_and_writes_the_log),
 		cmocka_unit_test(damaged_tokens_are_refused),
 	};
 
