@@ -73,7 +73,7 @@ int sl_lib_trouble(struct split_middle *m, split_error *e)
 		fail = m->nonfinite;
 		m->nonfinite.code = SL_OK;
 		m->stepped = false;
-		return sl_lib_error(e, &fail, m->step - 1);
+		return sl_lib_error(e, &fail, m->nonfinite_step);
 	}
 	return SPLIT_OK;
 }

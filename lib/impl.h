@@ -117,14 +117,15 @@ struct split_middle {
 
 	/* under the lock */
 	struct sl_lib_slots x, y, dy, dx;
-	uint32_t *begin; /* of each call, from first · (plan->rows + 1) on */
-	uint64_t step;   /* done */
+	uint32_t *begin;       /* of each call, from first · (plan->rows + 1) on */
+	_Atomic uint64_t step; /* done; read without the lock, too */
 	uint64_t token[SL_LIB_TOKENS];
 	int n_token, calls;
 	bool in_call; /* one of the caller's threads is in a call */
 	struct {
 		bool open, training, norm, apply, drop, fetch;
-		bool stepping, resuming; /* split_step, split_resume was called, and has not said what came of it */
+		bool stepping;       /* split_step was called, and has not said what came of it */
+		uint64_t resuming;   /* likewise split_resume: the hash of its token; 0: it was not */
 		bool resume, relink; /* no link stands at the token yet; the link that is there is to be closed first */
 		bool close, goodbye;
 		struct sl_lib_call call[SL_PLAN_MAX_CHUNKS];
@@ -140,8 +141,9 @@ struct split_middle {
 	size_t pending_bytes;
 	struct sl_fail lost;      /* why the last link ended */
 	struct sl_fail dead;      /* code: the session is over */
-	struct sl_fail nonfinite; /* code: of the step before this one, and not yet told */
-	bool stepped, rolled;     /* a step that was asked for is done; the server stands at `rolled_to` */
+	struct sl_fail nonfinite; /* code: of a step, an evaluation or weights, and not yet told */
+	uint64_t nonfinite_step;
+	bool stepped, rolled; /* a step that was asked for is done; the server stands at `rolled_to` */
 	uint64_t rolled_to, links;
 	float *fetched; /* [weight_count], of the state behind `fetched_at` - 1 steps; 0: of none */
 	uint64_t fetched_at;
@@ -189,7 +191,7 @@ uint32_t *sl_lib_begin(const struct split_middle *m, int chunk); /* of the call 
 enum sl_err sl_lib_settle(struct split_middle *m, const split_conf *conf, struct sl_fail *fail) SL_MUST_CHECK;
 int sl_lib_error(split_error *e, const struct sl_fail *fail, uint64_t step);
 int sl_lib_tell(split_error *e, uint64_t step, enum sl_err code, const char *fmt, ...) SL_PRINTF(4, 5);
-/* log.c: from now on lines go to the ring; one goes there. */
+/* log.c: from now on lines go to the ring; one of the module of local: goes there, whose log is another one. */
 void sl_lib_log_begin(void);
 void sl_lib_log_line(void *arg, const char *line, size_t len);
 /* local.c: a server in this process, which conf.server then names. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/link/wire.h"
 #include "lib/impl.h"
 
 static bool has_fetched(const struct split_middle *m)
@@ -103,6 +104,7 @@ static int begin_resume(struct split_middle *m, const void *token, size_t n, spl
 	if (!copy)
 		return sl_lib_tell(e, m->step, SL_ERR_NOMEM, "no memory for a token");
 	memcpy(copy, token, n);
+	free(m->pending);
 	m->pending = copy;
 	m->pending_bytes = n;
 	m->ask.resume = m->ask.relink = true;
@@ -118,16 +120,17 @@ static bool has_resumed(const struct split_middle *m)
 int split_resume(split_middle *m, const void *token, size_t n, int timeout_ms, split_error *e)
 {
 	int code = sl_lib_enter(m, e);
+	uint64_t hash;
 
 	if (code)
 		return code;
 	if (!token)
 		return sl_lib_leave(m, sl_lib_null(e, "token"));
-	if (!m->ask.resuming)
+	hash = sl_wire_hash((struct sl_bytes){token, n}) | 1;
+	if (m->ask.resuming != hash)
 		code = begin_resume(m, token, n, e);
-	m->ask.resuming = !code;
 	if (!code)
 		code = sl_lib_await(m, has_resumed, timeout_ms, e);
-	m->ask.resuming = code == SPLIT_AGAIN || code == SPLIT_UNAVAILABLE;
+	m->ask.resuming = code == SPLIT_AGAIN || code == SPLIT_UNAVAILABLE ? hash : 0;
 	return sl_lib_leave(m, code);
 }

@@ -181,13 +181,21 @@ static void on_normed(void *arg, double squares)
 	pthread_mutex_unlock(&m->lock);
 }
 
+/* `told`: the caller is told at once, not behind the end of the step. */
+static void note_nonfinite(struct split_middle *m, const struct sl_fail *why, bool told)
+{
+	m->nonfinite = *why;
+	m->nonfinite_step = m->step;
+	m->stepped |= told;
+}
+
 static void on_abandoned(void *arg, const struct sl_fail *why)
 {
 	struct split_middle *m = arg;
 
 	pthread_mutex_lock(&m->lock);
 	if (!m->ask.drop)
-		m->nonfinite = *why;
+		note_nonfinite(m, why, false);
 	m->did.skip = true;
 	pthread_mutex_unlock(&m->lock);
 	sl_async_wake(m->wake);
@@ -218,8 +226,7 @@ static void on_fetched(void *arg)
 	pthread_mutex_lock(&m->lock);
 	m->ask.fetch = m->did.fetch = false;
 	if (sl_link_weights(m->link, &weights, &why)) {
-		m->nonfinite = why;
-		m->stepped = true;
+		note_nonfinite(m, &why, true);
 	} else {
 		memcpy(m->fetched, weights, (size_t)segment->weight_count * sizeof *weights);
 		m->fetched_at = m->step + 1;
@@ -330,8 +337,12 @@ static void on_failed(void *arg, const struct sl_fail *why)
 	pthread_mutex_lock(&m->lock);
 	salvage(m);
 	m->lost = *why;
-	if (!sl_retry_failed(&m->retry, why->code) && !m->dead.code)
+	if (why->code == SL_ERR_NONFINITE && m->ask.open && !m->ask.training) { /* another link can do the next */
+		note_nonfinite(m, why, true);
+		sl_lib_forget_call(m);
+	} else if (!sl_retry_failed(&m->retry, why->code) && !m->dead.code) {
 		m->dead = *why;
+	}
 	m->did.up = false;
 	sl_lib_news(m);
 	pthread_mutex_unlock(&m->lock);

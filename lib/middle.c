@@ -168,7 +168,7 @@ void split_close(split_middle *m, int goodbye)
 
 int split_fd(const split_middle *m)
 {
-	return m->event_fd;
+	return m ? m->event_fd : -1;
 }
 
 int split_shape(const split_middle *m, int output, int *per_token, int64_t dim[4])

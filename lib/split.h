@@ -13,8 +13,9 @@
  * close what it inherited, which does nothing there.
  *
  * timeout_ms: how long a call waits, 0: not at all, -1: as long as it takes. SPLIT_AGAIN: not yet, and *e says why;
- * call again with the same arguments. A call that has waited for `wait_s` in all says SPLIT_UNAVAILABLE, and may be
- * called again as well. Links that break are made again, and the open step is sent anew: it has the same bits.
+ * call again with the same arguments, or give the step up with split_drop. A call that has waited for `wait_s` in all
+ * says SPLIT_UNAVAILABLE, and may be called again as well. Links that break are made again, and the open step is sent
+ * anew: it has the same bits.
  *
  * Every int that a function returns is an enum split_code. `e` may be NULL, else e->size is set. */
 #ifndef SPLIT_H

@@ -75,7 +75,9 @@ static void begin_step(struct split_middle *m, bool training)
 	m->did = (struct sl_lib_did){.up = m->did.up, .fetch = m->did.fetch};
 	m->ask.open = true;
 	m->ask.training = training;
-	m->stepped = false;
+	/* calls that their caller gave up have come to their end */
+	m->stepped = m->ask.stepping = false;
+	m->ask.resuming = 0;
 }
 
 int split_forward(split_middle *m, int training, int64_t rows, const uint32_t *lengths, const float *x, int *call,
@@ -242,8 +244,10 @@ int split_norm(split_middle *m, double *norm, int timeout_ms, split_error *e)
 		return sl_lib_leave(m, sl_lib_null(e, "norm"));
 	if (!m->ask.open || !m->ask.backs)
 		return sl_lib_misuse(m, e, "there is a norm behind split_backward, before split_step");
-	m->ask.norm = true;
-	sl_lib_wake(m);
+	if (!m->did.normed) {
+		m->ask.norm = true;
+		sl_lib_wake(m);
+	}
 	code = sl_lib_await(m, has_norm, timeout_ms, e);
 	if (!code)
 		*norm = sqrt(m->did.squares);
@@ -290,6 +294,7 @@ int split_drop(split_middle *m, int timeout_ms, split_error *e)
 	if (code)
 		return code;
 	m->ask.drop = m->ask.open && m->ask.training;
+	m->ask.stepping = false;
 	sl_lib_wake(m);
 	code = sl_lib_await(m, is_dropped, timeout_ms, e);
 	if (!code && m->ask.open)

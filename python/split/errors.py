@@ -33,6 +33,9 @@ _BY_STATUS = {64: UsageError, 65: DataError, 66: NoInputError, 69: UnavailableEr
 _BY_CODE = {4: NonfiniteError, 21: MismatchError, 100: RolledBack}
 
 
+FORKED = "a process that was forked cannot use its parent's middle"
+
+
 def error_of(code, status, key, step, text):
     found = _BY_CODE.get(code) or _BY_STATUS.get(status) or Error
     e = found(text)

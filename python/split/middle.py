@@ -183,7 +183,9 @@ class Middle:
 
     def stats(self):
         s = abi.Stats(size=ctypes.sizeof(abi.Stats))
-        abi.lib.split_statistics(self._handle, ctypes.byref(s))
+        if abi.lib.split_statistics(self._handle, ctypes.byref(s)) != abi.OK:
+            forked = self._handle and self._pid != os.getpid()
+            raise errors.usage(errors.FORKED if forked else "there is no middle, or another thread uses it")
         return {name: getattr(s, name) for name, _ in s._fields_[1:]}
 
     def close(self, goodbye=False):
@@ -192,6 +194,9 @@ class Middle:
         if handle and self._pid == os.getpid():
             abi.lib.split_close(handle, goodbye)
             _tell_log()
+
+    def __reduce__(self):
+        raise errors.usage("a middle cannot be copied or pickled: keep() a token, and open another one with it")
 
     def __del__(self):
         if getattr(self, "_handle", None):

@@ -1,4 +1,5 @@
 """split.RemoteModule: a module of a PyTorch network that a server computes and trains."""
+import functools
 import os
 import weakref
 from typing import NamedTuple, Optional
@@ -24,6 +25,22 @@ class Step(NamedTuple):
     bytes: int
     seconds: float
     skipped: bool = False
+
+
+def _guarded(call):
+    """The next call drops the step where this one is interrupted, as by Ctrl-C; and what was lost is forgotten."""
+    @functools.wraps(call)
+    def guarded(self, *args, **kwargs):
+        try:
+            return call(self, *args, **kwargs)
+        except (errors.NonfiniteError, errors.RolledBack):
+            self._forget()
+            raise
+        except BaseException as e:
+            if not isinstance(e, Exception):
+                self.__dict__["_interrupted"] = call.__name__
+            raise
+    return guarded
 
 
 class _Send(torch.autograd.Function):
@@ -125,7 +142,7 @@ class _Pipeline:
             return False
         call = self.began[self.tails][1]
         y = self.remote._empty(self.remote._middle.output_shape, call)
-        if not self.remote._guard(self.remote._middle.try_output, call.number, y):
+        if not self.remote._middle.try_output(call.number, y):
             return False
         y = self.remote._like(y, call).requires_grad_()
         x, t = self.parts[self.tails]
@@ -142,7 +159,7 @@ class _Pipeline:
         h, call = self.began[self.backs]
         if h.requires_grad:
             dx = self.remote._empty(self.remote._middle.input_shape, call)
-            if not self.remote._guard(self.remote._middle.try_input_grad, call.number, dx):
+            if not self.remote._middle.try_input_grad(call.number, dx):
                 return False
             h.backward(self.remote._like(dx, call))
         self.began[self.backs] = None, None
@@ -199,6 +216,15 @@ class RemoteModule(nn.Module):
             self._conf.update({"auth.server_key": keys.server, "auth.secret_key": keys.own})
         self._input_grad, self._text = input_grad, self._builder.text(self._out, self._role)
         self._begin(resume)
+        if self._lr is None:
+            self._move_parameters()
+
+    def _move_parameters(self):
+        """Those of the module leave the optimizer, and the anchor comes: once nothing can be refused any more."""
+        mine = {id(p) for p in self._module.parameters()}
+        for g, _ in self._held:
+            g["params"] = [p for p in g["params"] if id(p) not in mine]
+        self._held[0][0]["params"].append(self.anchor)
 
     def _begin(self, resume=None):
         weights = {p.name: p.to_graph(self._state[p.key]).numpy() for p in self._builder.params}
@@ -217,7 +243,7 @@ class RemoteModule(nn.Module):
     # ---- the optimizer
 
     def _take_groups(self):
-        """The module's parameters leave the optimizer, and the anchor comes. Groups: by parameter; the rules of 1 to 8."""
+        """Which of the optimizer's groups have parameters of the module. Groups: by parameter; the rules of 1 to 8."""
         mine = {id(p) for p in self._module.parameters()}
         if any(id(p) in mine for p in self._optimizer.state):
             raise errors.usage("the optimizer has stepped: give the middle one that has not, or a token to resume from")
@@ -240,8 +266,6 @@ class RemoteModule(nn.Module):
                 factor = g["lr"] / base["lr"] if base["lr"] else 1.0
                 rules[f"group.{i}"] = f"lr={factor!r} weight_decay={g['weight_decay']!r}"
             found.update((id(p), i) for p in g["params"] if id(p) in mine)
-            g["params"] = [p for p in g["params"] if id(p) not in mine]
-        base["params"].append(self.anchor)
         self.__dict__["_held"] = [(g, g["lr"] / base["lr"] if base["lr"] else 1.0) for g in held]
         return found, rules
 
@@ -259,7 +283,7 @@ class RemoteModule(nn.Module):
 
     def _check_process(self):
         if self._pid != os.getpid():
-            raise errors.usage("a process that was forked cannot use its parent's middle")
+            raise errors.usage(errors.FORKED)
 
     def _cleared(self):
         """zero_grad() came behind a backward: of the marks that these leave in the anchor's gradient, none is there."""
@@ -273,6 +297,7 @@ class RemoteModule(nn.Module):
         if self._interrupted or self._cleared():
             self.drop()
 
+    @_guarded
     def send(self, x, lengths=None):
         """The first half of a call; what is given back has wait(). Several may be on their way."""
         self._check_process()
@@ -295,6 +320,7 @@ class RemoteModule(nn.Module):
     def forward(self, x, lengths=None):
         return self.send(x, lengths).wait()
 
+    @_guarded
     def pipelined(self, head, tail_loss, x, t):
         """A whole step but for step(): head, middle, tail_loss(y, t) and all their backwards, chunk by chunk, so that
         both sides and the link work at once. tail_loss gives the mean over its rows; each chunk counts by its rows. The
@@ -309,24 +335,14 @@ class RemoteModule(nn.Module):
         state = _Pipeline(self, head, tail_loss, list(zip(xs, ts)), len(x))
         while not state.over():
             if not (state.tail() or state.head() or state.back()):
-                self._guard(self._middle.wait)
+                self._middle.wait()
         self._mark()
         grad = torch.full_like(self.anchor, _MARK)
         self.anchor.grad = grad if self.anchor.grad is None else self.anchor.grad + grad
         return state.loss
 
-    def _guard(self, call, *args, **kwargs):
-        try:
-            return call(*args, **kwargs)
-        except KeyboardInterrupt:
-            self.__dict__["_interrupted"] = True
-            raise
-        except (errors.NonfiniteError, errors.RolledBack):
-            self._forget()
-            raise
-
     def _forget(self):
-        self.__dict__.update(_open=[], _marked=False, _interrupted=False, _clip=1.0)
+        self.__dict__.update(_open=[], _marked=False, _interrupted=None, _clip=1.0)
 
     def _mark(self):
         self.__dict__["_marked"] = True
@@ -334,28 +350,31 @@ class RemoteModule(nn.Module):
     def _post(self, x, lengths):
         lengths = None if not self._lengths else [self._conf["tokens.row"]] * len(x) if lengths is None else [int(n) for n in lengths]
         rows = self._pack(_nhwc(x), lengths)
-        number = self._guard(self._middle.forward, rows, rows=len(x), lengths=lengths, training=self.training)
+        number = self._middle.forward(rows, rows=len(x), lengths=lengths, training=self.training)
         call = _Call(number, self.step_number, x, lengths)
         if self.training:
             self._open.append(call)
         return call
 
+    @_guarded
     def _take(self, call):
         y = self._empty(self._middle.output_shape, call)
-        self._guard(self._middle.output, call.number, y)
+        self._middle.output(call.number, y)
         return self._like(self._unpack(y, call), call)
 
+    @_guarded
     def _give(self, call, dy):
         if call not in self._open or call.back:
             raise errors.usage(f"backward of call {call.number} of step {call.step} ran already, or the step is over", call.step)
         if self._cleared():
             raise errors.usage(f"zero_grad() came between backwards of step {call.step}: call drop() first", call.step)
-        self._guard(self._middle.backward, call.number, self._pack(_nhwc(dy), call.lengths))
+        self._middle.backward(call.number, self._pack(_nhwc(dy), call.lengths))
         call.back = True
 
+    @_guarded
     def _input_gradient(self, call):
         dx = self._empty(self._middle.input_shape, call)
-        self._guard(self._middle.input_grad, call.number, dx)
+        self._middle.input_grad(call.number, dx)
         return self._like(self._unpack(dx, call), call)
 
     def _empty(self, shape, call):
@@ -384,30 +403,34 @@ class RemoteModule(nn.Module):
             t = t.contiguous() if call.image else t
         return t.to(call.device)
 
+    @_guarded
     def step(self, lr=None, scale=1.0):
-        """The server's optimizer takes its step; then it is the turn of the script's own."""
+        """The server's optimizer takes its step; then it is the turn of the script's own. Where it is interrupted, it
+        can be called again, and goes on."""
         self._check_process()
-        if self._cleared():
+        if self._cleared() or self._interrupted not in (None, "step"):
             number = self.step_number
             self.drop()
             return Step(number, 0, 0.0, True)
         if not any(c.back for c in self._open):
             raise errors.usage(f"step {self.step_number} has no gradient: call backward() first", self.step_number)
         number, before = self.step_number, self._before
-        self._guard(self._middle.step, self._rate() if lr is None else lr, scale * self._clip)
+        self._middle.step(self._rate() if lr is None else lr, scale * self._clip)
         self._forget()
         now = self.__dict__["_before"] = self._middle.stats()
         if self.anchor.grad is not None:
             self.anchor.grad = None
         return Step(number, sum(now[k] - before[k] for k in ("tx_bytes", "rx_bytes")), now["server_s"])
 
+    @_guarded
     def drop(self):
         """Forgets the open step, which counts as done."""
         self._middle.drop()
         self._forget()
 
+    @_guarded
     def grad_norm(self):
-        return self._guard(self._middle.norm)
+        return self._middle.norm()
 
     # ---- state
 
@@ -420,6 +443,7 @@ class RemoteModule(nn.Module):
         return torch.frombuffer(bytearray(self._middle.keep()), dtype=torch.uint8)
 
     def resume(self, token):
+        self._check_process()
         self._forget()
         self._middle.resume(bytes(token.tolist()))
 
@@ -445,6 +469,7 @@ class RemoteModule(nn.Module):
             destination[prefix + key] = torch.tensor(self.step_number) if counted else value.detach().clone()
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
+        self._check_process()
         own = self._module.state_dict()
         missing_keys += [prefix + k for k in own if prefix + k not in state_dict]
         unexpected_keys += [k for k in state_dict if k.startswith(prefix) and k[len(prefix):] not in own]

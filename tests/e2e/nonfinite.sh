@@ -56,7 +56,7 @@ same_run skip-local skip "$((n + 10))"
 # ---- the server sends it with the last weights: no model is written, and the run can be ended elsewhere
 sets=(--set train.checkpoint_every=3)
 expect 0 honest
-"$TOOLS/faulty_link" "${endpoint##*:}" nan down part 1 >"$tmp/relay.out" &
+"$TOOLS/faulty_link" "${endpoint##*:}" nan down weights 1 >"$tmp/relay.out" &
 relay=$!
 started+=("$relay")
 wait_for 'the relay' test -s "$tmp/relay.out"

@@ -2,9 +2,7 @@
 import copy
 import os
 import pickle
-import signal
 import sys
-import threading
 
 import torch
 import torch.nn.functional as F
@@ -12,18 +10,10 @@ from torch import nn
 from torchvision import models
 
 import split
+from middles import refused
 
 server = sys.argv[1]
 torch.set_num_threads(1)
-
-
-def refused(kind, text, call, *args, **kwargs):
-    try:
-        call(*args, **kwargs)
-    except kind as e:
-        assert text in str(e), f"{e!r} does not say {text!r}"
-        return e
-    raise AssertionError(f"{text!r} was not refused")
 
 
 def encoder(**kwargs):
@@ -555,45 +545,6 @@ def check_pipelined():
     assert max(abs(i - j) for i, j in zip(a, b)) < 1e-5 and far(here, there) < 1e-5 and far(ends, others) < 1e-5
 
 
-class Numbers(torch.utils.data.Dataset):
-    def __init__(self, middle):
-        self.middle = middle
-
-    def __len__(self):
-        return 8
-
-    def __getitem__(self, i):
-        try:
-            self.middle(torch.zeros(1, 32))
-        except split.UsageError as e:
-            assert "forked" in str(e)
-            return torch.full((32,), float(i))
-        raise AssertionError("a worker used the middle")
-
-
-def check_processes():
-    """fork; Ctrl-C; two processes with one token."""
-    m = remote(nn.Linear(32, 4), (4, 32))
-    for x in torch.utils.data.DataLoader(Numbers(m), 4, num_workers=2):
-        m(x).square().mean().backward()
-        m.step()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.kill(int(os.environ["SERVER_PID"]), signal.SIGSTOP)
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    refused(KeyboardInterrupt, "", m, torch.zeros(4, 32))
-    os.kill(int(os.environ["SERVER_PID"]), signal.SIGCONT)
-    m(torch.ones(4, 32)).square().mean().backward()  # the interrupted step is dropped
-    m.step()
-    assert m.step_number == 4
-    token = m.checkpoint()
-    other = remote(nn.Linear(32, 4), (4, 32), resume=token, wait_s=20)
-    other(torch.ones(4, 32)).square().mean().backward()
-    other.step()
-    refused(split.Error, "", lambda: [m.drop() for _ in range(3) if m(torch.ones(4, 32)) is not None])
-    other.close(True)
-
-
-for check in (check_transformers, check_batch_norm, check_lengths, check_calls, check_orders, check_pipelined, check_local, check_adapters, check_rows, check_refusals, check_steps, check_processes, check_middles):
+for check in (check_transformers, check_batch_norm, check_lengths, check_calls, check_orders, check_pipelined, check_local, check_adapters, check_rows, check_refusals, check_steps, check_middles):
     check()
     print(check.__name__, flush=True)

@@ -1,6 +1,7 @@
-/* faulty_link UPSTREAM_PORT FAULT DIR KIND NTH [MS]: a relay on a loopback port of its own (printed) that knows ZMTP 3
- * without encryption, and does one thing wrong, once: at the NTH message (from 1) that goes DIR (up: to the server;
- * down) and is of KIND (hello … bye, the schema's field number decides; any), over all connections,
+/* faulty_link UPSTREAM_PORT FAULT DIR KIND NTH[+] [MS]: a relay on a loopback port of its own (printed) that knows ZMTP
+ * 3 without encryption, and does one thing wrong, once: at the NTH message (from 1) that goes DIR (up: to the server;
+ * down) and is of KIND (hello … norm, the schema's field number decides; mid_act, head_grad, weights: parts of these;
+ * any), over all connections; with + also at all behind it,
  *
  *   drop       that message and all after it are lost; the connection is closed
  *   vanish     … are lost; the connection is not closed, not even when one side closes its own: half open
@@ -8,8 +9,13 @@
  *   duplicate  the message goes out twice
  *   header     one bit of the message's header is flipped
  *   payload    one bit of its payload is flipped
- *   nan        of a part of weights: its first number becomes NaN, and its hash is as it should be
  *   none       nothing
+ *   swap       the message goes out behind the next one
+ *   mute       that direction carries heartbeats and credit alone from then on
+ *   total, rows, chunk, step, epoch, hash, made, negative, nan, kept
+ *              the message says something else, which is well formed: see bend(). Its checks fit.
+ *   part, committed, norm, abandon, fetch, welcome
+ *              a message of that kind goes out behind it, which answers nothing
  *
  * Other connections are relayed as they are meanwhile. Ends with SIGTERM; the last line is JSON: what was delivered
  * whole (messages and their bytes, headers and payloads, without ZMTP's own) each way, everything that came each way
@@ -35,12 +41,44 @@
 
 enum { MAX_LINKS = 64, READ = 1 << 16, GREETING = 64, MORE = 1, LONG = 2, COMMAND = 4 };
 enum side { UP, DOWN, SIDES }; /* what comes from the client goes up */
-enum fault { NONE, DROP, VANISH, LATE, DUPLICATE, HEADER, PAYLOAD, NOT_A_NUMBER, FAULTS };
+enum fault {
+	NONE,
+	DROP,
+	VANISH,
+	LATE,
+	DUPLICATE,
+	HEADER,
+	PAYLOAD,
+	SWAP,
+	MUTE,
+	TOTAL, /* from here on the message is another one */
+	ROWS,
+	CHUNK,
+	STEP,
+	EPOCH,
+	HASH,
+	MADE,
+	NEGATIVE,
+	NOT_A_NUMBER,
+	KEPT,
+	SAY_PART, /* from here on there is one more */
+	SAY_COMMITTED,
+	SAY_NORM,
+	SAY_ABANDON,
+	SAY_FETCH,
+	SAY_WELCOME,
+	FAULTS
+};
 
-static const char *const fault_name[FAULTS] = {"none",      "drop",   "vanish",  "late",
-					       "duplicate", "header", "payload", "nan"};
-static const char *const kind_name[] = {"any",    "epoch",     "hello", "welcome",   "refuse", "part",   "credit",
-					"commit", "committed", "fetch", "heartbeat", "bye",    "abandon"};
+static const char *const fault_name[FAULTS] = {
+	"none",  "drop", "vanish",    "late", "duplicate", "header", "payload", "swap",     "mute",
+	"total", "rows", "chunk",     "step", "epoch",     "hash",   "made",    "negative", "nan",
+	"kept",  "part", "committed", "norm", "abandon",   "fetch",  "welcome"};
+enum { PART = 5, CREDIT = 6, HEARTBEAT = 10, SCHEMA = 15 };
+static const char *const kind_name[] = {"any",       "epoch",   "hello",    "welcome",   "refuse",
+					"part",      "credit",  "commit",   "committed", "fetch",
+					"heartbeat", "bye",     "abandon",  "challenge", "norm",
+					"head_act",  "mid_act", "mid_grad", "head_grad", "weights"};
 enum { KINDS = sizeof kind_name / sizeof kind_name[0] };
 
 struct stream {
@@ -54,8 +92,10 @@ struct stream {
 };
 
 struct link {
-	bool used, faulty, silent, shut[SIDES];
+	bool used, faulty, silent, mute, shut[SIDES];
 	struct stream in[SIDES]; /* [UP]: from the client */
+	uint8_t *swapped;        /* a message that goes out behind the next one; NULL: none */
+	size_t swapped_len;
 };
 
 static volatile sig_atomic_t stop;
@@ -65,6 +105,7 @@ static struct {
 	enum side side;
 	int kind;
 	long nth;
+	bool always;
 	uint64_t ms;
 } plan;
 static bool done;
@@ -117,52 +158,177 @@ static void begin_fault(struct link *l)
 	l->silent = plan.fault == DROP || plan.fault == VANISH;
 }
 
-/* False: it is no part of weights. */
-static bool poison(struct sl_bytes header, struct sl_bytes payload)
+/* ---- lies */
+
+static void nan_part(struct sl_frame *f)
 {
 	static const uint8_t nan_le[] = {0, 0, 0xc0, 0x7f};
+
+	if (f->payload.len < sizeof nan_le)
+		exit(1);
+	memcpy((uint8_t *)(uintptr_t)f->payload.data + f->payload.len - sizeof nan_le, nan_le, sizeof nan_le);
+	f->u.part.xxh3 = sl_wire_hash(f->payload);
+}
+
+static void bend_part(struct sl_frame *f)
+{
+	struct sl_part *p = &f->u.part;
+
+	p->total += plan.fault == TOTAL ? 4 : 0;
+	p->rows += plan.fault == ROWS;
+	p->chunk += plan.fault == CHUNK;
+	p->step += plan.fault == STEP || plan.fault == KEPT;
+	p->xxh3 ^= plan.fault == HASH;
+	if (plan.fault == NOT_A_NUMBER)
+		nan_part(f);
+}
+
+static void bend(struct sl_frame *f)
+{
+	f->epoch += plan.fault == EPOCH;
+	if (f->kind == SL_FRAME_PART)
+		bend_part(f);
+	if (f->kind == SL_FRAME_WELCOME) {
+		f->u.welcome.next_step += plan.fault == STEP;
+		f->u.welcome.begin += plan.fault == STEP;
+		f->u.welcome.made += plan.fault == MADE;
+		f->u.welcome.plan_hash[0] ^= plan.fault == HASH;
+	}
+	if (f->kind == SL_FRAME_COMMITTED) {
+		f->u.committed.step += plan.fault == STEP;
+		f->u.committed.checkpointed |= plan.fault == KEPT;
+		f->u.committed.compute_s = plan.fault == NOT_A_NUMBER ? 0.0 / 0.0 : f->u.committed.compute_s;
+	}
+	if (f->kind == SL_FRAME_NORM) {
+		f->u.norm.step += plan.fault == STEP;
+		f->u.norm.squares = plan.fault == NOT_A_NUMBER ? 0.0 / 0.0
+				    : plan.fault == NEGATIVE   ? -1
+							       : f->u.norm.squares;
+	}
+}
+
+/* What answers nothing. */
+static void make_up(struct sl_frame *f)
+{
+	static const uint8_t zeros[64];
+	static const enum sl_frame_kind kind[] = {SL_FRAME_PART,    SL_FRAME_COMMITTED, SL_FRAME_NORM,
+						  SL_FRAME_ABANDON, SL_FRAME_FETCH,     SL_FRAME_WELCOME};
+	const uint64_t epoch = f->epoch;
+
+	*f = (struct sl_frame){.kind = kind[plan.fault - SAY_PART], .epoch = epoch};
+	if (f->kind != SL_FRAME_PART)
+		return;
+	f->payload = (struct sl_bytes){zeros, sizeof zeros};
+	f->u.part = (struct sl_part){.what = SL_PART_MID_ACT,
+				     .training = true,
+				     .rows = 4,
+				     .total = sizeof zeros,
+				     .xxh3 = sl_wire_hash(f->payload)};
+}
+
+static void relay_one(struct link *l, enum side side, struct sl_bytes body, uint8_t flags)
+{
+	uint8_t head[9] = {(uint8_t)(flags | LONG)};
+
+	for (int i = 0; i < 8; i++)
+		head[1 + i] = (uint8_t)((uint64_t)body.len >> (56 - 8 * i));
+	relay(l, side, head, sizeof head);
+	relay(l, side, body.data, body.len);
+}
+
+static void lie(struct link *l, enum side side, struct sl_bytes header, struct sl_bytes payload)
+{
 	uint8_t again[SL_WIRE_HEADER_MAX];
 	struct sl_frame frame;
 	struct sl_fail fail;
 	size_t len;
 
-	if (sl_wire_decode(header, payload, &frame, &fail) != SL_OK || frame.kind != SL_FRAME_PART ||
-	    frame.u.part.what != SL_PART_WEIGHTS)
-		return false;
-	memcpy((void *)(uintptr_t)payload.data, nan_le, sizeof nan_le);
-	frame.u.part.xxh3 = sl_wire_hash(payload);
-	if (sl_wire_encode(&frame, again, &len) != SL_OK || len != header.len)
+	if (sl_wire_decode(header, payload, &frame, &fail) != SL_OK)
 		exit(1);
-	memcpy((void *)(uintptr_t)header.data, again, len);
-	return true;
+	(plan.fault < SAY_PART ? bend : make_up)(&frame);
+	if (sl_wire_encode(&frame, again, &len) != SL_OK)
+		exit(1);
+	relay_one(l, side, (struct sl_bytes){again, len}, MORE);
+	relay_one(l, side, frame.payload, 0);
+}
+
+/* ---- messages */
+
+static bool is_meant(struct sl_bytes header, struct sl_bytes payload)
+{
+	struct sl_frame frame;
+	struct sl_fail fail;
+
+	if (plan.kind < SCHEMA)
+		return plan.kind == 0 || plan.kind == kind_of(header.data, header.len);
+	return kind_of(header.data, header.len) == PART && sl_wire_decode(header, payload, &frame, &fail) == SL_OK &&
+	       frame.u.part.what == (uint32_t)(plan.kind - SCHEMA);
+}
+
+/* True: it is lost. */
+static bool hushed(const struct link *l, enum side side, struct sl_bytes header)
+{
+	const int kind = kind_of(header.data, header.len);
+
+	return l->mute && side == plan.side && kind != HEARTBEAT && kind != CREDIT;
+}
+
+static void swap(struct link *l, const uint8_t *data, size_t len)
+{
+	l->swapped = malloc(len);
+	if (!l->swapped)
+		exit(1);
+	memcpy(l->swapped, data, len);
+	l->swapped_len = len;
+}
+
+static void say_swapped(struct link *l, enum side side)
+{
+	if (!l->swapped || side != plan.side)
+		return;
+	relay(l, side, l->swapped, l->swapped_len);
+	free(l->swapped);
+	l->swapped = NULL;
 }
 
 /* A whole message: two frames, [0, first) and [first, len). False: it stays where it is. */
 static bool message(struct link *l, enum side side, uint8_t *data, size_t first, size_t len)
 {
 	size_t head = 0, body = 0;
-	bool now;
+	struct sl_bytes header, payload;
+	enum fault fault = NONE;
 
 	frame_bytes(data, first, &head);
 	frame_bytes(data + first, len - first, &body);
-	now = !done && plan.fault != NONE && side == plan.side &&
-	      (plan.kind == 0 || plan.kind == kind_of(data + head, first - head)) &&
-	      (plan.fault != NOT_A_NUMBER || poison((struct sl_bytes){data + head, first - head},
-						    (struct sl_bytes){data + first + body, len - first - body})) &&
-	      ++seen == plan.nth;
-	if (now)
+	header = (struct sl_bytes){data + head, first - head};
+	payload = (struct sl_bytes){data + first + body, len - first - body};
+	if ((!done || plan.always) && plan.fault != NONE && side == plan.side && is_meant(header, payload) &&
+	    ++seen >= plan.nth) {
+		fault = plan.fault;
 		begin_fault(l);
-	if (now && plan.fault == LATE)
-		return false;
-	if (now && plan.fault == HEADER)
-		data[head + (first - head) / 2] ^= 0x10;
-	else if (now && plan.fault == PAYLOAD && len > first + body)
-		data[first + body + (len - first - body) / 2] ^= 0x10;
-	for (int copies = now && plan.fault == DUPLICATE ? 2 : 1; copies > 0 && !l->silent; copies--) {
-		relay(l, side, data, len);
-		messages[side]++;
-		bytes[side] += len - head - body;
 	}
+	if (fault == LATE)
+		return false;
+	l->mute |= fault == MUTE;
+	if (hushed(l, side, header))
+		return true;
+	if (fault == HEADER)
+		data[head + (first - head) / 2] ^= 0x10;
+	else if (fault == PAYLOAD && payload.len)
+		data[first + body + payload.len / 2] ^= 0x10;
+	if (fault == SWAP && !l->swapped) {
+		swap(l, data, len);
+		return true;
+	}
+	for (int copies = fault == DUPLICATE ? 2 : 1; copies > 0 && !l->silent; copies--) {
+		if (fault < TOTAL || fault >= SAY_PART)
+			relay(l, side, data, len);
+		if (fault >= TOTAL)
+			lie(l, side, header, payload);
+		messages[side]++;
+		bytes[side] += header.len + payload.len;
+	}
+	say_swapped(l, side);
 	return true;
 }
 
@@ -207,6 +373,7 @@ static void close_link(struct link *l)
 		close(l->in[side].fd);
 		free(l->in[side].data);
 	}
+	free(l->swapped);
 	*l = (struct link){.used = false};
 }
 
@@ -330,6 +497,7 @@ int main(int argc, char **argv)
 	plan.side = (enum side)find(side_name, SIDES, argv[3]);
 	plan.kind = find(kind_name, KINDS, argv[4]);
 	plan.nth = atol(argv[5]);
+	plan.always = strchr(argv[5], '+') != NULL;
 	plan.ms = argc > 6 ? strtoull(argv[6], NULL, 10) : 0;
 	signal(SIGTERM, on_term);
 	signal(SIGPIPE, SIG_IGN);
