@@ -1,8 +1,8 @@
 /* Events in any order for either side of a session: frames whose fields are what is next, or nearly so, or anything;
- * tasks that end as they may; requests of the driver where it could make them; and after an end, now and then, the
- * session's next epoch, which goes on from a step that was reached, while frames of the old one still arrive. Whatever
- * comes, the machine keeps its word to its driver: places inside their runs, no task twice, nothing after the end, no
- * step but the next, nothing of an older epoch. */
+ * tasks that end as they may; requests of the driver where it could make them, of free steps, too; and after an end,
+ * now and then, the session's next epoch, which goes on from a step that was reached, while frames of the old one still
+ * arrive. Whatever comes, the machine keeps its word to its driver: places inside their runs, no task twice, nothing
+ * after the end, no step but the next, nothing of an older epoch. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +24,10 @@ struct input {
 struct driver {
 	struct sl_session s;
 	struct sl_outbox out;
-	int started[SL_TASK_COUNT], done[SL_TASK_COUNT]; /* in this pass, in chunk order */
+	int started[SL_TASK_COUNT], done[SL_TASK_COUNT]; /* in this pass */
+	int queue[SL_TASK_COUNT][SL_SESSION_MAX_CHUNKS]; /* chunks, in the order in which they were started */
+	bool began[SL_TASK_COUNT][SL_SESSION_MAX_CHUNKS];
+	bool came[SL_SESSION_MAX_CHUNKS]; /* gradients of a free step */
 	int admitted, opened, installed;
 	uint64_t received[SL_PART_WHAT_COUNT], total[SL_PART_WHAT_COUNT];
 	int chunk[SL_PART_WHAT_COUNT];
@@ -75,6 +78,16 @@ static bool idle(const struct sl_session *s)
 	return s->state == SL_SESSION_READY;
 }
 
+/* Of a free step: which chunk a part is of, and its rows. */
+static int free_chunk(struct input *in, const struct sl_session *s, uint32_t what, uint64_t *rows)
+{
+	const bool grad = what == SL_PART_MID_GRAD || what == SL_PART_HEAD_GRAD, begins = !s->lane[what].received;
+	const int chunk = grad && begins ? take(in) % (s->chunks + 1) : s->lane[what].chunk;
+
+	*rows = chunk < s->chunks ? s->rows_of[chunk] : 1 + take(in) % s->limits.rows;
+	return chunk;
+}
+
 static void fill_part(struct input *in, const struct driver *d, struct sl_frame *f)
 {
 	static const uint8_t bytes[SL_WIRE_PART_MAX];
@@ -85,8 +98,15 @@ static void fill_part(struct input *in, const struct driver *d, struct sl_frame 
 	int chunk = idle(s) ? 0 : s->lane[known].chunk;
 	uint64_t batch = idle(s) ? 1 + take(in) % s->limits.batch : s->batch_rows, most = s->limits.run_bytes[known];
 	uint64_t left = batch - (uint64_t)chunk * s->limits.rows, rows = left < s->limits.rows ? left : s->limits.rows;
-	uint64_t total = 1 + take(in), tokens = rows;
+	uint64_t total = 1 + take(in), tokens;
+	const bool training = idle(s) ? take(in) & 1 : s->training;
 
+	if (s->limits.free_calls && training && !end) {
+		batch = 0;
+		chunk = idle(s) ? 0 : free_chunk(in, s, known, &rows);
+		rows = idle(s) ? 1 + take(in) % s->limits.rows : rows;
+	}
+	tokens = rows;
 	if (chunk < s->chunks && s->tokens[chunk])
 		tokens = s->tokens[chunk];
 	if (s->lane[known].received)
@@ -95,7 +115,7 @@ static void fill_part(struct input *in, const struct driver *d, struct sl_frame 
 		total = most;
 
 	f->u.part = (struct sl_part){.what = what,
-				     .training = idle(s) ? take(in) & 1 : s->training,
+				     .training = training,
 				     .step = near(in, idle(s) ? s->next_step : s->number),
 				     .chunk = (uint32_t)near(in, (uint64_t)chunk),
 				     .rows = (uint32_t)near(in, end ? 0 : rows),
@@ -135,14 +155,15 @@ static void fill_frame(struct input *in, const struct driver *d, struct sl_frame
 		f->u.credit.bytes = near(in, 1000);
 		break;
 	case SL_FRAME_COMMIT:
-		f->u.commit = (struct sl_commit){near(in, s->number),
-						 (uint32_t)near(in, (uint64_t)s->chunks),
-						 (double)near(in, 1),
-						 take(in) & 1,
-						 take(in) & 1,
-						 {near(in, s->next_step), near(in, s->next_step)},
-						 s->limits.clip_norm > 0 ? 0.5 * (double)near(in, 1) : 0,
-						 take(in) & 1};
+		f->u.commit = (struct sl_commit){
+			near(in, s->number),
+			(uint32_t)near(in, (uint64_t)(s->limits.free_calls ? s->backs : s->chunks)),
+			(double)near(in, 1),
+			take(in) & 1,
+			take(in) & 1,
+			{near(in, s->next_step), near(in, s->next_step)},
+			s->limits.clip_norm > 0 || s->limits.free_calls ? 0.5 * (double)near(in, 1) : 0,
+			take(in) & 1};
 		break;
 	case SL_FRAME_COMMITTED:
 		f->u.committed = (struct sl_committed){near(in, s->number), 0.5, take(in) & 1,
@@ -158,7 +179,8 @@ static void fill_frame(struct input *in, const struct driver *d, struct sl_frame
 		f->u.challenge.above = near(in, take(in) & 1 ? s->epoch : 0);
 		break;
 	case SL_FRAME_NORM:
-		f->u.norm = (struct sl_wire_norm){near(in, s->number), (double)near(in, 4)};
+		f->u.norm = (struct sl_wire_norm){near(in, s->number),
+						  (double)near(in, s->limits.free_calls ? 1 + take(in) % 4 : 4)};
 		break;
 	case SL_FRAME_HEARTBEAT:
 		f->u.heartbeat = (struct sl_heartbeat){near(in, 500), near(in, 400)};
@@ -176,15 +198,23 @@ static void check_task(struct driver *d, const struct sl_action *a)
 
 	CHECK((unsigned)a->task < SL_TASK_COUNT);
 	CHECK(a->chunk >= 0 && a->chunk < (chunked ? d->s.chunks : 1));
-	if (chunked)
-		CHECK(a->chunk == d->started[a->task]); /* in order, so none twice */
-	else
+	if (chunked) {
+		CHECK(!d->began[a->task][a->chunk]);
+		CHECK(sl_session_is_free(&d->s) || a->chunk == d->started[a->task]); /* in order */
+		d->began[a->task][a->chunk] = true;
+		d->queue[a->task][d->started[a->task]] = a->chunk;
+	} else
 		CHECK(d->started[a->task] == d->done[a->task]); /* its job is free */
 	if (a->task == SL_TASK_COMMIT)                          /* once more to skip what the first one found NaN in */
 		CHECK(d->started[a->task] == 0 ||
 		      (d->s.role == SL_SESSION_SERVER && sl_session_skips(&d->s) && !d->skipped++));
 	if (a->task == SL_TASK_ABANDON)
 		CHECK(d->s.fate != SL_PASS_GOES_ON && !d->abandoned++);
+	/* what it is made of is there */
+	CHECK(a->task != SL_TASK_GRAD || a->chunk < d->done[SL_TASK_TAIL]);
+	CHECK(a->task != SL_TASK_MID_BWD || a->chunk < d->done[SL_TASK_MID_FWD]);
+	CHECK(a->task != SL_TASK_HEAD_BWD || !d->s.limits.free_calls || d->s.back[a->chunk] == 2);
+	CHECK(a->task != SL_TASK_NORM || d->done[SL_TASK_MID_BWD]);
 	CHECK(a->task != SL_TASK_ADMIT || !d->admitted++);
 	CHECK(a->task != SL_TASK_OPEN || (d->admitted && !d->opened++));
 	CHECK(a->task != SL_TASK_INSTALL || !d->installed++);
@@ -213,6 +243,7 @@ static void check_store(struct driver *d, const struct sl_action *a, const struc
 {
 	uint64_t len = f->payload.len;
 	int what = (int)a->what;
+	const bool any = sl_session_is_free(&d->s) && (what == SL_PART_MID_GRAD || what == SL_PART_HEAD_GRAD);
 
 	CHECK((unsigned)what < SL_PART_WHAT_COUNT);
 	CHECK(a->total >= 1 && a->total <= d->s.limits.run_bytes[what] + lengths_bytes(d, a));
@@ -220,12 +251,19 @@ static void check_store(struct driver *d, const struct sl_action *a, const struc
 		check_tokens(&d->s, a->chunk);
 	CHECK(len >= 1 && a->offset < a->total && len <= a->total - a->offset);
 	CHECK(a->chunk >= 0 && a->chunk < (what >= SL_PART_WEIGHTS ? 1 : d->s.chunks));
+	if (any && !a->offset) { /* gradients of a free step come in any order, each once */
+		CHECK(!d->came[a->chunk]);
+		d->chunk[what] = a->chunk;
+	}
 	CHECK(a->offset == d->received[what] && a->chunk == d->chunk[what]);
 	CHECK(a->offset == 0 || a->total == d->total[what]);
 	CHECK(a->whole == (a->offset + len == a->total));
 	d->total[what] = a->total;
 	d->received[what] = a->whole ? 0 : a->offset + len;
-	d->chunk[what] += what != SL_PART_WEIGHTS && a->whole;
+	if (any)
+		d->came[a->chunk] = a->whole;
+	else
+		d->chunk[what] += what != SL_PART_WEIGHTS && a->whole;
 }
 
 static bool is_held(const struct driver *d, uint64_t step)
@@ -297,6 +335,8 @@ static void note_pass(struct driver *d, enum sl_session_state before, enum sl_ev
 	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
 		d->received[what] = what == SL_PART_WEIGHTS ? d->received[what] : 0;
 	memset(d->chunk, 0, sizeof d->chunk);
+	memset(d->came, 0, sizeof d->came);
+	memset(d->began, 0, sizeof d->began);
 	d->abandoned = d->skipped = 0;
 	for (int task = SL_TASK_HEAD_FWD; task <= SL_TASK_COMMIT; task++)
 		d->started[task] = d->done[task] = 0;
@@ -354,7 +394,7 @@ static bool end_task(struct input *in, struct driver *d, struct sl_event *ev)
 			ev->kind = SL_EV_NONFINITE;
 		ev->why = &why;
 		ev->task = (enum sl_task)task;
-		ev->chunk = task >= SL_TASK_HEAD_FWD && task <= SL_TASK_HEAD_BWD ? d->done[task] : 0;
+		ev->chunk = task >= SL_TASK_HEAD_FWD && task <= SL_TASK_HEAD_BWD ? d->queue[task][d->done[task]] : 0;
 		ev->need_weights = take(in) & 1;
 		ev->checkpointed = take(in) & 1;
 		ev->mean = d->s.limits.ends && take(in) & 1;
@@ -369,9 +409,9 @@ static bool end_task(struct input *in, struct driver *d, struct sl_event *ev)
 /* Rows of one token. */
 static const uint32_t *one_each(void)
 {
-	static uint32_t begin[257];
+	static uint32_t begin[513];
 
-	for (uint32_t i = 0; i < 257; i++)
+	for (uint32_t i = 0; i < 513; i++)
 		begin[i] = i;
 	return begin;
 }
@@ -400,8 +440,44 @@ static bool group_says(struct input *in, struct driver *d, struct sl_event *ev, 
 	return true;
 }
 
+/* What the caller of a free step asks for, where it may. */
+static bool caller_says(struct input *in, struct driver *d, struct sl_event *ev, enum sl_event_kind kind)
+{
+	static const struct sl_fail why = {.code = SL_ERR_NONFINITE, .text = "dropped"};
+	const struct sl_session *s = &d->s;
+	const int room = s->limits.chunks - s->chunks;
+	bool may = false;
+
+	if (s->role == SL_SESSION_SERVER || !s->limits.free_calls || s->state != SL_SESSION_STEP)
+		return false;
+	*ev = (struct sl_event){.kind = kind, .why = &why, .lr = 0.1, .grad_scale = 0.5, .chunks = 1};
+	if (kind == SL_EV_NONFINITE)
+		return true;
+	if (s->grad_scale >= 0)
+		return false;
+	if (kind == SL_EV_MORE && room > 0) {
+		ev->chunk = s->chunks;
+		ev->batch_rows = 1 + take(in) % ((uint64_t)room * s->limits.rows);
+		ev->begin = s->limits.chunk_tokens ? one_each() : NULL;
+		may = true;
+	} else if (kind == SL_EV_GRADS) {
+		ev->chunk = take(in) % s->chunks;
+		may = ev->chunk < s->done[SL_TASK_TAIL] && !s->back[ev->chunk];
+	} else if (kind == SL_EV_ASK_NORM) {
+		may = s->backs && s->squares[1] >= 0;
+	} else if (kind == SL_EV_APPLY) {
+		may = s->backs && s->done[SL_TASK_TAIL] == s->chunks;
+	}
+	return may;
+}
+
 static bool request(struct input *in, struct driver *d, struct sl_event *ev, enum sl_event_kind kind)
 {
+	if (kind == SL_EV_ASK || kind == SL_EV_ENDS)
+		return false;
+	if ((kind >= SL_EV_MORE && kind <= SL_EV_APPLY) ||
+	    (kind == SL_EV_NONFINITE && d->s.limits.free_calls && d->s.state == SL_SESSION_STEP))
+		return caller_says(in, d, ev, kind);
 	if (kind >= SL_EV_JOINED && kind <= SL_EV_LATE)
 		return group_says(in, d, ev, kind);
 	if (d->s.role == SL_SESSION_SERVER || (kind == SL_EV_OPEN) != (d->s.state == SL_SESSION_NEW))
@@ -469,12 +545,18 @@ static void open_session(struct input *in, struct driver *d)
 	l->clip_norm = how / 8 % 2;
 	l->batch = 1 + take(in);
 	l->rows = 1 + take(in) % l->batch;
+	l->chunks = (int)((l->batch + l->rows - 1) / l->rows);
+	l->free_calls = how / 32 % 2 && !(how / 64 % 2);
+	if (l->free_calls) {
+		l->no_mid_grad = false;
+		l->clip_norm = 0;
+	}
 	for (int what = 0; what < SL_PART_WEIGHTS; what++)
 		if ((what == SL_PART_MID_ACT || what == SL_PART_HEAD_GRAD) == d->client &&
 		    !(what == SL_PART_MID_GRAD && l->no_mid_grad) && !(what == SL_PART_HEAD_GRAD && l->no_head_grad))
 			l->run_bytes[what] = 200;
 	l->run_bytes[SL_PART_WEIGHTS] = 5000;
-	l->ends = how / 16 % 2;
+	l->ends = how / 16 % 2 && !l->free_calls;
 	l->shared = how / 64 % 2;
 	if (l->ends)
 		l->run_bytes[d->client ? SL_PART_END_MEAN : SL_PART_END_GRAD] = 150;
@@ -513,7 +595,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(&d, 0, sizeof d);
 	open_session(&in, &d);
 	while (in.left) {
-		uint8_t kind = take(&in) % 28;
+		uint8_t kind = take(&in) % (SL_EV_COUNT + 7); /* the last ones end a task */
 		struct sl_event ev = {.kind = (enum sl_event_kind)kind};
 		struct sl_frame frame;
 
