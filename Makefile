@@ -450,7 +450,7 @@ test-packages: ## the packages in a clean Debian with systemd: install, run, wat
 test-containers: ## the compose demo, with podman: images, up, killed, up again (root; CUDA=1: the image for GPUs too)
 	@scripts/test-containers.sh
 
-test-long: deps ## everything at length: 1,000 kills, an hour of soak, fuzzing, sanitizers (STAGES="long fuzz asan tsan")
+test-long: deps ## everything at length: 1,000 kills, an hour of soak, fuzzing, sanitizers (STAGES="long fuzz asan tsan lib")
 	@scripts/test-long.sh $(STAGES)
 
 # what the fuzzers are made of compiles, though only `make fuzz` links it
@@ -461,7 +461,7 @@ build-tests: $(TEST_BIN) $(if $(T),,$(patsubst %.c,$(B)/%.o,$(wildcard tests/fuz
              $(if $(filter $(shell grep -slE 'cuda-sim-module|simulated_device' tests/e2e/*.sh),$(TEST_SH)),$(SIM_MODULE)) \
              $(if $(filter %/gpu_races.sh,$(TEST_SH)),$(RACE_TESTS) $(RACE_MODULE) $(B)/tests/suite/test_ops) \
              $(if $(SAN),,$(if $(filter %/gpu_traffic.sh,$(TEST_SH)),$(B)/cuda-sim-race/gpu_traffic)) \
-             $(if $(SAN),,$(if $(filter %/script.sh,$(TEST_SH)),$(SHARED) $(LOCAL))) \
+             $(if $(filter %/script.sh,$(TEST_SH)),$(SHARED) $(LOCAL)) \
              $(if $(SAN),,$(if $(filter %/powercut.sh,$(TEST_SH)),$(B)/tests/support/preload/disk_recorder.so)) \
              $(if $(SAN),,$(if $(filter %/clock_back.sh,$(TEST_SH)),$(B)/tests/support/preload/clock_back.so))
 

@@ -6,6 +6,7 @@
 #   fuzz    every fuzz target, 60 s each
 #   asan    every test with AddressSanitizer and UBSan
 #   tsan    every test with ThreadSanitizer
+#   lib     libsplit, its example and its tests in C and Python with each sanitizer and valgrind; 10 minutes of its fuzz targets
 # First it says how long that is: about 4 h on two idle cores, and longer on busy ones. Less, if need be, with smaller
 # numbers in the environment: SPLIT_KILLS (1000), SPLIT_SOAK_S (3600), FUZZ_SECONDS (60), JOBS (2), what make takes.
 set -u
@@ -27,6 +28,14 @@ stage() {
 checked() { # SAN
 	make -j"$jobs" SAN="$1" all build-tests && make SAN="$1" check
 }
+hardened() {
+	local san tests='test_split_api test_session_free script'
+	for san in address,undefined thread ''; do
+		make -j"$jobs" SAN="$san" all lib && make SAN="$san" T="$tests" check || return 1
+	done
+	make RUN='valgrind -q --error-exitcode=99 --leak-check=full' T='test_split_api test_session_free' check &&
+		FUZZ_SECONDS=600 make -j"$jobs" T='fuzz_split_conf fuzz_session' fuzz
+}
 
 # minutes NAME: what a stage takes where nothing else runs
 minutes() {
@@ -35,11 +44,12 @@ minutes() {
 	fuzz) echo $((2 + FUZZ_SECONDS * $(ls tests/fuzz/fuzz_*.c | wc -l) / 60)) ;;
 	asan) echo 30 ;;
 	tsan) echo 40 ;;
-	*) echo "test-long: no stage '$1': long, fuzz, asan, tsan" >&2 && exit 64 ;;
+	lib) echo 40 ;;
+	*) echo "test-long: no stage '$1': long, fuzz, asan, tsan, lib" >&2 && exit 64 ;;
 	esac
 }
 
-[ $# -gt 0 ] || set -- long fuzz asan tsan
+[ $# -gt 0 ] || set -- long fuzz asan tsan lib
 all=0 plan=
 for s in "$@"; do
 	m=$(minutes "$s") || exit
@@ -52,6 +62,7 @@ for s in "$@"; do
 	fuzz) stage fuzz "$FUZZ_SECONDS s for each target" make -j"$jobs" fuzz ;;
 	asan) stage asan 'every test with AddressSanitizer and UBSan' checked address,undefined ;;
 	tsan) stage tsan 'every test with ThreadSanitizer' checked thread ;;
+	lib) stage lib 'libsplit with sanitizers, valgrind and fuzzers' hardened ;;
 	esac
 done
 echo "==== $(clock $((SECONDS - began)))"
