@@ -7,16 +7,9 @@
 # runs/demo-generate); BUILD, that of the binaries; EPOCHS, another number of them.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
-build=${BUILD:-build/release}
-run=${DEMO_RUN:-runs/demo-generate}
-data=${1:-${SPLIT_TEXT_DATA:-}}
-[ -n "$data" ] || { echo 'demo-generate: name the folder that has glue/CoLA and roberta_tokenizer/: make demo-generate TEXT_DATA=FOLDER'; exit 64; }
-glue=$data
-[ ! -d "$data/glue" ] || glue=$data/glue
-for needed in "$glue/CoLA/train.tsv" "$data/roberta_tokenizer"; do
-	[ -e "$needed" ] || { echo "demo-generate: $needed is not there"; exit 66; }
-done
 . scripts/demo-pair.sh
+find_texts "${1:-}"
+start_splits
 echo "splits serves on $endpoint; splitc trains configs/client-decoder.yaml"
 # the tokens are not kept: the data may be read-only
 set=(--set server="$endpoint" --set log.dir="$run" --set control="$socket/splitc.sock" --set data.dir="$glue"

