@@ -204,7 +204,8 @@ static void set_split(struct sets *s, struct sl_set_spec *spec, const struct sl_
 	}
 }
 
-static void set_data(struct sets *s, const struct kind *k, const char *folder, const char *tokenizer)
+/* A decoder learns from texts alone, and has no classes. */
+static void set_data(struct sets *s, const struct kind *k, const char *folder, const char *tokenizer, bool decoder)
 {
 	static const char *const column[] = {"text"};
 	struct columns of = {.label = "label"};
@@ -217,14 +218,16 @@ static void set_data(struct sets *s, const struct kind *k, const char *folder, c
 				   .tokenizer = tokenizer,
 				   .max_tokens = 128,
 				   .column = column,
-				   .ncolumns = 1};
+				   .ncolumns = 1,
+				   .unlabelled = decoder,
+				   .next = {.on = decoder, .end = -1}};
 
 	set(s, "data.kind", k->kind);
 	set(s, "data.dir", folder);
-	if (k->classes) {
+	if (k->classes && !decoder)
 		set(s, "model.classes", k->classes);
+	if (k->classes)
 		return;
-	}
 	if (k->input == SL_NETWORK_ROWS) {
 		find_columns(&of, folder);
 		set_columns(s, &of);
@@ -232,7 +235,8 @@ static void set_data(struct sets *s, const struct kind *k, const char *folder, c
 		spec.nignore = of.nignored;
 	}
 	set_split(s, &spec, &parts);
-	set_counted(s, &spec);
+	if (!decoder)
+		set_counted(s, &spec);
 	sl_csv_close(&of.table);
 }
 
@@ -441,12 +445,7 @@ static enum sl_err set_all(struct sets *sets, const struct sl_preset *preset, bo
 		set(sets, "model.head", "causal_lm");
 	if (k->input == SL_NETWORK_IMAGES)
 		set_sizes(sets, k, model, small);
-	if (decoder) {
-		set(sets, "data.kind", k->kind);
-		set(sets, "data.dir", folder);
-	} else {
-		set_data(sets, k, folder, tokenizer);
-	}
+	set_data(sets, k, folder, tokenizer, decoder);
 	set(sets, "log.dir", preset->log_dir ? preset->log_dir : "runs/demo");
 	return SL_OK;
 }

@@ -123,6 +123,7 @@ static const char decoder_template[] =
 	"  kind: @data.kind@\n"
 	"  dir: @data.dir@\n"
 	"  tokenizer: @data.tokenizer@\n"
+	"@split@"
 	"@columns@"
 	"train:\n"
 	"  batch: 8\n"
