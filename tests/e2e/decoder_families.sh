@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Each family of decoders trains and writes over the link as in one process, byte for byte: rotary positions that are scaled, norms by
-# head, fused layers, gemma's norms, local layers, GPT-2's learned positions; a run that is killed; adapters where the family usually has
+# head, fused layers, gemma's norms, local layers, GPT-2's learned positions; with either side killed; adapters where the family usually has
 # them, whose merged weights compute the same. Published configs are counted as their authors do. What is not built is refused by name.
 # test_golden compares the same families with plain PyTorch.
 set -eu
@@ -37,10 +37,6 @@ for name in scaled qwen3 phi3 gemma gemma3 gpt2; do cases+=("$name|model.hugging
 for name in phi3 gemma3 gpt2; do cases+=("$name adapters|model.huggingface=$tmp/$name|lora.rank=2"); done
 two_at_a_time compare "${cases[@]}"
 
-# A run that is killed goes on to the same end.
-set=(--set server="$two" --set train.checkpoint_every=1)
-killed_client 1 'local gemma3' "$config" "${set[@]}"
-
 # Texts are the same, and go on past what was prompted.
 printf 'green red\nboxes\n' >"$tmp/prompts"
 for name in gemma3 gpt2; do
@@ -48,6 +44,62 @@ for name in gemma3 gpt2; do
 	[ "$(writes --local | wc -l)" = 2 ] || fail "generate $name: $(cat "$tmp/generate.log")"
 	[ "$(writes --local)" = "$(writes --local --set generate.cache=false)" ] || fail "generate $name: without caches another text"
 	[ "$(writes --local)" = "$(writes --set server="$two")" ] || fail "generate $name: over the link another text: $(cat "$tmp/generate.log")"
+done
+
+# Either side is killed while weights are uploaded, in a step, and while text is written: weights and texts are those of a run that nobody
+# disturbed. Each family takes one of the three; all of them with SPLIT_LONG=1.
+start() { # ID PHASE [argument]…: $client_pid
+	if [ "$2" = write ]; then
+		"$SPLITC" generate "$config" "${set[@]}" --weights "$weights" --prompts "$tmp/prompts" --ids >"$tmp/$1.text" 2>"$tmp/$1.log" &
+		client_pid=$!
+		started+=("$client_pid")
+	else
+		start_client "$1" "$config" "${set[@]}" "${@:3}"
+	fi
+}
+disturbed() { # FAMILY PHASE SIDE FAILPOINT
+	local id="$1 $2 $3" weights="$tmp/local $1/model.safetensors" at client=''
+	at=tcp://127.0.0.1:$(free_port)
+	set=(--set model.huggingface="$tmp/$1" --set model.weights="$weights" --set train.batch=16 --set train.checkpoint_every=1
+		--set link.part_bytes=4096 --set generate.max_tokens=8)
+	[ -f "$tmp/undisturbed $1/model.safetensors" ] || client "undisturbed $1" "$config" --local "${set[@]}" || fail "undisturbed $1: exit status $?"
+	[ -f "$tmp/undisturbed $1.text" ] || "$SPLITC" generate "$config" --local "${set[@]}" --weights "$weights" --prompts "$tmp/prompts" --ids >"$tmp/undisturbed $1.text" 2>"$tmp/generate.log" ||
+		fail "generate $1: $(cat "$tmp/generate.log")"
+	set+=(--set server="$at" --set link.on_server_lost=wait --set link.retry_ms=20)
+	if [ "$3" = server ]; then
+		SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=$4 start_server kills listen="$at" store="$tmp/store $id"
+		start "$id" "$2"
+		ends_with "$server_pid" 137 $patience "$id: the server that is killed"
+	else
+		start_server kills listen="$at" store="$tmp/store $id"
+		SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$4 start "$id" "$2"
+		if [ "$2" = train ]; then
+			at_point "$id" client.apply
+			wait_for "$id: no checkpoint to go on from" has_checkpoint "$id"
+			end_client
+		else
+			ends_with "$client_pid" 137 $patience "$id: the client that is killed"
+		fi
+		client=--fresh
+		! has_checkpoint "$id" || client=--resume
+	fi
+	[ "$2" != upload ] || ! compgen -G "$tmp/store $id/*.f32" >"$tmp/out" || fail "$id: the weights were there before the kill: $(cat "$tmp/out")"
+	[ -z "$client" ] || start "$id" "$2" "$client"
+	[ -n "$client" ] || start_server kills listen="$at" store="$tmp/store $id"
+	ends_with "$client_pid" 0 $patience "$id"
+	end_process "$server_pid"
+	[ "$2" = write ] || same_run "$id" "undisturbed $1" 4
+	[ "$2" != write ] || cmp "$tmp/$id.text" "$tmp/undisturbed $1.text" || fail "$id: another text"
+}
+f=0
+for name in gpt2 qwen3 phi3 gemma gemma3; do
+	n=0
+	for how in 'upload client link.send=kill@5' 'upload server link.receive=kill@5' 'write client client.done=kill@5' 'write server server.eval=kill@7' \
+		'train client client.apply=hold@3' 'train server server.apply=kill@3'; do
+		[ -z "${SPLIT_LONG:-}" ] && [ $(((n / 2 + f) % 3)) != 0 ] || disturbed "$name" $how
+		n=$((n + 1))
+	done
+	f=$((f + 1))
 done
 
 # Adapters: the family's usual layers, in PEFT's files; merged, transposed or not, they evaluate to what the run ended with.
@@ -68,6 +120,14 @@ cp "$tmp"/made/* "$tmp/whole/"
 (cd "$tmp" && "$SPLITC" init decoder.yaml --model huggingface:whole --data text:text) >"$tmp/out" 2>&1 || fail "init: $(cat "$tmp/out")"
 (cd "$tmp" && "$SPLITC" train decoder.yaml --check-config) >"$tmp/out" 2>&1 || fail "what init writes: $(cat "$tmp/out")"
 for line in 'head: causal_lm' 'optimizer: {kind: adamw, lr: 1e-4}' 'rank: 16'; do grep -qF "$line" "$tmp/decoder.yaml" || fail "init does not write $line"; done
+! grep -q 'split:' "$tmp/decoder.yaml" || fail 'init splits texts that have a file for evaluation'
+mkdir "$tmp/alone"
+cp "$tmp/text/train.txt" "$tmp/alone/"
+for data in alone alone/train.txt; do
+	(cd "$tmp" && "$SPLITC" init alone.yaml --force --model huggingface:whole --data "text:$data") >"$tmp/out" 2>&1 || fail "init of $data: $(cat "$tmp/out")"
+	grep -qF 'split: {train: 0.8, val: 0.2}' "$tmp/alone.yaml" || fail "init proposes no evaluation where $data is all there is"
+	(cd "$tmp" && "$SPLITC" train alone.yaml --check-config) >"$tmp/out" 2>&1 || fail "what init writes of $data: $(cat "$tmp/out")"
+done
 
 # Published shapes: parameters of all, and of the blocks between.
 counted() { # NAME PARAMETERS MIDDLE
