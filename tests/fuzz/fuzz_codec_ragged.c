@@ -1,12 +1,14 @@
 /* Decoders of tensors whose rows have different lengths, and the lengths in front of them, under libFuzzer. Byte 0 of
  * the input: bits 0–2 the specification, bit 3 three rows instead of six, bit 4 the input brings its own header (else a
  * right one is put before it), bit 5 padded rows, bit 6 a choice of tokens, bit 7 cached rows. Byte 1: tokens. Then
- * lengths and payload. What is refused must not be written. */
+ * lengths and payload. Of cached rows the cache has as many tokens as the payload's first bytes say. What is refused
+ * must not be written. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/codec/frame.h"
 #include "common/codec/lengths.h"
+#include "common/exec/exec_impl.h"
 
 enum { ROWS = 6, TOKENS = 60, LONGEST = 20, FEATURES = 6, SPECS = 8, N = TOKENS * FEATURES };
 
@@ -77,6 +79,28 @@ static void choose(struct sl_bytes *in, const struct sl_dims *dims)
 			abort();
 }
 
+/* Rows go on where the cache has all tokens before theirs, and never past its end. */
+static void go_on(const struct sl_dims *dims, struct sl_bytes payload)
+{
+	const struct sl_plan plan = {.spec.batch = ROWS};
+	uint32_t *filled = malloc(ROWS * sizeof *filled), was[ROWS];
+	struct sl_exec exec = {.plan = &plan, .filled = filled};
+	struct sl_fail fail;
+
+	if (!filled)
+		abort();
+	for (size_t i = 0; i < ROWS; i++)
+		was[i] = filled[i] = i < payload.len ? payload.data[i] % (LONGEST + 1) : 0;
+	if (sl_exec_cache_take(&exec, dims, &fail) == SL_OK)
+		for (int64_t i = 0; i < dims->rows; i++)
+			if (dims->cached[2 * i + 1] > was[dims->cached[2 * i]])
+				abort();
+	for (size_t i = 0; i < ROWS; i++)
+		if (filled[i] > LONGEST)
+			abort();
+	free(filled);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -103,6 +127,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (int64_t i = 0; i < dims.rows && dims.cached; i++)
 		if (cached[2 * i + 1] + begin[i + 1] - begin[i] > LONGEST || (i && cached[2 * i] <= cached[2 * i - 2]))
 			abort();
+	if (dims.cached)
+		go_on(&dims, in);
 	for (int64_t i = 0; i < 2 * dims.rows && dims.pieces; i++)
 		if (pieces[i] > pieces[i + 1] || pieces[i + 1] > (uint32_t)dims.tokens)
 			abort();
