@@ -122,7 +122,7 @@ static enum sl_err read_labels(struct deal *d, struct sl_fail *fail)
 	struct sl_room room = {0};
 	enum sl_err err = SL_OK;
 
-	if (d->set->field[SL_FIELD_TARGET].dtype != SL_I32)
+	if (d->set->field[SL_FIELD_TARGET].dtype != SL_I32 || !d->set->classes)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "the set has no labels: take iid");
 	for (int64_t i = 0; i < d->set->count && !err; i++)
 		err = sl_set_label(d->set, i, &room, &d->label[i], fail);

@@ -315,24 +315,30 @@ int64_t sl_ends_answers(const struct sl_ends *ends)
 }
 
 /* What the gradient of a row's loss is divided by. A group's middle sums over all members, so each divides by all rows
- * of a step; sl_ends_commit takes that back for its own two ends. */
+ * of a step, of which some may have more tokens with a loss than others; sl_ends_commit takes that back for its own two
+ * ends. */
 static double loss_rows(const struct sl_ends *ends, int chunk, const struct sl_dims *dims)
 {
 	const int64_t group = ends->plan->spec.group_rows;
 
-	if (ends->feed.chosen)
-		return (double)(ends->chunk_loss_sum ? dims->chosen : sl_feed_answers(&ends->feed));
 	if (group)
 		return (double)group;
+	if (ends->feed.chosen)
+		return (double)(ends->chunk_loss_sum ? dims->chosen : sl_feed_answers(&ends->feed));
 	return ends->chunk_loss_sum ? weight_of(ends, first_answer(ends, chunk), dims->rows * labels_of_row(ends))
 				    : weight_of(ends, 0, ends->feed.rows * labels_of_row(ends));
 }
 
-/* The sum of the two parts' gradients of what they share, once both are done. */
+/* The sum of the two parts' gradients of what they share, and the mean over the batch, once both are done. */
 static enum sl_err tie(struct sl_ends *ends)
 {
+	const double factor = sl_plan_sum_factor(&ends->plan->spec, sl_feed_answers(&ends->feed));
 	enum sl_err err = ends->tied ? SL_OK : sl_exec_tie(ends->tail);
 
+	if (!err && !ends->tied)
+		err = sl_exec_scale(ends->head, factor);
+	if (!err && !ends->tied)
+		err = sl_exec_scale(ends->tail, factor);
 	ends->tied = true;
 	return err;
 }
@@ -426,7 +432,7 @@ enum sl_err sl_ends_squares(struct sl_ends *ends, double squares[2], struct sl_f
 	if (!err)
 		err = sl_exec_squares(ends->tail, &squares[1], fail);
 	for (int i = 0; i < 2; i++)
-		squares[i] = sl_plan_own_squares(&ends->plan->spec, ends->feed.rows, squares[i]);
+		squares[i] = sl_plan_own_squares(&ends->plan->spec, sl_feed_answers(&ends->feed), squares[i]);
 	return err;
 }
 
@@ -436,8 +442,9 @@ enum sl_err sl_ends_commit(struct sl_ends *ends, double lr, double grad_scale)
 	int chunks = sl_plan_split(ends->plan, ends->feed.rows, rows);
 	enum sl_err err;
 
-	if (ends->plan->spec.group_rows)
-		grad_scale = (grad_scale > 0 ? grad_scale : 1) * sl_plan_own_factor(&ends->plan->spec, ends->feed.rows);
+	if (ends->plan->spec.group_rows && ends->plan->spec.shared)
+		grad_scale = (grad_scale > 0 ? grad_scale : 1) *
+			     sl_plan_own_factor(&ends->plan->spec, sl_feed_answers(&ends->feed));
 	err = sl_exec_scale(ends->head, grad_scale);
 	if (!err)
 		err = sl_exec_scale(ends->tail, grad_scale);

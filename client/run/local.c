@@ -386,7 +386,7 @@ enum sl_err sl_local_find_scale(struct sl_local *l, double *scale, struct sl_fai
 
 	if (!err && crosses(l, SL_DIR_MID_GRAD))
 		err = sl_exec_squares(l->middle, &middle, fail);
-	middle = sl_plan_own_squares(&l->plan->spec, l->ends.feed.rows, middle);
+	middle = sl_plan_own_squares(&l->plan->spec, sl_feed_answers(&l->ends.feed), middle);
 	if (!err) {
 		const double squares[3] = {ends[0], middle, ends[1]};
 
@@ -403,6 +403,8 @@ static enum sl_err commit(struct sl_local *l, double lr, struct sl_fail *fail)
 	enum sl_err err = sl_ends_check(&l->ends, fail);
 	double grad_scale = 0;
 
+	if (!err)
+		err = sl_exec_scale(l->middle, sl_plan_sum_factor(&l->plan->spec, sl_feed_answers(&l->ends.feed)));
 	if (!err)
 		err = sl_exec_check(l->middle, rows, chunks, fail);
 	if (!err && l->plan->spec.clip_norm > 0)

@@ -218,7 +218,7 @@ static enum sl_err compute(struct group *g, int k)
 	if (err)
 		return err;
 	feed = sl_feed_of(m->batch);
-	factor = sl_plan_own_factor(&m->setup.plan->spec, feed.rows);
+	factor = sl_plan_own_factor(&m->setup.plan->spec, sl_feed_answers(&feed));
 	m->absent = sl_absent_look(g->options->absent, k, g->step) == SL_LATE;
 	err = sl_local_begin(m->local, &feed, g->step, &m->part->why);
 	if (!err)
@@ -227,6 +227,7 @@ static enum sl_err compute(struct group *g, int k)
 	if (!err && g->ends.coder && !g->ends.layout->round)
 		err = sl_end_check_norm(g->ends.layout, sl_local_told(m->local), factor, most, &m->part->why);
 	m->part->rows = !err && !m->absent ? (uint64_t)feed.rows : 0;
+	m->part->counts = (uint64_t)sl_feed_answers(&feed);
 	if (err && err != SL_ERR_NONFINITE)
 		*g->fail = m->part->why;
 	return err == SL_ERR_NONFINITE ? SL_OK : err;

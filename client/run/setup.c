@@ -123,6 +123,16 @@ static enum sl_err try_end_codecs(const struct sl_setup *s, struct sl_fail *fail
 	return err;
 }
 
+/* Of a language model, where sums of batches or chunks with unequal numbers of tokens become one mean. */
+static bool counts_tokens(const struct sl_setup *s)
+{
+	const struct sl_agreed *a = &s->agreement.agreed;
+
+	return s->conf->model.head != SL_CONF_CLASSIFIER &&
+	       (a->share.group[0] ||
+		(a->chunk_sums && a->accumulate == 1 && s->conf->train.chunk_loss == SL_CHUNK_LOSS_MEAN));
+}
+
 /* What learns decides which gradients cross. */
 static enum sl_err agree_and_plan(struct sl_setup *s, struct sl_parts *parts, struct sl_fail *fail)
 {
@@ -135,6 +145,7 @@ static enum sl_err agree_and_plan(struct sl_setup *s, struct sl_parts *parts, st
 		if (sl_conf_group_read(s->conf->train.groups.item[i], &g))
 			sl_conf_group_rule(&g, s->agreement.agreed.group[i]);
 	}
+	s->agreement.agreed.token_loss = counts_tokens(s);
 	s->agreement.agreed.fetch_state = s->conf->train.audit_every || s->audits;
 	s->agreement.agreed.cross.head_grad = head;
 	s->agreement.agreed.cross.mid_grad = head || sl_roles_learn(&parts->part[SL_MIDDLE]);

@@ -188,6 +188,10 @@ const char *sl_agreed_check(const struct sl_agreed *a, char *why, size_t size)
 		snprintf(why, size, "is for rows of tokens that are not padded, of a client without a group");
 		return "tokens.cached";
 	}
+	if (a->token_loss && (!a->row_tokens || a->accumulate > 1)) {
+		snprintf(why, size, "is for rows of tokens, and batches that do not add up");
+		return "loss.tokens";
+	}
 	return a->share.group[0] ? check_share(a, why, size) : NULL;
 }
 

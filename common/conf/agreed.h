@@ -85,6 +85,7 @@ struct sl_agreed {
 	bool padded;        /* all rows of a batch are padded to one length */
 	bool cached;        /* keys and values are kept from pass to pass */
 	bool free_calls; /* a step is any number of calls, whose rows and order the client finds as it goes; no key */
+	bool token_loss; /* a step's mean is over tokens with a loss, and both sides count them; no key of a config */
 	int64_t keep_tokens; /* of head_act the server keeps so many; no key of a config */
 	bool fetch_state;    /* the answer to a Fetch also carries moments and codecs' state; no key of a config */
 	/* A middle that several clients train. */
@@ -211,9 +212,12 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 /* Not in a config: train.keep_sent_bytes needs it. Nor does it change what a run computes. */
 #define SL_AGREED_KEEP(X) \
 	X(SL_INT64, "keep.tokens", keep_tokens, DERIVED, 0, 0x7fffffff, "0", NULL, "tokens of head_act that the server keeps, so that each crosses once")
+/* Not in a config: a group of language models needs it, and chunk_sums of one. */
+#define SL_AGREED_LOSS(X) \
+	X(SL_BOOL, "loss.tokens", token_loss, DERIVED, "false", "a step counts tokens with a loss in place of rows, and its parts say how many there are")
 #define SL_AGREED(X) \
 	SL_AGREED_TRAIN(X) SL_AGREED_CODEC(X) SL_AGREED_END_CODEC(X) SL_AGREED_GROUPS(X) SL_AGREED_CROSS(X) SL_AGREED_TOKENS(X) \
-	SL_AGREED_SHARE(X) SL_AGREED_ROUNDS(X) SL_AGREED_EPOCH(X) SL_AGREED_SHARED(X) SL_AGREED_PHASE(X) SL_AGREED_FREE(X) SL_AGREED_FETCH(X) SL_AGREED_KEEP(X)
+	SL_AGREED_SHARE(X) SL_AGREED_ROUNDS(X) SL_AGREED_EPOCH(X) SL_AGREED_SHARED(X) SL_AGREED_PHASE(X) SL_AGREED_FREE(X) SL_AGREED_FETCH(X) SL_AGREED_KEEP(X) SL_AGREED_LOSS(X)
 /* clang-format on */
 
 enum { SL_AGREED_TEXT = 4096 }; /* room for any agreement, with its NUL */

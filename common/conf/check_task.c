@@ -26,17 +26,6 @@ static const char *check_head(const struct sl_conf_client *c, char why[SL_CONF_W
 		snprintf(why, SL_CONF_WHY, "%s language model has the loss of its labels alone", what);
 		return "train.loss";
 	}
-	if (c->agreed.chunk_sums) {
-		snprintf(why, SL_CONF_WHY,
-			 "does not hold for %s language model, whose table of tokens has a gradient from head and "
-			 "tail: leave it at false",
-			 what);
-		return "train.chunk_sums";
-	}
-	if (c->agreed.share.group[0]) {
-		snprintf(why, SL_CONF_WHY, "a group cannot train %s language model", what);
-		return "share.group";
-	}
 	if (c->data.pack == SL_CONF_PACK_JOIN && c->data.columns.n > 1 && c->data.loss_on == SL_CONF_LOSS_COMPLETION) {
 		snprintf(why, SL_CONF_WHY,
 			 "join makes rows of several texts, which have no prompt: give data.loss_on: all");

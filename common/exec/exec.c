@@ -142,6 +142,10 @@ static enum sl_err take_part(struct sl_exec *e, struct sl_fail *fail)
 	enum sl_err err = SL_OK;
 
 	e->to = e->grad;
+	if (part_bytes(e) && e->segment->tied_count)
+		return sl_fail_at(fail, "train.chunk_sums", SL_ERR_CONFIG,
+				  "does not hold where head and tail learn one table of tokens: freeze it, as adapters "
+				  "do, or take false");
 	if (part_bytes(e) && !e->be->host_memory && !e->be->ops->add)
 		return sl_fail_at(fail, "train.chunk_sums", SL_ERR_CONFIG, "%s cannot add up chunks apart: take false",
 				  e->be->ops->name);

@@ -37,10 +37,13 @@ struct sl_plan_spec {
 	 * are. */
 	double ema;
 	/* In a group: this part's member, and rows of a full step of all members, by which losses are divided; 0: by
-	 * the rows of the batch, as without a group. */
+	 * what the batch counts, as without a group. */
 	bool shared;
 	int member;
 	int64_t group_rows;
+	/* A step counts tokens with a loss, not rows. With chunk_sums a run without a group then does as a group does:
+	 * it divides losses by group_rows, the rows of its batch, and its sums by sl_plan_sum_factor. */
+	bool token_loss;
 	/* In a group whose members have one head and one tail: a step is made of all their gradients. Where a round
 	 * has so many steps, heads and tails are averaged at its end, with the optimizer's moments or without. */
 	bool shared_ends;
@@ -67,14 +70,19 @@ static inline double sl_plan_clip_own(const struct sl_plan_spec *spec)
 	return spec->shared_ends && !spec->ends_round ? 0 : spec->clip_norm;
 }
 
-/* What makes a member's part of a step the gradient of its own batch of `rows`; 1 without a group. And its squares. */
-static inline double sl_plan_own_factor(const struct sl_plan_spec *spec, int64_t rows)
+/* What makes a sum of losses' gradients that were divided by group_rows the gradient of a mean over `counts` rows, or
+ * tokens with a loss: of a member's part of a step; and of a run without a group. Each is 1 where the other is not. */
+static inline double sl_plan_own_factor(const struct sl_plan_spec *spec, int64_t counts)
 {
-	return spec->group_rows ? (double)spec->group_rows / (double)rows : 1;
+	return spec->group_rows && spec->shared ? (double)spec->group_rows / (double)counts : 1;
 }
-static inline double sl_plan_own_squares(const struct sl_plan_spec *spec, int64_t rows, double squares)
+static inline double sl_plan_sum_factor(const struct sl_plan_spec *spec, int64_t counts)
 {
-	const double own = sl_plan_own_factor(spec, rows);
+	return spec->group_rows && !spec->shared ? (double)spec->group_rows / (double)counts : 1;
+}
+static inline double sl_plan_own_squares(const struct sl_plan_spec *spec, int64_t counts, double squares)
+{
+	const double own = sl_plan_own_factor(spec, counts);
 
 	return own * own * squares;
 }

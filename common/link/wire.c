@@ -320,6 +320,8 @@ static enum sl_err part_put(Split__Part *out, const struct sl_part *in)
 	COPY_PART(out, in);
 	out->tokens = in->tokens;
 	out->has_tokens = in->tokens != 0;
+	out->answers = in->answers;
+	out->has_answers = in->answers != 0;
 	return in->what < SL_PART_WHAT_COUNT ? SL_OK : SL_ERR_DATA;
 }
 
@@ -328,6 +330,7 @@ static void part_get(struct reader *r, struct sl_part *out, const Split__Part *i
 	out->what = get_below(r, in->what, SL_PART_WHAT_COUNT, "what");
 	COPY_PART(out, in);
 	out->tokens = in->has_tokens ? in->tokens : 0;
+	out->answers = in->has_answers ? in->answers : 0;
 	if (payload.len < 1 || payload.len > SL_WIRE_PART_MAX)
 		bad(r, "payload", "has a wrong length");
 	else if (out->offset > out->total || payload.len > out->total - out->offset)

@@ -144,6 +144,7 @@ struct sl_part {
 	uint64_t offset;     /* of this part */
 	uint64_t xxh3;       /* XXH3-64 of the payload */
 	uint32_t tokens;     /* of the chunk; 0: the network has none, or weights */
+	uint32_t answers;    /* tokens of the step's batch that have a loss; 0: they are not counted */
 };
 
 struct sl_commit {

@@ -47,6 +47,14 @@ static void settle_groups(struct sl_plan_spec *plan, const struct sl_agreed *a)
 	}
 }
 
+/* As in the plan. */
+static int64_t group_rows_of(const struct sl_agreed *a)
+{
+	if (a->share.group[0])
+		return a->share.mode == SL_SHARE_SYNC ? a->share.rows : 0;
+	return a->chunk_sums && a->token_loss ? a->batch : 0;
+}
+
 /* What a Fetch carries, and what is kept, makes no other run: plans and checkpoints are alike with it and without. */
 static void write_note(struct sl_agreement *a)
 {
@@ -90,7 +98,8 @@ enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 	a->plan.phase_step = (uint64_t)a->agreed.phase_step;
 	a->plan.member = a->agreed.share.group[0] ? a->agreed.share.member : 0;
 	a->plan.shared = a->agreed.share.group[0] != 0;
-	a->plan.group_rows = a->plan.shared && a->agreed.share.mode == SL_SHARE_SYNC ? a->agreed.share.rows : 0;
+	a->plan.token_loss = a->agreed.token_loss;
+	a->plan.group_rows = group_rows_of(&a->agreed);
 	a->plan.shared_ends = sl_agreed_shares_ends(&a->agreed);
 	if (a->plan.shared_ends && a->agreed.share.mode == SL_SHARE_ROUNDS)
 		a->plan.ends_round = a->agreed.share.round ? (uint64_t)a->agreed.share.round : 1;

@@ -135,6 +135,7 @@ static enum sl_err begin_pass(struct sl_session *s, const struct sl_event *ev, s
 		return sl_fail_set(&out->fail, SL_ERR_BUG, "a batch of %" PRIu64 " rows, planned for %" PRIu64,
 				   ev->batch_rows, s->limits.batch);
 	sl_pass_begin(s, training, ev->number, ev->batch_rows);
+	s->answers = training && s->limits.token_loss && ev->chosen ? ev->chosen[ev->batch_rows] : 0;
 	for (int chunk = 0; chunk < s->chunks; chunk++) {
 		const uint64_t tokens = chunk_tokens(s, ev->begin, chunk);
 

@@ -21,7 +21,7 @@ static size_t sum_bytes(const struct sl_fold *f)
 
 static enum sl_err take_sum(struct sl_fold *f, float *room)
 {
-	if (!sl_others_take(f->others, &f->rows, sizeof f->rows) || !f->rows)
+	if (!sl_others_take(f->others, &f->counts, sizeof f->counts) || !f->counts)
 		return SL_OK;
 	(void)sl_others_take(f->others, room, sum_bytes(f));
 	return sl_exec_fold_set(f->trunk, room);
@@ -29,15 +29,15 @@ static enum sl_err take_sum(struct sl_fold *f, float *room)
 
 static enum sl_err pass_sum(struct sl_fold *f, float *room)
 {
-	enum sl_err err = f->rows ? sl_exec_fold_get(f->trunk, room) : SL_OK;
+	enum sl_err err = f->counts ? sl_exec_fold_get(f->trunk, room) : SL_OK;
 
 	if (err)
 		return err;
-	sl_others_pass(f->others, &f->rows, sizeof f->rows);
-	if (f->rows)
+	sl_others_pass(f->others, &f->counts, sizeof f->counts);
+	if (f->counts)
 		sl_others_pass(f->others, room, sum_bytes(f));
-	sl_others_spread(f->others, &f->rows, sizeof f->rows);
-	if (!f->rows)
+	sl_others_spread(f->others, &f->counts, sizeof f->counts);
+	if (!f->counts)
 		return SL_OK;
 	sl_others_spread(f->others, room, sum_bytes(f));
 	return sl_exec_fold_set(f->trunk, room);
@@ -115,12 +115,12 @@ static enum sl_err add_parts(struct sl_fold *f)
 	float *room = f->others ? malloc(sum_bytes(f) + 1) : NULL;
 	enum sl_err err = f->others && !room ? SL_ERR_NOMEM : sl_exec_fold_begin(f->trunk);
 
-	f->rows = 0;
+	f->counts = 0;
 	if (!err && f->others)
 		err = take_sum(f, room);
 	for (int k = 0; k < f->n && !err; k++)
 		if (f->part[k].rows) {
-			f->rows += f->part[k].rows;
+			f->counts += f->part[k].counts;
 			err = add_part(f->trunk, &f->part[k]);
 		}
 	if (!err && f->others)
@@ -207,13 +207,13 @@ static enum sl_err sum_once(struct sl_fold *f, uint64_t step, struct sl_fail *fa
 	enum sl_err err = add_parts(f);
 	double factor;
 
-	if (!err && f->rows) {
-		factor = sl_plan_own_factor(&sl_exec_plan(f->trunk)->spec, (int64_t)f->rows);
+	if (!err && f->counts) {
+		factor = sl_plan_own_factor(&sl_exec_plan(f->trunk)->spec, (int64_t)f->counts);
 		err = sl_exec_fold_end(f->trunk, factor);
 	}
 	if (err)
 		return sl_fail_set(fail, err, "the members' gradients could not be added");
-	if (!f->rows)
+	if (!f->counts)
 		return SL_OK;
 	err = sl_exec_check(f->trunk, NULL, 0, fail);
 	return err || !f->ends ? err : sum_ends(f, factor, step, fail);
@@ -244,9 +244,9 @@ static void commit_ends(const struct sl_fold *f)
 
 enum sl_err sl_fold_apply(struct sl_fold *f, double lr)
 {
-	enum sl_err err = f->rows ? sl_exec_scale(f->trunk, f->scale) : sl_exec_skip(f->trunk);
+	enum sl_err err = f->counts ? sl_exec_scale(f->trunk, f->scale) : sl_exec_skip(f->trunk);
 
-	if (!err && f->rows)
+	if (!err && f->counts)
 		err = sl_exec_commit(f->trunk, lr, NULL, 0);
 	if (!err)
 		commit_ends(f);
@@ -268,7 +268,7 @@ enum sl_err sl_fold_alone(struct sl_fold_part *p, double lr)
 		err = sl_exec_fold_end(p->copy, 1);
 	if (!err)
 		err = sl_exec_commit(p->copy, lr, NULL, 0);
-	p->trained += p->rows;
+	p->trained += p->counts;
 	return err;
 }
 

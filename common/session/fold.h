@@ -12,10 +12,11 @@
 struct sl_fold_part {
 	struct sl_exec *exec; /* with its gradient; borrowed. NULL: the member is not here */
 	uint64_t rows;        /* of its batch; 0: it adds nothing to the step */
+	uint64_t counts;      /* what its loss is a mean over: these rows, or their tokens with a loss */
 	const float *change;  /* what it told of its head and tail, where these are shared */
 	/* in rounds */
 	struct sl_exec *copy; /* the parameters that it trains; NULL: none */
-	uint64_t trained;     /* rows since the last average */
+	uint64_t trained;     /* rows, or tokens with a loss, since the last average */
 	bool averaged;        /* it has a part in the average under way */
 	/* the outcome of a step or an average */
 	bool left_out; /* the outcome was made without this part: `why` */
@@ -32,7 +33,7 @@ struct sl_fold {
 	struct sl_buf *mean;     /* what all hear of shared heads and tails; empty where nobody took part */
 	const struct sl_others *others;
 	/* a sum that waits to be applied */
-	uint64_t rows;
+	uint64_t counts; /* of all parts; 0: nobody took part */
 	double scale;
 };
 

@@ -468,6 +468,7 @@ static void set_limits(struct sl_port *p)
 				      .lengths = sl_plan_lengths_cross(p->plan),
 				      .choice = sl_plan_cut_chosen(p->plan),
 				      .cached = spec->cached,
+				      .token_loss = spec->token_loss,
 				      .homes = sl_port_keeps(p->plan) > 0,
 				      .whole_rows = p->plan->whole_rows,
 				      .clip_norm = sl_plan_clip_own(spec),

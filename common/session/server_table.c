@@ -314,7 +314,11 @@ static enum sl_err begin(struct sl_session *s, const struct sl_part *p, struct s
 	if (p->training && s->limits.free_calls ? p->batch_rows : p->batch_rows < 1 || p->batch_rows > s->limits.batch)
 		return sl_fail_set(&out->fail, SL_ERR_LIMIT, "a batch of %u rows where at most %" PRIu64 " can be",
 				   p->batch_rows, s->limits.batch);
+	if (!sl_session_answers_fit(s, p))
+		return sl_fail_set(&out->fail, SL_ERR_LIMIT, "%u tokens with a loss in a batch of %u rows", p->answers,
+				   p->batch_rows);
 	sl_pass_begin(s, p->training, p->step, p->batch_rows);
+	s->answers = p->answers;
 	s->state = p->training ? SL_SESSION_STEP : SL_SESSION_EVAL;
 	return SL_OK;
 }

@@ -78,6 +78,7 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 	s->training = training;
 	s->number = number;
 	s->batch_rows = batch_rows;
+	s->answers = 0;
 	s->chunks = (int)((batch_rows + s->limits.rows - 1) / s->limits.rows);
 	s->decided = SL_DECIDED_NOT;
 	s->grad_scale = sl_session_is_free(s) && s->role == SL_SESSION_CLIENT ? -1 : 0;
@@ -108,6 +109,13 @@ bool sl_session_tokens_fit(const struct sl_session *s, int chunk, uint64_t token
 	if (s->limits.whole_rows)
 		return tokens == longest;
 	return tokens >= rows && tokens <= s->limits.chunk_tokens && tokens <= longest;
+}
+
+bool sl_session_answers_fit(const struct sl_session *s, const struct sl_part *p)
+{
+	if (!p->training || !s->limits.token_loss)
+		return p->answers == 0;
+	return p->answers >= 1 && p->answers <= p->batch_rows * s->limits.row_tokens;
 }
 
 /* The first part of head_act says how many tokens its chunk has; all others must say the same. */
@@ -150,7 +158,8 @@ static bool is_end(uint32_t what)
 /* One run of a step, which no chunk has. */
 static enum sl_err check_end_run(struct sl_session *s, const struct sl_part *p, struct sl_outbox *out)
 {
-	if (!p->training || !s->training || p->step != s->number || p->chunk || p->rows || p->tokens || p->batch_rows)
+	if (!p->training || !s->training || p->step != s->number || p->chunk || p->rows || p->tokens || p->batch_rows ||
+	    p->answers)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
 				   "part of kind %u of step %" PRIu64 ", chunk %u, %u rows in step %" PRIu64, p->what,
 				   p->step, p->chunk, p->rows, s->number);
@@ -188,6 +197,10 @@ static enum sl_err check_run(struct sl_session *s, const struct sl_part *p, stru
 				   "part of %s step %" PRIu64 " (%u rows) in %s step %" PRIu64 " (%" PRIu64 " rows)",
 				   p->training ? "training" : "evaluation", p->step, p->batch_rows, phase, s->number,
 				   said);
+	if (p->answers != s->answers)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL,
+				   "part of a step in which %u tokens have a loss, where %" PRIu64 " have", p->answers,
+				   s->answers);
 	if (sl_session_is_free(s))
 		err = (is_grad(p->what) ? sl_free_grad : sl_free_act)(s, p, out);
 	else

@@ -220,6 +220,7 @@ struct sl_session_limits {
 	bool lengths;                      /* head_act begins with lengths, which run_bytes leaves out, */
 	bool choice, homes;                /* and these with choice and homes of rows (codec/lengths.h) */
 	bool cached;                       /* lengths say what is cached, too; there are evaluations alone */
+	bool token_loss;                   /* parts of a step say how many tokens of its batch have a loss */
 	int chunks;                        /* most of a pass */
 	bool free_calls;                   /* training steps are free, as above */
 };
@@ -261,8 +262,8 @@ struct sl_session {
 	bool joining;               /* server: it waits for its group */
 	/* the pass under way */
 	bool training;
-	uint64_t number; /* step, or evaluation batch */
-	uint64_t batch_rows;
+	uint64_t number;              /* step, or evaluation batch */
+	uint64_t batch_rows, answers; /* answers: 0 where the limits have no token_loss */
 	int chunks;
 	uint32_t tokens[SL_SESSION_MAX_CHUNKS]; /* of each chunk; 0: none, or not known yet */
 	double lr;
@@ -326,6 +327,12 @@ static inline bool sl_session_skips(const struct sl_session *s)
 static inline bool sl_session_is_free(const struct sl_session *s)
 {
 	return s->limits.free_calls && s->training;
+}
+
+/* What the loss of the step is a mean over: tokens or rows. */
+static inline uint64_t sl_session_counts(const struct sl_session *s)
+{
+	return s->limits.token_loss ? s->answers : s->batch_rows;
 }
 
 /* batch_rows of its parts. */

@@ -27,6 +27,8 @@ void sl_pass_begin(struct sl_session *s, bool training, uint64_t number, uint64_
 bool sl_session_awaits_norm(const struct sl_session *s);
 /* Whether a chunk of the pass may have so many tokens. */
 bool sl_session_tokens_fit(const struct sl_session *s, int chunk, uint64_t tokens);
+/* Whether the first part of a pass may say so many tokens with a loss. */
+bool sl_session_answers_fit(const struct sl_session *s, const struct sl_part *p);
 /* Checks a part against the pass and its lane, counts it, adds STORE and CREDIT; *whole when it completes its run. */
 enum sl_err sl_pass_part(struct sl_session *s, const struct sl_frame *frame, struct sl_outbox *out, bool *whole);
 

@@ -356,6 +356,7 @@ static void begin_apply(struct sl_group *g)
 
 		g->part[k] = (struct sl_group_part){.m = s ? g->member[k].m : NULL,
 						    .rows = s && !g->t.seat[k].skip ? s->batch_rows : 0,
+						    .counts = s ? sl_session_counts(s) : 0,
 						    .lost = sl_group_varies(g) && !g->member[k].m &&
 							    sl_seat_is_in(g->t.seat[k].state)};
 		g->checkpoint = g->checkpoint || (s && s->keep == SL_KEEP_ASKED);
@@ -377,7 +378,8 @@ static void step_alone(struct sl_group *g, int k)
 	const struct sl_group_member *p = &g->member[k];
 	const struct sl_session *s = sl_port_session(p->m->port);
 
-	g->part[k] = (struct sl_group_part){.m = p->m, .rows = g->t.seat[k].skip ? 0 : s->batch_rows};
+	g->part[k] = (struct sl_group_part){
+		.m = p->m, .rows = g->t.seat[k].skip ? 0 : s->batch_rows, .counts = sl_session_counts(s)};
 	g->lr = s->lr;
 	post(g, GROUP_STEP, k);
 }

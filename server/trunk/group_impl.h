@@ -98,6 +98,7 @@ _Static_assert(sizeof(struct sl_group_word) <= SL_RANKS_WORD, "a word of the ran
 struct sl_group_part {
 	struct sl_middle *m; /* whose part is added; NULL: it is left out */
 	uint64_t rows;       /* of its batch */
+	uint64_t counts;     /* as in struct sl_fold_part */
 	bool lost;           /* it has no link, where members come and go: it leaves */
 };
 

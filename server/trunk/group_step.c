@@ -40,6 +40,7 @@ static void hand_over(struct sl_group *g, int k)
 	p->change = part->m ? part->m->ends.change : NULL;
 	p->averaged = part->m != NULL;
 	p->rows = part->rows;
+	p->counts = part->counts;
 }
 
 /* As a run without a group takes a step. */
@@ -90,7 +91,7 @@ static enum sl_err end_round(struct sl_group *g, struct sl_fail *fail)
 enum sl_err sl_group_check(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_session *s = sl_port_session(m->port);
-	const double factor = sl_plan_own_factor(&g->trunk.plan->spec, (int64_t)s->batch_rows);
+	const double factor = sl_plan_own_factor(&g->trunk.plan->spec, (int64_t)sl_session_counts(s));
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	enum sl_err err;
 
@@ -119,8 +120,8 @@ static enum sl_err apply(struct sl_group *g, struct sl_fail *fail)
 
 	if (err)
 		return err;
-	SL_FAILPOINT(g->fold.rows ? SL_FP_SERVER_APPLY : SL_FP_NONE);
-	g->trunk.state = g->fold.rows ? SL_TRUNK_TORN : g->trunk.state;
+	SL_FAILPOINT(g->fold.counts ? SL_FP_SERVER_APPLY : SL_FP_NONE);
+	g->trunk.state = g->fold.counts ? SL_TRUNK_TORN : g->trunk.state;
 	return sl_fold_apply(&g->fold, g->lr);
 }
 

@@ -138,11 +138,14 @@ static enum sl_err compute_backward(struct sl_middle *m, const struct sl_exec_ca
 	const struct sl_plan_spec *spec = &m->trunk.plan->spec;
 	enum sl_err err = sl_exec_backward(m->trunk.exec, call, NULL);
 	const struct sl_session *s = sl_port_session(m->port);
+	const int64_t counts = (int64_t)sl_session_counts(s);
 
+	if (!err && call->slot == s->chunks - 1)
+		err = sl_exec_scale(m->trunk.exec, sl_plan_sum_factor(spec, counts));
 	if (err || !(sl_plan_clip_own(spec) > 0) || call->slot != s->chunks - 1)
 		return err;
 	err = sl_exec_squares(m->trunk.exec, &m->squares, fail);
-	m->squares = sl_plan_own_squares(spec, (int64_t)s->batch_rows, m->squares);
+	m->squares = sl_plan_own_squares(spec, counts, m->squares);
 	return err;
 }
 

@@ -177,7 +177,6 @@ refused 78 'model.head: llama is a decoder: give causal_lm' --set model.head=cla
 refused 78 'model.head: llama is a decoder: give causal_lm' --set model.head=masked_lm
 refused 78 'data.pack: belongs to model.head: causal_lm' --set model.head=masked_lm --set data.pack=join
 refused 78 'train.metrics: belongs to classifiers' --set train.metrics=f1
-refused 78 'share.group: a group cannot train a causal language model' --set share.group=a --set share.clients=2
 refused 78 'data.pack: join makes rows of several texts' --set data.pack=join --set data.columns=prompt,completion --set data.dir="$tmp/pairs"
 refused 78 'data.kind: a causal language model reads texts' --set data.kind=made_tokens
 refused 78 'config.json names no end token' --set "$(other endless 'del(.eos_token_id)')"

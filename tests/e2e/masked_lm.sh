@@ -42,6 +42,12 @@ cases=('1 chunk|train.chunks=1' '4 chunks|train.chunks=4' "8 chunks|train.chunks
 	'frozen table|train.freeze=*.word_embeddings.weight' "padded|data.pad=max|$layer" 'sum|train.chunk_loss=sum'
 	'by length|data.group_by_length=true' 'adapters|lora.rank=2')
 two_at_a_time compare "${cases[@]}"
+
+# Members of a group have unequal numbers of hidden tokens: over links as in one process.
+. tests/e2e/lib/groups.sh
+endpoint=$two
+group masked "$config" 3 train.batch=8 data.partition=iid
+[ "$(learned masked/member-0)" != "$(learned masked/member-1)" ] || fail 'members have the same tokens'
 [ "$(learned 'local 4 chunks')" != "$(learned 'local untied')" ] || fail 'a weight of its own makes no difference'
 
 # Chunks change sums alone, as they do elsewhere; without dropout the loss is the mean over all chosen tokens.
@@ -99,8 +105,7 @@ refused 78 'tokens are chosen in the middle' --set tail_begin=lm_head.decoder
 refused 78 'tokens are chosen in the middle' --set tail_begin=lm_head.gelu --set model.huggingface="$tmp/untied"
 refused 78 'train.metrics: belongs to classifiers' --set train.metrics=f1
 refused 78 'data.mask_rate: belongs to model.head: masked_lm' --set model.head=classifier --set data.mask_rate=0.3 --set tail_begin=classifier
-refused 78 'train.chunk_sums: does not hold for a masked language model' --set train.chunk_sums=true
-refused 78 'share.group: a group cannot train a masked language model' --set share.group=a --set share.clients=2
+refused 78 'train.chunk_sums: does not hold where head and tail learn one table of tokens' --set train.chunk_sums=true
 mkdir "$tmp/unmasked"
 printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' a >"$tmp/unmasked/vocab.txt"
 refused 78 'data.tokenizer: a masked language model needs a tokenizer with <mask>' --set data.tokenizer="$tmp/unmasked"

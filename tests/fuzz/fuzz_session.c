@@ -122,6 +122,9 @@ static void fill_part(struct input *in, const struct driver *d, struct sl_frame 
 				     .batch_rows = (uint32_t)near(in, end ? 0 : batch),
 				     .total = near(in, total),
 				     .tokens = (uint32_t)near(in, s->limits.chunk_tokens && !end ? tokens : 0),
+				     .answers = (uint32_t)near(in, !s->limits.token_loss || end ? 0
+								   : idle(s)                    ? batch
+												: s->answers),
 				     .offset = near(in, s->lane[known].received)};
 	f->payload = (struct sl_bytes){bytes, near(in, total - s->lane[known].received)};
 	/* sl_wire_decode lets nothing else through */
@@ -492,7 +495,7 @@ static bool request(struct input *in, struct driver *d, struct sl_event *ev, enu
 	}
 	ev->kind = kind;
 	ev->batch_rows = 1 + take(in) % d->s.limits.batch;
-	ev->begin = d->s.limits.chunk_tokens ? one_each() : NULL;
+	ev->begin = ev->chosen = d->s.limits.chunk_tokens ? one_each() : NULL;
 	ev->number = d->s.next_step;
 	ev->lr = 0.1;
 	ev->checkpoint = take(in) & 1;
@@ -566,6 +569,7 @@ static void open_session(struct input *in, struct driver *d)
 		how = take(in);
 		l->lengths = how & 1;
 		l->cached = how % 4 == 3;
+		l->token_loss = how & 4;
 	}
 	open_epoch(d, 0);
 }

@@ -60,6 +60,7 @@ static void set_limits(struct rig *rig, enum rig_who who)
 		l.row_tokens = RIG_ROW_TOKENS;
 		l.chunk_tokens = 4 * rig->conf.rows;
 		l.lengths = true;
+		l.token_loss = rig->conf.token_loss;
 	}
 	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
 		if ((what == SL_PART_MID_GRAD && l.no_mid_grad) || (what == SL_PART_HEAD_GRAD && l.no_head_grad))
@@ -384,6 +385,7 @@ void rig_begin_step(struct rig *rig, uint64_t rows)
 	const struct sl_event ev = {.kind = SL_EV_BEGIN_STEP,
 				    .batch_rows = rows,
 				    .begin = begin_of(rig, rows),
+				    .chosen = begin_of(rig, rows),
 				    .number = rig->side[RIG_CLIENT].s.next_step,
 				    .lr = 0.1};
 
@@ -420,7 +422,8 @@ struct sl_frame rig_part(const struct rig *rig, enum rig_who to, enum sl_part_wh
 			   .rows = of_chunk ? (uint32_t)sl_session_chunk_rows(from, chunk) : 0,
 			   .batch_rows = of_chunk ? (uint32_t)sl_session_said_rows(from) : 0,
 			   .total = len,
-			   .tokens = of_chunk ? from->tokens[chunk] : 0},
+			   .tokens = of_chunk ? from->tokens[chunk] : 0,
+			   .answers = of_chunk ? (uint32_t)from->answers : 0},
 		.payload = {bytes, len},
 	};
 }

@@ -26,6 +26,7 @@ struct rig_conf {
 	bool comes;          /* … and its members come and go */
 	bool free_calls;     /* steps are free */
 	uint64_t ends_round; /* heads and tails are shared by rounds of so many steps; 0: by step */
+	bool token_loss;     /* all tokens have a loss, which is counted */
 };
 
 enum { RIG_ROW_TOKENS = 5 };

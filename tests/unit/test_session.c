@@ -437,23 +437,8 @@ static void steps_of_any_number_of_chunks(void **state)
 
 static void as_many_chunks_as_there_can_be(void **state)
 {
-	struct rig_conf conf = {SL_SESSION_MAX_CHUNKS,
-				1,
-				1 << 20,
-				1 << 24,
-				false,
-				0,
-				5,
-				false,
-				false,
-				false,
-				0,
-				false,
-				false,
-				false,
-				false,
-				0,
-				0};
+	struct rig_conf conf = {
+		.batch = SL_SESSION_MAX_CHUNKS, .rows = 1, .part_bytes = 1 << 20, .window_bytes = 1 << 24, .seed = 5};
 
 	(void)state;
 	one_step_and_one_evaluation(&conf, SL_SESSION_MAX_CHUNKS);

@@ -334,6 +334,70 @@ static void a_chunk_has_no_more_tokens_than_were_agreed_on(void **state)
 	try_fault(begin_nothing, RIG_SERVER, SL_PART_HEAD_ACT, &(struct fault){tokens_fewest, SL_ERR_LIMIT});
 }
 
+static void open_with_token_loss(void)
+{
+	struct rig_conf with = conf;
+
+	with.tokens = with.token_loss = true;
+	rig_open_ready(&rig, &with);
+	rig_begin_step(&rig, 61);
+}
+
+static void token_loss_under_way(void)
+{
+	open_with_token_loss();
+	rig_give(&rig, RIG_SERVER, SL_PART_HEAD_ACT);
+	rig_done(&rig, RIG_SERVER, SL_TASK_MID_FWD, 0);
+}
+
+static void answers_none(struct sl_frame *f)
+{
+	f->u.part.answers = 0;
+}
+
+static void answers_one(struct sl_frame *f)
+{
+	f->u.part.answers = 1;
+}
+
+static void answers_most(struct sl_frame *f)
+{
+	f->u.part.answers = f->u.part.batch_rows * RIG_ROW_TOKENS;
+}
+
+static void answers_over(struct sl_frame *f)
+{
+	f->u.part.answers = f->u.part.batch_rows * RIG_ROW_TOKENS + 1;
+}
+
+static void a_step_has_no_more_tokens_with_a_loss_than_tokens(void **state)
+{
+	static const struct fault of_first[] = {
+		{nothing, SL_OK},
+		{answers_one, SL_OK},
+		{answers_most, SL_OK},
+		{answers_none, SL_ERR_LIMIT},
+		{answers_over, SL_ERR_LIMIT},
+	};
+	static const struct fault of_others[] = {
+		{nothing, SL_OK},
+		{answers_none, SL_ERR_PROTOCOL},
+		{answers_one, SL_ERR_PROTOCOL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof of_first / sizeof of_first[0]; i++)
+		try_fault(open_with_token_loss, RIG_SERVER, SL_PART_HEAD_ACT, &of_first[i]);
+	for (size_t i = 0; i < sizeof of_others / sizeof of_others[0]; i++)
+		try_fault(token_loss_under_way, RIG_SERVER, SL_PART_MID_GRAD, &of_others[i]);
+	/* none is counted where that was not agreed on */
+	try_fault(open_with_tokens, RIG_SERVER, SL_PART_HEAD_ACT, &(struct fault){answers_one, SL_ERR_LIMIT});
+	try_fault(tokens_under_way, RIG_SERVER, SL_PART_MID_GRAD, &(struct fault){answers_one, SL_ERR_PROTOCOL});
+	token_loss_under_way();
+	assert_int_equal(sl_session_counts(&rig.side[RIG_SERVER].s), sl_session_counts(&rig.side[RIG_CLIENT].s));
+	assert_int_not_equal(sl_session_counts(&rig.side[RIG_SERVER].s), 61);
+}
+
 static void a_run_keeps_its_total(void **state)
 {
 	struct sl_frame f;
@@ -714,6 +778,7 @@ int main(void)
 		cmocka_unit_test(parts_that_break_a_rule_end_the_session),
 		cmocka_unit_test(a_pass_begins_with_its_first_part_only),
 		cmocka_unit_test(a_chunk_has_no_more_tokens_than_were_agreed_on),
+		cmocka_unit_test(a_step_has_no_more_tokens_with_a_loss_than_tokens),
 		cmocka_unit_test(a_run_keeps_its_total),
 		cmocka_unit_test(gradients_wait_for_their_activations),
 		cmocka_unit_test(there_is_no_chunk_behind_the_last),

@@ -80,7 +80,9 @@ static struct sl_frame sample_part(void)
 				    .batch_rows = 128,
 				    .total = 5u << 20,
 				    .offset = 3u << 20,
-				    .xxh3 = sl_wire_hash(f.payload)};
+				    .xxh3 = sl_wire_hash(f.payload),
+				    .tokens = 700,
+				    .answers = 300};
 	return f;
 }
 
