@@ -48,55 +48,56 @@ done
 
 # Either side is killed while weights are uploaded, in a step, and while text is written: weights and texts are those of a run that nobody
 # disturbed. Each family takes one of the three; all of them with SPLIT_LONG=1.
-start() { # ID PHASE [argument]…: $client_pid
-	if [ "$2" = write ]; then
-		"$SPLITC" generate "$config" "${set[@]}" --weights "$weights" --prompts "$tmp/prompts" --ids >"$tmp/$1.text" 2>"$tmp/$1.log" &
-		client_pid=$!
-		started+=("$client_pid")
-	else
-		start_client "$1" "$config" "${set[@]}" "${@:3}"
-	fi
+writes() { "$SPLITC" generate "$config" "${set[@]}" --weights "$weights" --prompts "$tmp/prompts" --ids --set generate.max_tokens=8 "$@" 2>>"$tmp/generate.log"; }
+# dies FAILPOINT COMMAND…: with splitc's failpoints, in the background: $dying
+dies() {
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$1 "${@:2}" &
+	dying=$!
+	started+=("$dying")
 }
-disturbed() { # FAMILY PHASE SIDE FAILPOINT
-	local id="$1 $2 $3" weights="$tmp/local $1/model.safetensors" at client=''
-	at=tcp://127.0.0.1:$(free_port)
-	set=(--set model.huggingface="$tmp/$1" --set model.weights="$weights" --set train.batch=16 --set train.checkpoint_every=1
-		--set link.part_bytes=4096 --set generate.max_tokens=8)
-	[ -f "$tmp/undisturbed $1/model.safetensors" ] || client "undisturbed $1" "$config" --local "${set[@]}" || fail "undisturbed $1: exit status $?"
-	[ -f "$tmp/undisturbed $1.text" ] || "$SPLITC" generate "$config" --local "${set[@]}" --weights "$weights" --prompts "$tmp/prompts" --ids >"$tmp/undisturbed $1.text" 2>"$tmp/generate.log" ||
-		fail "generate $1: $(cat "$tmp/generate.log")"
-	set+=(--set server="$at" --set link.on_server_lost=wait --set link.retry_ms=20)
-	if [ "$3" = server ]; then
-		SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=$4 start_server kills listen="$at" store="$tmp/store $id"
-		start "$id" "$2"
-		ends_with "$server_pid" 137 $patience "$id: the server that is killed"
-	else
-		start_server kills listen="$at" store="$tmp/store $id"
-		SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$4 start "$id" "$2"
-		if [ "$2" = train ]; then
-			at_point "$id" client.apply
-			wait_for "$id: no checkpoint to go on from" has_checkpoint "$id"
-			end_client
-		else
-			ends_with "$client_pid" 137 $patience "$id: the client that is killed"
-		fi
-		client=--fresh
-		! has_checkpoint "$id" || client=--resume
-	fi
-	[ "$2" != upload ] || ! compgen -G "$tmp/store $id/*.f32" >"$tmp/out" || fail "$id: the weights were there before the kill: $(cat "$tmp/out")"
-	[ -z "$client" ] || start "$id" "$2" "$client"
-	[ -n "$client" ] || start_server kills listen="$at" store="$tmp/store $id"
-	ends_with "$client_pid" 0 $patience "$id"
-	end_process "$server_pid"
-	[ "$2" = write ] || same_run "$id" "undisturbed $1" 4
-	[ "$2" != write ] || cmp "$tmp/$id.text" "$tmp/undisturbed $1.text" || fail "$id: another text"
+nothing_stored() { ! compgen -G "$tmp/$store/*.f32" >"$tmp/out" || fail "$twin: the weights were there before the kill: $(cat "$tmp/out")"; }
+disturbed() { # FAMILY WHAT SIDE
+	local twin="undisturbed $1" weights="$tmp/local $1/model.safetensors" set text store at=$two server_pid
+	set=(--set model.huggingface="$tmp/$1" --set model.weights="$weights" --set train.batch=16 --set train.checkpoint_every=1 --set link.part_bytes=4096)
+	[ -d "$tmp/$twin" ] || client "$twin" "$config" --local "${set[@]}" || fail "$twin: exit status $?"
+	text=$(writes --local) || fail "$1 writes nothing: $(cat "$tmp/generate.log")"
+	case "$2 $3" in
+	'step client') killed_client 2 "$twin" "$config" "${set[@]}" --set server="$two" ;;
+	'step server') killed_server server.apply=kill@3 "$twin" "$config" "${set[@]}" ;;
+	'upload server') store="$twin link.receive@5 store" between=nothing_stored killed_server link.receive=kill@5 "$twin" "$config" "${set[@]}" ;;
+	'upload client')
+		store="$twin store"
+		start_server uploads store="$tmp/$store"
+		set+=(--set server="$endpoint")
+		dies link.send=kill@5 client uploaded "$config" "${set[@]}" --fresh
+		ends_with "$dying" 137 $patience "$1: the client that uploads"
+		nothing_stored
+		client uploaded "$config" "${set[@]}" --fresh || fail "$1 uploads again: exit status $?"
+		same_run uploaded "$twin" 4
+		end_process "$server_pid"
+		;;
+	'text client')
+		dies client.done=kill@5 writes --set server="$two" >"$tmp/written"
+		ends_with "$dying" 137 $patience "$1: the client that writes"
+		[ "$(writes --set server="$two")" = "$text" ] || fail "$1: the client that was killed writes another text"
+		;;
+	'text server')
+		at=tcp://127.0.0.1:$(free_port)
+		SPLITS=$PWD/$BUILD/fail/splits SPLIT_FAILPOINTS=server.eval=kill@7 start_server writes listen="$at" store="$tmp/$twin store"
+		dies '' writes --set server="$at" --set link.on_server_lost=wait --set link.retry_ms=20 >"$tmp/written"
+		ends_with "$server_pid" 137 $patience "$1: the server of a text"
+		start_server writes listen="$at" store="$tmp/$twin store"
+		ends_with "$dying" 0 $patience "$1 writes with a server that was killed"
+		[ "$(cat "$tmp/written")" = "$text" ] || fail "$1: a server that was killed changes the text"
+		end_process "$server_pid"
+		;;
+	esac
 }
 f=0
 for name in gpt2 qwen3 phi3 gemma gemma3; do
 	n=0
-	for how in 'upload client link.send=kill@5' 'upload server link.receive=kill@5' 'write client client.done=kill@5' 'write server server.eval=kill@7' \
-		'train client client.apply=hold@3' 'train server server.apply=kill@3'; do
-		[ -z "${SPLIT_LONG:-}" ] && [ $(((n / 2 + f) % 3)) != 0 ] || disturbed "$name" $how
+	for what in upload text step; do
+		for side in client server; do [ -z "${SPLIT_LONG:-}" ] && [ $(((n + f) % 3)) != 0 ] || disturbed $name $what $side; done
 		n=$((n + 1))
 	done
 	f=$((f + 1))
