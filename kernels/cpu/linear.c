@@ -16,8 +16,7 @@ enum {
 	HIGH = 1024, /* rows of a task at most: packing costs as much as some 20 of them */
 	LEAST_HIGH = 128,
 	BLOCK = 112,    /* rows that pass through all of a task's columns: whole tiles of 14, 8 or 4 */
-	FEW = 112,      /* the same where rows are copied */
-	PAD = 16,       /* floats between them */
+	PAD = 16,       /* floats between rows that are copied */
 	TILE_ROWS = 14, /* of the tiles of most CPUs; what is asked for ahead is spread over as many */
 	DW_ROWS = 384,  /* a tile of dW; of 256² each took 1.15 × as long, as OpenBLAS packs both sides for it */
 	DW_COLUMNS = 768,
@@ -29,10 +28,10 @@ enum {
 struct product {
 	const struct sl_cpu_simd *simd;
 	const float *x, *w, *bias;
-	float *y, *scratch; /* the latter: worker_floats of each worker */
+	float *y, *scratch; /* the latter: worker_floats of each worker, then room_of_rows */
 	int64_t rows, depth, n, row, col;
 	int64_t width, high; /* of a task */
-	int64_t block, ld;   /* rows that pass through all of its columns, and how far apart they lie */
+	int64_t ld;          /* how far apart rows of x lie */
 	bool add;
 };
 
@@ -57,54 +56,41 @@ static int64_t deep_of(int64_t depth)
 }
 
 /* Rows of x that lie a power of two apart would fall into the same sets of a cache, and push each other out: such are
- * copied. Floats from one row to the next that the tiles then see. */
+ * copied, once for all tasks. Floats from one row to the next that the tiles then see. */
 static int64_t stride_of(int64_t depth)
 {
-	return depth % 512 ? depth : deep_of(depth) + PAD;
+	return depth % 512 ? depth : depth + PAD;
 }
 
-static int64_t room_of_rows(int64_t depth)
+static int64_t room_of_rows(int64_t rows, int64_t depth)
 {
-	return stride_of(depth) == depth ? 0 : FEW * sl_cpu_line(stride_of(depth));
+	return stride_of(depth) == depth ? 0 : rows * stride_of(depth);
 }
 
 /* Of a worker's scratch. */
 static int64_t worker_floats(int64_t depth)
 {
-	return sl_gemm_packed_floats(deep_of(depth), WIDTH) + room_of_rows(depth);
-}
-
-static void copy_rows(float *to, int64_t ldto, const float *x, int64_t ldx, int64_t rows, int64_t n)
-{
-	for (int64_t r = 0; r < rows; r++)
-		memcpy(to + r * ldto, x + r * ldx, (size_t)n * sizeof *to);
+	return sl_gemm_packed_floats(deep_of(depth), WIDTH);
 }
 
 /* What one task works on: columns [j, j + n) of rows [from, to), weights [k, k + depth) of each column. */
 struct part {
 	int64_t j, n, from, to, k, depth;
-	float *packed, *copied; /* the weights; rows of x */
+	float *packed; /* the weights */
 };
 
 /* y of `rows` rows from i on, for `n` columns from `at` on of the task's. */
 static void product_rows(const struct product *p, const struct part *t, int64_t i, int64_t at, int64_t n,
 			 struct sl_prefetch *next)
 {
-	const int64_t rows = sl_cpu_min(p->block, t->to - i);
+	const int64_t rows = sl_cpu_min(BLOCK, t->to - i);
 	const struct sl_gemm_weights w = {p->simd, t->packed + at * t->depth, t->depth, n};
-	const float *x = p->ld == p->depth ? p->x + i * p->depth + t->k : t->copied;
+	const float *x = p->x + i * p->ld + t->k;
 	float *y = p->y + i * p->n + t->j + at;
 
 	sl_gemm_rows(&w, y, p->n, &x, 1, p->ld, rows, p->add || t->k > 0, next);
 	for (int64_t r = 0; r < rows && p->bias && t->k + t->depth == p->depth; r++, y += p->n)
 		p->simd->sum(y, y, p->bias + t->j + at, n);
-}
-
-static void take_rows(const struct product *p, const struct part *t, int64_t i)
-{
-	if (p->ld != p->depth)
-		copy_rows(t->copied, p->ld, p->x + i * p->depth + t->k, p->depth, sl_cpu_min(p->block, t->to - i),
-			  t->depth);
 }
 
 /* Memory from `from` on that lies in one piece, to be asked for while so many rows are multiplied. */
@@ -119,7 +105,7 @@ static struct sl_prefetch ahead(const float *from, int64_t floats, int64_t rows)
 /* The first panel of a block asks for the rows of the next tile. */
 static struct sl_prefetch ahead_rows(const struct product *p, const struct part *t, int64_t i)
 {
-	const int64_t rows = sl_cpu_min(p->block, t->to - i);
+	const int64_t rows = sl_cpu_min(BLOCK, t->to - i);
 
 	if (p->ld != t->depth || rows <= TILE_ROWS)
 		return (struct sl_prefetch){.n = 0};
@@ -131,9 +117,8 @@ static struct sl_prefetch ahead_rows(const struct product *p, const struct part 
 static void product_first(const struct product *p, const struct part *t)
 {
 	const float *w = p->w + t->k * p->row + t->j * p->col;
-	const int64_t panel = p->simd->panel, rows = sl_cpu_min(p->block, t->to - t->from);
+	const int64_t panel = p->simd->panel, rows = sl_cpu_min(BLOCK, t->to - t->from);
 
-	take_rows(p, t, t->from);
 	for (int64_t at = 0; at < t->n; at += panel) {
 		const int64_t n = sl_cpu_min(panel, t->n - at), left = t->n - at - n;
 		struct sl_prefetch next = {.n = 0};
@@ -159,11 +144,10 @@ static void product_task(void *arg, int64_t task, struct sl_pool_step *s)
 	t.n = sl_cpu_min(p->width, p->n - t.j);
 	t.to = sl_cpu_min(p->rows, t.from + p->high);
 	t.packed = p->scratch + s->worker * worker_floats(p->depth);
-	t.copied = t.packed + sl_gemm_packed_floats(deep, WIDTH);
-	blocks = sl_cpu_blocks(t.to - t.from, p->block);
+	blocks = sl_cpu_blocks(t.to - t.from, BLOCK);
 	steps = blocks * sl_cpu_blocks(p->depth, deep);
 	for (int64_t at = s->at; at < steps;) {
-		const int64_t i = t.from + at % blocks * p->block;
+		const int64_t i = t.from + at % blocks * BLOCK;
 
 		t.k = at / blocks * deep;
 		t.depth = sl_cpu_min(deep, p->depth - t.k);
@@ -175,7 +159,6 @@ static void product_task(void *arg, int64_t task, struct sl_pool_step *s)
 			if (i == t.from)
 				sl_gemm_pack_here(p->simd, t.packed, p->w + t.k * p->row + t.j * p->col, t.depth, t.n,
 						  p->row, p->col);
-			take_rows(p, &t, i);
 			next = ahead_rows(p, &t, i);
 			product_rows(p, &t, i, 0, t.n, &next);
 		}
@@ -184,13 +167,33 @@ static void product_task(void *arg, int64_t task, struct sl_pool_step *s)
 	}
 }
 
+struct copy_job {
+	const struct product *p;
+	float *to;
+};
+
+static void copy_block(void *arg, int64_t block, int worker)
+{
+	const struct copy_job *j = arg;
+	const struct product *p = j->p;
+
+	for (int64_t r = block * BLOCK; r < sl_cpu_min(p->rows, (block + 1) * BLOCK); r++)
+		memcpy(j->to + r * p->ld, p->x + r * p->depth, (size_t)p->depth * sizeof *j->to);
+}
+
 static void multiply(struct product *p, const struct sl_op_call *call)
 {
+	const int threads = sl_cpu_threads(call->be);
+	struct copy_job copy = {p, (float *)call->workspace + threads * worker_floats(p->depth)};
+
 	p->simd = sl_cpu_simd_of(call->be);
 	p->scratch = call->workspace;
 	p->ld = stride_of(p->depth);
-	p->block = p->ld == p->depth ? BLOCK : FEW;
-	divide(p, sl_cpu_threads(call->be));
+	if (p->ld != p->depth) {
+		sl_pool_run(call->be->pool, sl_cpu_blocks(p->rows, BLOCK), copy_block, &copy);
+		p->x = copy.to;
+	}
+	divide(p, threads);
 	sl_pool_run_long(call->be->pool, sl_cpu_blocks(p->rows, p->high) * sl_cpu_blocks(p->n, p->width), product_task,
 			 p);
 }
@@ -207,10 +210,12 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 {
 	const struct sl_linear_attr *a = &p->op->u.linear;
 	const int64_t rows = sl_shape_count(&p->op->in_shape[0]) / a->in_f;
-	const int64_t packed = sl_cpu_max(worker_floats(a->in_f), worker_floats(a->out_f));
+	const int64_t threads = sl_cpu_threads(p->be);
+	const int64_t product = sl_cpu_max(threads * worker_floats(a->in_f) + room_of_rows(rows, a->in_f),
+					   threads * worker_floats(a->out_f) + room_of_rows(rows, a->out_f));
 	const int64_t bias = a->bias ? (sl_cpu_blocks(rows, BIAS_ROWS) + 1) * sl_cpu_line(a->out_f) : 0;
 
-	p->sizes.workspace_bytes = (size_t)sl_cpu_max(sl_cpu_threads(p->be) * packed, bias) * sizeof(float);
+	p->sizes.workspace_bytes = (size_t)sl_cpu_max(product, bias) * sizeof(float);
 	return SL_OK;
 }
 

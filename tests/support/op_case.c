@@ -353,8 +353,8 @@ const struct op_case op_cases[] = {
 	/* linear */
 	LINEAR(1, 1, 1, true), LINEAR(1, 1280, 10, true), LINEAR(7, 17, 33, false), LINEAR(16, 33, 1, true),
 	LINEAR(9, 3, 17, true), LINEAR(64, 128, 100, true), LINEAR(33, 512, 10, false), LINEAR(130, 203, 100, true),
-	LINEAR(130, 192, 96, true), LINEAR_OF(7, 0, 17, 33, false, true), LINEAR_OF(5, 0, 300, 270, true, true),
-	LINEAR_OF(1, 0, 1, 1, true, true), LINEAR_OF(3, 5, 17, 33, true, false),
+	LINEAR(120, 1024, 40, true), LINEAR(130, 192, 96, true), LINEAR_OF(7, 0, 17, 33, false, true),
+	LINEAR_OF(5, 0, 300, 270, true, true), LINEAR_OF(1, 0, 1, 1, true, true), LINEAR_OF(3, 5, 17, 33, true, false),
 	LINEAR_OF(2, 128, 64, 48, false, false), LINEAR_OF(4, 1, 9, 1, true, true),
 	LINEAR_OF(3, 7, 33, 17, false, true), LINEAR_OF(2, 150, 20, 300, true, true),
 	/* dropout, flatten */
