@@ -1,28 +1,41 @@
-/* usage: bench_encoder THREADS LENGTHS [--profile RUNS]
- * An encoder layer of RoBERTa-base's sizes on this CPU, forward and backward of one chunk of packed rows: attention of
- * 12 heads, 768 features, 3072 between the two products, norms behind the sums, dropout 0.1 as RoBERTa has it.
- * LENGTHS are the rows' tokens: "128x8", or "9,11,21". Each line of stdin is answered by the milliseconds of one run,
- * so that a benchmark of something else can alternate with it; where it says "cpu", by CPU time. --profile: instead the
- * least CPU times of every op. */
+/* usage: bench_encoder LAYER THREADS LENGTHS [--profile RUNS]
+ * A layer on this CPU, forward and backward of one chunk of packed rows. LENGTHS are the rows' tokens: "128x8", or
+ * "9,11,21". LAYER:
+ *   roberta  an encoder's of RoBERTa-base's sizes: attention of 12 heads, 768 features, 3072 between the two products,
+ *            norms behind the sums, dropout 0.1 as RoBERTa has it
+ *   llama    a decoder's of Llama 3.2 1B's sizes: 2048 features, 8192 in between, 32 heads that share 8 of keys and
+ *            values; frozen but for adapters of rank 16 at q and v
+ *   cached   the same forward alone, of one token in each row behind LENGTHS tokens that are cached
+ * Each line of stdin is answered by the milliseconds of one run, so that a benchmark of something else can alternate
+ * with it; where it says "cpu", by CPU time. --profile: instead the least CPU times of every op. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/model/lora.h"
 #include "common/base/clock.h"
 #include "common/base/pool.h"
 #include "common/base/rng.h"
+#include "common/conf/conf.h"
 #include "common/exec/exec.h"
 #include "common/graph/model.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/bench/op_times.h"
 
-enum { FEATURES = 768, WIDE = 3072, HEADS = 12, MOST_ROWS = 4096, MOST_TOKENS = 512 };
+enum { MOST_ROWS = 4096, MOST_TOKENS = 2048 };
 static const float dropped = 0.1f, eps = 1e-5f;
+
+struct layer {
+	const char *name;
+	int features, wide, heads;
+	int (*build)(struct sl_build *b, const struct layer *l, int x);
+	bool cached;
+};
 
 struct rows {
 	int64_t n, longest;
-	uint32_t begin[MOST_ROWS + 1];
+	uint32_t begin[MOST_ROWS + 1], cached[2 * MOST_ROWS];
 };
 
 static _Noreturn void die(const struct sl_fail *fail)
@@ -33,7 +46,7 @@ static _Noreturn void die(const struct sl_fail *fail)
 
 static _Noreturn void usage(void)
 {
-	fprintf(stderr, "usage: bench_encoder THREADS LENGTHS [--profile RUNS]\n");
+	fprintf(stderr, "usage: bench_encoder roberta|llama|cached THREADS LENGTHS [--profile RUNS]\n");
 	exit(64);
 }
 
@@ -64,31 +77,77 @@ static void read_lengths(struct rows *rows, char *text)
 
 static int dense(struct sl_build *b, const char *name, int in, int out_f)
 {
-	return sl_build_linear(b, name, in, out_f, true, sl_init_as_torch(FEATURES));
+	return sl_build_linear(b, name, in, out_f, true, sl_init_as_torch(768));
 }
 
-static int encoder_layer(struct sl_build *b, int x)
+static int encoder_layer(struct sl_build *b, const struct layer *l, int x)
 {
-	const struct sl_attention_attr attention = {.heads = HEADS, .p = dropped};
-	int q = dense(b, "query", x, FEATURES), k = dense(b, "key", x, FEATURES), v = dense(b, "value", x, FEATURES);
-	int y = dense(b, "attention.dense", sl_build_attention(b, "attention", q, k, v, attention), FEATURES);
+	const struct sl_attention_attr attention = {.heads = l->heads, .p = dropped};
+	const int f = l->features;
+	int q = dense(b, "query", x, f), k = dense(b, "key", x, f), v = dense(b, "value", x, f);
+	int y = dense(b, "attention.dense", sl_build_attention(b, "attention", q, k, v, attention), f);
 
 	y = sl_build_dropout(b, "attention.dropout", y, dropped);
 	x = sl_build_layernorm(b, "attention.norm", sl_build_add(b, "attention.add", y, x), eps);
-	y = sl_build_gelu(b, "gelu", dense(b, "intermediate", x, WIDE));
-	y = sl_build_dropout(b, "dropout", dense(b, "output", y, FEATURES), dropped);
+	y = sl_build_gelu(b, "gelu", dense(b, "intermediate", x, l->wide));
+	y = sl_build_dropout(b, "dropout", dense(b, "output", y, f), dropped);
 	return sl_build_layernorm(b, "norm", sl_build_add(b, "add", y, x), eps);
 }
 
-static struct sl_plan *plan_of(const struct rows *rows)
+static int plain(struct sl_build *b, const char *name, int in, int out_f)
 {
+	return sl_build_linear(b, name, in, out_f, false, sl_init_as_torch(2048));
+}
+
+static int decoder_layer(struct sl_build *b, const struct layer *l, int x)
+{
+	const struct sl_attention_attr attention = {.heads = l->heads, .kv = 8, .causal = true, .rope = 5e5f};
+	const int f = l->features, few = f / l->heads * attention.kv,
+		  n = sl_build_rmsnorm(b, "norm1", x, f, eps, false);
+	int q = plain(b, "q_proj", n, f), k = plain(b, "k_proj", n, few), v = plain(b, "v_proj", n, few);
+	int gate, up;
+
+	q = sl_build_attention(b, "attention", q, k, v, attention);
+	x = sl_build_add(b, "add1", x, plain(b, "o_proj", q, f));
+	q = sl_build_rmsnorm(b, "norm2", x, f, eps, false);
+	gate = sl_build_smooth(b, "act", plain(b, "gate_proj", q, l->wide), SL_OP_SILU, false);
+	up = plain(b, "up_proj", q, l->wide);
+	return sl_build_add(b, "add2", x, plain(b, "down_proj", sl_build_mul(b, "gated", gate, up), f));
+}
+
+static const struct layer layers[] = {
+	{"roberta", 768, 3072, 12, encoder_layer, false},
+	{"llama", 2048, 8192, 32, decoder_layer, false},
+	{"cached", 2048, 8192, 32, decoder_layer, true},
+};
+
+/* Where LENGTHS tokens of the rows are cached, a run has one token of each. */
+static void cache_rows(struct rows *rows)
+{
+	for (uint32_t i = 0; i < rows->n; i++) {
+		rows->cached[2 * i] = i;
+		rows->cached[2 * i + 1] = rows->begin[i + 1] - rows->begin[i];
+	}
+	for (uint32_t i = 0; i <= rows->n; i++)
+		rows->begin[i] = i;
+	rows->longest++;
+}
+
+static struct sl_plan *plan_of(const struct layer *l, const struct rows *rows)
+{
+	static const struct sl_conf_list target = {2, {"q_proj", "v_proj"}};
+	const struct sl_lora lora = {.rank = 16, .alpha = 32, .target = &target};
 	struct sl_model *model = calloc(1, sizeof *model);
 	struct sl_fail fail = {.text = ""};
-	struct sl_build b = {.graph = model ? &model->graph : NULL, .model = model, .fail = &fail};
+	struct sl_build b = {.graph = model ? &model->graph : NULL,
+			     .model = model,
+			     .lora = l->build == decoder_layer ? &lora : NULL,
+			     .fail = &fail};
 	const struct sl_plan_spec spec = {.batch = rows->n,
 					  .chunks = 1,
 					  .row_tokens = rows->longest,
 					  .chunk_tokens = rows->begin[rows->n],
+					  .cached = l->cached,
 					  .seed = 1,
 					  .optimizer = {.momentum = 0.9}};
 	struct sl_plan *plan;
@@ -96,9 +155,9 @@ static struct sl_plan *plan_of(const struct rows *rows)
 
 	if (!model)
 		exit(70);
-	b.err = sl_graph_add_input(b.graph, "head_act", SL_F32, SL_PER_TOKEN, sl_shape2(1, FEATURES), MOST_TOKENS, NULL,
-				   &fail);
-	err = b.err ? b.err : sl_graph_add_output(b.graph, "mid_act", encoder_layer(&b, 0), NULL, &fail);
+	b.err = sl_graph_add_input(b.graph, "head_act", SL_F32, SL_PER_TOKEN, sl_shape2(1, l->features), MOST_TOKENS,
+				   NULL, &fail);
+	err = b.err ? b.err : sl_graph_add_output(b.graph, "mid_act", l->build(&b, l, 0), NULL, &fail);
 	if (err || b.err || sl_plan_open_part(&plan, &spec, SL_MIDDLE, &model->graph, &fail))
 		die(&fail);
 	memset(&model->graph, 0, sizeof model->graph); /* the plan's */
@@ -106,12 +165,12 @@ static struct sl_plan *plan_of(const struct rows *rows)
 	return plan;
 }
 
-static void fill(float *x, int64_t n, uint64_t seed)
+static void fill(struct sl_tensor t, uint64_t seed)
 {
 	const struct sl_rng_key key = {seed, 1, 0, SL_RNG_TEST};
 
-	for (int64_t i = 0; i < n; i++)
-		x[i] = sl_rng_unit(sl_rng_u32(&key, (uint64_t)i)) - 0.5f;
+	for (int64_t i = 0; t.data && i < sl_shape_count(&t.shape); i++)
+		((float *)t.data)[i] = sl_rng_unit(sl_rng_u32(&key, (uint64_t)i)) - 0.5f;
 }
 
 static struct sl_exec *open_exec(const struct sl_plan *plan, struct sl_backend *be, const struct rows *rows)
@@ -129,34 +188,36 @@ static struct sl_exec *open_exec(const struct sl_plan *plan, struct sl_backend *
 	if (!w || sl_exec_set_weights(e, w) || sl_exec_begin(e))
 		exit(70);
 	free(w);
-	fill(sl_exec_input(e, 0, tokens).data, tokens * FEATURES, 2);
-	fill(sl_exec_dout(e, 0, tokens).data, tokens * FEATURES, 3);
+	fill(sl_exec_input(e, 0, tokens), 2);
+	fill(sl_exec_dout(e, 0, tokens), 3);
 	return e;
 }
 
-static double run(struct sl_exec *e, const struct rows *rows, bool cpu)
+static double run(struct sl_exec *e, const struct layer *l, const struct rows *rows, bool cpu)
 {
 	static uint64_t step;
-	const struct sl_exec_call call = {
-		.dims = {.rows = rows->n, .tokens = rows->begin[rows->n], .begin = rows->begin},
-		.step = ++step,
-		.training = true};
+	const struct sl_exec_call call = {.dims = {.rows = rows->n,
+						   .tokens = rows->begin[rows->n],
+						   .begin = rows->begin,
+						   .cached = l->cached ? rows->cached : NULL},
+					  .step = ++step,
+					  .training = !l->cached};
 	const double began = cpu_ms();
 	const uint64_t start = sl_now_ns();
 
-	if (sl_exec_forward(e, &call, NULL) || sl_exec_backward(e, &call, NULL))
+	if (sl_exec_forward(e, &call, NULL) || (!l->cached && sl_exec_backward(e, &call, NULL)))
 		exit(70);
 	return cpu ? cpu_ms() - began : sl_seconds_since(start) * 1e3;
 }
 
-static void profile(struct sl_exec *e, const struct rows *rows, int runs)
+static void profile(struct sl_exec *e, const struct layer *l, const struct rows *rows, int runs)
 {
 	double least = INFINITY, sum[PASSES] = {0};
 	const struct op_profile *op;
 	int n;
 
 	while (runs-- > 0)
-		least = fmin(least, run(e, rows, true));
+		least = fmin(least, run(e, l, rows, true));
 	op = op_times(&n);
 	printf("%-20s %9s %9s %18s\n", "op", "fwd ms", "bwd ms", "GFLOP/s, fwd, bwd");
 	for (int i = 0; i < n; i++) {
@@ -175,7 +236,8 @@ static void profile(struct sl_exec *e, const struct rows *rows, int runs)
 int main(int argc, char **argv)
 {
 	static struct rows rows;
-	const bool profiles = argc == 5 && strcmp(argv[3], "--profile") == 0;
+	const bool profiles = argc == 6 && strcmp(argv[4], "--profile") == 0;
+	const struct layer *l = layers, *end = layers + sizeof layers / sizeof layers[0];
 	struct sl_fail fail;
 	struct sl_pool *pool;
 	struct sl_backend be;
@@ -183,20 +245,26 @@ int main(int argc, char **argv)
 	struct sl_exec *e;
 	char line[64];
 
-	if (argc != 3 && !profiles)
+	if (argc != 4 && !profiles)
 		usage();
-	read_lengths(&rows, argv[2]);
-	if (sl_pool_open(&pool, atoi(argv[1]), &fail) || sl_cpu_backend_open(&be, pool, &fail))
+	while (l < end && strcmp(l->name, argv[1]) != 0)
+		l++;
+	if (l == end)
+		usage();
+	read_lengths(&rows, argv[3]);
+	if (l->cached)
+		cache_rows(&rows);
+	if (sl_pool_open(&pool, atoi(argv[2]), &fail) || sl_cpu_backend_open(&be, pool, &fail))
 		die(&fail);
 	if (profiles)
 		op_times_watch(&be);
-	plan = plan_of(&rows);
+	plan = plan_of(l, &rows);
 	e = open_exec(plan, &be, &rows);
 	fprintf(stderr, "bench_encoder: %s\n", sl_cpu_describe());
 	if (profiles)
-		profile(e, &rows, atoi(argv[4]));
+		profile(e, l, &rows, atoi(argv[5]));
 	while (!profiles && fgets(line, sizeof line, stdin)) {
-		printf("%.4f\n", run(e, &rows, strncmp(line, "cpu", 3) == 0));
+		printf("%.4f\n", run(e, l, &rows, strncmp(line, "cpu", 3) == 0));
 		fflush(stdout);
 	}
 	sl_exec_close(e);

@@ -3,15 +3,15 @@
 machine. Start it with bench-peer.sh, which chooses PyTorch's malloc.
 
     bench_peer.py [--quick] [--write] [--warm] [--cpu] [--runs N] [--only head,tail,step,middle,memory,split,resnet9,
-        resnet18,resnet50,onnx,encoder,cola]
+        resnet18,resnet50,onnx,encoder,decoder,cola,lora]
 
 onnx: networks of tests/golden/onnx_families.py, which ours reads from the files that torch.onnx.export writes.
 
 A row: medians of N runs with the smallest and the largest, and our median over PyTorch's, which is the better one of
 its two memory formats. A row of the encoder is a layer of RoBERTa-base; there PyTorch pads rows of different lengths, and the form says
-how far. --warm: before each run that counts one that does not, as in training. --cpu: of the encoder CPU time in place of wall time, for machines that
+how far. A row of the decoder is a layer of Llama 3.2 1B with adapters. --warm: before each run that counts one that does not, as in training. --cpu: of the encoder CPU time in place of wall time, for machines that
 others use too. Forward and backward, gradients set to None before; no optimizer but in the split rows and in those of cola: these are
-whole steps of RoBERTa-base over batches of CoLA, from SPLIT_TEXT_DATA's folder, which has glue/CoLA and roberta_tokenizer/. They are
+whole steps of RoBERTa-base over batches of CoLA, in those of lora with adapters, from SPLIT_TEXT_DATA's folder, which has glue/CoLA and roberta_tokenizer/. They are
 left out where it names none.
 --write: the table to docs/results/cpu.md, of each --only in a part of its own. --quick: tiny settings, to see that it works.
 """
@@ -250,21 +250,35 @@ def compare_segment(report, row, threads, runs, warm):
 # ---- a layer of an encoder
 
 
+def layer(name, lengths, threads, cpu):
+    return Ours("cpu" if cpu else "run", "bench_encoder", name, str(threads), ",".join(str(n) for n in lengths))
+
+
+def compare_decoder(report, threads, runs, warm, cpu):
+    from bench_peer_encoder import BLOCKS, Block
+    use_threads(threads)
+    for name, kind, lengths, target in BLOCKS:
+        ms, report.cpu = by_turns(layer(kind, lengths, threads, cpu), {"eager": Block(lengths, kind == "cached", cpu)},
+                                  runs, warm)
+        report.add(name, threads, Times(ms["ours"]), Times(ms["eager"]), "eager", target)
+
+
 def compare_encoder(report, threads, runs, warm, cpu):
     import torch
     from bench_peer_encoder import CASES, Layer
     use_threads(threads)
     for name, lengths, pads in CASES:
-        ours = Ours("cpu" if cpu else "run", "bench_encoder", str(threads), ",".join(str(n) for n in lengths))
+        ours = layer("roberta", lengths, threads, cpu)
         ms, report.cpu = by_turns(ours, {form: Layer(lengths, to, cpu) for form, to, _ in pads}, runs, warm)
         for form, _, target in pads:
             report.add(name, threads, Times(ms["ours"]), Times(ms[form]), form, target[threads - 1])
 
 
-def compare_cola(report, threads, runs, quick, cpu):
+def compare_cola(report, threads, runs, quick, cpu, lora):
     """Every run is a batch of its own, the same for all. PyTorch padded far takes a minute of some machines: it has a
     third of the runs, and none that does not count."""
-    from bench_peer_encoder import STEPS, Step, write_config
+    from bench_peer_encoder import LORA_STEPS, STEPS, Step, write_config
+    steps = LORA_STEPS if lora else STEPS
     data = os.environ["SPLIT_TEXT_DATA"]
     use_threads(threads)
     with tempfile.TemporaryDirectory() as folder:
@@ -273,24 +287,24 @@ def compare_cola(report, threads, runs, quick, cpu):
         sets = {"model.huggingface": folder, "data.dir": glue if os.path.isdir(glue) else data,
                 "data.tokenizer": os.path.join(data, "roberta_tokenizer"), "data.token_cache": "false",
                 "train.optimizer.kind": "adamw", "train.optimizer.weight_decay": "0.1", "train.chunks": "1",
-                "threads": str(threads), "log.dir": "", "log.level": "error"}
+                "threads": str(threads), "log.dir": "", "log.level": "error", "lora.rank": "8" if lora else "0"}
         args = [a for k, v in sets.items() for a in ("--set", f"{k}={v}")]
         ours = Ours("cpu" if cpu else "run", "bench_train", os.path.join(ROOT, "configs/client-cola.yaml"), *args)
-        peer = Step(config, cpu)
-        ms = {who: [] for who in ("ours", *(form for form, _, _ in STEPS))}
+        peer = Step(config, cpu, lora)
+        ms = {who: [] for who in ("ours", *(form for form, _, _ in steps))}
         for r in range(-1, runs):
             time_of_ours, *lengths = ours.ask()
             lengths = [int(n) for n in lengths]
             if r >= 0:
                 ms["ours"].append(float(time_of_ours))
-            for form, padded, _ in STEPS:
+            for form, padded, _ in steps:
                 if padded == 0 or r >= 0 and r % 3 == 0:
                     t = peer.run(lengths, padded)
                     if r >= 0:
                         ms[form].append(t)
         report.cpu = ours.close()
-    for form, _, target in STEPS:
-        report.add("whole step of RoBERTa-base, 32 rows of CoLA", threads, Times(ms["ours"]), Times(ms[form]), form, target)
+    for form, _, target in steps:
+        report.add(f"whole step of RoBERTa-base{', LoRA' if lora else ''}, 32 rows of CoLA", threads, Times(ms["ours"]), Times(ms[form]), form, target)
 
 
 # ---- peak memory: each in a process that does nothing else
@@ -508,7 +522,7 @@ def machine():
     return lines
 
 
-ALL = "head,tail,step,middle,memory,split,resnet9,resnet18,resnet50,onnx,encoder,cola"
+ALL = "head,tail,step,middle,memory,split,resnet9,resnet18,resnet50,onnx,encoder,decoder,cola,lora"
 END = "<!-- to here -->"
 
 
@@ -587,13 +601,15 @@ def main():
         for threads in (1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,):
             medians[row[0], threads] = compare_segment(report, row, threads, runs if row[1] == "middle" or row[2] * row[3] > 4096 and row[1] == "step" else 3 * runs,
                                                       args.warm)
-    for threads in ((1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,)) if "encoder" in only else ():
-        compare_encoder(report, threads, runs, args.warm, args.cpu)
-    if "cola" in only and not os.environ.get("SPLIT_TEXT_DATA"):
-        say("cola: left out, SPLIT_TEXT_DATA names no folder")
-    elif "cola" in only:
+    for compare, name in ((compare_encoder, "encoder"), (compare_decoder, "decoder")):
+        for threads in ((1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,)) if name in only else ():
+            compare(report, threads, runs, args.warm, args.cpu)
+    for name in [n for n in ("cola", "lora") if n in only]:
+        if not os.environ.get("SPLIT_TEXT_DATA"):
+            say(f"{name}: left out, SPLIT_TEXT_DATA names no folder")
+            continue
         for threads in (1, 2) if len(os.sched_getaffinity(0)) > 1 else (1,):
-            compare_cola(report, threads, runs, small, args.cpu)
+            compare_cola(report, threads, runs, small, args.cpu, name == "lora")
     scaling(report, medians)
     if "memory" in only:
         compare_memory(report, 64 if small else 224, 8 if small else 64)
