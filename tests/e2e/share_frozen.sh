@@ -33,10 +33,10 @@ stand_still() {
 	wait_for "$mode: member 1 does not train" has_steps "$mode-1" 2
 	signal STOP "${pid[1]}"
 	wait_for "$mode: nobody is left out" grep -q "group-late: group $mode: .* without member 1" "$tmp/one.log"
-	wait_for "$mode: the others do not go on" has_steps "$mode-0" $(($(steps_of "$mode-0") + 6))
+	wait_for "$mode: the others do not go on" has_steps "$mode-0" $(($(steps_of "$mode-0") + ${turns:-6}))
 	signal CONT "${pid[1]}"
 }
 frozen sync
-frozen serial
+turns=2 frozen serial train.max_steps=60
 frozen rounds share.round=4
 echo "share_frozen: ok"

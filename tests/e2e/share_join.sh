@@ -16,21 +16,37 @@ set=(--set train.epochs=1000 --set train.eval_every=0 --set data.partition=iid -
 	--set link.on_server_lost=wait)
 
 mode=()
-# begin GROUP MEMBER STEPS [argument]…: steps take a while. $point: one more failpoint
+# Members hold in every step, and go on while this script waits for them in `paced`: they never get ahead of it
+pace() {
+	while sleep 0.05; do
+		[ ! -e "$tmp/pace" ] || for k in 0 1 2 3; do : >"$tmp/$(cat "$tmp/pace")-$k.go"; done
+	done
+}
+pace 2>/dev/null & started+=($!)
+paced() { # GROUP COMMAND…
+	echo "$1" >"$tmp/pace.new"
+	mv "$tmp/pace.new" "$tmp/pace"
+	"${@:2}"
+	rm "$tmp/pace"
+}
+ends() { # GROUP STATUS WHAT MEMBER…
+	for k in "${@:4}"; do paced "$1" ends_with "${pid[k]}" "$2" $patience "member $k, $3"; done
+}
+# begin GROUP MEMBER STEPS [argument]…: $point: one more failpoint
 begin() {
-	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:60@1+${point:+,$point} start_client "$1-$2" "$tmp/client.yaml" "${set[@]}" ${mode[@]+"${mode[@]}"} \
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=hold@1+${point:+,$point} start_client "$1-$2" "$tmp/client.yaml" "${set[@]}" ${mode[@]+"${mode[@]}"} \
 		--set server="$endpoint" --set share.group="$1" --set share.member="$2" --set train.max_steps="$3" "${@:4}"
 	pid[$2]=$client_pid
 }
 # stop GROUP MEMBER: as a user does
 stop() {
 	signal TERM "${pid[$2]}"
-	ends_with "${pid[$2]}" 0 $patience "member $2 of $1, stopped"
+	ends "$1" 0 stopped "$2"
 }
 last_step() { sed -n 's/.*"type":"step","step":\([0-9]*\),.*/\1/p' "$tmp/$1/log.jsonl" | tail -n 1; }
 trained() { grep '"type":"step"' "$tmp/$1/log.jsonl" | grep -vc '"skipped":true'; }
 behind() { [ "$(last_step "$1")" -ge "$2" ]; }
-is_in() { wait_for "member $2 of $1 does not come to step $3" behind "$1-$2" "$3"; }
+is_in() { paced "$1" wait_for "member $2 of $1 does not come to step $3" behind "$1-$2" "$3"; }
 # absent GROUP STEPS MEMBER…: who was not there when, by their logs, as --absent has it
 absent() {
 	python3 - "$tmp" "$@" <<-'PY'
@@ -75,7 +91,7 @@ come_and_go() {
 	grep -q 'INFO paused' "$tmp/$1-2.log" || fail 'the member that was stopped does not say that it can come back'
 	is_in $1 0 $(($(last_step $1-2) + 6))
 	begin $1 2 40 --resume
-	for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "member $k"; done
+	ends $1 0 'to the end' 0 1 2
 	for what in "group-joins: group $1: member 1 joins" "group-leaves: group $1: member 2 leaves .* (it was stopped): 2 are in" \
 		"group-joins: group $1: member 2 joins"; do
 		grep -q "$what" "$tmp/$2.log" || fail "the server does not say $what"
@@ -98,13 +114,13 @@ killed() {
 	is_in $1 0 18
 	stop $1 3
 	end_process "${pid[1]}"
-	wait_for 'the group does not say that it waits' grep -q "group-short: group $1 waits .*: 1 members are there, and share.clients needs 2; not there: 1 (lost its link), 3 (has left)" "$tmp/$2.log"
+	paced $1 wait_for 'the group does not say that it waits' grep -q "group-short: group $1 waits .*: 1 members are there, and share.clients needs 2; not there: 1 (lost its link), 3 (has left)" "$tmp/$2.log"
 	begin $1 1 48 --resume
 	is_in $1 1 $(($(last_step $1-3) + 4))
 	end_process "$server_pid"
 	serve $3
 	begin $1 3 48 --resume
-	for k in 0 1 3; do ends_with "${pid[k]}" 0 $patience "member $k, after kills"; done
+	ends $1 0 'after kills' 0 1 3
 	equals $1 48 0 1 3
 }
 
@@ -115,10 +131,10 @@ giver() {
 	begin $1 3 40
 	is_in $1 0 6
 	begin $1 1 40
-	ends_with "${pid[0]}" 137 $patience 'the member that gives, and is killed'
-	wait_for 'no other member gives' grep -q "group-gives: group $1: member 1 gets the head and tail that member 2 has" "$tmp/$2.log"
+	ends $1 137 'which gives, and is killed' 0
+	paced $1 wait_for 'no other member gives' grep -q "group-gives: group $1: member 1 gets the head and tail that member 2 has" "$tmp/$2.log"
 	begin $1 0 40 --resume
-	for k in 0 1 2 3; do ends_with "${pid[k]}" 0 $patience "member $k, whose giver was killed"; done
+	ends $1 0 'whose giver was killed' 0 1 2 3
 	[ "$(trained $1-1)" -gt 4 ] || fail 'the newcomer has done nothing'
 	! grep -q ends-differ "$tmp/$2.log" || fail 'members have different heads and tails'
 	equals $1 40 0 1 2 3
@@ -132,12 +148,12 @@ taker() {
 	begin $1 2 60
 	is_in $1 0 6
 	point=client.takes=kill begin $1 1 60
-	ends_with "$server_pid" 137 $patience 'the server that is killed as it hands over'
+	paced $1 ends_with "$server_pid" 137 $patience 'the server that is killed as it hands over'
 	serve $3
-	ends_with "${pid[1]}" 137 $patience 'the newcomer that is killed as it takes'
+	ends $1 137 'which is killed as it takes' 1
 	is_in $1 0 $(($(last_step $1-2) + 6))
 	begin $1 1 60 --fresh
-	for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "member $k, whose newcomer was killed"; done
+	ends $1 0 'whose newcomer was killed' 0 1 2
 	[ "$(trained $1-1)" -gt 4 ] || fail 'the newcomer has done nothing'
 	equals $1 60 0 1 2
 }
