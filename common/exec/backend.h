@@ -23,8 +23,11 @@ struct sl_exec_form {
 	/* CONV2D, what it does of the op in front. NORM: in[0] is the *input* x of that batchnorm, and the convolution
 	 * normalises and activates as it reads; its din is the gradient at the batchnorm's output, and backward also
 	 * finishes the batchnorm's own gradients. ACT: in[0] is the input of that activation, and din the gradient
-	 * there: nothing is left for the activation to do. */
-	enum sl_pre { SL_PRE_NONE, SL_PRE_NORM, SL_PRE_ACT } pre;
+	 * there: nothing is left for the activation to do.
+	 * XENT: with LINEAR the executor computes the logits of some rows at a time (exec_blocks.c). Forward turns
+	 * in[0], these logits, into their gradient times loss_scale, in place. It keeps nothing, and there is no
+	 * backward. */
+	enum sl_pre { SL_PRE_NONE, SL_PRE_NORM, SL_PRE_ACT, SL_PRE_LINEAR } pre;
 	/* CONV2D, what it does of the batchnorm behind. STATS: forward also finishes the statistics of `out`; in
 	 * backward dout is the gradient at the batchnorm's output, which it puts through the batchnorm first, and `out`
 	 * is given. WHOLE: everything, where nobody wants din. Forward's out, and backward's out and dout are the
@@ -107,7 +110,8 @@ struct sl_op_sizes {
 /* What `prepare` is asked, and what it answers: `state` and `sizes`, which are zero before. */
 struct sl_op_prepare {
 	struct sl_backend *be;
-	const struct sl_op *op; /* in_shape[*].dim[0]: the most rows of a chunk */
+	const struct sl_op *op;   /* in_shape[*].dim[0]: the most rows of a chunk */
+	struct sl_exec_form form; /* of all its calls */
 	struct sl_fail *fail;
 	void *state;
 	struct sl_op_sizes sizes;
@@ -218,6 +222,9 @@ struct sl_backend {
 	const struct sl_backend_ops *ops;
 	struct sl_pool *pool; /* not owned; NULL: single-threaded */
 	bool host_memory;     /* its tensors can be read and written by the host directly */
+	/* Of tests: so many bytes of logits at a time (SL_PRE_LINEAR), of any number of classes. 0: SL_LOGIT_BYTES,
+	 * where there are more than SL_LOGITS_FEW. */
+	size_t logit_bytes;
 	void *impl;
 };
 

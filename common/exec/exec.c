@@ -4,11 +4,11 @@
 
 #include "common/exec/exec_impl.h"
 
-static enum sl_err prepare_op(struct sl_exec *e, const struct sl_op *op, void **state, struct sl_op_sizes *sizes,
-			      struct sl_fail *fail)
+static enum sl_err prepare_op(struct sl_exec *e, const struct sl_op *op, struct sl_exec_form form, void **state,
+			      struct sl_op_sizes *sizes, struct sl_fail *fail)
 {
 	const struct sl_kernel *k = e->be->ops->kernel[op->kind];
-	struct sl_op_prepare p = {.be = e->be, .op = op, .fail = fail};
+	struct sl_op_prepare p = {.be = e->be, .op = op, .form = form, .fail = fail};
 	enum sl_err err = SL_OK;
 
 	if (!k)
@@ -34,19 +34,24 @@ static enum sl_err prepare_op(struct sl_exec *e, const struct sl_op *op, void **
 static enum sl_err prepare_ops(struct sl_exec *e, struct sl_op_sizes *sizes, struct sl_fail *fail)
 {
 	enum sl_err err = sl_narrow_open(e->narrow, &e->n_narrow, e->segment, fail);
+	int at = 0; /* the first node at or behind op i */
 
 	for (int i = 0; i < e->segment->n_op && !err; i++) {
 		const struct sl_segment_op *so = &e->segment->op[i];
+		struct sl_exec_form form = {0};
 
+		at += at < e->n_node && e->node[at].op < i;
+		if (at < e->n_node && e->node[at].op == i)
+			form = e->node[at].form;
 		e->op[i] = &so->op;
 		if (!so->narrows)
-			err = prepare_op(e, &so->op, &e->state[i], &sizes[i], fail);
+			err = prepare_op(e, &so->op, form, &e->state[i], &sizes[i], fail);
 	}
 	for (int i = 0; i < e->n_narrow && !err; i++) {
 		struct sl_narrow *w = &e->narrow[i];
 
 		for (int k = 0; k < w->n && !err; k++)
-			err = prepare_op(e, &w->op[k], &w->state[k], &sizes[w->at], fail);
+			err = prepare_op(e, &w->op[k], (struct sl_exec_form){0}, &w->state[k], &sizes[w->at], fail);
 	}
 	return err;
 }
@@ -270,6 +275,8 @@ enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, en
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the executor");
 	}
 	err = check_precision(s, be, fail);
+	if (!err && sl_rewrite(e->node, &e->n_node, s, be))
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the executor's nodes");
 	if (!err)
 		err = prepare_ops(e, sizes, fail);
 	if (!err && plan->spec.accumulate > 1 && e->n_narrow)
@@ -280,8 +287,7 @@ enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, en
 				 be->ops->name);
 	if (!err)
 		take_widths(e);
-	if (!err &&
-	    (sl_rewrite(e->node, &e->n_node, s, be) || sl_layout_open(&e->layout, s, e->node, e->n_node, sizes)))
+	if (!err && sl_layout_open(&e->layout, s, e->node, e->n_node, sizes))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the layout");
 	free(sizes);
 	if (err) {

@@ -1,5 +1,6 @@
 /* One pass of a segment: forward, backward, and the statistics that a step leaves behind. */
 #include "common/base/worker.h"
+#include "common/exec/exec_blocks.h"
 #include "common/exec/exec_impl.h"
 
 static void *address(struct sl_exec *e, const struct sl_place *place, int slot)
@@ -286,6 +287,28 @@ static struct sl_xent_rule rule_of(const struct sl_op *op, const struct sl_exec_
 				     .weight = call->training ? loss->weight : NULL};
 }
 
+/* What a loss is told. */
+static void ask_loss(struct sl_op_call *c, const struct sl_exec_call *call, const struct sl_exec_loss *loss)
+{
+	c->rule = rule_of(c->op, call, loss);
+	c->labels = loss->labels;
+	c->targets = loss->targets;
+	c->loss_scale = loss->scale;
+}
+
+/* Of a node that has the logits of some rows at a time. */
+static struct sl_blocks open_blocks(struct node_call *c, struct sl_exec *e, const struct sl_exec_node *n,
+				    const struct sl_exec_call *call)
+{
+	const struct sl_op *linear = e->op[n->pre];
+	const struct sl_shape shape = in_shape(e, linear, 0, &call->dims);
+
+	c->pre.in[0] = of_value(e, e->layout.value, n->in[0], call->slot, shape);
+	c->pre.din[0] = of_value(e, e->layout.grad, n->din[0], call->slot, shape);
+	c->pre.out = of_value(e, e->layout.value, n->logits, call->slot, sl_shape_rows(linear->out_shape, n->rows));
+	return (struct sl_blocks){&c->pre, &c->call, n->rows, e->segment->op[n->pre].learns};
+}
+
 static enum sl_err forward_node(struct sl_exec *e, const struct sl_exec_node *n, const struct sl_exec_call *call,
 				struct sl_exec_loss *loss)
 {
@@ -298,12 +321,14 @@ static enum sl_err forward_node(struct sl_exec *e, const struct sl_exec_node *n,
 		c.call.in[k] = of_value(e, e->layout.value, n->in[k], call->slot, in_shape(e, op, k, &call->dims));
 	c.call.out = of_value(e, e->layout.value, n->out, call->slot, out_shape(e, op, &call->dims));
 	if (sl_op_is_loss(op->kind)) {
-		c.call.rule = rule_of(op, call, loss);
-		c.call.labels = loss->labels;
-		c.call.targets = loss->targets;
-		c.call.loss_scale = loss->scale;
+		ask_loss(&c.call, call, loss);
 		c.call.loss_sum = &loss->sum;
 		c.call.correct = &loss->correct;
+	}
+	if (n->logits >= 0) {
+		const struct sl_blocks blocks = open_blocks(&c, e, n, call);
+
+		return sl_blocks_forward(&blocks, loss->logits);
 	}
 	err = sl_exec_kernel(e, n->op)->forward(&c.call);
 	if (!err && sl_op_is_loss(op->kind) && loss->logits)
@@ -338,11 +363,12 @@ static enum sl_err backward_node(struct sl_exec *e, const struct sl_exec_node *n
 	}
 	c.call.out = of_value(e, e->layout.value, n->keeps_out ? n->out : -1, call->slot, made);
 	c.call.dout = of_value(e, e->layout.grad, n->dout, call->slot, made);
-	if (sl_op_is_loss(op->kind)) {
-		c.call.rule = rule_of(op, call, loss);
-		c.call.labels = loss->labels;
-		c.call.targets = loss->targets;
-		c.call.loss_scale = loss->scale;
+	if (sl_op_is_loss(op->kind))
+		ask_loss(&c.call, call, loss);
+	if (n->logits >= 0) {
+		const struct sl_blocks blocks = open_blocks(&c, e, n, call);
+
+		return sl_blocks_backward(&blocks);
 	}
 	return sl_exec_kernel(e, n->op)->backward(&c.call);
 }

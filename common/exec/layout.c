@@ -43,6 +43,7 @@ struct value_use {
 	int first_saver; /* the first that keeps it for backward */
 	int grad_first;  /* whose backward writes its gradient first; -1: what comes in over the cut, or nobody */
 	int grad_last;   /* whose backward reads its gradient last; -1: what leaves over the cut, or nobody */
+	bool grad_early; /* forward of grad_first writes it already */
 };
 
 struct uses {
@@ -76,10 +77,22 @@ static void note_read(struct value_use *u, bool keeps, int i)
 		u->first_saver = i;
 }
 
+/* Logits of some rows at a time lie there from forward to backward. */
+static void note_logits(struct uses *u, const struct sl_exec_node *n, int i)
+{
+	struct value_use *logits = &u->use[n->logits];
+
+	logits->bytes = logits->bytes / (size_t)u->s->op[n->op].op.in_shape[0].dim[0] * (size_t)n->rows;
+	logits->birth = i;
+	note_read(logits, true, i);
+	if (n->din[0] >= 0)
+		u->use[n->din[0]].grad_early = true;
+}
+
 static void note_uses(struct uses *u)
 {
 	for (int v = 0; v < u->n_value; v++)
-		u->use[v] = (struct value_use){0, false, -1, -1, -1, -1, -1};
+		u->use[v] = (struct value_use){0, false, -1, -1, -1, -1, -1, false};
 	note_bytes(u);
 	for (int i = 0; i < u->n_node; i++) {
 		const struct sl_exec_node *n = &u->node[i];
@@ -95,6 +108,8 @@ static void note_uses(struct uses *u)
 			u->use[n->out].birth = i;
 			u->use[n->out].first_saver = n->keeps_out ? i : -1;
 		}
+		if (n->logits >= 0)
+			note_logits(u, n, i);
 		/* a convolution and the batchnorm behind it may both read it: the one in front is last */
 		if (n->dout >= 0 && u->use[n->dout].grad_last < 0)
 			u->use[n->dout].grad_last = i;
@@ -141,7 +156,8 @@ static void place_gradients(struct sl_layout *layout, struct leases *l, const st
 		else if (v == s->out_value) /* made in front of backward's first node */
 			lease_add(l, &layout->grad[v], u->bytes, uses->n_node, end - u->grad_last);
 		else
-			lease_add(l, &layout->grad[v], u->bytes, end - u->grad_first, end - u->grad_last);
+			lease_add(l, &layout->grad[v], u->bytes, u->grad_early ? u->grad_first : end - u->grad_first,
+				  end - u->grad_last);
 	}
 }
 

@@ -139,6 +139,35 @@ static void choose_norm(struct rewrite *r, int norm)
 		r->choice[norm].form.half = SL_HALF_STATS;
 }
 
+/* Rows of logits that are in memory at a time, of a loss that takes them so; 0: it does not. */
+static int64_t rows_at_a_time(const struct rewrite *r, const struct sl_op *loss)
+{
+	const int64_t classes = sl_shape_row(&loss->in_shape[0]), most = loss->in_shape[0].dim[0];
+	const size_t bytes = r->be->logit_bytes ? r->be->logit_bytes : SL_LOGIT_BYTES;
+	const int64_t fit = (int64_t)(bytes / sizeof(float)) / classes;
+
+	if (!r->be->logit_bytes && classes <= SL_LOGITS_FEW)
+		return 0;
+	return fit < 1 ? 1 : fit < most ? fit : most;
+}
+
+/* The loss takes the linear layer in front along, where nobody else reads its logits. */
+static void choose_loss(struct rewrite *r, int loss)
+{
+	const struct sl_op *op = &r->part->op[loss].op;
+	const int linear = r->ends[op->in[0]].maker;
+	const struct sl_exec_form form = {.pre = SL_PRE_LINEAR};
+
+	if (linear < 0 || r->ends[op->in[0]].reader != loss || r->part->op[linear].op.kind != SL_OP_LINEAR ||
+	    r->part->op[linear].narrows || r->part->op[linear].din_add[0])
+		return;
+	if (op->in_shape[0].ndim != 2 || !rows_at_a_time(r, op) || !takes(r, loss, form))
+		return;
+	r->choice[loss].form = form;
+	r->choice[loss].pre = linear;
+	r->choice[linear].absorbed = true;
+}
+
 static struct sl_exec_node node_of(const struct rewrite *r, int i)
 {
 	const struct choice *c = &r->choice[i];
@@ -146,7 +175,9 @@ static struct sl_exec_node node_of(const struct rewrite *r, int i)
 	const bool whole = c->form.post == SL_POST_WHOLE;
 	/* whose input is read, whose input's gradient is written */
 	const struct sl_op *from = &op[c->pre >= 0 ? c->pre : i].op;
-	const struct sl_segment_op *to = c->form.pre == SL_PRE_ACT ? &op[c->pre] : so;
+	const bool logits = c->form.pre == SL_PRE_LINEAR;
+	const struct sl_segment_op *to = c->form.pre == SL_PRE_ACT || logits ? &op[c->pre] : so;
+	const bool learns = logits ? to->learns : so->learns || c->form.pre || whole;
 	struct sl_exec_node n = {
 		.op = i,
 		.pre = c->pre,
@@ -157,8 +188,10 @@ static struct sl_exec_node node_of(const struct rewrite *r, int i)
 						       : so->op.out,
 		.backward = so->backward,
 		.dout = sl_op_is_loss(so->op.kind) || !so->backward ? -1 : op[c->post >= 0 ? c->post : i].op.out,
-		.keeps_in = so->backward ? sl_op_saves_inputs(&so->op, so->learns || c->form.pre || whole) : 0,
+		.keeps_in = so->backward ? sl_op_saves_inputs(logits ? &to->op : &so->op, learns) : 0,
 		.keeps_out = so->backward && c->post >= 0,
+		.logits = logits ? so->op.in[0] : -1,
+		.rows = logits ? rows_at_a_time(r, &so->op) : 0,
 	};
 
 	for (int k = 0; k < SL_OP_MAX_IN; k++) {
@@ -188,6 +221,8 @@ enum sl_err sl_rewrite(struct sl_exec_node *node, int *n, const struct sl_plan_s
 			choose_norm(&r, i);
 		else if (part->op[i].op.kind == SL_OP_ACT)
 			choose_act(&r, i);
+		else if (part->op[i].op.kind == SL_OP_XENT)
+			choose_loss(&r, i);
 	}
 	*n = 0;
 	for (int i = 0; i < part->n_op; i++)

@@ -1,18 +1,28 @@
 /* Softmax cross-entropy and soft Dice. `saved`: the gradient of loss_sum [N, K], of cross-entropy softmax − target, 0
- * in rows that are ignored, so that backward only scales it. */
+ * in rows that are ignored, so that backward only scales it. With SL_PRE_LINEAR the gradient, scaled, takes the place
+ * of the logits. */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/impl.h"
 
+enum { PIECE = 8192 }; /* classes whose sum of e^ is taken in float: the sums of pieces are added in double */
+
+/* Of a row. */
+struct answer {
+	double loss;
+	int64_t correct;
+};
+
 struct job {
 	const struct sl_op_call *call;
 	const float *x;
-	float *grad;  /* [N, K] */
-	double *loss; /* [N] */
+	float *grad;           /* [N, K] */
+	struct answer *answer; /* [N] */
 	int classes;
 	int64_t pixels;    /* of a picture, for Dice */
 	struct dice *dice; /* [pictures, K] */
+	float *scratch;    /* in place: row_room of each worker */
 };
 
 /* Of a picture's class, as kernels/ref/xent.c calls them; d of one pixel after the other. */
@@ -20,12 +30,23 @@ struct dice {
 	double a, b, d;
 };
 
+/* A row, or two numbers of each of its pieces. */
+static int64_t row_room(int64_t classes)
+{
+	return sl_cpu_line(classes + 2);
+}
+
 static enum sl_err prepare(struct sl_op_prepare *p)
 {
 	int64_t rows = sl_xent_rows(&p->op->in_shape[0]);
 
+	p->sizes.workspace_bytes = (size_t)rows * sizeof(struct answer);
+	if (p->form.pre == SL_PRE_LINEAR) {
+		p->sizes.workspace_bytes +=
+			(size_t)(sl_cpu_threads(p->be) * row_room(p->op->u.xent.classes)) * sizeof(float);
+		return SL_OK;
+	}
 	p->sizes.saved_bytes = (size_t)(rows * p->op->u.xent.classes) * sizeof(float);
-	p->sizes.workspace_bytes = (size_t)rows * sizeof(double);
 	if (p->op->u.xent.fn != SL_XENT_ENTROPY)
 		p->sizes.workspace_bytes +=
 			(size_t)(p->op->in_shape[0].dim[0] * p->op->u.xent.classes) * sizeof(struct dice);
@@ -106,34 +127,110 @@ static double softmax(float *g, const float *x, int classes, float *top)
 	return total;
 }
 
+static int64_t best_of(const float *x, int classes)
+{
+	int best = 0;
+
+	for (int k = 1; k < classes; k++)
+		if (x[k] > x[best])
+			best = k;
+	return best;
+}
+
+/* Of row n, which is not ignored: x [K] into g [K]. */
+static struct answer gradient(const struct job *j, int64_t n, float *g, const float *x)
+{
+	const int label = j->call->labels[n];
+	struct answer a = {.correct = best_of(x, j->classes) == label};
+	float top;
+	const double total = softmax(g, x, j->classes, &top);
+
+	if (j->call->rule.other) {
+		a.loss = mix(j->call, n, g, x, j->classes, top, total);
+	} else if (j->call->rule.weight) {
+		a.loss = weigh(j->call, g, x, j->classes, label, top, total);
+	} else {
+		g[label] -= 1.0f;
+		a.loss = log(total) - ((double)x[label] - (double)top);
+		if (j->call->rule.smoothing > 0)
+			a.loss += smooth(g, x, j->classes, label, top, (double)j->call->rule.smoothing);
+	}
+	return a;
+}
+
 static void row(void *arg, int64_t n, int worker)
 {
 	const struct job *j = arg;
-	const float *x = j->x + n * j->classes;
 	float *g = j->grad + n * j->classes;
-	int label = j->call->labels[n];
-	float top;
-	double total;
 
 	if (is_ignored(j->call, n)) {
 		memset(g, 0, (size_t)j->classes * sizeof *g);
-		j->loss[n] = 0;
+		j->answer[n] = (struct answer){0};
 		return;
 	}
-	total = softmax(g, x, j->classes, &top);
-	if (j->call->rule.other) {
-		j->loss[n] = mix(j->call, n, g, x, j->classes, top, total);
-		return;
-	}
-	if (j->call->rule.weight) {
-		j->loss[n] = weigh(j->call, g, x, j->classes, label, top, total);
-		return;
-	}
-	g[label] -= 1.0f;
-	j->loss[n] = log(total) - ((double)x[label] - (double)top);
-	if (j->call->rule.smoothing > 0)
-		j->loss[n] += smooth(g, x, j->classes, label, top, (double)j->call->rule.smoothing);
+	j->answer[n] = gradient(j, n, g, j->x + n * j->classes);
 }
+
+/* ---- in place */
+
+/* Whether the label is the first of the largest logits. */
+static bool is_best(const float *x, int classes, int label)
+{
+	int above = 0;
+
+	for (int k = 0; k < label; k++)
+		above += x[k] >= x[label];
+	for (int k = label + 1; k < classes; k++)
+		above += x[k] > x[label];
+	return !above;
+}
+
+/* A label and nothing else: softmax by pieces, which are then put together. stat: two numbers of each. */
+static struct answer gradient_here(const struct job *j, float *x, int label, float *stat)
+{
+	const struct sl_cpu_simd *simd = sl_cpu_simd_of(j->call->be);
+	const double scale = (double)j->call->loss_scale, at_label = (double)x[label];
+	struct answer a = {.correct = is_best(x, j->classes, label)};
+	double total = 0, top = -INFINITY;
+
+	for (int at = 0; at < j->classes; at += PIECE) {
+		float *of = stat + 2 * (at / PIECE);
+
+		simd->softmax(x + at, sl_cpu_min(PIECE, j->classes - at), 1, of);
+		top = (double)of[0] > top ? (double)of[0] : top;
+	}
+	for (int at = 0; at < j->classes; at += PIECE)
+		total += exp((double)stat[2 * (at / PIECE)] - top) / (double)stat[2 * (at / PIECE) + 1];
+	for (int at = 0; at < j->classes; at += PIECE) {
+		const float *of = stat + 2 * (at / PIECE);
+		const double by = exp((double)of[0] - top) / (double)of[1] / total;
+
+		simd->scale(x + at, x + at, (float)(scale * by), 0, sl_cpu_min(PIECE, j->classes - at), false);
+	}
+	x[label] = (float)(scale * (exp(at_label - top) / total - 1));
+	a.loss = log(total) - (at_label - top);
+	return a;
+}
+
+static void row_here(void *arg, int64_t n, int worker)
+{
+	const struct job *j = arg;
+	const struct sl_xent_rule *rule = &j->call->rule;
+	const size_t bytes = (size_t)j->classes * sizeof(float);
+	float *g = j->grad + n * j->classes, *x = j->scratch + worker * row_room(j->classes);
+
+	if (is_ignored(j->call, n)) {
+		row(arg, n, worker);
+	} else if (!rule->other && !rule->weight && !(rule->smoothing > 0)) {
+		j->answer[n] = gradient_here(j, g, j->call->labels[n], x);
+	} else {
+		memcpy(x, g, bytes);
+		j->answer[n] = gradient(j, n, g, x);
+		sl_cpu_simd_of(j->call->be)->scale(g, g, j->call->loss_scale, 0, j->classes, false);
+	}
+}
+
+/* ---- soft Dice */
 
 /* Fills a and b [K] of the pixels that count; returns D. */
 static double overlap(const struct job *j, struct dice *of, int64_t first, int64_t end)
@@ -189,21 +286,13 @@ static void picture(void *arg, int64_t i, int worker)
 			slope(j, of, g, j->call->labels[n]);
 		if (both || !counts)
 			row(arg, n, worker);
+		else
+			j->answer[n].correct = best_of(j->x + n * j->classes, j->classes) == j->call->labels[n];
 		for (int k = 0; k < j->classes && counts; k++)
 			g[k] = (float)((both ? (double)g[k] : 0) + of[k].d);
-		j->loss[n] = both ? j->loss[n] : 0;
+		j->answer[n].loss = both ? j->answer[n].loss : 0;
 	}
-	j->loss[first] += (double)j->call->rule.dice * loss;
-}
-
-static int64_t best_of(const float *x, int classes)
-{
-	int best = 0;
-
-	for (int k = 1; k < classes; k++)
-		if (x[k] > x[best])
-			best = k;
-	return best;
+	j->answer[first].loss += (double)j->call->rule.dice * loss;
 }
 
 static enum sl_err forward(const struct sl_op_call *call)
@@ -215,14 +304,17 @@ static enum sl_err forward(const struct sl_op_call *call)
 			call->workspace,
 			call->op->u.xent.classes,
 			rows / pictures,
-			(struct dice *)((double *)call->workspace + rows)};
-	const bool dice = call->op->u.xent.fn != SL_XENT_ENTROPY;
+			(struct dice *)((struct answer *)call->workspace + rows),
+			(float *)((struct answer *)call->workspace + rows)};
+	const bool dice = call->op->u.xent.fn != SL_XENT_ENTROPY, here = call->form.pre == SL_PRE_LINEAR;
 	double loss = 0;
 
-	sl_pool_run(call->be->pool, dice ? pictures : rows, dice ? picture : row, &j);
+	if (here)
+		j.grad = call->in[0].data;
+	sl_pool_run(call->be->pool, dice ? pictures : rows, dice ? picture : here ? row_here : row, &j);
 	for (int64_t n = 0; n < rows; n++) {
-		loss += j.loss[n];
-		correct += !is_ignored(call, n) && best_of(j.x + n * j.classes, j.classes) == call->labels[n];
+		loss += j.answer[n].loss;
+		correct += j.answer[n].correct;
 	}
 	*call->loss_sum = loss;
 	*call->correct = correct;
@@ -237,4 +329,9 @@ static enum sl_err backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_xent = {.prepare = prepare, .forward = forward, .backward = backward};
+static bool takes(const struct sl_op *op, struct sl_exec_form form)
+{
+	return form.pre == SL_PRE_LINEAR && op->u.xent.fn == SL_XENT_ENTROPY;
+}
+
+const struct sl_kernel sl_cpu_xent = {.prepare = prepare, .forward = forward, .backward = backward, .takes = takes};

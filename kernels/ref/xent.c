@@ -13,12 +13,14 @@
 
 #include "kernels/ref/kernels.h"
 
-/* Saved: p as double [N,K]; the logits are not kept for backward. */
+/* Saved: p as double [N,K]; the logits are not kept for backward. In place (SL_PRE_LINEAR): p of one row. */
 static enum sl_err prepare(struct sl_op_prepare *p)
 {
+	const bool here = p->form.pre == SL_PRE_LINEAR;
+
 	p->sizes = (struct sl_op_sizes){
 		.workspace_bytes = 3 * (size_t)p->op->u.xent.classes * sizeof(double),
-		.saved_bytes = (size_t)sl_shape_count(&p->op->in_shape[0]) * sizeof(double),
+		.saved_bytes = here ? 0 : (size_t)sl_shape_count(&p->op->in_shape[0]) * sizeof(double),
 	};
 	return SL_OK;
 }
@@ -115,19 +117,34 @@ static double dice(const struct sl_op_call *call, int64_t pictures, int64_t pixe
 	return loss * (double)call->rule.dice;
 }
 
+/* dx [K] of row n, of cross-entropy, from p [K]. */
+static void slope(const struct sl_op_call *call, int64_t n, const double *p, float *dx, bool add)
+{
+	const bool none = is_ignored(call, n) || call->op->u.xent.fn == SL_XENT_DICE;
+	const int64_t classes = call->op->u.xent.classes;
+	const double all = none ? 0 : targets_of(call, n, classes);
+
+	for (int64_t k = 0; k < classes; k++)
+		sl_ref_store(&dx[k], add, none ? 0 : call->loss_scale * (p[k] * all - target_of(call, n, k, classes)));
+}
+
 static enum sl_err forward(const struct sl_op_call *call)
 {
 	int64_t rows = sl_xent_rows(&call->in[0].shape), classes = call->op->u.xent.classes, correct = 0;
-	const float *logits = call->in[0].data;
-	double *p = call->saved, loss = 0;
+	const bool here = call->form.pre == SL_PRE_LINEAR;
+	float *logits = call->in[0].data;
+	double loss = 0;
 
 	for (int64_t n = 0; n < rows; n++) {
+		double *p = here ? call->workspace : (double *)call->saved + n * classes;
 		int largest;
 
-		if (is_ignored(call, n))
-			continue;
-		loss += softmax(call, n, p + n * classes, logits + n * classes, (int)classes, &largest);
-		correct += largest == call->labels[n];
+		if (!is_ignored(call, n)) {
+			loss += softmax(call, n, p, logits + n * classes, (int)classes, &largest);
+			correct += largest == call->labels[n];
+		}
+		if (here)
+			slope(call, n, p, logits + n * classes, false);
 	}
 	if (call->op->u.xent.fn == SL_XENT_DICE)
 		loss = 0;
@@ -144,23 +161,21 @@ static enum sl_err backward(const struct sl_op_call *call)
 	const double *p = call->saved;
 	float *dx = call->din[0].data;
 
-	for (int64_t n = 0; n < rows && dx; n++) {
-		const bool none = is_ignored(call, n) || call->op->u.xent.fn == SL_XENT_DICE;
-		const double all = none ? 0 : targets_of(call, n, classes);
-
-		for (int64_t k = 0; k < classes; k++)
-			sl_ref_store(&dx[n * classes + k], call->din_add[0],
-				     none ? 0
-					  : call->loss_scale *
-						     (p[n * classes + k] * all - target_of(call, n, k, classes)));
-	}
+	for (int64_t n = 0; n < rows && dx; n++)
+		slope(call, n, p + n * classes, dx + n * classes, call->din_add[0]);
 	if (dx && call->op->u.xent.fn != SL_XENT_ENTROPY)
 		dice(call, call->din[0].shape.dim[0], rows / call->din[0].shape.dim[0], dx);
 	return SL_OK;
+}
+
+static bool takes(const struct sl_op *op, struct sl_exec_form form)
+{
+	return form.pre == SL_PRE_LINEAR && op->u.xent.fn == SL_XENT_ENTROPY;
 }
 
 const struct sl_kernel sl_ref_xent = {
 	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,
+	.takes = takes,
 };

@@ -283,6 +283,8 @@ struct form {
 	int chunks;
 };
 
+static size_t logit_bytes; /* of the runs to come: so many of them at a time; 0: all, of so few words */
+
 static void golden_open(struct golden *g, const char *prefix, const char *backend, const struct form *form)
 {
 	struct sl_split_spec *spec = &g->asked.split;
@@ -350,6 +352,7 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 	if (sl_plan_open(&g->plan, spec, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	open_backend(g, backend, 2);
+	g->be.logit_bytes = logit_bytes;
 	assert_int_equal(sl_local_open(&g->local, g->plan, &g->asked.agreement, false, &g->be, &fail), SL_OK);
 	assert_int_equal(sl_weights_open(&g->weights, g->plan->model, &fail), SL_OK);
 	assert_int_equal(sl_weights_open(&g->want, g->plan->model, &fail), SL_OK);
@@ -670,6 +673,11 @@ static void masked(void **state)
 {
 	(void)state;
 	run_golden("tests/golden/roberta_masked", "cpu", "embeddings");
+	logit_bytes = 1;
+	run_form("tests/golden/roberta_masked", "cpu", &(struct form){"embeddings", NULL, false, 2});
+	logit_bytes = 1 << 20;
+	run_form("tests/golden/bert_masked", "cpu", &(struct form){"embeddings", NULL, true, 1});
+	logit_bytes = 0;
 	run_form("tests/golden/roberta_masked", "ref", &(struct form){"encoder.layer.0", NULL, true, 2});
 	run_form("tests/golden/roberta_masked", "cpu", &(struct form){"embeddings", "encoder.layer.1", false, 3});
 	run_form("tests/golden/bert_masked", "cpu", &(struct form){"embeddings", NULL, false, 2});
@@ -683,6 +691,13 @@ static void causal(void **state)
 	(void)state;
 	run_form("tests/golden/llama", "cpu", &(struct form){"embed_tokens", "norm", false, 1});
 	run_form("tests/golden/llama", "cpu", &(struct form){"layers.0", "norm", false, 2});
+	logit_bytes = 1;
+	run_form("tests/golden/llama", "cpu", &(struct form){"embed_tokens", "norm", false, 2});
+	run_form("tests/golden/llama_lora", "cpu", &(struct form){"layers.0", "norm", false, 1});
+	logit_bytes = 1 << 20;
+	run_form("tests/golden/llama", "ref", &(struct form){"embed_tokens", "norm", false, 1});
+	run_form("tests/golden/gpt2", "cpu", &(struct form){"wte", "ln_f", true, 1});
+	logit_bytes = 0;
 	run_form("tests/golden/llama", "ref", &(struct form){"embed_tokens", "layers.1", true, 3});
 	run_form("tests/golden/llama_wide", "cpu", &(struct form){"layers.0.add_attention", "norm", false, 3});
 	run_form("tests/golden/llama_lora", "cpu", &(struct form){"embed_tokens", "norm", false, 1});

@@ -13,20 +13,24 @@
 enum { MOST = 8 };
 
 static struct {
-	bool norm, act, stats, whole, half;
+	bool norm, act, stats, whole, half, logits;
 } can;
 
 static bool takes(const struct sl_op *op, struct sl_exec_form form)
 {
 	if (op->kind == SL_OP_BATCHNORM)
 		return can.half;
+	if (op->kind == SL_OP_XENT)
+		return can.logits;
 	return (form.pre == SL_PRE_NONE || (form.pre == SL_PRE_NORM ? can.norm : can.act)) &&
 	       (form.post == SL_POST_NONE || (form.post == SL_POST_STATS ? can.stats : can.whole));
 }
 
 static const struct sl_kernel kernel = {.takes = takes}, plain;
 static const struct sl_backend_ops ops = {
-	.name = "test", .kernel = {[SL_OP_CONV2D] = &kernel, [SL_OP_BATCHNORM] = &kernel, [SL_OP_ACT] = &plain}};
+	.name = "test",
+	.kernel = {
+		[SL_OP_CONV2D] = &kernel, [SL_OP_BATCHNORM] = &kernel, [SL_OP_ACT] = &plain, [SL_OP_XENT] = &kernel}};
 
 struct part {
 	struct sl_segment_op op[MOST];
@@ -237,6 +241,43 @@ static void a_frozen_convolution_keeps_no_input(void **state)
 	assert_true(p.node[0].keeps_in == 1);
 }
 
+/* Where there are many words, and nobody else reads their logits. */
+static void a_loss_takes_the_layer_of_its_logits(void **state)
+{
+	static const enum sl_op_kind three_ops[] = {SL_OP_ADD, SL_OP_LINEAR, SL_OP_XENT};
+	struct part p = chain_of(3, three_ops);
+
+	(void)state;
+	memset(&can, 0, sizeof can);
+	p.op[2].op.in_shape[0] = sl_shape2(1000, 128256);
+	rewrite(&p);
+	assert_int_equal(p.n, 3);
+	assert_int_equal(p.node[2].logits, -1);
+	can.logits = true;
+	rewrite(&p);
+	assert_int_equal(p.n, 2);
+	expect_node(&p.node[1], 2, 1, 3, -1, 1);
+	assert_true(p.node[1].form.pre == SL_PRE_LINEAR && p.node[1].pre == 1 && p.node[1].keeps_in == 1);
+	assert_true(p.node[1].logits == 2 && p.node[1].rows == (128 << 20) / 4 / 128256);
+	p.op[1].learns = false; /* what comes in is read for the gradient of the weight */
+	rewrite(&p);
+	assert_int_equal(p.node[1].keeps_in, 0);
+	p.op[2].op.in_shape[0] = sl_shape2(3, 8193);
+	rewrite(&p);
+	assert_true(p.n == 2 && p.node[1].rows == 3);
+	p.op[2].op.in_shape[0] = sl_shape2(1000, 8192);
+	rewrite(&p);
+	assert_int_equal(p.n, 3);
+	p.op[2].op.in_shape[0] = sl_shape4(1000, 2, 2, 128256);
+	rewrite(&p);
+	assert_int_equal(p.n, 3);
+	p.op[2].op.in_shape[0] = sl_shape2(1000, 128256);
+	p.op[0].op.n_in = 2; /* a second reader */
+	p.op[0].op.in[1] = 2;
+	rewrite(&p);
+	assert_int_equal(p.n, 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -248,6 +289,7 @@ int main(void)
 		cmocka_unit_test(what_others_see_stays_in_memory),
 		cmocka_unit_test(what_has_no_backward_joins_its_like_alone),
 		cmocka_unit_test(a_frozen_convolution_keeps_no_input),
+		cmocka_unit_test(a_loss_takes_the_layer_of_its_logits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
