@@ -30,10 +30,12 @@ python=/usr/bin/python3
 "$python" -c 'import numpy.random' 2>/dev/null || { echo "no numpy here: the library alone was tested"; exit 77; }
 export SPLIT_LIBRARY=$library PYTHONPATH=$root/python:$root/tests/e2e/script PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 case ${SAN:-} in
-address*) before=$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 ;; # Python's own; C tests look for ours
+# leaks of Python's own are not looked for; C tests look for ours. PyTorch throws, which ASan must see from the start.
+address*) before="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libstdc++.so)" ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 ;;
 thread*) before=$(gcc -print-file-name=libtsan.so) TSAN_OPTIONS=${TSAN_OPTIONS:-}:ignore_noninstrumented_modules=1 ;;
 *) before= ;;
 esac
+[ -z "$before" ] || export ASAN_OPTIONS TSAN_OPTIONS
 run() { LD_PRELOAD=$before timeout "$patience" "$python" "$@" >"$tmp/python.log" 2>&1 || fail "$*: $(tail -n 15 "$tmp/python.log")"; }
 run tests/e2e/script/arrays.py "$endpoint" lib/split.h
 run tests/e2e/script/hostile.py "$endpoint" "$TOOLS/faulty_link"
