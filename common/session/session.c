@@ -66,10 +66,11 @@ struct sl_frame *sl_outbox_frame(struct sl_session *s, struct sl_outbox *out, en
 
 uint64_t sl_session_chunk_rows(const struct sl_session *s, int chunk)
 {
-	uint64_t left = s->batch_rows - (uint64_t)chunk * s->limits.rows;
+	uint64_t left;
 
-	if (sl_session_is_free(s))
+	if (sl_session_is_free(s)) /* the worker asks while calls are added to batch_rows */
 		return s->rows_of[chunk];
+	left = s->batch_rows - (uint64_t)chunk * s->limits.rows;
 	return left < s->limits.rows ? left : s->limits.rows;
 }
 

@@ -32,7 +32,7 @@ export SPLIT_LIBRARY=$library PYTHONPATH=$root/python:$root/tests/e2e/script PYT
 case ${SAN:-} in
 # leaks of Python's own are not looked for; C tests look for ours. PyTorch throws, which ASan must see from the start.
 address*) before="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libstdc++.so)" ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 ;;
-thread*) before=$(gcc -print-file-name=libtsan.so) TSAN_OPTIONS=${TSAN_OPTIONS:-}:ignore_noninstrumented_modules=1 ;;
+thread*) before=$(gcc -print-file-name=libtsan.so) TSAN_OPTIONS="${TSAN_OPTIONS:-} ignore_noninstrumented_modules=1 die_after_fork=0" ;;
 *) before= ;;
 esac
 [ -z "$before" ] || export ASAN_OPTIONS TSAN_OPTIONS
