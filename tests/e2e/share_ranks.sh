@@ -53,17 +53,16 @@ end_job
 late=(--set share.ends=private --set train.max_steps=36 --set train.eval_every=0 --set data.partition=iid --set train.checkpoint_every=0 --set share.straggler_s=1
 	--set train.schedule.warmup_epochs=0 --set link.timeout_ms=60000 --set link.heartbeat_ms=20000)
 begin_job 2
-for k in 0 1 2; do # steps take a while, so that the one that comes back finds some left to do
-	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=$([ $k = 0 ] && echo hold@3 || echo delay:100@1+) member late $k 3 "${late[@]}"
+for k in 0 1 2; do # the others hold behind step 20; from there on steps take a while, so that the one that comes back finds some left to do
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=$([ $k = 0 ] && echo client.apply=hold@3 || echo client.codecs=hold@20,client.apply=delay:100@20+) member late $k 3 "${late[@]}"
 done
 wait_for 'member 0 does not train' has_steps late-0 2
 signal STOP "${pid[0]}"
 left_out() { grep -q 'group-late: group late: .* without member 0' "$tmp/rank.0"; }
 wait_for 'nobody goes on without member 0' left_out
-further=$(($(steps_of late-1) + 3))
-wait_for 'the others wait for member 0 again' has_steps late-1 $further
+for k in 1 2; do at_point late-$k client.codecs; done
 signal CONT "${pid[0]}"
-let_go late-0
+for k in 0 1 2; do : >"$tmp/late-$k.go"; done # at once, or somebody is late
 for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "late, member $k"; done
 for k in 1 2; do ! grep -q '"skipped":true' "$tmp/late-$k/log.jsonl" || fail "member $k of the other rank was left out of a step, too"; done
 absent=$(grep '"skipped":true' "$tmp/late-0/log.jsonl" | sed -E 's/.*"step":([0-9]+),.*/0:\1/' | paste -sd,)
