@@ -338,7 +338,15 @@ static const Onnx__Tensor *take_param(struct sl_onnx_import *im, const Onnx__Ten
 const Onnx__Tensor *sl_onnx_param_in(struct sl_onnx_import *im, size_t i, size_t n_dims)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, i);
+	int64_t all = 1;
 
+	for (int d = 0; v && v->constant && d < v->n_dim; d++)
+		all *= v->dim[d];
+	if (v && v->constant && all != sl_onnx_count(v->constant))
+		sl_onnx_refuse(im,
+			       "its input %zu is a part of a parameter, as of nn.MultiheadAttention whose queries "
+			       "are other than its keys: give each part a layer of its own",
+			       i);
 	return take_param(im, v ? v->constant : NULL, i, n_dims);
 }
 

@@ -288,7 +288,8 @@ void sl_onnx_read_div(struct sl_onnx_import *im)
 		return;
 	}
 	if (!number_in(im, 1, &by) || by == 0)
-		sl_onnx_refuse(im, "it divides by other than a constant, which is not read");
+		sl_onnx_refuse(im, "it divides by other than a constant, which is not read: multiply by a sigmoid, or "
+				   "take a norm");
 	affine(im, 0, 1 / by, 0);
 }
 
@@ -359,6 +360,15 @@ static int bent(struct sl_onnx_import *im, int x, float above, float below)
 	if (above != 1)
 		y = sl_build_scale(im->b, im->name, y, above);
 	return sl_build_add(im->b, im->name, y, sl_build_scale(im->b, im->name, x, below));
+}
+
+void sl_onnx_read_abs(struct sl_onnx_import *im)
+{
+	bool permuted;
+	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
+
+	if (!im->b->err)
+		sl_onnx_out_like(im, bent(im, x, 2, -1), sl_onnx_in(im, 0));
 }
 
 void sl_onnx_read_leaky(struct sl_onnx_import *im)

@@ -28,6 +28,7 @@ void sl_onnx_read_sub(struct sl_onnx_import *im);
 void sl_onnx_read_neg(struct sl_onnx_import *im);
 void sl_onnx_read_pow(struct sl_onnx_import *im);
 void sl_onnx_read_prelu(struct sl_onnx_import *im);
+void sl_onnx_read_abs(struct sl_onnx_import *im);
 void sl_onnx_read_leaky(struct sl_onnx_import *im);
 void sl_onnx_read_elu(struct sl_onnx_import *im); /* and SELU */
 void sl_onnx_read_unsqueeze(struct sl_onnx_import *im);

@@ -46,7 +46,14 @@ static void give_list(struct sl_onnx_import *im, const int64_t *v, int n)
 	give(im, &x);
 }
 
-/* In the file's order. */
+/* In the file's order; the newer exporter takes one of them by start and end. */
+static void give_dims(struct sl_onnx_import *im, const int64_t *dim, int n)
+{
+	const int64_t from = sl_onnx_bound(sl_onnx_attr_int(im, "start", 0), n);
+
+	give_list(im, dim + from, (int)(sl_onnx_bound(sl_onnx_attr_int(im, "end", n), n) - from));
+}
+
 void sl_onnx_read_shape(struct sl_onnx_import *im)
 {
 	const struct sl_onnx_value *v;
@@ -56,18 +63,18 @@ void sl_onnx_read_shape(struct sl_onnx_import *im)
 
 	v = sl_onnx_in(im, 0);
 	if (v && (v->is_mask || v->is_places)) {
-		give_list(im, v->dim, v->n_dim);
+		give_dims(im, v->dim, v->n_dim);
 		return;
 	}
 	if (known(im, 0, &x) && x.n_dim) {
-		give_list(im, x.dim, x.n_dim);
+		give_dims(im, x.dim, x.n_dim);
 		return;
 	}
 	if (sl_onnx_data_in(im, 0, 0, &permuted) < 0)
 		return;
 	for (int i = 0; i < v->view.n_axis; i++)
 		dim[i] = sl_onnx_axis_size(&v->view, i);
-	give_list(im, dim, v->view.n_axis);
+	give_dims(im, dim, v->view.n_axis);
 }
 
 static void gather(struct sl_onnx_import *im, const struct ints *from, const struct ints *at)

@@ -467,7 +467,9 @@ bool sl_onnx_read_mask(struct sl_onnx_import *im)
 			continue;
 		first = i ? first : v;
 		masks |= v->is_mask || v->is_places || v->scores.softmax ||
-			 (t && t->data_type == SL_ONNX_BOOL && sl_onnx_count(t) > 1);
+			 (t && sl_onnx_count(t) > 1 &&
+			  (t->data_type == SL_ONNX_BOOL || (t->data_type == SL_ONNX_FLOAT && t->n_dims > 1 &&
+							    !sl_onnx_learns(im, t) && of_constant(t, &made.mask))));
 		masks |= v->scores.heads && strcmp(kind, "Where") == 0;
 		ids |= i == 0 && sl_onnx_is_ids(im, v);
 	}

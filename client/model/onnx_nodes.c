@@ -75,14 +75,45 @@ static void read_smooth(struct sl_onnx_import *im)
 	read_each(im, SL_ACT_NONE);
 }
 
+/* Max(x, bound) is bound + max(x − bound, 0); of Min all signs are others. */
+static void bound(struct sl_onnx_import *im, size_t i, float at, float sign)
+{
+	bool permuted;
+	int x = sl_onnx_data_in(im, i, 0, &permuted);
+
+	if (!(at > -1e30f && at < 1e30f))
+		sl_onnx_refuse(im, "its bound is %g", (double)at);
+	if (im->b->err)
+		return;
+	x = sl_build_act(im->b, im->name, sl_build_affine(im->b, im->name, x, sign, -sign * at), SL_ACT_RELU);
+	sl_onnx_out_like(im, sl_build_affine(im->b, im->name, x, sign, at), sl_onnx_in(im, i));
+}
+
+/* Max and Min of a value and a number, as clamp has them. */
+static void read_bound(struct sl_onnx_import *im)
+{
+	float at;
+	const size_t i = sl_onnx_scalar_in(im, 0, &at);
+
+	if (!i && !sl_onnx_scalar_in(im, 1, &at))
+		sl_onnx_refuse(im, "torch's maximum and minimum of two values are not read: write them with relu");
+	else
+		bound(im, i, at, im->node->op_type[1] == 'a' ? 1 : -1);
+}
+
 static void read_clip(struct sl_onnx_import *im)
 {
 	float low, high;
 	bool permuted;
+	const bool has_low = sl_onnx_scalar_in(im, 1, &low), has_high = sl_onnx_scalar_in(im, 2, &high);
 	int x, y;
 
-	if (!sl_onnx_scalar_in(im, 1, &low) || !sl_onnx_scalar_in(im, 2, &high) || !(low > -1e30f && low < high) ||
-	    !(high < 1e30f)) {
+	if (has_low != has_high &&
+	    (has_low ? im->node->n_input < 3 || !im->node->input[2][0] : !im->node->input[1][0])) {
+		bound(im, 0, has_low ? low : high, has_low ? 1 : -1);
+		return;
+	}
+	if (!has_low || !has_high || !(low > -1e30f && low < high) || !(high < 1e30f)) {
 		sl_onnx_refuse(im, "its bounds are not two constants, the lower one first");
 		return;
 	}
@@ -257,7 +288,7 @@ static void read_expand(struct sl_onnx_import *im)
 	if (im->b->err || !v)
 		return;
 	made = *v;
-	same = v->value < 0 ? v->constant != NULL : n == v->view.n_axis;
+	same = v->value < 0 ? v->constant || v->is_number : n == v->view.n_axis;
 	for (int i = 0; same && v->value >= 0 && i < n; i++) {
 		if (sl_onnx_per_token(im, v) && !v->view.axis[i].n && to[i] == im->batch)
 			made.view.axis[i] = (struct sl_onnx_axis){1, {0}};
@@ -362,6 +393,7 @@ static void read_identity(struct sl_onnx_import *im)
 }
 
 static const struct sl_onnx_kind kinds[] = {
+	{"Abs", 1, 1, "", .read = sl_onnx_read_abs},
 	{"Add", 2, 2, "", .read = sl_onnx_read_sum, .op = SL_OP_ADD},
 	{"And", 2, 2, "", .read = read_known},
 	{"AveragePool", 1, 1, "auto_pad ceil_mode count_include_pad kernel_shape pads strides",
@@ -403,8 +435,10 @@ static const struct sl_onnx_kind kinds[] = {
 	{"LessOrEqual", 2, 2, "", .read = read_known},
 	{"Log", 1, 1, "", .read = sl_onnx_refuse_kind}, /* alone: behind a sigmoid it is read with that */
 	{"MatMul", 2, 2, "", .read = sl_onnx_read_matmul},
+	{"Max", 2, 2, "", .read = read_bound},
 	{"MaxPool", 1, 1, "auto_pad ceil_mode dilations kernel_shape pads storage_order strides",
 	 .read = sl_onnx_read_maxpool},
+	{"Min", 2, 2, "", .read = read_bound},
 	{"Mish", 1, 1, "", .read = read_mish},
 	{"Mul", 2, 2, "", .read = sl_onnx_read_sum, .op = SL_OP_MUL},
 	{"Neg", 1, 1, "", .read = sl_onnx_read_neg},
@@ -423,14 +457,14 @@ static const struct sl_onnx_kind kinds[] = {
 	{"Resize", 1, 4, "coordinate_transformation_mode cubic_coeff_a mode nearest_mode extrapolation_value",
 	 .read = sl_onnx_read_resize},
 	{"Selu", 1, 1, "alpha gamma", .read = sl_onnx_read_elu},
-	{"Shape", 1, 1, "", .read = sl_onnx_read_shape},
+	{"Shape", 1, 1, "end start", .read = sl_onnx_read_shape},
 	{"Sigmoid", 1, 1, "", .read = read_sigmoid, .op = SL_OP_SIGMOID},
 	{"Slice", 3, 5, "", .read = sl_onnx_read_slice},
 	{"Softmax", 1, 1, "axis", .read = sl_onnx_read_softmax},
 	{"Softplus", 1, 1, "", .read = read_smooth, .op = SL_OP_SOFTPLUS},
 	{"Split", 1, 2, "axis num_outputs", .read = sl_onnx_read_split},
 	{"Sqrt", 1, 1, "", .read = read_sqrt},
-	{"Squeeze", 2, 2, "", .read = sl_onnx_read_squeeze},
+	{"Squeeze", 1, 2, "", .read = sl_onnx_read_squeeze},
 	{"Sub", 2, 2, "", .read = sl_onnx_read_sub},
 	{"Tanh", 1, 1, "", .read = read_smooth, .op = SL_OP_TANH},
 	{"Transpose", 1, 1, "perm", .read = sl_onnx_read_transpose},

@@ -155,7 +155,9 @@ void sl_onnx_read_reshape(struct sl_onnx_import *im)
 		return;
 	x = sl_onnx_data_in(im, 0, 0, &permuted);
 	n = sl_onnx_ints_in(im, 1, to);
-	sl_onnx_must_be(im, "allowzero", 0, 0);
+	for (int i = 0; i < n && !im->b->err && sl_onnx_attr_int(im, "allowzero", 0); i++)
+		if (!to[i])
+			sl_onnx_refuse(im, "allowzero is 1, and a size is 0");
 	if (im->b->err)
 		return;
 	made = *v;

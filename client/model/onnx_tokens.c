@@ -90,7 +90,7 @@ int sl_onnx_places_param(struct sl_onnx_import *im, size_t i)
 {
 	const int before = im->n_param;
 	const struct sl_onnx_value *p = sl_onnx_in(im, i);
-	const Onnx__Tensor *t = p ? sl_onnx_param_in(im, i, p->constant->n_dims) : NULL;
+	const Onnx__Tensor *t = p && p->constant->name ? sl_onnx_param_named(im, p->constant->name) : NULL;
 	struct sl_shape file = {0};
 	int64_t rows;
 

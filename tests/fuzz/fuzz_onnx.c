@@ -1,18 +1,19 @@
-/* ONNX files from anywhere: the bytes themselves, and changes to nodes, attributes and tensors of two that torch wrote,
- * which most mutated bytes would not get to. What is read makes a graph that can be cut, with weights for all of its
- * parameters, or is refused in one line. */
+/* ONNX files from anywhere: the bytes themselves, and changes to nodes, attributes and tensors of four that torch
+ * wrote, which most mutated bytes would not get to. What is read makes a graph that can be cut, with weights for all of
+ * its parameters, or is refused in one line. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/model/onnx.h"
 #include "common/base/log.h"
+#include "common/conf/networks.h"
 #include "common/graph/cut.h"
 #include "proto/onnx.pb-c.h"
 
-static void read_one(const uint8_t *data, size_t size)
+static void read_one(const uint8_t *data, size_t size, bool texts)
 {
-	const struct sl_model_spec spec = {.image = 0};
+	const struct sl_model_spec spec = {.name = texts ? SL_CONF_ONNX_TEXTS : "", .tokens = texts ? 12 : 0};
 	struct sl_fail fail = {0};
 	struct sl_model *model;
 	struct sl_onnx *onnx;
@@ -37,9 +38,9 @@ static void read_one(const uint8_t *data, size_t size)
 static Onnx__Model *base(int which)
 {
 	static const char *const path[] = {"tests/golden/onnx_small.onnx", "tests/golden/onnx_wide.onnx",
-					   "tests/golden/onnx_many.onnx"};
-	static uint8_t *data[3];
-	static size_t len[3];
+					   "tests/golden/onnx_many.onnx", "tests/golden/onnx_text.onnx"};
+	static uint8_t *data[4];
+	static size_t len[4];
 	struct sl_fail fail;
 
 	if (!data[which] && sl_file_read(path[which], 1 << 20, &data[which], &len[which], &fail))
@@ -90,6 +91,11 @@ static const char *some_name(const Onnx__Graph *g, struct dice *d)
 	default:
 		return g->input[0]->name;
 	}
+}
+
+static Onnx__Shape *input_shape(const Onnx__Graph *g)
+{
+	return g->input[0]->type->tensor_type->shape;
 }
 
 static void change_attribute(Onnx__Node *n, struct dice *d)
@@ -166,7 +172,15 @@ static void change(Onnx__Graph *g, struct dice *d)
 					    "ReduceMax",
 					    "Log",
 					    "Erf",
-					    "Sqrt"};
+					    "Sqrt",
+					    "Trilu",
+					    "Equal",
+					    "Not",
+					    "Greater",
+					    "Range",
+					    "ReduceSum",
+					    "Max",
+					    "Abs"};
 	Onnx__Node *n = g->node[roll(d, g->n_node)];
 	Onnx__Tensor *t = g->initializer[roll(d, g->n_initializer)];
 
@@ -193,7 +207,8 @@ static void change(Onnx__Graph *g, struct dice *d)
 		rename_to(&n->name, roll(d, 2) ? "/a/a.1/Relu" : some_name(g, d));
 		break;
 	case 6:
-		g->input[0]->type->tensor_type->shape->dim[roll(d, 4)]->dim_value = number(d);
+		if (input_shape(g)->n_dim)
+			input_shape(g)->dim[roll(d, input_shape(g)->n_dim)]->dim_value = number(d);
 		break;
 	default:
 		change_attribute(n, d);
@@ -209,16 +224,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	sl_log_set_level(SL_LOG_ERROR); /* what is not read is said in many lines */
 	if (size < 2 || data[0] % 4) {
-		read_one(data, size);
+		read_one(data, size, size && data[0] % 4 == 1);
 		return 0;
 	}
-	m = base(data[0] / 4 % 3);
+	m = base(data[0] / 4 % 4);
 	for (int i = 0; i < 8 && d.left; i++)
 		change(m->graph, &d);
 	len = onnx__model__get_packed_size(m);
 	bytes = malloc(len);
 	onnx__model__pack(m, bytes);
-	read_one(bytes, len);
+	read_one(bytes, len, data[0] / 4 % 4 == 3);
 	free(bytes);
 	onnx__model__free_unpacked(m, NULL);
 	return 0;

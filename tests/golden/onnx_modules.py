@@ -127,8 +127,28 @@ class ClassToken(nn.Module):
 
 
 class Self(nn.MultiheadAttention):
+    mask = None
+
     def forward(self, x):
-        return super().forward(x, x, x, need_weights=False)[0]
+        return super().forward(x, x, x, need_weights=False, attn_mask=self.mask)[0]
+
+
+class Causal(Self):
+    mask = nn.Transformer.generate_square_subsequent_mask(64)
+
+
+class Cross(nn.Module):
+    """The first `queries` tokens look at the first `keys`."""
+
+    def __init__(self, queries, keys):
+        super().__init__()
+        self.queries, self.keys, self.q, self.k, self.v = queries, keys, nn.Linear(C, C), nn.Linear(C, C), nn.Linear(C, C)
+
+    def forward(self, x):
+        heads = lambda t: t.reshape(t.shape[0], t.shape[1], 2, C // 2).transpose(1, 2)
+        k = x[:, : self.keys]
+        q, k, v = heads(self.q(x[:, : self.queries])), heads(self.k(k)), heads(self.v(k))
+        return ((q @ k.transpose(-2, -1) * 0.5).softmax(-1) @ v).transpose(1, 2).flatten(2)
 
 
 def sdpa(q, k, v, heads, causal=False):
@@ -153,6 +173,11 @@ def as_newer(path):
             node.attribute[0].t.name = f"val_{i}"
             g.initializer.append(node.attribute[0].t)
             continue
+        if node.op_type == "Reshape":
+            next(a for a in node.attribute if a.name == "allowzero").i = 1
+        if node.op_type == "Clip" and not node.input[-1]:
+            node.op_type = "Max"
+            del node.input[2:]
         if node.op_type == "ReduceMean":
             axes = next(a for a in node.attribute if a.name == "axes")
             g.initializer.append(onnx.helper.make_tensor(f"val_{i}", onnx.TensorProto.INT64, [len(axes.ints)], axes.ints))
@@ -199,6 +224,9 @@ add("GELU tanh", fn(lambda m, x: 0.5 * x * (1 + torch.tanh(0.7978845608028654 * 
 add("PReLU channels", lambda: nn.PReLU(C))
 add("F.relu6", fn(lambda m, x: F.relu6(x)))
 add("clamp", fn(lambda m, x: x.clamp(-1, 2)))
+add("clamp min", fn(lambda m, x: x.clamp(min=0.25)))
+add("clamp max", fn(lambda m, x: x.clamp(max=1)))
+add("abs", fn(lambda m, x: x.abs()))
 add("Linear no bias", lambda: nn.Linear(12, 6, bias=False), "rows")
 add("Linear", lambda: nn.Linear(12, 6), "rows")
 add("matmul", fn(lambda m, x: x @ m.w, w=torch.randn(12, 5) / 3), "rows")
@@ -289,13 +317,17 @@ add("positions", fn(lambda m, x: x + m.pos, pos=torch.randn(1, 64, C)), "tokens"
 add("first token", fn(lambda m, x: x[:, 0]), "tokens")
 add("Softmax", lambda: nn.Softmax(-1), "tokens")
 add("MultiheadAttention", lambda: Self(C, 2, batch_first=True), "tokens")
+add("MultiheadAttention causal", lambda: Causal(C, 2, batch_first=True), "tokens")
+add("cross-attention few queries", lambda: Cross(5, 64), "tokens")
+add("cross-attention few keys", lambda: Cross(64, 24), "tokens")
+add("attention of another mask", fn(lambda m, x: attend(m.q(x), x, x, 2, torch.full((64, 64), float("-inf")).triu(2)), q=nn.Linear(C, C)), "tokens")
 add("attention of timm", lambda: Attention(C, 2), "tokens")
 add("attention written out", fn(lambda m, x: attend(m.q(x), m.k(x), m.v(x), 2), q=nn.Linear(C, C), k=nn.Linear(C, C, bias=False), v=nn.Linear(C, C)), "tokens")
 add("attention causal", fn(lambda m, x: attend(m.q(x), x, x, 2, torch.full((64, 64), float("-inf")).triu(1)), q=nn.Linear(C, C)), "tokens")
 add("attention of PyTorch 2", fn(lambda m, x: sdpa(m.q(x), m.k(x), x, 2), q=nn.Linear(C, C), k=nn.Linear(C, C)), "tokens")
 add("attention of PyTorch 2 causal", fn(lambda m, x: sdpa(m.q(x), x, x, 2, True), q=nn.Linear(C, C)), "tokens")
 add("TransformerEncoderLayer", lambda: nn.TransformerEncoderLayer(C, 2, 16, 0.0, "gelu", batch_first=True, norm_first=True), "tokens")
-for name in ("TransformerEncoderLayer", "attention of PyTorch 2 causal", "RMSNorm", "LayerNorm plain", "GroupNorm", "SE Linear", "Upsample size", "F.relu6",
+for name in ("TransformerEncoderLayer", "MultiheadAttention causal", "clamp min", "attention of PyTorch 2 causal", "RMSNorm", "LayerNorm plain", "GroupNorm", "SE Linear", "Upsample size", "F.relu6",
              "LayerScale tokens", "class token", "BatchNorm2d", "GELU", "attention of timm"):
     add(NEWER + name, *MODULES[name])
 add("1 channel", nn.ReLU, channels=1)
