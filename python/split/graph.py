@@ -249,10 +249,14 @@ def _encoder_layer(b, name, m, prefix, x):
 
     def feed(x):
         h = b.linear(f"{name}.linear1", x, *_pair(f"{prefix}linear1.", m.linear1))
-        if m.activation not in (F.relu, F.gelu) and not isinstance(m.activation, (nn.ReLU, nn.GELU)):
-            raise errors.config(f"{name}: activation={m.activation} is not known on the server, relu and gelu are")
-        relu = m.activation is F.relu or isinstance(m.activation, nn.ReLU)
-        h = b.act(f"{name}.activation", h, "act" if relu else "gelu")
+        act = getattr(m, "activation", None)  # a scripted layer does not have F.gelu, and has a module as a scripted one
+        _must(f"{name}.activation", act, approximate="none")
+        kind = {F.relu: "act", F.gelu: "gelu"}.get(act) or {nn.ReLU: "act", nn.GELU: "gelu"}.get(type(act))
+        if act is None or isinstance(act, torch.jit.ScriptModule):
+            kind = {1: "act", 2: "gelu"}.get(m.activation_relu_or_gelu)
+        if kind is None:
+            raise errors.config(f"{name}: activation={act} is not known on the server, relu and gelu are")
+        h = b.act(f"{name}.activation", h, kind)
         h = b.linear(f"{name}.linear2", b.dropout(f"{name}.dropout", h, m.dropout.p), *_pair(f"{prefix}linear2.", m.linear2))
         return b.dropout(f"{name}.dropout2", h, m.dropout2.p)
 
@@ -266,7 +270,7 @@ def _encoder_layer(b, name, m, prefix, x):
 
 
 def _encoder(b, name, m, prefix, x):
-    for i, layer in enumerate(m.layers):
+    for i, layer in enumerate(m.layers.children()):
         x = _encoder_layer(b, f"{name}.layers.{i}", layer, f"{prefix}layers.{i}.", x)
     return b.norm(f"{name}.norm", x, m.norm, f"{prefix}norm.") if m.norm is not None else x
 
@@ -416,11 +420,8 @@ class _Tracer(torch.fx.Tracer):
         return iter((obj[0], obj[1]))  # attention gives a pair; nothing else that is known gives several
 
 
-def _trace(module):
-    for name, m in module.named_modules():
-        if isinstance(m, torch.jit.ScriptModule):
-            raise errors.config(f"{name or 'the middle'} is a scripted module, which torch.fx cannot read: give the module as it was "
-                                "before torch.jit.script; a whole network can be exported by torch.onnx and trained by splitc (model.onnx)")
+def trace(module):
+    """What read() reads: a module around it, the prefix of its names there, and torch.fx's graph."""
     if builder_of(module):
         module = nn.Sequential(module)
         prefix = "0."
@@ -438,24 +439,30 @@ def known():
     return ", ".join(words)
 
 
+def call_module(b, build, name, m, prefix, args, kwargs):
+    """build: of builder_of, or None."""
+    if build is _heads:
+        masks = (*args[3:4], *args[5:6], kwargs.get("attn_mask"))  # between them is need_weights
+        args = [*args[:3], *(kwargs.pop(k) for k in ("query", "key", "value") if k in kwargs)]
+        if len(args) != 3 or any(a is not args[0] for a in args) or any(mask is not None for mask in masks):
+            raise errors.config(f"{name}: the server has attention of one input, without masks")
+        args = args[:1]
+    if not build:
+        raise errors.config(f"{name}: {type(m).__name__} is not known on the server; known are {known()}")
+    if not args or any(a is not None for a in args[1:]) or any(v is not None for k, v in kwargs.items() if k not in ("need_weights", "average_attn_weights")):
+        raise errors.config(f"{name}: {type(m).__name__} takes one input here")
+    y = build(b, name, m, prefix, args[0])
+    return (y, None) if build is _heads else y
+
+
 def _call(b, module, strip, node, env):
     def value(a):
         return torch.fx.node.map_arg(a, lambda n: env[n])
     args, kwargs = value(node.args), dict(value(node.kwargs))
     if node.op == "call_module":
         m = module.get_submodule(node.target)
-        name = node.target[len(strip):] or "0"
-        if isinstance(m, nn.MultiheadAttention):
-            args = [*args[:3], *(kwargs.pop(k) for k in ("query", "key", "value") if k in kwargs)]
-            if len(args) != 3 or any(a is not args[0] for a in args) or kwargs.get("attn_mask") is not None:
-                raise errors.config(f"{name}: the server has attention of one input, without masks")
-            args = args[:1]
-        if not builder_of(m):
-            raise errors.config(f"{name}: {type(m).__name__} is not known on the server; known are {known()}")
-        if not args or any(a is not None for a in args[1:]) or any(v is not None for k, v in kwargs.items() if k not in ("need_weights", "average_attn_weights")):
-            raise errors.config(f"{name}: {type(m).__name__} takes one input here")
-        y = builder_of(m)(b, name, m, node.target[len(strip):] + "." * (node.target != strip.rstrip(".")), args[0])
-        return (y, None) if isinstance(m, nn.MultiheadAttention) else y
+        prefix = node.target[len(strip):] + "." * (node.target != strip.rstrip("."))
+        return call_module(b, builder_of(m), node.target[len(strip):] or "0", m, prefix, args, kwargs)
     if node.target is operator.getitem and isinstance(args[0], First) and args[1] == 0:
         return args[0]
     if node.target is operator.getitem and isinstance(args[0], tuple):
@@ -468,9 +475,9 @@ def _call(b, module, strip, node, env):
     return FUNCTIONS[node.target](b, node.name, *args, **kwargs)
 
 
-def read(module, shape, per_token=False):
-    """The builder, whose params belong to `module`, and the value that comes out; shape: of one row."""
-    traced, strip, graph = _trace(module)
+def read(traced, shape, per_token=False):
+    """The builder, whose params belong to the module that trace() read, and the value that comes out; shape: of one row."""
+    traced, strip, graph = traced
     b, env, out = Builder(shape, per_token), {}, None
     for node in graph.nodes:
         if node.op == "placeholder":

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from . import errors, graph, lora as adapters
+from . import errors, lora as adapters, scripted
 from .middle import Middle
 
 _MARK = 2.0 ** -100  # what a backward adds to the anchor's gradient
@@ -199,8 +199,9 @@ class RemoteModule(nn.Module):
         self.anchor.register_hook(lambda grad: me() and me()._mark())
         self.__dict__["_added"] = {id(p) for p in adapters.lora(module, **lora)} if lora else set()
         adapters.freeze(module, freeze)
-        self._builder, self._out = graph.read(module, shape[1:], lengths)
-        self._state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        self._builder, self._out = scripted.read(module, shape[1:], lengths)
+        self._statistics = dict(module.named_buffers())
+        self._state = {**dict(module.named_parameters()), **self._statistics}
         self._counted = [k for k in self._state if k.endswith("num_batches_tracked")]
         settings, self._lr = _settings(optimizer)
         self._groups, rules = self._take_groups() if self._lr is None else ({}, {})
@@ -233,7 +234,7 @@ class RemoteModule(nn.Module):
 
     def _role(self, p):
         tensor = self._state[p.key]
-        if not isinstance(tensor, nn.Parameter):
+        if p.key in self._statistics:
             return "stat"
         if not tensor.requires_grad:
             return "frozen"

@@ -1,0 +1,186 @@
+"""A torch.jit.ScriptModule as the text of a graph: the graph of its forward, by the tables of graph.py. Nothing is computed on tensors.
+
+Numbers, lists and branches on them are evaluated, so that code which torch.fx cannot follow is read here, too."""
+import operator
+import re
+
+import torch
+import torch.nn.functional as F
+
+from . import errors, graph
+from .graph import Builder, Value
+from .lora import Lora
+
+_UNKNOWN = object()  # depends on the rows of a call, or is what nobody here knows
+_NUMBERS = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+            "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "div": operator.truediv,
+            "remainder": operator.mod, "neg": operator.neg, "__not__": operator.not_, "__and__": operator.and_,
+            "__or__": operator.or_, "Int": int, "Float": float, "Bool": bool}
+_LEAVES = {f"__torch__.{m.__module__}.{m.__name__}": m for m in graph.MODULES if m is not Lora}
+
+
+class _Sub:
+    """A module, or a tensor of its own, and its path in the whole."""
+
+    def __init__(self, held, path):
+        self.held, self.path = held, path
+
+
+def _leaf(m):
+    """The class of torch.nn that a scripted module was made of, if MODULES has it."""
+    found = _LEAVES.get(re.sub(r"___torch_mangle_\d+\.", "", m._c._type().qualified_name()))
+    lacks = found and not list(m.children()) and [k for k in getattr(found, "__constants__", ()) if not hasattr(m, k)]
+    if lacks:
+        raise errors.config(f"{m.original_name} is a traced module, which does not say its {lacks[0]}: use torch.jit.script")
+    return found
+
+
+class _Walk:
+    def __init__(self, builder):
+        self.b, self.names = builder, {}
+
+    def unique(self, word):
+        n = self.names[word] = self.names.get(word, -1) + 1
+        return f"{word}_{n}" if n else word
+
+    def module(self, sub, method, args):
+        leaf = _leaf(sub.held) if method == "forward" else None
+        if leaf:
+            return graph.call_module(self.b, graph.MODULES[leaf], sub.path or "0", sub.held, sub.path + "." * bool(sub.path), args, {})
+        return self.graph(sub.held._c._get_method(method).graph, [sub, *args])
+
+    def graph(self, g, args):
+        env = dict(zip((i.debugName() for i in g.inputs()), args))
+        found = self.block(g, env)
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def block(self, block, env):
+        for node in block.nodes():
+            found = self.node(node, [env[i.debugName()] for i in node.inputs()], env)
+            names = [o.debugName() for o in node.outputs()]
+            env.update(zip(names, [found] if len(names) == 1 else found if names else ()))
+        result = block.return_node() if hasattr(block, "return_node") else block.returnNode()
+        return [env[i.debugName()] for i in result.inputs()]
+
+    def node(self, node, ins, env):
+        kind, _, word = node.kind().partition("::")
+        if kind == "aten":
+            return self.aten(word, ins)
+        method = getattr(self, f"prim_{word}", None)
+        if word in ("ListConstruct", "TupleConstruct"):
+            return ins
+        if word in ("TupleUnpack", "ListUnpack", "unchecked_cast"):
+            return ins[0]
+        return method(node, ins, env) if method else _UNKNOWN
+
+    # ---- what is no tensor's arithmetic
+
+    def prim_Constant(self, node, ins, env):
+        t = node.output().type()
+        return t.annotation_str if t.kind() == "FunctionType" else node.output().toIValue()
+
+    def prim_GetAttr(self, node, ins, env):
+        name, owner = node.s("name"), ins[0]
+        found = getattr(owner.held, name)
+        whole = isinstance(found, (torch.nn.Module, torch.Tensor))
+        return _Sub(found, f"{owner.path}.{name}" if owner.path else name) if whole else found
+
+    def prim_CallMethod(self, node, ins, env):
+        return self.module(ins[0], node.s("name"), ins[1:])
+
+    def prim_CallFunction(self, node, ins, env):
+        place, _, word = ins[0].rpartition(".")
+        if place == "__torch__.torch.nn.functional":
+            return self.function(word, getattr(F, word), ins[1:])
+        return self.graph(torch.jit._state._python_cu.find_function(ins[0]).graph, ins[1:])
+
+    def prim_If(self, node, ins, env):
+        if not isinstance(ins[0], bool):
+            raise errors.config("a branch depends on what is known in a call alone")
+        return self.many(node, self.block(list(node.blocks())[not ins[0]], env))
+
+    def prim_Loop(self, node, ins, env):
+        most, on, *carried = ins
+        body, n = next(node.blocks()), 0
+        if not isinstance(most, int):
+            raise errors.config("a loop depends on what is known in a call alone")
+        while on is True and n < most:
+            env.update(zip((i.debugName() for i in body.inputs()), [n, *carried]))
+            on, *carried = self.block(body, env)
+            n += 1
+        return self.many(node, carried)
+
+    @staticmethod
+    def many(node, found):
+        return found[0] if node.outputsSize() == 1 else found
+
+    def prim_TupleIndex(self, node, ins, env):
+        return ins[0][ins[1]]
+
+    def prim_RaiseException(self, node, ins, env):
+        raise errors.config(f"it raises {ins[0]}")
+
+    # ---- functions
+
+    def aten(self, word, ins):
+        x = ins[0] if ins else None
+        if word in ("__is__", "__isnot__") and None in ins:
+            return (ins[0] is ins[1]) == (word == "__is__")
+        if word == "append":
+            return x.append(ins[1])
+        if isinstance(x, (list, tuple)) and word in ("__getitem__", "len", "add"):
+            return len(x) if word == "len" else x + ins[1] if word == "add" else x[ins[1]]
+        if isinstance(x, Value) and word in ("dim", "size"):
+            shape = [_UNKNOWN, *x.shape]
+            return len(shape) if word == "dim" else shape[ins[1]] if len(ins) > 1 else shape
+        flat = [part for i in ins for part in (i if isinstance(i, (list, tuple)) else [i])]
+        if any(isinstance(i, (Value, _Sub)) for i in flat):
+            called = next((f for f in (word, getattr(torch, word, None), getattr(F, word, None)) if f in graph.FUNCTIONS), None)
+            return self.function(word, called, ins)
+        return _NUMBERS[word](*ins) if word in _NUMBERS and not any(i is _UNKNOWN for i in flat) else _UNKNOWN
+
+    def function(self, word, called, args):
+        name = self.unique(word.rstrip("_"))
+        own = next((a.path for a in args if isinstance(a, _Sub)), None)
+        if own:
+            raise errors.config(f"{own}: a tensor of the module's own is not known on the server; known are {graph.known()}")
+        if called not in graph.FUNCTIONS or any(a is _UNKNOWN for a in args):
+            raise errors.config(f"{name}: {word} is not known on the server; known are {graph.known()}")
+        build = graph.FUNCTIONS[called]
+        if build is Builder.add and len(args) == 3 and args.pop() != 1:
+            raise errors.config(f"{name}: alpha is not known on the server, 1 is")
+        return build(self.b, name, *(args[:3] if build is graph.FUNCTIONS["mean"] else args))
+
+
+def _read_script(module, shape, per_token):
+    b = Builder(shape, per_token)
+    schema = module._c._get_method("forward").schema.arguments[2:]
+    if any(not a.has_default_value() for a in schema):
+        raise errors.config("the middle takes one tensor and gives one")
+    try:
+        out = _Walk(b).module(_Sub(module, ""), "forward", [b.input, *(a.default_value for a in schema)])
+    except (AttributeError, NotImplementedError, TypeError, RuntimeError) as e:
+        raise errors.config(f"the graph of {module.original_name} cannot be read: {e}") from e
+    if not isinstance(out, Value) or not b.nodes:
+        raise errors.config("the middle takes one tensor and gives one")
+    return b, out
+
+
+def read(module, shape, per_token=False):
+    """As graph.read: by torch.fx, and where that cannot follow or a part is scripted, by the scripted module's graph."""
+    why = None
+    if not any(isinstance(m, torch.jit.ScriptModule) for m in module.modules()):
+        try:
+            traced = graph.trace(module)
+        except errors.ConfigError as e:
+            why = e
+        else:
+            return graph.read(traced, shape, per_token)
+    try:
+        script = module if isinstance(module, torch.jit.ScriptModule) else torch.jit.script(module)
+    except Exception as e:
+        raise why or errors.config(f"torch.jit.script cannot follow {type(module).__name__}: {e}") from e
+    try:
+        return _read_script(script, shape, per_token)
+    except errors.ConfigError as e:
+        raise why or e

@@ -1,0 +1,136 @@
+"""split.RemoteModule of scripted modules, beside the same ones by torch.fx, and what it refuses of them."""
+import copy
+import sys
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torchvision import models
+
+import split
+
+server = sys.argv[1]
+torch.set_num_threads(1)
+
+
+def refused(text, call, *args, **kwargs):
+    try:
+        call(*args, **kwargs)
+    except split.ConfigError as e:
+        assert text in str(e), f"{e!r} does not say {text!r}"
+        return
+    raise AssertionError(f"{text!r} was not refused")
+
+
+def encoder(**kwargs):
+    return nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, 64, dropout=0.1, batch_first=True, **kwargs), 2)
+
+
+def remote(mid, shape, optimizer={"lr": 0.1}, **kwargs):
+    return split.RemoteModule(mid, server, example=shape, optimizer=optimizer, **kwargs)
+
+
+class Cumulates(nn.Module):
+    def forward(self, x):
+        return torch.cumsum(x, 1)
+
+
+class Two(nn.Module):
+    def forward(self, a, b):
+        return a + b
+
+
+class Halves(nn.Module):
+    """What torch.fx cannot follow: branches and loops on shapes and numbers, a list, a method, a function of its own."""
+
+    def __init__(self, c: int):
+        super().__init__()
+        self.layers, self.deep = nn.ModuleList(nn.Conv2d(c, c, 3, 1, 1) for _ in range(2)), 2
+
+    def one(self, x, i: int):
+        return twice(x) if i == 7 else x
+
+    def forward(self, x, times: int = 2):
+        if x.size(2) != x.size(3) or x.dim() != 4:
+            raise ValueError("not square")
+        kept = [x]
+        for layer in self.layers:
+            kept.append(F.relu(self.one(layer(kept[-1]), x.shape[1])))
+        for i in range(times):
+            x = x + kept[i] if i < self.deep else x * 2.0
+        return torch.cat(kept + [x], 1) if len(kept) == 3 else x
+
+
+def twice(x):
+    return x * 2.0
+
+
+class ByValue(nn.Module):
+    def forward(self, x):
+        return x * 2.0 if x.shape[0] > 3 else x
+
+
+class Alpha(nn.Module):
+    def forward(self, x):
+        return torch.add(x, x, alpha=2)
+
+
+class Masked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attend = nn.MultiheadAttention(32, 4, batch_first=True)
+
+    def forward(self, x):
+        return self.attend(x, x, x, torch.relu(x))[0]
+
+
+def check_bits():
+    """Scripted modules, also from a file or inside others, train as by torch.fx: 20 steps, the same bits."""
+    net = models.resnet18()
+    images = nn.Sequential(net.layer1, nn.Sequential(nn.Conv2d(64, 8, 1), nn.Hardswish(), nn.Dropout(0.1)))
+    for mid, shape in ((images, (4, 64, 6, 6)), (encoder(norm_first=True, activation="gelu"), (4, 6, 32)), (nn.Linear(32, 4), (4, 32))):
+        script = torch.jit.script(copy.deepcopy(mid))
+        torch.jit.save(script, "scripted.pt")
+        forms = [copy.deepcopy(mid), script, torch.jit.load("scripted.pt")]
+        if mid is images:
+            forms.append(nn.Sequential(copy.deepcopy(mid[0]), torch.jit.script(copy.deepcopy(mid[1]))))
+        found = []
+        for form in forms:
+            opt = torch.optim.SGD(form.parameters(), 0.01, 0.9)
+            m, g = remote(form, shape, opt, seed=3), torch.Generator().manual_seed(1)
+            ys = []
+            for _ in range(20):
+                y = m(torch.randn(shape, generator=g))
+                y.square().mean().backward()
+                m.step()
+                ys.append(y.detach())
+            found.append((ys, m.state_dict()))
+            m.close(True)
+        for ys, state in found[1:]:
+            assert all(torch.equal(a, b) for a, b in zip(ys, found[0][0])) and set(state) == set(found[0][1])
+            assert all(torch.equal(state[k], v) for k, v in found[0][1].items())
+        assert any(not torch.equal(found[0][1][k], v) for k, v in mid.state_dict().items())
+
+
+def check_follows():
+    for c in (3, 7):
+        mid, x = Halves(c), torch.randn(4, c, 6, 6)
+        m = remote(copy.deepcopy(mid), x.shape)
+        assert (m(x) - mid(x)).abs().max() < 1e-5
+        m.close(True)
+
+
+def check_refusals():
+    refused("it raises", remote, torch.jit.script(Halves(3)), (4, 3, 6, 4))
+    refused("a branch depends on what is known in a call alone", remote, torch.jit.script(ByValue()), (4, 8))
+    refused("cumsum is not known on the server", remote, torch.jit.script(Cumulates()), (4, 8))
+    refused("alpha is not known on the server, 1 is", remote, torch.jit.script(Alpha()), (4, 8))
+    refused("the middle takes one tensor and gives one", remote, torch.jit.script(Two()), (4, 8))
+    refused("is a traced module", remote, torch.jit.trace(nn.Linear(8, 8), torch.zeros(4, 8)), (4, 8))
+    refused("attention of one input, without masks", remote, Masked(), (4, 6, 32))
+    refused("approximate=tanh is not known", remote, encoder(activation=nn.GELU(approximate="tanh")), (4, 6, 32))
+
+
+for check in (check_bits, check_follows, check_refusals):
+    check()
+    print(check.__name__, flush=True)
