@@ -341,7 +341,8 @@ bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run)
 
 bool sl_recover_must_wait(const struct sl_recover *r, const struct sl_training *run)
 {
-	return r->setup->conf->agreed.share.group[0] && sl_archive_busy(r->archive) && sl_recover_due(r, run);
+	return (r->setup->conf->agreed.share.group[0] || sl_training_may_end(run)) && sl_archive_busy(r->archive) &&
+	       sl_recover_due(r, run);
 }
 
 /* Refusing what a file's own content or disk is to blame for; a plan, a core or a schedule that differs stays an error.

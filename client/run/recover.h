@@ -61,8 +61,9 @@ bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err
 bool sl_recover_kept(const struct sl_recover *r, uint64_t kept[SL_CHECKPOINT_KEPT]);
 /* Whether the step that is about to begin ends with a checkpoint. */
 bool sl_recover_due(const struct sl_recover *r, const struct sl_training *run);
-/* Whether that step cannot begin yet: a member of a group has the checkpoint before it on its disk first. The others
- * keep no older one once that step is done. */
+/* Whether that step cannot begin yet, because the checkpoint before it is still being written. A step that may be the
+ * last waits: a longer run goes on from its state. Members of a group always wait: the others keep no older checkpoint
+ * once that step is done. */
 bool sl_recover_must_wait(const struct sl_recover *r, const struct sl_training *run);
 /* After such a step: writes the checkpoint, if the server has written its side. */
 void sl_recover_keep(struct sl_recover *r, struct sl_remote *remote, const struct sl_training *run);

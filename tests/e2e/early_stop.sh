@@ -20,7 +20,7 @@ grep -q '^INFO early-stop: the run ends at step 18 of 54 (train.stop): loss was 
 grep -q '^it ended early (train.stop): loss was .* after step 6, and the 2 behind it not better$' "$tmp/remote.log" || fail 'nor does the summary'
 
 # killed in its last epoch, and resumed
-killed_client 15 remote "$tmp/client.yaml" "${sets[@]}" --set train.checkpoint_every=14 # else none but the last, which nothing may keep from the disk
+killed_client 15 remote "$tmp/client.yaml" "${sets[@]}" --set train.checkpoint_every=4
 killed='remote killed'
 # resumed when it was done: the same again; with more patience it goes on, as a run that had it from the start
 client "$killed" "$tmp/client.yaml" "${sets[@]}" --resume || fail "--resume of a run that stopped: status $?"
