@@ -13,7 +13,7 @@
 
 static void read_one(const uint8_t *data, size_t size, bool texts)
 {
-	const struct sl_model_spec spec = {.name = texts ? SL_CONF_ONNX_TEXTS : "", .tokens = texts ? 12 : 0};
+	static const struct sl_model_spec pictures, ids = {.name = SL_CONF_ONNX_TEXTS, .tokens = 12};
 	struct sl_fail fail = {0};
 	struct sl_model *model;
 	struct sl_onnx *onnx;
@@ -21,7 +21,7 @@ static void read_one(const uint8_t *data, size_t size, bool texts)
 	enum sl_err err = sl_onnx_parse(&onnx, "fuzz", (struct sl_bytes){data, size}, &fail);
 
 	if (!err) {
-		err = sl_onnx_build(&model, onnx, &spec, &fail);
+		err = sl_onnx_build(&model, onnx, texts ? &ids : &pictures, &fail);
 		sl_onnx_close(onnx);
 	}
 	if (err) {
