@@ -353,11 +353,15 @@ static enum sl_err take_weights(struct split_middle *m, const split_conf *c, str
 	enum sl_err err = SL_OK;
 
 	for (int i = 0; i < segment->n_param; i++) {
+		if (segment->param[i].held)
+			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: a program gives its weights in 32 bits",
+					   segment->graph.param[segment->param[i].graph_param].name);
 		m->plan->segment[SL_MIDDLE].param[i].model_param = i;
 		count += segment->param[i].count;
 	}
-	*w = (struct sl_weights){segment->n_param, calloc((size_t)segment->n_param + 1, sizeof *w->value),
-				 calloc((size_t)count + 1, sizeof *w->storage)};
+	*w = (struct sl_weights){.n_param = segment->n_param,
+				 .value = calloc((size_t)segment->n_param + 1, sizeof *w->value),
+				 .storage = calloc((size_t)count + 1, sizeof *w->storage)};
 	if (!w->value || !w->storage)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the weights");
 	for (int i = 0; i < segment->n_param; at += segment->param[i++].count) {

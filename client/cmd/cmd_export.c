@@ -142,6 +142,16 @@ static enum sl_err refuse_member(const struct sl_conf_client *conf, uint64_t new
 			   conf->log.dir, conf->agreed.share.member, conf->agreed.share.group, newest);
 }
 
+/* Whether parts of the network are what the run began with, which no checkpoint and no Fetch brings. */
+static bool has_frozen(const struct sl_plan *plan)
+{
+	bool frozen = false;
+
+	for (int i = 0; i < plan->model->graph.n_param; i++)
+		frozen = frozen || plan->model->graph.param[i].held;
+	return frozen || plan->segment[SL_MIDDLE].weight_count > plan->segment[SL_MIDDLE].moving_count;
+}
+
 static enum sl_err read_pair(const struct sl_conf_client *conf, struct sl_setup *setup, uint64_t newest,
 			     struct sl_fail *fail)
 {
@@ -155,7 +165,8 @@ static enum sl_err read_pair(const struct sl_conf_client *conf, struct sl_setup 
 	setup->reads = SL_READS_ALL; /* the run's own plan */
 	err = sl_setup_plan(setup, conf, fail);
 	if (!err)
-		err = sl_setup_weights(setup, "", true, fail);
+		err = has_frozen(setup->plan) ? sl_setup_weights(setup, conf->model.weights, false, fail)
+					      : sl_setup_weights(setup, "", true, fail);
 	if (!err)
 		err = sl_setup_backend(setup, fail);
 	if (err)
@@ -202,6 +213,8 @@ static enum sl_err export_model(const struct sl_options *o, const struct sl_conf
 	enum sl_err err =
 		o->weights ? sl_options_trained(o, conf, setup, false, fail) : read_newest(o, conf, setup, fail);
 
+	if (!err)
+		err = sl_weights_widen(&setup->weights, setup->plan->model, fail);
 	if (err || !o->adapter)
 		return err ? err : write_model(o->operand, setup, fail);
 	return sl_adapter_write(setup->plan->model, &setup->lora, o->operand, conf->model.huggingface,

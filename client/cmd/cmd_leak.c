@@ -70,7 +70,8 @@ static enum sl_err read_weights(const struct sl_options *o, const struct sl_conf
 		sl_log(SL_LOG_INFO, "untrained",
 		       "there is no trained model in %s: the weights are those of a run's begin", conf->log.dir);
 		sl_weights_close(&setup->weights);
-		return sl_setup_weights(setup, conf->model.weights, false, fail);
+		err = sl_setup_weights(setup, conf->model.weights, false, fail);
+		return err ? err : sl_weights_widen(&setup->weights, setup->plan->model, fail);
 	}
 	if (err)
 		return err;
@@ -79,7 +80,9 @@ static enum sl_err read_weights(const struct sl_options *o, const struct sl_conf
 	err = sl_setup_weights(setup, conf->model.weights, false, fail);
 	*start = setup->weights;
 	setup->weights = run;
-	return err;
+	if (!err)
+		err = sl_weights_widen(start, setup->plan->model, fail);
+	return err ? err : sl_weights_widen(&setup->weights, setup->plan->model, fail);
 }
 
 static enum sl_err measure(struct sl_leak *leak, struct sl_setup *setup, struct sl_weights *start, int steps,

@@ -64,7 +64,9 @@ enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_
 	sl_about_read(setup, path);
 	if (!o->weights)
 		warn_of_older(conf->log.dir, setup->trained);
+	setup->weights_from = path;
 	err = sl_setup_plan(setup, conf, fail);
+	setup->weights_from = NULL;
 	if (err)
 		return err;
 	err = check ? sl_setup_check_weights(setup, path, true, fail) : sl_setup_weights(setup, path, true, fail);

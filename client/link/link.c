@@ -302,7 +302,7 @@ enum sl_err sl_link_weights(const struct sl_link *l, const float **weights, stru
 	const float *middle = sl_port_weights(l->port);
 
 	/* no step of which a side had said that it was sound can have made them */
-	if (!sl_finite_host(middle, l->conf.plan->segment[SL_MIDDLE].weight_count))
+	if (!sl_finite_host(middle, l->conf.plan->segment[SL_MIDDLE].float_count))
 		return sl_fail_set(
 			fail, SL_ERR_NONFINITE,
 			"the weights that %s sent for its part of the network hold NaN or Inf: they are not "

@@ -133,9 +133,7 @@ static bool in_last_unit(const struct sl_model *m, const char *name)
 	return !strncmp(name, unit, len) && name[len] == '.';
 }
 
-/* The tensor of a parameter, which a file may call without the model's prefix, and whose LayerNorm an old one may
- * call gamma and beta. NULL: there is none. */
-static const struct sl_st_tensor *find_tensor(const struct sl_model *m, const struct sl_st_file *file, const char *name)
+const struct sl_st_tensor *sl_weights_find(const struct sl_model *m, const struct sl_st_file *file, const char *name)
 {
 	static const char *const old[][2] = {{".LayerNorm.weight", ".LayerNorm.gamma"},
 					     {".LayerNorm.bias", ".LayerNorm.beta"}};
@@ -238,7 +236,7 @@ static enum sl_err find_all(struct reading *r, unsigned how, struct sl_fail *fai
 	enum sl_err err = SL_OK;
 
 	for (int i = 0; i < m->graph.n_param; i++) {
-		r->from[i] = find_tensor(m, r->file, m->graph.param[i].name);
+		r->from[i] = sl_weights_find(m, r->file, m->graph.param[i].name);
 		head = head || (m->file[i].head && r->from[i]);
 	}
 	r->new_head = (how & SL_WEIGHTS_NEW_HEAD) && !head;
@@ -275,14 +273,20 @@ enum sl_err sl_weights_load_file(const struct sl_model *model, const struct sl_s
 	return err;
 }
 
+enum sl_err sl_weights_open_file(struct sl_st_file **out, const char *path, struct sl_fail *fail)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? sl_st_open_folder(out, path, fail)
+							   : sl_st_open(out, path, fail);
+}
+
 enum sl_err sl_weights_load(const struct sl_model *model, const char *path, unsigned how, float *const *param,
 			    bool *loaded, struct sl_fail *fail)
 {
 	struct sl_st_file *file = NULL;
 	struct sl_fail inner = {0};
-	struct stat st;
-	const bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-	enum sl_err err = folder ? sl_st_open_folder(&file, path, fail) : sl_st_open(&file, path, fail);
+	enum sl_err err = sl_weights_open_file(&file, path, fail);
 
 	if (err != SL_OK)
 		return err;
@@ -299,14 +303,22 @@ struct state_dict {
 	int n;
 };
 
-static void add_param(struct state_dict *d, const char *name, const struct sl_file_param *p, const float *memory,
-		      float **scratch)
+static struct sl_st_item *add_item(struct state_dict *d, const char *name, const char *dtype,
+				   const struct sl_file_param *p, const void *data)
 {
 	struct sl_st_item *item = &d->item[d->n++];
 
-	*item = (struct sl_st_item){.name = name, .dtype = "F32", .ndim = p->shape.ndim, .data = memory};
+	*item = (struct sl_st_item){.name = name, .dtype = dtype, .ndim = p->shape.ndim, .data = data};
 	for (int i = 0; i < p->shape.ndim; i++)
 		item->dim[i] = p->shape.dim[i];
+	return item;
+}
+
+static void add_param(struct state_dict *d, const char *name, const struct sl_file_param *p, const float *memory,
+		      float **scratch)
+{
+	struct sl_st_item *item = add_item(d, name, "F32", p, memory);
+
 	if (p->layout == SL_LAYOUT_SAME)
 		return;
 	sl_param_to_file_order(p, memory, *scratch);
@@ -322,8 +334,10 @@ static void add_counter(struct state_dict *d, const char *of, const int64_t *cou
 	d->item[d->n++] = (struct sl_st_item){.name = name, .dtype = "I64", .data = count};
 }
 
-enum sl_err sl_weights_save(const struct sl_model *model, const char *path, const float *const *param,
-			    int64_t batches_tracked, const struct sl_st_note *notes, int n_notes, struct sl_fail *fail)
+/* held[i] in place of a param[i] that is NULL; `held` NULL: such are left out. */
+static enum sl_err save(const struct sl_model *model, const char *path, const float *const *param,
+			const uint16_t *const *held, int64_t batches_tracked, const struct sl_st_note *notes,
+			int n_notes, struct sl_fail *fail)
 {
 	struct state_dict d = {0};
 	size_t floats = 0;
@@ -341,6 +355,10 @@ enum sl_err sl_weights_save(const struct sl_model *model, const char *path, cons
 		goto fail;
 	}
 	for (int i = 0; i < model->graph.n_param; i++) {
+		const struct sl_param *p = &model->graph.param[i];
+
+		if (!param[i] && held && held[i])
+			add_item(&d, p->name, p->held == SL_F16 ? "F16" : "BF16", &model->file[i], held[i]);
 		if (!param[i])
 			continue;
 		add_param(&d, model->graph.param[i].name, &model->file[i], param[i], &scratch);
@@ -353,6 +371,19 @@ fail:
 	free(d.name);
 	free(d.file_order);
 	return err;
+}
+
+enum sl_err sl_weights_save(const struct sl_model *model, const char *path, const float *const *param,
+			    int64_t batches_tracked, const struct sl_st_note *notes, int n_notes, struct sl_fail *fail)
+{
+	return save(model, path, param, NULL, batches_tracked, notes, n_notes, fail);
+}
+
+enum sl_err sl_weights_save_all(const struct sl_model *model, const char *path, const struct sl_weights *w,
+				int64_t batches_tracked, const struct sl_st_note *notes, int n_notes,
+				struct sl_fail *fail)
+{
+	return save(model, path, (const float *const *)w->value, w->held, batches_tracked, notes, n_notes, fail);
 }
 
 char *sl_weights_note(const char *path, const char *key)

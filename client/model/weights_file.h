@@ -5,7 +5,13 @@
 #define SL_CLIENT_MODEL_WEIGHTS_FILE_H
 
 #include "common/graph/model.h"
-#include "common/weights/safetensors.h"
+#include "common/weights/weights.h"
+
+/* Opens `path`, a file, or a folder as sl_st_open_folder reads it; and finds the tensor of a parameter, which the file
+ * may call without the model's prefix, and whose LayerNorm an old one may call gamma and beta. NULL: there is none. */
+enum sl_err sl_weights_open_file(struct sl_st_file **out, const char *path, struct sl_fail *fail) SL_MUST_CHECK;
+const struct sl_st_tensor *sl_weights_find(const struct sl_model *model, const struct sl_st_file *file,
+					   const char *name);
 
 /* One parameter between the order of torchvision's file and that of memory; the buffers do not overlap. */
 void sl_param_from_file_order(const struct sl_file_param *p, const float *file, float *memory);
@@ -56,5 +62,9 @@ int64_t sl_weights_steps(const char *path);
 enum sl_err sl_weights_save(const struct sl_model *model, const char *path, const float *const *param,
 			    int64_t batches_tracked, const struct sl_st_note *notes, int n_notes,
 			    struct sl_fail *fail) SL_MUST_CHECK;
+/* The same of all weights: what is held stays in its 16 bits. */
+enum sl_err sl_weights_save_all(const struct sl_model *model, const char *path, const struct sl_weights *weights,
+				int64_t batches_tracked, const struct sl_st_note *notes, int n_notes,
+				struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

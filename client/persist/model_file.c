@@ -30,8 +30,7 @@ enum sl_err sl_model_file_write(const struct sl_conf_client *conf, const struct 
 	if (err)
 		return err;
 	snprintf(count, sizeof count, "%" PRIu64, steps);
-	return sl_weights_save(plan->model, path, (const float *const *)weights->value, (int64_t)steps, note,
-			       about ? 3 : 2, fail);
+	return sl_weights_save_all(plan->model, path, weights, (int64_t)steps, note, about ? 3 : 2, fail);
 }
 
 int64_t sl_model_file_steps(const struct sl_conf_client *conf, const char *name)

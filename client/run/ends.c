@@ -87,16 +87,33 @@ struct sl_tensor sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, 
 	return x;
 }
 
+/* The weights of head and tail that are held stay where they are. */
+static enum sl_err hold(struct sl_exec *exec, const struct sl_weights *weights)
+{
+	const struct sl_plan_segment *s = sl_exec_segment(exec);
+	const uint16_t **held = calloc((size_t)s->n_param + 1, sizeof *held);
+
+	if (!held)
+		return SL_ERR_NOMEM;
+	for (int i = 0; i < s->n_param; i++)
+		held[i] = s->param[i].held ? weights->held[s->param[i].model_param] : NULL;
+	sl_exec_hold(exec, held);
+	free(held);
+	return SL_OK;
+}
+
 enum sl_err sl_exec_put(struct sl_exec *exec, const struct sl_weights *weights)
 {
 	const struct sl_plan_segment *s = sl_exec_segment(exec);
 	float *range = malloc((size_t)s->weight_count * sizeof *range + 1);
-	enum sl_err err;
+	enum sl_err err = range ? SL_OK : SL_ERR_NOMEM;
 
-	if (!range)
-		return SL_ERR_NOMEM;
-	sl_weights_pack(weights, s, range);
-	err = sl_exec_set_weights(exec, range);
+	if (!err && s->which != SL_MIDDLE)
+		err = hold(exec, weights);
+	if (!err)
+		sl_weights_pack(weights, s, range);
+	if (!err)
+		err = sl_exec_set_weights(exec, range);
 	free(range);
 	return err;
 }

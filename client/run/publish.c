@@ -168,7 +168,10 @@ static enum sl_err take(struct sl_publish *p, struct sl_remote *remote, struct s
 {
 	enum sl_err err = p->weights.value ? SL_OK : sl_weights_open(&p->weights, p->setup->plan->model, fail);
 
-	return err ? err : sl_remote_get_weights(remote, &p->weights, fail);
+	if (err)
+		return err;
+	sl_weights_share(&p->weights, &p->setup->weights);
+	return sl_remote_get_weights(remote, &p->weights, fail);
 }
 
 void sl_publish_take(struct sl_publish *p, struct sl_remote *remote)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/model/adapter_file.h"
+#include "client/model/held.h"
 #include "client/model/onnx.h"
 #include "client/model/roles.h"
 #include "client/model/split.h"
@@ -225,6 +226,28 @@ static void choose_targets(struct sl_setup *s)
 	}
 }
 
+/* How much of the model *path has to give. Without a file a Hugging Face folder may have the weights, of which a head
+ * is none. */
+static unsigned first_weights(const struct sl_setup *s, const char **path, bool strict)
+{
+	const char *folder = s->conf->model.huggingface;
+
+	if (!strict && !(*path)[0] && folder[0] && sl_st_in_folder(folder))
+		*path = folder;
+	return strict ? SL_WEIGHTS_STRICT
+		      : (s->conf->model.partial ? SL_WEIGHTS_PARTIAL : 0) | (folder[0] ? SL_WEIGHTS_NEW_HEAD : 0);
+}
+
+/* What is frozen and lies in the file in 16 bits stays so: the plan has it as such. */
+static void choose_held(const struct sl_setup *s, struct sl_parts *parts)
+{
+	const char *path = s->weights_from ? s->weights_from : s->conf->model.weights;
+
+	(void)first_weights(s, &path, s->weights_from != NULL);
+	if (path[0] && !s->conf->model.onnx[0])
+		sl_held_choose(parts, path);
+}
+
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	struct sl_split_spec spec = {0};
@@ -282,6 +305,8 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	s->agreement.agreed.padded = row_tokens && conf->data.pad;
 	err = sl_parts_open(&parts, &spec, &why);
 	if (!err)
+		choose_held(s, &parts);
+	if (!err)
 		err = agree_and_plan(s, &parts, &why);
 	sl_parts_close(&parts);
 	if (err == SL_ERR_CONFIG)
@@ -333,18 +358,6 @@ static enum sl_err blame_weights(const struct sl_setup *s, bool strict, enum sl_
 			    why.text, s->plan->model->name);
 	return sl_conf_client_blame(s->conf, s->conf->model.weights[0] ? "model.weights" : "model.huggingface", err,
 				    fail);
-}
-
-/* How much of the model *path has to give. Without a file a Hugging Face folder may have the weights, of which a head
- * is none. */
-static unsigned first_weights(const struct sl_setup *s, const char **path, bool strict)
-{
-	const char *folder = s->conf->model.huggingface;
-
-	if (!strict && !(*path)[0] && folder[0] && sl_st_in_folder(folder))
-		*path = folder;
-	return strict ? SL_WEIGHTS_STRICT
-		      : (s->conf->model.partial ? SL_WEIGHTS_PARTIAL : 0) | (folder[0] ? SL_WEIGHTS_NEW_HEAD : 0);
 }
 
 /* Adapters and head of PEFT's files, over the weights that are there. */
@@ -412,7 +425,10 @@ static enum sl_err load_weights(struct sl_setup *s, const char *path, bool stric
 
 	if (!loaded)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the weights");
-	err = blame_weights(s, strict, sl_weights_load(model, path, how, s->weights.value, loaded, fail), fail);
+	err = sl_weights_load(model, path, how, s->weights.value, loaded, fail);
+	if (!err)
+		err = sl_held_map(&s->weights, model, path, fail);
+	err = blame_weights(s, strict, err, fail);
 	for (int i = model->graph.n_param - 1; i >= 0 && !err; i--) {
 		missing += !loaded[i];
 		first = loaded[i] ? first : model->graph.param[i].name;

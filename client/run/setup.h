@@ -38,6 +38,8 @@ struct sl_setup {
 	/* Of a network of tokens the plan depends on the lengths of rows. Which splits it is for; NONE: data are not
 	 * looked at, and rows may be as long as model.tokens. Set it before sl_setup_plan. */
 	enum sl_setup_reads { SL_READS_NONE, SL_READS_TEST, SL_READS_ALL } reads;
+	const char *weights_from;  /* the file that they will come from, in place of the config's; NULL: that. Set it
+				      before  sl_setup_plan */
 	struct sl_weights weights; /* of the whole model */
 	bool weights_from_seed;    /* every one of the middle's: no upload is needed */
 	struct sl_set set[SL_SPLIT_COUNT];

@@ -14,6 +14,14 @@ static int64_t count_of(const struct sl_exec *e, int kind)
 	return kind == WEIGHTS ? s->weight_count : s->trainable_count;
 }
 
+/* Of these, what steps change: all copies have the rest alike, and not all of it are floats. */
+static int64_t moving_of(const struct sl_exec *e, int kind)
+{
+	const struct sl_plan_segment *s = sl_exec_segment(e);
+
+	return kind == WEIGHTS ? s->moving_count : s->trainable_count;
+}
+
 static enum sl_err get(struct sl_exec *e, int kind, float *x)
 {
 	return kind == WEIGHTS ? sl_exec_get_weights(e, x) : sl_exec_get_moment(e, kind, x);
@@ -30,7 +38,7 @@ enum sl_err sl_copy_check(struct sl_exec *copy, struct sl_fail *fail)
 	float *x = malloc((size_t)count * sizeof *x + 1);
 	enum sl_err err = x ? get(copy, WEIGHTS, x) : SL_ERR_NOMEM;
 
-	if (!err && !sl_finite_host(x, count))
+	if (!err && !sl_finite_host(x, moving_of(copy, WEIGHTS)))
 		err = sl_fail_set(fail, SL_ERR_NONFINITE,
 				  "NaN or Inf in the weights that this member trained in the round");
 	free(x);
@@ -46,7 +54,7 @@ struct union_of {
 	const struct sl_others *others;
 };
 
-/* x [count] becomes the average, sum [count] is zeroes and room for it. */
+/* x, [count] of it, becomes the average, sum [count] is zeroes and room for it. */
 static enum sl_err average_into(float *x, double *sum, const struct union_of *u, int kind, int64_t count)
 {
 	const size_t bytes = (size_t)count * sizeof *sum;
@@ -82,11 +90,13 @@ static enum sl_err give(const struct union_of *u, int kind, const float *x)
 
 static enum sl_err unite(const struct union_of *u, int kind, bool zero)
 {
-	const int64_t count = count_of(u->trunk, kind);
-	float *x = calloc((size_t)count + 1, sizeof *x);
+	const int64_t count = moving_of(u->trunk, kind);
+	float *x = calloc((size_t)count_of(u->trunk, kind) + 1, sizeof *x);
 	double *sum = calloc((size_t)count + 1, sizeof *sum);
 	enum sl_err err = x && sum ? SL_OK : SL_ERR_NOMEM;
 
+	if (!err && kind == WEIGHTS) /* what is frozen */
+		err = get(u->trunk, kind, x);
 	if (!err && !zero)
 		err = average_into(x, sum, u, kind, count);
 	if (!err)

@@ -60,6 +60,12 @@ static inline int64_t sl_xent_rows(const struct sl_shape *logits)
 	return sl_shape_count(logits) / logits->dim[logits->ndim - 1];
 }
 
+/* A parameter in 16 bits: IEEE half, or else bfloat16. Data NULL: it is none. */
+struct sl_held {
+	const uint16_t *data;
+	bool f16;
+};
+
 /* One call of a kernel for one chunk: what forward, backward and commit read. Pointers are in the backend's memory,
  * shapes have the chunk's rows: at most those that `op` was prepared for. */
 struct sl_op_call {
@@ -78,6 +84,8 @@ struct sl_op_call {
 	struct sl_rng_key rng;         /* seed, step, chunk, op->stream: dropout draws element i of its output */
 	bool training;                 /* false: batchnorm uses running statistics, dropout passes through */
 	float *param[SL_OP_MAX_PARAM]; /* in the order of op.h */
+	/* Of a kernel that `takes_held`, in place of param[0], which is NULL: its numbers in 16 bits. */
+	struct sl_held held;
 	/* Of the same shapes; backward adds to them. NULL: not wanted, as of running statistics and of what is frozen.
 	 */
 	float *grad[SL_OP_MAX_PARAM];
@@ -130,6 +138,7 @@ struct sl_kernel {
 	enum sl_err (*commit)(const struct sl_op_call *call);
 	/* Whether calls of this op may have that form (rewrite.h asks). NULL: none but the one that is all 0. */
 	bool (*takes)(const struct sl_op *op, struct sl_exec_form form);
+	bool takes_held; /* parameter 0 in 16 bits, in host memory; else the executor makes fp32 of it */
 };
 
 /* ---- one pass */

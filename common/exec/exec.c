@@ -121,11 +121,17 @@ static enum sl_err take(struct sl_exec *e, void *out, size_t bytes, struct sl_fa
 	return err;
 }
 
+/* Of the weight range, and of copies of what is held. */
+static size_t all_weights(const struct sl_exec *e)
+{
+	return (size_t)(e->segment->weight_count + e->wide_count);
+}
+
 static size_t low_bytes(const struct sl_exec *e)
 {
 	const size_t one = sl_dtype_bytes(sl_precision_dtype(e->segment->precision));
 
-	return sl_exec_mixed(e) ? (size_t)e->segment->weight_count * one : 0;
+	return sl_exec_mixed(e) ? all_weights(e) * one : 0;
 }
 
 /* One chunk needs no sum beside the batch's. */
@@ -184,7 +190,7 @@ static enum sl_err take_cache(struct sl_exec *e, struct sl_fail *fail)
 static enum sl_err take_parameters(struct sl_exec *e, struct sl_fail *fail)
 {
 	const struct sl_plan_segment *s = e->segment;
-	enum sl_err err = take(e, &e->weight, (size_t)s->weight_count * sizeof(float), fail);
+	enum sl_err err = take(e, &e->weight, all_weights(e) * sizeof(float), fail);
 
 	for (int i = 0; i < s->moments && !err; i++)
 		err = take(e, &e->moment[i], trainable_bytes(e), fail);
@@ -279,6 +285,8 @@ enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, en
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the executor's nodes");
 	if (!err)
 		err = prepare_ops(e, sizes, fail);
+	if (!err && sl_exec_held_open(e))
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the executor");
 	if (!err && plan->spec.accumulate > 1 && e->n_narrow)
 		err = sl_fail_at(fail, "train.accumulate", SL_ERR_CONFIG,
 				 "inserts that decay are pulled once in each batch: leave this key out");
@@ -352,6 +360,7 @@ void sl_exec_close(struct sl_exec *e)
 		if (area[i])
 			e->be->ops->free(e->be, area[i]);
 	sl_layout_close(&e->layout);
+	sl_exec_held_close(e);
 	free(e->filled);
 	free(e->op);
 	free(e->state);
@@ -363,7 +372,7 @@ struct sl_exec_memory sl_exec_memory(const struct sl_exec *e)
 {
 	const struct sl_plan_segment *s = e->segment;
 	size_t slots = (size_t)e->slots;
-	const size_t own = (size_t)s->weight_count * sizeof(float) + (size_t)s->moments * trainable_bytes(e) +
+	const size_t own = all_weights(e) * sizeof(float) + (size_t)s->moments * trainable_bytes(e) +
 			   statistics_bytes(e) + low_bytes(e);
 	struct sl_exec_memory m = {
 		.lent = e->lender ? 0 : own,
@@ -464,13 +473,14 @@ static enum sl_err lower_all(struct sl_exec *e)
 {
 	const struct sl_plan_segment *s = e->segment;
 	const enum sl_dtype low = sl_precision_dtype(s->precision);
+	const int64_t frozen = (int64_t)all_weights(e) - s->moving_count;
 	enum sl_err err = sl_exec_lower(e);
 
-	if (err || !e->weight_low || s->weight_count == s->moving_count)
+	if (err || !e->weight_low || !frozen)
 		return err;
 	return e->be->ops->convert(e->be,
 				   (unsigned char *)e->weight_low + (size_t)s->moving_count * sl_dtype_bytes(low), low,
-				   e->weight + s->moving_count, SL_F32, NULL, s->weight_count - s->moving_count);
+				   e->weight + s->moving_count, SL_F32, NULL, frozen);
 }
 
 enum sl_err sl_exec_set_weights(struct sl_exec *e, const float *host)
@@ -480,6 +490,8 @@ enum sl_err sl_exec_set_weights(struct sl_exec *e, const float *host)
 	e->tried = false;
 	if (!err)
 		err = e->be->ops->upload(e->be, e->weight, host, (size_t)e->segment->weight_count * sizeof *host);
+	if (!err)
+		err = sl_exec_widen(e, host);
 	if (!err)
 		err = clear_fallen(e, e->weight);
 	if (!err)

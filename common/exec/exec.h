@@ -56,6 +56,9 @@ enum sl_err sl_exec_follow(struct sl_exec *exec, uint64_t done) SL_MUST_CHECK;
 /* The weight range (plan.h), weight_count floats in host memory; waits for the device. What has fallen off a decaying
  * insert is set to 0, whatever `host` has there. */
 enum sl_err sl_exec_set_weights(struct sl_exec *exec, const float *host) SL_MUST_CHECK;
+/* Of head and tail, before their weights are set, and of the head first: where each parameter lies that is held
+ * [n_param], of others NULL, in host memory that outlives the executor. */
+void sl_exec_hold(struct sl_exec *exec, const uint16_t *const *held);
 enum sl_err sl_exec_get_weights(struct sl_exec *exec, float *host) SL_MUST_CHECK;
 /* The same of the model: what learns is its average where the plan has one. With new weights that begins anew. */
 enum sl_err sl_exec_get_model(struct sl_exec *exec, float *host) SL_MUST_CHECK;

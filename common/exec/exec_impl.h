@@ -1,6 +1,7 @@
 /* What an executor is made of, for the files that implement it. exec.c opens it and moves weights. exec_pass.c
  * computes, and exec_commit.c applies a step. exec_share.c lets several compute with the same parameters,
- * exec_fold.c adds up their gradients. exec_tables.c postpones updates of an embedding's rows. */
+ * exec_fold.c adds up their gradients. exec_tables.c postpones updates of an embedding's rows. exec_held.c finds
+ * parameters, also those that are held in 16 bits. */
 #ifndef SL_EXEC_EXEC_IMPL_H
 #define SL_EXEC_EXEC_IMPL_H
 
@@ -39,14 +40,18 @@ struct sl_exec {
 	int n_node;
 	struct sl_layout layout;
 	int slots;
-	float *weight;                /* device: [weight_count] */
+	float *weight;                /* device: [weight_count + wide_count] */
 	float *grad;                  /* device: [trainable_count], and behind it [tied_count] of tied parameters */
 	float *part;                  /* device: as the front of grad, of one chunk; NULL: kernels add to grad itself */
 	float *to;                    /* grad or part: what kernels add to now */
 	float *moment[SL_AREAS_MOST]; /* device: [trainable_count]; NULL from segment->moments on */
 	bool averaged;                /* weights and their average have changed places: an evaluation */
 	uint64_t applied;             /* steps */
-	void *weight_low;             /* device: [weight_count] in 16 bits, but for statistics; NULL: FP32, TF32 */
+	void *weight_low; /* device: [weight_count + wide_count] in 16 bits, but for statistics; NULL: FP32, TF32 */
+	/* Held parameters (exec_held.c). */
+	const uint16_t **held; /* [n_param] of head and tail: where they lie, in host memory */
+	int64_t *wide;         /* [n_param + n_tied] where in `weight` a kernel finds it in fp32; 0: none needs that */
+	int64_t wide_count;    /* floats of these, behind the weight range */
 	struct sl_loss_scale loss_scale; /* FP16; else a scale of 1 */
 	float *scale;                    /* device: [2], it and its inverse; NULL: nothing is scaled */
 	float *clip;                     /* device: [1], the factor of a clipped gradient; NULL: memory is the host's */
@@ -86,6 +91,13 @@ static inline bool sl_exec_mixed(const struct sl_exec *e)
 {
 	return sl_precision_mixed(e->segment->precision);
 }
+
+/* Held parameters: which of them kernels need in fp32, when the ops are known; these in fp32, `range` [weight_count] of
+ * the host's; NULL: it lacks what is held. And the parameters of op i for a kernel. */
+enum sl_err sl_exec_held_open(struct sl_exec *exec) SL_MUST_CHECK; /* NOMEM */
+void sl_exec_held_close(struct sl_exec *exec);
+enum sl_err sl_exec_widen(struct sl_exec *exec, const float *range) SL_MUST_CHECK;
+void sl_exec_params(struct sl_exec *exec, int i, struct sl_op_call *call);
 
 /* After every change of weights: the copy in 16 bits, where there is one, follows. */
 enum sl_err sl_exec_lower(struct sl_exec *exec) SL_MUST_CHECK;

@@ -169,24 +169,7 @@ static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_
 		.cache = e->cache ? e->cache + (size_t)e->plan->spec.batch * e->layout.cache_offset[i] : NULL,
 	};
 
-	for (int k = 0; k < so->op.n_param; k++) {
-		const size_t low = sl_dtype_bytes(sl_precision_dtype(e->segment->precision));
-		int64_t offset;
-
-		if (so->param[k] >= SL_TIED_AT) {
-			const struct sl_tied_param *tied = &e->segment->tied[so->param[k] - SL_TIED_AT];
-
-			c.param[k] = e->owner->weight + tied->offset;
-			c.grad[k] = tied->learns ? e->grad + e->segment->trainable_count + tied->grad : NULL;
-			continue;
-		}
-		offset = e->segment->param[so->param[k]].offset;
-		c.param[k] = e->weight + offset;
-		if (offset < e->segment->trainable_count)
-			c.grad[k] = e->to + offset;
-		if (e->weight_low)
-			c.param_low[k] = (const unsigned char *)e->weight_low + (size_t)offset * low;
-	}
+	sl_exec_params(e, i, &c);
 	return c;
 }
 

@@ -245,8 +245,18 @@ static void plan_ops(const struct sl_plan *plan, struct sl_plan_segment *s)
 	}
 }
 
+/* Places of floats that a parameter takes in the weight range. */
+static int64_t room_in_range(const struct sl_plan_segment *s, const struct sl_param *p)
+{
+	const int64_t count = sl_shape_count(&p->shape);
+
+	if (p->held == SL_F32)
+		return param_room(count);
+	return s->which == SL_MIDDLE ? param_room((count + 1) / 2) : 0;
+}
+
 /* Those of one role and group, in order of the ops. A parameter that two ops share has one place. */
-static void place_params(struct sl_plan_segment *s, enum sl_role role, int group, int *place)
+static void place_params(struct sl_plan_segment *s, enum sl_role role, int group, bool held, int *place)
 {
 	for (int i = 0; i < s->n_op; i++) {
 		struct sl_segment_op *so = &s->op[i];
@@ -256,13 +266,13 @@ static void place_params(struct sl_plan_segment *s, enum sl_role role, int group
 			const struct sl_param *p = &s->graph.param[at];
 			const int64_t count = sl_shape_count(&p->shape);
 
-			if (p->role != role || p->group != group)
+			if (p->role != role || p->group != group || (p->held != SL_F32) != held)
 				continue;
 			if (place[at] < 0) {
 				place[at] = s->n_param;
 				s->param[s->n_param++] =
-					(struct sl_segment_param){at, (int)p->stream, s->weight_count, count};
-				s->weight_count += param_room(count);
+					(struct sl_segment_param){at, (int)p->stream, s->weight_count, count, p->held};
+				s->weight_count += room_in_range(s, p);
 			}
 			so->param[k] = place[at];
 		}
@@ -344,8 +354,12 @@ static enum sl_err tie(const struct sl_plan *plan, struct sl_plan_segment *s, st
 			continue;
 		if (!own)
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: the head has no such parameter", p->name);
-		s->tied[s->n_tied] = (struct sl_tied_param){i, own->offset, own->count, s->tied_count,
-							    own->offset < head->trainable_count};
+		s->tied[s->n_tied] = (struct sl_tied_param){i,
+							    own->offset,
+							    own->count,
+							    s->tied_count,
+							    own->offset < head->trainable_count,
+							    (int)(own - head->param)};
 		if (s->tied[s->n_tied].learns)
 			s->tied_count += param_room(own->count);
 		for (int k = 0; k < s->n_op; k++)
@@ -376,13 +390,15 @@ static enum sl_err plan_params(struct sl_plan_segment *s)
 	for (int i = 0; i < s->graph.n_param; i++)
 		place[i] = -1;
 	for (int group = 0; group <= SL_PLAN_GROUPS; group++) {
-		place_params(s, SL_LEARNS, group, place);
+		place_params(s, SL_LEARNS, group, false, place);
 		s->group_end[group] = s->weight_count;
 	}
 	s->trainable_count = s->weight_count;
-	place_params(s, SL_STATISTIC, 0, place);
+	place_params(s, SL_STATISTIC, 0, false, place);
 	s->moving_count = s->weight_count;
-	place_params(s, SL_FROZEN, 0, place);
+	place_params(s, SL_FROZEN, 0, false, place);
+	s->float_count = s->weight_count;
+	place_params(s, SL_FROZEN, 0, true, place);
 	free(place);
 	return mark_gradients(s, s->graph.n_value);
 }

@@ -111,6 +111,7 @@ struct sl_segment_param {
 	int graph_param; /* index into the part's graph.param */
 	int model_param; /* the client's: index into model->graph.param */
 	int64_t offset, count;
+	enum sl_dtype held; /* F32: it is not held (graph.h) */
 };
 
 /* A parameter that the head has and the tail computes with, too: `offset` is that of the head's weight range. Its
@@ -120,11 +121,14 @@ struct sl_tied_param {
 	int graph_param; /* of the tail's graph */
 	int64_t offset, count, grad;
 	bool learns;
+	int of_head; /* index into the head's parameters */
 };
 
-/* The weight range: trainable parameters first, by group, then running statistics, then frozen parameters; every
- * parameter starts on a cache line and the gap behind it is zero. A store's hash is taken of the whole range, and an
- * upload carries it; a Fetch carries its front (sl_plan_fetch_count). */
+/* The weight range: trainable parameters first, by group, then running statistics, then frozen parameters. Last are
+ * those that are held in 16 bits, two in the place of a float. Every parameter starts on a cache line, and the gap
+ * behind it is zero. A store's hash is taken of the whole range, and an upload carries it; a Fetch carries its front
+ * (sl_plan_fetch_count). What head and tail hold lies outside, where the client has mapped its file: the range lacks
+ * it, and so do checkpoints. Its offset is then the range's end. */
 struct sl_plan_segment {
 	enum sl_segment which;
 	struct sl_graph graph;
@@ -141,7 +145,8 @@ struct sl_plan_segment {
 	int64_t group_end[SL_PLAN_GROUPS + 1]; /* where the range of each group ends; group 0 begins at 0 */
 	int64_t trainable_count;               /* floats of the range's trainable front, padding included */
 	int64_t moving_count;                  /* floats up to the frozen parameters */
-	int64_t weight_count;                  /* floats of the whole range */
+	int64_t float_count;                   /* floats up to those that are held */
+	int64_t weight_count;                  /* floats of the whole range, or their places */
 	bool grad_in, grad_out;                /* the gradient of what comes in leaves; that of what goes out comes */
 	int in_value, out_value;               /* of the graph; the tail's out_value is its loss (one float) */
 	struct sl_shape in_shape, out_shape;   /* with the most rows, or tokens, of a chunk */

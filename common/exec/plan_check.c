@@ -179,7 +179,7 @@ enum sl_err sl_plan_check_part(const struct sl_graph *g, enum sl_segment which, 
 					   "%s: two layers have this parameter, and the cut parts them: the client "
 					   "keeps both where the tail begins at the second one or before it",
 					   p->name);
-		if (p->init.kind == SL_INIT_FILE)
+		if (p->init.kind == SL_INIT_FILE && !g->param[i].held)
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: weights from a file are not supported", p->name);
 		if (p->group > spec->n_group || (p->group && p->role != SL_LEARNS))
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: it is of group %d, where %d can be", p->name,

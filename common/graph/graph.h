@@ -60,6 +60,9 @@ struct sl_param {
 	uint32_t stream;
 	enum sl_role role;
 	int group; /* of the optimizer: 0, or one of train.groups from 1 on */
+	/* BF16 or F16: it is FROZEN, of init FILE, and held in these 16 bits, as a file gives it. F32: it is not held.
+	 */
+	enum sl_dtype held;
 };
 
 struct sl_node {

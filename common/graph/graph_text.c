@@ -12,6 +12,7 @@ static const char first_line[] = "graph 1\n";
 static const char lead_word[] = {'R', 'T', 'C'};
 static const char *const role_word[] = {
 	[SL_LEARNS] = "", [SL_FROZEN] = "frozen", [SL_STATISTIC] = "stat", [SL_TIED] = "tied"};
+static const char *const held_word[] = {[SL_F32] = "", [SL_F16] = "f16", [SL_BF16] = "bf16"};
 static const char *const init_word[SL_INIT_COUNT] = {"zero", "one", "eye", "file", "normal", "uniform"};
 
 static const char *dtype_word(enum sl_dtype dtype)
@@ -111,6 +112,8 @@ static void say_param(const struct writer *w, const struct sl_param *p)
 		say(w, " %s", role_word[p->role]);
 	else if (p->group)
 		say(w, " g%d", p->group);
+	if (p->held)
+		say(w, " %s", held_word[p->held]);
 	say(w, " %s", init_word[p->init.kind]);
 	if (is_random(p->init.kind)) {
 		say_real(w, ":", p->init.scale);
@@ -329,6 +332,10 @@ static enum sl_err read_param(struct reader *r)
 			p.role = (enum sl_role)role;
 	if (p.role != SL_LEARNS) {
 		word = next_word(r);
+		for (int held = SL_F16; held <= SL_BF16 && word; held++)
+			if (strcmp(word, held_word[held]) == 0)
+				p.held = (enum sl_dtype)held;
+		word = p.held ? next_word(r) : word;
 	} else if (*word == 'g') {
 		word++;
 		if (!take_int(&word, INT_MAX, &group) || *word)

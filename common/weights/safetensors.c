@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/half.h"
 #include "common/base/worker.h"
 #include "common/weights/safetensors_impl.h"
 
@@ -315,6 +316,7 @@ void sl_st_close(struct sl_st_file *file)
 	for (int i = 0; i < file->n_shard; i++)
 		sl_st_close(file->shard[i]);
 	free(file->shard);
+	sl_st_unmap(file);
 	if (file->fd >= 0)
 		close(file->fd);
 	json_decref(file->root);
@@ -356,10 +358,9 @@ void sl_st_each_note(const struct sl_st_file *file, void (*fn)(void *arg, const 
 	}
 }
 
-/* The file that the tensor lies in. */
-static const struct sl_st_file *holder(const struct sl_st_file *file, const struct sl_st_tensor *tensor)
+struct sl_st_file *sl_st_holder(const struct sl_st_file *file, const struct sl_st_tensor *tensor)
 {
-	return file->n_shard ? file->shard[tensor->shard] : file;
+	return file->n_shard ? file->shard[tensor->shard] : (struct sl_st_file *)(uintptr_t)file;
 }
 
 enum sl_err sl_st_read_raw(const struct sl_st_file *file, const struct sl_st_tensor *tensor, uint64_t offset, void *out,
@@ -368,7 +369,7 @@ enum sl_err sl_st_read_raw(const struct sl_st_file *file, const struct sl_st_ten
 	if (offset > tensor->bytes || len > tensor->bytes - offset)
 		return sl_fail_set(fail, SL_ERR_BUG, "%s: tensor \"%.96s\" is read past its end", file->name,
 				   tensor->name);
-	file = holder(file, tensor);
+	file = sl_st_holder(file, tensor);
 	return read_at(file, file->data_start + tensor->offset + offset, out, len, fail);
 }
 
@@ -376,38 +377,16 @@ enum sl_err sl_st_read_raw(const struct sl_st_file *file, const struct sl_st_ten
 
 typedef void convert_fn(void *dst, const uint8_t *src, size_t count);
 
-static float float_of_bits(uint32_t bits)
-{
-	float x;
-
-	memcpy(&x, &bits, sizeof(x));
-	return x;
-}
-
-static float float_of_half(uint16_t half)
-{
-	const uint32_t sign = (uint32_t)(half & 0x8000u) << 16, exponent = half >> 10 & 31u, mantissa = half & 0x3ffu;
-
-	if (exponent == 31) /* Inf and NaN */
-		return float_of_bits(sign | 0x7f800000u | mantissa << 13);
-	if (exponent == 0) { /* zero and subnormals: mantissa · 2^-24 */
-		float x = (float)mantissa * 0x1p-24f;
-
-		return sign ? -x : x;
-	}
-	return float_of_bits(sign | (exponent + 112u) << 23 | mantissa << 13);
-}
-
 static void f32_of_f16(void *dst, const uint8_t *src, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		((float *)dst)[i] = float_of_half((uint16_t)(src[2 * i] | src[2 * i + 1] << 8));
+		((float *)dst)[i] = sl_float_of_f16((uint16_t)(src[2 * i] | src[2 * i + 1] << 8));
 }
 
 static void f32_of_bf16(void *dst, const uint8_t *src, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		((float *)dst)[i] = float_of_bits((uint32_t)src[2 * i] << 16 | (uint32_t)src[2 * i + 1] << 24);
+		((float *)dst)[i] = sl_float_of_bf16((uint16_t)(src[2 * i] | src[2 * i + 1] << 8));
 }
 
 static void f32_of_f64(void *dst, const uint8_t *src, size_t count)
@@ -470,7 +449,7 @@ static enum sl_err read_converted(const struct sl_st_file *f, const struct sl_st
 	uint8_t chunk[CHUNK_BYTES], *to = out;
 	uint64_t done = 0;
 
-	f = holder(f, t);
+	f = sl_st_holder(f, t);
 	if (!convert)
 		return sl_fail_set(fail, SL_ERR_DATA, "%s: tensor \"%.96s\" is %.16s, not %s", f->name, t->name,
 				   t->dtype, wanted);

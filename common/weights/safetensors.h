@@ -50,6 +50,13 @@ void sl_st_each_note(const struct sl_st_file *file, void (*fn)(void *arg, const 
 /* Bytes [offset, offset + len) of the tensor as the file has them. */
 enum sl_err sl_st_read_raw(const struct sl_st_file *file, const struct sl_st_tensor *tensor, uint64_t offset, void *out,
 			   size_t len, struct sl_fail *fail) SL_MUST_CHECK;
+/* The tensor where it lies, until the file is closed: the file is mapped. Whoever reads there while another makes the
+ * file shorter ends the process: status 74, with a line that names the file. NOMEM: it cannot be mapped. Not of files
+ * in memory. */
+enum sl_err sl_st_map(const struct sl_st_file *file, const struct sl_st_tensor *tensor, const void **out,
+		      struct sl_fail *fail) SL_MUST_CHECK;
+/* Where that will be, modulo any alignment: the tensor's place in its file. */
+uint64_t sl_st_place(const struct sl_st_file *file, const struct sl_st_tensor *tensor);
 /* Whether sl_st_read_f32 can read it: F32, F16, BF16, F64. */
 bool sl_st_is_float(const struct sl_st_tensor *tensor);
 /* out: [count]. DATA where the dtype is not one that it reads, or the file has become shorter. */

@@ -15,11 +15,16 @@ struct sl_st_file {
 	int n_tensor;
 	struct sl_st_file **shard; /* of a set of files: it has no data of its own, and tensors name theirs */
 	int n_shard;
+	void *map; /* of the whole file; NULL: it is not mapped */
+	size_t map_bytes;
 	char name[96]; /* the end of the path, for errors */
 };
 
 /* An empty one that errors call `path`; NULL: no memory. */
 struct sl_st_file *sl_st_new(const char *path);
+void sl_st_unmap(struct sl_st_file *file);
+/* The file that a tensor lies in. */
+struct sl_st_file *sl_st_holder(const struct sl_st_file *file, const struct sl_st_tensor *tensor);
 int sl_st_by_name(const void *a, const void *b); /* of struct sl_st_tensor */
 
 #endif

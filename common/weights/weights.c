@@ -6,25 +6,64 @@
 #define XXH_STATIC_LINKING_ONLY /* a state on the stack */
 #include <xxhash.h>
 
+#include "common/base/half.h"
 #include "common/base/pieces.h"
 #include "common/base/worker.h"
+
+static int64_t floats_of(const struct sl_param *p)
+{
+	return p->held ? 0 : sl_shape_count(&p->shape);
+}
 
 enum sl_err sl_weights_open(struct sl_weights *w, const struct sl_model *model, struct sl_fail *fail)
 {
 	int64_t count = 0;
 
 	for (int i = 0; i < model->graph.n_param; i++)
-		count += sl_shape_count(&model->graph.param[i].shape);
-	*w = (struct sl_weights){model->graph.n_param, calloc((size_t)model->graph.n_param, sizeof *w->value),
-				 calloc((size_t)count, sizeof *w->storage)};
-	if (!w->value || !w->storage) {
+		count += floats_of(&model->graph.param[i]);
+	*w = (struct sl_weights){.n_param = model->graph.n_param,
+				 .value = calloc((size_t)model->graph.n_param, sizeof *w->value),
+				 .storage = calloc((size_t)count + 1, sizeof *w->storage),
+				 .held = calloc((size_t)model->graph.n_param, sizeof *w->held)};
+	if (!w->value || !w->storage || !w->held) {
 		sl_weights_close(w);
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the weights");
 	}
 	count = 0;
 	for (int i = 0; i < model->graph.n_param; i++) {
-		w->value[i] = w->storage + count;
-		count += sl_shape_count(&model->graph.param[i].shape);
+		w->value[i] = model->graph.param[i].held ? NULL : w->storage + count;
+		count += floats_of(&model->graph.param[i]);
+	}
+	return SL_OK;
+}
+
+void sl_weights_share(struct sl_weights *w, const struct sl_weights *from)
+{
+	memcpy(w->held, from->held, (size_t)w->n_param * sizeof *w->held);
+}
+
+enum sl_err sl_weights_widen(struct sl_weights *w, const struct sl_model *model, struct sl_fail *fail)
+{
+	int64_t count = 0;
+
+	for (int i = 0; i < w->n_param; i++)
+		count += w->value[i] ? 0 : sl_shape_count(&model->graph.param[i].shape);
+	if (!count)
+		return SL_OK;
+	w->wide = malloc((size_t)count * sizeof *w->wide);
+	if (!w->wide)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the weights in 32 bits");
+	count = 0;
+	for (int i = 0; i < w->n_param; i++) {
+		const struct sl_param *p = &model->graph.param[i];
+
+		if (w->value[i])
+			continue;
+		w->value[i] = w->wide + count;
+		count += sl_shape_count(&p->shape);
+		for (int64_t k = 0; k < sl_shape_count(&p->shape); k++)
+			w->value[i][k] =
+				p->held == SL_F16 ? sl_float_of_f16(w->held[i][k]) : sl_float_of_bf16(w->held[i][k]);
 	}
 	return SL_OK;
 }
@@ -33,21 +72,26 @@ void sl_weights_close(struct sl_weights *w)
 {
 	free(w->value);
 	free(w->storage);
+	free(w->held);
+	free(w->wide);
+	sl_st_close(w->file);
 	*w = (struct sl_weights){0};
 }
 
 void sl_weights_init(struct sl_weights *w, const struct sl_model *model, uint64_t seed)
 {
 	for (int i = 0; i < model->graph.n_param; i++)
-		sl_param_init(&model->graph.param[i], seed, w->value[i]);
+		if (w->value[i])
+			sl_param_init(&model->graph.param[i], seed, w->value[i]);
 }
 
 void sl_weights_init_range(const struct sl_plan_segment *segment, uint64_t seed, float *range)
 {
 	sl_clear(range, (size_t)segment->weight_count * sizeof *range);
 	for (int i = 0; i < segment->n_param; i++)
-		sl_param_init(&segment->graph.param[segment->param[i].graph_param], seed,
-			      range + segment->param[i].offset);
+		if (!segment->param[i].held)
+			sl_param_init(&segment->graph.param[segment->param[i].graph_param], seed,
+				      range + segment->param[i].offset);
 }
 
 void sl_weights_pack(const struct sl_weights *w, const struct sl_plan_segment *segment, float *range)
@@ -56,7 +100,10 @@ void sl_weights_pack(const struct sl_weights *w, const struct sl_plan_segment *s
 	for (int i = 0; i < segment->n_param; i++) {
 		const struct sl_segment_param *p = &segment->param[i];
 
-		memcpy(range + p->offset, w->value[p->model_param], (size_t)p->count * sizeof *range);
+		if (!p->held)
+			memcpy(range + p->offset, w->value[p->model_param], (size_t)p->count * sizeof *range);
+		else if (segment->which == SL_MIDDLE)
+			memcpy(range + p->offset, w->held[p->model_param], (size_t)p->count * sizeof(uint16_t));
 	}
 }
 
@@ -65,7 +112,8 @@ void sl_weights_unpack(struct sl_weights *w, const struct sl_plan_segment *segme
 	for (int i = 0; i < segment->n_param; i++) {
 		const struct sl_segment_param *p = &segment->param[i];
 
-		memcpy(w->value[p->model_param], range + p->offset, (size_t)p->count * sizeof *range);
+		if (!p->held)
+			memcpy(w->value[p->model_param], range + p->offset, (size_t)p->count * sizeof *range);
 	}
 }
 

@@ -1,4 +1,5 @@
 /* Element-wise loops and column sums. Included by simd_*.c after vec.h. */
+#include "common/base/half.h"
 
 #define ALWAYS static inline __attribute__((always_inline))
 
@@ -95,6 +96,22 @@ static void copy_row(float *y, const float *x, int64_t n)
 	for (int64_t i = 0; i < n; i += VL) {
 		prefetch(x + i + 2 * n);
 		stv(y + i, ldv(x + i, left(n - i)), left(n - i));
+	}
+}
+
+/* Loops without a branch, of which the compiler makes vectors. A half's exponent is 112 too low as a float's. */
+static void widen(float *y, const uint16_t *x, int64_t n, bool f16)
+{
+	for (int64_t i = 0; i < n && !f16; i++)
+		y[i] = sl_float_of_bf16(x[i]);
+	for (int64_t i = 0; i < n && f16; i++) {
+		const uint32_t sign = (uint32_t)(x[i] & 0x8000u) << 16, rest = (uint32_t)(x[i] & 0x7fffu) << 13;
+		const uint32_t special = (rest & 0x0f800000u) == 0x0f800000u ? 0x7f800000u : 0;
+		uint32_t bits;
+		float v = sl_float_of_bits(rest) * 0x1p112f;
+
+		memcpy(&bits, &v, sizeof bits);
+		y[i] = sl_float_of_bits(bits | special | sign);
 	}
 }
 

@@ -80,6 +80,33 @@ struct sl_gemm_weights sl_gemm_pack_here(const struct sl_cpu_simd *simd, float *
 	return job.to;
 }
 
+enum { STRIP = 64, PANEL_MOST = 32 }; /* of a panel's columns, that lie in the first cache as floats */
+
+void sl_gemm_pack_held(const struct sl_cpu_simd *simd, float *packed, struct sl_held w, int64_t depth, int64_t n,
+		       int64_t row, int64_t col)
+{
+	const struct sl_gemm_weights to = {simd, packed, depth, n};
+	float strip[PANEL_MOST * STRIP];
+
+	for (int64_t at = 0; at < n; at += simd->panel, packed += simd->panel * depth) {
+		const int64_t wide = columns_at(&to, at);
+		const int64_t width = wide > simd->panel / 2 ? simd->panel : simd->panel / 2;
+		const uint16_t *from = w.data + at * col;
+
+		for (int64_t k = 0; k < depth && row != 1; k++) {
+			simd->widen(packed + k * width, from + k * row, wide, w.f16);
+			memset(packed + k * width + wide, 0, (size_t)(width - wide) * sizeof *packed);
+		}
+		for (int64_t k = 0; k < depth && row == 1; k += STRIP) {
+			const int64_t deep = sl_cpu_min(STRIP, depth - k);
+
+			for (int64_t i = 0; i < wide; i++)
+				simd->widen(strip + i * STRIP, from + i * col + k, deep, w.f16);
+			simd->transpose(packed + k * width, (int)width, strip, STRIP, wide, deep);
+		}
+	}
+}
+
 struct sl_gemm_weights sl_gemm_columns(const struct sl_gemm_weights *b, int64_t at, int64_t n)
 {
 	return (struct sl_gemm_weights){b->simd, b->packed + at * b->depth, b->depth, n};

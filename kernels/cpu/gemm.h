@@ -24,6 +24,9 @@ struct sl_gemm_weights sl_gemm_pack(struct sl_backend *be, float *packed, const 
 /* The same in the calling thread alone. */
 struct sl_gemm_weights sl_gemm_pack_here(const struct sl_cpu_simd *simd, float *packed, const float *w, int64_t depth,
 					 int64_t n, int64_t row, int64_t col);
+/* The same of 16 bits; `row` or `col` is 1. */
+void sl_gemm_pack_held(const struct sl_cpu_simd *simd, float *packed, struct sl_held w, int64_t depth, int64_t n,
+		       int64_t row, int64_t col);
 
 /* Columns [at, at + n) of B; at: a multiple of 32. */
 struct sl_gemm_weights sl_gemm_columns(const struct sl_gemm_weights *b, int64_t at, int64_t n);

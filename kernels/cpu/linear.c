@@ -20,15 +20,17 @@ enum {
 	TILE_ROWS = 14, /* of the tiles of most CPUs; what is asked for ahead is spread over as many */
 	DW_ROWS = 384,  /* a tile of dW; of 256² each took 1.15 × as long, as OpenBLAS packs both sides for it */
 	DW_COLUMNS = 768,
-	CHAIN = 320,   /* products that are summed one after the other there: rounding grows with them */
-	BIAS_ROWS = 64 /* of a block of dbias */
+	CHAIN = 320,    /* products that are summed one after the other there: rounding grows with them */
+	BIAS_ROWS = 64, /* of a block of dbias */
+	LINE_BYTES = SL_CPU_LINE * sizeof(float)
 };
 
 /* y [rows, n] = or += x [rows, depth]·B + bias, where B[k][j] = w[k·row + j·col]. */
 struct product {
 	const struct sl_cpu_simd *simd;
 	const float *x, *w, *bias;
-	float *y, *scratch; /* the latter: worker_floats of each worker, then room_of_rows */
+	struct sl_held held; /* in place of w */
+	float *y, *scratch;  /* the latter: worker_floats of each worker, then room_of_rows */
 	int64_t rows, depth, n, row, col;
 	int64_t width, high; /* of a task */
 	int64_t ld;          /* how far apart rows of x lie */
@@ -94,12 +96,32 @@ static void product_rows(const struct product *p, const struct part *t, int64_t 
 }
 
 /* Memory from `from` on that lies in one piece, to be asked for while so many rows are multiplied. */
-static struct sl_prefetch ahead(const float *from, int64_t floats, int64_t rows)
+static struct sl_prefetch ahead(const void *from, int64_t bytes, int64_t rows)
 {
-	return (struct sl_prefetch){.at = {(const char *)from},
-				    .end = {(const char *)(from + floats)},
-				    .n = floats > 0,
-				    .per_tile = (int)(floats / SL_CPU_LINE / sl_cpu_blocks(rows, TILE_ROWS)) + 1};
+	return (struct sl_prefetch){.at = {from},
+				    .end = {(const char *)from + bytes},
+				    .n = bytes > 0,
+				    .per_tile = (int)(bytes / LINE_BYTES / sl_cpu_blocks(rows, TILE_ROWS)) + 1};
+}
+
+/* Weights of column `j` at depth `k`. */
+static const void *weights_at(const struct product *p, int64_t j, int64_t k)
+{
+	const int64_t at = k * p->row + j * p->col;
+
+	return p->held.data ? (const void *)(p->held.data + at) : (const void *)(p->w + at);
+}
+
+/* n of the task's columns from `at` on. */
+static void pack(const struct product *p, const struct part *t, int64_t at, int64_t n)
+{
+	const void *w = weights_at(p, t->j + at, t->k);
+
+	if (p->held.data)
+		sl_gemm_pack_held(p->simd, t->packed + at * t->depth, (struct sl_held){w, p->held.f16}, t->depth, n,
+				  p->row, p->col);
+	else
+		sl_gemm_pack_here(p->simd, t->packed + at * t->depth, w, t->depth, n, p->row, p->col);
 }
 
 /* The first panel of a block asks for the rows of the next tile. */
@@ -109,25 +131,26 @@ static struct sl_prefetch ahead_rows(const struct product *p, const struct part 
 
 	if (p->ld != t->depth || rows <= TILE_ROWS)
 		return (struct sl_prefetch){.n = 0};
-	return ahead(p->x + (i + TILE_ROWS) * p->depth, (rows - TILE_ROWS) * p->depth, rows - TILE_ROWS);
+	return ahead(p->x + (i + TILE_ROWS) * p->depth, (rows - TILE_ROWS) * p->depth * (int64_t)sizeof *p->x,
+		     rows - TILE_ROWS);
 }
 
 /* The first rows, while columns are packed one panel after the other: the next panel comes from memory while this one
  * is multiplied. */
 static void product_first(const struct product *p, const struct part *t)
 {
-	const float *w = p->w + t->k * p->row + t->j * p->col;
 	const int64_t panel = p->simd->panel, rows = sl_cpu_min(BLOCK, t->to - t->from);
+	const int64_t column = p->col * (p->held.data ? (int64_t)sizeof *p->held.data : (int64_t)sizeof *p->w);
 
 	for (int64_t at = 0; at < t->n; at += panel) {
 		const int64_t n = sl_cpu_min(panel, t->n - at), left = t->n - at - n;
 		struct sl_prefetch next = {.n = 0};
 
-		sl_gemm_pack_here(p->simd, t->packed + at * t->depth, w + at * p->col, t->depth, n, p->row, p->col);
+		pack(p, t, at, n);
 		if (at == 0)
 			next = ahead_rows(p, t, t->from);
 		else if (p->col == t->depth) /* it lies in one piece */
-			next = ahead(w + (at + n) * p->col, sl_cpu_min(panel, left) * p->col, rows);
+			next = ahead(weights_at(p, t->j + at + n, t->k), sl_cpu_min(panel, left) * column, rows);
 		product_rows(p, t, t->from, at, n, &next);
 	}
 }
@@ -157,8 +180,7 @@ static void product_task(void *arg, int64_t task, struct sl_pool_step *s)
 			struct sl_prefetch next;
 
 			if (i == t.from)
-				sl_gemm_pack_here(p->simd, t.packed, p->w + t.k * p->row + t.j * p->col, t.depth, t.n,
-						  p->row, p->col);
+				pack(p, &t, 0, t.n);
 			next = ahead_rows(p, &t, i);
 			product_rows(p, &t, i, 0, t.n, &next);
 		}
@@ -202,6 +224,7 @@ struct job {
 	const struct sl_cpu_simd *simd;
 	int64_t rows, f, o;
 	const float *x, *w, *bias, *dy;
+	struct sl_held held;
 	float *dw, *part;
 	bool transposed; /* w and dw are [F,O] */
 };
@@ -261,6 +284,7 @@ static struct job job_of(const struct sl_op_call *call)
 		.o = a->out_f,
 		.x = call->in[0].data,
 		.w = call->param[0],
+		.held = call->held,
 		.transposed = a->transposed,
 		.bias = a->bias ? call->param[1] : NULL,
 	};
@@ -272,6 +296,7 @@ static enum sl_err forward(const struct sl_op_call *call)
 
 	multiply(&(struct product){.x = j.x,
 				   .w = j.w,
+				   .held = j.held,
 				   .bias = j.bias,
 				   .y = call->out.data,
 				   .rows = j.rows,
@@ -312,6 +337,7 @@ static enum sl_err backward(const struct sl_op_call *call)
 	if (call->din[0].data)
 		multiply(&(struct product){.x = j.dy,
 					   .w = j.w,
+					   .held = j.held,
 					   .y = call->din[0].data,
 					   .rows = j.rows,
 					   .depth = j.o,
@@ -323,4 +349,5 @@ static enum sl_err backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_linear = {.prepare = prepare, .forward = forward, .backward = backward};
+const struct sl_kernel sl_cpu_linear = {
+	.prepare = prepare, .forward = forward, .backward = backward, .takes_held = true};

@@ -71,6 +71,7 @@ struct sl_cpu_simd {
 	void (*act_backward)(float *dx, const float *dy, const float *x, int64_t n, enum sl_act act, bool add);
 	void (*sum)(float *y, const float *a, const float *b, int64_t n); /* y = a + b; y may be a or b */
 	void (*copy_row)(float *y, const float *x, int64_t n); /* and expects to be called for the next rows too */
+	void (*widen)(float *y, const uint16_t *x, int64_t n, bool f16); /* IEEE half, or else bfloat16 */
 	/* y = or += by·x + plus */
 	void (*scale)(float *y, const float *x, float by, float plus, int64_t n, bool add);
 	/* y = or += x/(1-p) where draw first + i of the key keeps element i; first is a multiple of 4. */

@@ -196,9 +196,15 @@ static void embed_row(void *arg, int64_t row, int worker)
 	float *y = j->call->out.data;
 	int64_t marks = 0;
 
-	for (int64_t t = first; t < stop; t++)
-		memcpy(y + t * j->f, j->call->param[0] + looked_up(j->call, t, first, past, &marks) * j->f,
-		       (size_t)j->f * sizeof *y);
+	for (int64_t t = first; t < stop; t++) {
+		const int64_t at = looked_up(j->call, t, first, past, &marks) * j->f;
+
+		if (j->call->held.data)
+			sl_cpu_simd_of(j->call->be)
+				->widen(y + t * j->f, j->call->held.data + at, j->f, j->call->held.f16);
+		else
+			memcpy(y + t * j->f, j->call->param[0] + at, (size_t)j->f * sizeof *y);
+	}
 }
 
 static enum sl_err embedding_forward(const struct sl_op_call *call)
@@ -242,4 +248,5 @@ static enum sl_err embedding_backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_embedding = {.forward = embedding_forward, .backward = embedding_backward};
+const struct sl_kernel sl_cpu_embedding = {
+	.forward = embedding_forward, .backward = embedding_backward, .takes_held = true};

@@ -1,0 +1,279 @@
+/* Parameters that are held in 16 bits: kernels compute with them what they compute with the same values in fp32, to the
+ * bit; at every SIMD level, and on a backend that has to make fp32 of them. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/half.h"
+#include "common/base/pool.h"
+#include "common/exec/exec.h"
+#include "common/graph/graph_text.h"
+#include "common/weights/weights.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/level.h"
+#include "kernels/ref/ref.h"
+
+enum { IN = 150, OUT = 70, LAST = 33, ROWS = 19, WORDS = 40 };
+
+static struct sl_graph graph_read(const char *text)
+{
+	struct sl_graph g = {0};
+	struct sl_fail fail = {0};
+
+	if (sl_graph_read(&g, text, strlen(text), &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	return g;
+}
+
+/* A middle of two layers, the second with a weight [in, out]; or a head that is an embedding. */
+static struct sl_graph graph_of(bool head, const char *held)
+{
+	char text[512];
+
+	if (head)
+		snprintf(text, sizeof text,
+			 "graph 1\nin words i32 T[] most=4\nparam e.weight [%d,%d] frozen %s\n"
+			 "node e embedding %%0 &0\nout head_act %%1\n",
+			 WORDS, IN, held);
+	else
+		snprintf(text, sizeof text,
+			 "graph 1\nin head_act f32 R[%d]\nparam a.weight [%d,%d] frozen %s\nparam a.bias [%d] frozen "
+			 "zero\nparam b.weight [%d,%d] frozen %s\nnode a linear %%0 &0 &1\nnode b linear %%1 &2 "
+			 "transposed=1\nout mid_act %%2\n",
+			 IN, OUT, IN, held, OUT, OUT, LAST, held);
+	return graph_read(text);
+}
+
+struct side {
+	struct sl_plan *plan;
+	struct sl_exec *exec;
+	const struct sl_plan_segment *s;
+};
+
+static struct side side_open(struct sl_backend *be, bool head, const char *held)
+{
+	const struct sl_plan_spec spec = {
+		.batch = ROWS, .chunks = 1, .seed = 4, .row_tokens = head ? 4 : 0, .chunk_tokens = head ? ROWS : 0};
+	const enum sl_segment which = head ? SL_HEAD : SL_MIDDLE;
+	struct sl_graph g = graph_of(head, held);
+	struct sl_fail fail = {0};
+	struct side x;
+
+	if (sl_plan_open_part(&x.plan, &spec, which, &g, &fail) != SL_OK ||
+	    sl_exec_open(&x.exec, x.plan, which, be, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	x.s = &x.plan->segment[which];
+	return x;
+}
+
+static void side_close(struct side *x)
+{
+	sl_exec_close(x->exec);
+	sl_plan_close(x->plan);
+}
+
+/* Some 16 bits that are a number of ordinary size. */
+static uint16_t some(int64_t i, bool f16)
+{
+	const uint16_t sign = (uint16_t)(i * 7919 % 2 << 15);
+
+	return f16 ? (uint16_t)(sign | (0x2c00 + i * 131 % 0x0fff)) : (uint16_t)(sign | (0x3d00 + i * 37 % 0x1ff));
+}
+
+static float wide(uint16_t x, bool f16)
+{
+	return f16 ? sl_float_of_f16(x) : sl_float_of_bf16(x);
+}
+
+/* The same values for both: parameter i in 16 bits where it is held, in fp32 elsewhere. */
+static void set_weights(struct side *x, bool f16)
+{
+	float *range = calloc((size_t)x->s->weight_count + 1, sizeof *range);
+
+	for (int i = 0; i < x->s->n_param; i++) {
+		const struct sl_segment_param *p = &x->s->param[i];
+
+		for (int64_t k = 0; k < p->count; k++)
+			if (p->held)
+				((uint16_t *)(void *)(range + p->offset))[k] = some(k + p->graph_param, f16);
+			else
+				range[p->offset + k] = wide(some(k + p->graph_param, f16), f16);
+	}
+	assert_int_equal(sl_exec_set_weights(x->exec, range), SL_OK);
+	free(range);
+}
+
+static void step(struct side *x, float *out, float *din)
+{
+	const struct sl_exec_call call = {.dims = sl_dims_rows(ROWS), .training = true};
+	float *in = sl_exec_input(x->exec, 0, ROWS).data, *dout = sl_exec_dout(x->exec, 0, ROWS).data;
+
+	for (int i = 0; i < ROWS * IN; i++)
+		in[i] = sinf((float)i);
+	for (int i = 0; i < ROWS * LAST; i++)
+		dout[i] = cosf((float)i);
+	assert_int_equal(sl_exec_begin(x->exec), SL_OK);
+	assert_int_equal(sl_exec_forward(x->exec, &call, NULL), SL_OK);
+	memcpy(out, sl_exec_output(x->exec, 0, ROWS).data, ROWS * LAST * sizeof *out);
+	assert_int_equal(sl_exec_backward(x->exec, &call, NULL), SL_OK);
+	memcpy(din, sl_exec_din(x->exec, 0, ROWS).data, ROWS * IN * sizeof *din);
+}
+
+static void compare(struct sl_backend *be, bool f16)
+{
+	static float out[2][ROWS * LAST], din[2][ROWS * IN];
+	struct side held = side_open(be, false, f16 ? "f16 file" : "bf16 file"), plain = side_open(be, false, "zero");
+
+	set_weights(&held, f16);
+	set_weights(&plain, f16);
+	step(&held, out[0], din[0]);
+	step(&plain, out[1], din[1]);
+	assert_memory_equal(out[0], out[1], sizeof out[0]);
+	assert_memory_equal(din[0], din[1], sizeof din[0]);
+	assert_true(out[0][5] != 0 && din[0][5] != 0);
+	/* two in the place of one */
+	assert_in_range(held.s->weight_count, (IN * OUT + OUT * LAST) / 2 + OUT, plain.s->weight_count * 6 / 10);
+	side_close(&held);
+	side_close(&plain);
+}
+
+static void layers_compute_the_same(void **state)
+{
+	struct sl_pool *pool;
+	struct sl_backend be;
+	struct sl_fail fail;
+
+	(void)state;
+	assert_int_equal(sl_pool_open(&pool, 2, &fail), SL_OK);
+	for (int l = 0; sl_cpu_levels[l] != NULL; l++) {
+		if (!sl_cpu_levels[l]->runs())
+			continue;
+		setenv("SL_CPU_SIMD", sl_cpu_levels[l]->simd->name, 1);
+		assert_int_equal(sl_cpu_backend_open(&be, pool, &fail), SL_OK);
+		compare(&be, false);
+		compare(&be, true);
+		be.ops->close(&be);
+	}
+	unsetenv("SL_CPU_SIMD");
+	sl_pool_close(pool);
+	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
+	compare(&be, false);
+	compare(&be, true);
+	be.ops->close(&be);
+}
+
+/* A head's lie outside of its range. */
+static void an_embedding_reads_them_where_they_lie(void **state)
+{
+	static uint16_t table[WORDS * IN];
+	const uint16_t *held[] = {table};
+	const uint32_t begin[] = {0, 2, 3};
+	const struct sl_exec_call call = {.dims = {.rows = 2, .tokens = 3, .begin = begin}, .training = true};
+	struct sl_backend be[2];
+	struct sl_fail fail;
+
+	(void)state;
+	for (int i = 0; i < WORDS * IN; i++)
+		table[i] = some(i, false);
+	assert_int_equal(sl_cpu_backend_open(&be[0], NULL, &fail), SL_OK);
+	assert_int_equal(sl_ref_backend_open(&be[1], &fail), SL_OK);
+	for (int b = 0; b < 2; b++) {
+		struct side x = side_open(&be[b], true, "bf16 file");
+		const float none = 0, *out;
+		int32_t *id;
+
+		assert_int_equal(x.s->weight_count, 0);
+		sl_exec_hold(x.exec, held);
+		assert_int_equal(sl_exec_set_weights(x.exec, &none), SL_OK);
+		id = sl_exec_input(x.exec, 0, 3).data;
+		for (int t = 0; t < 3; t++)
+			id[t] = 13 * t + 1;
+		assert_int_equal(sl_exec_forward(x.exec, &call, NULL), SL_OK);
+		out = sl_exec_output(x.exec, 0, 3).data;
+		for (int i = 0; i < 3 * IN; i++)
+			assert_true(out[i] == sl_float_of_bf16(table[(13 * (i / IN) + 1) * IN + i % IN]));
+		side_close(&x);
+		be[b].ops->close(&be[b]);
+	}
+}
+
+static void every_pattern_becomes_its_float(void **state)
+{
+	static uint16_t x[1 << 16];
+	static float y[1 << 16];
+
+	(void)state;
+	for (int i = 0; i < 1 << 16; i++)
+		x[i] = (uint16_t)i;
+	for (int l = 0; sl_cpu_levels[l] != NULL; l++)
+		for (int f16 = 0; f16 < 2 && sl_cpu_levels[l]->runs(); f16++) {
+			sl_cpu_levels[l]->simd->widen(y, x, 1 << 16, f16);
+			for (int i = 0; i < 1 << 16; i++) {
+				const float want = wide(x[i], f16);
+
+				assert_memory_equal(&y[i], &want, sizeof want);
+			}
+		}
+}
+
+static void a_server_draws_none_of_them(void **state)
+{
+	struct sl_backend be;
+	struct sl_fail fail;
+	struct side x;
+	float *range;
+
+	(void)state;
+	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
+	x = side_open(&be, false, "bf16 file");
+	range = malloc((size_t)x.s->weight_count * sizeof *range);
+	sl_weights_init_range(x.s, 1, range); /* sanitizers see what is written behind it */
+	for (int64_t i = x.s->float_count; i < x.s->weight_count; i++)
+		assert_true(range[i] == 0);
+	free(range);
+	side_close(&x);
+	be.ops->close(&be);
+}
+
+static void refused(const char *param, enum sl_err want)
+{
+	char text[256];
+	struct sl_graph g = {0};
+	struct sl_fail fail = {0};
+
+	snprintf(text, sizeof text, "graph 1\nin x f32 R[3]\nparam w %s\nnode a linear %%0 &0\nout y %%1\n", param);
+	assert_int_equal(sl_graph_read(&g, text, strlen(text), &fail), want);
+	sl_graph_close(&g);
+}
+
+static void only_what_is_frozen_and_of_a_file_is_held(void **state)
+{
+	(void)state;
+	refused("[2,3] frozen bf16 file", SL_OK);
+	refused("[2,3] frozen f16 file", SL_OK);
+	refused("[2,3] frozen bf16 zero", SL_ERR_CONFIG);
+	refused("[2,3] tied bf16 file", SL_ERR_CONFIG);
+	refused("[2,3] bf16 file", SL_ERR_PROTOCOL);
+	refused("[2,3] frozen f32 file", SL_ERR_PROTOCOL);
+	refused("[2,3] frozen bf16", SL_ERR_PROTOCOL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(layers_compute_the_same),
+		cmocka_unit_test(an_embedding_reads_them_where_they_lie),
+		cmocka_unit_test(every_pattern_becomes_its_float),
+		cmocka_unit_test(a_server_draws_none_of_them),
+		cmocka_unit_test(only_what_is_frozen_and_of_a_file_is_held),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
