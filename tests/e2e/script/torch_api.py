@@ -132,6 +132,28 @@ def check_middles():
         m.close(True)
 
 
+def check_large():
+    """20 steps of ResNet-50's layer1 to layer4, beside float64 as behind any batch norms, and of blocks of ViT-B."""
+    torch.manual_seed(5)
+    net = models.resnet50()
+    parts = nn.Conv2d(3, 64, 3, padding=1), nn.Sequential(*list(net.children())[4:8]), \
+        nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 5))
+    data = batches((8, 3, 32, 32), 20)
+
+    def slow(p):
+        return torch.optim.SGD(p, 1e-3, 0.9)
+    exact, state = trained(parts, data, slow, double=True)
+    own, here = trained(parts, data, slow)
+    theirs, there = trained(parts, data, slow, shape=(8, 64, 32, 32))
+    assert far(there, state) < 4 * far(here, state) + 1e-5, (far(there, state), far(here, state))
+    assert max(abs(a - b) for a, b in zip(theirs, exact)) < 4 * max(abs(a - b) for a, b in zip(own, exact)) + 1e-5
+    parts = nn.Linear(16, 768), models.vit_b_16(dropout=0).encoder.layers[:3], nn.Sequential(nn.Flatten(), nn.Linear(13056, 5))
+    data = batches((8, 17, 16), 20)
+    own, here = trained(parts, data, slow)
+    theirs, there = trained(parts, data, slow, shape=(8, 17, 768), chunks=2)
+    assert max(abs(a - b) for a, b in zip(own, theirs)) < 1e-5 and far(here, there) < 2e-5
+
+
 class BertSelfAttention(nn.Module):
     def __init__(self, size, heads, p):
         super().__init__()
@@ -543,6 +565,8 @@ def check_pipelined():
     assert max(abs(i - j) for i, j in zip(a, b)) < 1e-5 and far(here, there) < 1e-5 and far(ends, others) < 1e-5
 
 
-for check in (check_transformers, check_batch_norm, check_lengths, check_calls, check_orders, check_pipelined, check_local, check_adapters, check_rows, check_refusals, check_steps, check_middles):
+for check in (check_transformers, check_batch_norm, check_lengths, check_calls, check_orders, check_pipelined, check_local, check_adapters,
+              check_rows, check_refusals, check_steps, check_middles,
+              *([check_large] if os.environ.get("SPLIT_LONG") else [])):
     check()
     print(check.__name__, flush=True)
