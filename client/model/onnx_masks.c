@@ -395,8 +395,8 @@ static bool counted(struct sl_onnx_import *im, const char *kind, struct sl_onnx_
 		made->n_dim -= !sl_onnx_attr_int(im, "keepdims", 1);
 		return made->summed;
 	}
-	return made->summed && strcmp(kind, "Clip") == 0 && im->node->n_input > 1 && sl_onnx_scalar_in(im, 1, &least) &&
-	       least <= 1 && (im->node->n_input < 3 || !im->node->input[2][0]);
+	return made->summed && (strcmp(kind, "Clip") == 0 || strcmp(kind, "Max") == 0) && im->node->n_input > 1 &&
+	       sl_onnx_scalar_in(im, 1, &least) && least <= 1 && (im->node->n_input < 3 || !im->node->input[2][0]);
 }
 
 /* From the first on: a corner of a causal mask is one. */
