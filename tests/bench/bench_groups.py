@@ -243,4 +243,5 @@ def main():
     print(json.dumps(result) if args.json else markdown(result), end="\n" if args.json else "")
 
 
-main()
+if __name__ == "__main__":
+    main()
