@@ -158,28 +158,14 @@ static void spread(struct sl_onnx_value *made, const int64_t *dim, int n)
 
 static bool reshaped(struct sl_onnx_import *im, struct sl_onnx_value *made)
 {
-	int64_t to[SL_ONNX_INTS], all = 1, rest = 1;
+	int64_t to[SL_ONNX_INTS];
 	const int n = sl_onnx_ints_in(im, 1, to);
-	int open = -1;
 
-	for (int i = 0; i < made->n_dim; i++)
-		if (__builtin_mul_overflow(all, made->dim[i], &all))
-			return false;
-	for (int i = 0; i < n; i++) {
-		to[i] = to[i] == 0 && i < made->n_dim ? made->dim[i] : to[i];
-		if (to[i] == -1 && open < 0)
-			open = i;
-		else if (to[i] < 1 || all / to[i] < rest)
-			return false;
-		else
-			rest *= to[i];
-	}
-	if (open >= 0)
-		to[open] = all / rest;
-	made->n_dim = n > 0 ? n : 0;
-	if (n > 0)
-		memcpy(made->dim, to, (size_t)n * sizeof *to);
-	return n > 0 && (open < 0 ? rest == all : all % rest == 0);
+	if (n < 1 || !sl_onnx_fill_sizes(made->dim, made->n_dim, to, n))
+		return false;
+	made->n_dim = n;
+	memcpy(made->dim, to, (size_t)n * sizeof *to);
+	return true;
 }
 
 /* Keys and queries may change places. */

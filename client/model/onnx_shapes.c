@@ -121,16 +121,16 @@ void sl_onnx_read_flatten(struct sl_onnx_import *im)
 		flatten(im, v, x);
 }
 
-/* 0 is the input's own size, −1 what is left. */
-static bool sizes_of(struct sl_onnx_import *im, const struct sl_onnx_view *v, int64_t *to, int n)
+bool sl_onnx_fill_sizes(const int64_t *dim, int n_dim, int64_t *to, int n)
 {
 	int64_t all = 1, rest = 1;
 	int open = -1;
 
-	for (int i = 0; i < v->n_axis; i++)
-		all *= sl_onnx_axis_size(v, i);
+	for (int i = 0; i < n_dim; i++)
+		if (__builtin_mul_overflow(all, dim[i], &all))
+			return false;
 	for (int i = 0; i < n; i++) {
-		to[i] = to[i] == 0 && i < v->n_axis ? sl_onnx_axis_size(v, i) : to[i];
+		to[i] = to[i] == 0 && i < n_dim ? dim[i] : to[i];
 		if (to[i] == -1 && open < 0)
 			open = i;
 		else if (to[i] < 1 || all / to[i] < rest)
@@ -141,6 +141,15 @@ static bool sizes_of(struct sl_onnx_import *im, const struct sl_onnx_view *v, in
 	if (open >= 0)
 		to[open] = all / rest;
 	return open < 0 ? rest == all : all % rest == 0;
+}
+
+static bool sizes_of(const struct sl_onnx_view *v, int64_t *to, int n)
+{
+	int64_t dim[SL_ONNX_ATOMS];
+
+	for (int i = 0; i < v->n_axis; i++)
+		dim[i] = sl_onnx_axis_size(v, i);
+	return sl_onnx_fill_sizes(dim, v->n_axis, to, n);
 }
 
 void sl_onnx_read_reshape(struct sl_onnx_import *im)
@@ -161,7 +170,7 @@ void sl_onnx_read_reshape(struct sl_onnx_import *im)
 	if (im->b->err)
 		return;
 	made = *v;
-	if (n < 1 || !sizes_of(im, &v->view, to, n)) {
+	if (n < 1 || !sizes_of(&v->view, to, n)) {
 		sl_onnx_refuse(im, "its shape is not that of all numbers of its input");
 		return;
 	}

@@ -20,6 +20,9 @@ int sl_onnx_arrange_axes(struct sl_onnx_import *im, struct sl_onnx_value *v, con
 int sl_onnx_innermost(struct sl_onnx_import *im, struct sl_onnx_value *v, int axis, bool as_tokens);
 /* The shape's dimension that is that axis alone; the value is arranged so. */
 int sl_onnx_own_axis(struct sl_onnx_import *im, struct sl_onnx_value *v, int axis, int *value);
+/* The sizes that a Reshape asks for: 0 in `to` is the input's own size, and one −1 is what is left. False where they do
+ * not hold as many numbers as `dim` does. */
+bool sl_onnx_fill_sizes(const int64_t *dim, int n_dim, int64_t *to, int n);
 bool sl_onnx_reshape_view(struct sl_onnx_view *v, const int64_t *dim, int n);
 /* The axis that is the batch's. */
 int sl_onnx_batch_axis(const struct sl_onnx_view *v);

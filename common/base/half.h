@@ -2,6 +2,7 @@
 #ifndef SL_BASE_HALF_H
 #define SL_BASE_HALF_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -30,6 +31,12 @@ static inline float sl_float_of_f16(uint16_t half)
 		return sign ? -x : x;
 	}
 	return sl_float_of_bits(sign | (exponent + 112u) << 23 | mantissa << 13);
+}
+
+static inline void sl_widen(float *to, const uint16_t *from, int64_t n, bool f16)
+{
+	for (int64_t i = 0; i < n; i++)
+		to[i] = f16 ? sl_float_of_f16(from[i]) : sl_float_of_bf16(from[i]);
 }
 
 #endif

@@ -73,13 +73,11 @@ static const uint16_t *held_at(const struct found *f, const float *range)
 
 static enum sl_err widen_one(struct sl_exec *e, const struct found *f, const uint16_t *from, float *piece)
 {
-	const bool f16 = f->param->held == SL_F16;
 	enum sl_err err = SL_OK;
 
 	for (int64_t at = 0, n; at < f->param->count && !err; at += n) {
 		n = f->param->count - at < PIECE ? f->param->count - at : PIECE;
-		for (int64_t i = 0; i < n; i++)
-			piece[i] = f16 ? sl_float_of_f16(from[at + i]) : sl_float_of_bf16(from[at + i]);
+		sl_widen(piece, from + at, n, f->param->held == SL_F16);
 		err = e->be->ops->upload(e->be, e->weight + e->wide[f->wide] + at, piece, (size_t)n * sizeof *piece);
 		sl_worker_turn();
 	}

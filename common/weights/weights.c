@@ -61,9 +61,7 @@ enum sl_err sl_weights_widen(struct sl_weights *w, const struct sl_model *model,
 			continue;
 		w->value[i] = w->wide + count;
 		count += sl_shape_count(&p->shape);
-		for (int64_t k = 0; k < sl_shape_count(&p->shape); k++)
-			w->value[i][k] =
-				p->held == SL_F16 ? sl_float_of_f16(w->held[i][k]) : sl_float_of_bf16(w->held[i][k]);
+		sl_widen(w->value[i], w->held[i], sl_shape_count(&p->shape), p->held == SL_F16);
 	}
 	return SL_OK;
 }

@@ -2,10 +2,10 @@
  * A layer on this CPU, forward and backward of one chunk of packed rows. LENGTHS are the rows' tokens: "128x8", or
  * "9,11,21". LAYER:
  *   roberta  an encoder's of RoBERTa-base's sizes: attention of 12 heads, 768 features, 3072 between the two products,
- *            norms behind the sums, dropout 0.1 as RoBERTa has it
+ *            norms behind the sums, dropout 0.1 as RoBERTa has it.
  *   llama    a decoder's of Llama 3.2 1B's sizes: 2048 features, 8192 in between, 32 heads that share 8 of keys and
- *            values; frozen but for adapters of rank 16 at q and v
- *   cached   the same forward alone, of one token in each row behind LENGTHS tokens that are cached
+ *            values; frozen but for adapters of rank 16 at q and v.
+ *   cached   the same forward alone, of one token in each row behind LENGTHS tokens that are cached.
  * Each line of stdin is answered by the milliseconds of one run, so that a benchmark of something else can alternate
  * with it; where it says "cpu", by CPU time. --profile: instead the least CPU times of every op. */
 #include <math.h>

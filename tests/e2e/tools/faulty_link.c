@@ -1,7 +1,7 @@
-/* faulty_link UPSTREAM_PORT FAULT DIR KIND NTH[+] [MS]: a relay on a loopback port of its own (printed) that knows ZMTP
- * 3 without encryption, and does one thing wrong, once: at the NTH message (from 1) that goes DIR (up: to the server;
- * down) and is of KIND (hello … norm, the schema's field number decides; mid_act, head_grad, weights: parts of these;
- * any), over all connections; with + also at all behind it,
+/* faulty_link UPSTREAM_PORT FAULT DIR KIND NTH[+] [MS]: a relay on a loopback port of its own, which it prints. It
+ * knows ZMTP 3 without encryption, and does one thing wrong, once. DIR: up, to the server, or down. KIND: hello … norm,
+ * by the schema's field number; mid_act, head_grad or weights, a part of these; or any. The fault comes at the NTH
+ * message, from 1, of that direction and kind over all connections; with + also at all behind it. FAULT:
  *
  *   drop       that message and all after it are lost; the connection is closed
  *   vanish     … are lost; the connection is not closed, not even when one side closes its own: half open
@@ -17,10 +17,10 @@
  *   part, committed, norm, abandon, fetch, welcome
  *              a message of that kind goes out behind it, which answers nothing
  *
- * Other connections are relayed as they are meanwhile. Ends with SIGTERM; the last line is JSON: what was delivered
- * whole (messages and their bytes, headers and payloads, without ZMTP's own) each way, everything that came each way
- * (`wire`), connections, and after how many milliseconds the client closed the connection at fault (-1: never). Of an
- * encrypted link a frame counts as a message. */
+ * Other connections are relayed as they are meanwhile. The program ends with SIGTERM. Its last line is JSON. It has,
+ * each way, the messages that were delivered whole, and their bytes of headers and payloads, without ZMTP's own. `wire`
+ * is everything that came each way. Then come the connections, and the milliseconds until the client closed the one at
+ * fault (-1: never). Of an encrypted link a frame counts as a message. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/tcp.h>
