@@ -145,6 +145,14 @@ int sl_build_smooth(struct sl_build *b, const char *name, int in, enum sl_op_kin
 	return sl_draft_finish(b, &d);
 }
 
+int sl_build_math(struct sl_build *b, const char *name, int in, int fn)
+{
+	struct sl_draft d = sl_draft_begin(b, SL_OP_MATH, name, in);
+
+	d.node.u.math.fn = fn;
+	return sl_draft_finish(b, &d);
+}
+
 int sl_build_attention(struct sl_build *b, const char *name, int q, int k, int v, struct sl_attention_attr attr)
 {
 	struct sl_draft d = sl_draft_begin(b, SL_OP_ATTENTION, name, q);

@@ -101,10 +101,10 @@ static void complete(struct sl_onnx_view *a, const struct sl_onnx_view *b)
 		a->axis[batch] = (struct sl_onnx_axis){1, {0}};
 }
 
-/* Both are computed. */
-static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *what)
+/* Both are computed; `inverse`: 1 / the second. */
+static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *what, bool inverse)
 {
-	struct sl_onnx_value *v = sl_onnx_in(im, 0), *w = sl_onnx_in(im, 1);
+	struct sl_onnx_value *v = sl_onnx_in(im, 0), *w = sl_onnx_in(im, 1), other;
 	bool permuted[2];
 	struct sl_shape a, b;
 
@@ -115,6 +115,11 @@ static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *wh
 	if (permuted[0] || permuted[1]) {
 		sl_onnx_refuse(im, "it %s flattened images, which is not read", what);
 		return;
+	}
+	if (inverse) {
+		other = *w;
+		other.value = sl_build_math(im->b, im->name, w->value, SL_MATH_RECIPROCAL);
+		w = &other;
 	}
 	if (sl_onnx_per_token(im, v) && sl_onnx_per_token(im, w)) {
 		complete(&v->view, &w->view);
@@ -139,7 +144,7 @@ static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *wh
 	else if (kind == SL_OP_MUL && gates(&b, &a))
 		sl_onnx_out_like(im, sl_build_pair(im->b, im->name, SL_OP_GATE, w->value, v->value), w);
 	else if (kind == SL_OP_MUL)
-		sl_onnx_refuse(im, "it multiplies values whose shapes are neither one nor [C, H, W] and [C, 1, 1]");
+		sl_onnx_refuse(im, "it %s values whose shapes are neither one nor [C, H, W] and [C, 1, 1]", what);
 	else
 		sl_onnx_refuse(im, "it adds values of different shapes, which is not read");
 }
@@ -234,10 +239,11 @@ static enum sl_op_kind fit(struct sl_onnx_import *im, size_t i, struct sl_onnx_v
 	return kind;
 }
 
-/* With a parameter, whose dimensions of size 1 are repeated where they have to be. */
-static void with_param(struct sl_onnx_import *im, size_t i, enum sl_op_kind kind)
+/* With the parameter of input `i`, whose dimensions of size 1 are repeated where they have to be. `inverse`: 1 / the
+ * second input. */
+static void with_param(struct sl_onnx_import *im, size_t i, enum sl_op_kind kind, bool inverse)
 {
-	struct sl_onnx_value *x = sl_onnx_in(im, 1 - i);
+	struct sl_onnx_value *x = sl_onnx_in(im, 1 - i), other;
 	bool permuted;
 	int p;
 
@@ -247,7 +253,14 @@ static void with_param(struct sl_onnx_import *im, size_t i, enum sl_op_kind kind
 		sl_onnx_refuse(im, "it changes flattened images by a parameter, which is not read");
 		return;
 	}
+	if (inverse && i == 0) {
+		other = *x;
+		other.value = sl_build_math(im->b, im->name, x->value, SL_MATH_RECIPROCAL);
+		x = &other;
+	}
 	kind = fit(im, i, x, kind, &p);
+	if (inverse && i == 1 && !im->b->err)
+		p = sl_build_math(im->b, im->name, p, SL_MATH_RECIPROCAL);
 	if (!im->b->err)
 		sl_onnx_out_like(im, sl_build_pair(im->b, im->name, kind, x->value, p), x);
 }
@@ -271,10 +284,10 @@ void sl_onnx_read_sum(struct sl_onnx_import *im)
 		}
 	for (size_t i = 0; i < 2; i++)
 		if (is_param(im, sl_onnx_in(im, i))) {
-			with_param(im, i, im->op);
+			with_param(im, i, im->op, false);
 			return;
 		}
-	pair(im, im->op, sum ? "adds" : "multiplies");
+	pair(im, im->op, sum ? "adds" : "multiplies", false);
 }
 
 void sl_onnx_read_div(struct sl_onnx_import *im)
@@ -287,10 +300,34 @@ void sl_onnx_read_div(struct sl_onnx_import *im)
 		sl_onnx_out_number(im, from / by);
 		return;
 	}
-	if (!number_in(im, 1, &by) || by == 0)
-		sl_onnx_refuse(im, "it divides by other than a constant, which is not read: multiply by a sigmoid, or "
-				   "take a norm");
-	affine(im, 0, 1 / by, 0);
+	if (number_in(im, 1, &by)) {
+		if (by == 0)
+			sl_onnx_refuse(im, "it divides by 0");
+		affine(im, 0, 1 / by, 0);
+		return;
+	}
+	for (size_t i = 0; i < 2; i++)
+		if (is_param(im, sl_onnx_in(im, i))) {
+			with_param(im, i, SL_OP_MUL, true);
+			return;
+		}
+	if (number_in(im, 0, &from))
+		sl_onnx_read_math(im, 1, SL_MATH_RECIPROCAL, from);
+	else
+		pair(im, SL_OP_MUL, "divides", true);
+}
+
+void sl_onnx_read_math(struct sl_onnx_import *im, size_t i, int fn, float by)
+{
+	bool permuted;
+	int x = sl_onnx_data_in(im, i, 0, &permuted);
+
+	if (!(by >= -1e30f && by <= 1e30f))
+		sl_onnx_refuse(im, "its factor is %g", (double)by);
+	if (im->b->err)
+		return;
+	x = sl_build_math(im->b, im->name, x, fn);
+	sl_onnx_out_like(im, by == 1 ? x : sl_build_scale(im->b, im->name, x, by), sl_onnx_in(im, i));
 }
 
 void sl_onnx_read_sub(struct sl_onnx_import *im)
@@ -342,10 +379,15 @@ void sl_onnx_read_pow(struct sl_onnx_import *im)
 	if (sl_onnx_read_rmsnorm(im) || im->b->err)
 		return;
 	x = sl_onnx_data_in(im, 0, 0, &permuted);
-	if (!number_in(im, 1, &by) || (by != 2 && by != 3))
-		sl_onnx_refuse(im, "its exponent is not the constant 2 or 3");
+	if (!number_in(im, 1, &by) || (by != 2 && by != 3 && by != -1 && by != 0.5f && by != -0.5f))
+		sl_onnx_refuse(im, "its exponent is none of the constants 2, 3, 1/2, -1/2 and -1");
 	if (im->b->err)
 		return;
+	if (by < 1) {
+		y = by == -1 ? x : sl_build_math(im->b, im->name, x, SL_MATH_SQRT);
+		sl_onnx_out_like(im, by < 0 ? sl_build_math(im->b, im->name, y, SL_MATH_RECIPROCAL) : y, v);
+		return;
+	}
 	y = sl_build_mul(im->b, im->name, x, x);
 	sl_onnx_out_like(im, by == 3 ? sl_build_mul(im->b, im->name, y, x) : y, v);
 }
@@ -369,6 +411,20 @@ void sl_onnx_read_abs(struct sl_onnx_import *im)
 
 	if (!im->b->err)
 		sl_onnx_out_like(im, bent(im, x, 2, -1), sl_onnx_in(im, 0));
+}
+
+/* x / (1 + |x|) */
+void sl_onnx_read_softsign(struct sl_onnx_import *im)
+{
+	bool permuted;
+	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
+	int y;
+
+	if (im->b->err)
+		return;
+	y = sl_build_affine(im->b, im->name, bent(im, x, 2, -1), 1, 1);
+	y = sl_build_math(im->b, im->name, y, SL_MATH_RECIPROCAL);
+	sl_onnx_out_like(im, sl_build_mul(im->b, im->name, x, y), sl_onnx_in(im, 0));
 }
 
 void sl_onnx_read_leaky(struct sl_onnx_import *im)

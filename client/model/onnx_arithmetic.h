@@ -28,7 +28,9 @@ void sl_onnx_read_sub(struct sl_onnx_import *im);
 void sl_onnx_read_neg(struct sl_onnx_import *im);
 void sl_onnx_read_pow(struct sl_onnx_import *im);
 void sl_onnx_read_prelu(struct sl_onnx_import *im);
+void sl_onnx_read_math(struct sl_onnx_import *im, size_t i, int fn, float by); /* by · fn(input i) */
 void sl_onnx_read_abs(struct sl_onnx_import *im);
+void sl_onnx_read_softsign(struct sl_onnx_import *im);
 void sl_onnx_read_leaky(struct sl_onnx_import *im);
 void sl_onnx_read_elu(struct sl_onnx_import *im); /* and SELU */
 void sl_onnx_read_unsqueeze(struct sl_onnx_import *im);

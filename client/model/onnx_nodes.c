@@ -300,16 +300,19 @@ static void read_expand(struct sl_onnx_import *im)
 	sl_onnx_out_same(im, &made);
 }
 
-/* And Reciprocal: of a number. */
-static void read_sqrt(struct sl_onnx_import *im)
+/* Of a value; roots and reciprocals of a number, too. */
+static void read_math(struct sl_onnx_import *im)
 {
+	static const char initial[SL_MATH_COUNT] = "ELSR";
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	const char first = im->node->op_type[0];
 	float x;
 
-	if (v && v->value < 0 && !sl_onnx_learns(im, v->constant) && sl_onnx_scalar_in(im, 0, &x) && x > 0)
-		sl_onnx_out_number(im, im->node->op_type[0] == 'R' ? 1 / x : sqrtf(x));
+	if ((first == 'S' || first == 'R') && v && v->value < 0 && !sl_onnx_learns(im, v->constant) &&
+	    sl_onnx_scalar_in(im, 0, &x) && x > 0)
+		sl_onnx_out_number(im, first == 'R' ? 1 / x : sqrtf(x));
 	else
-		sl_onnx_refuse_kind(im);
+		sl_onnx_read_math(im, 0, (int)((const char *)memchr(initial, first, sizeof initial) - initial), 1);
 }
 
 static void read_known(struct sl_onnx_import *im)
@@ -415,6 +418,7 @@ static const struct sl_onnx_kind kinds[] = {
 	{"Elu", 1, 1, "alpha", .read = sl_onnx_read_elu},
 	{"Equal", 2, 2, "", .read = read_known},
 	{"Erf", 1, 1, "", .read = sl_onnx_refuse_kind}, /* alone: of a GELU it is read with its first node */
+	{"Exp", 1, 1, "", .read = read_math},
 	{"Expand", 2, 2, "", .read = read_expand},
 	{"Flatten", 1, 1, "axis", .read = sl_onnx_read_flatten},
 	{"Gather", 2, 2, "axis", .read = sl_onnx_read_gather},
@@ -433,7 +437,7 @@ static const struct sl_onnx_kind kinds[] = {
 	{"LeakyRelu", 1, 1, "alpha", .read = sl_onnx_read_leaky},
 	{"Less", 2, 2, "", .read = read_known},
 	{"LessOrEqual", 2, 2, "", .read = read_known},
-	{"Log", 1, 1, "", .read = sl_onnx_refuse_kind}, /* alone: behind a sigmoid it is read with that */
+	{"Log", 1, 1, "", .read = read_math}, /* behind a sigmoid it is read with that */
 	{"MatMul", 2, 2, "", .read = sl_onnx_read_matmul},
 	{"Max", 2, 2, "", .read = read_bound},
 	{"MaxPool", 1, 1, "auto_pad ceil_mode dilations kernel_shape pads storage_order strides",
@@ -448,7 +452,7 @@ static const struct sl_onnx_kind kinds[] = {
 	{"Pad", 2, 3, "mode", .read = sl_onnx_read_pad},
 	{"Pow", 2, 2, "", .read = sl_onnx_read_pow},
 	{"Range", 3, 3, "", .read = read_range},
-	{"Reciprocal", 1, 1, "", .read = read_sqrt}, /* of a norm they are read with it */
+	{"Reciprocal", 1, 1, "", .read = read_math}, /* of a norm they are read with it */
 	{"ReduceMax", 1, 2, "axes keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce, .op = SL_OP_MAXPOOL},
 	{"ReduceMean", 1, 2, "axes keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce, .op = SL_OP_AVGPOOL},
 	{"ReduceSum", 2, 2, "keepdims noop_with_empty_axes", .read = sl_onnx_read_reduce, .op = SL_OP_ADD},
@@ -462,8 +466,9 @@ static const struct sl_onnx_kind kinds[] = {
 	{"Slice", 3, 5, "", .read = sl_onnx_read_slice},
 	{"Softmax", 1, 1, "axis", .read = sl_onnx_read_softmax},
 	{"Softplus", 1, 1, "", .read = read_smooth, .op = SL_OP_SOFTPLUS},
+	{"Softsign", 1, 1, "", .read = sl_onnx_read_softsign},
 	{"Split", 1, 2, "axis num_outputs", .read = sl_onnx_read_split},
-	{"Sqrt", 1, 1, "", .read = read_sqrt},
+	{"Sqrt", 1, 1, "", .read = read_math},
 	{"Squeeze", 1, 2, "", .read = sl_onnx_read_squeeze},
 	{"Sub", 2, 2, "", .read = sl_onnx_read_sub},
 	{"Tanh", 1, 1, "", .read = read_smooth, .op = SL_OP_TANH},

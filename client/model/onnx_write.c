@@ -104,10 +104,8 @@ static void write_conv(struct writer *w)
 {
 	const struct sl_conv_attr *a = &w->op.u.conv;
 	const bool flat = param_of(w, 0)->shape.ndim == 3;
-	struct sl_onnx_text x = {""};
+	struct sl_onnx_text x = flat ? LIST(w, "Squeeze", in(w, 0), 2) : (struct sl_onnx_text){""};
 
-	if (flat)
-		x = LIST(w, "Squeeze", in(w, 0), 2);
 	x = SL_ONNX_EMIT(&w->e, "Conv", flat ? x.t : in(w, 0), param(w, 0), param(w, 1));
 	sl_onnx_emit_ints(&w->e, "kernel_shape", (int64_t[]){a->kh, a->kw} + flat, 2 - flat);
 	sl_onnx_emit_ints(&w->e, "strides", (int64_t[]){a->stride, a->stride}, 2 - flat);
@@ -192,11 +190,10 @@ static void write_dropout(struct writer *w)
 static void write_scale(struct writer *w)
 {
 	const float by = w->op.u.scale.by, plus = w->op.u.scale.plus;
-	struct sl_onnx_text x = w->name[w->g->link[w->node->in]];
+	struct sl_onnx_text x = w->name[w->g->link[w->node->in]], from;
 
 	if (by == -1 && plus != 0) {
-		const struct sl_onnx_text from = sl_onnx_emit_number(&w->e, plus);
-
+		from = sl_onnx_emit_number(&w->e, plus);
 		out(w, SL_ONNX_EMIT(&w->e, "Sub", from.t, x.t));
 		return;
 	}
@@ -439,35 +436,42 @@ static void write_concat(struct writer *w)
 	sl_onnx_emit_int(&w->e, "axis", axis_in_file(s, sl_op_concat_axis(&w->op)));
 }
 
+/* Kinds that are one node without more. */
+static const char *const words[SL_OP_COUNT] = {[SL_OP_ADD] = "Add",         [SL_OP_MUL] = "Mul",
+					       [SL_OP_GATE] = "Mul",        [SL_OP_TANH] = "Tanh",
+					       [SL_OP_SIGMOID] = "Sigmoid", [SL_OP_HARDSWISH] = "HardSwish",
+					       [SL_OP_ELU] = "Elu",         [SL_OP_SOFTPLUS] = "Softplus",
+					       [SL_OP_FLATTEN] = "Flatten", [SL_OP_HARDSIGMOID] = "HardSigmoid",
+					       [SL_OP_SILU] = "Sigmoid"};
+
 /* A parameter comes first, where the reader looks for no name. */
 static void write_same(struct writer *w)
 {
-	static const char *const kind[SL_OP_COUNT] = {[SL_OP_ADD] = "Add",         [SL_OP_MUL] = "Mul",
-						      [SL_OP_GATE] = "Mul",        [SL_OP_TANH] = "Tanh",
-						      [SL_OP_SIGMOID] = "Sigmoid", [SL_OP_HARDSWISH] = "HardSwish",
-						      [SL_OP_ELU] = "Elu",         [SL_OP_SOFTPLUS] = "Softplus",
-						      [SL_OP_FLATTEN] = "Flatten", [SL_OP_HARDSIGMOID] = "HardSigmoid",
-						      [SL_OP_SILU] = "Sigmoid"};
 	const bool pair = w->node->n_in == 2, turn = pair && w->repeats[w->g->link[w->node->in + 1]];
 
-	out(w, SL_ONNX_EMIT(&w->e, kind[w->node->kind], in(w, turn), pair ? in(w, !turn) : NULL));
+	out(w, SL_ONNX_EMIT(&w->e, words[w->node->kind], in(w, turn), pair ? in(w, !turn) : NULL));
 	if (w->node->kind == SL_OP_SILU)
 		out(w, two(w, "Mul", in(w, 0), w->name[w->node->out]));
 	if (w->node->kind == SL_OP_HARDSIGMOID)
 		sl_onnx_emit_float(&w->e, "alpha", (float)(1.0 / 6));
 }
 
+/* x times the reciprocal of a parameter is x divided by it. Some node is always behind: the loss. */
+static void write_math(struct writer *w)
+{
+	static const char *const math[SL_MATH_COUNT] = {"Exp", "Log", "Sqrt", "Reciprocal"};
+	const struct sl_node *next = w->node + 1;
+
+	if (!w->repeats[w->g->link[w->node->in]] || next->n_in < 2 || w->g->link[next->in + 1] != w->node->out) {
+		out(w, SL_ONNX_EMIT(&w->e, math[w->op.u.math.fn], in(w, 0), NULL));
+		return;
+	}
+	w->name[next->out] = two(w, "Div", w->name[w->g->link[next->in]].t, w->name[w->g->link[w->node->in]]);
+	w->index++;
+}
+
 static void (*const kinds[SL_OP_COUNT])(struct writer *w) = {
-	[SL_OP_ADD] = write_same,
-	[SL_OP_MUL] = write_same,
-	[SL_OP_GATE] = write_same,
-	[SL_OP_TANH] = write_same,
-	[SL_OP_SIGMOID] = write_same,
-	[SL_OP_SILU] = write_same,
-	[SL_OP_HARDSWISH] = write_same,
-	[SL_OP_ELU] = write_same,
-	[SL_OP_SOFTPLUS] = write_same,
-	[SL_OP_FLATTEN] = write_same,
+	[SL_OP_MATH] = write_math,
 	[SL_OP_CONV2D] = write_conv,
 	[SL_OP_CONVT2D] = write_convt,
 	[SL_OP_BATCHNORM] = write_batchnorm,
@@ -478,7 +482,6 @@ static void (*const kinds[SL_OP_COUNT])(struct writer *w) = {
 	[SL_OP_DROPOUT] = write_dropout,
 	[SL_OP_SCALE] = write_scale,
 	[SL_OP_GELU] = write_gelu,
-	[SL_OP_HARDSIGMOID] = write_same,
 	[SL_OP_LAYERNORM] = write_norm,
 	[SL_OP_RMSNORM] = write_norm,
 	[SL_OP_GROUPNORM] = write_groupnorm,
@@ -513,8 +516,8 @@ static void write_node(struct writer *w)
 	w->op = sl_graph_op(w->g, w->index);
 	check_flattened(w);
 	w->e.name = w->node->name;
-	if (kinds[w->node->kind])
-		kinds[w->node->kind](w);
+	if (kinds[w->node->kind] || words[w->node->kind])
+		(kinds[w->node->kind] ? kinds[w->node->kind] : write_same)(w);
 	else
 		refuse(w, "");
 }

@@ -25,6 +25,7 @@ static bool is_fixed(const struct sl_op *op)
 	case SL_OP_GELU:
 	case SL_OP_SILU:
 	case SL_OP_TANH:
+	case SL_OP_MATH:
 	case SL_OP_LAYERNORM:
 	case SL_OP_RMSNORM:
 	case SL_OP_RESAMPLE:

@@ -10,8 +10,8 @@ static const int64_t most_elements = INT64_C(1) << 50; /* of a batch: sums of by
 static bool node_per_chosen(enum sl_op_kind kind)
 {
 	return kind == SL_OP_LINEAR || kind == SL_OP_ACT || kind == SL_OP_GELU || kind == SL_OP_SILU ||
-	       kind == SL_OP_TANH || kind == SL_OP_ADD || kind == SL_OP_MUL || kind == SL_OP_SCALE ||
-	       sl_op_is_norm(kind) || kind == SL_OP_XENT;
+	       kind == SL_OP_TANH || kind == SL_OP_MATH || kind == SL_OP_ADD || kind == SL_OP_MUL ||
+	       kind == SL_OP_SCALE || sl_op_is_norm(kind) || kind == SL_OP_XENT;
 }
 
 /* Tokens are chosen by whoever has the labels: in the tail, or as the last thing that the middle does. */

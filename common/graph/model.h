@@ -118,6 +118,7 @@ int sl_build_mul(struct sl_build *b, const char *name, int x, int y);
 int sl_build_pair(struct sl_build *b, const char *name, enum sl_op_kind kind, int x, int y); /* GATE or CONCAT */
 /* GELU (`approximate`: with tanh), SILU, TANH, SIGMOID, HARDSIGMOID or HARDSWISH */
 int sl_build_smooth(struct sl_build *b, const char *name, int in, enum sl_op_kind kind, bool approximate);
+int sl_build_math(struct sl_build *b, const char *name, int in, int fn);
 int sl_build_layernorm(struct sl_build *b, const char *name, int in, float eps);
 int sl_build_layernorm_of(struct sl_build *b, const char *name, int in, float eps, bool bias);
 int sl_build_groupnorm(struct sl_build *b, const char *name, int in, int groups, float eps, bool affine);

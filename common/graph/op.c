@@ -293,6 +293,7 @@ enum sl_err sl_op_infer_shape(struct sl_op *op, struct sl_fail *fail)
 	case SL_OP_HARDSWISH:
 	case SL_OP_ELU:
 	case SL_OP_SOFTPLUS:
+	case SL_OP_MATH:
 		op->out_shape = *in;
 		return SL_OK;
 	case SL_OP_LAYERNORM:

@@ -21,6 +21,7 @@
  * GATE       a [H,W,C], b [1,1,C] → a · b             –      (each channel by a number of its own; also [S,F], [1,F])
  * CONCAT     a [H,W,C], b [H,W,D] → [H,W,C+D]         –      (a's channels, then b's; or along another axis)
  * ELU, SOFTPLUS  any → same                           –      (torch.nn.ELU(), torch.nn.Softplus())
+ * MATH       any → same                               –      (e^x, log x, √x or 1/x: struct sl_math_attr)
  * PERMUTE    any → the same numbers in another order  –      (see struct sl_permute_attr)
  * RESAMPLE   any → another size of one axis           –      (see struct sl_resample_attr)
  * GROUPNORM  [H,W,C] or [S,C] → same                  weight [C], bias [C], or none   (torch.nn.GroupNorm)
@@ -55,6 +56,7 @@ enum sl_op_kind {
 };
 
 enum sl_act { SL_ACT_NONE, SL_ACT_RELU, SL_ACT_RELU6, SL_ACT_COUNT };
+enum { SL_MATH_EXP, SL_MATH_LOG, SL_MATH_SQRT, SL_MATH_RECIPROCAL, SL_MATH_COUNT };
 
 enum { SL_OP_MAX_IN = 3, SL_OP_MAX_PARAM = 4, SL_NAME_MAX = 96 };
 
@@ -165,6 +167,10 @@ struct sl_repeat_attr {
 	int ndim, dim[3]; /* of the weight */
 };
 
+struct sl_math_attr {
+	int fn; /* SL_MATH_EXP … */
+};
+
 struct sl_gelu_attr {
 	bool tanh; /* its approximation: x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))) */
 };
@@ -224,6 +230,7 @@ union sl_op_attr {
 	struct sl_mse_attr mse;
 	struct sl_scale_attr scale;
 	struct sl_gelu_attr gelu;
+	struct sl_math_attr math;
 	struct sl_attention_attr attention;
 	struct sl_norm_attr norm; /* LAYERNORM, RMSNORM */
 	struct sl_embedding_attr embedding;
@@ -288,7 +295,7 @@ static inline bool sl_op_is_elementwise(enum sl_op_kind kind)
 {
 	return kind == SL_OP_DROPOUT || kind == SL_OP_ACT || kind == SL_OP_SCALE || kind == SL_OP_GELU ||
 	       kind == SL_OP_SILU || kind == SL_OP_TANH || kind == SL_OP_SIGMOID || kind == SL_OP_HARDSIGMOID ||
-	       kind == SL_OP_HARDSWISH || kind == SL_OP_ELU || kind == SL_OP_SOFTPLUS;
+	       kind == SL_OP_HARDSWISH || kind == SL_OP_ELU || kind == SL_OP_SOFTPLUS || kind == SL_OP_MATH;
 }
 
 /* A RESAMPLE that takes neighbours along its axis, all of which there are. */

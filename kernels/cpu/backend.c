@@ -134,6 +134,7 @@ static const struct sl_backend_ops ops = {
 			[SL_OP_EMBEDDING] = &sl_cpu_embedding,
 			[SL_OP_ELU] = &sl_cpu_elu,
 			[SL_OP_SOFTPLUS] = &sl_cpu_softplus,
+			[SL_OP_MATH] = &sl_cpu_math,
 			[SL_OP_PERMUTE] = &sl_cpu_permute,
 			[SL_OP_RESAMPLE] = &sl_cpu_resample,
 			[SL_OP_GROUPNORM] = &sl_cpu_groupnorm,

@@ -1,7 +1,8 @@
 /* Exponentials, and what is made of them: smooth activations and norms. Included by simd_*.c after body_elem.h.
  *
  * Errors over all floats, in units of 2^-24: e^x 1.5 of its value, 0 below −88 and as at 88.3 above; Φ 6 of 1; tanh 2
- * of its value. NaN comes out of all of them. */
+ * of its value; log x 3 of its value. NaN comes out of all of them. */
+#include <math.h>
 
 /* Lanes of [0, n) as they are, the others 0. */
 ALWAYS vf first_lanes(vf v, int n)
@@ -131,6 +132,25 @@ ALWAYS struct point softplus(vf x)
 	return (struct point){choose(x > set1(0.0f), x, x * 0.0f) + p * s, logistic(x)};
 }
 
+/* x = 2^n·m, m from √½ to √2, and log m = 2·artanh(s), s = (m − 1) / (m + 1). A subnormal x is scaled by 2^24 first. */
+ALWAYS vf logarithm(vf x)
+{
+	const vf one = set1(1.0f), zero = set1(0.0f), most = set1(INFINITY);
+	vi small = x < set1(0x1p-126f);
+	vf v = choose(small, x * 0x1p24f, x);
+	vi n = ((vi)v - (vi)set1(0x1.6a09e6p-1f)) >> 23;
+	vf m = (vf)((vi)v - (n << 23)), power = (vf)(n + 0x4b400000) - 0x1.8p23f - choose(small, set1(24.0f), zero);
+	vf s = (m - one) / (m + one), z = s * s, p = z * (2.0f / 11) + 2.0f / 9;
+
+	p = p * z + 2.0f / 7;
+	p = p * z + 2.0f / 5;
+	p = p * z + 2.0f / 3;
+	p = p * z * s + (s + s);
+	p = p - power * 2.12194440e-4f + power * 0.693359375f;
+	p = choose(x > zero, choose(x < most, p, x), choose(x == zero, -most, set1(NAN)));
+	return choose(x == x, p, x);
+}
+
 ALWAYS struct point smooth_at(vf x, enum sl_cpu_smooth kind)
 {
 	if (kind == SL_SMOOTH_GELU) {
@@ -159,6 +179,17 @@ ALWAYS struct point smooth_at(vf x, enum sl_cpu_smooth kind)
 
 		return (struct point){choose(x > set1(0.0f), x, e - 1.0f), choose(x > set1(0.0f), set1(1.0f), e)};
 	}
+	if (kind == SL_SMOOTH_EXP) { /* infinite from 88.3 on, where a float goes to 88.7 */
+		vf e = choose(x > set1(88.3f), set1(INFINITY), exponential(x));
+
+		return (struct point){e, e};
+	}
+	if (kind == SL_SMOOTH_LOG)
+		return (struct point){logarithm(x), 1.0f / x};
+	if (kind == SL_SMOOTH_SQRT)
+		return (struct point){square_root(x), 0.5f / square_root(x)};
+	if (kind == SL_SMOOTH_RECIPROCAL)
+		return (struct point){1.0f / x, -1.0f / x / x};
 	vf y = hyperbolic_tangent(x);
 
 	return (struct point){y, 1.0f - y * y};
@@ -186,6 +217,14 @@ ALWAYS struct point smooth_at(vf x, enum sl_cpu_smooth kind)
 			WITH_CONSTANT(KIND, SL_SMOOTH_ELU, call)         \
 		case SL_SMOOTH_SOFTPLUS:                                 \
 			WITH_CONSTANT(KIND, SL_SMOOTH_SOFTPLUS, call)    \
+		case SL_SMOOTH_EXP:                                      \
+			WITH_CONSTANT(KIND, SL_SMOOTH_EXP, call)         \
+		case SL_SMOOTH_LOG:                                      \
+			WITH_CONSTANT(KIND, SL_SMOOTH_LOG, call)         \
+		case SL_SMOOTH_SQRT:                                     \
+			WITH_CONSTANT(KIND, SL_SMOOTH_SQRT, call)        \
+		case SL_SMOOTH_RECIPROCAL:                               \
+			WITH_CONSTANT(KIND, SL_SMOOTH_RECIPROCAL, call)  \
 		}                                                        \
 	} while (0)
 

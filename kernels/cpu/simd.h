@@ -49,7 +49,11 @@ enum sl_cpu_smooth {
 	SL_SMOOTH_HARDSIGMOID,
 	SL_SMOOTH_HARDSWISH,
 	SL_SMOOTH_ELU,
-	SL_SMOOTH_SOFTPLUS
+	SL_SMOOTH_SOFTPLUS,
+	SL_SMOOTH_EXP, /* from here on in the order of SL_MATH_EXP … */
+	SL_SMOOTH_LOG,
+	SL_SMOOTH_SQRT,
+	SL_SMOOTH_RECIPROCAL
 };
 
 /* A row of outputs of a depthwise layer with any window, of l ≤ SL_DW_LANES channels. Of each row of the window that

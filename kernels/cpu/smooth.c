@@ -20,6 +20,8 @@ static int64_t count_in(const struct job *j, int64_t at)
 
 static enum sl_cpu_smooth kind_of(const struct sl_op *op)
 {
+	if (op->kind == SL_OP_MATH)
+		return (enum sl_cpu_smooth)(SL_SMOOTH_EXP + op->u.math.fn);
 	if (op->kind == SL_OP_GELU)
 		return op->u.gelu.tanh ? SL_SMOOTH_GELU_TANH : SL_SMOOTH_GELU;
 	return op->kind == SL_OP_SILU          ? SL_SMOOTH_SILU
@@ -114,5 +116,6 @@ const struct sl_kernel sl_cpu_hardsigmoid = {.forward = forward, .backward = bac
 const struct sl_kernel sl_cpu_hardswish = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_cpu_elu = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_cpu_softplus = {.forward = forward, .backward = backward};
+const struct sl_kernel sl_cpu_math = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_cpu_tanh = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_cpu_mul = {.forward = mul_forward, .backward = mul_backward};

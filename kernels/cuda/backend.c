@@ -527,6 +527,7 @@ const struct sl_backend_ops cu_backend_ops = {
 		   [SL_OP_TRANSPOSE] = &cu_transpose_op,
 		   [SL_OP_ELU] = &cu_elu,
 		   [SL_OP_SOFTPLUS] = &cu_softplus,
+		   [SL_OP_MATH] = &cu_math,
 		   [SL_OP_PERMUTE] = &cu_permute_op,
 		   [SL_OP_RESAMPLE] = &cu_resample_op,
 		   [SL_OP_GROUPNORM] = &cu_groupnorm_op,

@@ -153,7 +153,11 @@ enum cu_smooth {
 	CU_SMOOTH_HARDSIGMOID,
 	CU_SMOOTH_HARDSWISH,
 	CU_SMOOTH_ELU,
-	CU_SMOOTH_SOFTPLUS
+	CU_SMOOTH_SOFTPLUS,
+	CU_SMOOTH_EXP, /* from here on in the order of SL_MATH_EXP … */
+	CU_SMOOTH_LOG,
+	CU_SMOOTH_SQRT,
+	CU_SMOOTH_RECIPROCAL
 };
 cudaError_t cu_smooth_forward(cudaStream_t s, enum cu_type type, void *out, const void *x, enum cu_smooth kind,
 			      int64_t n);

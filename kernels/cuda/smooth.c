@@ -3,6 +3,8 @@
 
 static enum cu_smooth kind_of(const struct sl_op *op)
 {
+	if (op->kind == SL_OP_MATH)
+		return (enum cu_smooth)(CU_SMOOTH_EXP + op->u.math.fn);
 	if (op->kind == SL_OP_GELU)
 		return op->u.gelu.tanh ? CU_SMOOTH_GELU_TANH : CU_SMOOTH_GELU;
 	return op->kind == SL_OP_SILU          ? CU_SMOOTH_SILU
@@ -73,5 +75,6 @@ const struct sl_kernel cu_hardsigmoid = {.forward = forward, .backward = backwar
 const struct sl_kernel cu_hardswish = {.forward = forward, .backward = backward};
 const struct sl_kernel cu_elu = {.forward = forward, .backward = backward};
 const struct sl_kernel cu_softplus = {.forward = forward, .backward = backward};
+const struct sl_kernel cu_math = {.forward = forward, .backward = backward};
 const struct sl_kernel cu_tanh = {.forward = forward, .backward = backward};
 const struct sl_kernel cu_mul_op = {.forward = mul_forward, .backward = mul_backward};

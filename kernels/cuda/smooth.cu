@@ -44,6 +44,14 @@ template <int KIND> __device__ __forceinline__ Point smooth_at(float x)
 		return x > 0.f ? Point{x, 1.f} : Point{expm1f(x), expf(x)};
 	if (KIND == CU_SMOOTH_SOFTPLUS)
 		return {(x > 0.f ? x : 0.f * x) + log1pf(expf(-fabsf(x))), 1.f / (1.f + expf(-x))};
+	if (KIND == CU_SMOOTH_EXP)
+		return {expf(x), expf(x)};
+	if (KIND == CU_SMOOTH_LOG)
+		return {logf(x), 1.f / x};
+	if (KIND == CU_SMOOTH_SQRT)
+		return {sqrtf(x), 0.5f / sqrtf(x)};
+	if (KIND == CU_SMOOTH_RECIPROCAL)
+		return {1.f / x, -1.f / x / x};
 	const float y = tanhf(x);
 
 	return {y, 1.f - y * y};
@@ -115,6 +123,14 @@ template <class T> struct Mul {
 			CALL(CU_SMOOTH_ELU);                  \
 		} else if ((kind) == CU_SMOOTH_SOFTPLUS) {    \
 			CALL(CU_SMOOTH_SOFTPLUS);             \
+		} else if ((kind) == CU_SMOOTH_EXP) {         \
+			CALL(CU_SMOOTH_EXP);                  \
+		} else if ((kind) == CU_SMOOTH_LOG) {         \
+			CALL(CU_SMOOTH_LOG);                  \
+		} else if ((kind) == CU_SMOOTH_SQRT) {        \
+			CALL(CU_SMOOTH_SQRT);                 \
+		} else if ((kind) == CU_SMOOTH_RECIPROCAL) {  \
+			CALL(CU_SMOOTH_RECIPROCAL);           \
 		} else {                                      \
 			CALL(CU_SMOOTH_GELU_TANH);            \
 		}                                             \

@@ -89,6 +89,7 @@ static const struct sl_backend_ops ref_ops = {
 			[SL_OP_EMBEDDING] = &sl_ref_embedding,
 			[SL_OP_ELU] = &sl_ref_elu,
 			[SL_OP_SOFTPLUS] = &sl_ref_softplus,
+			[SL_OP_MATH] = &sl_ref_math,
 			[SL_OP_PERMUTE] = &sl_ref_permute,
 			[SL_OP_RESAMPLE] = &sl_ref_resample,
 			[SL_OP_GROUPNORM] = &sl_ref_groupnorm,

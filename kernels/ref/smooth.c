@@ -8,6 +8,7 @@
  *   hardswish: x·h(x)           0 below −3, 1 above 3, x/3 + 1/2 between them and at 3
  *   elu(x) = x, or e^x − 1 below 0    1, or e^x
  *   softplus(x) = log(1 + e^x)        σ(x)
+ *   e^x, log x, √x, 1/x               e^x, 1/x, 1/(2·√x), −1/x²
  * Hendrycks and Gimpel, "Gaussian error linear units", 2016. */
 #include <math.h>
 
@@ -63,12 +64,22 @@ static struct point elu(double x)
 	return x > 0 ? (struct point){x, 1} : (struct point){expm1(x), exp(x)};
 }
 
+static struct point math(int fn, double x)
+{
+	const double y = fn == SL_MATH_EXP ? exp(x) : fn == SL_MATH_LOG ? log(x) : fn == SL_MATH_SQRT ? sqrt(x) : 1 / x;
+	const double slope = fn == SL_MATH_EXP ? y : fn == SL_MATH_LOG ? 1 / x : fn == SL_MATH_SQRT ? 0.5 / y : -y * y;
+
+	return (struct point){y, slope};
+}
+
 static struct point at(const struct sl_op *op, double x)
 {
 	double y = tanh(x);
 
 	if (op->kind == SL_OP_GELU)
 		return op->u.gelu.tanh ? gelu_tanh(x) : gelu_erf(x);
+	if (op->kind == SL_OP_MATH)
+		return math(op->u.math.fn, x);
 	if (op->kind == SL_OP_ELU)
 		return elu(x);
 	if (op->kind == SL_OP_SOFTPLUS)
@@ -107,4 +118,5 @@ const struct sl_kernel sl_ref_hardsigmoid = {.forward = forward, .backward = bac
 const struct sl_kernel sl_ref_hardswish = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_ref_elu = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_ref_softplus = {.forward = forward, .backward = backward};
+const struct sl_kernel sl_ref_math = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_ref_tanh = {.forward = forward, .backward = backward};

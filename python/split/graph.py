@@ -161,6 +161,13 @@ class Builder:
                                 "and a number for each channel")
         return self.node(name, "gate", [a, b], a.shape)
 
+    def div(self, name, a, b, rounding_mode=None):
+        if rounding_mode:
+            raise errors.config(f"{name}: rounding_mode={rounding_mode!r} is not known on the server, None is")
+        if not isinstance(b, Value):
+            return self.mul(name, a, 1 / b)
+        return self.mul(name, a, self.act(name + ".inverse", b, "math", fn=MATH["reciprocal"]))
+
 
 def _dims(shape):
     order = (shape[1], shape[2], shape[0]) if len(shape) == 3 else shape
@@ -389,7 +396,16 @@ def _f_dropout(b, name, x, p=0.5, training=True, inplace=False):
     return b.dropout(name, x, p) if training else x
 
 
+MATH = {"exp": None, "log": 1, "sqrt": 2, "reciprocal": 3}  # fn of the op `math`; None: 0, which its text leaves out
+
+
+def _math(fn):
+    return lambda b, name, x: b.act(name, x, "math", fn=MATH[fn])
+
+
 FUNCTIONS = {
+    **{key: _math(fn) for fn in MATH for key in (getattr(torch, fn), fn)},
+    operator.truediv: Builder.div, torch.div: Builder.div, "div": Builder.div,
     operator.add: Builder.add, operator.iadd: Builder.add, torch.add: Builder.add, "add": Builder.add, "add_": Builder.add,
     operator.mul: Builder.mul, operator.imul: Builder.mul, torch.mul: Builder.mul, "mul": Builder.mul,
     torch.flatten: _flatten, "flatten": _flatten, torch.mean: _mean, "mean": _mean, torch.cat: _cat,

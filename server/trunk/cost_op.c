@@ -271,7 +271,7 @@ static price_fn *const price_of[SL_OP_COUNT] = {
 	[SL_OP_HARDSIGMOID] = smooth,  [SL_OP_HARDSWISH] = smooth,    [SL_OP_GATE] = channels,
 	[SL_OP_CONCAT] = channels,     [SL_OP_TRANSPOSE] = transpose, [SL_OP_ELU] = smooth,
 	[SL_OP_SOFTPLUS] = smooth,     [SL_OP_PERMUTE] = permute,     [SL_OP_RESAMPLE] = resample,
-	[SL_OP_GROUPNORM] = groupnorm, [SL_OP_REPEAT] = tokens,
+	[SL_OP_GROUPNORM] = groupnorm, [SL_OP_REPEAT] = tokens,       [SL_OP_MATH] = smooth,
 };
 
 bool sl_op_has_price(enum sl_op_kind kind)

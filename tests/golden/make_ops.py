@@ -210,6 +210,9 @@ for mode, (how, h, run) in enumerate([
         ("AREA", 4, lambda x: F.adaptive_avg_pool2d(x, (4, 5))), ("MEAN", 3, lambda x: F.avg_pool2d(x, (3, 1), (2, 1), (1, 0)))]):
     attr = ".u.resample = {1, %d, SL_RESAMPLE_%s, 0, %d, %d, %d}," % (h, how, (2, 2, 2, 0, 0, 0, 0, 1)[mode], 2 if how == "MEAN" else 1, 3 if how == "MEAN" else 1)
     case("resample_" + how.lower(), "RESAMPLE", draw(2, 3, 6, 5), attr, run)
+for fn in ("exp", "log", "sqrt", "reciprocal"):
+    case("math_" + fn, "MATH", draw(4, 6, low=1 if fn in ("log", "sqrt") else -80, high=160) + (1 / 32 if fn == "reciprocal" else 0),
+         ".u.math = {SL_MATH_%s}," % fn.upper(), getattr(torch, fn))
 torch.set_rng_state(state)
 
 case("mse", "MSE", draw(5, 3), "", lambda x: F.mse_loss(x, targets) * 5)

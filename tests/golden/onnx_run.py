@@ -66,7 +66,7 @@ def dropout(x, p=None, training=None):
 KINDS = {
     "Add": torch.add, "AveragePool": average_pool, "BatchNormalization": batch_norm, "Clip": torch.clamp,
     "Concat": lambda *x, axis: torch.cat(x, axis), "Conv": conv, "ConvTranspose": conv_transpose, "Div": torch.div, "Dropout": dropout,
-    "Elu": F.elu, "Erf": torch.erf, "Expand": lambda x, shape: x * torch.ones(shape.tolist(), dtype=x.dtype), "Flatten": lambda x: x.flatten(1),
+    "Elu": F.elu, "Erf": torch.erf, "Exp": torch.exp, "Log": torch.log, "Expand": lambda x, shape: x * torch.ones(shape.tolist(), dtype=x.dtype), "Flatten": lambda x: x.flatten(1),
     "Gelu": lambda x, approximate: F.gelu(x, approximate=approximate.decode()),
     "Gemm": lambda x, w, b=None, transB=0: F.linear(x, w, b), "GlobalAveragePool": lambda x: F.adaptive_avg_pool2d(x, 1),
     "GlobalMaxPool": lambda x: F.adaptive_max_pool2d(x, 1), "HardSigmoid": lambda x, alpha: F.hardsigmoid(x), "HardSwish": F.hardswish,

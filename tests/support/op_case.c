@@ -91,6 +91,10 @@
 	{                                                                 \
 		.kind = SL_OP_##kind_, .n = n_, .h = h_, .w = w_, .c = c_ \
 	}
+#define MATH(n_, h_, w_, c_, fn_)                                                                  \
+	{                                                                                          \
+		.kind = SL_OP_MATH, .n = n_, .h = h_, .w = w_, .c = c_, .u.math.fn = SL_MATH_##fn_ \
+	}
 #define NORM(kind_, n_, s_, f_, bias_, data_)                                                        \
 	{                                                                                            \
 		.kind = SL_OP_##kind_, .n = n_, .h = s_, .c = f_, .data = data_, .norm_bias = bias_, \
@@ -379,7 +383,9 @@ const struct op_case op_cases[] = {
 	TRANSPOSE(2, 33, 70), TRANSPOSE(5, 64, 128), TRANSPOSE_BACK(1, 1, 1), TRANSPOSE_BACK(3, 5, 17),
 	TRANSPOSE_BACK(2, 130, 31), TRANSPOSE_BACK(5, 96, 32), PLAIN(ELU, 1, 0, 0, 1), PLAIN(ELU, 3, 7, 7, 33),
 	PLAIN(ELU, 4, 16, 0, 768), PLAIN(SOFTPLUS, 1, 0, 0, 1), PLAIN(SOFTPLUS, 3, 7, 7, 33),
-	PLAIN(SOFTPLUS, 4, 16, 0, 768), PLUS(3, 5, 7, 33, -1.7f, 0.3f), PLUS(1, 0, 0, 1, 1, 2),
+	PLAIN(SOFTPLUS, 4, 16, 0, 768), MATH(1, 0, 0, 1, EXP), MATH(3, 7, 7, 33, EXP), MATH(1, 0, 0, 1, LOG),
+	MATH(3, 7, 7, 33, LOG), MATH(1, 0, 0, 1, SQRT), MATH(3, 7, 7, 33, SQRT), MATH(1, 0, 0, 1, RECIPROCAL),
+	MATH(3, 7, 7, 33, RECIPROCAL), PLUS(3, 5, 7, 33, -1.7f, 0.3f), PLUS(1, 0, 0, 1, 1, 2),
 	PLUS(4, 32, 32, 17, 1, -3), PLAIN(GATE, 3, 7, 0, 33), PLAIN(GATE, 2, 70, 0, 64), CONCAT(3, 0, 0, 17, 1),
 	CONCAT(2, 5, 0, 8, 1), CONCAT(3, 4, 6, 5, 1), CONCAT(2, 4, 6, 16, 2), CONCAT(1, 3, 0, 7, 2),
 	PERMUTE(2, 3, 4, 5, 1, 1, 1, 0, 0), PERMUTE(3, 6, 5, 4, 1, 30, 4, 0, 0), PERMUTE(2, 8, 8, 6, 2, 4, 8, 8, 8),
@@ -477,6 +483,9 @@ const char *op_case_text(const struct op_case *c, char out[OP_CASE_TEXT])
 	case SL_OP_LINEAR:
 		snprintf(attr, sizeof(attr), " -> %d%s%s", c->u.linear.out_f,
 			 c->u.linear.transposed ? " transposed" : "", c->u.linear.bias ? " bias" : "");
+		break;
+	case SL_OP_MATH:
+		snprintf(attr, sizeof(attr), " %d", c->u.math.fn);
 		break;
 	case SL_OP_GELU:
 		snprintf(attr, sizeof(attr), "%s", c->u.gelu.tanh ? " tanh" : "");
@@ -677,6 +686,9 @@ enum sl_err op_case_op(const struct op_case *c, int64_t rows, struct sl_op *op, 
 		break;
 	case SL_OP_GELU:
 		op->u.gelu = c->u.gelu;
+		break;
+	case SL_OP_MATH:
+		op->u.math = c->u.math;
 		break;
 	case SL_OP_LAYERNORM:
 	case SL_OP_RMSNORM:

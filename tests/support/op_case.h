@@ -33,6 +33,7 @@ struct op_case {
 		struct sl_mse_attr mse;
 		struct sl_scale_attr scale;
 		struct sl_gelu_attr gelu;
+		struct sl_math_attr math;
 		struct sl_xent_attr xent;
 		struct sl_norm_attr norm;
 		struct sl_attention_attr attention;

@@ -71,6 +71,8 @@ static float *input(const struct op_case *c, int64_t count, struct sl_rng_key ke
 	case DATA_PLAIN:
 		break;
 	}
+	if (c->kind == SL_OP_MATH) /* above 0, and where a numeric gradient's step sees no curve */
+		return uniform(count, key, 2, 5);
 	return spread(count, key, 0, c->kind == SL_OP_ACT || op_is_hard(c->kind) ? 4 : 1);
 }
 

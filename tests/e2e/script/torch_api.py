@@ -95,6 +95,17 @@ def check_batch_norm():
     assert x.shape == data[0][0].shape
 
 
+class Arithmetic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        x = self.layer(x)
+        square = x * x + 1.0
+        return (-1.0 * square).exp() / torch.log(square + 1.0) + torch.sqrt(square) / 2 + 3 / square + square.reciprocal()
+
+
 def middles():
     """Name, module, shape of what comes in; or the sentence that refuses it."""
     def part(net, a, b):
@@ -113,6 +124,8 @@ def middles():
     yield part(models.regnet_y_400mf(), 1, 2), (1, 32, 56, 56)
     yield models.vit_b_16().encoder.layers[:3], (1, 50, 768)
     yield encoder(norm_first=True), (2, 7, 32)
+    yield Arithmetic(), (4, 8)
+    yield torch.jit.script(Arithmetic()), (4, 8)
     yield models.squeezenet1_1().features[3:], "5: ceil_mode=True is not known on the server, False is"
     yield part(models.googlenet(init_weights=False), 5, 12), "0.branch4.0: ceil_mode=True is not known on the server"
     yield models.efficientnet_b0().features[1:], "stochastic_depth is not known on the server; known are"
