@@ -33,9 +33,5 @@ void sl_onnx_read_abs(struct sl_onnx_import *im);
 void sl_onnx_read_softsign(struct sl_onnx_import *im);
 void sl_onnx_read_leaky(struct sl_onnx_import *im);
 void sl_onnx_read_elu(struct sl_onnx_import *im); /* and SELU */
-void sl_onnx_read_unsqueeze(struct sl_onnx_import *im);
-void sl_onnx_read_concat(struct sl_onnx_import *im);
-void sl_onnx_read_flatten(struct sl_onnx_import *im);
-void sl_onnx_read_reshape(struct sl_onnx_import *im);
 
 #endif

@@ -12,6 +12,10 @@ void sl_onnx_read_split(struct sl_onnx_import *im);
 void sl_onnx_read_squeeze(struct sl_onnx_import *im);
 void sl_onnx_read_transpose(struct sl_onnx_import *im);
 void sl_onnx_read_depth_to_space(struct sl_onnx_import *im);
+void sl_onnx_read_unsqueeze(struct sl_onnx_import *im);
+void sl_onnx_read_concat(struct sl_onnx_import *im);
+void sl_onnx_read_flatten(struct sl_onnx_import *im);
+void sl_onnx_read_reshape(struct sl_onnx_import *im);
 /* Where a list of n that is cut at `at` begins or ends. */
 int64_t sl_onnx_bound(int64_t at, int64_t n);
 
