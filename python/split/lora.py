@@ -1,4 +1,5 @@
 """Frozen weights and adapters of a module that becomes a middle. Names of parameters are PEFT's."""
+import contextlib
 import fnmatch
 
 from torch import nn
@@ -19,6 +20,22 @@ class Lora(nn.Module):
 
     def forward(self, x):
         return self.base_layer(x) + self.lora_B["default"](self.lora_A["default"](self.lora_dropout(x))) * self.scale
+
+
+@contextlib.contextmanager
+def undone(module):
+    """Where the block fails, the module gets its layers back, and the same parameters learn as before."""
+    learned, had = [(p, p.requires_grad) for p in module.parameters()], {id(m) for m in module.modules()}
+    try:
+        yield
+    except BaseException:
+        for parent in list(module.modules()):
+            for name, m in parent.named_children():
+                if isinstance(m, Lora) and id(m) not in had:
+                    setattr(parent, name, m.base_layer)
+        for p, learns in learned:
+            p.requires_grad_(learns)
+        raise
 
 
 def freeze(module, patterns):

@@ -197,26 +197,27 @@ class RemoteModule(nn.Module):
         self._forget()
         me = weakref.ref(self)
         self.anchor.register_hook(lambda grad: me() and me()._mark())
-        self.__dict__["_added"] = {id(p) for p in adapters.lora(module, **lora)} if lora else set()
-        adapters.freeze(module, freeze)
-        self._builder, self._out = scripted.read(module, shape[1:], lengths)
-        self._statistics = dict(module.named_buffers())
-        self._state = {**dict(module.named_parameters()), **self._statistics}
-        self._counted = [k for k in self._state if k.endswith("num_batches_tracked")]
-        settings, self._lr = _settings(optimizer)
-        self._groups, rules = self._take_groups() if self._lr is None else ({}, {})
-        codecs = codec if isinstance(codec, dict) else dict.fromkeys(("head_act", "mid_act", "mid_grad", "head_grad"), codec)
-        seed = torch.initial_seed() % (1 << 53) if seed is None else seed
-        self._conf = {"server": server, "train.batch": shape[0], "train.chunks": chunks, "train.seed": seed,
-                      "calls": calls,
-                      **({"tokens.row": shape[1], "tokens.chunk": shape[1] * -(-shape[0] // chunks)} if lengths else {}),
-                      "train.precision": precision, "input_grad": input_grad, "keep_every": keep_every,
-                      "wait_s": 0 if wait_s is None else wait_s, **settings, **rules,
-                      **{f"codec.{k}": v for k, v in codecs.items()}, **conf}
-        if keys:
-            self._conf.update({"auth.server_key": keys.server, "auth.secret_key": keys.own})
-        self._input_grad, self._text = input_grad, self._builder.text(self._out, self._role)
-        self._begin(resume)
+        with adapters.undone(module):
+            self.__dict__["_added"] = {id(p) for p in adapters.lora(module, **lora)} if lora else set()
+            adapters.freeze(module, freeze)
+            self._builder, self._out = scripted.read(module, shape[1:], lengths)
+            self._statistics = dict(module.named_buffers())
+            self._state = {**dict(module.named_parameters()), **self._statistics}
+            self._counted = [k for k in self._state if k.endswith("num_batches_tracked")]
+            settings, self._lr = _settings(optimizer)
+            self._groups, rules = self._take_groups() if self._lr is None else ({}, {})
+            codecs = codec if isinstance(codec, dict) else dict.fromkeys(("head_act", "mid_act", "mid_grad", "head_grad"), codec)
+            seed = torch.initial_seed() % (1 << 53) if seed is None else seed
+            self._conf = {"server": server, "train.batch": shape[0], "train.chunks": chunks, "train.seed": seed,
+                          "calls": calls,
+                          **({"tokens.row": shape[1], "tokens.chunk": shape[1] * -(-shape[0] // chunks)} if lengths else {}),
+                          "train.precision": precision, "input_grad": input_grad, "keep_every": keep_every,
+                          "wait_s": 0 if wait_s is None else wait_s, **settings, **rules,
+                          **{f"codec.{k}": v for k, v in codecs.items()}, **conf}
+            if keys:
+                self._conf.update({"auth.server_key": keys.server, "auth.secret_key": keys.own})
+            self._input_grad, self._text = input_grad, self._builder.text(self._out, self._role)
+            self._begin(resume)
         if self._lr is None:
             self._move_parameters()
 

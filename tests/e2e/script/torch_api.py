@@ -261,6 +261,16 @@ def check_adapters():
         assert len(stays) == {0: 0, 1: 16}.get(len(kwargs) if "lora" not in kwargs else -1, 32), (kwargs, stays)
         assert ("layer.1.attention.self.query.lora_B.default.weight" in here) == ("lora" in kwargs)
         m.close(True)
+    mid = BertLayers(2, 32, 4, 64)  # a middle that did not come about leaves the module as it was
+    mid.layer[0].output.requires_grad_(False)
+    before = list(mid.modules()), [p.requires_grad for p in mid.parameters()], torch.optim.SGD(mid.parameters(), 0.1)
+    refused(split.ConfigError, "matches 'blocks.*'", remote, mid, (4, 6, 32), lora=rank, freeze=["blocks.*"])
+    refused(split.ConfigError, "codec", remote, mid, (4, 6, 32), before[2], lora=rank, codec="nothing")
+    refused(split.ConfigError, "codec", remote, mid, (4, 6, 32), before[2], freeze=["layer.1.*"], codec="nothing")
+    assert list(mid.modules()) == before[0] and [p.requires_grad for p in mid.parameters()] == before[1]
+    m = remote(mid, (4, 6, 32), before[2], lora=rank)
+    assert sum(k.endswith("lora_A.default.weight") for k in m.state_dict()) == 4
+    m.close(True)
     refused(split.ConfigError, "no nn.Linear of the middle is called 'q'", remote, BertLayers(1, 32, 4, 64), (4, 6, 32), lora={**rank, "target": ["q"]})
     refused(split.ConfigError, "no parameter of the middle matches 'blocks.*'; they are called layer.0.", remote, BertLayers(1, 32, 4, 64), (4, 6, 32),
             freeze=["blocks.*"])
