@@ -129,6 +129,8 @@ static void on_ran(void *arg, enum sl_task task, struct sl_event *done)
 	m->did.outputs += task == SL_TASK_TAIL;
 	if (task == SL_TASK_HEAD_BWD)
 		m->did.dx[done->chunk] = true;
+	if (task == SL_TASK_TAIL || task == SL_TASK_HEAD_BWD)
+		sl_lib_news(m);
 	pthread_mutex_unlock(&m->lock);
 	sl_async_wake(m->wake);
 }
@@ -435,7 +437,8 @@ static void close_link(struct split_middle *m)
 	sl_link_close(m->link);
 }
 
-/* The caller has asked for something. */
+/* The caller has asked for something, or a task is over. This wakes no caller: whatever a call waits for comes with
+ * on_ran or an event of the link, which do. */
 static void on_wake(void *arg)
 {
 	struct split_middle *m = arg;
@@ -449,7 +452,6 @@ static void on_wake(void *arg)
 		sl_timer_start(m->retry_timer, 1, 0);
 	else
 		advance(m);
-	sl_lib_news(m);
 	pthread_mutex_unlock(&m->lock);
 }
 
