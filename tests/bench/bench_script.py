@@ -1,8 +1,8 @@
-"""usage: bench_script.py client SPLIT PICKLE RPC STEPS RATE | pickle ADDRESS PORT | rpc ADDRESS PORT
+"""usage: bench_script.py client SPLIT PICKLE RPC STEPS RATE | python SPLIT | pickle ADDRESS PORT | rpc ADDRESS PORT
 
 A script's step with its middle elsewhere: on splits, behind pickle over TCP, and in torch.distributed's RemoteModule, by turns in one
 process. Batch 32; 51 MB go in, 3 MB come out. SPLIT, PICKLE and RPC are endpoints; RATE is the link's in MB/s. Prints medians of
-STEPS steps, and their ratios. tests/bench/script.sh runs it over a shaped link."""
+STEPS steps, and their ratios. tests/bench/script.sh runs it over a shaped link. `python` alone: the time of Python a step."""
 import os
 import pickle
 import socket
@@ -165,24 +165,50 @@ def split_step(x, t, server, codec, chunks, pipelined):
     return piped if pipelined else whole
 
 
+class Waits(nn.Module):
+    """A middle in this process, whose forward and backward sleep as for a server's answer, so that caches are as cold afterwards."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(8, 8)
+
+    def forward(self, x):
+        self.wait()
+        y = self.net(x)
+        y.register_hook(self.wait)
+        return y
+
+    @staticmethod
+    def wait(_=None):
+        time.sleep(3e-4)
+
+
 def python_ms(server, steps=300):
-    """CPU of the main thread in a step of a tiny middle, less that of the same step in PyTorch alone."""
+    """CPU of the main thread in a step of a tiny middle, less that of PyTorch alone, which sleeps where the other waits; by turns."""
     import split
     x, t = torch.randn(4, 8), torch.zeros(4, dtype=torch.long)
 
-    def measure(middle, own):
+    def stepper(middle, own):
         head, tail = nn.Linear(8, 8), nn.Linear(8, 2)
-        opt, took = sgd(head, tail), []
-        for _ in range(steps):
+        opt = sgd(head, tail)
+
+        def step():
             began = time.thread_time()
             opt.zero_grad()
             F.cross_entropy(tail(middle(head(x))), t).backward()
             own()
             opt.step()
-            took.append(time.thread_time() - began)
-        return statistics.median(took) * 1e3
+            return time.thread_time() - began
+        return step
     m = split.RemoteModule(nn.Linear(8, 8), server, example=(4, 8), optimizer={"lr": 0.1})
-    return measure(m, m.step) - measure(nn.Linear(8, 8), lambda: None)
+    both = stepper(m, m.step), stepper(Waits(), Waits.wait)
+    remote, alone = zip(*([step() for step in both] for _ in range(steps)))
+    m.close(True)
+    return (statistics.median(remote) - statistics.median(alone)) * 1e3
+
+
+def tell_python(server):
+    print(f"Python: {python_ms(server):.2f} ms a step")
 
 
 def client(server, pickled, rpc_at, steps, rate):
@@ -206,7 +232,7 @@ def client(server, pickled, rpc_at, steps, rate):
             if i:
                 took[name].append(time.monotonic() - began)
     report({name: statistics.median(v) for name, v in took.items()}, x.shape, float(rate))
-    print(f"Python: {python_ms(server):.2f} ms a step")
+    tell_python(server)
     rpc.shutdown(graceful=False)
 
 
@@ -224,6 +250,8 @@ def report(seconds, shape, rate):
 role, rest = sys.argv[1], sys.argv[2:]
 if role == "client":
     client(*rest)
+elif role == "python":
+    tell_python(*rest)
 elif role == "pickle":
     serve_pickle(*rest)
 else:
