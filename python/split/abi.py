@@ -1,4 +1,4 @@
-"""libsplit by ctypes: lib/split.h, function by function. tests/unit/test_abi.py compares the two."""
+"""libsplit by ctypes: lib/split.h, function by function. tests/e2e/script/arrays.py compares the two."""
 import ctypes
 import os
 from ctypes import POINTER, c_char, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint32, c_uint64, c_void_p

@@ -13,9 +13,10 @@ from . import abi, errors
 _log = logging.getLogger("split")
 _LEVELS = {b"ERROR": logging.ERROR, b"WARN": logging.WARNING, b"INFO": logging.INFO, b"DEBUG": logging.DEBUG}
 _POLL_MS = 500
+_SHORT_MS = 20  # a call first waits this long in the library, where Python handles no signal; then it polls
 
 
-_line = threading.local()  # room for one, since there is a call of this in each call of the library
+_line = threading.local()  # room for one line, since each call that waits asks for lines
 
 
 def _tell_log():
@@ -27,8 +28,8 @@ def _tell_log():
 
 
 def _check(code, fail):
-    _tell_log()
     if code != abi.OK:
+        _tell_log()
         raise errors.error_of(code, fail.status, fail.key.decode(), fail.step, fail.text.decode("utf-8", "replace"))
 
 
@@ -50,13 +51,13 @@ class Middle:
 
     def __init__(self, graph, weights=(), resume=None, **conf):
         self._handle, self._pid, self._fail = ctypes.c_void_p(), os.getpid(), abi.Fail(size=ctypes.sizeof(abi.Fail))
-        self._poll, self._given = None, {}  # by call of the open step: rows, lengths
+        self._poll, self._given, self._given_in = None, {}, 0  # by call of that step: its rows, or tokens
         c = abi.lib.split_conf_new()
         if not c:
             raise MemoryError
         try:
             self._fill(c, graph, dict(weights), resume, conf)
-            self._wait(lambda: abi.lib.split_open(ctypes.byref(self._handle), c, 0, self._fail))
+            self._wait(abi.lib.split_open, ctypes.byref(self._handle), c)
         except BaseException:
             self.close(goodbye=False)
             raise
@@ -81,17 +82,18 @@ class Middle:
         n = abi.lib.split_shape(self._handle, output, ctypes.byref(per_token), dim)
         return tuple(dim[:n])
 
-    def _try(self, call):
+    def _try(self, function, *arguments, timeout_ms=0):
         """False: not yet."""
-        code = call()
-        if code != abi.AGAIN:
+        code = function(*arguments, timeout_ms, self._fail)
+        if code > abi.OK:
             _check(code, self._fail)
-        return code != abi.AGAIN
+        return code == abi.OK
 
-    def _wait(self, call):
+    def _wait(self, function, *arguments):
         """Calls until it does not say AGAIN; signals are handled meanwhile."""
-        while not self._try(call):
+        while not self._try(function, *arguments, timeout_ms=_SHORT_MS):
             self.wait()
+        _tell_log()
 
     def wait(self):
         """Until what said "not yet" may have changed."""
@@ -101,36 +103,35 @@ class Middle:
         _tell_log()
         self._poll.poll(_POLL_MS)
 
-    def _count(self, shape, rows, lengths):
-        return (rows if lengths is None else int(sum(lengths))) * math.prod(shape[1:])
-
     def forward(self, x, rows=None, lengths=None, training=True):
         rows = len(x) if rows is None else rows
         number, n = ctypes.c_int(), None if lengths is None else (ctypes.c_uint32 * rows)(*map(int, lengths))
-        at = _pointer(x, self._count(self.input_shape, rows, lengths))
-        _check(abi.lib.split_forward(self._handle, training, rows, n, at, ctypes.byref(number), self._fail), self._fail)
-        self._given = {k: v for k, v in self._given.items() if v[0] == self.step_number}
-        self._given[number.value] = self.step_number, rows, lengths
+        count = rows if lengths is None else int(sum(lengths))
+        at = _pointer(x, count * math.prod(self.input_shape[1:]))
+        _check(abi.lib.split_forward(self._handle, training, rows, n, at, number, self._fail), self._fail)
+        step = self.step_number
+        if step != self._given_in or not training:
+            self._given, self._given_in = {}, step
+        self._given[number.value] = count
         return number.value
 
     def _out(self, call, shape, out):
         """Room for a result of the call, and where it lies."""
-        if call not in self._given:
+        count = self._given.get(call)
+        if count is None:
             raise errors.usage(f"call {call} is not open in step {self.step_number}", self.step_number)
-        rows, lengths = self._given[call][1:]
         if out is None:
-            out = numpy.empty((rows if lengths is None else int(sum(lengths)), *shape[1:]), numpy.float32)
-        return out, _pointer(out, self._count(shape, rows, lengths))
+            out = numpy.empty((count, *shape[1:]), numpy.float32)
+        return out, _pointer(out, count * math.prod(shape[1:]))
 
     def output(self, call, out=None):
         out, at = self._out(call, self.output_shape, out)
-        self._wait(lambda: abi.lib.split_output(self._handle, call, at, 0, self._fail))
+        self._wait(abi.lib.split_output, self._handle, call, at)
         return out
 
     def try_output(self, call, out):
         """False: it is not there yet."""
-        at = self._out(call, self.output_shape, out)[1]
-        return self._try(lambda: abi.lib.split_output(self._handle, call, at, 0, self._fail))
+        return self._try(abi.lib.split_output, self._handle, call, self._out(call, self.output_shape, out)[1])
 
     def backward(self, call, dy):
         at = self._out(call, self.output_shape, dy)[1]
@@ -138,27 +139,26 @@ class Middle:
 
     def input_grad(self, call, out=None):
         out, at = self._out(call, self.input_shape, out)
-        self._wait(lambda: abi.lib.split_input_grad(self._handle, call, at, 0, self._fail))
+        self._wait(abi.lib.split_input_grad, self._handle, call, at)
         return out
 
     def try_input_grad(self, call, out):
-        at = self._out(call, self.input_shape, out)[1]
-        return self._try(lambda: abi.lib.split_input_grad(self._handle, call, at, 0, self._fail))
+        return self._try(abi.lib.split_input_grad, self._handle, call, self._out(call, self.input_shape, out)[1])
 
     def norm(self):
         norm = ctypes.c_double()
-        self._wait(lambda: abi.lib.split_norm(self._handle, ctypes.byref(norm), 0, self._fail))
+        self._wait(abi.lib.split_norm, self._handle, norm)
         return norm.value
 
     def step(self, lr, scale=1.0):
-        self._wait(lambda: abi.lib.split_step(self._handle, lr, scale, 0, self._fail))
+        self._wait(abi.lib.split_step, self._handle, lr, scale)
 
     def drop(self):
-        self._wait(lambda: abi.lib.split_drop(self._handle, 0, self._fail))
+        self._wait(abi.lib.split_drop, self._handle)
 
     def weight(self, name, shape):
         out = numpy.empty(shape, numpy.float32)
-        self._wait(lambda: abi.lib.split_weight(self._handle, name.encode(), out.ctypes.data, out.size, 0, self._fail))
+        self._wait(abi.lib.split_weight, self._handle, name.encode(), out.ctypes.data, out.size)
         return out
 
     def keep(self):
@@ -167,7 +167,7 @@ class Middle:
         while True:
             token = ctypes.create_string_buffer(n.value)
             try:
-                self._wait(lambda: abi.lib.split_keep(self._handle, token, ctypes.byref(n), 0, self._fail))
+                self._wait(abi.lib.split_keep, self._handle, token, n)
                 return token.raw[:n.value]
             except errors.Error as e:
                 if e.code != abi.LIMIT or n.value <= len(token):
@@ -175,17 +175,26 @@ class Middle:
 
     def resume(self, token):
         token = bytes(token)
-        self._wait(lambda: abi.lib.split_resume(self._handle, token, len(token), 0, self._fail))
+        self._wait(abi.lib.split_resume, self._handle, token, len(token))
 
     @property
     def step_number(self):
         return abi.lib.split_step_number(self._handle)
 
-    def stats(self):
+    def _statistics(self):
         s = abi.Stats(size=ctypes.sizeof(abi.Stats))
-        if abi.lib.split_statistics(self._handle, ctypes.byref(s)) != abi.OK:
+        if abi.lib.split_statistics(self._handle, s) != abi.OK:
             forked = self._handle and self._pid != os.getpid()
             raise errors.usage(errors.FORKED if forked else "there is no middle, or another thread uses it")
+        return s
+
+    def crossed(self):
+        """Bytes of the session so far, and the server's seconds of the last step."""
+        s = self._statistics()
+        return s.tx_bytes + s.rx_bytes, s.server_s
+
+    def stats(self):
+        s = self._statistics()
         return {name: getattr(s, name) for name, _ in s._fields_[1:]}
 
     def close(self, goodbye=False):

@@ -43,19 +43,44 @@ def _guarded(call):
     return guarded
 
 
+def _once(backward):
+    """As once_differentiable, which refuses a graph of the gradient; a backward without one is called directly."""
+    refuses = once_differentiable(backward)
+
+    def once(ctx, dy):
+        return (refuses if torch.is_grad_enabled() else backward)(ctx, dy)
+    return once
+
+
+class _Whole(torch.autograd.Function):
+    """A call that waits for its output at once: both halves are one node."""
+
+    @staticmethod
+    def forward(ctx, x, anchor, remote, call):
+        ctx.remote, ctx.call = remote, call
+        return remote._take(call)
+
+    @staticmethod
+    @_once
+    def backward(ctx, dy):
+        ctx.remote._give(ctx.call, dy)
+        dx = ctx.remote._input_gradient(ctx.call) if ctx.needs_input_grad[0] else None
+        return dx, torch.full((1,), _MARK), None, None
+
+
 class _Send(torch.autograd.Function):
     """The first half of a call; backward waits for the input's gradient."""
 
     @staticmethod
     def forward(ctx, x, anchor, remote, call):
-        ctx.remote, ctx.anchor, ctx.call = remote, anchor.shape, call
+        ctx.remote, ctx.call = remote, call
         return x.new_zeros(())
 
     @staticmethod
-    @once_differentiable
+    @_once
     def backward(ctx, _):
         dx = ctx.remote._input_gradient(ctx.call) if ctx.needs_input_grad[0] else None
-        return dx, torch.full(ctx.anchor, _MARK), None, None
+        return dx, torch.full((1,), _MARK), None, None
 
 
 class _Wait(torch.autograd.Function):
@@ -67,7 +92,7 @@ class _Wait(torch.autograd.Function):
         return remote._take(call)
 
     @staticmethod
-    @once_differentiable
+    @_once
     def backward(ctx, dy):
         ctx.remote._give(ctx.call, dy)
         return dy.new_zeros(()), None, None
@@ -78,7 +103,8 @@ class _Call:
 
     def __init__(self, number, step, x, lengths):
         self.number, self.step, self.shape, self.lengths, self.back = number, step, x.shape, lengths, False
-        self.image, self.device = x.dim() == 4 and not x.is_contiguous(memory_format=torch.channels_last), x.device
+        self.image = x.dim() == 4 and not x.is_contiguous(memory_format=torch.channels_last)
+        self.device = None if x.device.type == "cpu" else x.device
 
 
 class Pending:
@@ -95,8 +121,9 @@ class Pending:
 
 def _nhwc(t):
     """Packed, with channels last."""
-    return t.detach().to("cpu", torch.float32).permute(0, 2, 3, 1).contiguous() if t.dim() == 4 else \
-        t.detach().to("cpu", torch.float32).contiguous()
+    if t.dtype != torch.float32 or t.device.type != "cpu":
+        t = t.to("cpu", torch.float32)
+    return (t.permute(0, 2, 3, 1) if t.dim() == 4 else t).contiguous()
 
 
 def _settings(optimizer):
@@ -231,7 +258,7 @@ class RemoteModule(nn.Module):
     def _begin(self, resume=None):
         weights = {p.name: p.to_graph(self._state[p.key]).numpy() for p in self._builder.params}
         middle = self.__dict__["_middle"] = Middle(self._text, weights, resume, **self._conf)
-        self.__dict__["_before"] = middle.stats()  # behind the last step
+        self.__dict__["_crossed"] = middle.crossed()[0]  # behind the last step
 
     def _role(self, p):
         tensor = self._state[p.key]
@@ -289,19 +316,33 @@ class RemoteModule(nn.Module):
 
     def _cleared(self):
         """zero_grad() came behind a backward: of the marks that these leave in the anchor's gradient, none is there."""
-        return self._marked and (self.anchor.grad is None or not self.anchor.grad.any())
+        if not self._marked:
+            return False
+        grad = self.anchor.grad
+        return grad is None or grad.item() == 0
 
     def _settle(self):
         """Before another call: what was interrupted, or whose gradients are no longer wanted, is dropped."""
-        if self._cleared() and not all(c.back for c in self._open):
+        cleared = self._cleared()
+        if cleared and not all(c.back for c in self._open):
             raise errors.usage(f"zero_grad() came between backwards of step {self.step_number}: call drop() first",
                                self.step_number)
-        if self._interrupted or self._cleared():
+        if self._interrupted or cleared:
             self.drop()
 
     @_guarded
     def send(self, x, lengths=None):
         """The first half of a call; what is given back has wait(). Several may be on their way."""
+        call, graded = self._begin_call(x, lengths)
+        return Pending(self, call, _Send.apply(x, self.anchor, self, call) if graded else None)
+
+    @_guarded
+    def forward(self, x, lengths=None):
+        call, graded = self._begin_call(x, lengths)
+        return _Whole.apply(x, self.anchor, self, call) if graded else self._take(call)
+
+    def _begin_call(self, x, lengths):
+        """The call, and whether it has a backward."""
         self._check_process()
         if x.dtype == torch.float64:
             raise errors.usage("the middle computes in float32: call .float() on its input")
@@ -316,11 +357,7 @@ class RemoteModule(nn.Module):
                                "calls=2, so that a step has room for a call that moves statistics alone", self.step_number)
         if graded and x.requires_grad and not self._input_grad:
             raise errors.usage("something in the head learns, and the middle has input_grad=False")
-        call = self._post(x.detach(), lengths)
-        return Pending(self, call, _Send.apply(x, self.anchor, self, call) if graded else None)
-
-    def forward(self, x, lengths=None):
-        return self.send(x, lengths).wait()
+        return self._post(x.detach(), lengths), graded
 
     @_guarded
     def pipelined(self, head, tail_loss, x, t):
@@ -403,7 +440,7 @@ class RemoteModule(nn.Module):
         if t.dim() == 4:
             t = t.permute(0, 3, 1, 2)
             t = t.contiguous() if call.image else t
-        return t.to(call.device)
+        return t if call.device is None else t.to(call.device)
 
     @_guarded
     def step(self, lr=None, scale=1.0):
@@ -416,13 +453,13 @@ class RemoteModule(nn.Module):
             return Step(number, 0, 0.0, True)
         if not any(c.back for c in self._open):
             raise errors.usage(f"step {self.step_number} has no gradient: call backward() first", self.step_number)
-        number, before = self.step_number, self._before
+        number, before = self._open[0].step, self._crossed
         self._middle.step(self._rate() if lr is None else lr, scale * self._clip)
         self._forget()
-        now = self.__dict__["_before"] = self._middle.stats()
+        self.__dict__["_crossed"], seconds = self._middle.crossed()
         if self.anchor.grad is not None:
             self.anchor.grad = None
-        return Step(number, sum(now[k] - before[k] for k in ("tx_bytes", "rx_bytes")), now["server_s"])
+        return Step(number, self._crossed - before, seconds)
 
     @_guarded
     def drop(self):
