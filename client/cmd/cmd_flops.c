@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "client/cmd/command.h"
+#include "client/cmd/memory.h"
 #include "client/run/setup.h"
 #include "common/base/wrap.h"
 #include "common/exec/narrow.h"
@@ -16,6 +17,9 @@ static const char *const usage[] = {
 	"Of networks of tokens it also says what a token costs, without padding: attention takes a product with each "
 	"token of the row. The batch's figures are of rows as long as model.tokens, or where data.pad is max as "
 	"data.max_length.",
+	"Below that it says what memory client and server take for the config, each at most, and the server on a CPU. "
+	"Beside it each takes some 30 MB for itself, the client its samples, and the server a part for ZeroMQ's "
+	"queues.",
 	"Where an insert decays, MACs are those of the first step; the final rate and all widths follow.",
 	NULL,
 };
@@ -155,8 +159,9 @@ static void print_tokens(const struct sl_plan *plan)
 	       plan->spec.row_tokens, (double)row_macs(&macs, plan->spec.row_tokens));
 }
 
-static void print_table(const struct sl_plan *plan)
+static enum sl_err print_table(const struct sl_setup *setup, struct sl_fail *fail)
 {
+	const struct sl_plan *plan = setup->plan;
 	struct sl_shape head = crossing(plan, false), tail = crossing(plan, true);
 	char text[SL_SHAPE_TEXT];
 	int64_t macs = 0, params = 0;
@@ -181,6 +186,8 @@ static void print_table(const struct sl_plan *plan)
 	printf("compress rate        %.4f, of inserts alone: codecs come on top\n", compress_rate(plan, 0));
 	if (decays(plan))
 		print_decay(plan);
+	putchar('\n');
+	return sl_memory_print(setup, fail);
 }
 
 static json_t *tokens_json(const struct sl_plan *plan)
@@ -195,11 +202,14 @@ static json_t *tokens_json(const struct sl_plan *plan)
 			 (json_int_t)row_macs(&macs, plan->spec.row_tokens));
 }
 
-static int print_json(const struct sl_plan *plan)
+static enum sl_err print_json(const struct sl_setup *setup, struct sl_fail *fail)
 {
+	const struct sl_plan *plan = setup->plan;
 	json_t *root = json_pack("{s:i, s:s, s:s, s:I}", "schema", 1, "model", plan->model->name, "cut", plan->cut.text,
 				 "batch", (json_int_t)plan->spec.batch);
 	struct sl_shape head = crossing(plan, false), tail = crossing(plan, true);
+	json_t *memory;
+	enum sl_err err = sl_memory_json(setup, &memory, fail);
 
 	for (int i = 0; i < SL_SEGMENT_COUNT; i++) {
 		const struct sl_plan_segment *s = &plan->segment[i];
@@ -214,10 +224,12 @@ static int print_json(const struct sl_plan *plan)
 	json_object_set_new(root, "tokens", tokens_json(plan));
 	json_object_set_new(root, "compress_rate", json_real(compress_rate(plan, 0)));
 	json_object_set_new(root, "compress_rate_end", json_real(compress_rate(plan, UINT64_MAX)));
-	json_dumpf(root, stdout, JSON_INDENT(2));
-	putchar('\n');
+	if (!err)
+		json_object_set_new(root, "memory", memory);
+	if (!err && json_dumpf(root, stdout, JSON_INDENT(2)) == 0)
+		putchar('\n');
 	json_decref(root);
-	return 0;
+	return err;
 }
 
 int splitc_flops(int argc, char **argv)
@@ -226,18 +238,16 @@ int splitc_flops(int argc, char **argv)
 	struct sl_conf_client conf;
 	struct sl_setup setup = {0};
 	struct sl_fail fail;
+	enum sl_err err;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_JSON, 1);
 
 	if (status < 0)
 		status = sl_options_load(&o, SL_USES_DEMO, &conf);
 	if (status >= 0)
 		return status;
-	if (sl_setup_plan(&setup, &conf, &fail) != SL_OK)
-		status = sl_command_failed(&fail);
-	else if (o.json)
-		status = print_json(setup.plan);
-	else
-		print_table(setup.plan);
+	err = sl_setup_plan(&setup, &conf, &fail);
+	if (!err)
+		err = o.json ? print_json(&setup, &fail) : print_table(&setup, &fail);
 	sl_setup_close(&setup);
-	return status < 0 ? 0 : status;
+	return err ? sl_command_failed(&fail) : 0;
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "client/cmd/command.h"
+#include "client/cmd/memory.h"
 #include "client/cmd/preset.h"
 #include "client/data/picture.h"
 #include "client/link/auth.h"
@@ -207,10 +208,12 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 	if (uses & SL_USES_TEST_SET)
 		printf(", %" PRId64 " samples to test with", samples[SL_SPLIT_TEST]);
 	putchar('\n');
+	if ((uses & SL_USES_LINK) && !o->local)
+		err = sl_memory_print(setup, fail);
 	/* the config is right, whatever its last run has left */
 	if ((uses & SL_USES_LOG) && !o->resume && !o->fresh && sl_journal_taken(conf, &taken) != SL_OK)
 		printf("note: %s\n", taken.text);
-	return SL_OK;
+	return err;
 }
 
 /* The demo's run, where its data are. */

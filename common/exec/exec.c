@@ -372,11 +372,13 @@ struct sl_exec_memory sl_exec_memory(const struct sl_exec *e)
 {
 	const struct sl_plan_segment *s = e->segment;
 	size_t slots = (size_t)e->slots;
-	const size_t own = all_weights(e) * sizeof(float) + (size_t)s->moments * trainable_bytes(e) +
-			   statistics_bytes(e) + low_bytes(e);
+	const size_t moments = (size_t)s->moments * trainable_bytes(e), gradients = gradient_bytes(e) + part_bytes(e);
+	const size_t own = all_weights(e) * sizeof(float) + moments + statistics_bytes(e) + low_bytes(e);
 	struct sl_exec_memory m = {
 		.lent = e->lender ? 0 : own,
-		.weights = gradient_bytes(e) + part_bytes(e) + chunk_trial_bytes(e) + (e->lender ? 0 : own),
+		.gradients = gradients,
+		.moments = e->lender ? 0 : moments,
+		.weights = gradients + chunk_trial_bytes(e) + (e->lender ? 0 : own),
 		.slots = slots * (e->layout.slot_bytes + e->layout.saved_bytes) + begin_bytes(e) + cache_bytes(e) +
 			 (e->plan->spec.cached ? (size_t)e->plan->spec.batch * sizeof *e->filled : 0),
 		.scratch = e->bare ? 0 : e->layout.scratch_bytes + e->layout.workspace_bytes,

@@ -20,7 +20,8 @@ struct sl_exec;
 /* Bytes on the device that the segment takes with `slots` chunks in flight. */
 struct sl_exec_memory {
 	size_t weights, slots, scratch, total;
-	size_t lent; /* of weights: what one that borrows its parameters (below) does not take */
+	size_t lent;               /* of weights: what one that borrows its parameters (below) does not take */
+	size_t gradients, moments; /* of weights; moments: of lent, too */
 };
 
 /* In two steps where memory must be asked for first: after _prepare, sl_exec_memory and _close are all that may be

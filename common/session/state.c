@@ -3,9 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+int64_t sl_exec_state_floats(const struct sl_plan_segment *segment)
+{
+	return segment->weight_count + segment->moments * segment->trainable_count;
+}
+
 enum sl_err sl_exec_state_open(struct sl_exec_state *s, const struct sl_plan_segment *segment)
 {
-	int64_t floats = segment->weight_count + segment->moments * segment->trainable_count;
+	const int64_t floats = sl_exec_state_floats(segment);
 
 	*s = (struct sl_exec_state){.which = segment->which,
 				    .weight = calloc((size_t)floats + 1, sizeof(float)),

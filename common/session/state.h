@@ -20,6 +20,7 @@ struct sl_exec_state {
 	float scale[2];   /* sl_loss_scale_write */
 };
 
+int64_t sl_exec_state_floats(const struct sl_plan_segment *segment); /* that _open takes */
 enum sl_err sl_exec_state_open(struct sl_exec_state *s, const struct sl_plan_segment *segment) SL_MUST_CHECK;
 void sl_exec_state_close(struct sl_exec_state *s); /* idempotent; a zeroed one is fine */
 enum sl_err sl_exec_state_take(struct sl_exec_state *s, struct sl_exec *exec) SL_MUST_CHECK;

@@ -15,12 +15,19 @@ static int64_t floats_of(const struct sl_param *p)
 	return p->held ? 0 : sl_shape_count(&p->shape);
 }
 
-enum sl_err sl_weights_open(struct sl_weights *w, const struct sl_model *model, struct sl_fail *fail)
+int64_t sl_weights_floats(const struct sl_model *model)
 {
 	int64_t count = 0;
 
 	for (int i = 0; i < model->graph.n_param; i++)
 		count += floats_of(&model->graph.param[i]);
+	return count;
+}
+
+enum sl_err sl_weights_open(struct sl_weights *w, const struct sl_model *model, struct sl_fail *fail)
+{
+	int64_t count = sl_weights_floats(model);
+
 	*w = (struct sl_weights){.n_param = model->graph.n_param,
 				 .value = calloc((size_t)model->graph.n_param, sizeof *w->value),
 				 .storage = calloc((size_t)count + 1, sizeof *w->storage),

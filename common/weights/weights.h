@@ -16,6 +16,8 @@ struct sl_weights {
 	float *wide;             /* of sl_weights_widen */
 };
 
+/* Floats that sl_weights_open takes: of what is not held. */
+int64_t sl_weights_floats(const struct sl_model *model);
 enum sl_err sl_weights_open(struct sl_weights *w, const struct sl_model *model, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_weights_close(struct sl_weights *w); /* idempotent; a zeroed one is fine */
 /* What is held is that of `from`, which stays open for as long. */

@@ -9,66 +9,10 @@
 #include "common/base/wrap.h"
 
 enum { NEED_TEXT = 240, NAME = 16 };
-enum { OF_VALUE = 32, OF_OP = 96 }; /* bytes of an executor beside its tensors */
 
 #define ADVICE    "take a smaller batch, another cut or other codecs"
 #define COME_BACK "come back when others have ended, or "
 #define RAISE     ", or raise limits.memory_bytes on the server"
-
-/* Lists of the graph, its plan and its executor: 1 KiB a node, whatever it computes. */
-static uint64_t plan_bytes(const struct sl_plan_segment *s)
-{
-	const struct sl_graph *g = &s->graph;
-	const struct {
-		int count;
-		size_t bytes;
-	} list[] = {
-		{g->cap_value, sizeof *g->value + OF_VALUE},
-		{g->cap_param, sizeof *g->param + sizeof *s->param + sizeof *s->tied},
-		{g->cap_node, sizeof *g->node},
-		{g->cap_in, sizeof *g->in},
-		{g->cap_out, sizeof *g->out},
-		{g->cap_link, sizeof *g->link},
-		{s->n_op, sizeof *s->op + OF_OP},
-	};
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
-		sum += (uint64_t)list[i].count * list[i].bytes;
-	return sum;
-}
-
-enum sl_err sl_session_memory(struct sl_session_memory *out, const struct sl_exec *exec, bool borrows,
-			      struct sl_backend *be, struct sl_backend *host_be,
-			      const struct sl_codec_spec codec[SL_DIR_COUNT], struct sl_fail *fail)
-{
-	const struct sl_exec_memory e = sl_exec_memory(exec);
-	struct sl_session_memory m = {0};
-	struct sl_port_memory port;
-	enum sl_err err = sl_port_memory(sl_exec_plan(exec), be, host_be, codec, SL_SESSION_SERVER, &port, fail);
-
-	if (err)
-		return err;
-	sl_need(be->host_memory ? &m.weights.host : &m.weights.device, 1, e.weights - (borrows ? e.lent : 0));
-	sl_need(be->host_memory ? &m.activations.host : &m.activations.device, 1, e.slots);
-	sl_need(be->host_memory ? &m.activations.host : &m.activations.device, 1, e.scratch);
-	sl_need(&m.weights.host, 1, plan_bytes(sl_exec_segment(exec)));
-	sl_memory_add(&m.weights, port.weights);
-	m.codecs = port.codecs;
-	m.payloads = port.payloads;
-	*out = m;
-	return SL_OK;
-}
-
-struct sl_memory sl_session_memory_sum(const struct sl_session_memory *m)
-{
-	struct sl_memory sum = m->weights;
-
-	sl_memory_add(&sum, m->activations);
-	sl_memory_add(&sum, m->codecs);
-	sl_memory_add(&sum, m->payloads);
-	return sum;
-}
 
 enum sl_err sl_memory_reserve(_Atomic uint64_t *used, uint64_t limit, uint64_t bytes, const char *what,
 			      struct sl_fail *fail)

@@ -76,8 +76,9 @@ static enum sl_err admit(struct sl_middle *m, struct sl_fail *fail)
 	if (!err)
 		err = sl_exec_prepare(&m->trunk.exec, m->trunk.plan, SL_MIDDLE, m->env.be, fail);
 	if (!err)
-		err = sl_session_memory(&m->memory, m->trunk.exec, m->agreement.agreed.share.group[0] != 0, m->env.be,
-					m->env.host_be, m->agreement.codec, fail);
+		err = sl_session_memory(&m->memory, (const struct sl_exec *[]){m->trunk.exec}, SL_SESSION_SERVER,
+					m->agreement.agreed.share.group[0] != 0, m->env.be, m->env.host_be,
+					m->agreement.codec, fail);
 	if (!err && m->trunk.plan->spec.shared_ends)
 		err = sl_member_ends_hear(m, sl_port_asked(m->port), fail);
 	sl_need(&back.host, 1, sl_port_asked(m->port).len); /* counted, and given back when this ends */

@@ -87,6 +87,8 @@ expect 0 'OpenBLAS' "$SPLITC" --version
 
 # configs
 expect 0 'good.yaml: ok, 3 steps on 48 samples, 24 samples to test with' "$SPLITC" train "$tmp/good.yaml" --check-config
+expect 0 'activations ' "$SPLITC" train "$tmp/good.yaml" --check-config # of client and server
+expect 0 'the server: the middle runs on cpu, which computes in fp32' "$SPLITC" flops "$tmp/good.yaml" --set train.precision=bf16
 expect 0 'ok' "$SPLITS" serve configs/server.yaml --check-config
 expect 0 'partition: ' "$SPLITC" train "$tmp/good.yaml" --print-config
 expect 66 'No such file' "$SPLITC" train "$tmp/nowhere.yaml"

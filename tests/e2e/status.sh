@@ -117,6 +117,13 @@ holds "$tmp/codecs.json" 'map(.name) | contains(["none", "f16", "quant", "topk"]
 "$SPLITC" codecs | grep -qE '^ +[0-9]+ +quant ' || fail 'splitc codecs'
 "$SPLITC" flops "$tmp/client.yaml" --json >"$tmp/flops.json"
 holds "$tmp/flops.json" 'type == "object"'
+# what the config needs is what the server counted, but for the plan's lists, which a server reads from a text
+"$SPLITC" flops "$tmp/client.yaml" --json --set codec='topk:0.2|quant:8' --set partition=2:-2 --set threads=2 >"$tmp/needs.json"
+jq -e --slurpfile server "$tmp/server.json" '.memory.server as $n | ($server[0].sessions[0] | .activations_bytes == $n.activations and
+	.codecs_bytes == $n.codecs and .payloads_bytes == $n.buffers and
+	.weights_bytes - ($n.weights + $n.gradients + $n.optimizer) < 16384 and .memory_bytes - $n.sum < 16384) and
+	([.memory[] | .sum == .weights + .gradients + .optimizer + .activations + .codecs + .buffers] | all)' "$tmp/needs.json" >"$tmp/jq.out" ||
+	fail "the server counts $(jq -c .sessions[0] "$tmp/server.json"), splitc flops $(jq -c .memory "$tmp/needs.json")"
 stands() {
 	"$SPLITS" status --control "$tmp/host.sock" --json |
 		jq -e ".sessions[] | select(.id == \"$id\") | .tx_bytes > 100000 and .tx_mb_s < 0.001 and .rx_mb_s < 0.001" >"$tmp/jq.out"

@@ -139,7 +139,8 @@ static void a_plan_is_counted(void **state)
 		    sl_exec_prepare(&exec, plan, SL_MIDDLE, &be, &fail))
 			fail_msg("%s", fail.text);
 		took = given_out() - before;
-		assert_int_equal(sl_session_memory(nodes > 1 ? &many : &few, exec, false, &be, NULL, codec, &fail),
+		assert_int_equal(sl_session_memory(nodes > 1 ? &many : &few, (const struct sl_exec *[]){exec},
+						   SL_SESSION_SERVER, false, &be, NULL, codec, &fail),
 				 SL_OK);
 		sl_exec_close(exec);
 		sl_plan_close(plan);

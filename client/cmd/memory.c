@@ -1,0 +1,158 @@
+#include "client/cmd/memory.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "common/base/wrap.h"
+#include "common/session/memory.h"
+#include "common/session/state.h"
+#include "kernels/cpu/cpu.h"
+
+enum part { WEIGHTS, GRADIENTS, MOMENTS, ACTIVATIONS, CODECS, BUFFERS, SUM, CHECKPOINT, MAPPED, PARTS };
+
+static const char *const part_name[PARTS] = {
+	"weights", "gradients", "optimizer", "activations", "codecs", "buffers", "sum", "checkpoint", "mapped",
+};
+
+static const char *const part_note[PARTS] = {
+	[CHECKPOINT] = "more, while one is written",
+	[MAPPED] = "of weight files, which the system may drop",
+};
+
+/* By role. Where the server's part cannot run on a CPU, `unknown` says why. */
+struct need {
+	uint64_t bytes[2][PARTS];
+	char unknown[SL_FAIL_TEXT];
+};
+
+static uint64_t state_bytes(const struct sl_plan_segment *s)
+{
+	return (uint64_t)sl_exec_state_floats(s) * sizeof(float);
+}
+
+static uint64_t mapped_bytes(const struct sl_model *model)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < model->graph.n_param; i++)
+		if (model->graph.param[i].held)
+			sl_need(&sum, sl_shape_count(&model->graph.param[i].shape), sizeof(uint16_t));
+	return sum;
+}
+
+/* own: bytes of weights that no session counts. */
+static void take(uint64_t out[PARTS], const struct sl_session_memory *m, uint64_t own)
+{
+	const uint64_t weights = sl_memory_total(m->weights) + own;
+
+	out[WEIGHTS] = weights - m->gradients - m->moments;
+	out[GRADIENTS] = m->gradients;
+	out[MOMENTS] = m->moments;
+	out[ACTIVATIONS] = sl_memory_total(m->activations);
+	out[CODECS] = sl_memory_total(m->codecs);
+	out[BUFFERS] = sl_memory_total(m->payloads);
+	out[SUM] = sl_memory_total(sl_session_memory_sum(m)) + own;
+}
+
+static enum sl_err count_side(struct sl_session_memory *out, const struct sl_setup *setup, enum sl_session_role role,
+			      struct sl_backend *be, struct sl_fail *fail)
+{
+	const bool client = role == SL_SESSION_CLIENT;
+	struct sl_exec *exec[2] = {NULL, NULL};
+	enum sl_err err = sl_exec_prepare(&exec[0], setup->plan, client ? SL_HEAD : SL_MIDDLE, be, fail);
+
+	if (!err && client)
+		err = sl_exec_prepare(&exec[1], setup->plan, SL_TAIL, be, fail);
+	if (!err)
+		err = sl_session_memory(out, (const struct sl_exec *[]){exec[0], exec[1]}, role, false, be, NULL,
+					setup->agreement.codec, fail);
+	sl_exec_close(exec[0]);
+	sl_exec_close(exec[1]);
+	return err;
+}
+
+static enum sl_err count(struct need *out, const struct sl_setup *setup, struct sl_backend *be, struct sl_fail *fail)
+{
+	const struct sl_plan_segment *part = setup->plan->segment;
+	struct sl_session_memory client, server;
+	struct sl_fail why;
+	enum sl_err err = count_side(&client, setup, SL_SESSION_CLIENT, be, fail);
+
+	*out = (struct need){.unknown = ""};
+	if (err)
+		return err;
+	take(out->bytes[SL_SESSION_CLIENT], &client, (uint64_t)sl_weights_floats(setup->plan->model) * sizeof(float));
+	out->bytes[SL_SESSION_CLIENT][CHECKPOINT] = state_bytes(&part[SL_HEAD]) + state_bytes(&part[SL_TAIL]);
+	out->bytes[SL_SESSION_CLIENT][MAPPED] = mapped_bytes(setup->plan->model);
+	err = count_side(&server, setup, SL_SESSION_SERVER, be, &why);
+	if (err == SL_ERR_CONFIG)
+		snprintf(out->unknown, sizeof out->unknown, "%s", sl_fail_sentence(&why));
+	else if (err)
+		return sl_fail_set(fail, err, "%s", why.text);
+	if (err)
+		return SL_OK;
+	take(out->bytes[SL_SESSION_SERVER], &server, 0);
+	out->bytes[SL_SESSION_SERVER][CHECKPOINT] = state_bytes(&part[SL_MIDDLE]);
+	return SL_OK;
+}
+
+static enum sl_err find(struct need *out, const struct sl_setup *setup, struct sl_fail *fail)
+{
+	struct sl_pool *pool = NULL;
+	struct sl_backend be;
+	enum sl_err err = sl_pool_open(&pool, setup->conf->threads, fail);
+
+	if (err)
+		return err;
+	err = sl_cpu_backend_open(&be, pool, fail);
+	if (!err) {
+		err = count(out, setup, &be, fail);
+		be.ops->close(&be);
+	}
+	sl_pool_close(pool);
+	return err;
+}
+
+enum sl_err sl_memory_print(const struct sl_setup *setup, struct sl_fail *fail)
+{
+	struct need need;
+	enum sl_err err = find(&need, setup, fail);
+
+	if (err)
+		return err;
+	printf("%-12s %10s %10s\n", "memory", "client", "server");
+	for (int i = 0; i < PARTS; i++) {
+		char client[SL_BYTES_TEXT], server[SL_BYTES_TEXT];
+
+		if (i == MAPPED && !need.bytes[SL_SESSION_CLIENT][i])
+			continue;
+		sl_bytes_text(need.bytes[SL_SESSION_CLIENT][i], client);
+		sl_bytes_text(need.bytes[SL_SESSION_SERVER][i], server);
+		printf("%-12s %10s %10s%s%s\n", part_name[i], client, need.unknown[0] ? "-" : server,
+		       part_note[i] ? "  " : "", part_note[i] ? part_note[i] : "");
+	}
+	if (need.unknown[0])
+		sl_print_wrapped(stdout, need.unknown, printf("the server: "), SL_WRAP_WIDTH);
+	return SL_OK;
+}
+
+static json_t *side_json(const uint64_t bytes[PARTS])
+{
+	json_t *side = json_object();
+
+	for (int i = 0; i < PARTS; i++)
+		json_object_set_new(side, part_name[i], json_integer((json_int_t)bytes[i]));
+	return side;
+}
+
+enum sl_err sl_memory_json(const struct sl_setup *setup, json_t **out, struct sl_fail *fail)
+{
+	struct need need;
+	enum sl_err err = find(&need, setup, fail);
+
+	if (err)
+		return err;
+	*out = json_pack("{s:o, s:o}", "client", side_json(need.bytes[SL_SESSION_CLIENT]), "server",
+			 need.unknown[0] ? json_null() : side_json(need.bytes[SL_SESSION_SERVER]));
+	return SL_OK;
+}
