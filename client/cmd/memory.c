@@ -54,29 +54,12 @@ static void take(uint64_t out[PARTS], const struct sl_session_memory *m, uint64_
 	out[SUM] = sl_memory_total(sl_session_memory_sum(m)) + own;
 }
 
-static enum sl_err count_side(struct sl_session_memory *out, const struct sl_setup *setup, enum sl_session_role role,
-			      struct sl_backend *be, struct sl_fail *fail)
-{
-	const bool client = role == SL_SESSION_CLIENT;
-	struct sl_exec *exec[2] = {NULL, NULL};
-	enum sl_err err = sl_exec_prepare(&exec[0], setup->plan, client ? SL_HEAD : SL_MIDDLE, be, fail);
-
-	if (!err && client)
-		err = sl_exec_prepare(&exec[1], setup->plan, SL_TAIL, be, fail);
-	if (!err)
-		err = sl_session_memory(out, (const struct sl_exec *[]){exec[0], exec[1]}, role, false, be, NULL,
-					setup->agreement.codec, fail);
-	sl_exec_close(exec[0]);
-	sl_exec_close(exec[1]);
-	return err;
-}
-
 static enum sl_err count(struct need *out, const struct sl_setup *setup, struct sl_backend *be, struct sl_fail *fail)
 {
 	const struct sl_plan_segment *part = setup->plan->segment;
 	struct sl_session_memory client, server;
 	struct sl_fail why;
-	enum sl_err err = count_side(&client, setup, SL_SESSION_CLIENT, be, fail);
+	enum sl_err err = sl_setup_memory(setup, SL_SESSION_CLIENT, be, &client, fail);
 
 	*out = (struct need){.unknown = ""};
 	if (err)
@@ -84,7 +67,7 @@ static enum sl_err count(struct need *out, const struct sl_setup *setup, struct 
 	take(out->bytes[SL_SESSION_CLIENT], &client, (uint64_t)sl_weights_floats(setup->plan->model) * sizeof(float));
 	out->bytes[SL_SESSION_CLIENT][CHECKPOINT] = state_bytes(&part[SL_HEAD]) + state_bytes(&part[SL_TAIL]);
 	out->bytes[SL_SESSION_CLIENT][MAPPED] = mapped_bytes(setup->plan->model);
-	err = count_side(&server, setup, SL_SESSION_SERVER, be, &why);
+	err = sl_setup_memory(setup, SL_SESSION_SERVER, be, &server, &why);
 	if (err == SL_ERR_CONFIG)
 		snprintf(out->unknown, sizeof out->unknown, "%s", sl_fail_sentence(&why));
 	else if (err)
@@ -106,6 +89,7 @@ static enum sl_err find(struct need *out, const struct sl_setup *setup, struct s
 		return err;
 	err = sl_cpu_backend_open(&be, pool, fail);
 	if (!err) {
+		be.recompute = sl_setup_recomputes(setup, &be);
 		err = count(out, setup, &be, fail);
 		be.ops->close(&be);
 	}

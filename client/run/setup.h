@@ -13,6 +13,7 @@
 #include "common/conf/conf.h"
 #include "common/exec/backend.h"
 #include "common/session/agree.h"
+#include "common/session/memory.h"
 #include "common/session/turns.h"
 #include "common/weights/weights.h"
 
@@ -119,6 +120,11 @@ enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *s
 				struct sl_fail *fail) SL_MUST_CHECK;
 /* The lists of steps from pictures to inputs, without any data. */
 enum sl_err sl_setup_check_transforms(const struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
+/* Of a side's part of setup's plan; nothing is taken. */
+enum sl_err sl_setup_memory(const struct sl_setup *setup, enum sl_session_role role, struct sl_backend *be,
+			    struct sl_session_memory *out, struct sl_fail *fail) SL_MUST_CHECK;
+/* Whether the client computes activations again, by its key `recompute`. */
+bool sl_setup_recomputes(const struct sl_setup *setup, struct sl_backend *be);
 enum sl_err sl_setup_backend(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 /* A loader over one split; `wake` as in loader.h, may be NULL. */
 enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void (*wake)(void *arg), void *arg,

@@ -99,6 +99,7 @@ enum sl_conf_loss {
 enum sl_conf_warmup { SL_CONF_ABOVE_ZERO, SL_CONF_FROM_ZERO };
 enum sl_conf_by { SL_CONF_BY_STEP, SL_CONF_BY_EPOCH };
 enum sl_conf_chunk_loss { SL_CHUNK_LOSS_MEAN, SL_CHUNK_LOSS_SUM };
+enum sl_conf_recompute { SL_RECOMPUTE_AUTO, SL_RECOMPUTE_ON, SL_RECOMPUTE_OFF };
 enum sl_conf_nan { SL_NAN_STOP, SL_NAN_SKIP };
 enum sl_conf_lost { SL_LOST_EXIT, SL_LOST_WAIT };
 enum sl_conf_channels { SL_CHANNELS_OF_NETWORK, SL_CHANNELS_GREY, SL_CHANNELS_RGB };
@@ -261,6 +262,7 @@ struct sl_conf_client {
 		char server_key[PATH_MAX]; /* public key, or a file with it */
 	} auth;
 	int threads; /* 0: all CPUs */
+	enum sl_conf_recompute recompute;
 	char device[SL_CONF_TEXT];
 	struct {
 		char dir[PATH_MAX]; /* of log.jsonl; "": no log */
@@ -280,6 +282,7 @@ struct sl_conf_server {
 	int64_t store_bytes;         /* 0: by what is free */
 	int64_t store_bytes_per_key; /* 0: half of it */
 	int threads;
+	enum sl_conf_recompute recompute;
 	char device[SL_CONF_TEXT]; /* auto | cpu | cuda:N */
 	struct sl_conf_link link;
 	struct {

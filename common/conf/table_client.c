@@ -197,6 +197,7 @@ static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "auth.server_key", auth.server_key, NULL, "", "the server's public key, or a file that holds it"),
 
 	SL_INT(T, "threads", threads, 0, 256, "0", "0: all CPUs", "threads that compute"),
+	SL_CHOICE(T, "recompute", recompute, SL_WORDS("auto", "on", "off"), "auto", "compute activations again before backward, in place of keeping them, on a CPU; no bit changes; auto: where memory would not do"),
 	SL_STRING(T, "device", device, sl_conf_check_client_device, "cpu", "where head and tail run: cpu"),
 	SL_STRING(T, "log.dir", log.dir, NULL, "runs", "folder of log.jsonl; empty: no log"),
 	SL_CHOICE(T, "log.level", log.level, SL_WORDS("error", "warn", "info", "debug"), "info", "least severe lines that are logged to stderr"),

@@ -234,6 +234,7 @@ struct sl_backend {
 	/* Of tests: so many bytes of logits at a time (SL_PRE_LINEAR), of any number of classes. 0: SL_LOGIT_BYTES,
 	 * where there are more than SL_LOGITS_FEW. */
 	size_t logit_bytes;
+	bool recompute; /* executors compute activations again where that takes less memory (sl_exec_recompute) */
 	void *impl;
 };
 

@@ -29,6 +29,9 @@ struct sl_exec_memory {
 enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, enum sl_segment which,
 			    struct sl_backend *be, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_exec_allocate(struct sl_exec *exec, struct sl_fail *fail) SL_MUST_CHECK;
+/* Between the two: activations of head or middle that take memory until backward are computed again in front of it,
+ * where that takes less memory. No bit changes. Where tensors are no fp32 in host memory, nothing happens. */
+enum sl_err sl_exec_recompute(struct sl_exec *exec, struct sl_fail *fail) SL_MUST_CHECK;
 /* Both. */
 enum sl_err sl_exec_open(struct sl_exec **out, const struct sl_plan *plan, enum sl_segment which, struct sl_backend *be,
 			 struct sl_fail *fail) SL_MUST_CHECK;

@@ -39,6 +39,7 @@ struct sl_exec {
 	struct sl_exec_node *node; /* [n_node] */
 	int n_node;
 	struct sl_layout layout;
+	const struct sl_place *at; /* layout.value, or in backward layout.again */
 	int slots;
 	float *weight;                /* device: [weight_count + wide_count] */
 	float *grad;                  /* device: [trainable_count], and behind it [tied_count] of tied parameters */

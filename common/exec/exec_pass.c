@@ -286,9 +286,9 @@ static struct sl_blocks open_blocks(struct node_call *c, struct sl_exec *e, cons
 	const struct sl_op *linear = e->op[n->pre];
 	const struct sl_shape shape = in_shape(e, linear, 0, &call->dims);
 
-	c->pre.in[0] = of_value(e, e->layout.value, n->in[0], call->slot, shape);
+	c->pre.in[0] = of_value(e, e->at, n->in[0], call->slot, shape);
 	c->pre.din[0] = of_value(e, e->layout.grad, n->din[0], call->slot, shape);
-	c->pre.out = of_value(e, e->layout.value, n->logits, call->slot, sl_shape_rows(linear->out_shape, n->rows));
+	c->pre.out = of_value(e, e->at, n->logits, call->slot, sl_shape_rows(linear->out_shape, n->rows));
 	return (struct sl_blocks){&c->pre, &c->call, n->rows, e->segment->op[n->pre].learns};
 }
 
@@ -301,8 +301,8 @@ static enum sl_err forward_node(struct sl_exec *e, const struct sl_exec_node *n,
 
 	open_node(&c, e, n, call);
 	for (int k = 0; k < op->n_in; k++)
-		c.call.in[k] = of_value(e, e->layout.value, n->in[k], call->slot, in_shape(e, op, k, &call->dims));
-	c.call.out = of_value(e, e->layout.value, n->out, call->slot, out_shape(e, op, &call->dims));
+		c.call.in[k] = of_value(e, e->at, n->in[k], call->slot, in_shape(e, op, k, &call->dims));
+	c.call.out = of_value(e, e->at, n->out, call->slot, out_shape(e, op, &call->dims));
 	if (sl_op_is_loss(op->kind)) {
 		ask_loss(&c.call, call, loss);
 		c.call.loss_sum = &loss->sum;
@@ -324,6 +324,7 @@ static enum sl_err forward_nodes(struct sl_exec *e, const struct sl_exec_call *c
 {
 	enum sl_err err = SL_OK;
 
+	e->at = e->layout.value;
 	for (int i = 0; i < e->n_node && !err; i++)
 		err = sl_worker_unwanted() ? SL_ERR_PEER_LOST : forward_node(e, &e->node[i], call, loss);
 	return err;
@@ -340,11 +341,11 @@ static enum sl_err backward_node(struct sl_exec *e, const struct sl_exec_node *n
 	for (int k = 0; k < op->n_in; k++) {
 		struct sl_shape shape = in_shape(e, op, k, &call->dims);
 
-		c.call.in[k] = of_value(e, e->layout.value, k < n->keeps_in ? n->in[k] : -1, call->slot, shape);
+		c.call.in[k] = of_value(e, e->at, k < n->keeps_in ? n->in[k] : -1, call->slot, shape);
 		c.call.din[k] = of_value(e, e->layout.grad, n->din[k], call->slot, shape);
 		c.call.din_add[k] = n->din_add[k];
 	}
-	c.call.out = of_value(e, e->layout.value, n->keeps_out ? n->out : -1, call->slot, made);
+	c.call.out = of_value(e, e->at, n->keeps_out ? n->out : -1, call->slot, made);
 	c.call.dout = of_value(e, e->layout.grad, n->dout, call->slot, made);
 	if (sl_op_is_loss(op->kind))
 		ask_loss(&c.call, call, loss);
@@ -356,13 +357,30 @@ static enum sl_err backward_node(struct sl_exec *e, const struct sl_exec_node *n
 	return sl_exec_kernel(e, n->op)->backward(&c.call);
 }
 
-static enum sl_err backward_nodes(struct sl_exec *e, const struct sl_exec_call *call, const struct sl_exec_loss *loss)
+/* What the forward pass did not keep. */
+static enum sl_err repeat_nodes(struct sl_exec *e, int from, int to, const struct sl_exec_call *call)
 {
 	enum sl_err err = SL_OK;
 
-	for (int i = e->n_node - 1; i >= 0 && !err; i--)
-		if (e->node[i].backward)
-			err = sl_worker_unwanted() ? SL_ERR_PEER_LOST : backward_node(e, &e->node[i], call, loss);
+	for (int i = from; i < to && !err; i++)
+		if (e->layout.repeats[i])
+			err = sl_worker_unwanted() ? SL_ERR_PEER_LOST : forward_node(e, &e->node[i], call, NULL);
+	return err;
+}
+
+static enum sl_err backward_nodes(struct sl_exec *e, const struct sl_exec_call *call, const struct sl_exec_loss *loss)
+{
+	const int *stretch = e->layout.stretch;
+	enum sl_err err = SL_OK;
+
+	e->at = e->layout.again;
+	for (int s = e->layout.n_stretch - 1; s >= 0 && !err; s--) {
+		err = repeat_nodes(e, stretch[s], stretch[s + 1], call);
+		for (int i = stretch[s + 1] - 1; i >= stretch[s] && !err; i--)
+			if (e->node[i].backward)
+				err = sl_worker_unwanted() ? SL_ERR_PEER_LOST
+							   : backward_node(e, &e->node[i], call, loss);
+	}
 	return err;
 }
 

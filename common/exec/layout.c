@@ -1,13 +1,16 @@
 #include "common/exec/layout.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/arena.h"
 #include "common/exec/leases.h"
 
-/* Ranges of scratch are in use from a time of a pass to another one. Node i runs forward at time i and backward at time
- * 2·n_node - 1 - i. */
+enum { TRIES = 20 };
+
+/* Ranges of scratch are in use from a time of a pass to another one. Node i runs forward at time i. Then follow for
+ * each stretch, the last one first, its nodes once more where they are computed again, and its nodes' backward. */
 struct leases {
 	struct sl_lease *item;
 	int count;
@@ -51,6 +54,7 @@ struct uses {
 	const struct sl_exec_node *node;
 	int n_node, n_value;
 	struct value_use *use; /* [n_value] */
+	int *redo, *back;      /* [n_node] when a node runs again, and when backward */
 };
 
 static size_t bytes_of(const struct sl_op *op, const struct sl_shape *shape)
@@ -116,6 +120,70 @@ static void note_uses(struct uses *u)
 	}
 }
 
+/* ---- stretches */
+
+static void note_times(const struct uses *u, const struct sl_layout *layout)
+{
+	int time = u->n_node;
+
+	for (int s = layout->n_stretch - 1; s >= 0; s--) {
+		for (int i = layout->stretch[s]; i < layout->stretch[s + 1]; i++)
+			u->redo[i] = time++;
+		for (int i = layout->stretch[s + 1] - 1; i >= layout->stretch[s]; i--)
+			u->back[i] = time++;
+	}
+}
+
+static int last_read(const struct uses *u, int v)
+{
+	return v == u->s->out_value ? u->n_node : u->use[v].last_read;
+}
+
+/* Whether it lives in a single stretch, which is computed again: -1, or the stretch's number. */
+static int stretch_of(const struct uses *u, const struct sl_layout *layout, int v)
+{
+	int s = 0, end = layout->n_stretch;
+
+	if (end == 1 || u->use[v].birth < 0)
+		return -1;
+	while (end - s > 1) {
+		const int half = (s + end) / 2;
+
+		if (layout->stretch[half] <= u->use[v].birth)
+			s = half;
+		else
+			end = half;
+	}
+	return last_read(u, v) < layout->stretch[s + 1] ? s : -1;
+}
+
+/* A node is computed again where backward, or another such node, reads what it makes. */
+static void note_repeats(const struct uses *u, struct sl_layout *layout, bool *wanted)
+{
+	for (int i = u->n_node - 1; i >= 0; i--) {
+		const struct sl_exec_node *n = &u->node[i];
+
+		layout->repeats[i] = n->out >= 0 && stretch_of(u, layout, n->out) >= 0 &&
+				     (wanted[n->out] || u->use[n->out].first_saver >= 0);
+		for (int k = 0; k < SL_OP_MAX_IN; k++)
+			if (layout->repeats[i] && n->in[k] >= 0)
+				wanted[n->in[k]] = true;
+	}
+}
+
+static void place_again(struct sl_layout *layout, struct leases *l, const struct uses *u, int v)
+{
+	const struct value_use *use = &u->use[v];
+	const int read = use->last_read > use->birth ? use->last_read : use->birth;
+
+	lease_add(l, &layout->value[v], use->bytes, use->birth, read);
+	if (layout->repeats[use->birth])
+		lease_add(l, &layout->again[v], use->bytes, u->redo[use->birth],
+			  use->first_saver >= 0 ? u->back[use->first_saver] : u->redo[read]);
+}
+
+/* ---- places */
+
 static void place_values(struct sl_layout *layout, struct leases *l, const struct uses *uses)
 {
 	const struct sl_plan_segment *s = uses->s;
@@ -131,19 +199,26 @@ static void place_values(struct sl_layout *layout, struct leases *l, const struc
 			read = uses->n_node - 1;
 		if (!u->there)
 			continue;
-		if (at_cut || (u->first_saver >= 0 && s->which != SL_TAIL))
+		if (stretch_of(uses, layout, v) >= 0)
+			place_again(layout, l, uses, v);
+		else if (at_cut || layout->n_stretch > 1 || (u->first_saver >= 0 && s->which != SL_TAIL))
 			place_in_slot(layout, &layout->value[v], u->bytes);
 		else
 			lease_add(l, &layout->value[v], u->bytes, u->birth,
-				  u->first_saver >= 0 ? 2 * uses->n_node - 1 - u->first_saver : read);
+				  u->first_saver >= 0 ? uses->back[u->first_saver] : read);
 	}
+}
+
+/* -1: behind all. */
+static int back(const struct uses *u, int node)
+{
+	return node >= 0 ? u->back[node] : 3 * u->n_node;
 }
 
 /* A gradient lives from its first writer in backward (the value's last reader) to the node that reads it. */
 static void place_gradients(struct sl_layout *layout, struct leases *l, const struct uses *uses)
 {
 	const struct sl_plan_segment *s = uses->s;
-	const int end = 2 * uses->n_node - 1;
 	const bool mixed = sl_precision_mixed(s->precision);
 
 	for (int v = 0; v < uses->n_value; v++) {
@@ -154,10 +229,10 @@ static void place_gradients(struct sl_layout *layout, struct leases *l, const st
 		if (!mixed && (v == s->in_value || v == s->out_value))
 			place_in_slot(layout, &layout->grad[v], u->bytes);
 		else if (v == s->out_value) /* made in front of backward's first node */
-			lease_add(l, &layout->grad[v], u->bytes, uses->n_node, end - u->grad_last);
+			lease_add(l, &layout->grad[v], u->bytes, uses->n_node, back(uses, u->grad_last));
 		else
-			lease_add(l, &layout->grad[v], u->bytes, u->grad_early ? u->grad_first : end - u->grad_first,
-				  end - u->grad_last);
+			lease_add(l, &layout->grad[v], u->bytes,
+				  u->grad_early ? u->grad_first : back(uses, u->grad_first), back(uses, u->grad_last));
 	}
 }
 
@@ -172,21 +247,81 @@ static void place_edges(struct sl_layout *layout, const struct sl_plan_segment *
 	}
 }
 
+static void uses_close(struct uses *u)
+{
+	free(u->use);
+	free(u->redo);
+}
+
+static enum sl_err uses_open(struct uses *u, const struct sl_plan_segment *segment, const struct sl_exec_node *node,
+			     int n_node)
+{
+	const int n_value = segment->graph.n_value;
+
+	*u = (struct uses){segment,
+			   node,
+			   n_node,
+			   n_value,
+			   calloc((size_t)n_value, sizeof *u->use),
+			   calloc(2 * (size_t)n_node + 1, sizeof *u->redo),
+			   NULL};
+	if (!u->use || !u->redo) {
+		uses_close(u);
+		return SL_ERR_NOMEM;
+	}
+	u->back = u->redo + n_node;
+	note_uses(u);
+	return SL_OK;
+}
+
+/* Slots and scratch, by the stretches that are there. NOMEM. */
+static enum sl_err place_all(struct sl_layout *layout, const struct uses *u)
+{
+	struct leases leases = {calloc(3 * (size_t)u->n_value, sizeof *leases.item), 0};
+	bool *wanted = calloc((size_t)u->n_value, sizeof *wanted);
+	enum sl_err err = leases.item && wanted ? SL_OK : SL_ERR_NOMEM;
+
+	layout->slot_bytes = 0;
+	for (int v = 0; v < u->n_value; v++)
+		layout->value[v] = layout->again[v] = layout->grad[v] = (struct sl_place){SL_REGION_NONE, 0};
+	if (!err) {
+		note_times(u, layout);
+		note_repeats(u, layout, wanted);
+		place_values(layout, &leases, u);
+		place_gradients(layout, &leases, u);
+		place_edges(layout, u->s);
+		err = place_leases(&leases, &layout->scratch_bytes);
+	}
+	for (int v = 0; v < u->n_value; v++)
+		if (layout->again[v].region == SL_REGION_NONE)
+			layout->again[v] = layout->value[v];
+	free(leases.item);
+	free(wanted);
+	return err;
+}
+
 enum sl_err sl_layout_open(struct sl_layout *layout, const struct sl_plan_segment *segment,
 			   const struct sl_exec_node *node, int n_node, const struct sl_op_sizes *sizes)
 {
 	const int n_value = segment->graph.n_value;
-	struct uses uses = {segment, node, n_node, n_value, calloc((size_t)n_value, sizeof *uses.use)};
-	struct leases leases = {calloc(2 * (size_t)n_value, sizeof *leases.item), 0};
-	enum sl_err err = SL_ERR_NOMEM;
+	struct uses uses;
+	enum sl_err err = uses_open(&uses, segment, node, n_node);
 
+	if (err)
+		return err;
 	*layout = (struct sl_layout){.value = calloc((size_t)n_value, sizeof *layout->value),
+				     .again = calloc((size_t)n_value, sizeof *layout->again),
 				     .grad = calloc((size_t)n_value, sizeof *layout->grad),
+				     .stretch = calloc((size_t)n_node + 2, sizeof *layout->stretch),
+				     .n_stretch = 1,
+				     .repeats = calloc((size_t)n_node + 1, sizeof *layout->repeats),
 				     .saved_offset = calloc((size_t)segment->n_op, sizeof *layout->saved_offset),
 				     .cache_offset = calloc((size_t)segment->n_op, sizeof *layout->cache_offset)};
-	if (!uses.use || !leases.item || !layout->value || !layout->grad || !layout->saved_offset ||
-	    !layout->cache_offset)
+	err = SL_ERR_NOMEM;
+	if (!layout->value || !layout->again || !layout->grad || !layout->stretch || !layout->repeats ||
+	    !layout->saved_offset || !layout->cache_offset)
 		goto out;
+	layout->stretch[1] = n_node;
 	for (int i = 0; i < segment->n_op; i++) {
 		layout->saved_offset[i] = layout->saved_bytes;
 		layout->saved_bytes += sl_align(sizes[i].saved_bytes);
@@ -195,23 +330,120 @@ enum sl_err sl_layout_open(struct sl_layout *layout, const struct sl_plan_segmen
 		if (sizes[i].workspace_bytes > layout->workspace_bytes)
 			layout->workspace_bytes = sizes[i].workspace_bytes;
 	}
-	note_uses(&uses);
-	place_values(layout, &leases, &uses);
-	place_gradients(layout, &leases, &uses);
-	place_edges(layout, segment);
-	err = place_leases(&leases, &layout->scratch_bytes);
+	err = place_all(layout, &uses);
 out:
-	free(uses.use);
-	free(leases.item);
+	uses_close(&uses);
 	if (err)
 		sl_layout_close(layout);
+	return err;
+}
+
+/* ---- recompute */
+
+/* In front of node i: what the values that live across it take, where that is a single one, else 0; and what values in
+ * front of it are kept. [n_node + 1] */
+struct border {
+	size_t bytes, kept;
+	double cost; /* of the borders up to this one, at best */
+	int from;    /* the border before */
+};
+
+static void note_borders(const struct uses *u, struct border *b)
+{
+	for (int i = 1; i <= u->n_node; i++) {
+		int across = 0;
+
+		for (int v = 0; v < u->n_value; v++) {
+			const bool before = u->use[v].birth < i && (u->use[v].there || v == u->s->out_value);
+
+			if (!before || last_read(u, v) < i)
+				continue;
+			across++;
+			b[i].bytes = u->use[v].bytes;
+		}
+		b[i].bytes = across == 1 || i == u->n_node ? b[i].bytes : 0;
+		b[i].kept = b[i - 1].kept;
+		if (u->node[i - 1].out >= 0 && u->use[u->node[i - 1].out].first_saver >= 0)
+			b[i].kept += u->use[u->node[i - 1].out].bytes;
+	}
+}
+
+/* The borders that take the least, where no stretch keeps more than `most` unless there is no border in it. */
+static void choose_borders(struct sl_layout *layout, struct border *b, int n_node, size_t most)
+{
+	int n = 0;
+
+	for (int i = 1; i <= n_node; i++) {
+		if (!b[i].bytes)
+			continue;
+		b[i].from = -1;
+		for (int k = i - 1; k >= 0; k--) {
+			if (k && !b[k].bytes)
+				continue;
+			if (b[i].from >= 0 && b[i].kept - b[k].kept > most)
+				break;
+			if (b[i].from < 0 || b[k].cost + (double)b[i].bytes < b[i].cost) {
+				b[i].cost = b[k].cost + (double)b[i].bytes;
+				b[i].from = k;
+			}
+		}
+	}
+	for (int i = n_node; i > 0; i = b[i].from)
+		n++;
+	layout->n_stretch = n;
+	for (int i = n_node; i >= 0 && n >= 0; i = b[i].from)
+		layout->stretch[n--] = i;
+}
+
+static double total_bytes(const struct sl_layout *layout, int slots)
+{
+	return (double)slots * (double)layout->slot_bytes + (double)layout->scratch_bytes;
+}
+
+enum sl_err sl_layout_recompute(struct sl_layout *layout, const struct sl_plan_segment *segment,
+				const struct sl_exec_node *node, int n_node, int slots)
+{
+	struct border *b = calloc((size_t)n_node + 1, sizeof *b);
+	double least = total_bytes(layout, slots);
+	size_t best = SIZE_MAX, most;
+	struct uses uses;
+	enum sl_err err = b ? uses_open(&uses, segment, node, n_node) : SL_ERR_NOMEM;
+
+	if (err) {
+		free(b);
+		return err;
+	}
+	note_borders(&uses, b);
+	most = b[n_node].kept;
+	for (int i = 0; i < TRIES && !err && b[n_node].bytes; i++) {
+		most = most / 4 * 3;
+		choose_borders(layout, b, n_node, most);
+		err = place_all(layout, &uses);
+		if (err || total_bytes(layout, slots) >= least)
+			continue;
+		least = total_bytes(layout, slots);
+		best = most;
+	}
+	if (best < SIZE_MAX)
+		choose_borders(layout, b, n_node, best);
+	else {
+		layout->n_stretch = 1;
+		layout->stretch[1] = n_node;
+	}
+	if (!err)
+		err = place_all(layout, &uses);
+	uses_close(&uses);
+	free(b);
 	return err;
 }
 
 void sl_layout_close(struct sl_layout *layout)
 {
 	free(layout->value);
+	free(layout->again);
 	free(layout->grad);
+	free(layout->stretch);
+	free(layout->repeats);
 	free(layout->saved_offset);
 	free(layout->cache_offset);
 	*layout = (struct sl_layout){0};

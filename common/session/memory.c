@@ -1,6 +1,9 @@
 #include "common/session/memory.h"
 
-enum { OF_VALUE = 32, OF_OP = 96 }; /* bytes of an executor beside its tensors */
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
+
+enum { OF_VALUE = 48, OF_OP = 96 }; /* bytes of an executor beside its tensors */
 
 /* Lists of the graph, its plan and its executor: 1 KiB a node, whatever it computes. */
 static uint64_t plan_bytes(const struct sl_plan_segment *s)
@@ -65,4 +68,20 @@ struct sl_memory sl_session_memory_sum(const struct sl_session_memory *m)
 	sl_memory_add(&sum, m->codecs);
 	sl_memory_add(&sum, m->payloads);
 	return sum;
+}
+
+uint64_t sl_host_bytes(void)
+{
+	static const int bound[] = {RLIMIT_AS, RLIMIT_DATA};
+	struct sysinfo host;
+	struct rlimit limit;
+	uint64_t bytes = UINT64_MAX;
+
+	if (sysinfo(&host) == 0)
+		bytes = ((uint64_t)host.totalram + host.totalswap) * host.mem_unit;
+	for (int i = 0; i < 2; i++)
+		if (getrlimit(bound[i], &limit) == 0 &&
+		    limit.rlim_cur < bytes) /* RLIM_INFINITY is the largest of all */
+			bytes = limit.rlim_cur;
+	return bytes;
 }

@@ -20,6 +20,7 @@ enum sl_err sl_session_memory(struct sl_session_memory *out, const struct sl_exe
 			      enum sl_session_role role, bool borrows, struct sl_backend *be,
 			      struct sl_backend *host_be, const struct sl_codec_spec codec[SL_DIR_COUNT],
 			      struct sl_fail *fail) SL_MUST_CHECK;
+uint64_t sl_host_bytes(void); /* that this process could have if it were alone on its machine */
 struct sl_memory sl_session_memory_sum(const struct sl_session_memory *memory);
 
 #endif

@@ -349,6 +349,7 @@ enum sl_err sl_host_open(struct sl_host **out, struct sl_loop *loop, const struc
 		.window_bytes = (uint64_t)conf->link.window_bytes,
 		.memory_bytes = (uint64_t)conf->limits.memory_bytes,
 		.memory_used = &h->memory_used,
+		.recompute = conf->recompute,
 		.task_s = conf->limits.task_s,
 		.piece_ms = conf->limits.piece_ms,
 		.groups = h->groups,

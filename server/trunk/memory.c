@@ -3,8 +3,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/sysinfo.h>
 
 #include "common/base/wrap.h"
 
@@ -49,29 +47,12 @@ static void describe(char out[NEED_TEXT], const struct sl_session_memory *m, con
 		 sl_memory_total(m->activations), sl_memory_total(m->codecs), sl_memory_total(m->payloads));
 }
 
-/* What this process could have if it were alone on its machine. */
-static uint64_t host_bytes(void)
-{
-	static const int bound[] = {RLIMIT_AS, RLIMIT_DATA};
-	struct sysinfo host;
-	struct rlimit limit;
-	uint64_t bytes = UINT64_MAX;
-
-	if (sysinfo(&host) == 0)
-		bytes = ((uint64_t)host.totalram + host.totalswap) * host.mem_unit;
-	for (int i = 0; i < 2; i++)
-		if (getrlimit(bound[i], &limit) == 0 &&
-		    limit.rlim_cur < bytes) /* RLIM_INFINITY is the largest of all */
-			bytes = limit.rlim_cur;
-	return bytes;
-}
-
 enum sl_err sl_session_memory_check(const struct sl_session_memory *m, struct sl_backend *be, const char *device,
 				    uint64_t limit, uint64_t used, struct sl_memory back, struct sl_fail *fail)
 {
 	struct sl_memory sum = sl_session_memory_sum(m);
 	uint64_t returned = sl_memory_total(back), taken = used > returned ? used - returned : 0;
-	uint64_t need = sl_memory_total(sum), left = taken > limit ? 0 : limit - taken, host = host_bytes(), all;
+	uint64_t need = sl_memory_total(sum), left = taken > limit ? 0 : limit - taken, host = sl_host_bytes(), all;
 	char text[NEED_TEXT], one[SL_BYTES_TEXT], two[SL_BYTES_TEXT];
 
 	describe(text, m, be, device);

@@ -3,6 +3,7 @@
 #ifndef SL_SERVER_TRUNK_MIDDLE_H
 #define SL_SERVER_TRUNK_MIDDLE_H
 
+#include "common/conf/conf.h"
 #include "common/session/checkpoint.h"
 #include "common/session/port.h"
 #include "server/store/tidy.h"
@@ -27,6 +28,7 @@ struct sl_middle_env {
 	uint64_t window_bytes;
 	uint64_t memory_bytes; /* that sessions may take together, on host and device; 0: no limit */
 	_Atomic uint64_t *memory_used;
+	enum sl_conf_recompute recompute;
 	int task_s, piece_ms; /* limits (server/trunk/cost.h) */
 	struct sl_group_list *groups;
 	int watchdog_s; /* of the worker's time, for one task; 0: no limit */

@@ -61,6 +61,26 @@ static enum sl_err take_memory(struct sl_middle *m, struct sl_fail *fail)
 	return sl_fail_set(fail, SL_ERR_BUSY, "%s; come back when others have ended", why.text);
 }
 
+static enum sl_err count_memory(struct sl_middle *m, struct sl_fail *fail)
+{
+	return sl_session_memory(&m->memory, (const struct sl_exec *[]){m->trunk.exec}, SL_SESSION_SERVER,
+				 m->agreement.agreed.share.group[0] != 0, m->env.be, m->env.host_be, m->agreement.codec,
+				 fail);
+}
+
+/* Where the session would not fit, activations may be computed again. */
+static enum sl_err admit_memory(struct sl_middle *m, struct sl_memory back, struct sl_fail *fail)
+{
+	enum sl_err err = check_memory(m, back, fail);
+
+	if (m->env.recompute != SL_RECOMPUTE_AUTO || (err != SL_ERR_LIMIT && err != SL_ERR_BUSY))
+		return err;
+	err = sl_exec_recompute(m->trunk.exec, fail);
+	if (!err)
+		err = count_memory(m, fail);
+	return err ? err : check_memory(m, back, fail);
+}
+
 /* Whether all that a Hello asks for can be had. Nothing is taken, so that an older link of the session still stands
  * where the answer is no. */
 static enum sl_err admit(struct sl_middle *m, struct sl_fail *fail)
@@ -75,16 +95,16 @@ static enum sl_err admit(struct sl_middle *m, struct sl_fail *fail)
 	}
 	if (!err)
 		err = sl_exec_prepare(&m->trunk.exec, m->trunk.plan, SL_MIDDLE, m->env.be, fail);
+	if (!err && m->env.recompute == SL_RECOMPUTE_ON)
+		err = sl_exec_recompute(m->trunk.exec, fail);
 	if (!err)
-		err = sl_session_memory(&m->memory, (const struct sl_exec *[]){m->trunk.exec}, SL_SESSION_SERVER,
-					m->agreement.agreed.share.group[0] != 0, m->env.be, m->env.host_be,
-					m->agreement.codec, fail);
+		err = count_memory(m, fail);
 	if (!err && m->trunk.plan->spec.shared_ends)
 		err = sl_member_ends_hear(m, sl_port_asked(m->port), fail);
 	sl_need(&back.host, 1, sl_port_asked(m->port).len); /* counted, and given back when this ends */
 	if (!err && m->agreement.agreed.share.group[0])
 		err = sl_agreement_trunk(&m->agreement, &m->group_plan, sl_port_asked(m->port), fail);
-	return err ? err : check_memory(m, back, fail);
+	return err ? err : admit_memory(m, back, fail);
 }
 
 static struct sl_trunk_store store_of(const struct sl_middle *m)

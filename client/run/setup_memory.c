@@ -1,0 +1,31 @@
+/* What memory a config needs. */
+#include "client/run/setup.h"
+
+enum sl_err sl_setup_memory(const struct sl_setup *setup, enum sl_session_role role, struct sl_backend *be,
+			    struct sl_session_memory *out, struct sl_fail *fail)
+{
+	const bool client = role == SL_SESSION_CLIENT;
+	struct sl_exec *exec[2] = {NULL, NULL};
+	enum sl_err err = sl_exec_prepare(&exec[0], setup->plan, client ? SL_HEAD : SL_MIDDLE, be, fail);
+
+	if (!err && client)
+		err = sl_exec_prepare(&exec[1], setup->plan, SL_TAIL, be, fail);
+	if (!err)
+		err = sl_session_memory(out, (const struct sl_exec *[]){exec[0], exec[1]}, role, false, be, NULL,
+					setup->agreement.codec, fail);
+	sl_exec_close(exec[0]);
+	sl_exec_close(exec[1]);
+	return err;
+}
+
+bool sl_setup_recomputes(const struct sl_setup *setup, struct sl_backend *be)
+{
+	struct sl_session_memory need;
+	struct sl_fail why;
+
+	if (setup->conf->recompute != SL_RECOMPUTE_AUTO)
+		return setup->conf->recompute == SL_RECOMPUTE_ON;
+	/* what cannot be counted is refused in its place */
+	return setup->plan && !sl_setup_memory(setup, SL_SESSION_CLIENT, be, &need, &why) &&
+	       sl_session_memory_sum(&need).host > sl_host_bytes();
+}
