@@ -16,7 +16,7 @@ import torch.distributed.rpc as rpc
 import torch.nn.functional as F
 from torch import nn
 
-BATCH, CHUNKS = 32, 8
+BATCH, CHUNKS = 32, int(os.environ.get("CHUNKS", 8))
 torch.set_num_threads(1)
 
 
