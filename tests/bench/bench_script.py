@@ -222,7 +222,7 @@ def client(server, pickled, rpc_at, steps, rate):
             "pickle over TCP": whole_step(x, t, lambda h: Pickled.apply(h, s), lambda: None),
             "torch.distributed RemoteModule": rpc_step(x, t)}
     for codec in ("none", "quant:8"):
-        for chunks, pipelined in ((1, False), (4, False), (CHUNKS, True)):
+        for chunks, pipelined in ((1, False), (4, False), (CHUNKS, False), (CHUNKS, True)):
             rows[f"{codec}, {'pipelined' if pipelined else 'whole'}, {chunks}"] = split_step(x, t, server, codec, chunks, pipelined)
     took = {name: [] for name in rows}
     for i in range(int(steps) + 1):

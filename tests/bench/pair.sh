@@ -23,7 +23,7 @@ listen: tcp://$address:0
 store: ""
 device: ${SERVER_DEVICE:-cpu}
 threads: $threads
-limits: {memory_bytes: 12 GiB}
+limits: {memory_bytes: 12 GiB, sessions: 16}
 ${SERVER_YAML:-}
 control: $work/splits.sock
 YAML
