@@ -36,6 +36,13 @@ members() {
 left_out() { # NAME CLIENTS
 	for ((k = 0; k < $2; k++)); do sed -nE "/\"skipped\":true/s/.*\"step\":([0-9]+),.*/$k:\1/p" "$tmp/$1-$k/log.jsonl"; done | paste -sd,
 }
+# said_late NAME MEMBER…: members that nothing holds up. A busy machine may make one late: then the server says so, and it is in $absent
+said_late() {
+	for k in "${@:2}"; do
+		! grep -q '"skipped":true' "$tmp/$1-$k/log.jsonl" || grep -q "group-late: group $1: .* without member $k" "$tmp/one.log" ||
+			fail "$1: member $k was left out of a step, and the server does not say so"
+	done
+}
 same_members() { # NAME CLIENTS
 	for ((k = 0; k < $2; k++)); do same_run "$1-$k" "$1/member-$k" "$(steps_of "$1/member-$k")"; done
 }
