@@ -266,37 +266,49 @@ static void product(float *y, const float *a, const float *b, int64_t n, bool ad
 
 /* ---- rows of attention's scores */
 
+/* The largest lane, where none is NaN. */
 ALWAYS float lanes_most(vf v)
 {
-	float most = v[0];
+#pragma GCC unroll 4
+	for (int half = VL / 2; half > 0; half /= 2) {
+		vi from;
 
-	for (int i = 1; i < VL; i++)
-		most = v[i] > most ? v[i] : most;
-	return most;
+		for (int i = 0; i < VL; i++)
+			from[i] = (i + half) % VL;
+		v = larger(v, __builtin_shuffle(v, from));
+	}
+	return v[0];
 }
 
+/* NaN is never the largest, and makes the sum NaN. What does not fill a register comes last, by itself. */
 static void softmax(float *s, int64_t n, float scale, float stat[2])
 {
-	vf top = set1(-__builtin_inff()), sum = {0};
-	float inv;
+	const int64_t whole = n - n % VL;
+	const int rest = (int)(n % VL);
+	vf top = set1(-__builtin_inff()), sum = {0}, e;
+	float most, inv;
 
-	for (int64_t i = 0; i < n; i += VL) {
-		vf v = ldv(s + i, left(n - i));
-		vi live = (vi)first_lanes((vf)(set1(0) == set1(0)), left(n - i));
-
-		top = choose((v > top) & live, v, top);
-	}
-	stat[0] = lanes_most(top);
-	for (int64_t i = 0; i < n; i += VL) {
-		int l = left(n - i);
-		vf e = first_lanes(exponential((ldv(s + i, l) - stat[0]) * scale), l);
-
+	for (int64_t i = 0; i < whole; i += VL)
+		top = larger(ld(s + i), top);
+	most = lanes_most(top);
+	for (int64_t i = whole; i < n; i++)
+		most = s[i] > most ? s[i] : most;
+	for (int64_t i = 0; i < whole; i += VL) {
+		e = exponential((ld(s + i) - most) * scale);
 		sum += e;
-		stv(s + i, e, l);
+		st(s + i, e);
 	}
+	if (rest) {
+		e = first_lanes(exponential((ldn(s + whole, rest) - most) * scale), rest);
+		sum += e;
+		stn(s + whole, e, rest);
+	}
+	stat[0] = most;
 	inv = stat[1] = 1.0f / lanes_sum(sum);
-	for (int64_t i = 0; i < n; i += VL)
-		stv(s + i, ldv(s + i, left(n - i)) * inv, left(n - i));
+	for (int64_t i = 0; i < whole; i += VL)
+		st(s + i, ld(s + i) * inv);
+	if (rest)
+		stn(s + whole, ldn(s + whole, rest) * inv, rest);
 }
 
 static void softmax_again(float *s, int64_t n, float scale, const float stat[2])

@@ -68,10 +68,10 @@ static inline void stn(float *p, vf v, int n)
 	_mm512_mask_storeu_ps(p, (__mmask16)(0xffffu >> (16 - n)), (__m512)v);
 }
 
-/* NaN in x comes out: the second operand wins where they do not compare. */
-static inline vf at_least(float low, vf x)
+/* a where a > b, else b: so NaN in b comes out. */
+static inline vf larger(vf a, vf b)
 {
-	return (vf)_mm512_max_ps(_mm512_set1_ps(low), (__m512)x);
+	return (vf)_mm512_max_ps((__m512)a, (__m512)b);
 }
 
 static inline vf at_most(float high, vf x)
@@ -113,9 +113,9 @@ static inline void stn(float *p, vf v, int n)
 	_mm256_maskstore_ps(p, lanes(n), (__m256)v);
 }
 
-static inline vf at_least(float low, vf x)
+static inline vf larger(vf a, vf b)
 {
-	return (vf)_mm256_max_ps(_mm256_set1_ps(low), (__m256)x);
+	return (vf)_mm256_max_ps((__m256)a, (__m256)b);
 }
 
 static inline vf at_most(float high, vf x)
@@ -135,9 +135,9 @@ static inline void stn(float *p, vf v, int n)
 }
 
 /* Of two zeros the second operand comes out, as elsewhere: the instructions for maximum and minimum choose by sign. */
-static inline vf at_least(float low, vf x)
+static inline vf larger(vf a, vf b)
 {
-	return (vf)vbslq_f32(vcgtq_f32(vdupq_n_f32(low), (float32x4_t)x), vdupq_n_f32(low), (float32x4_t)x);
+	return (vf)vbslq_f32(vcgtq_f32((float32x4_t)a, (float32x4_t)b), (float32x4_t)a, (float32x4_t)b);
 }
 
 static inline vf at_most(float high, vf x)
@@ -158,9 +158,9 @@ static inline void stn(float *p, vf v, int n)
 	memcpy(p, &v, (size_t)n * sizeof(float));
 }
 
-static inline vf at_least(float low, vf x)
+static inline vf larger(vf a, vf b)
 {
-	return (vf)_mm_max_ps(_mm_set1_ps(low), (__m128)x);
+	return (vf)_mm_max_ps((__m128)a, (__m128)b);
 }
 
 static inline vf at_most(float high, vf x)
@@ -179,6 +179,12 @@ static inline vf where_between(vf g, vf z, float low, float high)
 	return (vf)((vi)g & (z > set1(low)) & (z < set1(high)));
 }
 #endif
+
+/* NaN in x comes out. */
+static inline vf at_least(float low, vf x)
+{
+	return larger(set1(low), x);
+}
 
 static inline vf square_root(vf x)
 {

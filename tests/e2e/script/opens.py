@@ -29,7 +29,7 @@ def start():
     """A server of its own, and where it listens."""
     config = os.path.join(folder, "empty.yaml")
     child = subprocess.Popen([splits, "serve", config, "--set", "listen=tcp://127.0.0.1:0", "--set", f"store={folder}/killed", "--set", "threads=1",
-                              "--set", "device=cpu", "--set", "control=", "--set", "limits.sessions=32"], stderr=subprocess.PIPE, text=True)
+                              "--set", "device=cpu", "--set", f"control={folder}/killed.sock", "--set", "limits.sessions=32"], stderr=subprocess.PIPE, text=True)
     for line in child.stderr:
         if " serving: " in line:
             return child, re.search(r" on (tcp:[^ ,]*),", line)[1]
