@@ -230,7 +230,7 @@ static void on_fetched(void *arg)
 	if (sl_link_weights(m->link, &weights, &why)) {
 		note_nonfinite(m, &why, true);
 	} else {
-		memcpy(m->fetched, weights, (size_t)segment->weight_count * sizeof *weights);
+		memcpy(m->fetched, weights, (size_t)sl_plan_fetch_count(segment) * sizeof *weights);
 		m->fetched_at = m->step + 1;
 		m->kept_there = sl_link_session(m->link)->kept_step == m->step;
 		if (take(m, &m->live, m->step, m->live.made))

@@ -56,6 +56,7 @@ static enum sl_err prepare(struct split_middle *m, const split_conf *conf, struc
 	m->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (!m->fetched || m->event_fd < 0)
 		return sl_fail_set(fail, SL_ERR_OS, "no memory or no descriptor for a middle");
+	sl_weights_pack(&m->weights, &m->plan->segment[SL_MIDDLE], m->fetched); /* what is frozen stays so */
 	return SL_OK;
 }
 

@@ -75,7 +75,9 @@ static enum sl_err count(struct need *out, const struct sl_setup *setup, struct 
 	if (err)
 		return SL_OK;
 	take(out->bytes[SL_SESSION_SERVER], &server, 0);
-	out->bytes[SL_SESSION_SERVER][CHECKPOINT] = state_bytes(&part[SL_MIDDLE]);
+	/* of the middle's weights it makes no copy */
+	out->bytes[SL_SESSION_SERVER][CHECKPOINT] =
+		state_bytes(&part[SL_MIDDLE]) - (uint64_t)part[SL_MIDDLE].weight_count * sizeof(float);
 	return SL_OK;
 }
 

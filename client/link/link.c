@@ -135,7 +135,7 @@ static void on_jobs_done(void *arg)
 
 /* ---- opening ---- */
 
-static void fill_hello(const struct sl_link *l, struct sl_hello *h, const float *middle)
+static void fill_hello(const struct sl_link *l, struct sl_hello *h)
 {
 	const struct sl_link_conf *c = &l->conf;
 
@@ -155,14 +155,14 @@ static void fill_hello(const struct sl_link *l, struct sl_hello *h, const float 
 		snprintf(h->software, sizeof h->software, "libsplit " SL_VERSION);
 	memcpy(h->session, c->offer.secret->session, sizeof h->session);
 	memcpy(h->held, c->offer.held, sizeof h->held);
-	sl_weights_hash(middle, c->plan->segment[SL_MIDDLE].weight_count, h->weights_hash);
+	sl_weights_hash_packed(c->weights, &c->plan->segment[SL_MIDDLE], h->weights_hash);
 }
 
 static enum sl_err open_link(struct sl_link *l, struct sl_fail *fail)
 {
 	static const struct sl_transport_events transport_events = {on_message, on_writable, on_malformed, on_lost,
 								    on_refused};
-	static const struct sl_port_events port_events = {run_task, task_ran, place, session_action};
+	static const struct sl_port_events port_events = {run_task, task_ran, place, NULL, session_action};
 	const struct sl_transport_conf transport = {.endpoint = l->conf.endpoint,
 						    .part_bytes = l->conf.part_bytes,
 						    .hwm = HWM,
@@ -195,8 +195,8 @@ static enum sl_err open_session(struct sl_link *l, struct sl_fail *fail)
 	err = sl_port_equip(l->port, l->conf.plan, l->conf.be, NULL, l->conf.agreement->codec, fail);
 	if (err)
 		return err;
-	sl_weights_pack(l->conf.weights, &l->conf.plan->segment[SL_MIDDLE], sl_port_weights(l->port));
-	fill_hello(l, &hello, sl_port_weights(l->port));
+	sl_port_upload_from(l->port, l->conf.weights);
+	fill_hello(l, &hello);
 	err = sl_agreement_say(l->conf.agreement, l->conf.plan, &l->text, &hello, fail);
 	if (err)
 		return err;
@@ -299,10 +299,12 @@ const struct sl_session *sl_link_session(const struct sl_link *l)
 
 enum sl_err sl_link_weights(const struct sl_link *l, const float **weights, struct sl_fail *fail)
 {
+	const struct sl_plan_segment *s = &l->conf.plan->segment[SL_MIDDLE];
+	const int64_t count = sl_plan_fetch_count(s);
 	const float *middle = sl_port_weights(l->port);
 
 	/* no step of which a side had said that it was sound can have made them */
-	if (!sl_finite_host(middle, l->conf.plan->segment[SL_MIDDLE].float_count))
+	if (!sl_finite_host(middle, count < s->float_count ? count : s->float_count))
 		return sl_fail_set(
 			fail, SL_ERR_NONFINITE,
 			"the weights that %s sent for its part of the network hold NaN or Inf: they are not "

@@ -84,7 +84,8 @@ void sl_link_norm(struct sl_link *link);
 void sl_link_apply(struct sl_link *link, double lr, double grad_scale, bool checkpoint);
 void sl_link_drop(struct sl_link *link, const struct sl_fail *why);
 
-/* After `fetched`: the middle's weights as the plan lays them out. NONFINITE: they hold NaN or Inf. */
+/* After `fetched`: the front of the middle's weight range, sl_plan_fetch_count floats. NONFINITE: they hold NaN or Inf.
+ */
 /* With the agreement's fetch.state also what came behind them (sl_port_carried). */
 enum sl_err sl_link_weights(const struct sl_link *link, const float **weights, struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -12,9 +12,9 @@ enum sl_err sl_client_state_open(struct sl_client_state *s, const struct sl_plan
 	enum sl_err err;
 
 	*s = (struct sl_client_state){.step = 0};
-	err = sl_exec_state_open(&s->head, &plan->segment[SL_HEAD]);
+	err = sl_exec_state_open(&s->head, &plan->segment[SL_HEAD], NULL);
 	if (!err)
-		err = sl_exec_state_open(&s->tail, &plan->segment[SL_TAIL]);
+		err = sl_exec_state_open(&s->tail, &plan->segment[SL_TAIL], NULL);
 	if (!err)
 		err = sl_codecs_state_open(&s->codecs, codec);
 	if (err) {

@@ -21,7 +21,7 @@ struct sl_audit {
 	struct sl_local *local;
 	struct sl_client_state client;
 	struct sl_carried carried; /* how the state of a Fetch lies */
-	float *weights;            /* [weight_count] the middle as it is here */
+	float *weights;            /* [weight_count] the middle as it is here; fetched is its front alone */
 	uint8_t *room;             /* [carried.bytes] */
 	bool on;                   /* a stretch is under way */
 	uint64_t begin, end;       /* of this stretch, or of the next one */
@@ -139,7 +139,7 @@ static void name_weight(const struct sl_audit *a, const float *theirs, char *out
 	const struct sl_plan_segment *s = &a->setup->plan->segment[SL_MIDDLE];
 	int64_t at = 0, differ = 0;
 
-	for (int64_t i = s->weight_count; i-- > 0;)
+	for (int64_t i = sl_plan_fetch_count(s); i-- > 0;)
 		if (memcmp(&a->weights[i], &theirs[i], sizeof *theirs) != 0) {
 			at = i;
 			differ++;
@@ -168,7 +168,7 @@ static enum sl_err end_stretch(struct sl_audit *a, const float *weights, const u
 	if (err)
 		return sl_fail_set(fail, err, "the middle that was computed here could not be read");
 	a->on = false;
-	if (memcmp(a->weights, weights, (size_t)s->weight_count * sizeof *weights) != 0) {
+	if (memcmp(a->weights, weights, (size_t)sl_plan_fetch_count(s) * sizeof *weights) != 0) {
 		name_weight(a, weights, what, sizeof what);
 		return differs(a, what, fail);
 	}
@@ -215,12 +215,15 @@ static enum sl_err open_rooms(struct sl_audit *a, struct sl_remote *remote, cons
 static enum sl_err begin_stretch(struct sl_audit *a, struct sl_remote *remote, uint64_t step, const float *weights,
 				 const uint8_t *carried, struct sl_fail *fail)
 {
+	const struct sl_plan_segment *s = &a->setup->plan->segment[SL_MIDDLE];
 	enum sl_err err = sl_remote_take(remote, &a->client);
 
+	sl_weights_pack(&a->setup->weights, s, a->weights);
+	memcpy(a->weights, weights, (size_t)sl_plan_fetch_count(s) * sizeof *weights);
 	if (!err)
 		err = sl_local_follow(a->local, step, fail);
 	if (!err)
-		err = sl_local_give_all(a->local, &a->client, &a->carried, weights, carried);
+		err = sl_local_give_all(a->local, &a->client, &a->carried, a->weights, carried);
 	if (err)
 		return sl_fail_set(fail, err, "audit: the state before step %" PRIu64 " could not be set", step + 1);
 	a->on = true;

@@ -126,9 +126,9 @@ enum sl_err sl_exec_take(struct sl_exec *exec, struct sl_weights *weights)
 
 	if (!range)
 		return SL_ERR_NOMEM;
-	err = sl_exec_get_model(exec, range);
+	err = sl_exec_get_model(exec, range, s->weight_count);
 	if (!err)
-		sl_weights_unpack(weights, s, range);
+		sl_weights_unpack(weights, s, range, s->weight_count, weights);
 	free(range);
 	return err;
 }

@@ -27,9 +27,9 @@ static float *moment_place(const struct sl_end_layout *l, const struct sl_plan *
 
 static enum sl_err open_states(struct sl_exec_state state[2], const struct sl_plan *plan)
 {
-	enum sl_err err = sl_exec_state_open(&state[0], &plan->segment[part[0]]);
+	enum sl_err err = sl_exec_state_open(&state[0], &plan->segment[part[0]], NULL);
 
-	return err ? err : sl_exec_state_open(&state[1], &plan->segment[part[1]]);
+	return err ? err : sl_exec_state_open(&state[1], &plan->segment[part[1]], NULL);
 }
 
 static void close_states(struct sl_exec_state state[2])

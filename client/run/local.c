@@ -238,7 +238,7 @@ enum sl_err sl_local_take(struct sl_local *l, struct sl_local_state *state)
 
 	sl_local_state_close(state);
 	for (int i = 0; i < SL_SEGMENT_COUNT && !err; i++) {
-		err = sl_exec_state_open(&state->part[i], &l->plan->segment[i]);
+		err = sl_exec_state_open(&state->part[i], &l->plan->segment[i], NULL);
 		if (!err)
 			err = sl_exec_state_take(&state->part[i], exec[i]);
 	}

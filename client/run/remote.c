@@ -309,12 +309,13 @@ enum sl_err sl_remote_apply(struct sl_remote *r)
 
 enum sl_err sl_remote_get_weights(struct sl_remote *r, struct sl_weights *weights, struct sl_fail *fail)
 {
+	const struct sl_plan_segment *s = &r->conf.link.plan->segment[SL_MIDDLE];
 	const float *middle;
 	enum sl_err err = sl_link_weights(r->link, &middle, fail);
 
 	if (err)
 		return err;
-	sl_weights_unpack(weights, &r->conf.link.plan->segment[SL_MIDDLE], middle);
+	sl_weights_unpack(weights, s, middle, sl_plan_fetch_count(s), r->conf.link.weights);
 	return sl_ends_get_weights(&r->ends, weights)
 		       ? sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be read back")
 		       : SL_OK;

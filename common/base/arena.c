@@ -85,6 +85,14 @@ void sl_arena_close(struct sl_arena *arena)
 	*arena = (struct sl_arena){0};
 }
 
+void sl_pages_drop(void *mem, size_t bytes)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE), lead = round_up((uintptr_t)mem, page) - (uintptr_t)mem;
+
+	if (bytes >= lead + page)
+		(void)madvise((char *)mem + lead, (bytes - lead) / page * page, MADV_DONTNEED);
+}
+
 void *sl_arena_take(struct sl_arena *arena, size_t bytes)
 {
 	void *mem;

@@ -21,6 +21,9 @@ void sl_arena_close(struct sl_arena *arena); /* idempotent */
 /* SL_ARENA_ALIGN-aligned, zeroed at open. NULL only where the arena was opened too small: a bug of the planner. */
 void *sl_arena_take(struct sl_arena *arena, size_t bytes);
 
+/* Gives the whole pages within back to the system. They read as zeros then, and come back as they are written. */
+void sl_pages_drop(void *mem, size_t bytes);
+
 static inline size_t sl_align(size_t bytes)
 {
 	return (bytes + SL_ARENA_ALIGN - 1) & ~(size_t)(SL_ARENA_ALIGN - 1);

@@ -417,18 +417,28 @@ static enum sl_err settle(struct sl_exec *e)
 	return err ? err : sl_exec_show_average(e, false);
 }
 
-enum sl_err sl_exec_get_weights(struct sl_exec *e, float *host)
+float *sl_exec_weights_at(struct sl_exec *e)
+{
+	return e->be->host_memory && !e->lender ? e->weight : NULL;
+}
+
+enum sl_err sl_exec_get_front(struct sl_exec *e, float *host, int64_t count)
 {
 	enum sl_err err = settle(e);
 
-	return err ? err
-		   : e->be->ops->download(e->be, host, e->weight, (size_t)e->segment->weight_count * sizeof *host);
+	return err || host == e->weight ? err
+					: e->be->ops->download(e->be, host, e->weight, (size_t)count * sizeof *host);
 }
 
-enum sl_err sl_exec_get_model(struct sl_exec *e, float *host)
+enum sl_err sl_exec_get_weights(struct sl_exec *e, float *host)
+{
+	return sl_exec_get_front(e, host, e->segment->weight_count);
+}
+
+enum sl_err sl_exec_get_model(struct sl_exec *e, float *host, int64_t count)
 {
 	const size_t front = sl_exec_average(e) ? trainable_bytes(e) : 0;
-	enum sl_err err = sl_exec_get_weights(e, host);
+	enum sl_err err = sl_exec_get_front(e, host, count);
 
 	return err || !front ? err : e->be->ops->download(e->be, host, sl_exec_average(e), front);
 }
@@ -501,7 +511,7 @@ enum sl_err sl_exec_set_weights(struct sl_exec *e, const float *host)
 	enum sl_err err = settle(e);
 
 	e->tried = false;
-	if (!err)
+	if (!err && host != e->weight)
 		err = e->be->ops->upload(e->be, e->weight, host, (size_t)e->segment->weight_count * sizeof *host);
 	if (!err)
 		err = sl_exec_widen(e, host);

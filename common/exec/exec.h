@@ -64,8 +64,13 @@ enum sl_err sl_exec_set_weights(struct sl_exec *exec, const float *host) SL_MUST
  * [n_param], of others NULL, in host memory that outlives the executor. */
 void sl_exec_hold(struct sl_exec *exec, const uint16_t *const *held);
 enum sl_err sl_exec_get_weights(struct sl_exec *exec, float *host) SL_MUST_CHECK;
-/* The same of the model: what learns is its average where the plan has one. With new weights that begins anew. */
-enum sl_err sl_exec_get_model(struct sl_exec *exec, float *host) SL_MUST_CHECK;
+enum sl_err sl_exec_get_front(struct sl_exec *exec, float *host, int64_t count) SL_MUST_CHECK; /* its first floats */
+/* The same of the model: what learns is its average where the plan has one. With new weights that begins anew. `count`
+ * reaches behind all that learns. */
+enum sl_err sl_exec_get_model(struct sl_exec *exec, float *host, int64_t count) SL_MUST_CHECK;
+/* Where the range itself lies, for those who write a whole one there and then set it, or read it after a get, with no
+ * copy. NULL: in a device's memory, or it is another executor's. */
+float *sl_exec_weights_at(struct sl_exec *exec);
 /* A moment of the optimizer or an area behind them, 0 … segment->moments - 1: trainable_count floats in the order of
  * the weight range; fallen parts are set to 0. */
 enum sl_err sl_exec_set_moment(struct sl_exec *exec, int which, const float *host) SL_MUST_CHECK;

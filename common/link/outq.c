@@ -25,6 +25,7 @@ struct record {
 	struct record *next;
 	struct sl_outq *queue;
 	struct sl_run *run; /* NULL: aborted */
+	uint8_t *copy;      /* of what run->read gave; NULL: none */
 	size_t len;
 	uint64_t ahead_bytes; /* in the transport's hands with this one */
 	uint64_t handed_ns, released_ns;
@@ -67,6 +68,7 @@ struct sl_outq {
 	/* a part that found the transport busy is not hashed again */
 	const struct sl_run *hashed_run;
 	uint64_t hash;
+	uint8_t *copy; /* its bytes, where they were read; NULL: none */
 	struct record record[RECORDS];
 };
 
@@ -141,6 +143,7 @@ static void destroy(struct sl_outq *q)
 		sched_yield(); /* a thread between its last push and the end of its wake: microseconds */
 	sl_async_close(q->async);
 	free(q->control);
+	free(q->copy);
 	free(q);
 }
 
@@ -192,6 +195,8 @@ static void records_back(void *arg)
 		struct record *next = r->next;
 		struct sl_run *done = part_is_back(r) ? r->run : NULL;
 
+		free(r->copy);
+		r->copy = NULL;
 		r->next = q->free;
 		q->free = r;
 		q->records_out--;
@@ -243,6 +248,18 @@ static bool pump_control(struct sl_outq *q)
 	return true;
 }
 
+/* The bytes of a part that is read now, unless they already were. */
+static bool read_part(struct sl_outq *q, const struct sl_run *run, struct sl_bytes *part)
+{
+	if (!q->copy) {
+		q->copy = malloc(part->len);
+		if (q->copy)
+			run->read(run, run->next_offset, part->len, q->copy);
+	}
+	part->data = q->copy;
+	return q->copy != NULL;
+}
+
 static uint64_t hash_of(struct sl_outq *q, const struct sl_run *run, struct sl_bytes payload)
 {
 	if (q->hashed_run != run) {
@@ -284,6 +301,11 @@ static bool pump_part(struct sl_outq *q, struct sl_run *run)
 
 	if (!len || len > q->credit || !r || (q->bytes_out && q->bytes_out + len > q->ahead))
 		return false;
+	if (run->read && !read_part(q, run, &payload.bytes)) {
+		sl_log(SL_LOG_ERROR, "link-send", "no memory for a part of %zu bytes", len);
+		q->lost = true;
+		return false;
+	}
 	frame.u.part.total = run->len;
 	frame.u.part.offset = run->next_offset;
 	frame.u.part.xxh3 = hash_of(q, run, payload.bytes);
@@ -294,12 +316,14 @@ static bool pump_part(struct sl_outq *q, struct sl_run *run)
 	}
 	/* All of this before the transport has it: another thread may release it at once. */
 	r->run = run;
+	r->copy = run->read ? q->copy : NULL;
 	r->len = len;
 	r->ahead_bytes = q->bytes_out + len;
 	payload.release_arg = r;
 	r->handed_ns = now_ns = sl_now_ns();
 	q->free = r->next;
 	if (!hand_over(q, (struct sl_bytes){header, header_len}, &payload)) {
+		r->copy = NULL;
 		r->next = q->free;
 		q->free = r;
 		return false;
@@ -310,6 +334,7 @@ static bool pump_part(struct sl_outq *q, struct sl_run *run)
 	q->bytes_out += len;
 	q->credit -= len;
 	q->hashed_run = NULL;
+	q->copy = run->read ? NULL : q->copy;
 	run->next_offset += len;
 	run->header_bytes += header_len;
 	run->parts_out++;
@@ -423,6 +448,8 @@ void sl_outq_abort(struct sl_outq *q)
 		q->record[i].run = NULL; /* theirs may be freed from now on; only this thread reads it */
 	q->runs = NULL;
 	q->hashed_run = NULL;
+	free(q->copy);
+	q->copy = NULL;
 	q->control_count = 0;
 	q->awaited_count = 0;
 	q->credit = 0;

@@ -19,6 +19,9 @@ struct sl_run {
 	 * NULL: all of them at `data`. */
 	const uint8_t *rest;
 	size_t rest_at;
+	/* In place of `data`: writes `len` bytes from `at` on to memory of the queue's own, part by part. NULL: they
+	 * are at `data`. One run at a time may have it. */
+	void (*read)(const struct sl_run *run, size_t at, size_t len, void *to);
 	int priority; /* lower leaves first; equal ones in order of submission */
 	void (*sent)(struct sl_run *run);
 	void *arg;

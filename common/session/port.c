@@ -62,6 +62,11 @@ float *sl_port_weights(struct sl_port *p)
 	return (float *)(void *)p->run[SL_PART_WEIGHTS][0].data;
 }
 
+void sl_port_upload_from(struct sl_port *p, const struct sl_weights *weights)
+{
+	p->upload = weights;
+}
+
 uint8_t *sl_port_carried(struct sl_port *p, const struct sl_carried **layout)
 {
 	*layout = &p->carried;
@@ -163,12 +168,19 @@ static void weights_run(struct sl_port *p, struct run_slot *slot)
 {
 	const bool upload = p->session.role == SL_SESSION_CLIENT;
 
-	slot->len = sl_port_weights_bytes(p, upload);
+	slot->len = sl_port_weights_bytes(p->plan, upload);
 	if (upload || !p->carried.bytes)
 		return;
 	slot->rest = p->carried_room;
 	slot->rest_at = slot->len;
 	slot->len += p->carried.bytes;
+}
+
+static void read_upload(const struct sl_run *run, size_t at, size_t len, void *to)
+{
+	const struct sl_port *p = ((const struct run_slot *)run->arg)->port;
+
+	sl_weights_pack_piece(p->upload, &p->plan->segment[SL_MIDDLE], at, len, to);
 }
 
 static void post_run(struct sl_port *p, enum sl_part_what what, int chunk)
@@ -195,6 +207,7 @@ static void post_run(struct sl_port *p, enum sl_part_what what, int chunk)
 		.len = slot->len,
 		.rest = slot->rest,
 		.rest_at = slot->rest_at,
+		.read = weights && s->role == SL_SESSION_CLIENT ? read_upload : NULL,
 		.priority = run_priority[what],
 		.sent = run_sent,
 		.arg = slot,
@@ -234,7 +247,7 @@ static void store_part(struct sl_port *p, const struct sl_action *a, struct sl_b
 		slot->first_bytes = payload.len;
 		slot->header_bytes = 0;
 		if (slot->tensor && a->what == SL_PART_WEIGHTS)
-			slot->front = sl_port_weights_bytes(p, false);
+			slot->front = p->session.role == SL_SESSION_CLIENT ? sl_port_weights_bytes(p->plan, false) : 0;
 		else if (slot->tensor)
 			slot->front =
 				SL_FRAME_BYTES + sl_port_lengths(p->plan, (int)a->what,

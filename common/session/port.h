@@ -16,6 +16,7 @@
 #include "common/session/mean.h"
 #include "common/session/session.h"
 #include "common/session/state.h"
+#include "common/weights/weights.h"
 
 struct sl_port;
 
@@ -28,6 +29,9 @@ struct sl_port_events {
 	 * where payloads are plain (codec.h). Nobody uses that memory between the end of one pass and the chunk's task
 	 * in the next that decodes: parts are stored there once they are checked, each by itself. */
 	float *(*place)(void *arg, enum sl_dir dir, int chunk);
+	/* Server, called by sl_port_equip where the backend's memory is the host's and it is no group's session:
+	 * weight_count floats that an upload is received into, and nobody uses before INSTALL. */
+	float *(*range)(void *arg);
 	/* KEEP, READY, STEPPED, ABANDONED, EVALUATED, FETCHED, FAIL, LEFT. The last two are the port's last words:
 	 * close it soon, though not from within. */
 	void (*action)(void *arg, const struct sl_action *action, const struct sl_fail *fail);
@@ -62,10 +66,10 @@ uint64_t sl_port_key(const uint8_t id[16]);
 void sl_port_share_key(struct sl_port *port, uint64_t key);
 void sl_port_epoch(struct sl_port *port, uint64_t epoch); /* of what is sent from here on */
 
-/* What sl_port_equip takes, and sl_port_follow beside it, at most, malloc's own bytes aside: `weights` for their
- * upload, what codecs keep and work with, and payloads with what the port notes of them. ZeroMQ's queues are bounded by
- * the credit (link.window_bytes), and not in it. Nothing is allocated, and sums end at UINT64_MAX: the plan may be a
- * peer's. Errors of sl_codec_need. */
+/* What sl_port_equip takes, and sl_port_follow beside it, at most, malloc's own bytes aside: `weights` for an upload
+ * without a `range`, or for the answer to a Fetch, what codecs keep and work with, and payloads with what the port
+ * notes of them. ZeroMQ's queues are bounded by the credit (link.window_bytes), and not in it. Nothing is allocated,
+ * and sums end at UINT64_MAX: the plan may be a peer's. Errors of sl_codec_need. */
 struct sl_port_memory {
 	struct sl_memory weights, codecs, payloads;
 };
@@ -81,8 +85,13 @@ enum sl_err sl_port_equip(struct sl_port *port, const struct sl_plan *plan, stru
 /* Server: the payload of the Hello that opened this session, from its KEEP (forwarded to `action`) until ADMIT is done.
  */
 struct sl_bytes sl_port_asked(const struct sl_port *port);
-/* Room for the middle's weights in host memory, weight_count floats: what a run of SL_PART_WEIGHTS is sent from and
- * stored to. The answer to a Fetch leaves frozen weights as the client packed them. */
+/* Client, before OPEN: what an upload is packed from, part by part; borrowed. */
+void sl_port_upload_from(struct sl_port *port, const struct sl_weights *weights);
+/* Server: weight_count floats, an upload as it came. _spent: it is installed, and what is the port's own of it goes
+ * back to the system. */
+float *sl_port_uploaded(struct sl_port *port);
+void sl_port_spent(struct sl_port *port);
+/* Room for what the answer to a Fetch carries (sl_plan_fetch_count), which is sent from there and stored to. */
 float *sl_port_weights(struct sl_port *port);
 /* With the plan's fetch_state: what comes behind them in that answer, and how it lies. NULL: nothing does. */
 uint8_t *sl_port_carried(struct sl_port *port, const struct sl_carried **layout);

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/arena.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/codec/frame.h"
@@ -374,7 +375,7 @@ static int runs_of(const struct sl_port *p, int what)
 {
 	if (what > SL_PART_WEIGHTS)
 		return p->end_bytes[what - SL_PART_END_GRAD] > 0;
-	return what == SL_PART_WEIGHTS ? 1 : sl_port_crosses(p->plan, what) ? p->slots : 0;
+	return what != SL_PART_WEIGHTS && sl_port_crosses(p->plan, what) ? p->slots : 0; /* open_weights */
 }
 
 /* Without lengths in front. */
@@ -384,8 +385,7 @@ static size_t run_cap(const struct sl_port *p, int what)
 
 	if (what > SL_PART_WEIGHTS)
 		return p->end_bytes[what - SL_PART_END_GRAD];
-	return what == SL_PART_WEIGHTS ? (size_t)p->plan->segment[SL_MIDDLE].weight_count * sizeof(float)
-				       : sl_codec_bound(p->codec[what], sl_plan_cut_most(p->plan, mid));
+	return sl_codec_bound(p->codec[what], sl_plan_cut_most(p->plan, mid));
 }
 
 static size_t buffer_bytes(const struct sl_port *p, int what)
@@ -434,11 +434,38 @@ static enum sl_err open_runs(struct sl_port *p, struct sl_fail *fail)
 	return err;
 }
 
-size_t sl_port_weights_bytes(const struct sl_port *p, bool upload)
+/* Ordinary memory, whose pages come as they are written: most sessions neither upload nor fetch for most of the time.
+ */
+static enum sl_err open_weights(struct sl_port *p, struct sl_fail *fail)
 {
-	const struct sl_plan_segment *s = &p->plan->segment[SL_MIDDLE];
+	const size_t room = sl_port_weights_room(p->plan, p->be, p->session.role);
+	const bool ranged = p->session.role == SL_SESSION_SERVER && sl_port_has_range(p->plan, p->be);
+	struct run_slot *slot = calloc(1, sizeof *slot);
 
-	return (size_t)(upload ? s->weight_count : sl_plan_fetch_count(s)) * sizeof(float);
+	p->run[SL_PART_WEIGHTS] = slot;
+	p->weights_room = malloc(room);
+	if (!slot || !p->weights_room)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the middle's weights");
+	*slot = (struct run_slot){.port = p,
+				  .data = p->weights_room,
+				  .cap = room,
+				  .tensor = ranged ? (uint8_t *)p->events.range(p->arg) : NULL};
+	return SL_OK;
+}
+
+float *sl_port_uploaded(struct sl_port *p)
+{
+	const struct run_slot *slot = p->run[SL_PART_WEIGHTS];
+
+	return (float *)(void *)(slot->tensor ? slot->tensor : slot->data);
+}
+
+void sl_port_spent(struct sl_port *p)
+{
+	const struct run_slot *slot = p->run[SL_PART_WEIGHTS];
+
+	if (!slot->tensor)
+		sl_pages_drop(slot->data, slot->cap);
 }
 
 /* Behind the weights, where a Fetch brings them. */
@@ -483,7 +510,7 @@ static void set_limits(struct sl_port *p)
 	for (int what = SL_PART_END_GRAD; what < SL_PART_WHAT_COUNT; what++)
 		if (receives(p, what))
 			l.run_bytes[what] = p->end_bytes[what - SL_PART_END_GRAD];
-	l.run_bytes[SL_PART_WEIGHTS] = sl_port_weights_bytes(p, p->session.role == SL_SESSION_SERVER);
+	l.run_bytes[SL_PART_WEIGHTS] = sl_port_weights_bytes(p->plan, p->session.role == SL_SESSION_SERVER);
 	if (p->session.role == SL_SESSION_CLIENT)
 		l.run_bytes[SL_PART_WEIGHTS] += p->carried.bytes;
 	sl_session_set_limits(&p->session, &l);
@@ -520,6 +547,8 @@ enum sl_err sl_port_equip(struct sl_port *p, const struct sl_plan *plan, struct 
 	if (!err)
 		err = open_runs(p, fail);
 	if (!err)
+		err = open_weights(p, fail);
+	if (!err)
 		err = open_carried(p, fail);
 	if (!err)
 		set_limits(p);
@@ -533,6 +562,7 @@ void sl_port_unequip(struct sl_port *p)
 	sl_port_keep_close(p);
 	free(p->begin);
 	free(p->carried_room);
+	free(p->weights_room);
 	for (int what = 0; what < SL_PART_WHAT_COUNT; what++)
 		free(p->run[what]);
 	if (p->be && p->be->ops->host_free) {

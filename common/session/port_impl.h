@@ -96,9 +96,11 @@ struct sl_port {
 	void *pinned;                             /* else */
 	struct run_slot *run[SL_PART_WHAT_COUNT]; /* [slots]; weights: one */
 	struct lane_out waiting[SL_PART_WHAT_COUNT];
-	size_t end_bytes[SL_END_RUNS]; /* 0: head and tail are not shared */
-	struct sl_carried carried;     /* behind the weights that a Fetch brings; 0 bytes: nothing is */
-	uint8_t *carried_room;         /* [carried.bytes]; NULL: as above */
+	size_t end_bytes[SL_END_RUNS];   /* 0: head and tail are not shared */
+	const struct sl_weights *upload; /* client: what an upload is packed from */
+	struct sl_carried carried;       /* behind the weights that a Fetch brings; 0 bytes: nothing is */
+	uint8_t *weights_room;           /* run[SL_PART_WEIGHTS]'s */
+	uint8_t *carried_room;           /* [carried.bytes]; NULL: as above */
 	/* Where rows begin, [slots], sl_dims_numbers of each: a client's driver says it, a server's head_act. NULL: no
 	 * tokens. */
 	uint32_t *begin;
@@ -146,7 +148,18 @@ enum sl_err sl_port_place(const struct coders *coders, bool mid, uint64_t done, 
 size_t sl_port_buffer_bytes(const struct sl_backend *be, const struct sl_codec_need *need, size_t lengths,
 			    bool receives);
 /* Of a run of weights: an upload has the whole range, the answer to a Fetch what moves. */
-size_t sl_port_weights_bytes(const struct sl_port *port, bool upload);
+size_t sl_port_weights_bytes(const struct sl_plan *plan, bool upload);
+/* Whether an upload is received into the executor's own range: not where that is a device's, or a group's. */
+static inline bool sl_port_has_range(const struct sl_plan *plan, const struct sl_backend *be)
+{
+	return be->host_memory && !plan->spec.shared;
+}
+/* Of the port's room for such runs. */
+static inline size_t sl_port_weights_room(const struct sl_plan *plan, const struct sl_backend *be,
+					  enum sl_session_role role)
+{
+	return sl_port_weights_bytes(plan, role == SL_SESSION_SERVER && !sl_port_has_range(plan, be));
+}
 size_t sl_port_jobs_bytes(int slots); /* of the jobs that each chunk has */
 size_t sl_port_begin_bytes(const struct sl_plan *plan);
 uint32_t *sl_port_begin(const struct sl_port *port, int chunk);

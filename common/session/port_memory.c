@@ -122,6 +122,13 @@ size_t sl_port_buffer_bytes(const struct sl_backend *be, const struct sl_codec_n
 	return lengths + need->bound < most ? lengths + need->bound : most;
 }
 
+size_t sl_port_weights_bytes(const struct sl_plan *plan, bool upload)
+{
+	const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
+
+	return (size_t)(upload ? s->weight_count : sl_plan_fetch_count(s)) * sizeof(float);
+}
+
 static void add_runs(const struct coders *c, const struct coding *k, bool receives, uint64_t *host)
 {
 	const uint64_t buffer = sl_align(sl_port_buffer_bytes(c->be, &k->need, k->lengths, receives));
@@ -147,7 +154,7 @@ enum sl_err sl_port_memory(const struct sl_plan *plan, struct sl_backend *be, st
 	struct sl_port_memory m = {0};
 	uint64_t host_tensor = 0;
 
-	sl_need(&m.weights.host, 1, sl_align((size_t)plan->segment[SL_MIDDLE].weight_count * sizeof(float)));
+	sl_need(&m.weights.host, 1, sl_align(sl_port_weights_room(plan, be, role)));
 	for (int mid = 0; mid < 2; mid++) {
 		struct coding pair[2];
 		enum sl_err err = sl_port_place(&c, mid, 0, pair, fail);

@@ -8,32 +8,34 @@ int64_t sl_exec_state_floats(const struct sl_plan_segment *segment)
 	return segment->weight_count + segment->moments * segment->trainable_count;
 }
 
-enum sl_err sl_exec_state_open(struct sl_exec_state *s, const struct sl_plan_segment *segment)
+enum sl_err sl_exec_state_open(struct sl_exec_state *s, const struct sl_plan_segment *segment, float *range)
 {
-	const int64_t floats = sl_exec_state_floats(segment);
+	const int64_t weights = range ? 0 : segment->weight_count;
+	const int64_t floats = weights + segment->moments * segment->trainable_count;
 
 	*s = (struct sl_exec_state){.which = segment->which,
-				    .weight = calloc((size_t)floats + 1, sizeof(float)),
+				    .own = calloc((size_t)floats + 1, sizeof(float)),
 				    .moments = segment->moments,
 				    .weight_count = segment->weight_count,
 				    .trainable_count = segment->trainable_count,
 				    .scaled = segment->precision == SL_PRECISION_FP16};
-	if (!s->weight)
+	if (!s->own)
 		return SL_ERR_NOMEM;
+	s->weight = range ? range : s->own;
 	for (int i = 0; i < s->moments; i++)
-		s->moment[i] = s->weight + s->weight_count + i * s->trainable_count;
+		s->moment[i] = s->own + weights + i * s->trainable_count;
 	return SL_OK;
 }
 
 void sl_exec_state_close(struct sl_exec_state *s)
 {
-	free(s->weight);
+	free(s->own);
 	*s = (struct sl_exec_state){0};
 }
 
 enum sl_err sl_exec_state_take(struct sl_exec_state *s, struct sl_exec *exec)
 {
-	enum sl_err err = sl_exec_get_weights(exec, s->weight);
+	enum sl_err err = sl_exec_get_front(exec, s->weight, s->weight_count);
 
 	sl_loss_scale_write(sl_exec_loss_scale(exec), s->scale);
 	sl_steps_write(sl_exec_applied(exec), s->applied);
@@ -205,7 +207,7 @@ static struct sl_exec_state in_room(const struct sl_carried *c, const struct sl_
 	struct sl_exec_state state = {.which = s->which,
 				      .weight = weights,
 				      .moments = s->moments,
-				      .weight_count = s->weight_count,
+				      .weight_count = sl_plan_fetch_count(s),
 				      .trainable_count = s->trainable_count,
 				      .scaled = s->precision == SL_PRECISION_FP16};
 	uint8_t *at = room + sizeof(struct carried_head);

@@ -11,8 +11,9 @@
 /* One segment's. */
 struct sl_exec_state {
 	enum sl_segment which;
+	float *own;                   /* the one allocation */
 	float *weight;                /* [weight_count] */
-	float *moment[SL_AREAS_MOST]; /* [trainable_count], behind weight in one allocation */
+	float *moment[SL_AREAS_MOST]; /* [trainable_count] */
 	int moments;
 	int64_t weight_count, trainable_count;
 	float applied[2]; /* sl_steps_write; kept where there are two moments */
@@ -21,7 +22,9 @@ struct sl_exec_state {
 };
 
 int64_t sl_exec_state_floats(const struct sl_plan_segment *segment); /* that _open takes */
-enum sl_err sl_exec_state_open(struct sl_exec_state *s, const struct sl_plan_segment *segment) SL_MUST_CHECK;
+/* The weights lie in `range`, which outlives it (sl_exec_weights_at; NULL: in memory of its own). */
+enum sl_err sl_exec_state_open(struct sl_exec_state *s, const struct sl_plan_segment *segment,
+			       float *range) SL_MUST_CHECK;
 void sl_exec_state_close(struct sl_exec_state *s); /* idempotent; a zeroed one is fine */
 enum sl_err sl_exec_state_take(struct sl_exec_state *s, struct sl_exec *exec) SL_MUST_CHECK;
 /* DATA where sl_exec_state_give would say it. */
@@ -54,8 +57,8 @@ struct sl_carried {
 	size_t bytes;               /* in all */
 };
 struct sl_carried sl_carried_of(const struct sl_plan_segment *middle, struct sl_codec *const codec[SL_DIR_COUNT]);
-/* `weights` [weight_count], `room` [bytes]: from an executor and codecs, and to those of the same plan. DATA: it is no
- * state of theirs. */
+/* `weights`, `room` [bytes]: from an executor and codecs, and to those of the same plan. _take writes the front of the
+ * weights alone (sl_plan_fetch_count), _give reads weight_count. DATA: it is no state of theirs. */
 enum sl_err sl_carried_take(const struct sl_carried *c, struct sl_exec *exec,
 			    struct sl_codec *const codec[SL_DIR_COUNT], float *weights, uint8_t *room) SL_MUST_CHECK;
 enum sl_err sl_carried_give(const struct sl_carried *c, struct sl_exec *exec,

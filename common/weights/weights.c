@@ -10,6 +10,8 @@
 #include "common/base/pieces.h"
 #include "common/base/worker.h"
 
+enum { PIECE = 1 << 16 }; /* on the stack */
+
 static int64_t floats_of(const struct sl_param *p)
 {
 	return p->held ? 0 : sl_shape_count(&p->shape);
@@ -99,33 +101,74 @@ void sl_weights_init_range(const struct sl_plan_segment *segment, uint64_t seed,
 				      range + segment->param[i].offset);
 }
 
-void sl_weights_pack(const struct sl_weights *w, const struct sl_plan_segment *segment, float *range)
+/* What a range has of the parameter; NULL: nothing. */
+static const void *source_of(const struct sl_weights *w, const struct sl_plan_segment *s,
+			     const struct sl_segment_param *p, size_t *bytes)
 {
-	memset(range, 0, (size_t)segment->weight_count * sizeof *range);
-	for (int i = 0; i < segment->n_param; i++) {
-		const struct sl_segment_param *p = &segment->param[i];
+	*bytes = (size_t)p->count * (p->held ? sizeof(uint16_t) : sizeof(float));
+	if (p->held && s->which != SL_MIDDLE)
+		return NULL;
+	return p->held ? (const void *)w->held[p->model_param] : w->value[p->model_param];
+}
 
-		if (!p->held)
-			memcpy(range + p->offset, w->value[p->model_param], (size_t)p->count * sizeof *range);
-		else if (segment->which == SL_MIDDLE)
-			memcpy(range + p->offset, w->held[p->model_param], (size_t)p->count * sizeof(uint16_t));
+void sl_weights_pack_piece(const struct sl_weights *w, const struct sl_plan_segment *s, size_t from, size_t len,
+			   void *to)
+{
+	memset(to, 0, len);
+	for (int i = 0; i < s->n_param; i++) {
+		const size_t at = (size_t)s->param[i].offset * sizeof(float);
+		size_t bytes;
+		const char *source = source_of(w, s, &s->param[i], &bytes);
+		const size_t first = at > from ? at : from, end = at + bytes < from + len ? at + bytes : from + len;
+
+		if (source && first < end)
+			memcpy((char *)to + (first - from), source + (first - at), end - first);
 	}
 }
 
-void sl_weights_unpack(struct sl_weights *w, const struct sl_plan_segment *segment, const float *range)
+void sl_weights_pack(const struct sl_weights *w, const struct sl_plan_segment *segment, float *range)
+{
+	sl_weights_pack_piece(w, segment, 0, (size_t)segment->weight_count * sizeof *range, range);
+}
+
+void sl_weights_unpack(struct sl_weights *w, const struct sl_plan_segment *segment, const float *range, int64_t count,
+		       const struct sl_weights *rest)
 {
 	for (int i = 0; i < segment->n_param; i++) {
 		const struct sl_segment_param *p = &segment->param[i];
+		const float *from = p->offset + p->count <= count ? range + p->offset : rest->value[p->model_param];
 
-		if (!p->held)
-			memcpy(w->value[p->model_param], range + p->offset, (size_t)p->count * sizeof *range);
+		if (!p->held && from != w->value[p->model_param])
+			memcpy(w->value[p->model_param], from, (size_t)p->count * sizeof *range);
 	}
+}
+
+static void digest(const XXH3_state_t *state, uint8_t out[16])
+{
+	XXH128_canonical_t canonical;
+
+	XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
+	memcpy(out, canonical.digest, 16);
+}
+
+void sl_weights_hash_packed(const struct sl_weights *w, const struct sl_plan_segment *segment, uint8_t out[16])
+{
+	const size_t bytes = (size_t)segment->weight_count * sizeof(float);
+	char piece[PIECE];
+	XXH3_state_t state;
+
+	XXH3_128bits_reset(&state);
+	for (size_t at = 0, n; at < bytes; at += n) {
+		n = bytes - at < PIECE ? bytes - at : PIECE;
+		sl_weights_pack_piece(w, segment, at, n, piece);
+		(void)XXH3_128bits_update(&state, piece, n);
+	}
+	digest(&state, out);
 }
 
 void sl_weights_hash(const float *range, int64_t count, uint8_t out[16])
 {
 	const size_t bytes = (size_t)count * sizeof *range;
-	XXH128_canonical_t canonical;
 	XXH3_state_t state;
 
 	XXH3_128bits_reset(&state);
@@ -134,6 +177,5 @@ void sl_weights_hash(const float *range, int64_t count, uint8_t out[16])
 		(void)XXH3_128bits_update(&state, (const char *)range + at, n);
 		sl_worker_turn();
 	}
-	XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(&state));
-	memcpy(out, canonical.digest, 16);
+	digest(&state, out);
 }

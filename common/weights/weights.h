@@ -32,8 +32,15 @@ void sl_weights_init_range(const struct sl_plan_segment *segment, uint64_t seed,
 
 /* range [weight_count of the segment]; the padding is set to zero. What is held leaves a range never. */
 void sl_weights_pack(const struct sl_weights *w, const struct sl_plan_segment *segment, float *range);
-void sl_weights_unpack(struct sl_weights *w, const struct sl_plan_segment *segment, const float *range);
-/* XXH3-128, canonical, of a range: what stores and Hello call the weights' hash. */
+/* `len` bytes of that from byte `from` on, for those who have no memory for all of it. */
+void sl_weights_pack_piece(const struct sl_weights *w, const struct sl_plan_segment *segment, size_t from, size_t len,
+			   void *to);
+/* Of a range whose first `count` floats are there: the other parameters are those of `rest`. */
+void sl_weights_unpack(struct sl_weights *w, const struct sl_plan_segment *segment, const float *range, int64_t count,
+		       const struct sl_weights *rest);
+/* XXH3-128, canonical, of a range: what stores and Hello call the weights' hash; _packed: of one that is in no memory.
+ */
 void sl_weights_hash(const float *range, int64_t count, uint8_t out[16]);
+void sl_weights_hash_packed(const struct sl_weights *w, const struct sl_plan_segment *segment, uint8_t out[16]);
 
 #endif

@@ -44,13 +44,15 @@ struct snapshot {
 	struct sl_checkpoint c;
 };
 
-static enum sl_err open_snapshot(struct snapshot *s, const struct sl_keep *k, struct sl_port *port,
-				 struct sl_fail *fail)
+/* The weights stay where the executor has them. A group's are read to a copy: where that fails, members go on. */
+static enum sl_err open_snapshot(struct snapshot *s, const struct sl_keep *k, struct sl_exec *exec,
+				 struct sl_port *port, bool reading, struct sl_fail *fail)
 {
 	enum sl_err err;
 
 	*s = (struct snapshot){0};
-	err = sl_exec_state_open(&s->exec, &k->plan->segment[SL_MIDDLE]);
+	err = sl_exec_state_open(&s->exec, &k->plan->segment[SL_MIDDLE],
+				 reading && !port ? NULL : sl_exec_weights_at(exec));
 	if (!err && port)
 		err = sl_codecs_state_open(&s->codecs, sl_port_codecs(port));
 	return err ? sl_fail_set(fail, err, "no memory for a checkpoint") : SL_OK;
@@ -124,7 +126,7 @@ static enum sl_err write_state(const struct sl_keep *k, uint64_t step, struct sl
 
 	if (!k->dir[0])
 		return sl_fail_set(fail, SL_ERR_BUG, "no store to write to");
-	err = open_snapshot(&s, k, port, fail);
+	err = open_snapshot(&s, k, exec, port, false, fail);
 	s.records = records;
 	if (!err &&
 	    (sl_exec_state_take(&s.exec, exec) || (port && sl_codecs_state_take(&s.codecs, sl_port_codecs(port)))))
@@ -177,7 +179,7 @@ static enum sl_err read_state(struct sl_keep *k, uint64_t step, struct sl_exec *
 
 	if (!k->dir[0])
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "the server has no store");
-	err = open_snapshot(&s, k, port, fail);
+	err = open_snapshot(&s, k, exec, port, true, fail);
 	s.records = records;
 	if (!err) {
 		frame(&s, k, step, true);

@@ -34,8 +34,8 @@ static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 			sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
 	}
 	sl_exec_set_applied(g->trunk.exec, 0);
-	err = sl_trunk_first_weights(g->trunk.exec, g->trunk.plan, &g->groups->store, h,
-				     sl_port_weights(g->seat[first].m->port), &g->need_weights);
+	err = sl_trunk_first_weights(g->trunk.exec, g->trunk.plan, &g->groups->store, h, g->seat[first].m->port,
+				     &g->need_weights);
 	g->has_weights = !g->need_weights;
 	return err;
 }

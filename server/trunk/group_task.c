@@ -164,15 +164,18 @@ enum sl_err sl_group_install(struct sl_group *g, struct sl_middle *m, struct sl_
 {
 	const struct sl_hello *h = &sl_port_session(m->port)->hello;
 	const struct sl_trunk_store *store = &g->groups->store;
-	const float *range = sl_port_weights(m->port);
+	const float *range = sl_port_uploaded(m->port);
 	enum sl_err err = sl_trunk_check_upload(g->trunk.plan, h, range, fail);
 
-	if (err || g->has_weights)
+	if (err || g->has_weights) {
+		sl_port_spent(m->port);
 		return err;
+	}
 	sl_store_put(store->dir, store->tidy, store->owner, h->weights_hash, range,
 		     g->trunk.plan->segment[SL_MIDDLE].weight_count);
 	g->has_weights = true;
 	err = sl_exec_set_weights(g->trunk.exec, range);
+	sl_port_spent(m->port);
 	return err || !sl_group_has_rounds(g) ? err : sl_group_reset_copies(g);
 }
 
@@ -180,7 +183,8 @@ enum sl_err sl_group_gather(struct sl_group *g, struct sl_middle *m, bool *check
 {
 	const uint64_t number = g->trunk.r.seat[sl_group_seat_of(m)].number;
 	struct sl_exec *copy = g->fold.part[sl_group_seat_of(m)].copy;
-	enum sl_err err = sl_exec_get_weights(copy ? copy : g->trunk.exec, sl_port_weights(m->port));
+	enum sl_err err = sl_exec_get_front(copy ? copy : g->trunk.exec, sl_port_weights(m->port),
+					    sl_plan_fetch_count(&g->trunk.plan->segment[SL_MIDDLE]));
 	const bool here = (number == g->trunk.r.done || (sl_group_varies(g) && number < g->trunk.r.done)) &&
 			  (g->trunk.r.done == g->trunk.r.on_disk || sl_group_at_border(g));
 

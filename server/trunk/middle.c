@@ -236,7 +236,8 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 enum sl_err sl_middle_open(struct sl_middle **out, const struct sl_middle_env *env, sl_peer peer,
 			   const struct sl_key *owner, struct sl_memory back, struct sl_fail *fail)
 {
-	static const struct sl_port_events events = {sl_middle_task, task_ran, sl_middle_place, session_action};
+	static const struct sl_port_events events = {sl_middle_task, task_ran, sl_middle_place, sl_middle_range,
+						     session_action};
 	struct sl_middle *m = calloc(1, sizeof *m);
 	enum sl_err err;
 

@@ -258,3 +258,10 @@ float *sl_middle_place(void *arg, enum sl_dir dir, int chunk)
 	return dir == SL_DIR_HEAD_ACT ? sl_exec_input(m->trunk.exec, chunk, m->trunk.plan->rows).data
 				      : sl_exec_dout(m->trunk.exec, chunk, m->trunk.plan->rows).data;
 }
+
+float *sl_middle_range(void *arg)
+{
+	struct sl_middle *m = arg;
+
+	return sl_exec_weights_at(m->trunk.exec);
+}

@@ -54,5 +54,6 @@ struct sl_middle {
 enum sl_err sl_middle_task(void *arg, enum sl_task task, int chunk, struct sl_fail *fail);
 /* Where a payload that is the tensor itself goes. */
 float *sl_middle_place(void *arg, enum sl_dir dir, int chunk);
+float *sl_middle_range(void *arg);
 
 #endif

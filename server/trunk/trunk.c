@@ -10,18 +10,21 @@
 #include "server/store/store.h"
 
 enum sl_err sl_trunk_first_weights(struct sl_exec *exec, const struct sl_plan *plan, const struct sl_trunk_store *store,
-				   const struct sl_hello *h, float *range, bool *need)
+				   const struct sl_hello *h, struct sl_port *port, bool *need)
 {
 	const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
+	float *range = sl_port_uploaded(port);
+	enum sl_err err;
 
-	if (sl_store_get(store->dir, store->owner, h->weights_hash, range, s->weight_count))
-		return sl_exec_set_weights(exec, range);
-	if (h->weights_source != SL_WEIGHTS_SEED) {
-		*need = true;
-		return SL_OK;
+	if (!sl_store_get(store->dir, store->owner, h->weights_hash, range, s->weight_count)) {
+		*need = h->weights_source != SL_WEIGHTS_SEED;
+		if (*need)
+			return SL_OK;
+		sl_weights_init_range(s, plan->spec.seed, range);
 	}
-	sl_weights_init_range(s, plan->spec.seed, range);
-	return sl_exec_set_weights(exec, range);
+	err = sl_exec_set_weights(exec, range);
+	sl_port_spent(port);
+	return err;
 }
 
 static void pin_step(struct sl_keep *k, uint64_t step)
@@ -91,8 +94,7 @@ static enum sl_err take_up(void *arg, uint64_t step, struct sl_fail *fail)
 	if (err)
 		return err;
 	return step ? sl_keep_read(&t->keep, step, t->exec, o->port, fail)
-		    : sl_trunk_first_weights(t->exec, t->plan, o->store, o->hello, sl_port_weights(o->port),
-					     o->need_weights);
+		    : sl_trunk_first_weights(t->exec, t->plan, o->store, o->hello, o->port, o->need_weights);
 }
 
 /* The newest step that both sides can go on from: of those that the client holds, one that is kept here, or 0. */
@@ -158,14 +160,16 @@ enum sl_err sl_trunk_check_upload(const struct sl_plan *plan, const struct sl_he
 enum sl_err sl_trunk_install(struct sl_trunk *t, const struct sl_trunk_store *store, const struct sl_hello *h,
 			     struct sl_port *port, struct sl_fail *fail)
 {
-	const float *range = sl_port_weights(port);
+	const float *range = sl_port_uploaded(port);
 	enum sl_err err = sl_trunk_check_upload(t->plan, h, range, fail);
 
 	if (err)
 		return err;
 	sl_store_put(store->dir, store->tidy, store->owner, h->weights_hash, range,
 		     t->plan->segment[SL_MIDDLE].weight_count);
-	return sl_exec_set_weights(t->exec, range);
+	err = sl_exec_set_weights(t->exec, range);
+	sl_port_spent(port);
+	return err;
 }
 
 bool sl_trunk_has_store(struct sl_trunk *t, const char *whose)
@@ -214,7 +218,7 @@ static bool keep(struct sl_trunk *t, struct sl_port *port)
 /* What a server that cheats would do, in tests alone (failpoint.h): one bit of one weight. */
 static enum sl_err cheat(struct sl_trunk *t, struct sl_port *port)
 {
-	float *weights = sl_port_weights(port);
+	float *weights = sl_port_uploaded(port);
 	enum sl_err err = sl_exec_get_weights(t->exec, weights);
 
 	*(uint32_t *)(void *)weights ^= 1;
@@ -284,7 +288,8 @@ enum sl_err sl_trunk_gather(struct sl_trunk *t, struct sl_port *port)
 	const struct sl_carried *carried;
 	uint8_t *room = sl_port_carried(port, &carried);
 	enum sl_err err = room ? sl_carried_take(carried, t->exec, sl_port_codecs(port), sl_port_weights(port), room)
-			       : sl_exec_get_model(t->exec, sl_port_weights(port));
+			       : sl_exec_get_model(t->exec, sl_port_weights(port),
+						   sl_plan_fetch_count(&t->plan->segment[SL_MIDDLE]));
 
 	t->checkpointed = sl_trunk_gathered(t, !err && t->keep.dir[0] && (t->r.done == t->r.on_disk || keep(t, port)));
 	return err;

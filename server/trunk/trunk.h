@@ -35,10 +35,10 @@ struct sl_trunk_store {
 
 /* ---- of any trunk. `whose`, for the log: "this session", "group g" */
 
-/* What a run begins with, by way of `range` [weight_count]: weights of the store, or those of the seed. *need: neither,
- * and the client has to send them. */
+/* What a run begins with, by way of where `port` takes an upload: weights of the store, or those of the seed. *need:
+ * neither, and the client has to send them. */
 enum sl_err sl_trunk_first_weights(struct sl_exec *exec, const struct sl_plan *plan, const struct sl_trunk_store *store,
-				   const struct sl_hello *hello, float *range, bool *need) SL_MUST_CHECK;
+				   const struct sl_hello *hello, struct sl_port *port, bool *need) SL_MUST_CHECK;
 /* How a trunk takes up the state of a step; `whose`, for the log, in front of why it could not. */
 struct sl_trunk_taker {
 	enum sl_err (*take)(void *arg, uint64_t step, struct sl_fail *fail);

@@ -39,6 +39,12 @@ static float *place(void *arg, enum sl_dir dir, int chunk)
 	return tensor;
 }
 
+static float *range(void *arg)
+{
+	(void)arg;
+	return tensor;
+}
+
 static void hold(const char *what, int which, uint64_t said, uint64_t got)
 {
 	if (said < got || said > got + SLACK)
@@ -55,7 +61,7 @@ static struct sl_memory most_of(struct sl_memory a, struct sl_memory b)
 static struct sl_memory equip(const struct sl_plan *plan, struct sl_backend *be, enum sl_session_role role,
 			      const struct sl_codec_spec spec[SL_DIR_COUNT])
 {
-	static const struct sl_port_events events = {.place = place};
+	static const struct sl_port_events events = {.place = place, .range = range};
 	struct sl_backend *host_be = be->host_memory ? NULL : &cpu;
 	struct sl_memory all, narrower = {0};
 	struct sl_loop *loop;
@@ -166,10 +172,27 @@ static struct sl_plan *ungraded_plan(bool mid)
 	return plan;
 }
 
+/* A Fetch brings only what learns. */
+static struct sl_plan *frozen_plan(void)
+{
+	static const struct sl_conf_list freeze = {1, {"features.*"}};
+	const struct sl_optimizer sgd = {.momentum = 0.9};
+	struct sl_plan *plan = small_plan_open_freezing("1:-1", CHUNKS, &sgd, "", &freeze);
+	const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
+
+	assert_true((size_t)(s->weight_count - sl_plan_fetch_count(s)) * sizeof(float) > 4 * SLACK);
+	return plan;
+}
+
 static void compare_plans(struct sl_backend *be)
 {
 	struct sl_plan *plan = small_plan_open("1:-1", CHUNKS), *decaying = decaying_plan(), *paired = paired_plan();
+	struct sl_plan *frozen = frozen_plan();
 
+	compare(frozen, be);
+	frozen->spec.shared = true; /* a group's member takes an upload into memory of its port */
+	compare(frozen, be);
+	sl_plan_close(frozen);
 	compare(plan, be);
 	compare(decaying, be);
 	compare(paired, be);

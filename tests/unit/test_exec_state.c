@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -53,7 +54,7 @@ static void a_state_is_all_that_a_step_changes(void **state)
 	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
 		struct sl_exec_state *s = &kept[which];
 
-		assert_int_equal(sl_exec_state_open(s, &run.plan->segment[which]), SL_OK);
+		assert_int_equal(sl_exec_state_open(s, &run.plan->segment[which], NULL), SL_OK);
 		assert_int_equal(sl_exec_state_take(s, run.exec[which]), SL_OK);
 		/* a count beyond the steps that are done gives nothing */
 		assert_int_equal(sl_exec_state_give(s, again.exec[which]), SL_ERR_DATA);
@@ -64,6 +65,43 @@ static void a_state_is_all_that_a_step_changes(void **state)
 		assert_int_equal(sl_exec_follow(again.exec[which], 1), SL_OK);
 		assert_int_equal(sl_exec_state_give(&kept[which], again.exec[which]), SL_OK);
 		sl_exec_state_close(&kept[which]);
+	}
+	small_net_compute(&run, 7, 1);
+	small_net_commit(&run, 7);
+	small_net_compute(&again, 7, 1);
+	small_net_commit(&again, 7);
+	assert_true(small_net_same(&run, &again, sl_exec_get_weights));
+	small_net_close(&run);
+	small_net_close(&again);
+}
+
+/* Weights are not copied where the state lies in the executor's own range: taken from there, and given from there. */
+static void a_state_may_lie_in_the_executor(void **state)
+{
+	const struct small_net_how how = {.partition = "1:-1", .chunks = 2, .optimizer = &small_net_adamw};
+	struct sl_exec_state from, to;
+	struct small_net run, again;
+
+	(void)state;
+	small_net_open(&run, &how);
+	small_net_open(&again, &how);
+	small_net_compute(&run, SMALL_BATCH, 0);
+	small_net_commit(&run, SMALL_BATCH);
+	for (int which = 0; which < SL_SEGMENT_COUNT; which++) {
+		struct sl_exec *e = run.exec[which], *other = again.exec[which];
+		const struct sl_plan_segment *s = &run.plan->segment[which];
+
+		assert_int_equal(sl_exec_state_open(&from, s, sl_exec_weights_at(e)), SL_OK);
+		assert_int_equal(sl_exec_state_open(&to, s, sl_exec_weights_at(other)), SL_OK);
+		assert_ptr_equal(from.weight, sl_exec_weights_at(e));
+		assert_int_equal(sl_exec_state_take(&from, e), SL_OK);
+		memcpy(to.weight, from.weight, (size_t)s->weight_count * sizeof *to.weight);
+		memcpy(to.own, from.own, (size_t)(s->moments * s->trainable_count) * sizeof *to.own);
+		memcpy(to.applied, from.applied, sizeof to.applied);
+		assert_int_equal(sl_exec_follow(other, 1), SL_OK);
+		assert_int_equal(sl_exec_state_give(&to, other), SL_OK);
+		sl_exec_state_close(&from);
+		sl_exec_state_close(&to);
 	}
 	small_net_compute(&run, 7, 1);
 	small_net_commit(&run, 7);
@@ -92,8 +130,8 @@ static void moments_fall_with_their_weights(void **state)
 		struct sl_exec_state before, after;
 		int64_t fallen = 0;
 
-		assert_int_equal(sl_exec_state_open(&before, &n.plan->segment[which]), SL_OK);
-		assert_int_equal(sl_exec_state_open(&after, &n.plan->segment[which]), SL_OK);
+		assert_int_equal(sl_exec_state_open(&before, &n.plan->segment[which], NULL), SL_OK);
+		assert_int_equal(sl_exec_state_open(&after, &n.plan->segment[which], NULL), SL_OK);
 		assert_int_equal(sl_exec_state_take(&before, e), SL_OK);
 		assert_int_equal(sl_exec_follow(e, 1), SL_OK);
 		assert_int_equal(sl_exec_state_take(&after, e), SL_OK);
@@ -130,7 +168,7 @@ static void names_are_those_of_earlier_checkpoints(void **state)
 		struct sl_checkpoint c = {0};
 		struct sl_exec_state s;
 
-		assert_int_equal(sl_exec_state_open(&s, &middle), SL_OK);
+		assert_int_equal(sl_exec_state_open(&s, &middle, NULL), SL_OK);
 		sl_exec_state_parts(&s, &c);
 		assert_int_equal(c.n_part, two ? 4 : 2);
 		for (int i = 0; i < c.n_part; i++)
@@ -145,6 +183,7 @@ int main(void)
 		cmocka_unit_test(a_step_left_out_does_not_age_the_moments),
 		cmocka_unit_test(a_state_is_all_that_a_step_changes),
 		cmocka_unit_test(names_are_those_of_earlier_checkpoints),
+		cmocka_unit_test(a_state_may_lie_in_the_executor),
 		cmocka_unit_test(moments_fall_with_their_weights),
 	};
 

@@ -242,6 +242,75 @@ static void a_server_draws_none_of_them(void **state)
 	be.ops->close(&be);
 }
 
+/* What is sent and hashed without the range is what a range holds, however it is cut. */
+static void a_range_is_packed_piece_by_piece(void **state)
+{
+	static const size_t cut[] = {1, 63, 64, 4096, 14 * 1000 + 3, 1 << 20};
+	static uint16_t held[2][IN * OUT];
+	static float bias[OUT];
+	float *value[3] = {NULL, bias, NULL};
+	const uint16_t *in_file[3] = {held[0], NULL, held[1]};
+	const struct sl_weights w = {.n_param = 3, .value = value, .held = in_file};
+	uint8_t whole[16], packed[16];
+	struct sl_backend be;
+	struct sl_fail fail;
+	struct side x;
+	size_t bytes;
+	char *range, *pieces;
+
+	(void)state;
+	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
+	x = side_open(&be, false, "bf16 file");
+	bytes = (size_t)x.s->weight_count * sizeof(float);
+	range = calloc(1, bytes);
+	pieces = malloc(bytes);
+	for (int64_t i = 0; i < IN * OUT; i++)
+		held[0][i] = held[1][i] = some(i, false);
+	for (int i = 0; i < OUT; i++)
+		bias[i] = (float)i;
+	for (int i = 0; i < x.s->n_param; i++) {
+		struct sl_segment_param *p = &x.plan->segment[SL_MIDDLE].param[i];
+
+		p->model_param = p->graph_param;
+		memcpy(range + (size_t)p->offset * sizeof(float),
+		       p->held ? (const void *)in_file[p->model_param] : value[p->model_param],
+		       (size_t)p->count * (p->held ? sizeof(uint16_t) : sizeof(float)));
+	}
+	for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++) {
+		for (size_t at = 0; at < bytes; at += cut[i])
+			sl_weights_pack_piece(&w, x.s, at, bytes - at < cut[i] ? bytes - at : cut[i], pieces + at);
+		assert_memory_equal(pieces, range, bytes);
+	}
+	sl_weights_hash((const float *)(const void *)range, x.s->weight_count, whole);
+	sl_weights_hash_packed(&w, x.s, packed);
+	assert_memory_equal(packed, whole, sizeof whole);
+	free(pieces);
+	free(range);
+	side_close(&x);
+	be.ops->close(&be);
+}
+
+/* Of an answer to a Fetch: what lies behind its end comes from elsewhere. */
+static void a_front_is_unpacked(void **state)
+{
+	float here[2][4] = {{0}}, there[2][4] = {{1, 2, 3, 4}, {5, 6, 7, 8}}, *value[2] = {here[0], here[1]};
+	float *other[2] = {there[0], there[1]};
+	const float range[16] = {9, 10, 11, 12};
+	struct sl_weights w = {.n_param = 2, .value = value};
+	const struct sl_weights rest = {.n_param = 2, .value = other};
+	struct sl_segment_param param[2] = {{.model_param = 0, .count = 4},
+					    {.model_param = 1, .offset = 16, .count = 4}};
+	const struct sl_plan_segment s = {.which = SL_MIDDLE, .param = param, .n_param = 2, .weight_count = 32};
+
+	(void)state;
+	sl_weights_unpack(&w, &s, range, 16, &rest);
+	assert_memory_equal(here[0], range, sizeof here[0]);
+	assert_memory_equal(here[1], there[1], sizeof here[1]);
+	here[1][2] = -1;
+	sl_weights_unpack(&w, &s, range, 16, &w);
+	assert_true(here[1][2] == -1);
+}
+
 static void refused(const char *param, enum sl_err want)
 {
 	char text[256];
@@ -271,6 +340,8 @@ int main(void)
 		cmocka_unit_test(layers_compute_the_same),
 		cmocka_unit_test(an_embedding_reads_them_where_they_lie),
 		cmocka_unit_test(every_pattern_becomes_its_float),
+		cmocka_unit_test(a_range_is_packed_piece_by_piece),
+		cmocka_unit_test(a_front_is_unpacked),
 		cmocka_unit_test(a_server_draws_none_of_them),
 		cmocka_unit_test(only_what_is_frozen_and_of_a_file_is_held),
 	};

@@ -402,14 +402,14 @@ static void a_checkpoint_holds_the_scale_with(struct sl_optimizer how)
 	assert_int_equal(sl_exec_skip(a.exec), SL_OK);
 	pass(&a, 1e-5f);
 	assert_int_equal(finish(&a), SL_OK);
-	assert_int_equal(sl_exec_state_open(&kept, sl_exec_segment(a.exec)), SL_OK);
+	assert_int_equal(sl_exec_state_open(&kept, sl_exec_segment(a.exec), NULL), SL_OK);
 	assert_int_equal(sl_exec_state_take(&kept, a.exec), SL_OK);
 	c = (struct sl_checkpoint){.dir = dir, .prefix = "session"};
 	sl_exec_state_parts(&kept, &c);
 	assert_int_equal(sl_checkpoint_write(&c, 1, &fail), SL_OK);
 	open_rig(&b, SL_PRECISION_FP16, "");
 	assert_int_equal(sl_exec_follow(b.exec, 2), SL_OK); /* one step was left out */
-	assert_int_equal(sl_exec_state_open(&read, sl_exec_segment(b.exec)), SL_OK);
+	assert_int_equal(sl_exec_state_open(&read, sl_exec_segment(b.exec), NULL), SL_OK);
 	c = (struct sl_checkpoint){.dir = dir, .prefix = "session"};
 	sl_exec_state_parts(&read, &c);
 	assert_int_equal(sl_checkpoint_read(&c, 1, &fail), SL_OK);

@@ -85,6 +85,44 @@ static void a_run_may_lie_in_two_places(const char *endpoint)
 	rig_close(rig);
 }
 
+static const uint8_t *source;
+static int reads;
+
+static void read_source(const struct sl_run *run, size_t at, size_t len, void *to)
+{
+	(void)run;
+	memcpy(to, source + at, len);
+	reads++;
+}
+
+/* Each part once, into memory that lives until the transport has sent it; also where a link ends in between. */
+static void a_run_may_be_read_part_by_part(const char *endpoint)
+{
+	struct rig *rig = rig_open(endpoint, 4);
+	static uint8_t data[2][RUN];
+	struct sl_run run = run_of(rig, NULL, 0, 0), other = run_of(rig, fill(data[1], 1), 1, 0);
+
+	source = fill(data[0], 0);
+	reads = 0;
+	run.read = read_source;
+	rig->give_credit = true;
+	rig->stop_at_sents = 2;
+	sl_outq_post(rig->queue, &run);
+	sl_outq_post(rig->queue, &other);
+	sl_outq_limits(rig->queue, PART, 10 * PART);
+	sl_loop_run(rig->loop);
+	while (rig->bytes < 2ull * RUN)
+		run_for(rig, 5);
+	assert_memory_equal(rig->got[0], data[0], RUN);
+	assert_memory_equal(rig->got[1], data[1], RUN);
+	assert_int_equal(rig->parts[0], 101);
+	assert_int_equal(reads, 101);
+	sl_outq_post(rig->queue, &run);
+	sl_outq_abort(rig->queue);
+	assert_true(reads > 101);
+	rig_close(rig);
+}
+
 static void a_later_run_of_higher_priority_overtakes(const char *endpoint)
 {
 	struct rig *rig = rig_open(endpoint, 64);
@@ -266,6 +304,7 @@ static void the_queue_may_close_before_its_parts_are_back(const char *endpoint)
 	}
 BOTH(runs_arrive_whole_by_priority)
 BOTH(a_run_may_lie_in_two_places)
+BOTH(a_run_may_be_read_part_by_part)
 BOTH(a_later_run_of_higher_priority_overtakes)
 BOTH(nothing_leaves_beyond_the_credit)
 BOTH(control_frames_go_first_and_need_no_credit)
@@ -391,6 +430,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_runs_arrive_whole_by_priority),
 		cmocka_unit_test(both_a_run_may_lie_in_two_places),
+		cmocka_unit_test(both_a_run_may_be_read_part_by_part),
 		cmocka_unit_test(both_a_later_run_of_higher_priority_overtakes),
 		cmocka_unit_test(both_nothing_leaves_beyond_the_credit),
 		cmocka_unit_test(both_control_frames_go_first_and_need_no_credit),
