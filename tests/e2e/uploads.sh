@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Weights of the middle lie in memory once on each side: a server receives them, or reads them from its store, where it computes with them,
+# and writes checkpoints from there; a client sends them from the file that it maps. Daemons that die in an upload, or just behind it, come
+# back, and the run ends as the undisturbed one did.
+set -eu
+cd "$(dirname "$0")/../.."
+. tests/e2e/lib/daemons.sh
+mkdir "$tmp/made" "$tmp/text" "$tmp/of-large" "$tmp/of-small"
+"$TOOLS/make_text" "$tmp/made"
+. tests/e2e/lib/lines.sh
+lines 0 8 >"$tmp/text/train.txt"
+lines 100 102 >"$tmp/text/dev.txt"
+python3 tests/bench/llama_of.py "$tmp/of-large" 6 1024 700
+python3 tests/bench/llama_of.py "$tmp/of-small" 4 256 700
+config=$tmp/client.yaml
+cat >"$config" <<-YAML
+	model: {huggingface: $tmp/of-large, head: causal_lm, tokens: 40}
+	partition: "2:-3"
+	lora: {rank: 2}
+	data: {kind: text, dir: $tmp/text, tokenizer: $tmp/made}
+	train: {batch: 4, chunks: 2, epochs: 1, checkpoint_every: 1, seed: 3, optimizer: {kind: adamw, lr: 0.01, weight_decay: 0.1}}
+	threads: 1
+YAML
+small=(--set model.huggingface="$tmp/of-small" --set link.part_bytes=16384)
+client small "$config" --local "${small[@]}" || fail "small: exit status $?"
+
+# ---- 120 MB of weights; beside what is counted a process takes some memory of its own
+slack=40000000 # sanitizers have memory of their own
+said() { "$SPLITC" flops "$config" --json | jq ".memory.$1 | .sum + .checkpoint + .mapped"; }
+file=$(stat -c %s "$tmp/of-large/model.safetensors")
+weights=$((file * 4 / 6))
+most() { awk -v unit=1024 '/^VmHWM/ {print $2 * unit}' "/proc/$1/status"; }
+# within SIDE PID FILE_BYTES: no more than was said, which has room for the weights once
+within() {
+	local most said
+	most=$(most "$2") said=$(said "$1")
+	[ $((said - $3)) -lt $((weights * 17 / 10)) ] || fail "$1: $said bytes are said, $3 of them mapped, with $weights of weights"
+	[ -n "${SAN:-}" ] || [ "$most" -lt $((said + slack)) ] || fail "$1: $most bytes at most, and $said were said"
+	echo "$1: $((most / 1000000)) MB, $((said / 1000000)) MB were said, $((weights / 1000000)) MB of weights"
+}
+# A turn: an upload, then the store's copy; a server of its own each time.
+for run in first second; do
+	start_server "server of $run" "store=$tmp/large store"
+	start_failing_client client.leave=hold "$run" "$config" --set server="$endpoint"
+	at_point "$run" client.leave
+	within client "$client_pid" "$file"
+	let_go "$run"
+	ends_with "$client_pid" 0 $patience "$run"
+	within server "$server_pid" 0
+	end_process "$server_pid"
+done
+same_run first second 2
+sent() { jq 'select(.type == "summary").weights_tx_bytes' "$tmp/$1/log.jsonl"; }
+[ "$(sent first)" -gt $((weights / 10 * 9)) ] && [ "$(sent second)" = 0 ] || fail "$(sent first), then $(sent second) bytes of weights went up"
+
+# ---- killed in the midst of an upload, and as soon as it is whole, checked or in the store
+for point in link.receive=kill@60 port.whole=kill server.install=kill store.done=kill server.apply=kill; do
+	killed_server "$point" small "$config" "${small[@]}"
+done
+start_server "server of all" "store=$tmp/whole store"
+for point in link.send=kill@60 port.post=kill client.apply=kill; do
+	name="small ${point%=*}"
+	start_failing_client "$point" "$name" "$config" --set server="$endpoint" "${small[@]}"
+	ends_with "$client_pid" 137 $patience "$name"
+	client "$name" "$config" --fresh --set server="$endpoint" "${small[@]}" || fail "$name: exit status $?"
+	same_run "$name" small 2
+done
