@@ -151,6 +151,8 @@ static enum sl_err agree_and_plan(struct sl_setup *s, struct sl_parts *parts, st
 	s->agreement.agreed.cross.head_grad = head;
 	s->agreement.agreed.cross.mid_grad = head || sl_roles_learn(&parts->part[SL_MIDDLE]);
 	err = sl_agreement_settle(&s->agreement, fail);
+	s->agreement.plan.ends =
+		s->conf->train.ends_precision == SL_ENDS_FP32 ? SL_PRECISION_FP32 : SL_PRECISION_BF16_FACTORS;
 	return err ? err : sl_plan_open_parts(&s->plan, parts, &s->agreement.plan, fail);
 }
 

@@ -1,4 +1,4 @@
-/* Numbers of 16 bits as floats, without rounding: IEEE half and bfloat16. */
+/* Numbers of 16 bits, IEEE half and bfloat16, as floats without rounding; and a float as bfloat16. */
 #ifndef SL_BASE_HALF_H
 #define SL_BASE_HALF_H
 
@@ -17,6 +17,15 @@ static inline float sl_float_of_bits(uint32_t bits)
 static inline float sl_float_of_bf16(uint16_t b)
 {
 	return sl_float_of_bits((uint32_t)b << 16);
+}
+
+/* To nearest, ties to even; NaN stays NaN. */
+static inline uint16_t sl_bf16_of_float(float x)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &x, sizeof bits);
+	return (uint16_t)((x == x ? bits + 0x7fffu + (bits >> 16 & 1) : bits | 0x400000u) >> 16);
 }
 
 static inline float sl_float_of_f16(uint16_t half)

@@ -9,7 +9,7 @@
 _Static_assert(offsetof(struct sl_agreed, share.least) == offsetof(struct sl_agreed, share.clients) + sizeof(int),
 	       "a span is two numbers side by side");
 
-const char *const sl_agreed_precisions[] = {"fp32", "tf32", "bf16", "fp16", NULL};
+const char *const sl_agreed_precisions[] = {"fp32", "tf32", "bf16", "fp16", "bf16_factors", NULL};
 const char *const sl_agreed_optimizers[] = {"sgd", "adam", "adamw", NULL};
 const char *const sl_agreed_ends[] = {"private", "step", "round", NULL};
 const char *const sl_agreed_layers[] = {"each", "all", NULL};

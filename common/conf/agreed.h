@@ -53,7 +53,8 @@ enum sl_conf_share_mode { SL_SHARE_SYNC, SL_SHARE_SERIAL, SL_SHARE_ROUNDS };
 enum sl_conf_share_moments { SL_SHARE_KEEP, SL_SHARE_AVERAGE, SL_SHARE_ZERO }; /* = enum sl_moments */
 
 enum sl_conf_optimizer { SL_CONF_SGD, SL_CONF_ADAM, SL_CONF_ADAMW };
-enum sl_conf_precision { SL_CONF_FP32, SL_CONF_TF32, SL_CONF_BF16, SL_CONF_FP16 }; /* = enum sl_precision */
+/* = enum sl_precision */
+enum sl_conf_precision { SL_CONF_FP32, SL_CONF_TF32, SL_CONF_BF16, SL_CONF_FP16, SL_CONF_BF16_FACTORS };
 
 /* One field per row. */
 struct sl_agreed {
@@ -125,7 +126,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 		"parts of a batch; they overlap on the link and in the computation") \
 	X(SL_INT64, "train.seed", seed, PLAIN, 0, 0x1p53, "0", NULL, "seed of weights, order, augmentation and dropout") \
 	X(SL_CHOICE, "train.precision", precision, PLAIN, sl_agreed_precisions, "fp32", \
-		"precision of the middle, if the server's GPU supports it: tf32 rounds the factors of products; bf16 and fp16 keep activations in 16 bits and weights in fp32; fp16 needs on_nan: skip") \
+		"precision of the middle. If the server's GPU supports it: tf32 rounds the factors of products; bf16 and fp16 keep activations in 16 bits and weights in fp32; fp16 needs on_nan: skip. If the server's CPU does (AVX512_BF16): bf16_factors rounds the factors of products with frozen weights of a Hugging Face folder in 16 bits") \
 	X(SL_DOUBLE, "train.clip_norm", clip_norm, PLAIN, 0, 1e6, "0", "0: off", \
 		"scales the whole model's gradient down to this norm where it is larger, as torch.nn.utils.clip_grad_norm_ does") \
 	X(SL_BOOL, "train.chunk_sums", chunk_sums, PLAIN, "false", \

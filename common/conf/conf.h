@@ -101,6 +101,7 @@ enum sl_conf_by { SL_CONF_BY_STEP, SL_CONF_BY_EPOCH };
 enum sl_conf_chunk_loss { SL_CHUNK_LOSS_MEAN, SL_CHUNK_LOSS_SUM };
 enum sl_conf_recompute { SL_RECOMPUTE_AUTO, SL_RECOMPUTE_ON, SL_RECOMPUTE_OFF };
 enum sl_conf_nan { SL_NAN_STOP, SL_NAN_SKIP };
+enum sl_conf_ends_precision { SL_ENDS_FP32, SL_ENDS_BF16_FACTORS };
 enum sl_conf_lost { SL_LOST_EXIT, SL_LOST_WAIT };
 enum sl_conf_channels { SL_CHANNELS_OF_NETWORK, SL_CHANNELS_GREY, SL_CHANNELS_RGB };
 enum sl_conf_bad_sample { SL_BAD_SAMPLE_STOP, SL_BAD_SAMPLE_SKIP };
@@ -240,6 +241,7 @@ struct sl_conf_client {
 		} stop;
 		enum sl_conf_missed on_checkpoint_error;
 		bool drop_last;
+		enum sl_conf_ends_precision ends_precision;
 		enum sl_conf_nan on_nan;
 		struct sl_conf_list freeze; /* globs over names of parameters */
 		struct sl_conf_list groups; /* as sl_conf_group_read reads them */

@@ -341,7 +341,7 @@ static enum sl_err load_entry(struct loader *l, const char *path)
  * do, and no deeper: any other name is refused before what follows it is looked at. */
 static enum sl_err load_section(struct loader *l, const char *section)
 {
-	char names[32][48], path[PATH_TEXT], hint[SL_CONF_WHY];
+	char names[64][48], path[PATH_TEXT], hint[SL_CONF_WHY];
 	enum sl_err err;
 	int n_name = 0;
 

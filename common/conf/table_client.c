@@ -159,6 +159,8 @@ static const struct sl_conf_key keys[] = {
 		"parameters with another learning rate or weight decay, at most 8 groups: {match: [PATTERN, …], lr: FACTOR, weight_decay: NUMBER} each, or in one line \"*.bias weight_decay=0\"; the first group that matches a parameter takes it"),
 	SL_RECORDS(T, "train.phases", train.phases, sl_conf_check_phase, "",
 		"parts of the run with sizes of their own, one behind the other: {epochs: N, image: PIXELS, batch: N, chunks: N, lr: FACTOR} each; lr is a factor of the schedule's; what a phase leaves out is as the other keys say; in place of train.epochs"),
+	SL_CHOICE(T, "train.ends_precision", train.ends_precision, SL_WORDS("fp32", "bf16_factors"), "fp32",
+		"precision of head and tail; bf16_factors as in train.precision, if this CPU supports it (AVX512_BF16)"),
 	SL_CHOICE(T, "train.on_nan", train.on_nan, SL_WORDS("stop", "skip"), "stop",
 		"a step with NaN or Inf is never applied: stop with status 65, or skip the step and go on"),
 

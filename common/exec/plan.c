@@ -422,7 +422,7 @@ enum sl_err sl_plan_add(struct sl_plan *plan, enum sl_segment which, struct sl_g
 	*s = (struct sl_plan_segment){
 		.which = which,
 		.graph = *graph,
-		.precision = which == SL_MIDDLE ? plan->spec.precision : SL_PRECISION_FP32,
+		.precision = which == SL_MIDDLE ? plan->spec.precision : plan->spec.ends,
 		.moments = sl_optimizer_moments(plan->spec.optimizer.kind) + (plan->spec.accumulate > 1) +
 			   (plan->spec.ema > 0),
 		.grad_in = which != SL_HEAD && !plan->spec.no_grad[which == SL_TAIL],

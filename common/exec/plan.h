@@ -23,7 +23,8 @@ struct sl_plan_spec {
 	bool padded; /* rows are padded: chunks have pieces (tensor.h) */
 	bool cached; /* keys and values are kept from pass to pass, of `batch` rows of row_tokens; evaluations alone */
 	uint64_t seed;
-	enum sl_precision precision; /* of the middle; head and tail are FP32 */
+	enum sl_precision precision; /* of the middle */
+	enum sl_precision ends;      /* of head and tail: FP32 or BF16_FACTORS; no part of any hash */
 	struct sl_optimizer optimizer;
 	struct sl_group_rule group[SL_PLAN_GROUPS]; /* of groups 1 … n_group */
 	int n_group;

@@ -10,7 +10,8 @@ _Static_assert((int)SL_CONF_MAX_CHUNKS == (int)SL_PLAN_MAX_CHUNKS && (int)SL_CON
 	       "what may be agreed on, a plan has");
 _Static_assert((int)SL_CONF_GROUPS == (int)SL_PLAN_GROUPS, "a plan has as many groups as an agreement");
 _Static_assert((int)SL_CONF_FP32 == (int)SL_PRECISION_FP32 && (int)SL_CONF_TF32 == (int)SL_PRECISION_TF32 &&
-		       (int)SL_CONF_BF16 == (int)SL_PRECISION_BF16 && (int)SL_CONF_FP16 == (int)SL_PRECISION_FP16,
+		       (int)SL_CONF_BF16 == (int)SL_PRECISION_BF16 && (int)SL_CONF_FP16 == (int)SL_PRECISION_FP16 &&
+		       (int)SL_CONF_BF16_FACTORS == (int)SL_PRECISION_BF16_FACTORS,
 	       "precisions are numbered alike");
 _Static_assert((int)SL_CONF_SGD == (int)SL_OPTIMIZER_SGD && (int)SL_CONF_ADAM == (int)SL_OPTIMIZER_ADAM &&
 		       (int)SL_CONF_ADAMW == (int)SL_OPTIMIZER_ADAMW,

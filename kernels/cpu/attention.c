@@ -259,8 +259,8 @@ static void look(struct task *t, struct block *b, bool again)
 {
 	const struct job *j = t->j;
 
-	sl_gemm_rows(&(struct sl_gemm_weights){j->simd, t->kt.packed, j->d, b->columns}, b->p, j->ld, &b->q, 1, b->ldq,
-		     b->n, false, &t->none);
+	sl_gemm_rows(&(struct sl_gemm_weights){j->simd, t->kt.packed, j->d, b->columns, false}, b->p, j->ld, &b->q, 1,
+		     b->ldq, b->n, false, &t->none);
 	for (int64_t r = 0; r < b->n; r++) {
 		const int64_t keys = seen(t, b->i + r);
 		float *s = b->p + r * j->ld, *stat = b->stat + r * 2 * j->heads;
@@ -308,7 +308,7 @@ static void times(const struct task *t, float *y, int64_t ldy, const float *a, i
 /* What a task has packed lies in its worker's scratch from its first step on. */
 static struct sl_gemm_weights packed(const struct task *t, int64_t at, int64_t depth, int64_t n)
 {
-	return (struct sl_gemm_weights){t->j->simd, t->scratch + at, depth, n};
+	return (struct sl_gemm_weights){t->j->simd, t->scratch + at, depth, n, false};
 }
 
 static void forward_block(struct task *t, struct block *b)
@@ -386,8 +386,8 @@ static void backward_block(struct task *t, struct block *b)
 			      &t->none);
 	if (!dq && !c->din[1].data)
 		return;
-	sl_gemm_rows(&(struct sl_gemm_weights){j->simd, t->vt.packed, j->d, b->columns}, ds, j->ld, &dy, 1, ld, b->n,
-		     false, &t->none);
+	sl_gemm_rows(&(struct sl_gemm_weights){j->simd, t->vt.packed, j->d, b->columns, false}, ds, j->ld, &dy, 1, ld,
+		     b->n, false, &t->none);
 	for (int64_t r = 0; r < b->n; r++)
 		j->simd->softmax_back(ds + r * j->ld, b->p + r * j->ld, b->kept + r * j->ld, b->columns, j->scale);
 	if (c->din[1].data)

@@ -152,6 +152,9 @@ enum sl_err sl_cpu_backend_open(struct sl_backend *be, struct sl_pool *pool, str
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the CPU backend");
 	openblas_set_num_threads(1);
 	cpu->simd = sl_cpu_level_choose()->simd;
-	*be = (struct sl_backend){.ops = &ops, .pool = pool, .host_memory = true, .impl = cpu};
+	cpu->ops = ops;
+	if (cpu->simd->gemm_pairs && sl_cpu_has_pairs())
+		cpu->ops.precisions = 1u << SL_PRECISION_BF16_FACTORS;
+	*be = (struct sl_backend){.ops = &cpu->ops, .pool = pool, .host_memory = true, .impl = cpu};
 	return SL_OK;
 }

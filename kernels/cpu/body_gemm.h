@@ -109,43 +109,53 @@ ALWAYS struct left left_of(const float *x, int64_t lda, int t)
 #if VL >= 8 && !defined SL_SANITIZED
 /* acc[nv] += x[row·lda + step]·(w0, w1); row, step and nv are constants. In this very order and with these addresses:
  * left to itself, the compiler moves sums through memory and keeps a register for each distance. The last operand says
- * that memory behind `base` is read. */
-#define ADD_PRODUCTS(index)                                                                                       \
-	do {                                                                                                      \
-		if (nv > 1)                                                                                       \
-			__asm__ volatile(                                                                         \
-				"vbroadcastss %c[at](%[base]" index "), %[v]\n\t"                                 \
-				"vfmadd231ps %[v], %[w0], %[a0]\n\t"                                              \
-				"vfmadd231ps %[v], %[w1], %[a1]"                                                  \
-				: [a0] "+v"(acc[0]), [a1] "+v"(acc[1]), [v] "=&v"(v)                              \
-				: [at] "i"(step * 4), [base] "r"(base), [ld] "r"(ld), [w0] "v"(w0), [w1] "v"(w1), \
-				  "m"(*(const char(*)[])base));                                                   \
-		else                                                                                              \
-			__asm__ volatile("vbroadcastss %c[at](%[base]" index "), %[v]\n\t"                        \
-					 "vfmadd231ps %[v], %[w0], %[a0]"                                         \
-					 : [a0] "+v"(acc[0]), [v] "=&v"(v)                                        \
-					 : [at] "i"(step * 4), [base] "r"(base), [ld] "r"(ld), [w0] "v"(w0),      \
-					   "m"(*(const char(*)[])base));                                          \
+ * that memory behind `base` is read. `mul`: the instruction. */
+#define ADD_PRODUCTS(mul, index)                                                                                     \
+	do {                                                                                                         \
+		if (nv > 1)                                                                                          \
+			__asm__ volatile(                                                                            \
+				"vbroadcastss %c[at](%[base]" index "), %[v]\n\t" mul " %[v], %[w0], %[a0]\n\t" mul  \
+				" %[v], %[w1], %[a1]"                                                                \
+				: [a0] "+v"(acc[0]), [a1] "+v"(acc[1]), [v] "=&v"(v)                                 \
+				: [at] "i"(step * 4), [base] "r"(base), [ld] "r"(ld), [w0] "v"(w0), [w1] "v"(w1),    \
+				  "m"(*(const char(*)[])base));                                                      \
+		else                                                                                                 \
+			__asm__ volatile("vbroadcastss %c[at](%[base]" index "), %[v]\n\t" mul " %[v], %[w0], %[a0]" \
+					 : [a0] "+v"(acc[0]), [v] "=&v"(v)                                           \
+					 : [at] "i"(step * 4), [base] "r"(base), [ld] "r"(ld), [w0] "v"(w0),         \
+					   "m"(*(const char(*)[])base));                                             \
 	} while (0)
 
-ALWAYS void add_products(vf acc[2], const struct left *x, int row, int step, vf w0, vf w1, int nv)
+#define ADD_PRODUCTS_OF_ROW(mul)                         \
+	do {                                             \
+		if (row % 5 == 0)                        \
+			ADD_PRODUCTS(mul, "");           \
+		else if (row % 5 == 2)                   \
+			ADD_PRODUCTS(mul, ", %[ld], 2"); \
+		else if (row % 5 == 4)                   \
+			ADD_PRODUCTS(mul, ", %[ld], 4"); \
+		else                                     \
+			ADD_PRODUCTS(mul, ", %[ld]");    \
+	} while (0)
+
+ALWAYS void add_products(vf acc[2], const struct left *x, int row, int step, vf w0, vf w1, int nv, bool pairs)
 {
 	const char *base = x->base[row / 5];
 	int64_t ld = row % 5 == 3 ? x->ld3 : x->ld;
 	vf v;
 
-	if (row % 5 == 0)
-		ADD_PRODUCTS("");
-	else if (row % 5 == 2)
-		ADD_PRODUCTS(", %[ld], 2");
-	else if (row % 5 == 4)
-		ADD_PRODUCTS(", %[ld], 4");
-	else
-		ADD_PRODUCTS(", %[ld]");
+#if VL == 16
+	if (pairs) {
+		ADD_PRODUCTS_OF_ROW("vdpbf16ps");
+		return;
+	}
+#endif
+	ADD_PRODUCTS_OF_ROW("vfmadd231ps");
 }
+#undef ADD_PRODUCTS_OF_ROW
 #undef ADD_PRODUCTS
 #else
-ALWAYS void add_products(vf acc[2], const struct left *x, int row, int step, vf w0, vf w1, int nv)
+ALWAYS void add_products(vf acc[2], const struct left *x, int row, int step, vf w0, vf w1, int nv, bool pairs)
 {
 	const char *base = x->base[row / 5] + (row % 5 == 3 ? x->ld3 : row % 5 * x->ld);
 	vf v = set1(*(const float *)(const void *)(base + step * 4));
@@ -156,8 +166,9 @@ ALWAYS void add_products(vf acc[2], const struct left *x, int row, int step, vf 
 }
 #endif
 
-/* acc[t][nv·VL] += Σ over k of x[t·lda + k]·w[k][nv·VL], `n` of them */
-ALWAYS void rows_steps(vf acc[TILE_ROWS][2], struct left *x, const float *w, int n, int t, int nv)
+/* acc[t][nv·VL] += Σ over k of x[t·lda + k]·w[k][nv·VL], `n` of them; with `pairs` each of x and w is two of bfloat16
+ */
+ALWAYS void rows_steps(vf acc[TILE_ROWS][2], struct left *x, const float *w, int n, int t, int nv, bool pairs)
 {
 #pragma GCC unroll 4
 	for (int k = 0; k < n; k++, w += nv * VL) {
@@ -165,13 +176,13 @@ ALWAYS void rows_steps(vf acc[TILE_ROWS][2], struct left *x, const float *w, int
 
 #pragma GCC unroll 14
 		for (int i = 0; i < t; i++)
-			add_products(acc[i], x, i, k, w0, w1, nv);
+			add_products(acc[i], x, i, k, w0, w1, nv, pairs);
 	}
 }
 
 /* y[t][nv·VL] = or += Σ over segments and k of x[seg][t·lda + k]·w[seg·K + k][nv·VL]; t and nv are constants. */
 ALWAYS void rows_tile(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t at, int64_t depth,
-		      const float *w, int n, bool add, struct run next, int t, int nv)
+		      const float *w, int n, bool add, struct run next, int t, int nv, bool pairs)
 {
 	vf acc[TILE_ROWS][2], sum[TILE_ROWS][2];
 	int64_t chain = chain_of(depth), length = 0, ended = 0;
@@ -199,12 +210,12 @@ ALWAYS void rows_tile(float *y, int64_t ldy, const float *const *seg, int n_seg,
 			length += steps;
 			for (; steps >= STEPS; steps -= STEPS, w += STEPS * nv * VL) {
 				prefetch_next(&next, STEPS * nv);
-				rows_steps(acc, &x, w, STEPS, t, nv);
+				rows_steps(acc, &x, w, STEPS, t, nv, pairs);
 				left_move(&x, STEPS, t);
 			}
 			for (; steps > 0; steps--, w += nv * VL) {
 				prefetch_next(&next, nv);
-				rows_steps(acc, &x, w, 1, t, nv);
+				rows_steps(acc, &x, w, 1, t, nv, pairs);
 				left_move(&x, 1, t);
 			}
 		}
@@ -277,22 +288,22 @@ ALWAYS void outer_tile(float *c, int64_t ldc, const float *a, int64_t lda, const
 typedef void rows_fn(ROWS_ARGS);
 typedef void outer_fn(OUTER_ARGS);
 
-#define TILES(t)                                                                      \
-	static void rows1_##t(ROWS_ARGS)                                              \
-	{                                                                             \
-		rows_tile(y, ldy, seg, n_seg, lda, at, depth, w, n, add, next, t, 1); \
-	}                                                                             \
-	static void rows2_##t(ROWS_ARGS)                                              \
-	{                                                                             \
-		rows_tile(y, ldy, seg, n_seg, lda, at, depth, w, n, add, next, t, 2); \
-	}                                                                             \
-	static void outer1_##t(OUTER_ARGS)                                            \
-	{                                                                             \
-		outer_tile(c, ldc, a, lda, b, ldb, rows, n, next, t, 1);              \
-	}                                                                             \
-	static void outer2_##t(OUTER_ARGS)                                            \
-	{                                                                             \
-		outer_tile(c, ldc, a, lda, b, ldb, rows, n, next, t, 2);              \
+#define TILES(t)                                                                             \
+	static void rows1_##t(ROWS_ARGS)                                                     \
+	{                                                                                    \
+		rows_tile(y, ldy, seg, n_seg, lda, at, depth, w, n, add, next, t, 1, false); \
+	}                                                                                    \
+	static void rows2_##t(ROWS_ARGS)                                                     \
+	{                                                                                    \
+		rows_tile(y, ldy, seg, n_seg, lda, at, depth, w, n, add, next, t, 2, false); \
+	}                                                                                    \
+	static void outer1_##t(OUTER_ARGS)                                                   \
+	{                                                                                    \
+		outer_tile(c, ldc, a, lda, b, ldb, rows, n, next, t, 1);                     \
+	}                                                                                    \
+	static void outer2_##t(OUTER_ARGS)                                                   \
+	{                                                                                    \
+		outer_tile(c, ldc, a, lda, b, ldb, rows, n, next, t, 2);                     \
 	}
 
 EACH_TILE(TILES)
@@ -311,18 +322,72 @@ static int tile_of(int64_t n)
 	return (int)((n + tiles - 1) / tiles);
 }
 
-static void gemm_rows(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t depth,
-		      const float *w, int64_t rows, int n, bool add, struct sl_prefetch *next)
+ALWAYS void rows_by(rows_fn *const fns[2][TILE_ROWS], float *y, int64_t ldy, const float *const *seg, int n_seg,
+		    int64_t lda, int64_t depth, const float *w, int64_t rows, int n, bool add, struct sl_prefetch *next)
 {
 	int tile = rows > 8 * TILE_ROWS ? TILE_ROWS : tile_of(rows);
 
 	for (int64_t m = 0; m < rows; m += tile) {
 		int t = rows - m < tile ? (int)(rows - m) : tile;
 
-		rows_fns[n > VL][t - 1](y + m * ldy, ldy, seg, n_seg, lda, m * lda, depth, w, n, add,
-					take_run(next, n_seg * depth * (n > VL ? 2 : 1)));
+		fns[n > VL][t - 1](y + m * ldy, ldy, seg, n_seg, lda, m * lda, depth, w, n, add,
+				   take_run(next, n_seg * depth * (n > VL ? 2 : 1)));
 	}
 }
+
+static void gemm_rows(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t depth,
+		      const float *w, int64_t rows, int n, bool add, struct sl_prefetch *next)
+{
+	rows_by(rows_fns, y, ldy, seg, n_seg, lda, depth, w, rows, n, add, next);
+}
+
+#if VL == 16 && !defined SL_SANITIZED
+#define PAIR_TILES(t)                                                                       \
+	static void pairs1_##t(ROWS_ARGS)                                                   \
+	{                                                                                   \
+		rows_tile(y, ldy, seg, n_seg, lda, at, depth, w, n, add, next, t, 1, true); \
+	}                                                                                   \
+	static void pairs2_##t(ROWS_ARGS)                                                   \
+	{                                                                                   \
+		rows_tile(y, ldy, seg, n_seg, lda, at, depth, w, n, add, next, t, 2, true); \
+	}
+
+EACH_TILE(PAIR_TILES)
+#define PAIRS1(t) pairs1_##t,
+#define PAIRS2(t) pairs2_##t,
+static rows_fn *const pairs_fns[2][TILE_ROWS] = {{EACH_TILE(PAIRS1)}, {EACH_TILE(PAIRS2)}};
+
+static void gemm_pairs(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t depth,
+		       const float *w, int64_t rows, int n, bool add, struct sl_prefetch *next)
+{
+	rows_by(pairs_fns, y, ldy, seg, n_seg, lda, depth, w, rows, n, add, next);
+}
+
+static void pair_rows(uint32_t *to, const uint16_t *a, const uint16_t *b, int64_t n)
+{
+	int64_t i = 0;
+
+	for (; b && i + VL <= n; i += VL)
+		for (int k = 0; k < VL; k++)
+			to[i + k] = a[i + k] | (uint32_t)b[i + k] << 16;
+	for (; i < n; i++)
+		to[i] = a[i] | (b ? (uint32_t)b[i] << 16 : 0);
+}
+
+static void narrow(uint16_t *to, const float *x, int64_t n)
+{
+	uint16_t code[VL];
+
+	for (int64_t i = 0; i < n; i += VL) {
+		const int l = left(n - i);
+		__m256i low;
+
+		__asm__("vcvtneps2bf16 %1, %0" : "=v"(low) : "v"(ldv(x + i, l)));
+		memcpy(code, &low, sizeof code);
+		memcpy(to + i, code, (size_t)l * sizeof *to);
+	}
+}
+#endif
 
 /* Columns [0, n) of x, rows `ld` apart. */
 static void copy_columns(float *to, int64_t ldto, const float *x, int64_t ldx, int64_t rows, int64_t n)

@@ -108,7 +108,7 @@ static void pack_back(void *arg, int64_t g, int worker)
 static struct sl_gemm_weights packed_of(const struct job *j, int64_t g, bool back)
 {
 	return (struct sl_gemm_weights){j->simd, j->packed + g * packed_floats(j), back ? j->out : j->k,
-					back ? j->k : j->out};
+					back ? j->k : j->out, false};
 }
 
 /* Where in x the tap (i, k) of output pixel m of image n lies, of group g; -1: beyond the edge. */

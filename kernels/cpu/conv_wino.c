@@ -201,7 +201,7 @@ static struct pass open_pass(const struct job *j, bool back)
 	const int64_t apart = sl_cpu_line(sl_gemm_packed_floats(p.in, p.out));
 
 	for (int i = 0; i < PLACES; i++)
-		p.u[i] = (struct sl_gemm_weights){j->simd, j->packed + i * apart, p.in, p.out};
+		p.u[i] = (struct sl_gemm_weights){j->simd, j->packed + i * apart, p.in, p.out, false};
 	sl_pool_run(j->call->be->pool, sl_cpu_blocks(p.out, j->simd->panel), pack_panel, &p);
 	return p;
 }

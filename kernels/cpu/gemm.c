@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "common/base/half.h"
+
 struct pack_job {
 	struct sl_gemm_weights to;
 	const float *w;
@@ -60,7 +62,7 @@ static void pack_rows(const struct pack_job *j)
 struct sl_gemm_weights sl_gemm_pack(struct sl_backend *be, float *packed, const float *w, int64_t depth, int64_t n,
 				    int64_t row, int64_t col)
 {
-	struct pack_job job = {{sl_cpu_simd_of(be), packed, depth, n}, w, row, col};
+	struct pack_job job = {{sl_cpu_simd_of(be), packed, depth, n, false}, w, row, col};
 
 	sl_pool_run(be->pool, sl_cpu_blocks(n, job.to.simd->panel), pack_panel, &job);
 	return job.to;
@@ -69,7 +71,7 @@ struct sl_gemm_weights sl_gemm_pack(struct sl_backend *be, float *packed, const 
 struct sl_gemm_weights sl_gemm_pack_here(const struct sl_cpu_simd *simd, float *packed, const float *w, int64_t depth,
 					 int64_t n, int64_t row, int64_t col)
 {
-	struct pack_job job = {{simd, packed, depth, n}, w, row, col};
+	struct pack_job job = {{simd, packed, depth, n, false}, w, row, col};
 
 	if (col == 1 && n % simd->panel == 0) {
 		pack_rows(&job);
@@ -85,7 +87,7 @@ enum { STRIP = 64, PANEL_MOST = 32 }; /* of a panel's columns, that lie in the f
 void sl_gemm_pack_held(const struct sl_cpu_simd *simd, float *packed, struct sl_held w, int64_t depth, int64_t n,
 		       int64_t row, int64_t col)
 {
-	const struct sl_gemm_weights to = {simd, packed, depth, n};
+	const struct sl_gemm_weights to = {simd, packed, depth, n, false};
 	float strip[PANEL_MOST * STRIP];
 
 	for (int64_t at = 0; at < n; at += simd->panel, packed += simd->panel * depth) {
@@ -107,15 +109,52 @@ void sl_gemm_pack_held(const struct sl_cpu_simd *simd, float *packed, struct sl_
 	}
 }
 
+static uint16_t factor_at(struct sl_held w, int64_t at)
+{
+	return w.f16 ? sl_bf16_of_float(sl_float_of_f16(w.data[at])) : w.data[at];
+}
+
+void sl_gemm_pack_pairs(const struct sl_cpu_simd *simd, float *packed, struct sl_held w, int64_t depth, int64_t n,
+			int64_t row, int64_t col)
+{
+	const struct sl_gemm_weights to = {simd, packed, (depth + 1) / 2, n, true};
+	const bool whole = row == 1 && !w.f16 && depth % 2 == 0 && col % 2 == 0;
+
+	for (int64_t at = 0; at < n; at += simd->panel, packed += simd->panel * to.depth) {
+		const int64_t wide = columns_at(&to, at);
+		const int64_t width = wide > simd->panel / 2 ? simd->panel : simd->panel / 2;
+		const struct sl_held from = {w.data + at * col, w.f16};
+		uint32_t *pair = (uint32_t *)(void *)packed;
+
+		if (whole) /* pairs lie there as floats would */
+			simd->transpose(packed, (int)width, (const float *)(const void *)from.data, col / 2, wide,
+					to.depth);
+		for (int64_t k = 0; k < depth && !whole; k += 2, pair += width) {
+			const uint16_t *a = from.data + k * row;
+
+			memset(pair + wide, 0, (size_t)(width - wide) * sizeof *pair);
+			if (col == 1 && !w.f16) {
+				simd->pair_rows(pair, a, k + 1 < depth ? a + row : NULL, wide);
+				continue;
+			}
+			for (int64_t i = 0; i < wide; i++)
+				pair[i] =
+					factor_at(from, k * row + i * col) |
+					(k + 1 < depth ? (uint32_t)factor_at(from, (k + 1) * row + i * col) << 16 : 0);
+		}
+	}
+}
+
 struct sl_gemm_weights sl_gemm_columns(const struct sl_gemm_weights *b, int64_t at, int64_t n)
 {
-	return (struct sl_gemm_weights){b->simd, b->packed + at * b->depth, b->depth, n};
+	return (struct sl_gemm_weights){b->simd, b->packed + at * b->depth, b->depth, n, b->pairs};
 }
 
 void sl_gemm_rows(const struct sl_gemm_weights *b, float *y, int64_t ldy, const float *const *seg, int n_seg,
 		  int64_t lda, int64_t rows, bool add, struct sl_prefetch *next)
 {
 	for (int64_t at = 0; at < b->n; at += b->simd->panel)
-		b->simd->gemm_rows(y + at, ldy, seg, n_seg, lda, b->depth / n_seg, b->packed + at * b->depth, rows,
-				   (int)columns_at(b, at), add, next);
+		(b->pairs ? b->simd->gemm_pairs : b->simd->gemm_rows)(y + at, ldy, seg, n_seg, lda, b->depth / n_seg,
+								      b->packed + at * b->depth, rows,
+								      (int)columns_at(b, at), add, next);
 }

@@ -4,11 +4,13 @@
 
 #include "kernels/cpu/impl.h"
 
-/* Packed weights: B [depth, n] in panels of simd->panel columns, one behind the other; the last may be half as wide. */
+/* Packed weights: B [depth, n] in panels of simd->panel columns, one behind the other; the last may be half as wide.
+ * With `pairs` a float of them, and of the rows, is two factors in bfloat16, and `depth` counts these. */
 struct sl_gemm_weights {
 	const struct sl_cpu_simd *simd;
 	float *packed;
 	int64_t depth, n;
+	bool pairs;
 };
 
 /* floats that packing takes, at any SIMD level */
@@ -27,6 +29,10 @@ struct sl_gemm_weights sl_gemm_pack_here(const struct sl_cpu_simd *simd, float *
 /* The same of 16 bits; `row` or `col` is 1. */
 void sl_gemm_pack_held(const struct sl_cpu_simd *simd, float *packed, struct sl_held w, int64_t depth, int64_t n,
 		       int64_t row, int64_t col);
+
+/* Pairs of factors, rounded to bfloat16 where they are IEEE halves; an odd `depth` has a 0 behind it. */
+void sl_gemm_pack_pairs(const struct sl_cpu_simd *simd, float *packed, struct sl_held w, int64_t depth, int64_t n,
+			int64_t row, int64_t col);
 
 /* Columns [at, at + n) of B; at: a multiple of 32. */
 struct sl_gemm_weights sl_gemm_columns(const struct sl_gemm_weights *b, int64_t at, int64_t n);

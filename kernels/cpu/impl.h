@@ -13,6 +13,7 @@ enum {
 
 struct sl_cpu {
 	const struct sl_cpu_simd *simd;
+	struct sl_backend_ops ops;
 };
 
 static inline const struct sl_cpu_simd *sl_cpu_simd_of(const struct sl_backend *be)

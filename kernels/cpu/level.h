@@ -26,4 +26,7 @@ const struct sl_cpu_level *sl_cpu_level_best(void);
  * tests. */
 const struct sl_cpu_level *sl_cpu_level_choose(void);
 
+/* Whether this CPU multiplies pairs of bfloat16. */
+bool sl_cpu_has_pairs(void);
+
 #endif

@@ -11,6 +11,11 @@ static bool runs(void)
 	return true;
 }
 
+bool sl_cpu_has_pairs(void)
+{
+	return false;
+}
+
 static const struct sl_cpu_level neon = {&sl_cpu_simd_neon, &sl_cpu_codec_loops_neon, runs, NULL};
 static const struct sl_cpu_level base = {&sl_cpu_simd_base, &sl_codec_loops_c, runs, NULL};
 

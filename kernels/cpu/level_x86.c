@@ -15,6 +15,11 @@ static bool runs_avx512(void)
 	       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
+bool sl_cpu_has_pairs(void)
+{
+	return __builtin_cpu_supports("avx512bf16");
+}
+
 static bool runs_base(void)
 {
 	return true;

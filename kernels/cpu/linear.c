@@ -3,7 +3,10 @@
  * Forward and dX run on own tiles: a task packs some columns of the weights and takes rows through them. The sum of an
  * element is the same chain whatever rows and columns a task has: it depends neither on the number of threads, nor on
  * how many rows there are, nor on a row's neighbours. dW is OpenBLAS's, in tiles of its result that depend on the
- * layer's sizes alone, so that nothing is summed across threads. */
+ * layer's sizes alone, so that nothing is summed across threads.
+ *
+ * In bf16_factors, products with held weights take pairs of factors in bfloat16: the rows are rounded once, weights
+ * lie in the file as pairs. Tiles and tasks are the same, where a float is such a pair. */
 #include <cblas.h>
 #include <string.h>
 
@@ -32,6 +35,8 @@ struct product {
 	struct sl_held held; /* in place of w */
 	float *y, *scratch;  /* the latter: worker_floats of each worker, then room_of_rows */
 	int64_t rows, depth, n, row, col;
+	int64_t factors; /* of a row: `depth`, which with pairs becomes their number */
+	bool pairs;
 	int64_t width, high; /* of a task */
 	int64_t ld;          /* how far apart rows of x lie */
 	bool add;
@@ -64,9 +69,16 @@ static int64_t stride_of(int64_t depth)
 	return depth % 512 ? depth : depth + PAD;
 }
 
-static int64_t room_of_rows(int64_t rows, int64_t depth)
+static int64_t pairs_of(int64_t factors)
 {
-	return stride_of(depth) == depth ? 0 : rows * stride_of(depth);
+	return (factors + 1) / 2;
+}
+
+static int64_t room_of_rows(int64_t rows, int64_t depth, enum sl_precision precision)
+{
+	const int64_t room = stride_of(depth) == depth ? 0 : rows * stride_of(depth);
+
+	return precision == SL_PRECISION_BF16_FACTORS ? sl_cpu_max(room, rows * stride_of(pairs_of(depth))) : room;
 }
 
 /* Of a worker's scratch. */
@@ -86,7 +98,7 @@ static void product_rows(const struct product *p, const struct part *t, int64_t 
 			 struct sl_prefetch *next)
 {
 	const int64_t rows = sl_cpu_min(BLOCK, t->to - i);
-	const struct sl_gemm_weights w = {p->simd, t->packed + at * t->depth, t->depth, n};
+	const struct sl_gemm_weights w = {p->simd, t->packed + at * t->depth, t->depth, n, p->pairs};
 	const float *x = p->x + i * p->ld + t->k;
 	float *y = p->y + i * p->n + t->j + at;
 
@@ -104,10 +116,15 @@ static struct sl_prefetch ahead(const void *from, int64_t bytes, int64_t rows)
 				    .per_tile = (int)(bytes / LINE_BYTES / sl_cpu_blocks(rows, TILE_ROWS)) + 1};
 }
 
+static int64_t factors_of(const struct product *p, int64_t depth)
+{
+	return p->pairs ? 2 * depth : depth;
+}
+
 /* Weights of column `j` at depth `k`. */
 static const void *weights_at(const struct product *p, int64_t j, int64_t k)
 {
-	const int64_t at = k * p->row + j * p->col;
+	const int64_t at = factors_of(p, k) * p->row + j * p->col;
 
 	return p->held.data ? (const void *)(p->held.data + at) : (const void *)(p->w + at);
 }
@@ -117,7 +134,10 @@ static void pack(const struct product *p, const struct part *t, int64_t at, int6
 {
 	const void *w = weights_at(p, t->j + at, t->k);
 
-	if (p->held.data)
+	if (p->pairs)
+		sl_gemm_pack_pairs(p->simd, t->packed + at * t->depth, (struct sl_held){w, p->held.f16},
+				   sl_cpu_min(2 * t->depth, p->factors - 2 * t->k), n, p->row, p->col);
+	else if (p->held.data)
 		sl_gemm_pack_held(p->simd, t->packed + at * t->depth, (struct sl_held){w, p->held.f16}, t->depth, n,
 				  p->row, p->col);
 	else
@@ -149,7 +169,7 @@ static void product_first(const struct product *p, const struct part *t)
 		pack(p, t, at, n);
 		if (at == 0)
 			next = ahead_rows(p, t, t->from);
-		else if (p->col == t->depth) /* it lies in one piece */
+		else if (p->col == factors_of(p, t->depth)) /* it lies in one piece */
 			next = ahead(weights_at(p, t->j + at + n, t->k), sl_cpu_min(panel, left) * column, rows);
 		product_rows(p, t, t->from, at, n, &next);
 	}
@@ -199,8 +219,16 @@ static void copy_block(void *arg, int64_t block, int worker)
 	const struct copy_job *j = arg;
 	const struct product *p = j->p;
 
-	for (int64_t r = block * BLOCK; r < sl_cpu_min(p->rows, (block + 1) * BLOCK); r++)
-		memcpy(j->to + r * p->ld, p->x + r * p->depth, (size_t)p->depth * sizeof *j->to);
+	for (int64_t r = block * BLOCK; r < sl_cpu_min(p->rows, (block + 1) * BLOCK); r++) {
+		float *to = j->to + r * p->ld;
+
+		if (!p->pairs) {
+			memcpy(to, p->x + r * p->depth, (size_t)p->depth * sizeof *to);
+			continue;
+		}
+		to[p->depth - 1] = 0; /* an odd factor has no other */
+		p->simd->narrow((uint16_t *)(void *)to, p->x + r * p->factors, p->factors);
+	}
 }
 
 static void multiply(struct product *p, const struct sl_op_call *call)
@@ -210,8 +238,11 @@ static void multiply(struct product *p, const struct sl_op_call *call)
 
 	p->simd = sl_cpu_simd_of(call->be);
 	p->scratch = call->workspace;
+	p->pairs = call->op->precision == SL_PRECISION_BF16_FACTORS && p->held.data;
+	p->factors = p->depth;
+	p->depth = p->pairs ? pairs_of(p->factors) : p->factors;
 	p->ld = stride_of(p->depth);
-	if (p->ld != p->depth) {
+	if (p->pairs || p->ld != p->depth) {
 		sl_pool_run(call->be->pool, sl_cpu_blocks(p->rows, BLOCK), copy_block, &copy);
 		p->x = copy.to;
 	}
@@ -234,8 +265,9 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 	const struct sl_linear_attr *a = &p->op->u.linear;
 	const int64_t rows = sl_shape_count(&p->op->in_shape[0]) / a->in_f;
 	const int64_t threads = sl_cpu_threads(p->be);
-	const int64_t product = sl_cpu_max(threads * worker_floats(a->in_f) + room_of_rows(rows, a->in_f),
-					   threads * worker_floats(a->out_f) + room_of_rows(rows, a->out_f));
+	const enum sl_precision as = p->op->precision;
+	const int64_t product = sl_cpu_max(threads * worker_floats(a->in_f) + room_of_rows(rows, a->in_f, as),
+					   threads * worker_floats(a->out_f) + room_of_rows(rows, a->out_f, as));
 	const int64_t bias = a->bias ? (sl_cpu_blocks(rows, BIAS_ROWS) + 1) * sl_cpu_line(a->out_f) : 0;
 
 	p->sizes.workspace_bytes = (size_t)sl_cpu_max(product, bias) * sizeof(float);

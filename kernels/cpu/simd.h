@@ -134,6 +134,13 @@ struct sl_cpu_simd {
 	 * wide where n fits, else two (`panel` floats, which is the most that n may be); zero behind n. */
 	void (*gemm_rows)(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t depth,
 			  const float *w, int64_t rows, int n, bool add, struct sl_prefetch *next);
+	/* The same of bfloat16: a float of seg or w is two factors, and `depth` counts these. `narrow` makes them of x
+	 * [n], to nearest, ties to even; less than 2^-126 is 0. `pair_rows`: n pairs of a[i] and b[i]; b NULL: and 0.
+	 * NULL: this level has none. Nor have all CPUs of it (sl_cpu_has_pairs). */
+	void (*gemm_pairs)(float *y, int64_t ldy, const float *const *seg, int n_seg, int64_t lda, int64_t depth,
+			   const float *w, int64_t rows, int n, bool add, struct sl_prefetch *next);
+	void (*narrow)(uint16_t *to, const float *x, int64_t n);
+	void (*pair_rows)(uint32_t *to, const uint16_t *a, const uint16_t *b, int64_t n);
 	/* c [na, nb] += Σ over rows m of a[m·lda + i]·b[m·ldb + j] */
 	void (*gemm_outer)(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
 			   int64_t nb, int64_t rows, struct sl_prefetch *next);

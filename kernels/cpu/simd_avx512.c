@@ -18,4 +18,9 @@
 const struct sl_cpu_simd sl_cpu_simd_avx512 = {
 	.name = "avx512",
 #include "kernels/cpu/body_table.h"
+#ifndef SL_SANITIZED
+	.gemm_pairs = gemm_pairs,
+	.narrow = narrow,
+	.pair_rows = pair_rows,
+#endif
 };

@@ -5,7 +5,8 @@
  *            norms behind the sums, dropout 0.1 as RoBERTa has it.
  *   llama    a decoder's of Llama 3.2 1B's sizes: 2048 features, 8192 in between, 32 heads that share 8 of keys and
  *            values; frozen but for adapters of rank 16 at q and v.
- *   cached   the same forward alone, of one token in each row behind LENGTHS tokens that are cached.
+ *   factors  the same with frozen weights in 16 bits, in bf16_factors.
+ *   cached   llama forward alone, of one token in each row behind LENGTHS tokens that are cached.
  * Each line of stdin is answered by the milliseconds of one run, so that a benchmark of something else can alternate
  * with it; where it says "cpu", by CPU time. --profile: instead the least CPU times of every op. */
 #include <math.h>
@@ -30,7 +31,7 @@ struct layer {
 	const char *name;
 	int features, wide, heads;
 	int (*build)(struct sl_build *b, const struct layer *l, int x);
-	bool cached;
+	bool cached, factors;
 };
 
 struct rows {
@@ -46,7 +47,7 @@ static _Noreturn void die(const struct sl_fail *fail)
 
 static _Noreturn void usage(void)
 {
-	fprintf(stderr, "usage: bench_encoder roberta|llama|cached THREADS LENGTHS [--profile RUNS]\n");
+	fprintf(stderr, "usage: bench_encoder roberta|llama|factors|cached THREADS LENGTHS [--profile RUNS]\n");
 	exit(64);
 }
 
@@ -116,9 +117,10 @@ static int decoder_layer(struct sl_build *b, const struct layer *l, int x)
 }
 
 static const struct layer layers[] = {
-	{"roberta", 768, 3072, 12, encoder_layer, false},
-	{"llama", 2048, 8192, 32, decoder_layer, false},
-	{"cached", 2048, 8192, 32, decoder_layer, true},
+	{"roberta", 768, 3072, 12, encoder_layer, false, false},
+	{"llama", 2048, 8192, 32, decoder_layer, false, false},
+	{"factors", 2048, 8192, 32, decoder_layer, false, true},
+	{"cached", 2048, 8192, 32, decoder_layer, true, false},
 };
 
 /* Where LENGTHS tokens of the rows are cached, a run has one token of each. */
@@ -131,6 +133,34 @@ static void cache_rows(struct rows *rows)
 	for (uint32_t i = 0; i <= rows->n; i++)
 		rows->begin[i] = i;
 	rows->longest++;
+}
+
+/* What is frozen lies in 16 bits, as if a file had it so. */
+static void hold(struct sl_graph *g)
+{
+	for (int i = 0; i < g->n_param; i++)
+		if (g->param[i].role == SL_FROZEN && g->param[i].shape.ndim == 2) {
+			g->param[i].init = (struct sl_init){.kind = SL_INIT_FILE};
+			g->param[i].held = SL_BF16;
+		}
+}
+
+static void set_weights(struct sl_exec *e, const struct sl_plan_segment *s)
+{
+	float *w = calloc((size_t)s->weight_count, sizeof *w);
+
+	for (int i = 0; i < s->n_param && w; i++) {
+		const struct sl_segment_param *p = &s->param[i];
+
+		if (p->held == SL_F32)
+			sl_param_init(&s->graph.param[p->graph_param], 1, w + p->offset);
+		for (int64_t k = 0; k < p->count && p->held != SL_F32; k++) /* ±1/64 to 1/32 */
+			((uint16_t *)(void *)(w + p->offset))[k] =
+				(uint16_t)(0x3c80 + k * 37 % 0x80 + (k * 7919 % 2 << 15));
+	}
+	if (!w || sl_exec_set_weights(e, w))
+		exit(70);
+	free(w);
 }
 
 static struct sl_plan *plan_of(const struct layer *l, const struct rows *rows)
@@ -149,6 +179,7 @@ static struct sl_plan *plan_of(const struct layer *l, const struct rows *rows)
 					  .chunk_tokens = rows->begin[rows->n],
 					  .cached = l->cached,
 					  .seed = 1,
+					  .precision = l->factors ? SL_PRECISION_BF16_FACTORS : SL_PRECISION_FP32,
 					  .optimizer = {.momentum = 0.9}};
 	struct sl_plan *plan;
 	enum sl_err err;
@@ -158,6 +189,8 @@ static struct sl_plan *plan_of(const struct layer *l, const struct rows *rows)
 	b.err = sl_graph_add_input(b.graph, "head_act", SL_F32, SL_PER_TOKEN, sl_shape2(1, l->features), MOST_TOKENS,
 				   NULL, &fail);
 	err = b.err ? b.err : sl_graph_add_output(b.graph, "mid_act", l->build(&b, l, 0), NULL, &fail);
+	if (l->factors)
+		hold(&model->graph);
 	if (err || b.err || sl_plan_open_part(&plan, &spec, SL_MIDDLE, &model->graph, &fail))
 		die(&fail);
 	memset(&model->graph, 0, sizeof model->graph); /* the plan's */
@@ -177,17 +210,14 @@ static struct sl_exec *open_exec(const struct sl_plan *plan, struct sl_backend *
 {
 	const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
 	const int64_t tokens = rows->begin[rows->n];
-	float *w = calloc((size_t)s->weight_count, sizeof *w);
 	struct sl_fail fail;
 	struct sl_exec *e;
 
 	if (sl_exec_open(&e, plan, SL_MIDDLE, be, &fail))
 		die(&fail);
-	for (int i = 0; i < s->n_param && w; i++)
-		sl_param_init(&s->graph.param[s->param[i].graph_param], 1, w + s->param[i].offset);
-	if (!w || sl_exec_set_weights(e, w) || sl_exec_begin(e))
+	set_weights(e, s);
+	if (sl_exec_begin(e))
 		exit(70);
-	free(w);
 	fill(sl_exec_input(e, 0, tokens), 2);
 	fill(sl_exec_dout(e, 0, tokens), 3);
 	return e;

@@ -255,12 +255,19 @@ def layer(name, lengths, threads, cpu):
 
 
 def compare_decoder(report, threads, runs, warm, cpu):
-    from bench_peer_encoder import BLOCKS, Block
+    from bench_peer_encoder import BLOCKS, FACTORS_TARGET, Block
     use_threads(threads)
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        factors = "avx512_bf16" in f.read()
     for name, kind, lengths, target in BLOCKS:
-        ms, report.cpu = by_turns(layer(kind, lengths, threads, cpu), {"eager": Block(lengths, kind == "cached", cpu)},
-                                  runs, warm)
+        peers = {"eager": Block(lengths, kind == "cached", cpu)}
+        if factors and kind == "llama":
+            peers["bf16"] = layer("factors", lengths, threads, cpu)
+        ms, report.cpu = by_turns(layer(kind, lengths, threads, cpu), peers, runs, warm)
         report.add(name, threads, Times(ms["ours"]), Times(ms["eager"]), "eager", target)
+        if "bf16" in peers:
+            peers["bf16"].close()
+            report.add(f"{name}, bf16_factors", threads, Times(ms["bf16"]), Times(ms["ours"]), "our fp32", FACTORS_TARGET)
 
 
 def compare_encoder(report, threads, runs, warm, cpu):

@@ -11,7 +11,7 @@ make_data 64 16
 write_config "$tmp/client.yaml"
 sed -i 's/^train:$/train:\n  precision: bf16/' "$tmp/client.yaml"
 at=$(grep -n precision "$tmp/client.yaml" | cut -d: -f1)
-says='which computes in fp32: take that, or for bf16 a server with a GPU that has it'
+says='which computes in fp32(, bf16_factors)?: take that, or for bf16 a server with a GPU that has it'
 start_server cpu device=cpu
 for where in local remote; do
 	rc=0

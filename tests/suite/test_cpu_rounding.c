@@ -251,7 +251,7 @@ static void products_of_rows(void **state)
 
 	(void)state;
 	for (int l = 0; level(l) != NULL; l++) {
-		struct sl_cpu cpu = {level(l)};
+		struct sl_cpu cpu = {.simd = level(l)};
 		struct sl_backend be = {.impl = &cpu};
 		struct sl_gemm_weights b = sl_gemm_pack(&be, packed, w, DEPTH, NB, NB, 1);
 		const float *seg = x;

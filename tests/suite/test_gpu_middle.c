@@ -311,7 +311,8 @@ static void check_precisions(const char *tail_begin, double width, const double 
 /* Whose gradients the kinks have not yet spoiled. */
 static void test_precisions_first_blocks(void **state)
 {
-	static const double out[] = {0, 0.01, 0.04, 0.005}, grad[] = {0, 0.15, 0.35, 0.12};
+	static const double out[SL_PRECISION_COUNT] = {0, 0.01, 0.04, 0.005},
+			    grad[SL_PRECISION_COUNT] = {0, 0.15, 0.35, 0.12};
 
 	(void)state;
 	NEEDS_GPU();
@@ -323,7 +324,8 @@ static void test_precisions_first_blocks(void **state)
  * than that they are there. */
 static void test_precisions_middle(void **state)
 {
-	static const double out[] = {0, 0.06, 0.5, 0.09}, grad[] = {0, 0.6, 1.4, 0.75};
+	static const double out[SL_PRECISION_COUNT] = {0, 0.06, 0.5, 0.09},
+			    grad[SL_PRECISION_COUNT] = {0, 0.6, 1.4, 0.75};
 
 	(void)state;
 	NEEDS_GPU();

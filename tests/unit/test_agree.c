@@ -114,7 +114,7 @@ static void what_is_out_of_bounds_is_refused_by_its_key(void **state)
 		{"train.batch = 512\ntrain.chunks = 257\n", "train.chunks", "1 to 256", SL_ERR_LIMIT},
 		{"train.batch = 4\ntrain.chunks = 5\n", "train.chunks", "at most train.batch (4), got 5", SL_ERR_LIMIT},
 		{"train.seed = -1\n", "train.seed", "got \"-1\"", SL_ERR_LIMIT},
-		{"train.precision = fp8\n", "train.precision", "fp32, tf32, bf16 or fp16", SL_ERR_CONFIG},
+		{"train.precision = fp8\n", "train.precision", "fp32, tf32, bf16, fp16 or bf16_factors", SL_ERR_CONFIG},
 		{"train.optimizer.momentum = 1\n", "train.optimizer.momentum", "0.9999", SL_ERR_LIMIT},
 		{"train.optimizer.momentum = nan\n", "train.optimizer.momentum", "got \"nan\"", SL_ERR_LIMIT},
 		{"train.optimizer.nesterov = yes\n", "train.optimizer.nesterov", "true or false", SL_ERR_LIMIT},

@@ -204,6 +204,113 @@ static void an_embedding_reads_them_where_they_lie(void **state)
 	}
 }
 
+/* One layer in bf16_factors: sums of products of rounded factors, whatever other rows there are. */
+enum { MOST = 151 };
+
+static float rounded(float x)
+{
+	return sl_float_of_bf16(sl_bf16_of_float(x));
+}
+
+static enum sl_err open_layer(struct side *x, struct sl_backend *be, int in, int out, bool transposed, const char *held,
+			      struct sl_fail *fail)
+{
+	const struct sl_plan_spec spec = {.batch = ROWS, .chunks = 1, .precision = SL_PRECISION_BF16_FACTORS};
+	struct sl_graph g;
+	char text[256];
+
+	snprintf(text, sizeof text,
+		 "graph 1\nin head_act f32 R[%d]\nparam a.weight [%d,%d] frozen %s\nnode a linear %%0 "
+		 "&0%s\nout mid_act %%1\n",
+		 in, transposed ? in : out, transposed ? out : in, held, transposed ? " transposed=1" : "");
+	g = graph_read(text);
+	if (sl_plan_open_part(&x->plan, &spec, SL_MIDDLE, &g, fail) != SL_OK)
+		fail_msg("%s", fail->text);
+	x->s = &x->plan->segment[SL_MIDDLE];
+	return sl_exec_open(&x->exec, x->plan, SL_MIDDLE, be, fail);
+}
+
+/* y [rows, n] = x [rows, depth]·w, w[k][j] at k·row + j·col: within 1e-6 of the sum of what is added. */
+static void is_product(const float *y, const float *x, const float *w, int rows, int depth, int n, int row, int col)
+{
+	for (int r = 0; r < rows; r++)
+		for (int j = 0; j < n; j++) {
+			double sum = 0, all = 0;
+
+			for (int k = 0; k < depth; k++) {
+				const double p =
+					(double)rounded(x[r * depth + k]) * (double)rounded(w[k * row + j * col]);
+
+				sum += p;
+				all += fabs(p);
+			}
+			if (!(fabs(sum - (double)y[r * n + j]) <= 1e-6 * all))
+				fail_msg("row %d, column %d: %g, not %g", r, j, (double)y[r * n + j], sum);
+		}
+}
+
+static void layer(struct sl_backend *be, int in, int out, bool transposed, bool f16)
+{
+	static float w[MOST * MOST], x[ROWS * MOST], y[ROWS * MOST], dy[ROWS * MOST];
+	const struct sl_exec_call call = {.dims = sl_dims_rows(ROWS), .training = true},
+				  alone = {.dims = sl_dims_rows(1), .training = true};
+	struct sl_fail fail = {0};
+	struct side s;
+
+	if (open_layer(&s, be, in, out, transposed, f16 ? "f16 file" : "bf16 file", &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	set_weights(&s, f16);
+	for (int i = 0; i < in * out; i++)
+		w[i] = wide(some(i + s.s->param[0].graph_param, f16), f16);
+	for (int i = 0; i < ROWS * in; i++)
+		x[i] = sinf((float)i);
+	for (int i = 0; i < ROWS * out; i++)
+		dy[i] = cosf((float)i);
+	memcpy(sl_exec_input(s.exec, 0, ROWS).data, x, (size_t)(ROWS * in) * sizeof *x);
+	memcpy(sl_exec_dout(s.exec, 0, ROWS).data, dy, (size_t)(ROWS * out) * sizeof *dy);
+	assert_int_equal(sl_exec_begin(s.exec), SL_OK);
+	assert_int_equal(sl_exec_forward(s.exec, &call, NULL), SL_OK);
+	memcpy(y, sl_exec_output(s.exec, 0, ROWS).data, (size_t)(ROWS * out) * sizeof *y);
+	is_product(y, x, w, ROWS, in, out, transposed ? out : 1, transposed ? 1 : in);
+	assert_int_equal(sl_exec_backward(s.exec, &call, NULL), SL_OK);
+	is_product(sl_exec_din(s.exec, 0, ROWS).data, dy, w, ROWS, out, in, transposed ? 1 : in, transposed ? out : 1);
+	x[0] = NAN;
+	memcpy(sl_exec_input(s.exec, 0, 1).data, x + in, (size_t)in * sizeof *x);
+	assert_int_equal(sl_exec_forward(s.exec, &alone, NULL), SL_OK);
+	assert_memory_equal(sl_exec_output(s.exec, 0, 1).data, y + out, (size_t)out * sizeof *y);
+	memcpy(sl_exec_input(s.exec, 0, 1).data, x, (size_t)in * sizeof *x);
+	assert_int_equal(sl_exec_forward(s.exec, &alone, NULL), SL_OK);
+	assert_true(isnan(((const float *)sl_exec_output(s.exec, 0, 1).data)[out - 1]));
+	side_close(&s);
+}
+
+static void factors_are_rounded(void **state)
+{
+	struct sl_pool *pool;
+	struct sl_backend be;
+	struct sl_fail fail = {0};
+	struct side s;
+
+	(void)state;
+	assert_int_equal(sl_pool_open(&pool, 2, &fail), SL_OK);
+	assert_int_equal(sl_cpu_backend_open(&be, pool, &fail), SL_OK);
+	if (be.ops->precisions >> SL_PRECISION_BF16_FACTORS & 1) {
+		for (int i = 0; i < 4; i++) {
+			layer(&be, 150, 70, i & 1, i >> 1);
+			layer(&be, 33, MOST, i & 1, i >> 1);
+		}
+		assert_int_equal(open_layer(&s, &be, 3, 2, false, "zero", &fail), SL_ERR_CONFIG);
+		assert_non_null(strstr(fail.text, "the middle has none"));
+	} else {
+		print_message("SKIP this CPU has no %s\n", sl_precision_name(SL_PRECISION_BF16_FACTORS));
+		assert_int_equal(open_layer(&s, &be, 3, 2, false, "bf16 file", &fail), SL_ERR_CONFIG);
+		assert_non_null(strstr(fail.text, "a server with a CPU that has it"));
+	}
+	sl_plan_close(s.plan);
+	be.ops->close(&be);
+	sl_pool_close(pool);
+}
+
 static void every_pattern_becomes_its_float(void **state)
 {
 	static uint16_t x[1 << 16];
@@ -339,6 +446,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(layers_compute_the_same),
 		cmocka_unit_test(an_embedding_reads_them_where_they_lie),
+		cmocka_unit_test(factors_are_rounded),
 		cmocka_unit_test(every_pattern_becomes_its_float),
 		cmocka_unit_test(a_range_is_packed_piece_by_piece),
 		cmocka_unit_test(a_front_is_unpacked),
