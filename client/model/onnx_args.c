@@ -94,6 +94,8 @@ void sl_onnx_out(struct sl_onnx_import *im, int value, bool permuted)
 
 void sl_onnx_out_like(struct sl_onnx_import *im, int value, const struct sl_onnx_value *as)
 {
+	if (im->b->err) /* then there is no input to be like */
+		return;
 	make(im, (struct sl_onnx_value){.value = value, .permuted = as->permuted, .view = as->view});
 }
 

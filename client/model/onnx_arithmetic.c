@@ -324,7 +324,7 @@ void sl_onnx_read_math(struct sl_onnx_import *im, size_t i, int fn, float by)
 
 	if (!(by >= -1e30f && by <= 1e30f))
 		sl_onnx_refuse(im, "its factor is %g", (double)by);
-	if (x < 0 || im->b->err)
+	if (im->b->err)
 		return;
 	x = sl_build_math(im->b, im->name, x, fn);
 	sl_onnx_out_like(im, by == 1 ? x : sl_build_scale(im->b, im->name, x, by), sl_onnx_in(im, i));

@@ -23,6 +23,7 @@ enum {
 	TILE_ROWS = 14, /* of the tiles of most CPUs; what is asked for ahead is spread over as many */
 	DW_ROWS = 384,  /* a tile of dW; of 256² each took 1.15 × as long, as OpenBLAS packs both sides for it */
 	DW_COLUMNS = 768,
+	DW_LEAST = 192, /* rows of a layer of which a tile is one part of several */
 	CHAIN = 320,    /* products that are summed one after the other there: rounding grows with them */
 	BIAS_ROWS = 64, /* of a block of dbias */
 	LINE_BYTES = SL_CPU_LINE * sizeof(float)
@@ -274,6 +275,15 @@ static enum sl_err prepare(struct sl_op_prepare *p)
 	return SL_OK;
 }
 
+/* Rows of a tile of dW. Of a layer that is large enough there is an even number of tiles, each as high: two threads end
+ * together. */
+static int64_t dw_rows(int64_t rows, int64_t cols)
+{
+	const int64_t n = sl_cpu_blocks(rows, DW_ROWS), odd = n * sl_cpu_blocks(cols, DW_COLUMNS) % 2;
+
+	return rows < DW_LEAST ? DW_ROWS : sl_cpu_line(sl_cpu_blocks(rows, n + odd));
+}
+
 /* dw += leftᵀ·right, a tile of it; both [rows, …]. */
 static void weight_tile(void *arg, int64_t block, struct sl_pool_step *s)
 {
@@ -281,11 +291,11 @@ static void weight_tile(void *arg, int64_t block, struct sl_pool_step *s)
 	const int64_t rows = j->transposed ? j->f : j->o, cols = j->transposed ? j->o : j->f;
 	const float *left = j->transposed ? j->x : j->dy, *right = j->transposed ? j->dy : j->x;
 	const int64_t across = sl_cpu_blocks(cols, DW_COLUMNS);
-	const int64_t r = block / across * DW_ROWS, c = block % across * DW_COLUMNS;
+	const int64_t high = dw_rows(rows, cols), r = block / across * high, c = block % across * DW_COLUMNS;
 	const int64_t chain = sl_cpu_blocks(j->rows, sl_cpu_blocks(j->rows, CHAIN));
 
 	for (int64_t at = s->at; at < j->rows;) {
-		cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)sl_cpu_min(DW_ROWS, rows - r),
+		cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)sl_cpu_min(high, rows - r),
 			    (int)sl_cpu_min(DW_COLUMNS, cols - c), (int)sl_cpu_min(chain, j->rows - at), 1.0f,
 			    left + at * rows + r, (int)rows, right + at * cols + c, (int)cols, 1.0f,
 			    j->dw + r * cols + c, (int)cols);
@@ -359,11 +369,13 @@ static enum sl_err backward(const struct sl_op_call *call)
 
 	j.dy = call->dout.data;
 	j.dw = call->grad[0];
-	if (j.dw)
+	if (j.dw) {
+		const int64_t rows = j.transposed ? j.f : j.o, cols = j.transposed ? j.o : j.f;
+
 		sl_pool_run_long(call->be->pool,
-				 sl_cpu_blocks(j.transposed ? j.f : j.o, DW_ROWS) *
-					 sl_cpu_blocks(j.transposed ? j.o : j.f, DW_COLUMNS),
+				 sl_cpu_blocks(rows, dw_rows(rows, cols)) * sl_cpu_blocks(cols, DW_COLUMNS),
 				 weight_tile, &j);
+	}
 	if (j.bias && call->grad[1])
 		bias_back(&j, call);
 	if (call->din[0].data)
