@@ -18,7 +18,7 @@ static const struct sl_onnx_value *constant_in(struct sl_onnx_import *im)
 static bool has_axis(const int64_t *axis, int n, int i, int of)
 {
 	for (int k = 0; k < n; k++)
-		if (axis[k] == i || axis[k] + of == i)
+		if (axis[k] == i || axis[k] == i - of)
 			return true;
 	return false;
 }

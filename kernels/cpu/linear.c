@@ -176,6 +176,23 @@ static void product_first(const struct product *p, const struct part *t)
 	}
 }
 
+/* A few rows, with weights where they lie. */
+static bool takes_held_rows(const struct product *p)
+{
+	return p->held.data && !p->held.f16 && !p->pairs && p->row == 1 && p->rows <= p->simd->held_most;
+}
+
+static void product_held(const struct product *p, const struct part *t)
+{
+	float *y = p->y + t->from * p->n + t->j;
+	const int rows = (int)(t->to - t->from);
+
+	p->simd->held_rows(y, p->n, p->x + t->from * p->ld + t->k, p->ld, t->depth, weights_at(p, t->j, t->k), p->col,
+			   rows, t->n, p->add || t->k > 0);
+	for (int r = 0; r < rows && p->bias && t->k + t->depth == p->depth; r++, y += p->n)
+		p->simd->sum(y, y, p->bias + t->j, t->n);
+}
+
 /* Blocks of the task's rows through some depth of its columns, which lie packed in the scratch. Steps: of these, and
  * before them of what has less depth. */
 static void product_task(void *arg, int64_t task, struct sl_pool_step *s)
@@ -195,7 +212,9 @@ static void product_task(void *arg, int64_t task, struct sl_pool_step *s)
 
 		t.k = at / blocks * deep;
 		t.depth = sl_cpu_min(deep, p->depth - t.k);
-		if (i == t.from && p->row == 1) {
+		if (takes_held_rows(p)) {
+			product_held(p, &t);
+		} else if (i == t.from && p->row == 1) {
 			product_first(p, &t);
 		} else {
 			struct sl_prefetch next;

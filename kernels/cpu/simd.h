@@ -141,6 +141,11 @@ struct sl_cpu_simd {
 			   const float *w, int64_t rows, int n, bool add, struct sl_prefetch *next);
 	void (*narrow)(uint16_t *to, const float *x, int64_t n);
 	void (*pair_rows)(uint32_t *to, const uint16_t *a, const uint16_t *b, int64_t n);
+	/* y [rows, n] = or += x [rows, depth]·wᵀ, the bits of gemm_rows, of w [n, depth] in bfloat16; rows: 1 to
+	 * held_most. NULL: this level has none. */
+	void (*held_rows)(float *y, int64_t ldy, const float *x, int64_t ldx, int64_t depth, const uint16_t *w,
+			  int64_t ldw, int rows, int64_t n, bool add);
+	int held_most;
 	/* c [na, nb] += Σ over rows m of a[m·lda + i]·b[m·ldb + j] */
 	void (*gemm_outer)(float *c, int64_t ldc, const float *a, int64_t lda, int64_t na, const float *b, int64_t ldb,
 			   int64_t nb, int64_t rows, struct sl_prefetch *next);

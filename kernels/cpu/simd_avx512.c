@@ -13,11 +13,15 @@
 
 #include "kernels/cpu/body_gemm.h"
 
+#include "kernels/cpu/body_held.h"
+
 #include "kernels/cpu/body_wino.h"
 
 const struct sl_cpu_simd sl_cpu_simd_avx512 = {
 	.name = "avx512",
 #include "kernels/cpu/body_table.h"
+	.held_rows = held_rows,
+	.held_most = HELD_ROWS,
 #ifndef SL_SANITIZED
 	.gemm_pairs = gemm_pairs,
 	.narrow = narrow,

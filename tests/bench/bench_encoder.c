@@ -7,6 +7,7 @@
  *            values; frozen but for adapters of rank 16 at q and v.
  *   factors  the same with frozen weights in 16 bits, in bf16_factors.
  *   cached   llama forward alone, of one token in each row behind LENGTHS tokens that are cached.
+ *   cached16 the same with frozen weights in 16 bits.
  * Each line of stdin is answered by the milliseconds of one run, so that a benchmark of something else can alternate
  * with it; where it says "cpu", by CPU time. --profile: instead the least CPU times of every op. */
 #include <math.h>
@@ -31,7 +32,7 @@ struct layer {
 	const char *name;
 	int features, wide, heads;
 	int (*build)(struct sl_build *b, const struct layer *l, int x);
-	bool cached, factors;
+	bool cached, held, factors;
 };
 
 struct rows {
@@ -47,7 +48,8 @@ static _Noreturn void die(const struct sl_fail *fail)
 
 static _Noreturn void usage(void)
 {
-	fprintf(stderr, "usage: bench_encoder roberta|llama|factors|cached THREADS LENGTHS [--profile RUNS]\n");
+	fprintf(stderr,
+		"usage: bench_encoder roberta|llama|factors|cached|cached16 THREADS LENGTHS [--profile RUNS]\n");
 	exit(64);
 }
 
@@ -117,10 +119,11 @@ static int decoder_layer(struct sl_build *b, const struct layer *l, int x)
 }
 
 static const struct layer layers[] = {
-	{"roberta", 768, 3072, 12, encoder_layer, false, false},
-	{"llama", 2048, 8192, 32, decoder_layer, false, false},
-	{"factors", 2048, 8192, 32, decoder_layer, false, true},
-	{"cached", 2048, 8192, 32, decoder_layer, true, false},
+	{"roberta", 768, 3072, 12, encoder_layer, false, false, false},
+	{"llama", 2048, 8192, 32, decoder_layer, false, false, false},
+	{"factors", 2048, 8192, 32, decoder_layer, false, true, true},
+	{"cached", 2048, 8192, 32, decoder_layer, true, false, false},
+	{"cached16", 2048, 8192, 32, decoder_layer, true, true, false},
 };
 
 /* Where LENGTHS tokens of the rows are cached, a run has one token of each. */
@@ -189,7 +192,7 @@ static struct sl_plan *plan_of(const struct layer *l, const struct rows *rows)
 	b.err = sl_graph_add_input(b.graph, "head_act", SL_F32, SL_PER_TOKEN, sl_shape2(1, l->features), MOST_TOKENS,
 				   NULL, &fail);
 	err = b.err ? b.err : sl_graph_add_output(b.graph, "mid_act", l->build(&b, l, 0), NULL, &fail);
-	if (l->factors)
+	if (l->held)
 		hold(&model->graph);
 	if (err || b.err || sl_plan_open_part(&plan, &spec, SL_MIDDLE, &model->graph, &fail))
 		die(&fail);

@@ -260,7 +260,7 @@ def compare_decoder(report, threads, runs, warm, cpu):
     with open("/proc/cpuinfo", encoding="utf-8") as f:
         factors = "avx512_bf16" in f.read()
     for name, kind, lengths, target in BLOCKS:
-        peers = {"eager": Block(lengths, kind == "cached", cpu)}
+        peers = {"eager": Block(lengths, kind, cpu)}
         if factors and kind == "llama":
             peers["bf16"] = layer("factors", lengths, threads, cpu)
         ms, report.cpu = by_turns(layer(kind, lengths, threads, cpu), peers, runs, warm)

@@ -27,6 +27,7 @@ BLOCKS = [
     ("decoder layer of 1B, LoRA, 8 × 64 tokens", "llama", (64,) * 8, 0.9),
     ("decoder layer of 1B, LoRA, 1 × 512 tokens", "llama", (512,), 0.8),
     ("decoder layer of 1B, one token behind 255", "cached", (255,), 0.7),
+    ("decoder layer of 1B in 16 bits, one token behind 255", "cached16", (255,), 0.7),
 ]
 FACTORS_TARGET = 0.55  # of bf16_factors to our fp32
 
@@ -87,13 +88,14 @@ def turned(x, cos, sin):
 
 
 class Block(nn.Module):
-    """A decoder's layer of Llama 3.2 1B's sizes; `cached`: for one token behind so many, whose keys and values lie where
-    the new ones are put behind them. run() gives milliseconds."""
+    """A decoder's layer of Llama 3.2 1B's sizes; `kind` cached: for one token behind so many, whose keys and values lie
+    where the new ones are put behind them; cached16: in bfloat16, too. run() gives milliseconds."""
 
-    def __init__(self, lengths, cached, cpu, f=2048, wide=8192, heads=32, kv=8):
+    def __init__(self, lengths, kind, cpu, f=2048, wide=8192, heads=32, kv=8):
         super().__init__()
         torch.manual_seed(0)
         self.clock = time.process_time if cpu else time.perf_counter
+        cached = kind.startswith("cached")
         self.heads, self.kv, self.d, few = heads, kv, f // heads, f // heads * kv
         self.norms = nn.ModuleList((Norm(f), Norm(f)))
         self.q, self.v = Adapted(f, f, 16, 32, False), Adapted(f, few, 16, 32, False)
@@ -106,6 +108,10 @@ class Block(nn.Module):
         self.mask = torch.full((tokens, tokens), -math.inf).triu(1) if tokens > 1 else None
         self.past = [torch.randn(rows, kv, past + 1, self.d) for _ in range(2)] if cached else None
         self.x, self.dout = torch.randn(rows, tokens, f), torch.randn(rows, tokens, f)
+        if kind == "cached16":
+            self.to(torch.bfloat16)
+            self.turns, self.past = [t.bfloat16() for t in self.turns], [t.bfloat16() for t in self.past]
+            self.x = self.x.bfloat16()
 
     def attend(self, x):
         n, s, _ = x.shape

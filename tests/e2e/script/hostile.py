@@ -41,8 +41,8 @@ LIES = [
     ("swap", "mid_act", ACT, BROKEN, "chunk", None),
     ("nan", "mid_act", ACT, split.NonfiniteError, "NaN or Inf in mid_act", split.NonfiniteError),
     ("epoch", "mid_act", ACT, split.Error, "", None),
-    ("mute", "mid_act", ACT, split.UnavailableError, "has not answered for 1 s", split.UnavailableError),
-    ("drop", "mid_act", ACT, split.UnavailableError, "has not answered for 1 s", None),
+    ("mute", "mid_act", ACT, split.UnavailableError, "has not answered for 3 s", split.UnavailableError),
+    ("drop", "mid_act", ACT, split.UnavailableError, "has not answered for 3 s", None),
     ("total", "head_grad", GRAD, split.Error, "where at most", split.Error),
     ("rows", "head_grad", GRAD, BROKEN, "rows in step 2", None),
     ("chunk", "head_grad", GRAD, BROKEN, "chunk", None),
@@ -50,18 +50,18 @@ LIES = [
     ("duplicate", "head_grad", GRAD, BROKEN, "where none is to come", None),
     ("swap", "head_grad", ACT, None, "", None),  # gradients may come in any order
     ("nan", "head_grad", GRAD, split.NonfiniteError, "NaN or Inf in head_grad", split.NonfiniteError),
-    ("mute", "head_grad", GRAD, split.UnavailableError, "has not answered for 1 s", split.UnavailableError),
+    ("mute", "head_grad", GRAD, split.UnavailableError, "has not answered for 3 s", split.UnavailableError),
     ("step", "norm", NEXT, BROKEN, "Norm frame of step 3", None),
     ("negative", "norm", NEXT, BROKEN, "Norm frame of step 2 with -1", None),
     ("nan", "norm", NEXT, BROKEN, "", None),
     ("duplicate", "norm", NEXT, None, "", None),
-    ("mute", "norm", NEXT, split.UnavailableError, "has not answered for 1 s", split.UnavailableError),
+    ("mute", "norm", NEXT, split.UnavailableError, "has not answered for 3 s", split.UnavailableError),
     # behind COMMIT the step is applied, and another link hears so
     ("step", "committed", NEXT, None, "", None),
     ("nan", "committed", NEXT, None, "", None),
     ("duplicate", "committed", NEXT, None, "", None),
     ("kept", "committed", NEXT, None, "", None),  # what the token needs is asked for again, with the weights
-    ("mute", "committed", NEXT, split.UnavailableError, "has not answered for 1 s", split.UnavailableError),
+    ("mute", "committed", NEXT, split.UnavailableError, "has not answered for 3 s", split.UnavailableError),
     ("total", "weights", "2", split.Error, "where at most", split.Error),
     ("kept", "weights", "2", BROKEN, "where both sides stand at", None),
     ("hash", "weights", "2", BROKEN, "corrupt", None),
@@ -82,7 +82,7 @@ def tell(lie, always):
     relay = Relay(fault, "down", kind, nth + "+" * always)
     with relay as liar:
         try:
-            m = begin(liar, wait_s=1 if fault in ("mute", "drop") else 0)
+            m = begin(liar, wait_s=3 if wanted is split.UnavailableError else 0)
             train(m, range(KEPT))
             token = m.keep()
             found = train(m, range(KEPT, STEPS))
