@@ -59,6 +59,16 @@ ALWAYS void begin_chain(struct chains *c, int rows)
 	c->length += c->left;
 }
 
+/* Fused. With sanitizers the tiles are C without fused products, and so is this. */
+ALWAYS __m512 plus_product(__m512 sum, __m512 a, __m512 b)
+{
+#ifdef SL_SANITIZED
+	return _mm512_add_ps(sum, _mm512_mul_ps(a, b));
+#else
+	return _mm512_fmadd_ps(a, b, sum);
+#endif
+}
+
 /* One product more for each column; x: of the first row. */
 ALWAYS void add_product(struct chains *c, __m512i w, const float *x, int64_t ldx, int rows, bool whole)
 {
@@ -68,7 +78,7 @@ ALWAYS void add_product(struct chains *c, __m512i w, const float *x, int64_t ldx
 	}
 #pragma GCC unroll 4
 	for (int r = 0; r < rows; r++)
-		c->acc[r] = _mm512_fmadd_ps(_mm512_set1_ps(x[r * ldx]), (__m512)w, c->acc[r]);
+		c->acc[r] = plus_product(c->acc[r], _mm512_set1_ps(x[r * ldx]), (__m512)w);
 }
 
 /* `n` products more; whole: all of a cache line, within a chain. */
