@@ -202,9 +202,14 @@ static enum sl_err check_kernels(struct sl_audit *a, const struct sl_remote *rem
 static enum sl_err open_rooms(struct sl_audit *a, struct sl_remote *remote, const struct sl_carried *layout,
 			      struct sl_fail *fail)
 {
+	const struct sl_plan_segment *s = &a->setup->plan->segment[SL_MIDDLE];
+
 	a->carried = *layout;
-	if (!a->weights)
-		a->weights = malloc((size_t)a->setup->plan->segment[SL_MIDDLE].weight_count * sizeof(float) + 1);
+	if (!a->weights) {
+		a->weights = malloc((size_t)s->weight_count * sizeof(float) + 1);
+		if (a->weights) /* what no Fetch brings stays so */
+			sl_weights_pack(&a->setup->weights, s, a->weights);
+	}
 	if (!a->room)
 		a->room = malloc(layout->bytes);
 	if (!a->weights || !a->room)
@@ -218,7 +223,6 @@ static enum sl_err begin_stretch(struct sl_audit *a, struct sl_remote *remote, u
 	const struct sl_plan_segment *s = &a->setup->plan->segment[SL_MIDDLE];
 	enum sl_err err = sl_remote_take(remote, &a->client);
 
-	sl_weights_pack(&a->setup->weights, s, a->weights);
 	memcpy(a->weights, weights, (size_t)sl_plan_fetch_count(s) * sizeof *weights);
 	if (!err)
 		err = sl_local_follow(a->local, step, fail);

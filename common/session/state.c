@@ -11,7 +11,7 @@ int64_t sl_exec_state_floats(const struct sl_plan_segment *segment)
 enum sl_err sl_exec_state_open(struct sl_exec_state *s, const struct sl_plan_segment *segment, float *range)
 {
 	const int64_t weights = range ? 0 : segment->weight_count;
-	const int64_t floats = weights + segment->moments * segment->trainable_count;
+	const int64_t floats = sl_exec_state_floats(segment) - segment->weight_count + weights;
 
 	*s = (struct sl_exec_state){.which = segment->which,
 				    .own = calloc((size_t)floats + 1, sizeof(float)),

@@ -288,22 +288,24 @@ ALWAYS void outer_tile(float *c, int64_t ldc, const float *a, int64_t lda, const
 typedef void rows_fn(ROWS_ARGS);
 typedef void outer_fn(OUTER_ARGS);
 
-#define TILES(t)                                                                             \
-	static void rows1_##t(ROWS_ARGS)                                                     \
+#define ROWS_TILES(name, t, pairs)                                                           \
+	static void name##1_##t(ROWS_ARGS)                                                   \
 	{                                                                                    \
-		rows_tile(y, ldy, seg, n_seg, lda, at, depth, w, n, add, next, t, 1, false); \
+		rows_tile(y, ldy, seg, n_seg, lda, at, depth, w, n, add, next, t, 1, pairs); \
 	}                                                                                    \
-	static void rows2_##t(ROWS_ARGS)                                                     \
+	static void name##2_##t(ROWS_ARGS)                                                   \
 	{                                                                                    \
-		rows_tile(y, ldy, seg, n_seg, lda, at, depth, w, n, add, next, t, 2, false); \
-	}                                                                                    \
-	static void outer1_##t(OUTER_ARGS)                                                   \
-	{                                                                                    \
-		outer_tile(c, ldc, a, lda, b, ldb, rows, n, next, t, 1);                     \
-	}                                                                                    \
-	static void outer2_##t(OUTER_ARGS)                                                   \
-	{                                                                                    \
-		outer_tile(c, ldc, a, lda, b, ldb, rows, n, next, t, 2);                     \
+		rows_tile(y, ldy, seg, n_seg, lda, at, depth, w, n, add, next, t, 2, pairs); \
+	}
+#define TILES(t)                                                         \
+	ROWS_TILES(rows, t, false)                                       \
+	static void outer1_##t(OUTER_ARGS)                               \
+	{                                                                \
+		outer_tile(c, ldc, a, lda, b, ldb, rows, n, next, t, 1); \
+	}                                                                \
+	static void outer2_##t(OUTER_ARGS)                               \
+	{                                                                \
+		outer_tile(c, ldc, a, lda, b, ldb, rows, n, next, t, 2); \
 	}
 
 EACH_TILE(TILES)
@@ -342,16 +344,7 @@ static void gemm_rows(float *y, int64_t ldy, const float *const *seg, int n_seg,
 }
 
 #if VL == 16 && !defined SL_SANITIZED
-#define PAIR_TILES(t)                                                                       \
-	static void pairs1_##t(ROWS_ARGS)                                                   \
-	{                                                                                   \
-		rows_tile(y, ldy, seg, n_seg, lda, at, depth, w, n, add, next, t, 1, true); \
-	}                                                                                   \
-	static void pairs2_##t(ROWS_ARGS)                                                   \
-	{                                                                                   \
-		rows_tile(y, ldy, seg, n_seg, lda, at, depth, w, n, add, next, t, 2, true); \
-	}
-
+#define PAIR_TILES(t) ROWS_TILES(pairs, t, true)
 EACH_TILE(PAIR_TILES)
 #define PAIRS1(t) pairs1_##t,
 #define PAIRS2(t) pairs2_##t,

@@ -94,6 +94,13 @@ struct part {
 	float *packed; /* the weights */
 };
 
+/* To y of `rows` rows, for `n` columns from `at` on of the task's, behind their last product. */
+static void add_bias(const struct product *p, const struct part *t, float *y, int64_t rows, int64_t at, int64_t n)
+{
+	for (int64_t r = 0; r < rows && p->bias && t->k + t->depth == p->depth; r++, y += p->n)
+		p->simd->sum(y, y, p->bias + t->j + at, n);
+}
+
 /* y of `rows` rows from i on, for `n` columns from `at` on of the task's. */
 static void product_rows(const struct product *p, const struct part *t, int64_t i, int64_t at, int64_t n,
 			 struct sl_prefetch *next)
@@ -104,8 +111,7 @@ static void product_rows(const struct product *p, const struct part *t, int64_t 
 	float *y = p->y + i * p->n + t->j + at;
 
 	sl_gemm_rows(&w, y, p->n, &x, 1, p->ld, rows, p->add || t->k > 0, next);
-	for (int64_t r = 0; r < rows && p->bias && t->k + t->depth == p->depth; r++, y += p->n)
-		p->simd->sum(y, y, p->bias + t->j + at, n);
+	add_bias(p, t, y, rows, at, n);
 }
 
 /* Memory from `from` on that lies in one piece, to be asked for while so many rows are multiplied. */
@@ -189,8 +195,7 @@ static void product_held(const struct product *p, const struct part *t)
 
 	p->simd->held_rows(y, p->n, p->x + t->from * p->ld + t->k, p->ld, t->depth, weights_at(p, t->j, t->k), p->col,
 			   rows, t->n, p->add || t->k > 0);
-	for (int r = 0; r < rows && p->bias && t->k + t->depth == p->depth; r++, y += p->n)
-		p->simd->sum(y, y, p->bias + t->j, t->n);
+	add_bias(p, t, y, rows, 0, t->n);
 }
 
 /* Blocks of the task's rows through some depth of its columns, which lie packed in the scratch. Steps: of these, and

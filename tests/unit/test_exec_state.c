@@ -39,6 +39,18 @@ static void a_step_left_out_does_not_age_the_moments(void **state)
 	small_net_close(&gap);
 }
 
+/* One step more of both, which end here. */
+static void go_on_alike(struct small_net *run, struct small_net *again)
+{
+	small_net_compute(run, 7, 1);
+	small_net_commit(run, 7);
+	small_net_compute(again, 7, 1);
+	small_net_commit(again, 7);
+	assert_true(small_net_same(run, again, sl_exec_get_weights));
+	small_net_close(run);
+	small_net_close(again);
+}
+
 /* Weights, both moments and the count of steps are all that a run goes on from. */
 static void a_state_is_all_that_a_step_changes(void **state)
 {
@@ -66,13 +78,7 @@ static void a_state_is_all_that_a_step_changes(void **state)
 		assert_int_equal(sl_exec_state_give(&kept[which], again.exec[which]), SL_OK);
 		sl_exec_state_close(&kept[which]);
 	}
-	small_net_compute(&run, 7, 1);
-	small_net_commit(&run, 7);
-	small_net_compute(&again, 7, 1);
-	small_net_commit(&again, 7);
-	assert_true(small_net_same(&run, &again, sl_exec_get_weights));
-	small_net_close(&run);
-	small_net_close(&again);
+	go_on_alike(&run, &again);
 }
 
 /* Weights are not copied where the state lies in the executor's own range: taken from there, and given from there. */
@@ -103,13 +109,7 @@ static void a_state_may_lie_in_the_executor(void **state)
 		sl_exec_state_close(&from);
 		sl_exec_state_close(&to);
 	}
-	small_net_compute(&run, 7, 1);
-	small_net_commit(&run, 7);
-	small_net_compute(&again, 7, 1);
-	small_net_commit(&again, 7);
-	assert_true(small_net_same(&run, &again, sl_exec_get_weights));
-	small_net_close(&run);
-	small_net_close(&again);
+	go_on_alike(&run, &again);
 }
 
 /* Where a weight has fallen off a decaying insert both moments are 0, and elsewhere as they were; also where a state
