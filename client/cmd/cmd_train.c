@@ -6,6 +6,7 @@
 #include "client/run/absent.h"
 #include "client/run/drive.h"
 #include "client/run/phase.h"
+#include "client/run/principal.h"
 
 static const char *const usage[] = {
 	"splitc train [CONFIG] [--local | --resume | --fresh] [--epochs N] [--batch N] [--lr X] [--set KEY=VALUE]… "
@@ -27,7 +28,8 @@ static const char *const usage[] = {
 	NULL,
 };
 
-static enum sl_err open_setup(struct sl_setup *setup, const struct sl_conf_client *conf, struct sl_fail *fail)
+static enum sl_err open_setup(struct sl_setup *setup, const struct sl_conf_client *conf, bool resume,
+			      struct sl_fail *fail)
 {
 	enum sl_err err;
 
@@ -38,14 +40,17 @@ static enum sl_err open_setup(struct sl_setup *setup, const struct sl_conf_clien
 		err = sl_setup_weights(setup, conf->model.weights, false, fail);
 	if (!err)
 		err = sl_setup_data(setup, true, fail);
-	return err ? err : sl_setup_backend(setup, fail);
+	if (!err)
+		err = sl_setup_backend(setup, fail);
+	return err || resume || setup->phase.index ? err : sl_setup_principal(setup, fail);
 }
 
 /* A group in one process: members make their own setups, on this one's backend. */
-static enum sl_err open_run(struct sl_setup *setup, const struct sl_conf_client *conf, bool local, struct sl_fail *fail)
+static enum sl_err open_run(struct sl_setup *setup, const struct sl_conf_client *conf, bool local, bool resume,
+			    struct sl_fail *fail)
 {
 	if (!local || !conf->agreed.share.group[0] || setup->alone)
-		return open_setup(setup, conf, fail);
+		return open_setup(setup, conf, resume, fail);
 	setup->conf = conf;
 	return sl_setup_backend(setup, fail);
 }
@@ -99,7 +104,7 @@ static enum sl_err run_phases(struct sl_setup *setup, const struct sl_conf_clien
 		sl_log(SL_LOG_INFO, "phase", "%d of %d, from step %llu: %s", index + 1, n, (unsigned long long)step,
 		       conf->train.phases.item[index]);
 		end.done = false;
-		err = open_setup(setup, &own, fail);
+		err = open_setup(setup, &own, drive->resume, fail);
 		if (!err)
 			err = sl_drive(setup, drive, local, fail);
 		more = !err && index + 1 < n && phase_done(conf, drive->end, &step);
@@ -192,7 +197,7 @@ int splitc_train(int argc, char **argv)
 	if (conf.train.phases.n) {
 		err = run_phases(&setup, &conf, &drive, o.local, &fail);
 	} else {
-		err = open_run(&setup, &conf, o.local, &fail);
+		err = open_run(&setup, &conf, o.local, o.resume, &fail);
 		if (!err)
 			err = sl_drive(&setup, &drive, o.local, &fail);
 	}

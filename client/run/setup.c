@@ -433,6 +433,7 @@ static enum sl_err load_weights(struct sl_setup *s, const char *path, bool stric
 	err = blame_weights(s, strict, err, fail);
 	for (int i = model->graph.n_param - 1; i >= 0 && !err; i--) {
 		missing += !loaded[i];
+		s->inserts_given = s->inserts_given || (loaded[i] && i >= model->n_plain);
 		first = loaded[i] ? first : model->graph.param[i].name;
 	}
 	if (!err && missing)
@@ -466,6 +467,7 @@ enum sl_err sl_setup_weights(struct sl_setup *s, const char *path, bool strict, 
 		       folder, (long long)s->conf->agreed.seed);
 	if (!err && !strict && s->conf->model.insert_weights.n) {
 		s->weights_from_seed = false;
+		s->inserts_given = true;
 		err = load_inserts(s, s->weights.value, fail);
 	}
 	if (err || strict || !s->conf->lora.adapter[0])

@@ -43,6 +43,7 @@ struct sl_setup {
 				      before  sl_setup_plan */
 	struct sl_weights weights; /* of the whole model */
 	bool weights_from_seed;    /* every one of the middle's: no upload is needed */
+	bool inserts_given;        /* a file has given one of theirs */
 	struct sl_set set[SL_SPLIT_COUNT];
 	int64_t epoch_steps;   /* of a group, all of whose members have as many; 0: there is none */
 	int64_t dealt;         /* stands for share.batches; 0: there are none */

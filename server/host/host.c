@@ -11,7 +11,7 @@
 #include "server/host/host_impl.h"
 #include "server/store/store.h"
 
-enum { LINGER_MS = 500, HWM = 64, TICK_MS = 20, TELL_MS = 1000 };
+enum { LINGER_MS = 3000, HWM = 64, TICK_MS = 20, TELL_MS = 1000 };
 
 static int find(const struct sl_host *h, sl_peer peer)
 {

@@ -19,19 +19,26 @@ tensor() {
 	range=$(tail -c +9 "$file" | head -c "$length" | jq -r --arg n "$2" '.[$n].data_offsets | "\(.[0]) \(.[1])"')
 	tail -c +$((9 + length + ${range% *})) "$file" | head -c $((${range#* } - ${range% *})) | sha256sum
 }
-for side in head tail; do
-	set=("${conv[@]}" "${from[@]}" "${adam[@]}" --set train.loss=restore_$side)
-	as_local "$side" "$side-local" 16 "$tmp/client.yaml" "${set[@]}"
-	file=$tmp/$side/model.safetensors
+two=insert.head=conv:8,k=2,s=2+conv:8 # has no principal components: it begins at random, as insert.tail does
+for run in two tail; do
+	side=${run/two/head}
+	as_local $run $run-local 16 "$tmp/client.yaml" "${conv[@]}" --set $two "${from[@]}" "${adam[@]}" --set train.loss=restore_$side
+	file=$tmp/$run/model.safetensors
 	names "$file" | grep -q "^insert\.$side\.restore\.0\.weight" || fail "restore_$side writes no insert.$side"
 	# what does not learn is the backbone's; running statistics are none of the tail's business
 	for name in features.0.0.weight features.3.conv.1.0.weight classifier.1.weight; do
 		[ "$(tensor "$file" $name)" = "$(tensor "$tmp/backbone/model.safetensors" $name)" ] || fail "restore_$side: $name has learned"
 	done
 	jq -se '[.[] | select(.type == "epoch")] | .[-1].train_loss < 0.6 * .[0].train_loss and .[-1].test_acc == null' \
-		"$tmp/$side/log.jsonl" >/dev/null || fail "restore_$side: $(grep epoch "$tmp/$side/log.jsonl")"
-	grep -q '^test loss' "$tmp/$side.log" || fail "restore_$side: the summary has no loss: $(cat "$tmp/$side.log")"
+		"$tmp/$run/log.jsonl" >/dev/null || fail "restore_$side: $(grep epoch "$tmp/$run/log.jsonl")"
+	grep -q '^test loss' "$tmp/$run.log" || fail "restore_$side: the summary has no loss: $(cat "$tmp/$run.log")"
 done
+
+# one layer begins from principal components, with a server as without, and better than the two layers ever are
+as_local head head-local 4 "$tmp/client.yaml" "${conv[@]}" "${from[@]}" --set train.loss=restore_head --set train.optimizer.lr=1e-6
+grep -q 'insert-principal: insert.head begins from 8 principal components, which leave out' "$tmp/head.log" || fail "$(cat "$tmp/head.log")"
+losses() { jq -s "[.[] | select(.type == \"step\") | .loss] | $1" "$tmp/$2/log.jsonl"; }
+awk "BEGIN {exit !($(losses max head) < 0.9 * $(losses min two))}" || fail "principal components: $(losses max head), two layers: $(losses min two)"
 
 # a fine-tune from three files, with a server as without; the inserts are those of the files
 files=$tmp/head/model.safetensors,$tmp/tail/model.safetensors
