@@ -6,6 +6,7 @@
 
 #include "client/cmd/command.h"
 #include "client/cmd/preset.h"
+#include "common/base/log.h"
 #include "common/base/newfile.h"
 
 static const char *const usage[] = {
@@ -115,9 +116,11 @@ static enum sl_err write_over(const char *path, const char *text, struct sl_fail
 	return err ? err : sl_newfile_finish(&file, fail);
 }
 
-static enum sl_err init(const struct sl_options *o, const char *path, struct sl_conf_client *conf, struct sl_fail *fail)
+static enum sl_err init(const struct sl_options *o, const char *path, struct sl_conf_client *conf,
+			struct sl_fail *uncounted, struct sl_fail *fail)
 {
-	struct sl_preset preset = {.server = o->server, .model = o->model, .data = o->data, .cut = o->cut};
+	struct sl_preset preset = {
+		.server = o->server, .model = o->model, .data = o->data, .cut = o->cut, .uncounted = uncounted};
 	char answer[4][ANSWER], log_dir[ANSWER], text[SL_PRESET_TEXT];
 	enum sl_err err = SL_OK;
 
@@ -125,8 +128,13 @@ static enum sl_err init(const struct sl_options *o, const char *path, struct sl_
 	preset.log_dir = log_dir;
 	if (!o->force && access(path, F_OK) == 0) /* before anything is asked */
 		return say_there(path, fail);
-	if (isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
+	if (isatty(STDIN_FILENO) && isatty(STDERR_FILENO)) {
+		const enum sl_log_level level = sl_log_level();
+
+		sl_log_set_level(SL_LOG_ERROR); /* each answer looks at the data: warnings come once, at the end */
 		err = ask_all(&preset, answer, fail);
+		sl_log_set_level(level);
+	}
 	if (!err)
 		err = sl_preset_make(text, conf, &preset, fail);
 	if (err)
@@ -138,19 +146,23 @@ int splitc_init(int argc, char **argv)
 {
 	struct sl_options o = {.command = "init", .usage = usage};
 	struct sl_conf_client conf;
-	struct sl_fail fail;
+	struct sl_fail uncounted, fail;
 	const char *path;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_INIT, 1);
 
 	if (status >= 0)
 		return status;
 	path = o.config ? o.config : "splitc.yaml";
-	if (init(&o, path, &conf, &fail) != SL_OK)
+	if (init(&o, path, &conf, &uncounted, &fail) != SL_OK)
 		return sl_command_failed(&fail);
 	printf("%s is written. What comes next:\n  splitc train %s --check-config\n  splitc train %s\n", path, path,
 	       path);
 	printf("The run needs splits at %s, unless you give --local.\n", conf.server);
 	if (access(conf.data.dir, R_OK) != 0)
 		printf("The folder of the data, %s, does not exist yet.\n", conf.data.dir);
+	if (uncounted.code != SL_OK && !conf.model.onnx[0]) /* an ONNX file says how many */
+		printf("The classes could not be counted (%s). Run `splitc init %s --force` again once the data are "
+		       "right, or set model.classes yourself.\n",
+		       uncounted.text, path);
 	return 0;
 }

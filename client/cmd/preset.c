@@ -62,13 +62,12 @@ static bool sets_has(const struct sets *sets, const char *begin)
 
 /* As many as the folder holds, and of a table its features, unless the network's file says; where it cannot be read
  * yet, the default stays. */
-static void set_counted(struct sets *s, const struct sl_set_spec *spec)
+static void set_counted(struct sets *s, const struct sl_set_spec *spec, struct sl_fail *why)
 {
 	struct sl_set there;
-	struct sl_fail why;
 	char count[24];
 
-	if (sl_set_check(&there, spec, &why) != SL_OK)
+	if (sl_set_check(&there, spec, why) != SL_OK)
 		return;
 	snprintf(count, sizeof count, "%d", there.classes);
 	set(s, "model.classes", count);
@@ -190,7 +189,7 @@ static void set_split(struct sets *s, struct sl_set_spec *spec, const struct sl_
 	struct sl_fail why;
 
 	spec->split = SL_SPLIT_TEST;
-	if (sl_set_check(&there, spec, &why) == SL_OK) {
+	if (sl_set_check(&there, spec, &why) != SL_ERR_NOINPUT) { /* one that is there and wrong is not passed over */
 		*spec = train;
 		return;
 	}
@@ -205,7 +204,8 @@ static void set_split(struct sets *s, struct sl_set_spec *spec, const struct sl_
 }
 
 /* A decoder learns from texts alone, and has no classes. */
-static void set_data(struct sets *s, const struct kind *k, const char *folder, const char *tokenizer, bool decoder)
+static void set_data(struct sets *s, const struct kind *k, const char *folder, const char *tokenizer, bool decoder,
+		     struct sl_fail *uncounted)
 {
 	static const char *const column[] = {"text"};
 	struct columns of = {.label = "label"};
@@ -236,7 +236,7 @@ static void set_data(struct sets *s, const struct kind *k, const char *folder, c
 	}
 	set_split(s, &spec, &parts);
 	if (!decoder)
-		set_counted(s, &spec);
+		set_counted(s, &spec, uncounted);
 	sl_csv_close(&of.table);
 }
 
@@ -405,8 +405,10 @@ static enum sl_err set_all(struct sets *sets, const struct sl_preset *preset, bo
 	const struct kind *k = kinds;
 	unsigned input = 0;
 	bool decoder;
+	struct sl_fail why, *uncounted = preset->uncounted ? preset->uncounted : &why;
 	enum sl_err err;
 
+	uncounted->code = SL_OK;
 	if (model && strncmp(model, of_folder, strlen(of_folder)) == 0) {
 		tokenizer = model + strlen(of_folder);
 		model = SL_CONF_HUGGINGFACE;
@@ -445,7 +447,7 @@ static enum sl_err set_all(struct sets *sets, const struct sl_preset *preset, bo
 		set(sets, "model.head", "causal_lm");
 	if (k->input == SL_NETWORK_IMAGES)
 		set_sizes(sets, k, model, small);
-	set_data(sets, k, folder, tokenizer, decoder);
+	set_data(sets, k, folder, tokenizer, decoder, uncounted);
 	set(sets, "log.dir", preset->log_dir ? preset->log_dir : "runs/demo");
 	return SL_OK;
 }

@@ -102,6 +102,19 @@ in_folder "$tmp/with" "$SPLITC" init table.yaml --data csv:table
 for line in '  name: "\?mlp' '  features: 3' '  classes: 3' '  label: "\?sick'; do grep -q "$line" "$tmp/written" || fail "table: no $line"; done
 in_folder "$tmp/with" "$SPLITC" train table.yaml --set train.batch=2 --set train.chunks=1 --check-config
 [ $rc = 0 ] || fail "what init writes for a table does not pass: $(cat "$tmp/err")"
+# data that cannot be read: it says why the classes are not counted
+mkdir "$tmp/with/photos/train/none"
+for row in 'images:photos photos/train/none: the class has no picture' 'csv:nowhere nowhere/train.csv: No such file' 'images:photos'; do
+	[ "$row" != images:photos ] || rmdir "$tmp/with/photos/train/none"
+	in_folder "$tmp/with" "$SPLITC" init uncounted.yaml --force --data "${row%% *}"
+	if [ "$row" = images:photos ]; then ! grep 'could not be counted' "$tmp/out"; else grep -qF "could not be counted (${row#* }" "$tmp/out"; fi || fail "init, ${row}: $(cat "$tmp/out")"
+done
+# a validation file that does not fit is no reason to share out training's
+printf 'age,colour,sick\n40,green,yes\n' >"$tmp/with/table/val.csv"
+in_folder "$tmp/with" "$SPLITC" init table.yaml --force --data csv:table
+[ $rc = 0 ] && ! grep split: "$tmp/with/table.yaml" || fail "val.csv is passed over: $(cat "$tmp/err")"
+in_folder "$tmp/with" "$SPLITC" train table.yaml --set train.batch=2 --set train.chunks=1 --check-config
+[ $rc = 65 ] && grep -qF 'val.csv:2: column "colour": "green" does not occur in training' "$tmp/err" || fail "a val.csv that does not fit: $rc: $(cat "$tmp/err")"
 # one set alone is shared out: class folders, one table. A column that names its rows is left out
 { echo 'id,age,out'; for i in $(seq 40); do echo "p-$i,$i,$((i % 2))"; done; } >"$tmp/with/one.csv"
 for class in a b c; do
