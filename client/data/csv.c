@@ -10,6 +10,7 @@
 #include "client/data/csv_file.h"
 #include "client/data/parts.h"
 #include "client/data/sources.h"
+#include "common/base/log.h"
 
 enum { MOST_TEXTS = 1000, MOST_FEATURES = 65536 };
 
@@ -366,6 +367,28 @@ static enum sl_err encode(struct table *t, const struct sl_csv *s, const struct 
 	return err;
 }
 
+/* A few cells such as "NA" make words of a column of numbers, with a feature for each number. */
+static void warn_of_words(const struct table *t, const struct sl_csv *s)
+{
+	for (int i = 0; i < t->columns; i++) {
+		const struct column *c = &t->column[i];
+		int64_t numbers = 0, word = 0;
+		double x;
+
+		for (int64_t r = 0; r < s->rows && !c->left_out && !c->number; r++)
+			if (sl_text_number(sl_csv_cell(s, r, c->at), &x))
+				numbers++;
+			else
+				word = r;
+		if (2 * numbers > s->rows)
+			sl_log(SL_LOG_WARN, "column-of-words",
+			       "%s:%zu: column \"%.60s\": \"%.60s\" is no number, but %lld of %lld cells are: the "
+			       "column is read as words, with %d features; give a number here, or leave the row out",
+			       s->path, s->line[word], c->name, sl_csv_cell(s, word, c->at), (long long)numbers,
+			       (long long)s->rows, c->n);
+	}
+}
+
 /* ---- the source ---- */
 
 static void table_close(struct table *t)
@@ -441,6 +464,8 @@ static enum sl_err fill_table(struct table *t, struct sl_csv sheet[2], const str
 		err = learn(t, &sheet[0], spec, fail);
 	if (!err && spec->given)
 		return fill_given(t, &sheet[1], spec, fail);
+	if (!err && spec->split == SL_SPLIT_TRAIN && (!spec->parts || spec->parts->own == SL_PARTS_TRAIN))
+		warn_of_words(t, &sheet[0]);
 	if (err || spec->split == SL_SPLIT_TRAIN)
 		return err ? err : encode(t, &sheet[0], spec, spec->max_samples, fail);
 	err = sl_csv_name(&sheet[1], dir, "val.csv", "test.csv", fail);

@@ -49,6 +49,12 @@ static enum sl_err add_row(struct sl_csv *s, const struct sl_records *records, s
 	if (!s->columns) {
 		err = add_fields(s, &s->header, records, line, fail);
 		s->columns = (int)s->header.n;
+		if (!err && s->columns == 1 && strpbrk(sl_name(&s->header, 0), ";\t"))
+			return sl_fail_set(
+				fail, SL_ERR_DATA,
+				"%s:%zu: the header \"%.60s\" is one cell: cells of a CSV file are separated "
+				"by commas",
+				s->path, line, sl_name(&s->header, 0));
 		return err;
 	}
 	if (sl_records_fields(records) != s->columns)

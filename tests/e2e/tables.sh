@@ -56,7 +56,14 @@ sed -i '5s/,green,/,,/; 5s/,red,/,,/; 5s/,blue,/,,/' "$tmp/table/train.csv"
 refused 65 'train.csv:5: the cell of column "colour" is empty'
 sed '9s/,[a-z]*$//' "$tmp/whole" >"$tmp/table/train.csv"
 refused 65 'train.csv:9: 4 cells, where the header has 5'
+tr , ';' <"$tmp/whole" | tr -d '"' >"$tmp/table/train.csv"
+refused 65 'is one cell: cells of a CSV file are separated by commas'
+# one cell that is no number makes words of a column
+sed '9s/^\([^,]*\),[^,]*/\1,NA/' "$tmp/whole" >"$tmp/table/train.csv"
+"$SPLITC" data "$tmp/client.yaml" >"$tmp/out" 2>"$tmp/err" || fail "a column with NA: $?"
+grep -q 'WARN column-of-words: .*train.csv:9: column "size, cm": "NA" is no number, but 599 of 600 cells are' "$tmp/err" || fail "NA: $(cat "$tmp/err")"
 cp "$tmp/whole" "$tmp/table/train.csv"
+"$SPLITC" data "$tmp/client.yaml" >"$tmp/out" 2>"$tmp/err" && ! grep 'column-of-words' "$tmp/err" || fail 'a warning without a reason'
 sed -i '3s/green\|red\|blue/pink/' "$tmp/table/test.csv"
 refused 65 'test.csv:3: column "colour": "pink" does not occur in training'
 rows 600 700 | sed '4s/^\([^,]*\),[0-9.]*/\1,big/' >"$tmp/table/test.csv"
