@@ -120,6 +120,16 @@ static enum sl_err run_phases(struct sl_setup *setup, const struct sl_conf_clien
 	return err;
 }
 
+/* Of a run that neither side has refused. */
+static void say_kept(const struct sl_conf_client *conf)
+{
+	uint64_t step = UINT64_MAX;
+
+	if (conf->log.dir[0] && sl_checkpoint_older(conf->log.dir, SL_CHECKPOINT_CLIENT, &step))
+		sl_log(SL_LOG_INFO, "kept", "a checkpoint of step %llu: `splitc train … --resume` goes on with the run",
+		       (unsigned long long)step);
+}
+
 static int refuse(const char *why)
 {
 	struct sl_fail fail;
@@ -202,5 +212,7 @@ int splitc_train(int argc, char **argv)
 			err = sl_drive(&setup, &drive, o.local, &fail);
 	}
 	sl_setup_close(&setup);
+	if (err == SL_ERR_PEER_LOST || err == SL_ERR_IO)
+		say_kept(&conf);
 	return err ? sl_command_failed(&fail) : 0;
 }
