@@ -5,9 +5,9 @@ static const struct sl_command commands[] = {
 	{"train", splitc_train, "train a network with a server, or with --local in this process"},
 	{"init", splitc_init, "write a config from a few answers"},
 	{"eval", splitc_eval, "compute loss and accuracy of trained weights on the test set"},
-	{"predict", splitc_predict, "print a trained model's prediction for each image of the test set"},
+	{"predict", splitc_predict, "print what a trained model predicts for files, or for the test set"},
 	{"generate", splitc_generate, "write text behind prompts with a decoder"},
-	{"flops", splitc_flops, "count operations and parameters of head, middle and tail"},
+	{"flops", splitc_flops, "count operations, parameters and memory of head, middle and tail"},
 	{"graph", splitc_graph, "print the graphs of head, middle and tail"},
 	{"codecs", splitc_codecs, "list the codecs, or measure them"},
 	{"data", splitc_data, "look at a data set: classes, sizes, broken files, samples"},
@@ -16,9 +16,9 @@ static const struct sl_command commands[] = {
 	{"plot", splitc_plot, "draw losses, accuracy and bytes of runs as a picture"},
 	{"keygen", splitc_keygen, "make this client's key pair"},
 	{"status", splitc_status, "show what a running splitc is doing"},
-	{"export", splitc_export, "write the trained model as one safetensors file for torchvision"},
+	{"export", splitc_export, "write the trained model as one safetensors or ONNX file"},
 	{"leak", splitc_leak, "measure what the server could learn from what crosses the link"},
-	{"audit", splitc_audit, "repeat steps of the server in this process and compare bits"},
+	{"audit", splitc_audit, "check the server: compute some of its steps here too, and compare"},
 	{NULL, NULL, NULL},
 };
 

@@ -84,7 +84,7 @@ config_keys | sed 's/^\( *\)#\([^ ]\)/\1\2/' | escape | awk '
 		print help (value == "" || value == "\"\"" ? "" : ". Default: " value)
 		help = ""
 	}'
-printf '.SH EXIT STATUS\nOf sysexits.h, with one line on stderr.\n'
+printf '.SH EXIT STATUS\nAn error prints one line on stderr. Its status is that of sysexits.h, or one of this list.\n'
 # several errors share a status: the first one of each, with the words of the others
 sed -n 's/^\tX([A-Z_]*, \([0-9]*\), "\([^"]*\)").*/\1\t\2/p' common/base/err.h | awk -F'\t' '
 	!($1 in text) { order[++n] = $1 }

@@ -8,18 +8,14 @@
 
 static const char *const usage[] = {
 	"splitc audit CONFIG [--steps N] [--json] [--set KEY=VALUE]…",
-	"Whether the server computes what was agreed. It goes on with the config's run from the newest checkpoint that "
-	"client and server both have, as --resume would, for a few steps. Each step is repeated in this process, and "
-	"what "
-	"the server sends is compared with it, bit by bit; then the middle of the network is. A difference ends it "
-	"with "
-	"status 79 and a sentence that names step and tensor.",
-	"The run stays as it is: --resume goes on from its checkpoint. The rows that cross are those that the run "
-	"sends "
-	"next. While a run goes on, train.audit.every does the same at steps that the server cannot know beforehand.",
-	"What it shows: the server computed these steps as agreed. It does not show what else the server does with "
-	"what "
-	"it receives: splitc leak measures that.",
+	"Checks whether the server computes what was agreed. It continues the config's run for a few steps from the "
+	"newest checkpoint that client and server both have, as --resume would. This process repeats each step and "
+	"compares bit by bit: first what the server sends, then the weights of the middle. A difference ends the "
+	"command with status 79 and a sentence that names step and tensor.",
+	"The run stays as it is: --resume goes on from its checkpoint. The samples that cross are those that the run "
+	"sends next. In a run, train.audit.every does the same at steps that the server cannot know beforehand.",
+	"An audit shows that the server computed these steps as agreed. It does not show what else the server does "
+	"with what it receives: splitc leak measures that.",
 	NULL,
 };
 
@@ -63,11 +59,12 @@ static enum sl_err open_setup(struct sl_setup *setup, const struct sl_conf_clien
 
 static void say(uint64_t step, const struct sl_audit_sum *sum, bool json)
 {
-	const char *format = json ? "{\"schema\": 1, \"first_step\": %" PRIu64 ", \"steps\": %" PRIu64
-				    ", \"seconds\": %.3f, \"bytes\": %" PRIu64 "}\n"
-				  : "from step %" PRIu64 ", %" PRIu64
-				    " steps: what was agreed, to the bit; %.3f s here, %" PRIu64
-				    " bytes of the middle\n";
+	const char *format =
+		json ? "{\"schema\": 1, \"first_step\": %" PRIu64 ", \"steps\": %" PRIu64
+		       ", \"seconds\": %.3f, \"bytes\": %" PRIu64 "}\n"
+		     : "from step %" PRIu64 ", %" PRIu64
+		       " steps: the server computed what was agreed, to the bit; %.3f s on this host, %" PRIu64
+		       " bytes fetched\n";
 
 	printf(format, step + 1, sum->steps, sum->seconds, sum->bytes);
 }

@@ -14,14 +14,13 @@
 
 static const char *const usage[] = {
 	"splitc data CONFIG [--sheet FILE.png] [--set KEY=VALUE]… [--json]",
-	"Reads all pictures or tables that a config names, and prints classes, counts, sizes, mean and deviation, and "
-	"how many "
-	"samples per second can be prepared for training.",
-	"Of a table it prints classes, counts, and how many numbers a row comes to: model.features.",
+	"Reads all pictures or tables that a config names, and prints classes, counts, sizes, mean and deviation. It "
+	"also prints how many samples per second can be prepared for training.",
+	"For a table it prints classes, counts, and how many numbers the network gets for a row: model.features.",
 	"Mean and deviation are those of the training pictures as an evaluation has them, before Normalize. Pictures "
 	"that cannot be read are named, and the exit status is 65.",
-	"Of texts it prints how many tokens the rows have, what a batch takes on the link beside its padded forms, how "
-	"fast they are tokenized, and the first rows as tokens.",
+	"For texts it prints how many tokens the rows have, how large a batch is on the link, as it is and padded, "
+	"how fast texts are tokenized, and the first rows as tokens.",
 	"--sheet draws samples as training has them: cropped, flipped and so on, with their labels.",
 	NULL,
 };

@@ -19,18 +19,15 @@ enum { TRIES = 3 };
 
 static const char *const usage[] = {
 	"splitc export CONFIG OUT [--weights FILE] [--adapter] [--set KEY=VALUE]…",
-	"Writes the whole model with torchvision's or transformers' names and layouts to the safetensors file OUT. The "
-	"weights are the newest of the config's "
-	"run, or FILE. They are checked against the config's model.",
-	"Where OUT ends with .onnx, writes the network itself with its weights: an ONNX file in the form in which "
-	"PyTorch "
-	"exports a network in training, which model.onnx reads again (docs/howto-onnx.md).",
-	"While the run goes on, the weights are those after the step under way: export asks the run's process over "
+	"Writes the whole model with torchvision's or transformers' names and layouts to the safetensors file OUT. "
+	"The weights are the newest of the config's run, or FILE. They are checked against the config's model.",
+	"If OUT ends with .onnx, it writes the network with its weights as an ONNX file, in the form in which PyTorch "
+	"exports a network in training. model.onnx reads such a file again (docs/howto-onnx.md).",
+	"In a run that goes on, the weights are those after the step under way: export asks the run's process over "
 	"its control socket, and that process fetches the middle from the server. After a crash or a kill, they are "
-	"those of the newest checkpoint that client and server both have: export calls the server as --resume does, "
-	"and the run stays as it is; a group's member has to go on first. After a run that ended or was paused, they "
-	"are those in "
-	"log.dir/model.safetensors.",
+	"those of the newest checkpoint that client and server both have. Then export calls the server as --resume "
+	"does, and the run stays as it is. A group's member has to --resume first. After a run that ended or was "
+	"paused, they are those in log.dir/model.safetensors.",
 	"Adapters of lora are added to the weights that they belong to, unless --adapter asks for PEFT's files alone.",
 	"A state_dict holds no strides. With form: imagenet it computes the same in torchvision's mobilenet_v2. With "
 	"form: cifar it fits there too, but computes something else until you change three layers: features.0.0 and "

@@ -17,9 +17,8 @@ static const char *const usage[] = {
 	"Of networks of tokens it also says what a token costs, without padding: attention takes a product with each "
 	"token of the row. The batch's figures are of rows as long as model.tokens, or where data.pad is max as "
 	"data.max_length.",
-	"Below that it says what memory client and server take for the config, each at most, and the server on a CPU. "
-	"Beside it each takes some 30 MB for itself, the client its samples, and the server a part for ZeroMQ's "
-	"queues.",
+	"Then it says how much memory client and server take at most for the config, the server on a CPU. Not counted "
+	"are some 10 MB of each process, the client's samples, and ZeroMQ's queues.",
 	"Where an insert decays, MACs are those of the first step; the final rate and all widths follow.",
 	NULL,
 };

@@ -16,9 +16,9 @@ static const char *const usage[] = {
 	"Writes text behind prompts with a decoder: model.head: causal_lm. The server computes the middle, unless "
 	"--local "
 	"is given. The weights are those of the last `train` of this run (log.dir/model.safetensors), or FILE.",
-	"The keys of `generate` say how long texts are and how tokens are drawn. Both sides keep keys and values, so "
-	"that a "
-	"new token crosses alone. A link that is lost is made anew, and the text goes on.",
+	"The keys of `generate` say how long texts are and how tokens are drawn. Both sides cache the keys and values "
+	"of attention, so only a new token crosses. If the link is lost, the client connects again and goes on with "
+	"the text.",
 	NULL,
 };
 

@@ -13,7 +13,7 @@ static const char *const usage[] = {
 	"operation, the shape of what it gives, the parameters that it learns, and multiply-accumulates (MACs). Shapes "
 	"and MACs are of one row, and MACs of the forward pass.",
 	"Where an insert decays, the graph has the widths that it begins with.",
-	"With --text it prints what a server gets to see of the network: the page on the wire has the grammar.",
+	"With --text it prints what the server sees of the network. docs/WIRE.md has the grammar.",
 	NULL,
 };
 

@@ -14,18 +14,15 @@ enum { STEPS = 500 };
 
 static const char *const usage[] = {
 	"splitc leak CONFIG [--weights FILE] [--steps N] [--minutes M] [--out DIR] [--json] [--set KEY=VALUE]…",
-	"Measures what the server could learn of your data from what crosses the link at this cut and with these "
-	"codecs. It "
-	"needs no server, and sends nothing. An attacker trains a decoder on one part of the test set, and gives back "
-	"pictures of the other part. It also reads labels from gradients and activations. Of texts it finds tokens.",
+	"Measures what the server could learn about your data from what crosses the link at this cut and with these "
+	"codecs. It needs no server, and sends nothing. The attacker trains a decoder on one part of the test set, "
+	"and reconstructs pictures of the other part. It also reads labels from gradients and activations. In texts "
+	"it finds tokens.",
 	"The weights are those of the config's run, or FILE. Without either they are those that a run would begin "
-	"with. An "
-	"attacker who is informed knows the head as it is; one who knows the start knows the weights that the run "
-	"began with.",
-	"DIR gets leak.md, a page to hand on, with sheet.png, its pictures, leak.json and leak.csv. With --minutes a "
-	"decoder "
-	"may end "
-	"early. Otherwise the same config, weights and data give the same figures.",
+	"with. The attacker `informed` knows the head as it is. The attacker `start` knows only the weights that the "
+	"run began with.",
+	"DIR gets leak.md, a report to hand on, its pictures in sheet.png, leak.json and leak.csv. With --minutes a "
+	"decoder may end early. Otherwise the same config, weights and data give the same figures.",
 	"A good reconstruction proves a leak. A bad one proves only that this decoder failed.",
 	NULL,
 };

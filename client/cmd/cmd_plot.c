@@ -21,11 +21,11 @@ static const char *const usage[] = {
 	"The figures: training, the loss by step; loss, that of the test set by epoch; accuracy, on the test set by "
 	"epoch; bytes, the accuracy against the megabytes that crossed the link in training. `all` is the four of "
 	"them.",
-	"RUN may be a file that ends in .json, in which `splitc eval --json` has written an evaluation. Its figures "
-	"are "
-	"confusion, what the samples of each class were taken for; roc, a curve for each of up to 20 classes; "
-	"calibration, how often the network is right by how sure it is.",
-	"gnuplot draws (Debian: gnuplot-nox). With --out FILE.gp its script is written, and nothing is drawn.",
+	"RUN may also be a .json file that `splitc eval --json` wrote. Its figures are confusion, which classes the "
+	"samples of each class were taken for; roc, a curve for each of up to 20 classes; and calibration, the share "
+	"of right answers by the network's confidence.",
+	"gnuplot draws the picture (Debian: gnuplot-nox). With --out FILE.gp the command writes its script, and draws "
+	"nothing.",
 	NULL,
 };
 

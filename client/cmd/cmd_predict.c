@@ -19,17 +19,16 @@ static const char *const usage[] = {
 	"[--out FILE] [--set KEY=VALUE]…",
 	"Prints a line for each sample: its number, the predicted class, that class' probability, and names of class "
 	"and sample where they are known. --csv and --json print the probabilities of all classes.",
-	"FILEs are what is to be predicted, without labels: pictures, folders or tar files of pictures; CSV files of a "
-	"table; texts in files that end with csv, tsv or jsonl, or in any other file with a text on each line. The "
-	"file - is standard input. Nothing of the training data is needed. Without FILE it is the config's test set, "
-	"and lines have the labels, too.",
+	"FILEs are samples without labels: pictures, folders or tar files of pictures; CSV files of a table; texts in "
+	"files that end with csv, tsv or jsonl, or in any other file with a text on each line. The file - is standard "
+	"input. The training data need not be there. Without FILE the command predicts the config's test set, and "
+	"lines have the labels, too.",
 	"The config's server computes the middle, with the config's codecs. With --local this process computes the "
 	"whole model. The weights are those of the last `train` of this run (log.dir/model.safetensors), or FILE, "
 	"for example one that `splitc export` wrote. On the test set the share of samples whose predicted class is "
 	"the label equals the accuracy that `splitc eval` prints.",
-	"Of model.task: pixels each sample becomes a mask, a PNG of the network's size with a class for each pixel, in "
-	"the folder "
-	"--out; lines are their paths.",
+	"With model.task: pixels it writes a mask for each sample to the folder --out: a PNG of the network's size "
+	"with a class for each pixel. Each line is the path of a mask.",
 	NULL,
 };
 

@@ -15,7 +15,7 @@ static const char *const usage[] = {
 	"Asks the splitc that runs with this config (or listens at PATH) what it is doing. Shows its progress, loss "
 	"and accuracy of the last batch, samples per second over the last steps, all bytes that crossed the link, and "
 	"MB/s (10^6 bytes) over the last 10 s. --watch also draws the loss. Without CONFIG it asks the splitc that "
-	"this user runs on this host. What the run was given by --set, such as log.dir, is given here, too.",
+	"this user runs on this host. If the run was given a log.dir or control by --set, give it here, too.",
 	"--live and --ready are for the probes of a service manager. A client is ready while it has a link to its "
 	"server. With CONFIG it is also ready once that run is done, although no splitc runs any more.",
 	NULL,

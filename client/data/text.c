@@ -88,8 +88,9 @@ static enum sl_err path_of(char path[PATH_MAX], const struct sl_set_spec *spec, 
 			if (snprintf(path, PATH_MAX, "%s/%s.%s", dir, *name, *end) < PATH_MAX &&
 			    access(path, F_OK) == 0)
 				return SL_OK;
-	return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: there is no %s with the end .tsv, .csv or .jsonl%s", dir,
+	return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: there is no %s with the end .tsv, .csv or .jsonl%s%s", dir,
 			   split == SL_SPLIT_TRAIN ? "train" : "dev, val, validation or test",
+			   spec->unlabelled ? ", or .txt for a text a line" : "",
 			   split == SL_SPLIT_TRAIN ? "" : "; " SL_PARTS_HINT);
 }
 

@@ -179,8 +179,9 @@ static enum sl_err end_stretch(struct sl_audit *a, const float *weights, const u
 	a->sum.bytes += a->held.bytes;
 	a->sum.stretches++;
 	sl_log(SL_LOG_INFO, "audited",
-	       "%" PRIu64 " step%s to step %" PRIu64 ": what was agreed, to the bit (%.3g s, %.3g MB)", a->held.steps,
-	       a->held.steps == 1 ? "" : "s", a->step + 1, a->held.seconds, (double)a->held.bytes / 1e6);
+	       "%" PRIu64 " step%s to step %" PRIu64
+	       ": the server computed what was agreed, to the bit (%.3g s, %.3g MB)",
+	       a->held.steps, a->held.steps == 1 ? "" : "s", a->step + 1, a->held.seconds, (double)a->held.bytes / 1e6);
 	return SL_OK;
 }
 

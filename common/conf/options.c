@@ -41,7 +41,7 @@ static const struct option table[] = {
 	{"--parity", NULL, SL_OPT_PARITY, AT(parity), "compare the config's codecs with no codec, side by side"},
 	{"--codecs", "LIST.yaml", SL_OPT_SWEEP, AT(codecs), "list of the rows of the sweep"},
 	{"--lr-range", "FROM:TO", SL_OPT_SWEEP, AT(lr_range),
-	 "one run whose learning rate grows from FROM to TO, in place of a list: which is a good one"},
+	 "instead of a list, one run whose learning rate grows from FROM to TO; suggests a rate"},
 	{"--out", "DIR", SL_OPT_SWEEP, AT(out), "folder of the results (sweep)"},
 	{"--out", "FILE", SL_OPT_OUT, AT(out), "file for the secret key; an existing file is never overwritten"},
 	{"--out", "FILE", SL_OPT_PLOT, AT(out),
@@ -109,7 +109,8 @@ static const struct option table[] = {
 	{"--set", "KEY=VALUE", SL_OPT_CONFIG | SL_OPT_CONTROL, 0,
 	 "change a key of the config for this run; may be repeated"},
 	{"--check-config", NULL, SL_OPT_CONFIG, AT(check_config),
-	 "check the config and the files that it names, print ok, and end; that log.dir holds a run is a note"},
+	 "check the config and the files that it names, print ok, and end; a client only notes that log.dir holds a "
+	 "run"},
 	{"--print-config", NULL, SL_OPT_CONFIG, AT(print_config),
 	 "print every key, what it means and its value, and end"},
 };

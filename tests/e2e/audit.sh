@@ -96,7 +96,7 @@ client_stands 6 stopped "$tmp/client.yaml" --set server="$asked"
 wait_for 'no checkpoint' has_checkpoint stopped
 end_client
 audit first 0 --steps 3
-grep -q '^from step 5, 3 steps: what was agreed, to the bit' "$tmp/first.log" || fail "$(cat "$tmp/first.log")"
+grep -q '^from step 5, 3 steps: the server computed what was agreed, to the bit' "$tmp/first.log" || fail "$(cat "$tmp/first.log")"
 audit json 0 --json
 tail -n 1 "$tmp/json.log" | jq -e '.first_step == 5 and .steps == 4 and .bytes > 1000000' >/dev/null || fail "$(cat "$tmp/json.log")"
 audit wrong 64 --steps x
