@@ -2,22 +2,23 @@
  * and loop. C99 and C++.
  *
  * One training step is split_forward, split_output, split_backward, split_input_grad, split_step. A step may have
- * several calls: they go forward one after the other, and gradients come in any order, or not at all. Their sum is
- * applied. An evaluation is split_forward with training 0, then split_output; no step is open meanwhile.
+ * several calls: the program begins them one after the other, and gives their gradients in any order, or not at all.
+ * The server applies the sum. An evaluation is split_forward with training 0, then split_output; no step may be open.
  *
  * Tensors are packed float32 in host memory, rows first: [rows,H,W,C], [rows,F], and [tokens,F] where the middle
  * computes per token. Input is read before a call returns; output is valid where a call says SPLIT_OK. Gradients are of
- * the loss of the whole batch: the server adds those of the rows, and divides by nothing.
+ * the loss of the whole batch: the server adds those of the rows, and does not divide.
  *
  * A handle takes one call at a time, from any thread: a second one is SPLIT_USAGE. After a fork the child may only
  * close what it inherited, which does nothing there.
  *
  * timeout_ms: how long a call waits, 0: not at all, -1: as long as it takes. SPLIT_AGAIN: not yet, and *e says why;
  * call again with the same arguments, or give the step up with split_drop. A call that has waited for `wait_s` in all
- * says SPLIT_UNAVAILABLE, and may be called again as well. Links that break are made again, and the open step is sent
- * anew: it has the same bits.
+ * returns SPLIT_UNAVAILABLE, and may be called again, too. The library connects again when a link breaks, and sends
+ * the open step once more: it has the same bits.
  *
- * Every int that a function returns is an enum split_code. `e` may be NULL, else e->size is set. */
+ * Functions that return int return an enum split_code, but for split_fd and split_shape. `e` may be NULL, else the
+ * caller sets e->size. */
 #ifndef SPLIT_H
 #define SPLIT_H
 
@@ -36,7 +37,7 @@ extern "C" {
 enum split_code {
 	SPLIT_AGAIN = -1,
 	SPLIT_OK,
-	SPLIT_USAGE, /* the program called what it may not call now; the middle is as it was */
+	SPLIT_USAGE, /* this call is not allowed now; the middle is as it was */
 	SPLIT_DATA,
 	SPLIT_PAYLOAD,
 	SPLIT_NONFINITE, /* NaN or Inf in the open step: nothing of it was applied, and it counts as done */
@@ -62,7 +63,7 @@ enum split_code {
 		100 /* the server lost steps, and stands at a token's: e->step; split_resume goes on from it */
 };
 
-/* What went wrong. status: of sysexits.h. step: the open one, or with ROLLED_BACK that of the token. key: the key of
+/* What went wrong. status: as in sysexits.h. step: the open one, or with ROLLED_BACK that of the token. key: the key of
  * docs/config.md or "node NAME" that is to blame, or "". text: one sentence. */
 typedef struct split_error {
 	size_t size; /* sizeof(split_error), set by the caller */
@@ -85,7 +86,7 @@ uint32_t split_api(void);
 split_conf *split_conf_new(void); /* NULL: no memory */
 /* Keys of docs/config.md: server, auth.*, link.*, codec.*, train.batch (rows of the largest call), train.chunks (parts
  * of that one), train.seed, train.precision, train.optimizer.* but lr. Beside these:
- *   server                     also local: or local:FOLDER, a server of this process, which keeps what it keeps there;
+ *   server                     also local: or local:FOLDER, a server in this process, with FOLDER as its store;
  *                              OpenBLAS then has one thread in the whole process
  *   calls                      calls of a step for which there is memory; smaller ones take fewer chunks of it (1)
  *   tokens.row, tokens.chunk   most tokens of a row, of a chunk; where the middle computes per token
@@ -107,9 +108,9 @@ void split_conf_free(split_conf *);
 /* Connects. AGAIN: *out is set; call again with it. Other errors: *out is NULL. The conf is copied at the first call.
  */
 int split_open(split_middle **out, const split_conf *, int timeout_ms, split_error *e);
-/* goodbye 0: the server keeps what it has of the session; else it may remove it. NULL is fine. */
+/* goodbye 0: the server keeps the session's state; else it may remove it. NULL is fine. */
 void split_close(split_middle *, int goodbye);
-/* A descriptor for poll alone: readable where what said AGAIN may go on. */
+/* A descriptor for poll alone: readable when a call that returned SPLIT_AGAIN may go on. */
 int split_fd(const split_middle *);
 
 /* The shape of what goes in, or with `output` of what comes out: returns how many dimensions, 2 to 4. dim[0]: the most
@@ -118,13 +119,14 @@ int split_shape(const split_middle *, int output, int *per_token, int64_t dim[4]
 
 /* A call of 1 to train.batch rows. x: as the graph's input says. lengths: [rows], tokens of each row, where the middle
  * computes per token; NULL: every row has tokens.row. *call: its number, never 0. Training calls are open until
- * split_step or split_drop, an evaluation until split_output. Several calls are on their way at once. */
+ * split_step or split_drop, an evaluation until split_output. Several calls may be open at once. */
 int split_forward(split_middle *, int training, int64_t rows, const uint32_t *lengths, const float *x, int *call,
 		  split_error *e);
 int split_output(split_middle *, int call, float *y, int timeout_ms, split_error *e);
-/* After split_output, once: dy as y. The step's sum has gradients in the order of these calls, and so its last bits. */
+/* Once, after split_output; dy has the shape of y. The server adds gradients in the order of these calls, which decides
+ * the last bits of the sum. */
 int split_backward(split_middle *, int call, const float *dy, split_error *e);
-/* dx as x. USAGE without input_grad. */
+/* dx has the shape of x. SPLIT_USAGE where input_grad is false. */
 int split_input_grad(split_middle *, int call, float *dx, int timeout_ms, split_error *e);
 /* After split_backward: the norm of the middle's gradient so far. */
 int split_norm(split_middle *, double *norm, int timeout_ms, split_error *e);
@@ -135,8 +137,8 @@ int split_step(split_middle *, double lr, double scale, int timeout_ms, split_er
  * nothing. */
 int split_drop(split_middle *, int timeout_ms, split_error *e);
 
-/* A parameter as it is now, n floats as the graph says. Not while a call is open. The first one behind a step fetches
- * them all. */
+/* A parameter as it is now, n floats as the graph says. Not while a call is open. The first call after a step
+ * fetches all parameters. */
 int split_weight(split_middle *, const char *param, float *values, size_t n, int timeout_ms, split_error *e);
 /* The server keeps its state on its disk, and the token says which. *n: the room at `token`, then its length; LIMIT:
  * too little room, *n says how much it takes. Not while a call is open. The server keeps the states of the last two
@@ -148,8 +150,8 @@ int split_resume(split_middle *, const void *token, size_t n, int timeout_ms, sp
 
 uint64_t split_step_number(const split_middle *); /* steps done */
 int split_statistics(split_middle *, struct split_stats *);
-/* The next line of the process's log, cut off at n bytes with its NUL; its length, 0: there is none. Lines that nobody
- * takes are lost behind the last 64. */
+/* The next line of the process's log, cut off at n bytes with its NUL. Returns its length, 0: there is no line. The
+ * library keeps the last 64 lines that nobody has taken. */
 size_t split_log(char *line, size_t n);
 
 #ifdef __cplusplus

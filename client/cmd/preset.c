@@ -312,7 +312,8 @@ static void put_option(FILE *file, const struct sl_conf_client *conf, const char
 		      "classes\n",
 		      file);
 	} else if (strcmp(what, "features") == 0 && !onnx) {
-		fprintf(file, "  features: %-6d # numbers that a row comes to; `splitc data FILE` counts them\n",
+		fprintf(file,
+			"  features: %-6d # numbers that the network gets for a row; `splitc data FILE` counts them\n",
 			conf->model.features);
 	} else if (strcmp(what, "split") == 0 && conf->data.split.train > 0) {
 		fputs("  split: {train: 0.8, val: 0.2}   # of the one set that is there\n", file);

@@ -173,7 +173,7 @@ static void print_steps(const struct sl_jsonl_summary *s, const struct sl_traini
 	       per((double)t->train_samples, t->train_s));
 	if (t->stop.stopped)
 		printf("it ended early (train.stop): %s was %.4f after step %" PRIu64
-		       ", and the %d behind it not better\n",
+		       "; evaluations since then, none of them better: %d\n",
 		       t->stop.by, t->stop.best, t->stop.step, t->stop.waited);
 	if (s->skipped)
 		printf("%" PRIu64 " of these steps were skipped: they had NaN or Inf, or were late in a group\n",

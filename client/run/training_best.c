@@ -119,9 +119,8 @@ static void judge_stop(struct sl_training *r)
 	r->total_steps = r->step;
 	sl_log(SL_LOG_INFO, "early-stop",
 	       "the run ends at step %" PRIu64 " of %" PRIu64 " (train.stop): %s was %.4f after step %" PRIu64
-	       ", and the %d evaluation%s behind it %s not better",
-	       r->step, r->planned_steps, s->by, s->best, s->step, s->waited, s->waited == 1 ? "" : "s",
-	       s->waited == 1 ? "was" : "were");
+	       "; evaluations since then, none of them better: %d",
+	       r->step, r->planned_steps, s->by, s->best, s->step, s->waited);
 }
 
 void sl_run_judge(struct sl_training *r)

@@ -152,7 +152,7 @@ static enum sl_err watch(const char *control_path, const struct sl_status_how *h
 		sleep(WATCH_S);
 	}
 	if (answered && err == SL_ERR_UNAVAILABLE) {
-		fprintf(stderr, "%s: it has ended, or answers no more\n", control_path);
+		fprintf(stderr, "%s: it has ended, or no longer answers\n", control_path);
 		return SL_OK;
 	}
 	return err;
