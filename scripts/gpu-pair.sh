@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2046
 # usage: gpu-pair.sh DATA WEIGHTS OUT [EPOCHS]
-# Seed 003's setting on one host with a GPU: splitc on its CPUs, splits on its GPU. DATA: CIFAR-10's binary files; WEIGHTS:
+# The published setting on one host with a GPU: splitc on its CPUs, splits on its GPU. DATA: CIFAR-10's binary files; WEIGHTS:
 # an ImageNet backbone in safetensors; OUT gets timing.jsonl (a row per codec and chunk count) and, with EPOCHS > 0, the
 # fine-tuning run over the whole training set. BIN: folder of splitc and splits (default build/release), CODECS and
 # CHUNKS: what to time, DEVICE: cuda:0 unless said otherwise, STEPS: timed steps per row. FINETUNE_CODECS, SCHEDULE, and
@@ -51,7 +51,7 @@ train() { # NAME, then --set pairs
 codec_sets() { # CODEC → --set pairs; lowrank:3,7 is rank 3 at the head's cut and 7 at the tail's
 	case $1 in
 	lowrank:3,7) echo "--set codec.head_act=lowrank:3 --set codec.head_grad=lowrank:3 --set codec.mid_act=lowrank:7 --set codec.mid_grad=lowrank:7" ;;
-	conv-insert) echo "--set insert.head=conv:20,k=4,s=4 --set insert.tail=conv:320" ;; # seed 003's rate 0.070
+	conv-insert) echo "--set insert.head=conv:20,k=4,s=4 --set insert.tail=conv:320" ;; # the published rate 0.070
 	*) echo "--set codec=$1" ;;
 	esac
 }

@@ -40,7 +40,7 @@ bytes() {
 	"$build/splitc" train "$work/client.yaml" --local --fresh --set log.dir="$work/run" "$@" >"$work/log" 2>&1 || { tail -n 1 "$work/log" >&2; exit 1; }
 	jq -rs 'map(select(.type == "step") | .wire_tx_bytes + .wire_rx_bytes) | add / length' "$work/run/log.jsonl"
 }
-rate() { # of the padded form, as the seeds' tables have it
+rate() { # of the padded form, as published tables have it
 	case $1 in
 	none) echo 1 ;; quant:8 | sortquant:6+2) echo 0.25 ;; quant:6 | sortquant:4+2) echo 0.1875 ;; sortquant:12+4) echo 0.5 ;;
 	sortquant:9+3) echo 0.375 ;; sortquant:3+1) echo 0.125 ;; topk:0.2) echo 0.2 ;; 'topk:0.2|quant:8') echo 0.05 ;;

@@ -33,7 +33,7 @@ static int64_t parameters(const struct sl_plan_segment *s)
 	return n;
 }
 
-/* Of the inserts: by elements, as seeds 002 and 003 have it; of the pass that follows `done` steps. Rows of tokens are
+/* Of the inserts: by elements, as published tables have it; of the pass that follows `done` steps. Rows of tokens are
  * as long as any. */
 static double compress_rate(const struct sl_plan *plan, uint64_t done)
 {

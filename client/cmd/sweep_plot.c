@@ -10,7 +10,7 @@
 #include "client/cmd/sweep.h"
 #include "common/base/log.h"
 
-/* The seeds' figures: a value by number of chunks, a line per name. */
+/* The usual figures: a value by number of chunks, a line per name. */
 static const struct by_chunks {
 	const char *file, *title, *axis;
 	size_t value; /* offset in struct sl_sweep_result */

@@ -1,4 +1,4 @@
-/* Learned inserts: layers either side of a cut that make what crosses it smaller (seed 002's strategies, FACTS.md).
+/* Learned inserts: layers either side of a cut that make what crosses it smaller.
  * A side's text is a list of items joined with '+', applied in order before the link and undone in reverse behind it:
  *
  *   conv:C[,k=K][,s=S][,p=P]   K×K convolution to C channels, stride S, padding P (1, 1, 0 where left out), with bias;

@@ -1,4 +1,4 @@
-/* Networks that are one line of convolutions for images of 32² and more: AlexNet's form of seed 004 with batch norms
+/* Networks that are one line of convolutions for images of 32² and more: a published form of AlexNet with batch norms
  * ("alexnet") and without ("alexnet1"), and VGG16, configuration D of Simonyan and Zisserman (ICLR 2015), without them.
  * Every convolution is 3×3 with padding 1 and a ReLU behind; every pool 2×2 with stride 2. Layers are counted as in
  * torch.nn.Sequential modules `features` and `classifier`, and start as torch starts them. */

@@ -42,7 +42,7 @@ struct sl_training_state {
 
 /* The link's part of the summary. A local run has no peaks, and its bytes are payloads that no link has carried. */
 struct sl_training_link {
-	double peak_tx, peak_rx; /* bytes/s: the seeds' peak client and, as this side receives, peak server */
+	double peak_tx, peak_rx; /* bytes/s: peak client and, as this side receives, peak server */
 	uint64_t wire[SL_CROSS_COUNT], payload[SL_CROSS_COUNT]; /* bytes by tensor, evaluation included */
 	double nominal[SL_CROSS_COUNT];
 	uint64_t links, lost, frames, bytes, rejected, stale; /* as in struct sl_status */

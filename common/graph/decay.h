@@ -1,4 +1,4 @@
-/* A decaying insert (seed 002, FACTS.md): the width of what crosses a cut falls by a schedule that both sides compute
+/* A decaying insert: the width of what crosses a cut falls by a schedule that both sides compute
  * from the number of steps that are done, skipped ones included. With a second pair the number of a row's tokens falls,
  * too, at the same steps. Nothing of it is on the wire. Pure. */
 #ifndef SL_GRAPH_DECAY_H

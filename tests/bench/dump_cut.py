@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Real tensors at the cut for bench_codecs --raw: MobileNetV2 at 224², client conv+BN and classifier, as seed 003 has it.
+"""Real tensors at the cut for bench_codecs --raw: MobileNetV2 at 224², client conv+BN and classifier, as in published tables.
 
 usage: dump_cut.py BACKBONE.safetensors DATA_BATCH.bin OUT_DIR [--steps 10] [--batch 64]
 

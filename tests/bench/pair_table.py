@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """usage: pair_table.py TIMING.jsonl
-The rows of scripts/gpu-pair.sh as a table in Markdown, in the columns of seed 003, with its own figures beside. Medians over
+The rows of scripts/gpu-pair.sh as a table in Markdown, in the columns of the published table, with its figures beside. Medians over
 the steps but the first two; MB = 10^6 bytes, one direction (client to server), as the seed counts."""
 import json
 import statistics
@@ -14,7 +14,7 @@ SEED = {  # method: chunks: (total s per batch, computation s, average MB/s)
 }
 
 print("| method | chunks | rate (wire) | s per batch: median (min – max) | computation client + server, s | average MB/s | "
-      "peak client MB/s | peak server MB/s | seed 003: s per batch |")
+      "peak client MB/s | peak server MB/s | published: s per batch |")
 print("|---|---|---|---|---|---|---|---|---|")
 for line in open(sys.argv[1]):
     row = json.loads(line)

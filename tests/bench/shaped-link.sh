@@ -2,7 +2,7 @@
 # usage: shaped-link.sh [--write] [--quick]        (root: network namespaces and tc)
 # splitc and splits, a core and a thread each, in two network namespaces joined by a veth pair whose two directions are
 # held to one rate by tc (tbf): so that the uncompressed transfer one way takes 0.75 and 3 times the compute time of both
-# sides, as 455 and 114 MiB/s did for seed 003. MobileNetV2 at 224², batch 64, CODECS at CHUNKS.
+# sides, as 455 and 114 MiB/s did in the published measurement. MobileNetV2 at 224², batch 64, CODECS at CHUNKS.
 # What each side computes alone is measured first, on one core and without a link (bench_segments pair); then
 #   ideal = max(client, server, bytes up / rate, bytes down / rate)
 #   fill  = what one chunk spends at the other three: filling and draining the pipeline
@@ -142,7 +142,7 @@ loopback=$(sed -n '/^## On loopback/,$p' "$out/link.md" 2>/dev/null) # bench_lin
 	echo
 	echo "\`make bench-link BENCH_ARGS=--write\`, $(date -I). $about."
 	echo
-	echo "Seconds, MB = 10^6 bytes; medians of $steps steps, TCP ${CONGESTION:-reno}. avg, peak client, peak server and compute: as seed 003 defines them (-: a tensor is one message, whose receiving has no time that could be measured)."
+	echo "Seconds, MB = 10^6 bytes; medians of $steps steps, TCP ${CONGESTION:-reno}. avg, peak client, peak server and compute: as OUTPUT.md defines them (-: a tensor is one message, whose receiving has no time that could be measured)."
 	echo "ideal = max(client, server, up / rate, down / rate), each alone; fill = what one chunk spends at the other three."
 	echo "Over ideal = (total - fill) / ideal, at most 1.15 at 8 chunks; over compute = total / (client + server), at most 1.05 there where the link is not the bottleneck."
 	for factor in $factors; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `splitc flops` gives the rows of seed 002's tables, types 1 to 3, and the rates 0.097, 0.070 and 0.038 (docs/results/inserts.md
+# `splitc flops` gives the rows of published tables, types 1 to 3, and the rates 0.097, 0.070 and 0.038 (docs/results/inserts.md
 # says which inserts they are); of a decaying insert it says where it begins and where it ends.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -36,7 +36,7 @@ row conv:20,k=3,s=3 conv:360 0.0970 1.25e9 2.53e10 1.53e9                       
 row conv:32,k=4,s=4+conv:20 conv:380+conv:40 0.0380 1.60e9 3.40e10 1.65e9        # type 3
 flops conv:20,k=4,s=4 conv:320
 grep -qx 'head_act, head_grad  \[64,28,28,20\]  4.01 MB in fp32' "$tmp/flops" || fail "sizes: $(cat "$tmp/flops")"
-is 'compress rate' 0.0676 # "0.070": by seed 003's averages too
+is 'compress rate' 0.0676 # "0.070": by the published averages too
 
 flops decaylinear:rate=0.9,every=300,times=9 decaylinear:rate=0.9,every=300,times=9
 is 'compress rate' 1
@@ -56,7 +56,7 @@ printf 'model: {huggingface: %s, classes: 2, tokens: 128}\ndata: {kind: made_tok
 "$SPLITC" flops "$tmp/base.yaml" >"$tmp/flops" || fail 'flops of roberta-base'
 is 'a token' 84973056
 fits "$tmp/flops"
-# Seed 002's rows of two pairs: nominal rates of 0.9^9 · 0.95^9 and so on, where each fall rounds down. Of all that crosses, the classifier's
+# Published rows of two pairs: nominal rates of 0.9^9 · 0.95^9 and so on, where each fall rounds down. Of all that crosses, the classifier's
 # vector of each row (1/129) too.
 two_pairs() { # EVERY RATE2 TIMES RATE
 	"$SPLITC" flops "$tmp/base.yaml" --set head_end=encoder.layer.0.attention.output --set tail_begin=classifier --set data.pad=max \

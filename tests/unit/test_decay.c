@@ -1,4 +1,4 @@
-/* Decaying inserts (seed 002): the schedule, the pull, what falls off, and that a step through the live part is what a
+/* Decaying inserts: the schedule, the pull, what falls off, and that a step through the live part is what a
  * plain narrow insert would compute. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Learned inserts: their spelling, what they splice into a model, the seeds' rates and multiply-accumulates, and a
+/* Learned inserts: their spelling, what they splice into a model, the published rates and multiply-accumulates, and a
  * training step through them. */
 #include <setjmp.h>
 #include <stdarg.h>

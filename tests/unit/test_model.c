@@ -126,7 +126,7 @@ static int64_t node_macs(const struct sl_model *m, int i, int64_t rows)
 	return sl_op_macs(&op, rows);
 }
 
-/* Seed 002: 7.45e8, 1.93e10, 8.19e7 and 2.01e10 at batch 64 and 224²; the head ends after features.0.1. */
+/* Published: 7.45e8, 1.93e10, 8.19e7 and 2.01e10 at batch 64 and 224²; the head ends after features.0.1. */
 static void macs_are_those_of_the_seed(void **state)
 {
 	struct sl_model *m = open_model(&imagenet);

@@ -75,7 +75,7 @@ static void accumulated(void **state)
 	assert_lr(&s, 23, 0.025);
 }
 
-/* Seed 000's setting, with 10 steps an epoch. */
+/* A published setting, with 10 steps an epoch. */
 static void cosine_with_warmup(void **state)
 {
 	struct sl_schedule s = make(SL_SCHEDULE_COSINE, 0.4, 0, 0, 200, 20, 10);
