@@ -75,6 +75,16 @@ takes() {
 		"$SPLITS" serve "$tmp/splits.yaml" "${sets[@]}" --print-config >"$tmp/out.splits" 2>&1
 }
 
+# stands KEY=VALUE: alone, or beside the setting that it belongs to
+stands() {
+	takes "$1" && return
+	case $(cat "$tmp/out") in
+	*share.group*) takes "$1" share.group=g ;;
+	*'data.kind: images'*) takes "$1" data.kind=images ;;
+	*) return 1 ;;
+	esac
+}
+
 known() { [ -n "${key[$1]:-}" ] || [ -n "${section[$1]:-}" ]; }
 
 invoked() { # PROGRAM WORD…
@@ -143,7 +153,7 @@ config_line() { # KEY: VALUE
 		[[ $value =~ ^[a-z0-9|]+$ ]] || return 0
 		for item in ${value//|/ }; do takes "$name=$item" || wrong "$(cat "$tmp/out")"; done
 		;;
-	*) plain=${value#\"} && takes "$name=${plain%\"}" || wrong "$(cat "$tmp/out")" ;;
+	*) plain=${value#\"} && stands "$name=${plain%\"}" || wrong "$(cat "$tmp/out")" ;;
 	esac
 }
 
