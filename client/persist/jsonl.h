@@ -47,8 +47,8 @@ struct sl_jsonl_direction {
 	double nominal_bytes;
 };
 
-/* As published tables define them: average = bytes sent / compute time; peak client = max over sends of bytes / send time; peak
- * server = max over receives of bytes / receive time. MB = 1e6 bytes. */
+/* As published tables define them: average = bytes sent / compute time; peak client = max over sends of bytes / send
+ * time; peak server = max over receives of bytes / receive time. MB = 1e6 bytes. */
 struct sl_jsonl_summary {
 	uint64_t epochs, steps, samples, skipped; /* skipped: of the steps */
 	double test_loss, test_acc, best_test_acc;
