@@ -47,8 +47,8 @@ enum { SL_SCORE_TEXT = 48 };
 /* "top5 98.21 %", "matthews 0.6134" */
 const char *sl_summary_score_text(const struct sl_score *score, char out[SL_SCORE_TEXT]);
 void sl_summary_scores(struct sl_jsonl_score out[SL_JSONL_SCORES], const struct sl_score score[SL_SCORES_MOST]);
-/* The figures of published tables: computation time of a batch = client's plus server's; average = bytes sent in a step over it;
- * peak client = best run sent, peak server = best run received. */
+/* The figures of published tables: computation time of a batch = client's plus server's; average = bytes sent in a step
+ * over it; peak client = best run sent, peak server = best run received. */
 void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 		     const struct sl_training_totals *totals, const struct sl_training_link *link, const char *outcome);
 /* To stdout: a table, or one JSON object. */
