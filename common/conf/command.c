@@ -16,8 +16,7 @@ static void print_help(FILE *to, const char *program, const struct sl_command *c
 	fprintf(to, "usage: %s COMMAND …\n\n", program);
 	for (const struct sl_command *c = commands; c->name; c++)
 		fprintf(to, "  %-8s  %s\n", c->name, c->help);
-	fprintf(to, "\nFor more, run `%s COMMAND --help` or `man %s`, which lists the exit statuses.\n", program,
-		program);
+	fprintf(to, "\nFor more, run `%s COMMAND --help`. `man %s` has the exit statuses.\n", program, program);
 }
 
 static bool is_one_of(const char *word, const char *a, const char *b)

@@ -333,11 +333,11 @@ static enum sl_err ask_connect(int fd, const struct sockaddr_un *address, uint64
 		if (errno == EINTR)
 			continue;
 		if (errno != EAGAIN)
-			return sl_fail_set(
-				fail, SL_ERR_UNAVAILABLE,
-				"nobody answers at %s: %s; name the CONFIG of a program that runs with another one, or its "
-				"socket by --control PATH",
-				address->sun_path, strerror(errno));
+			return sl_fail_set(fail, SL_ERR_UNAVAILABLE,
+					   "nobody answers at %s: %s; name the CONFIG of a program that runs with "
+					   "another one, or its "
+					   "socket by --control PATH",
+					   address->sun_path, strerror(errno));
 		if (sl_now_ms() >= deadline_ms) /* a full backlog has no event to wait for */
 			return sl_fail_set(fail, SL_ERR_TIMEOUT, "no answer at %s in time", address->sun_path);
 		nanosleep(&pause, NULL);
