@@ -57,11 +57,11 @@ same_run undisturbed paused 120
 ! grep -q 'steps-lost' "$tmp/paused.log" || fail "nothing was lost: $(grep steps-lost "$tmp/paused.log")"
 ! grep 'resume-changed' "$tmp/paused.log" || fail "its settings are the same"
 
-# stopped while the loader owes a batch, which comes later: no step is begun with it
-start_failing_client client.load=hold@2 owed "$tmp/client.yaml" "${sets[@]}" --set drain_s=600 --set data.threads=1
-wait_for "a step" has_steps owed 1
+# stopped while the loader owes a batch, which comes later: no step is begun with it. One of the batches before it is the test set's
+start_failing_client client.load=hold@4 owed "$tmp/client.yaml" "${sets[@]}" --set drain_s=600 --set data.threads=1 --set data.prefetch=1
+wait_for "two steps" has_steps owed 2
 stops owed TERM
-[ "$(steps_of owed)" = 1 ] || fail "$(steps_of owed) steps, not 1: one was begun behind the signal"
+[ "$(steps_of owed)" = 2 ] || fail "$(steps_of owed) steps, not 2: one was begun behind the signal"
 
 # a server that shuts down, a client that stood still for longer than the link's timeout: the run that ends with its link is gone on
 # with from the step that it had done, but where COMMIT was under way; killed, the server has nothing of it
