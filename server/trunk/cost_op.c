@@ -22,6 +22,8 @@ enum {
 	STEP_ROWS = 512, /* of a product */
 	BAND_ROWS = 28,  /* of an image */
 	WIDE = 1 << 15,  /* columns of a product's step */
+	STRIP = 16,      /* channels of a strip */
+	STRIP_SPARE = 8, /* columns that a kernel may read beyond its outputs */
 };
 
 static double least(double a, double b)
@@ -155,6 +157,19 @@ static struct work windows(double pixels, double wide, double groups, double tap
 				     weights * weight_ns};
 }
 
+/* Channels of a depthwise convolution are summed in strips, whose rows are filled up for kernels that read ahead. */
+static double strips(const struct sl_op *op, double rows)
+{
+	const struct sl_conv_attr *a = &op->u.conv;
+	const double in_w = (double)op->in_shape[0].dim[2], out_w = (double)op->out_shape.dim[2];
+	const double wide = (out_w + STRIP_SPARE) * a->stride + ((double)a->kw + STRIP_SPARE) * a->dilation;
+	const double columns =
+		least(wide, 4 * (in_w + out_w) + 256); /* wider ones are not taken (kernels/cpu/conv_dw.c) */
+	const double lines = most((double)op->in_shape[0].dim[1], (double)op->out_shape.dim[1]);
+
+	return rows * lines * columns * ceil((double)a->in_c / STRIP) * STRIP * touch_ns;
+}
+
 static struct work depthwise(double pixels, double taps, double c, double band)
 {
 	const double row = taps * (call_ns / 4 + c * copy_ns);
@@ -172,8 +187,10 @@ static struct work conv(const struct sl_op *op, double rows)
 
 	if (a->stride > 1) /* backward also clears what no window reads */
 		copies.all *= 2;
-	if (sl_op_is_depthwise(op))
+	if (sl_op_is_depthwise(op)) {
+		copies.all += strips(op, rows);
 		return add(depthwise(pixels, taps, a->in_c, BAND_ROWS * w), copies);
+	}
 	return add(windows(pixels, w, a->groups, taps, a->in_c / a->groups, a->out_c / a->groups), copies);
 }
 
