@@ -19,8 +19,9 @@
  *
  * Other connections are relayed as they are meanwhile. The program ends with SIGTERM. Its last line is JSON. It has,
  * each way, the messages that were delivered whole, and their bytes of headers and payloads, without ZMTP's own. `wire`
- * is everything that came each way. Then come the connections, and the milliseconds until the client closed the one at
- * fault (-1: never). Of an encrypted link a frame counts as a message. */
+ * is what the client's connections carried: all that it sent, and all that was relayed to it. Then come the
+ * connections, and the milliseconds until the client closed the one at fault (-1: never). Of an encrypted link a frame
+ * counts as a message. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/tcp.h>
@@ -146,8 +147,8 @@ static int kind_of(const uint8_t *header, size_t len)
 
 static void relay(struct link *l, enum side side, const uint8_t *data, size_t len)
 {
-	if (!l->silent)
-		(void)send_all(l->in[!side].fd, data, len);
+	if (!l->silent && send_all(l->in[!side].fd, data, len))
+		wire[DOWN] += side == DOWN ? len : 0;
 }
 
 static void begin_fault(struct link *l)
@@ -377,7 +378,7 @@ static void close_link(struct link *l)
 	*l = (struct link){.used = false};
 }
 
-/* Bytes that were here when the other side reset the connection, which takes them from the socket. */
+/* Bytes that were here when the client reset the connection, which takes them from the socket. */
 static unsigned long long came_unread(const struct stream *s)
 {
 	struct tcp_info info = {0};
@@ -401,12 +402,12 @@ static void readable(struct link *l, enum side side)
 	n = recv(s->fd, s->data + s->len, READ, 0);
 	if (n <= 0) {
 		s->eof = true;
-		wire[side] += n < 0 ? came_unread(s) : 0;
+		wire[UP] += n < 0 && side == UP ? came_unread(s) : 0;
 		if (side == UP && l->faulty && noticed_ms < 0)
 			noticed_ms = (long)(sl_now_ms() - done_ms);
 		return;
 	}
-	wire[side] += (unsigned long long)n;
+	wire[UP] += side == UP ? (unsigned long long)n : 0;
 	s->read += (unsigned long long)n;
 	if (l->silent)
 		return; /* lost */
