@@ -13,7 +13,6 @@
 #include "common/base/buf.h"
 #include "common/base/folder.h"
 #include "common/base/guard.h"
-#include "common/base/sha256.h"
 
 enum { FILE_BYTES = 4096, Z85 = SL_KEY_TEXT - 1 };
 
@@ -38,9 +37,9 @@ void sl_key_print(const struct sl_key *key, char out[SL_KEY_TEXT])
 
 void sl_key_fingerprint(const struct sl_key *public_key, char out[SL_FINGERPRINT])
 {
-	uint8_t d[SL_SHA256_BYTES];
+	uint8_t d[crypto_hash_sha256_BYTES];
 
-	sl_sha256(public_key->byte, sizeof public_key->byte, d);
+	crypto_hash_sha256(d, public_key->byte, sizeof public_key->byte);
 	snprintf(out, SL_FINGERPRINT, "%02x%02x-%02x%02x-%02x%02x-%02x%02x", d[0], d[1], d[2], d[3], d[4], d[5], d[6],
 		 d[7]);
 }

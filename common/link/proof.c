@@ -5,8 +5,6 @@
 
 #include <sodium.h>
 
-#include "common/base/sha256.h"
-
 _Static_assert((int)SL_SESSION_BYTES == (int)crypto_sign_PUBLICKEYBYTES, "a session's id is a public key");
 _Static_assert((int)SL_PROOF_BYTES == (int)crypto_sign_BYTES, "a proof is a signature");
 _Static_assert((int)SL_SECRET_BYTES == (int)crypto_sign_SEEDBYTES, "a secret is a key's seed");
@@ -90,21 +88,21 @@ bool sl_proof_lacks(const struct sl_hello *hello)
 void sl_group_name(const char *group, uint8_t name[16])
 {
 	static const char label[] = "split group name";
-	uint8_t text[sizeof label + 64] = {0}, digest[SL_SHA256_BYTES];
+	uint8_t text[sizeof label + 64] = {0}, digest[crypto_hash_sha256_BYTES];
 	const size_t len = strnlen(group, 64);
 
 	memcpy(text, label, sizeof label);
 	memcpy(text + sizeof label, group, len);
-	sl_sha256(text, sizeof label + len, digest);
+	crypto_hash_sha256(digest, text, sizeof label + len);
 	memcpy(name, digest, 16);
 }
 
 void sl_session_name(const uint8_t session[SL_SESSION_BYTES], uint8_t name[16])
 {
-	uint8_t text[sizeof name_label + SL_SESSION_BYTES], digest[SL_SHA256_BYTES];
+	uint8_t text[sizeof name_label + SL_SESSION_BYTES], digest[crypto_hash_sha256_BYTES];
 
 	memcpy(text, name_label, sizeof name_label);
 	memcpy(text + sizeof name_label, session, SL_SESSION_BYTES);
-	sl_sha256(text, sizeof text, digest);
+	crypto_hash_sha256(digest, text, sizeof text);
 	memcpy(name, digest, 16);
 }

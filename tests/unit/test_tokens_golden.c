@@ -9,11 +9,11 @@
 #include <sys/stat.h>
 
 #include <cmocka.h>
+#include <sodium.h>
 
 #include "client/data/source.h"
 #include "client/text/records.h"
 #include "client/text/tokenizer.h"
-#include "common/base/sha256.h"
 #include "tests/support/made_text.h"
 
 enum { SEP = 102 }; /* BERT's [SEP] */
@@ -148,11 +148,11 @@ static void add_set(struct digest *d, struct sl_tokenizer_work *w, const char *s
 
 static void check_digest(struct digest *d, const char *set, long rows, long tokens, const char *sha256)
 {
-	uint8_t hash[SL_SHA256_BYTES];
-	char hex[2 * SL_SHA256_BYTES + 1];
+	uint8_t hash[crypto_hash_sha256_BYTES];
+	char hex[2 * crypto_hash_sha256_BYTES + 1];
 
-	sl_sha256(d->data, d->len, hash);
-	for (int i = 0; i < SL_SHA256_BYTES; i++)
+	crypto_hash_sha256(hash, (const unsigned char *)d->data, d->len);
+	for (size_t i = 0; i < crypto_hash_sha256_BYTES; i++)
 		sprintf(hex + 2 * i, "%02x", hash[i]);
 	if (d->rows != rows || d->tokens != tokens || strcmp(hex, sha256) != 0)
 		fail_msg("%s: %ld rows, %ld tokens, %s", set, d->rows, d->tokens, hex);
