@@ -79,14 +79,14 @@ OTHER_LEVELS := $(filter-out $(LEVELS_$(MACHINE)),$(LEVELS_x86_64) $(LEVELS_aarc
 
 
 # ---- sources: every .c of a room, found by wildcard. kernels/cuda and server/mpi are modules of their own.
-LIB_SRC := $(wildcard common/*/*.c kernels/*.c kernels/ref/*.c) $(filter-out $(OTHER_LEVELS),$(wildcard kernels/cpu/*.c)) \
+LIB_SRC := $(wildcard common/*/*.c kernels/*.c) $(filter-out $(OTHER_LEVELS),$(wildcard kernels/cpu/*.c)) \
            $(filter-out client/main.c server/main.c,$(wildcard client/*.c client/*/*.c server/*.c server/host/*.c server/trunk/*.c server/store/*.c)) $(wildcard lib/*.c)
 PROTO := $(wildcard proto/*.proto)
 GEN_SRC := $(PROTO:%.proto=$(B)/gen/%.pb-c.c)
 GEN_HDR := $(GEN_SRC:.c=.h)
 LIB_OBJ := $(LIB_SRC:%.c=$(B)/%.o) $(GEN_SRC:.c=.o)
 LIB := $(B)/libdaemons.a
-SUPPORT_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/support/*.c))
+SUPPORT_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/support/*.c tests/ref/*.c))
 BINS := $(if $(wildcard client/main.c),$(B)/splitc) $(if $(wildcard server/main.c),$(B)/splits)
 
 TEST_SRC := $(wildcard tests/unit/test_*.c tests/suite/test_*.c)
@@ -127,7 +127,7 @@ SHARED := $(B)/libsplit.so
 
 # What computes in the program's own process. It brings OpenBLAS, so libsplit has it as a module.
 LOCAL := $(B)/libsplit_local.so
-LOCAL_SRC := $(wildcard lib/local/*.c common/*/*.c kernels/*.c kernels/ref/*.c server/host/*.c server/trunk/*.c server/store/*.c) \
+LOCAL_SRC := $(wildcard lib/local/*.c common/*/*.c kernels/*.c server/host/*.c server/trunk/*.c server/store/*.c) \
 	$(filter-out $(OTHER_LEVELS),$(wildcard kernels/cpu/*.c))
 LOCAL_OBJ := $(LOCAL_SRC:%.c=$(B)/pic/%.o) $(PROTO:%.proto=$(B)/pic/gen/%.pb-c.o)
 

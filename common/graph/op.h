@@ -97,7 +97,7 @@ struct sl_dropout_attr {
 };
 
 /* What XENT adds up. The soft Dice loss is each picture's own, so chunks and batches do not matter: MONAI's DiceLoss
- * with to_onehot_y and softmax, and DiceCELoss (Milletari et al. 2016; the formula is in kernels/ref/xent.c). */
+ * with to_onehot_y and softmax, and DiceCELoss (Milletari et al. 2016; the formula is in tests/ref/xent.c). */
 enum sl_xent_fn {
 	SL_XENT_ENTROPY, /* cross-entropy */
 	SL_XENT_DICE,    /* of rows [N,H,W,K] */

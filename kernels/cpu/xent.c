@@ -25,7 +25,7 @@ struct job {
 	float *scratch;    /* in place: row_room of each worker */
 };
 
-/* Of a picture's class, as kernels/ref/xent.c calls them; d of one pixel after the other. */
+/* Of a picture's class, as tests/ref/xent.c calls them; d of one pixel after the other. */
 struct dice {
 	double a, b, d;
 };

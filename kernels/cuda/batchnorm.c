@@ -1,4 +1,4 @@
-/* Batch normalisation with its activation; the formulas are in kernels/ref/batchnorm.c.
+/* Batch normalisation with its activation; the formulas are in tests/ref/batchnorm.c.
  * Saved: mean, 1/sqrt(var + eps) and biased var of the chunk, [3, C]. In eval mode the first two come from the running
  * statistics and live in the workspace, whose other part is the partial sums and coefficients of backward. */
 #include "kernels/cuda/cuda.h"

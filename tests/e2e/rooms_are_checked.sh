@@ -7,7 +7,7 @@ trap 'rm -rf "$tmp"' EXIT
 cd "$tmp"
 command -v git >/dev/null || { echo 'no git'; exit 77; }
 git init -q .
-mkdir -p scripts common/base common/graph common/codec client/cmd client/run client/persist client/data server/host server/trunk server/store kernels/ref kernels/cpu tests/e2e
+mkdir -p scripts common/base common/graph common/codec client/cmd client/run client/persist client/data server/host server/trunk server/store kernels/cuda kernels/cpu tests/e2e tests/ref
 cp "$root"/scripts/check-rooms.sh "$root"/scripts/run-tests.sh scripts/
 
 try() { # file, include, 0: in order | 1: refused
@@ -39,7 +39,9 @@ try server/trunk/a.c '"server/store/store.h"' 0
 try server/store/a.c '"server/trunk/trunk.h"' 1
 try server/trunk/a.c '"server/host/host.h"' 1
 try kernels/cpu/a.c '<cblas.h>' 0
-try kernels/ref/a.c '"kernels/cpu/cpu.h"' 1
+try kernels/cuda/a.c '"kernels/cpu/cpu.h"' 1
+try tests/ref/a.c '"common/exec/backend.h"' 0
+try tests/ref/a.c '"kernels/cpu/cpu.h"' 1
 try kernels/cpu/a.c '<pthread.h>' 1
 
 # kills LINE, 0: in order | 1: refused, of an end-to-end test

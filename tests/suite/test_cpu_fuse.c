@@ -1,6 +1,6 @@
 /* A batchnorm between two convolutions on the CPU backend: run by itself, or fused with the one in front, the one
  * behind, or both (backend.h: before, after, whole, reduced); and an activation in front of a convolution. All must
- * agree within rounding, and be the same bits for any number of threads. The unfused ops are compared with kernels/ref
+ * agree within rounding, and be the same bits for any number of threads. The unfused ops are compared with tests/ref
  * in test_ops.c. */
 #include <math.h>
 #include <setjmp.h>

@@ -20,7 +20,7 @@
 #include "client/run/local.h"
 #include "common/base/pool.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/ref/ref.h"
+#include "tests/ref/ref.h"
 #include "tests/support/asked.h"
 
 static const double TOLERANCE = 1e-4, GRADIENT_FLOOR = 1e-3;

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "kernels/module.h"
-#include "kernels/ref/ref.h"
+#include "tests/ref/ref.h"
 #include "tests/support/gpu.h"
 #include "tests/support/op_run.h"
 

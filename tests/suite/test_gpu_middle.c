@@ -16,7 +16,7 @@
 #include "common/base/rng.h"
 #include "common/exec/exec.h"
 #include "kernels/module.h"
-#include "kernels/ref/ref.h"
+#include "tests/ref/ref.h"
 #include "tests/support/gpu.h"
 
 enum { SEED = 11, BATCH = 10, CHUNKS = 4 }; /* chunks of 3, 3, 3 and 1 */

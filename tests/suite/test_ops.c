@@ -1,4 +1,4 @@
-/* Every op of every backend against kernels/ref, and kernels/ref against numeric differences: one list of cases
+/* Every op of every backend against tests/ref, and tests/ref against numeric differences: one list of cases
  * (tests/support/op_case.c), run in the modes below. Guard bytes, poisoned outputs and read-only inputs are checked in
  * all of them (tests/support/op_rig.h); tolerances stand in tests/support/op_run.h.
  *
@@ -20,7 +20,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/level.h"
 #include "kernels/module.h"
-#include "kernels/ref/ref.h"
+#include "tests/ref/ref.h"
 #include "tests/support/op_run.h"
 #include "tests/support/op_update.h"
 

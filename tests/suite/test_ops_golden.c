@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "kernels/ref/ref.h"
 #include "tests/golden/ops.h"
+#include "tests/ref/ref.h"
 #include "tests/support/op_run.h"
 
 /* Inputs of a rig are never written to. */

@@ -10,7 +10,7 @@
 #include "common/base/pool.h"
 #include "common/base/rng.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/ref/ref.h"
+#include "tests/ref/ref.h"
 
 void local_run_open(struct local_run *r, const struct local_run_conf *conf)
 {

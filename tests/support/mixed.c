@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "kernels/ref/ref.h"
+#include "tests/ref/ref.h"
 #include "tests/support/half.h"
 #include "tests/support/op_case.h"
 

@@ -1,5 +1,5 @@
 /* The reference with activations in 16 bits: what BF16 and FP16 mean, for executors on a host without a GPU. Every op
- * is kernels/ref on values that were read from 16 bits, and what it gives is rounded into them. */
+ * is tests/ref on values that were read from 16 bits, and what it gives is rounded into them. */
 #ifndef SL_TESTS_MIXED_H
 #define SL_TESTS_MIXED_H
 

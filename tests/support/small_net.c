@@ -10,7 +10,7 @@
 #include "common/base/rng.h"
 #include "common/weights/weights.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/ref/ref.h"
+#include "tests/ref/ref.h"
 
 static const struct sl_optimizer sgd = {.momentum = 0.9, .weight_decay = 1e-4};
 const struct sl_optimizer small_net_adamw = {

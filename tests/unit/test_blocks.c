@@ -1,5 +1,5 @@
 /* A linear layer and the cross-entropy behind it whose logits are in memory for some rows at a time: against the same
- * ops by themselves on kernels/ref, against numeric differences, for blocks of one row up to all, and for 1 to 4
+ * ops by themselves on tests/ref, against numeric differences, for blocks of one row up to all, and for 1 to 4
  * threads. Guard words stand round all memory of the executor. */
 #include <math.h>
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 #include "common/exec/rewrite.h"
 #include "common/graph/graph_text.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/ref/ref.h"
+#include "tests/ref/ref.h"
 
 enum { ROWS = 7, H = 5, V = 20003, GUARD = 64, AREAS = 64 }; /* three pieces of a row, the last one odd */
 

@@ -12,7 +12,7 @@
 #include "common/graph/graph_text.h"
 #include "common/weights/weights.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/ref/ref.h"
+#include "tests/ref/ref.h"
 #include "tests/support/small_net.h"
 
 /* Of two backends that are compared: one in `make test`. */

@@ -16,7 +16,7 @@
 #include "common/exec/exec.h"
 #include "common/graph/graph.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/ref/ref.h"
+#include "tests/ref/ref.h"
 #include "tests/support/codec.h"
 
 enum { ROWS = 3, LONGEST = 300, HEADS = 4, KV = 2, D = 24, F = HEADS * D, MOST = ROWS * LONGEST };

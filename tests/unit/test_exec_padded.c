@@ -15,7 +15,7 @@
 #include "common/exec/exec.h"
 #include "common/graph/graph.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/ref/ref.h"
+#include "tests/ref/ref.h"
 #include "tests/support/codec.h"
 
 enum { VOCAB = 11, F = 7, WIDE = 18, OUT = 5, ROWS = 6, LONGEST = 9, FIRST = 2, PAD = 1, MARK = 4 };

@@ -15,7 +15,7 @@
 #include "common/exec/exec.h"
 #include "common/graph/graph.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/ref/ref.h"
+#include "tests/ref/ref.h"
 
 enum { VOCAB = 90, F = 24, LONGEST = 9, ROWS = 6, CHUNKS = 2, TOKENS = LONGEST * ROWS };
 

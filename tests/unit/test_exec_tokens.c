@@ -14,7 +14,7 @@
 #include "common/exec/exec.h"
 #include "common/graph/graph.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/ref/ref.h"
+#include "tests/ref/ref.h"
 #include "tests/support/codec.h"
 
 enum { F = 12, WIDE = 20, OUT = 6, ROWS = 5, LONGEST = 9, TOKENS = 30, BATCH = 2 * ROWS };

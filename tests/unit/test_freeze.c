@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "kernels/ref/ref.h"
+#include "tests/ref/ref.h"
 #include "tests/support/small_net.h"
 
 static const struct sl_conf_list features = {1, {"features.*"}};

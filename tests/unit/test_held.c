@@ -18,7 +18,7 @@
 #include "common/weights/weights.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/level.h"
-#include "kernels/ref/ref.h"
+#include "tests/ref/ref.h"
 
 enum { IN = 850, OUT = 70, LAST = 33, ROWS = 19, WORDS = 40 };
 

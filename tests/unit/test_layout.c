@@ -15,7 +15,7 @@
 #include "common/exec/layout.h"
 #include "common/exec/leases.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/ref/ref.h"
+#include "tests/ref/ref.h"
 #include "tests/support/small_plan.h"
 
 struct shadow {

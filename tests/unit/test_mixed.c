@@ -15,7 +15,7 @@
 
 #include "common/exec/exec.h"
 #include "common/session/state.h"
-#include "kernels/ref/ref.h"
+#include "tests/ref/ref.h"
 #include "tests/support/asked.h"
 #include "tests/support/mixed.h"
 #include "tests/support/op_case.h"

@@ -17,7 +17,7 @@
 #include "client/run/local.h"
 #include "common/base/pool.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/ref/ref.h"
+#include "tests/ref/ref.h"
 #include "tests/support/asked.h"
 
 enum { ROWS = 6, MOST = 11, CLASSES = 3, VOCAB = 40, REAL = 31, CHUNKS = 2 };

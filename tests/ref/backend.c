@@ -1,9 +1,9 @@
-#include "kernels/ref/ref.h"
+#include "tests/ref/ref.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/ref/kernels.h"
+#include "tests/ref/kernels.h"
 
 enum { ALIGN = 64 };
 

@@ -1,6 +1,6 @@
 /* What the files of this room share: one table per op and two small helpers. */
-#ifndef SL_KERNELS_REF_KERNELS_H
-#define SL_KERNELS_REF_KERNELS_H
+#ifndef SL_TESTS_REF_KERNELS_H
+#define SL_TESTS_REF_KERNELS_H
 
 #include "common/exec/backend.h"
 

@@ -7,7 +7,7 @@
  * Commit, as torch: running = (1 − m)·running + m·batch, with the unbiased variance Σ(x − mean)² / (M − 1). */
 #include <math.h>
 
-#include "kernels/ref/kernels.h"
+#include "tests/ref/kernels.h"
 
 enum { GAMMA, BETA, RUNNING_MEAN, RUNNING_VAR };
 

@@ -4,7 +4,7 @@
  *   dβ = Σ dout      dγ = Σ dout·x̂      dx = (g − Σg / n − x̂·Σ(g·x̂) / n) / sqrt(var + eps) */
 #include <math.h>
 
-#include "kernels/ref/kernels.h"
+#include "tests/ref/kernels.h"
 
 enum { GAMMA, BETA };
 

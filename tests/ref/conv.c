@@ -1,7 +1,7 @@
 /* Cross-correlation, as torch.nn.Conv2d, and its transposes. d is the dilation. With x zero outside [0,H) × [0,W),
  *   out[n,oy,ox,o]   = bias[o] + Σ_{ky,kx,j} x[n, oy·s − p + ky·d, ox·s − p + kx·d, channel(o,j)] · w[o,ky,kx,j]
  * where j runs over the I/groups input channels of o's group. */
-#include "kernels/ref/kernels.h"
+#include "tests/ref/kernels.h"
 
 struct geometry {
 	int64_t n, h, w, c; /* input [N,H,W,C] */

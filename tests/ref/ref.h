@@ -12,8 +12,8 @@
  * - xent: the largest logit of a row is the first one among equals. No output tensor is written: out may be NULL.
  *
  * Memory is host memory. One thread; the pool of the backend is not used. */
-#ifndef SL_KERNELS_REF_REF_H
-#define SL_KERNELS_REF_REF_H
+#ifndef SL_TESTS_REF_REF_H
+#define SL_TESTS_REF_REF_H
 
 #include "common/exec/backend.h"
 

@@ -3,7 +3,7 @@
  * l is one of enum sl_mse_fn. */
 #include <math.h>
 
-#include "kernels/ref/kernels.h"
+#include "tests/ref/kernels.h"
 
 /* Saved: dl/dx as double [N,K]; x is not kept for backward. */
 static enum sl_err prepare(struct sl_op_prepare *p)

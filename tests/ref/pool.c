@@ -4,7 +4,7 @@
  *   avgpool: dx at a position is Σ dout over the windows that hold it, divided by the window's size */
 #include <math.h>
 
-#include "kernels/ref/kernels.h"
+#include "tests/ref/kernels.h"
 
 struct geometry {
 	int64_t n, h, w, c; /* input [N,H,W,C] */

@@ -1,7 +1,7 @@
 /* Ops that move numbers: permute, resample (struct sl_resample_attr), and repeat, which reads a parameter for every
  * row. */
 #include "common/graph/taps.h"
-#include "kernels/ref/kernels.h"
+#include "tests/ref/kernels.h"
 
 /* y [outer, c, b, d] of x [outer, b, c, d] */
 static void permute(float *y, bool add, const float *x, int64_t n, int64_t b, int64_t c, int64_t d)

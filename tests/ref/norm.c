@@ -6,7 +6,7 @@
  * where RMS norm lacks the second term. */
 #include <math.h>
 
-#include "kernels/ref/kernels.h"
+#include "tests/ref/kernels.h"
 
 enum { GAMMA, BETA };
 

@@ -1,7 +1,7 @@
 /* The formulas of nn/optimizer.h; every value is computed in double and rounded when stored. */
 #include <math.h>
 
-#include "kernels/ref/kernels.h"
+#include "tests/ref/kernels.h"
 
 static void sgd(const struct sl_update *u, int64_t count, float *weight, const float *grad, float *momentum)
 {

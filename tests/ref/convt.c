@@ -1,7 +1,7 @@
 /* torch.nn.ConvTranspose2d: every input pixel spreads its window over the output,
  *   out[n, y·s − p + ky, x·s − p + kx, o] += x[n,y,x,i] · w[i,ky,kx,o],   out starts as bias[o]
  * where that lies inside. Written from the other side: each output sums the taps that reach it, in double. */
-#include "kernels/ref/kernels.h"
+#include "tests/ref/kernels.h"
 
 struct geometry {
 	int64_t n, h, w, c; /* input [N,H,W,I] */

@@ -2,7 +2,7 @@
  * embedding, a row of a table for every token. */
 #include <string.h>
 
-#include "kernels/ref/kernels.h"
+#include "tests/ref/kernels.h"
 
 static int64_t first_of(const struct sl_op_call *call, int64_t row)
 {

@@ -11,7 +11,7 @@
  * p[n,j]·d[n,j]) loss_sum has rule.dice · D of each picture, and dlogits rule.dice times the above. */
 #include <math.h>
 
-#include "kernels/ref/kernels.h"
+#include "tests/ref/kernels.h"
 
 /* Saved: p as double [N,K]; the logits are not kept for backward. In place (SL_PRE_LINEAR): p of one row. */
 static enum sl_err prepare(struct sl_op_prepare *p)

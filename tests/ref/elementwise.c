@@ -2,10 +2,9 @@
  *   relu(x) = max(x, 0)      relu6(x) = min(max(x, 0), 6)
  *   dropout: element i of the chunk's output is kept iff unit(philox(rng, i)) >= p, and then x / (1 − p); of tokens,
  *     i is (row · most + place in the row) · F + f */
-#include <math.h>
 #include <string.h>
 
-#include "kernels/ref/kernels.h"
+#include "tests/ref/kernels.h"
 
 double sl_ref_act_value(enum sl_act act, double y)
 {

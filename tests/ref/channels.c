@@ -1,5 +1,5 @@
 /* Gate (each channel by a number of its own), and concat. */
-#include "kernels/ref/kernels.h"
+#include "tests/ref/kernels.h"
 
 static enum sl_err gate_forward(const struct sl_op_call *call)
 {

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/ref/kernels.h"
+#include "tests/ref/kernels.h"
 
 /* One row of one head of keys and values. */
 struct span {

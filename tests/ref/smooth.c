@@ -12,7 +12,7 @@
  * Hendrycks and Gimpel, "Gaussian error linear units", 2016. */
 #include <math.h>
 
-#include "kernels/ref/kernels.h"
+#include "tests/ref/kernels.h"
 
 /* Of an activation at x. */
 struct point {
