@@ -126,14 +126,16 @@ def _nhwc(t):
     return (t.permute(0, 2, 3, 1) if t.dim() == 4 else t).contiguous()
 
 
-def _settings(optimizer):
-    """Keys of the config, and the keys of a group that may differ."""
+_RULES = ("momentum", "betas", "eps", "nesterov", "weight_decay", "amsgrad", "maximize", "dampening")
+
+
+def _settings(optimizer, g):
+    """Keys of the config, and the learning rate where no group has it. `g`: the optimizer's first group of the middle."""
     if isinstance(optimizer, dict):
         o = dict(optimizer)
         kind, lr = o.pop("kind", "sgd"), o.pop("lr")
         return {f"train.optimizer.{k}": v for k, v in {"kind": kind, **o}.items()}, lr
     kinds = {torch.optim.SGD: "sgd", torch.optim.Adam: "adam", torch.optim.AdamW: "adamw"}
-    g = optimizer.param_groups[0]
     if type(optimizer) not in kinds or any(g.get(k) for k in ("amsgrad", "maximize", "dampening")):
         raise errors.config(f"the middle has SGD, Adam, AdamW without amsgrad, maximize and dampening, not "
                             f"{type(optimizer).__name__}")
@@ -231,8 +233,9 @@ class RemoteModule(nn.Module):
             self._statistics = dict(module.named_buffers())
             self._state = {**dict(module.named_parameters()), **self._statistics}
             self._counted = [k for k in self._state if k.endswith("num_batches_tracked")]
-            settings, self._lr = _settings(optimizer)
-            self._groups, rules = self._take_groups() if self._lr is None else ({}, {})
+            own = not isinstance(optimizer, dict)
+            self._groups, rules = self._take_groups() if own else ({}, {})
+            settings, self._lr = _settings(optimizer, self._held_groups()[0] if own else None)
             codecs = codec if isinstance(codec, dict) else dict.fromkeys(("head_act", "mid_act", "mid_grad", "head_grad"), codec)
             seed = torch.initial_seed() % (1 << 53) if seed is None else seed
             self._conf = {"server": server, "train.batch": shape[0], "train.chunks": chunks, "train.seed": seed,
@@ -251,9 +254,9 @@ class RemoteModule(nn.Module):
     def _move_parameters(self):
         """Those of the module leave the optimizer, and the anchor comes: once nothing can be refused any more."""
         mine = {id(p) for p in self._module.parameters()}
-        for g, _ in self._held:
+        for g in self._held_groups():
             g["params"] = [p for p in g["params"] if id(p) not in mine]
-        self._held[0][0]["params"].append(self.anchor)
+        self._held_groups()[0]["params"].append(self.anchor)
 
     def _begin(self, resume=None):
         weights = {p.name: p.to_graph(self._state[p.key]).numpy() for p in self._builder.params}
@@ -276,33 +279,44 @@ class RemoteModule(nn.Module):
         mine = {id(p) for p in self._module.parameters()}
         if any(id(p) in mine for p in self._optimizer.state):
             raise errors.usage("the optimizer has stepped: give the middle one that has not, or a token to resume from")
-        held = [g for g in self._optimizer.param_groups if any(id(p) in mine for p in g["params"])]
+        at = [i for i, g in enumerate(self._optimizer.param_groups) if any(id(p) in mine for p in g["params"])]
+        held = [self._optimizer.param_groups[i] for i in at]
         found, rules = {}, {}
         missing = sum(p.requires_grad for p in self._module.parameters() if id(p) not in self._added) - sum(
             p.requires_grad for g in held for p in g["params"] if id(p) in mine)
         if self._added and not held:
-            held = self._optimizer.param_groups[:1]
+            at, held = [0], self._optimizer.param_groups[:1]
         if missing or not held:
             raise errors.usage("the optimizer lacks parameters of the middle: give it all of them")
         if len(held) > 9:
             raise errors.config(f"the middle's parameters are in {len(held)} groups of the optimizer; it has up to 9")
         base = held[0]
+        lr = "lr" if base["lr"] else "initial_lr"  # a warm-up begins at 0
+        factors = [g[lr] / base[lr] if base.get(lr) else 1.0 for g in held]
         for i, g in enumerate(held):
-            for key in ("betas", "eps", "momentum", "nesterov"):
-                if g.get(key) != base.get(key):
+            for key in _RULES:
+                if key != "weight_decay" and g.get(key) != base.get(key):
                     raise errors.config(f"{key} differs between groups of the optimizer; lr and weight_decay may")
             if i:
-                factor = g["lr"] / base["lr"] if base["lr"] else 1.0
-                rules[f"group.{i}"] = f"lr={factor!r} weight_decay={g['weight_decay']!r}"
+                rules[f"group.{i}"] = f"lr={factors[i]!r} weight_decay={g['weight_decay']!r}"
             found.update((id(p), i) for p in g["params"] if id(p) in mine)
-        self.__dict__["_held"] = [(g, g["lr"] / base["lr"] if base["lr"] else 1.0) for g in held]
+        self.__dict__["_held"] = [(i, f, {k: g.get(k) for k in _RULES}) for i, f, g in zip(at, factors, held)]
         return found, rules
+
+    def _held_groups(self):
+        """Looked up each time: load_state_dict() of an optimizer makes new groups."""
+        return [self._optimizer.param_groups[held[0]] for held in self._held]
 
     def _rate(self):
         if self._lr is not None:
             return self._lr
-        base = self._held[0][0]["lr"]
-        for g, factor in self._held:
+        groups = self._held_groups()
+        base = groups[0]["lr"]
+        for g, (_, factor, rules) in zip(groups, self._held):
+            changed = next((k for k in _RULES if g.get(k) != rules[k]), None)
+            if changed:
+                raise errors.config(f"{changed} is {g.get(changed)} by now, and the middle was made with {rules[changed]}: the "
+                                    "learning rate alone may change. OneCycleLR and CyclicLR need cycle_momentum=False")
             if base and abs(g["lr"] / base - factor) > 1e-9 * factor:
                 raise errors.config("learning rates of the middle's groups no longer have the factors that they had "
                                     "when it was made")
@@ -534,9 +548,11 @@ class Optimizer(torch.optim.Optimizer):
     """One optimizer for the script's own parameters and the middle: step() asks the server, then steps `optimizer`."""
 
     def __init__(self, optimizer, middle):
-        self.__dict__.update(optimizer=optimizer, middle=middle)
-        self.defaults, self.param_groups, self.state = optimizer.defaults, optimizer.param_groups, optimizer.state
-        self._step_count = 0
+        self.__dict__.update(optimizer=optimizer, middle=middle, defaults=optimizer.defaults, _step_count=0)
+
+    # load_state_dict() of `optimizer` makes new ones
+    param_groups = property(lambda self: self.optimizer.param_groups)
+    state = property(lambda self: self.optimizer.state)
 
     def step(self, closure=None):
         loss = closure() if closure is not None else None
@@ -556,7 +572,6 @@ class Optimizer(torch.optim.Optimizer):
 
     def load_state_dict(self, state):
         self.optimizer.load_state_dict(state)
-        self.param_groups, self.state = self.optimizer.param_groups, self.optimizer.state
 
     def __repr__(self):
         return f"split.{self.optimizer!r}"

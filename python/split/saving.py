@@ -43,4 +43,4 @@ def load(path):
     """None: there is no such file."""
     if not os.path.exists(path):
         return None
-    return Run(torch.load(path))
+    return Run(torch.load(path, weights_only=False))  # it is the script's own file, and has more than tensors

@@ -59,7 +59,7 @@ grep -qx "$tmp/installed/split/__init__.py" "$tmp/python.log" || fail 'the wheel
 cd "$tmp"
 # a worker of a DataLoader begins threads behind its fork, at addresses of its parent's: there ThreadSanitizer gives up ("dup thread")
 checks=()
-[[ ${SAN:-} != thread* ]] || checks=(check_fork check_interrupts check_state check_one_token)
+[[ ${SAN:-} != thread* ]] || checks=(check_fork check_interrupts check_state check_one_token check_saved)
 run "$root/tests/e2e/script/torch_processes.py" "$endpoint" "$server_pid" ${checks[@]+"${checks[@]}"}
 [ -z "${SAN:-}" ] || exit 0
 run "$root/tests/e2e/script/torch_api.py" "$endpoint"

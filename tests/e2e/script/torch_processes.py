@@ -1,5 +1,5 @@
 """usage: torch_processes.py SERVER PID [CHECK…]: split.RemoteModule in a DataLoader's workers and other children, where Ctrl-C comes while a
-call waits, and in two processes with one token. All checks, or those that are named."""
+call waits, in two processes with one token, and from a file. All checks, or those that are named."""
 import copy
 import sys
 
@@ -156,13 +156,49 @@ def check_one_token():
     other.middle.close(True)
 
 
+def check_saved():
+    """A warm-up goes on from a file. The middle's groups have rules of their own, and another order of layers."""
+    def begin(server, run=None):
+        head, mid, tail = copy.deepcopy(PARTS)
+        opt = torch.optim.SGD([{"params": [*head.parameters(), *tail.parameters()], "momentum": 0, "nesterov": False},
+                               {"params": [mid[0].weight], "lr": 0.2, "weight_decay": 0.1}, {"params": [mid[0].bias]}], 0.1, 0.9, nesterov=True)
+        plan = torch.optim.lr_scheduler.LambdaLR(opt, lambda i: i / STEPS)
+        middle = split.RemoteModule(mid, server, example=(8, 32), optimizer=opt, resume=run and run["middle"]) if server else mid
+        parts = dict(head=head, tail=tail, opt=opt, plan=plan)
+        return middle, parts, run.restore(**parts) if run else 0
+
+    def train(middle, parts, first, last):
+        losses = []
+        for x, t in DATA[first:last]:
+            parts["opt"].zero_grad()
+            loss = F.cross_entropy(parts["tail"](middle(parts["head"](x))), t)
+            loss.backward()
+            if isinstance(middle, split.RemoteModule):
+                middle.step()
+            parts["opt"].step()
+            parts["plan"].step()
+            losses.append(loss.item())
+        return losses
+    own = train(*begin(None), STEPS)
+    middle, parts, _ = begin(server)
+    losses = train(middle, parts, 0, AT)
+    split.save("saved.pt", middle=middle, step=AT, **parts)
+    losses += train(middle, parts, AT, STEPS)
+    assert max(abs(a - b) for a, b in zip(own, losses)) < 1e-6, (own, losses)
+    middle, parts, step = begin(server, split.load("saved.pt"))
+    assert train(middle, parts, step, STEPS) == losses[AT:]
+    parts["opt"].param_groups[1]["momentum"] = 0.8
+    refused(split.ConfigError, "momentum is 0.8 by now, and the middle was made with 0.9", train, middle, parts, 0, 1)
+    middle.close(True)
+
+
 expected = Run().train(range(STEPS)).end()
 run = Run().train(range(AT))
 run.loss(AT).backward()
 run.middle.drop()
 without = run.train(range(AT + 1, STEPS)).end()
 assert not same(expected, without)
-for check in (check_workers, check_fork, check_interrupts, check_state, check_one_token):
+for check in (check_workers, check_fork, check_interrupts, check_state, check_one_token, check_saved):
     if sys.argv[3:] and check.__name__ not in sys.argv[3:]:
         continue
     check()
