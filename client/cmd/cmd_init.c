@@ -14,12 +14,10 @@ static const char *const usage[] = {
 	"Writes a config with comments to FILE (splitc.yaml), for `splitc train FILE`. In a terminal it asks for "
 	"what no option gives. An empty answer, or no terminal, takes the demo's value.",
 	"KIND is cifar10, cifar100, images (a folder with train and val), webdataset (tar files), csv (a table), text "
-	"or a "
-	"task of GLUE, such as cola. NAME is a built-in network, onnx:FILE, or huggingface:FOLDER, which reads texts. "
-	"Sizes "
-	"are those that suit data and network. CUT is 1:-1, which keeps the first "
-	"and the last unit of the network on this "
-	"host, or two names, such as features.0.1,classifier.",
+	"or a task of GLUE, such as cola. Of pictures and tables the folder alone will do. NAME is a built-in network, "
+	"onnx:FILE, or huggingface:FOLDER, which reads texts. Sizes are those that suit data and network. CUT is 1:-1, "
+	"which keeps the first and the last unit of the network on this host, or two names, such as "
+	"features.0.1,classifier.",
 	NULL,
 };
 
@@ -62,7 +60,8 @@ static enum sl_err ask_all(struct sl_preset *p, char answer[4][ANSWER], struct s
 	enum sl_err err = ask("Server, tcp://HOST:PORT", "tcp://127.0.0.1:5570", &p->server, answer[0], p, fail);
 
 	if (!err)
-		err = ask("Network, onnx:FILE or huggingface:FOLDER", "mobilenet_v2", &p->model, answer[1], p, fail);
+		err = ask("Network, a name (? lists them), onnx:FILE or huggingface:FOLDER", "mobilenet_v2", &p->model,
+			  answer[1], p, fail);
 	texts = !err && strncmp(p->model, "huggingface:", 12) == 0;
 	if (!err && texts)
 		err = ask("Data, text:FOLDER, or TASK:FOLDER with a task of GLUE", "cola:glue", &p->data, answer[2], p,

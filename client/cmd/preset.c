@@ -143,7 +143,32 @@ static void set_sizes(struct sets *s, const struct kind *k, const char *model, b
 	set(s, "data.normalize", cifar ? k->kind : "imagenet");
 }
 
-/* KIND:FOLDER, KIND, or FOLDER of the usual kind of the network's input. */
+/* Of a folder without a kind: the first whose pictures lie in it, or a table; `usual` where nothing says more, or no
+ * folder was given. */
+static const struct kind *kind_inside(const char *folder, unsigned input, const struct kind *usual)
+{
+	char table[PATH_MAX];
+	struct sl_set there;
+	struct sl_fail why;
+
+	if (usual->input != SL_NETWORK_IMAGES || !folder[0])
+		return usual;
+	for (const struct kind *k = kinds; k < kinds + KINDS && k->input == SL_NETWORK_IMAGES; k++) {
+		const struct sl_set_spec spec = {.source = k->kind, .split = SL_SPLIT_TRAIN, .dir = folder};
+
+		if (sl_set_check(&there, &spec, &why) == SL_OK)
+			return k;
+	}
+	snprintf(table, sizeof table, "%s/train.csv", folder);
+	if ((input && !(input & SL_NETWORK_ROWS)) || access(table, F_OK) != 0)
+		return usual;
+	for (const struct kind *k = kinds; k < kinds + KINDS; k++)
+		if (k->input == SL_NETWORK_ROWS)
+			return k;
+	return usual;
+}
+
+/* KIND:FOLDER, KIND, or FOLDER of a kind that the network takes. */
 static enum sl_err find_kind(const struct kind **out, const char **folder, const char *data, unsigned input,
 			     struct sl_fail *fail)
 {
@@ -166,7 +191,7 @@ static enum sl_err find_kind(const struct kind **out, const char **folder, const
 		return sl_fail_set(fail, SL_ERR_CONFIG,
 				   "data are KIND:FOLDER, and there is no kind \"%.*s\"; known: %s",
 				   (int)(len < 40 ? len : 40), data, known);
-	*out = usual;
+	*out = kind_inside(data, input, usual);
 	*folder = data;
 	return SL_OK;
 }

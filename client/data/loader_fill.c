@@ -162,12 +162,19 @@ static void fill_block(void *arg, int64_t block, int thread)
 /* The first row that could not be read is read again, for what is to be said of it. */
 static void look_for_failure(struct slot *slot)
 {
+	const struct sl_loader_spec *spec = &slot->loader->spec;
 	struct sl_batch *batch = &slot->batch;
 
 	for (int64_t r = 0; r < batch->rows; r++) {
+		struct sl_fail why;
+
 		if (!slot->row_err[r])
 			continue;
 		batch->err = (slot->begin ? fill_tokens : fill_row)(slot, r, 0, &batch->why);
+		why = batch->why;
+		if (is_of_sample(batch->err) && spec->transform && !spec->skip_bad)
+			(void)sl_fail_set(&batch->why, batch->err, "%s; data.on_bad_sample: skip goes on without it",
+					  why.text);
 		if (batch->err)
 			batch->rows = 0;
 	}

@@ -214,8 +214,21 @@ static enum sl_err find_end(struct sl_setup *s, struct sl_fail *fail)
 	return SL_OK;
 }
 
+/* The others are outputs that no sample teaches. A member of a group may hold few of the group's classes, and
+ * `splitc data` does not know how many the network has. */
+static void note_few_classes(const struct sl_conf_client *c, const struct sl_set *set)
+{
+	if (sl_setup_task(c)->kind == SL_LEARN_CLASSES && set->classes < c->model.classes &&
+	    c->model.classes < INT_MAX && !c->agreed.share.group[0])
+		sl_log(SL_LOG_WARN, "classes",
+		       "model.classes is %d, and the training data have %d classes: write model.classes: %d, unless "
+		       "the others are to come",
+		       c->model.classes, set->classes, set->classes);
+}
+
 static enum sl_err open_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail)
 {
+	const struct sl_conf_client *c = s->conf;
 	struct names name;
 	struct sl_set_spec spec;
 	enum sl_err err;
@@ -230,6 +243,8 @@ static enum sl_err open_split(struct sl_setup *s, enum sl_split split, struct sl
 	err = check_split(s, &spec, &s->set[split], sl_set_open(&s->set[split], &spec, fail), fail);
 	json_decref(s->recalled);
 	s->recalled = NULL;
+	if (!err && split == SL_SPLIT_TRAIN)
+		note_few_classes(c, &s->set[split]);
 	if (!err && spec.parts && !spec.given)
 		sl_log(SL_LOG_INFO, "data-split", "%lld samples are for %s%s%s", (long long)s->set[split].count,
 		       part_name[name.parts.own], name.parts.by[0] ? ", apart by " : "", name.parts.by);

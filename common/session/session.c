@@ -1,7 +1,6 @@
 #include "common/session/session.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "common/codec/lengths.h"
@@ -330,9 +329,10 @@ enum sl_err sl_on_tick_patiently(struct sl_session *s, const struct sl_event *ev
 enum sl_err sl_on_tick(struct sl_session *s, const struct sl_event *ev, uint64_t now_ms, struct sl_outbox *out)
 {
 	if (s->patience_ms && now_ms > s->heard_ms + s->patience_ms)
-		return sl_fail_set(
-			&out->fail, SL_ERR_PEER_LOST, "nothing heard from the %s for %" PRIu64 " ms (limit %u ms)",
-			s->role == SL_SESSION_CLIENT ? "server" : "client", now_ms - s->heard_ms, s->patience_ms);
+		return sl_fail_set(&out->fail, SL_ERR_PEER_LOST,
+				   "nothing heard from the %s for %" PRIu64 " ms (link.timeout_ms: %u)",
+				   s->role == SL_SESSION_CLIENT ? "server" : "client", now_ms - s->heard_ms,
+				   s->patience_ms);
 	return sl_on_tick_patiently(s, ev, now_ms, out);
 }
 

@@ -38,6 +38,7 @@ status=0
 client stops "$tmp/client.yaml" --local || status=$?
 [ $status = 65 ] || fail "a broken picture: exit status $status, not 65"
 grep -qE "^splitc: ($jpeg: JPEG: |$png: this is not a picture)" "$tmp/stops.log" || fail "a broken picture: $(cat "$tmp/stops.log")"
+grep -q '; data.on_bad_sample: skip goes on without it$' "$tmp/stops.log" || fail "no way on: $(cat "$tmp/stops.log")"
 skip='--set data.on_bad_sample=skip --set train.checkpoint_every=1'
 client skips "$tmp/client.yaml" --local $skip || fail "on_bad_sample: skip: exit status $?"
 [ "$(grep -c "WARN bad-sample: .*the next sample takes its place" "$tmp/skips.log")" = 2 ] ||

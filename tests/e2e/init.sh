@@ -78,6 +78,9 @@ in_folder "$tmp/with" "$SPLITC" init hundred.yaml --data cifar100
 mkdir -p "$tmp/with/photos/train/"{a,b,c}
 for class in a b c; do printf 'P6 1 1 255 abc' >"$tmp/with/photos/train/$class/1.ppm"; done
 cp -r "$tmp/with/photos/train" "$tmp/with/photos/val"
+# a folder says by itself what it is
+in_folder "$tmp/with" "$SPLITC" init guessed.yaml --data photos
+[ $rc = 0 ] && effective guessed.yaml >"$tmp/written" && grep -q 'kind: "\?images' "$tmp/written" && grep -q 'classes: 3' "$tmp/written" || fail "a folder of photos: $(cat "$tmp/err")"
 in_folder "$tmp/with" "$SPLITC" init pictures.yaml --data images:photos
 [ $rc = 0 ] && effective pictures.yaml >"$tmp/written" && grep -q 'classes: 3' "$tmp/written" && grep -q '  kind: images' "$tmp/written" || fail "images: $(cat "$tmp/err")"
 in_folder "$tmp/with" "$SPLITC" train pictures.yaml --set train.batch=2 --set train.chunks=1 --set train.schedule.warmup_epochs=0 --check-config

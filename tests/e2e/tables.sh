@@ -47,6 +47,8 @@ grep -aq '"form":"only"' "$tmp/out.safetensors" || fail "form of a table's netwo
 
 refused 78 'model.features: csv has rows of 5 numbers, the model takes 7' --set model.features=7
 refused 78 'model.classes: csv has 3 classes, the model only 2' --set model.classes=2
+client more "$tmp/client.yaml" --local --set model.classes=4 --set train.epochs=1 || fail "more classes than there are: exit status $?"
+grep -q '^WARN classes: model.classes is 4, and the training data have 3 classes: write model.classes: 3, ' "$tmp/more.log" || fail "$(grep WARN "$tmp/more.log")"
 refused 65 "train.csv: no column \"label\" (data.label); the header names id, size, cm, colour, noise, kind" --set data.label=label
 refused 65 'no column "x" (data.ignore)' --set data.ignore=x
 refused 66 'train.csv: No such file' --set data.dir="$tmp"

@@ -119,7 +119,7 @@ static void silence_ends_a_session(void **state)
 		rig_open_ready(&rig, &conf);
 		assert_int_equal(tick((enum rig_who)who, 1000), SL_OK);
 		assert_int_equal(tick((enum rig_who)who, 1), SL_ERR_PEER_LOST);
-		assert_non_null(strstr(rig.side[who].fail.text, "for 1001 ms (limit 1000 ms)"));
+		assert_non_null(strstr(rig.side[who].fail.text, "for 1001 ms (link.timeout_ms: 1000)"));
 		rig_open_ready(&rig, &conf);
 		rig.side[who].s.patience_ms = 0;
 		assert_int_equal(tick((enum rig_who)who, 1u << 30), SL_OK);
