@@ -13,7 +13,6 @@
 #ifndef SL_KERNELS_MODULE_H
 #define SL_KERNELS_MODULE_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "common/exec/backend.h"

@@ -1,7 +1,6 @@
 #include "client/cmd/plot_eval.h"
 
 #include <jansson.h>
-#include <limits.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>

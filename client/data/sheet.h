@@ -2,8 +2,6 @@
 #ifndef SL_CLIENT_DATA_SHEET_H
 #define SL_CLIENT_DATA_SHEET_H
 
-#include <stdint.h>
-
 #include "common/base/err.h"
 
 struct sl_sheet;

@@ -4,8 +4,6 @@
 
 #include <stdint.h>
 
-#include "common/base/err.h"
-
 /* Share of samples whose label is that of the known example with the largest cosine to them. Of each class the first
  * sample is known; it does not count. */
 double sl_leak_labels_known(const float *x, int64_t n, int64_t d, const int32_t *label, int classes);

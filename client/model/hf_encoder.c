@@ -4,7 +4,6 @@
  * The classifier reads a row's first token alone: it is selected at the end of the last layer's unit, so that a cut
  * behind it carries one vector a row. */
 #include <stdio.h>
-#include <string.h>
 
 #include "client/model/huggingface.h"
 

@@ -173,11 +173,6 @@ static enum sl_err write_items(const struct sl_insert *items, char *out, struct 
 	return SL_OK;
 }
 
-enum sl_err sl_insert_canonical(const char *text, bool tail, char *out, struct sl_fail *fail)
-{
-	return sl_insert_advance(text, tail, 0, out, fail);
-}
-
 enum sl_err sl_insert_advance(const char *text, bool tail, int64_t steps, char *out, struct sl_fail *fail)
 {
 	struct sl_insert items;

@@ -71,10 +71,8 @@ int sl_insert_restore(const struct sl_insert *insert, struct sl_build *b, int va
 struct sl_decay sl_insert_decay(const struct sl_insert *insert);
 
 /* Writes the text without blanks, defaults and presets: equal text, equal insert. CONFIG as above, without the prefix.
- * out [SL_INSERT_TEXT]. */
-enum sl_err sl_insert_canonical(const char *text, bool tail, char *out, struct sl_fail *fail) SL_MUST_CHECK;
-/* The same, with the schedule of a decaying layer begun `steps` steps earlier: what weights that were trained so long
- * fit. INT64_MAX: at its end. */
+ * out [SL_INSERT_TEXT]. The schedule of a decaying layer has begun `steps` steps earlier: what weights that were
+ * trained so long fit. INT64_MAX: at its end. */
 enum sl_err sl_insert_advance(const char *text, bool tail, int64_t steps, char *out,
 			      struct sl_fail *fail) SL_MUST_CHECK;
 

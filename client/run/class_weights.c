@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "client/run/setup.h"
-#include "common/base/log.h"
 
 /* Samples of each class, or that have each label: [classes]. */
 static enum sl_err count_classes(const struct sl_set *set, int64_t *count, struct sl_fail *fail)

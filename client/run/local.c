@@ -303,7 +303,6 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 	};
 	/* what a payload would begin with: both sides have it here */
 	const size_t bytes = sl_port_lengths(l->plan, (int)dir, call.dims.rows, call.dims.tokens);
-	uint64_t start = sl_now_ns();
 	enum sl_err err;
 
 	l->buf.len = 0;
@@ -318,7 +317,6 @@ static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const s
 	l->nominal[dir] += sl_codec_nominal_bytes(l->codec[up ? CLIENT : SERVER][dir], from->shape.dim[0]);
 	err = sl_codec_decode(l->codec[up ? SERVER : CLIENT][dir], &call, (struct sl_bytes){l->buf.data, l->buf.len},
 			      to, fail);
-	l->codec_s += sl_seconds_since(start);
 	if (!err && l->crossed)
 		l->crossed(l->crossed_arg, dir, chunk, to);
 	return err;
@@ -443,7 +441,6 @@ enum sl_err sl_local_chunks(struct sl_local *l, struct sl_fail *fail)
 void sl_local_begin_pass(struct sl_local *l)
 {
 	l->began_ns = sl_now_ns();
-	l->codec_s = 0;
 	l->grad_norm = NAN;
 	l->grad_scale = 0;
 	l->tx_bytes = l->rx_bytes = 0;
@@ -478,7 +475,6 @@ struct sl_step_result sl_local_result(const struct sl_local *l, double lr, bool 
 		.grad_norm = skipped ? NAN : l->grad_norm,
 		.t_step_s = sl_seconds_since(start),
 		.t_compute_s = sl_seconds_since(start),
-		.t_codec_s = l->codec_s,
 		.t_server_s = 0, /* this process is both sides */
 		.tx_bytes = l->tx_bytes,
 		.rx_bytes = l->rx_bytes,

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "client/persist/journal.h"
-#include "client/persist/model_file.h"
 #include "client/run/absent.h"
 #include "client/run/local.h"
 #include "common/base/log.h"

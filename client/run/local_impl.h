@@ -18,7 +18,7 @@ struct sl_local {
 	sl_local_crossed *crossed; /* NULL: nobody listens */
 	void *crossed_arg;
 	uint64_t done;                    /* steps, behind which the codecs have their shapes */
-	double codec_s, grad_norm;        /* of the batch; as in struct sl_step_result */
+	double grad_norm;                 /* of the batch; as in struct sl_step_result */
 	double grad_scale;                /* of a group's member, from clipping; 0: it is not clipped by itself */
 	uint64_t began_ns;                /* of the pass */
 	uint64_t tx_bytes, rx_bytes;      /* of the batch */

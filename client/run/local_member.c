@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "common/base/clock.h"
-
 struct sl_exec *sl_local_middle(struct sl_local *l)
 {
 	return l->middle;
@@ -53,7 +51,6 @@ static void count_end(struct sl_local *l, enum sl_end end, size_t bytes)
 /* What a link would do to l->change. */
 static enum sl_err cross(struct sl_local *l, struct sl_fail *fail)
 {
-	const uint64_t start = sl_now_ns();
 	enum sl_err err;
 
 	l->buf.len = 0;
@@ -64,7 +61,6 @@ static enum sl_err cross(struct sl_local *l, struct sl_fail *fail)
 	count_end(l, SL_END_GRAD, l->buf.len);
 	err = sl_end_decode(l->end[SERVER][SL_END_GRAD], l->ends.step, (struct sl_bytes){l->buf.data, l->buf.len},
 			    l->change, fail);
-	l->codec_s += sl_seconds_since(start);
 	return err;
 }
 
@@ -91,7 +87,6 @@ enum sl_err sl_local_tell_round(struct sl_local *l, uint64_t number, bool with_s
 /* Who was left out hears the mean, too. */
 static enum sl_err apply_mean(struct sl_local *l, double lr, struct sl_fail *fail)
 {
-	const uint64_t start = sl_now_ns();
 	enum sl_err err;
 
 	if (!l->mean.len)
@@ -99,7 +94,6 @@ static enum sl_err apply_mean(struct sl_local *l, double lr, struct sl_fail *fai
 	l->rx_bytes += l->mean.len;
 	err = sl_end_decode(l->end[CLIENT][SL_END_MEAN], l->ends.step, l->mean, l->change, fail);
 	count_end(l, SL_END_MEAN, l->mean.len);
-	l->codec_s += sl_seconds_since(start);
 	if (!err && l->round.ends)
 		err = sl_ends_round_check(&l->round, l->change, fail);
 	if (err)

@@ -45,7 +45,6 @@ struct sl_step_result sl_remote_result(const struct sl_remote *r)
 		.t_step_s = sl_seconds_since(r->started_ns),
 		.t_compute_s = now.compute_s + now.codec_s - r->before.compute_s - r->before.codec_s,
 		.t_server_s = s->training && s->decided ? s->server_compute_s : NAN,
-		.t_codec_s = now.codec_s - r->before.codec_s,
 		.tx_bytes = now.tx_bytes - r->before.tx_bytes,
 		.rx_bytes = now.rx_bytes - r->before.rx_bytes,
 	};

@@ -19,7 +19,6 @@ struct sl_step_result {
 	double t_step_s;             /* wall clock, from the batch at hand to the step applied */
 	double t_data_s;             /* before that: how long its batch was waited for */
 	double t_compute_s;          /* this side's kernels and codecs */
-	double t_codec_s;            /* of these, codecs */
 	double t_server_s;           /* the server's kernels; NAN: it has not said, as of an evaluation */
 	uint64_t tx_bytes, rx_bytes; /* on the wire, headers included */
 };

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/persist/model_file.h"
 #include "client/run/about.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"

@@ -11,7 +11,6 @@
  * scratch is its own. */
 #include "common/base/pool.h"
 
-#include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>

@@ -1,5 +1,4 @@
 /* What a codec will take, counted before it is opened; tests/suite/test_codec_memory.c holds it against what is. */
-#include "common/codec/frame.h"
 #include "common/codec/impl.h"
 #include "common/exec/backend.h"
 

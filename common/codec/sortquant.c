@@ -6,7 +6,6 @@
  *
  * Payload: for every bucket {f32 min, f32 max}, then per element the code and above it the bucket, b + s bits, packed:
  * 8 · 2^s + ⌈n·(b+s)/8⌉ bytes. */
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "common/conf/check.h"
-#include "common/conf/row.h"
 
 static const char *key_at(int i)
 {

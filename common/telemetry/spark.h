@@ -3,7 +3,6 @@
 #define SL_TELEMETRY_SPARK_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 enum { SL_SPARK_VALUES = 48, SL_SPARK_TEXT = 4 * SL_SPARK_VALUES };
 

@@ -1,5 +1,4 @@
 /* Codes to packed bits and back; half floats. */
-#include <string.h>
 
 #include "kernels/cpu/codec_vec_avx2.h"
 

@@ -3,8 +3,6 @@
 #ifndef SL_CPU_PRINCIPAL_H
 #define SL_CPU_PRINCIPAL_H
 
-#include <stdint.h>
-
 #include "common/base/err.h"
 
 struct sl_principal;

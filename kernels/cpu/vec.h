@@ -1,7 +1,6 @@
 /* The vector alphabet of the *_body.h files. The including file defines VL, the floats of a register: 16 (AVX-512),
  * 8 (AVX2) or 4 (any x86-64, arm64). `n` is a count of lanes in [1, VL]: loads fill the others with zero, stores leave
  * the memory behind them untouched. No alignment is asked of any pointer. */
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 

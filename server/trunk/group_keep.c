@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/base/failpoint.h"
-#include "common/base/log.h"
 #include "server/trunk/group_work.h"
 
 /* Of each member, one behind the other: the step that it does next, what made its state, the last one's codecs. */

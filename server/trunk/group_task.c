@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/base/failpoint.h"
-#include "common/base/log.h"
 #include "server/store/store.h"
 #include "server/trunk/group_work.h"
 

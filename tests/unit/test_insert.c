@@ -15,7 +15,7 @@ static void spelt(const char *text, const char *canonical)
 	char out[SL_INSERT_TEXT];
 	struct sl_fail fail;
 
-	if (sl_insert_canonical(text, false, out, &fail) != SL_OK)
+	if (sl_insert_advance(text, false, 0, out, &fail) != SL_OK)
 		fail_msg("%s: %s", text, fail.text);
 	assert_string_equal(out, canonical);
 }
@@ -25,7 +25,7 @@ static void refused(const char *text)
 	char out[SL_INSERT_TEXT] = "untouched";
 	struct sl_fail fail;
 
-	if (sl_insert_canonical(text, false, out, &fail) != SL_ERR_CONFIG)
+	if (sl_insert_advance(text, false, 0, out, &fail) != SL_ERR_CONFIG)
 		fail_msg("\"%s\" was taken", text);
 	assert_string_equal(out, "untouched");
 }
