@@ -1,5 +1,6 @@
 #include "client/cmd/preset.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -70,7 +71,8 @@ static void set_counted(struct sets *s, const struct sl_set_spec *spec, struct s
 	if (sl_set_check(&there, spec, why) != SL_OK)
 		return;
 	snprintf(count, sizeof count, "%d", there.classes);
-	set(s, "model.classes", count);
+	if (there.classes)
+		set(s, "model.classes", count);
 	snprintf(count, sizeof count, "%lld", (long long)there.field[SL_FIELD_INPUT].dim[0]);
 	if (strcmp(spec->source, "csv") == 0 && !sets_has(s, "model.onnx="))
 		set(s, "model.features", count);
@@ -95,9 +97,23 @@ static bool names_rows(const struct sl_csv *table, int column)
 struct columns {
 	struct sl_csv table; /* that of training; zeroed where it cannot be read */
 	const char *label;   /* the column of that name, or else the last one */
+	bool numbers;        /* the label has fractions, or is larger than numbers of classes are */
 	const char *ignored[SL_CONF_LIST_MAX];
 	int nignored; /* those that name rows */
 };
+
+static bool has_numbers(const struct sl_csv *table, int column)
+{
+	bool numbers = false;
+	double x;
+
+	for (int64_t r = 0; r < table->rows; r++) {
+		if (!sl_text_number(sl_csv_cell(table, r, column), &x))
+			return false;
+		numbers |= x != floor(x) || fabs(x) >= 1000;
+	}
+	return numbers;
+}
 
 static void find_columns(struct columns *c, const char *folder)
 {
@@ -108,6 +124,7 @@ static void find_columns(struct columns *c, const char *folder)
 		return;
 	if (sl_csv_find(&c->table, c->label) < 0)
 		c->label = sl_name(&c->table.header, c->table.columns - 1);
+	c->numbers = has_numbers(&c->table, sl_csv_find(&c->table, c->label));
 	for (int i = 0; i < c->table.columns && c->nignored < SL_CONF_LIST_MAX; i++)
 		if (strcmp(sl_name(&c->table.header, i), c->label) != 0 &&
 		    !strpbrk(sl_name(&c->table.header, i), "\"\\") && names_rows(&c->table, i))
@@ -120,6 +137,8 @@ static void set_columns(struct sets *s, const struct columns *c)
 	size_t n = 1;
 
 	set(s, "data.label", c->label);
+	if (c->numbers)
+		set(s, "model.task", "numbers");
 	for (int i = 0; i < c->nignored && n < sizeof list; i++)
 		n += (size_t)snprintf(list + n, sizeof list - n, "%s\"%s\"", i ? ", " : "", c->ignored[i]);
 	if (c->nignored && n + 1 < sizeof list) {
@@ -258,6 +277,7 @@ static void set_data(struct sets *s, const struct kind *k, const char *folder, c
 		set_columns(s, &of);
 		spec.ignore = of.ignored;
 		spec.nignore = of.nignored;
+		spec.task = of.numbers ? &sl_learn_tasks[SL_LEARN_NUMBER] : NULL;
 	}
 	set_split(s, &spec, &parts);
 	if (!decoder)
@@ -327,7 +347,10 @@ static void put_option(FILE *file, const struct sl_conf_client *conf, const char
 
 	if (strcmp(what, "name") == 0) {
 		put_key_at(file, conf, onnx ? "onnx" : "name");
-		if (!onnx) /* else the file says how many */
+		if (conf->model.task == SL_CONF_NUMBERS)
+			fputs("  task: numbers    # not scaled by itself: bring the label to a size of about 1\n",
+			      file);
+		else if (!onnx) /* else the file says how many */
 			put_key_at(file, conf, "classes");
 	} else if (strcmp(what, "columns") == 0 && conf->model.head == SL_CONF_CAUSAL_LM) {
 		fputs(conf->data.kind == SL_DATA_TEXT ? "  columns: [text]  # or two: a prompt, its completion\n" : "",

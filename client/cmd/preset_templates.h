@@ -58,7 +58,7 @@ static const char table_template[] =
 	"  kind: @data.kind@\n"
 	"  dir: @data.dir@\n"
 	"@split@"
-	"  label: @data.label@   # the column of the classes\n"
+	"  label: @data.label@   # the column to be predicted\n"
 	"@ignored@"
 	"train:\n"
 	"  batch: 32\n"

@@ -296,6 +296,17 @@ static int pixels_of(struct sl_onnx_import *im, struct sl_onnx_value *v)
 	return value;
 }
 
+/* Whether the file's output is a sigmoid's: probabilities, where the loss wants logits. */
+static bool gives_probabilities(const struct sl_onnx_import *im)
+{
+	const Onnx__Graph *g = im->onnx->graph;
+
+	for (size_t i = 0; i < g->n_node; i++)
+		if (strcmp(g->node[i]->output[0], im->onnx->out->name) == 0)
+			return strcmp(g->node[i]->op_type, "Sigmoid") == 0;
+	return false;
+}
+
 static void read_output(struct sl_onnx_import *im)
 {
 	const struct sl_onnx_value *v = sl_onnx_find(im, im->onnx->out->name);
@@ -305,6 +316,13 @@ static void read_output(struct sl_onnx_import *im)
 		return;
 	if (!v || !v->known || v->value <= SL_BUILD_LABEL) {
 		sl_build_refuse(im->b, "no node makes its output '%.96s'", im->onnx->out->name);
+		return;
+	}
+	if (im->b->model->task->met && gives_probabilities(im)) {
+		sl_build_refuse(im->b,
+				"its output '%.96s' is a sigmoid's: leave the sigmoid out at the end, the loss of "
+				"model.task has it",
+				im->onnx->out->name);
 		return;
 	}
 	if (im->b->model->task->kind == SL_LEARN_PIXELS) {

@@ -105,6 +105,13 @@ in_folder "$tmp/with" "$SPLITC" init table.yaml --data csv:table
 for line in '  name: "\?mlp' '  features: 3' '  classes: 3' '  label: "\?sick'; do grep -q "$line" "$tmp/written" || fail "table: no $line"; done
 in_folder "$tmp/with" "$SPLITC" train table.yaml --set train.batch=2 --set train.chunks=1 --check-config
 [ $rc = 0 ] || fail "what init writes for a table does not pass: $(cat "$tmp/err")"
+# a label with fractions is a number, not a class
+mkdir "$tmp/with/prices"
+for split in train val; do printf 'rooms,place,price\n4,north,1.25\n5,south,2\n6,north,0.5\n' >"$tmp/with/prices/$split.csv"; done
+in_folder "$tmp/with" "$SPLITC" init prices.yaml --data csv:prices
+[ $rc = 0 ] && effective prices.yaml >"$tmp/written" && grep -q '  task: "\?numbers' "$tmp/written" && grep -q '  features: 3' "$tmp/written" || fail "a table of prices: $rc: $(cat "$tmp/err")"
+in_folder "$tmp/with" "$SPLITC" train prices.yaml --local --set train.batch=2 --set train.chunks=1 --set train.epochs=1
+[ $rc = 0 ] || fail "what init writes for numbers does not train: $(cat "$tmp/err")"
 # data that cannot be read: it says why the classes are not counted
 mkdir "$tmp/with/photos/train/none"
 for row in 'images:photos photos/train/none: the class has no picture' 'csv:nowhere nowhere/train.csv: No such file' 'images:photos'; do

@@ -231,6 +231,12 @@ static void flattened_output(Onnx__Model *m)
 	onnx_set(&m->graph->output[0]->name, "/Flatten_output_0");
 }
 
+static void sigmoid_as_output(Onnx__Model *m)
+{
+	onnx_set(&onnx_node(m, "/classifier/classifier.3/Relu")->op_type, "Sigmoid");
+	onnx_set(&m->graph->output[0]->name, "/classifier/classifier.3/Relu_output_0");
+}
+
 static void no_output(Onnx__Model *m)
 {
 	onnx_set(&m->graph->output[0]->name, "nothing");
@@ -426,6 +432,7 @@ static const struct change changes[] = {
 	{flat_axis, SL_ERR_CONFIG, "axis is 2, where 1 is read"},
 	{image_as_output, SL_ERR_CONFIG, "is not [batch, classes], as a linear layer makes it"},
 	{flattened_output, SL_ERR_CONFIG, "is not [batch, classes], as a linear layer makes it"},
+	{sigmoid_as_output, SL_ERR_CONFIG, "Relu_output_0' is a sigmoid's: leave the sigmoid out at the end"},
 	{no_output, SL_ERR_CONFIG, "no node makes its output 'nothing'"},
 	{other_classes, SL_ERR_CONFIG, "loss: 10 logits for 7 classes"},
 	{no_channels, SL_ERR_CONFIG, "has 17 channels, where images have 1 to 16"},
