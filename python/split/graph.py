@@ -118,6 +118,11 @@ class Builder:
     def act(self, name, x, kind, **attrs):
         return self.node(name, kind, [x], x.shape, **attrs)
 
+    def leaky(self, name, x, slope):
+        """(1 − slope) · relu(x) + slope · x"""
+        y = self.mul(name + ".positive", self.act(name + ".relu", x, "act"), 1 - slope)
+        return self.add(name, y, self.mul(name + ".slope", x, slope)) if slope else y
+
     def norm(self, name, x, module, prefix):
         _must(name, module, normalized_shape=(x.shape[-1],))
         if len(x.shape) == 3:
@@ -199,6 +204,16 @@ def _conv(b, name, m, prefix, x):
     bias = _params(prefix, m, "bias")
     return b.node(name, "conv2d", [x], (m.out_channels, *out), [weight, *bias], stride=stride if stride != 1 else None,
                   pad=pad or None, groups=m.groups if m.groups != 1 else None, dilation=dilation if dilation != 1 else None)
+
+
+def _convt(b, name, m, prefix, x):
+    _must(name, m, padding_mode="zeros", groups=1, dilation=(1, 1))
+    _, h, w = _image(name, x)
+    stride, pad, more = _one(m.stride, "stride", name), _one(m.padding, "padding", name), m.output_padding
+    out = [(n - 1) * stride - 2 * pad + k + p for n, k, p in zip((h, w), m.kernel_size, more)]
+    weight = Param(prefix + "weight", prefix + "weight", m.weight, "ohwi")  # PyTorch has [in, out, height, width]
+    return b.node(name, "convt2d", [x], (m.out_channels, *out), [weight, *_params(prefix, m, "bias")],
+                  stride=stride if stride != 1 else None, pad=pad or None, out_pad=f"{more[0]},{more[1]}" if any(more) else None)
 
 
 def _batchnorm(b, name, m, prefix, x):
@@ -341,7 +356,7 @@ def _simple(kind, **usual):
 
 
 MODULES = {
-    nn.Conv2d: _conv, nn.BatchNorm2d: _batchnorm, nn.GroupNorm: _groupnorm,
+    nn.Conv2d: _conv, nn.ConvTranspose2d: _convt, nn.BatchNorm2d: _batchnorm, nn.GroupNorm: _groupnorm,
     nn.Linear: _linear, Lora: _lora,
     nn.LayerNorm: lambda b, name, m, prefix, x: b.norm(name, x, m, prefix),
     nn.Dropout: lambda b, name, m, prefix, x: b.dropout(name, x, m.p),
@@ -350,6 +365,7 @@ MODULES = {
     nn.ReLU: _simple("act"), nn.Tanh: _simple("tanh"), nn.Sigmoid: _simple("sigmoid"), nn.SiLU: _simple("silu"),
     nn.Hardsigmoid: _simple("hardsigmoid"), nn.Hardswish: _simple("hardswish"), nn.ELU: _simple("elu", alpha=1.0),
     nn.Softplus: _simple("softplus", beta=1, threshold=20),
+    nn.LeakyReLU: lambda b, name, m, prefix, x: b.leaky(name, x, m.negative_slope),
     nn.ReLU6: lambda b, name, m, prefix, x: b.act(name, x, "act", fn="relu6"),
     nn.GELU: lambda b, name, m, prefix, x: b.act(name, x, "gelu", tanh=1 if m.approximate == "tanh" else None),
     nn.MaxPool2d: _pool("maxpool"), nn.AvgPool2d: _pool("avgpool"), nn.AdaptiveAvgPool2d: _plane,
@@ -367,7 +383,7 @@ def _flatten(b, name, x, start_dim=0, end_dim=-1):
 
 def _mean(b, name, x, dim=None, keepdim=False):
     _image(name, x)
-    if sorted(d % 4 for d in dim or ()) != [2, 3]:
+    if sorted(d % 4 for d in ((dim,) if isinstance(dim, int) else dim or ())) != [2, 3]:
         raise errors.config(f"{name}: mean over {dim}; the server has that over height and width, [2, 3]")
     y = b.plane(name, x)
     return y if keepdim else b.flatten(name + ".flatten", y)
@@ -412,6 +428,7 @@ FUNCTIONS = {
     F.relu: _f("act"), torch.relu: _f("act"), "relu": _f("act"), F.silu: _f("silu"), torch.tanh: _f("tanh"),
     torch.sigmoid: _f("sigmoid"), "sigmoid": _f("sigmoid"), F.hardswish: _f("hardswish"),
     F.hardsigmoid: _f("hardsigmoid"), F.relu6: lambda b, name, x, inplace=False: b.act(name, x, "act", fn="relu6"),
+    F.leaky_relu: lambda b, name, x, negative_slope=0.01, inplace=False: b.leaky(name, x, negative_slope),
     F.gelu: lambda b, name, x, approximate="none": b.act(name, x, "gelu", tanh=1 if approximate == "tanh" else None),
     F.dropout: _f_dropout, F.adaptive_avg_pool2d: _adaptive, torch.nn.functional.adaptive_avg_pool2d: _adaptive,
 }

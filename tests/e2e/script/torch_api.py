@@ -95,6 +95,31 @@ def check_batch_norm():
     assert x.shape == data[0][0].shape
 
 
+class Sharper(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.ConvTranspose2d(6, 6, 2, 2, bias=False)
+
+    def forward(self, x):
+        return F.leaky_relu(self.up(x), 0.2)
+
+
+def decoder():
+    return nn.Sequential(nn.ConvTranspose2d(8, 6, 3, 2, 1, output_padding=(1, 0)), nn.LeakyReLU(), Sharper(), nn.Conv2d(6, 4, 1))
+
+
+def check_decoder():
+    torch.manual_seed(7)
+    parts = nn.Conv2d(3, 8, 3), decoder(), nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 5))
+    data = batches((8, 3, 7, 9), 20)
+
+    def kind(p):
+        return torch.optim.SGD(p, 0.05, 0.9, weight_decay=1e-3)
+    own, here = trained(parts, data, kind)
+    theirs, there = trained(parts, data, kind, shape=(8, 8, 5, 7), chunks=2)
+    assert max(abs(a - b) for a, b in zip(own, theirs)) < 1e-5 and far(here, there) < 2e-5, far(here, there)
+
+
 class Arithmetic(nn.Module):
     def __init__(self):
         super().__init__()
@@ -114,6 +139,7 @@ def middles():
     yield part(models.resnet50(), 4, 8), (1, 64, 28, 28)
     yield part(models.resnext50_32x4d(), 4, 8), (1, 64, 28, 28)
     yield part(models.wide_resnet50_2(), 4, 6), (1, 64, 28, 28)
+    yield decoder(), (2, 8, 5, 7)
     yield models.mobilenet_v2().features[2:], (1, 16, 56, 56)
     yield models.mobilenet_v3_small().features[1:], (1, 16, 56, 56)
     yield models.vgg11().features[3:], (1, 64, 56, 56)
@@ -289,10 +315,16 @@ class Cumulates(nn.Module):
         return torch.cumsum(x, 1)
 
 
+class MeanOfChannels(nn.Module):
+    def forward(self, x):
+        return x.mean(1, keepdim=True)
+
+
 def check_refusals():
     two = encoder(), (4, 6, 32)
     refused(split.ConfigError, "torch.fx cannot follow Branches", remote, Branches(), (4, 8))
     refused(split.ConfigError, "cumsum: cumsum is not known on the server; known are", remote, Cumulates(), (4, 8))
+    refused(split.ConfigError, "mean over 1; the server has that over height and width", remote, MeanOfChannels(), (4, 3, 8, 8))
     refused(split.ConfigError, "0: CELU is not known", remote, nn.Sequential(nn.CELU()), (4, 8))
     refused(split.ConfigError, "equal numbers for height and width", remote, nn.Conv2d(3, 4, 3, (1, 2)), (4, 3, 8, 8))
     refused(split.ConfigError, "padding_mode=reflect", remote, nn.Conv2d(3, 4, 3, 1, 1, padding_mode="reflect"), (4, 3, 8, 8))
@@ -588,7 +620,7 @@ def check_pipelined():
     assert max(abs(i - j) for i, j in zip(a, b)) < 1e-5 and far(here, there) < 1e-5 and far(ends, others) < 1e-5
 
 
-for check in (check_transformers, check_batch_norm, check_lengths, check_calls, check_orders, check_pipelined, check_local, check_adapters,
+for check in (check_transformers, check_batch_norm, check_decoder, check_lengths, check_calls, check_orders, check_pipelined, check_local, check_adapters,
               check_rows, check_refusals, check_steps, check_middles,
               *([check_large] if os.environ.get("SPLIT_LONG") else [])):
     check()
