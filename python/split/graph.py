@@ -17,11 +17,20 @@ class Value:
         self.number, self.shape = number, tuple(int(n) for n in shape)
 
 
-class Param:
-    """A parameter of the graph: rows [first, last) of a tensor of the module, in another layout."""
+class Own:
+    """A parameter that a module itself holds, beside its layers."""
 
-    def __init__(self, name, key, tensor, layout="same", rows=None):
-        self.name, self.key, self.layout, self.rows = name, key, layout, rows
+    def __init__(self, path, tensor, learns):
+        if not learns:
+            raise errors.config(f"{path}: a buffer of the module's own is not known on the server, a parameter is")
+        self.path, self.tensor = path, tensor
+
+
+class Param:
+    """A parameter of the graph: rows [first, last) of a tensor of the module, in another layout; shape: in the graph."""
+
+    def __init__(self, name, key, tensor, layout="same", rows=None, shape=None):
+        self.name, self.key, self.layout, self.rows, self.shape = name, key, layout, rows, shape
         self.shape = tuple(self.to_graph(tensor).shape)
 
     def to_graph(self, tensor):
@@ -30,6 +39,10 @@ class Param:
             t = t.permute(0, 2, 3, 1)
         elif self.layout == "hwc":
             t = t[:, 0].permute(1, 2, 0)
+        elif self.layout == "image":
+            t = t.reshape(t.shape[-3:]).permute(1, 2, 0)
+        elif self.layout == "one":
+            t = t.reshape(self.shape)
         return t.to("cpu", torch.float32).contiguous()
 
     def from_graph(self, array, into):
@@ -38,6 +51,9 @@ class Param:
             t = t.permute(0, 3, 1, 2)
         elif self.layout == "hwc":
             t = t.permute(2, 0, 1)[:, None]
+        elif self.layout == "image":
+            t = t.permute(2, 0, 1)
+        t = t.reshape(into.shape) if self.layout in ("image", "one") else t
         (into if self.rows is None else into[self.rows[0]:self.rows[1]]).copy_(t)
 
 
@@ -62,6 +78,9 @@ def _must(name, module, **usual):
     for key, value in usual.items():
         if getattr(module, key, value) != value:
             raise errors.config(f"{name}: {key}={getattr(module, key)} is not known on the server, {value} is")
+
+
+OWN = "a parameter of a module itself is known on the server in a sum or a product with what the module computes"
 
 
 class Builder:
@@ -145,7 +164,25 @@ class Builder:
             raise errors.config(f"{name}: flattens {list(x.shape)}: keep it in the tail, where its order is PyTorch's")
         return self.node(name, "flatten", [x], (x.shape[0],))
 
+    def own(self, a, x):
+        """A module's own parameter beside x: the same for every row, or a number for each channel or feature."""
+        if not isinstance(a, Own):
+            return a
+        if not isinstance(x, Value):
+            raise errors.config(f"{a.path}: {OWN}")
+        shape = tuple(a.tensor.shape)
+        shape = shape[1:] if len(shape) == len(x.shape) + 1 and shape[0] == 1 else shape
+        each = {1: x.shape, 2: (1, x.shape[-1]), 3: (x.shape[0], 1, 1)}[len(x.shape)]
+        shape = each if len(x.shape) == 2 and shape == each[1:] else shape
+        if self.per_token or shape not in (x.shape, each):
+            raise errors.config(f"{a.path}: a parameter {list(a.tensor.shape)} beside {list(x.shape)}; the server has equal "
+                                f"shapes, and {list(each)} as a factor")
+        image = len(x.shape) == 3
+        param = Param(a.path, a.path, a.tensor, "image") if image else Param(a.path, a.path, a.tensor, "one", shape=shape)
+        return self.node(a.path, "repeat", [x], shape, [param])
+
     def add(self, name, a, b):
+        a, b = self.own(a, b), self.own(b, a)
         if not isinstance(a, Value) or not isinstance(b, Value):
             x, plus = (a, b) if isinstance(a, Value) else (b, a)
             return self.node(name, "scale", [x], x.shape, plus=_real(plus)) if float(plus) else x
@@ -154,14 +191,15 @@ class Builder:
         return self.node(name, "add", [a, b], a.shape)
 
     def mul(self, name, a, b):
+        a, b = self.own(a, b), self.own(b, a)
         if not isinstance(a, Value) or not isinstance(b, Value):
             x, by = (a, b) if isinstance(a, Value) else (b, a)
             return self.node(name, "scale", [x], x.shape, by=_real(by)) if float(by) != 1 else x
         if a.shape == b.shape:
             return self.node(name, "mul", [a, b], a.shape)
-        if len(a.shape) != 3 or b.shape != (a.shape[0], 1, 1):
+        if not _gates(a, b):
             a, b = b, a
-        if len(a.shape) != 3 or b.shape != (a.shape[0], 1, 1):
+        if not _gates(a, b):
             raise errors.config(f"{name}: multiplies {list(a.shape)} by {list(b.shape)}; the server has equal shapes, "
                                 "and a number for each channel")
         return self.node(name, "gate", [a, b], a.shape)
@@ -172,6 +210,10 @@ class Builder:
         if not isinstance(b, Value):
             return self.mul(name, a, 1 / b)
         return self.mul(name, a, self.act(name + ".inverse", b, "math", fn=MATH["reciprocal"]))
+
+
+def _gates(a, b):
+    return b.shape == ((a.shape[0], 1, 1) if len(a.shape) == 3 else (1, a.shape[-1]))
 
 
 def _dims(shape):
@@ -412,6 +454,16 @@ def _f_dropout(b, name, x, p=0.5, training=True, inplace=False):
     return b.dropout(name, x, p) if training else x
 
 
+def call_function(b, build, name, args, kwargs):
+    """build: of FUNCTIONS."""
+    if build not in (Builder.add, Builder.mul):
+        for a in args:
+            for own in a if isinstance(a, (list, tuple)) else [a]:
+                if isinstance(own, Own):
+                    raise errors.config(f"{own.path}: {OWN}")
+    return build(b, name, *args, **kwargs)
+
+
 MATH = {"exp": None, "log": 1, "sqrt": 2, "reciprocal": 3}  # fn of the op `math`; None: 0, which its text leaves out
 
 
@@ -480,6 +532,8 @@ def call_module(b, build, name, m, prefix, args, kwargs):
         if len(args) != 3 or any(a is not args[0] for a in args) or any(mask is not None for mask in masks):
             raise errors.config(f"{name}: the server has attention of one input, without masks")
         args = args[:1]
+    if any(isinstance(a, Own) for a in args):
+        raise errors.config(f"{name}: {OWN}")
     if not build:
         raise errors.config(f"{name}: {type(m).__name__} is not known on the server; known are {known()}")
     if not args or any(a is not None for a in args[1:]) or any(v is not None for k, v in kwargs.items() if k not in ("need_weights", "average_attn_weights")):
@@ -505,7 +559,7 @@ def _call(b, module, strip, node, env):
         if word in _SAY_NOTHING:
             return None
         raise errors.config(f"{node.name}: {word} is not known on the server; known are {known()}")
-    return FUNCTIONS[node.target](b, node.name, *args, **kwargs)
+    return call_function(b, FUNCTIONS[node.target], node.name, args, kwargs)
 
 
 def read(traced, shape, per_token=False):
@@ -520,7 +574,8 @@ def read(traced, shape, per_token=False):
         elif node.op == "output":
             out = env.get(node.args[0]) if isinstance(node.args[0], torch.fx.Node) else None
         elif node.op == "get_attr":
-            raise errors.config(f"{node.target}: a tensor of the module's own is not known on the server; known are {known()}")
+            tensor = operator.attrgetter(node.target)(traced)
+            env[node] = Own(node.target[len(strip):], tensor, isinstance(tensor, nn.Parameter))
         else:
             env[node] = _call(b, traced, strip, node, env)
     if not isinstance(out, Value) or not b.nodes:

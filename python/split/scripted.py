@@ -20,10 +20,10 @@ _LEAVES = {f"__torch__.{m.__module__}.{m.__name__}": m for m in graph.MODULES if
 
 
 class _Sub:
-    """A module, or a tensor of its own, and its path in the whole."""
+    """A module, or a tensor of its own, and its path in the whole; learns: the tensor is a parameter."""
 
-    def __init__(self, held, path):
-        self.held, self.path = held, path
+    def __init__(self, held, path, learns=False):
+        self.held, self.path, self.learns = held, path, learns
 
 
 def _leaf(m):
@@ -83,7 +83,8 @@ class _Walk:
         name, owner = node.s("name"), ins[0]
         found = getattr(owner.held, name)
         whole = isinstance(found, (torch.nn.Module, torch.Tensor))
-        return _Sub(found, f"{owner.path}.{name}" if owner.path else name) if whole else found
+        learns = any(name == n for n, _ in owner.held.named_parameters(recurse=False))
+        return _Sub(found, f"{owner.path}.{name}" if owner.path else name, learns) if whole else found
 
     def prim_CallMethod(self, node, ins, env):
         return self.module(ins[0], node.s("name"), ins[1:])
@@ -141,15 +142,13 @@ class _Walk:
 
     def function(self, word, called, args):
         name = self.unique(word.rstrip("_"))
-        own = next((a.path for a in args if isinstance(a, _Sub)), None)
-        if own:
-            raise errors.config(f"{own}: a tensor of the module's own is not known on the server; known are {graph.known()}")
+        args = [graph.Own(a.path, a.held, a.learns) if isinstance(a, _Sub) else a for a in args]
         if called not in graph.FUNCTIONS or any(a is _UNKNOWN for a in args):
             raise errors.config(f"{name}: {word} is not known on the server; known are {graph.known()}")
         build = graph.FUNCTIONS[called]
         if build is Builder.add and len(args) == 3 and args.pop() != 1:
             raise errors.config(f"{name}: alpha is not known on the server, 1 is")
-        return build(self.b, name, *(args[:3] if build is graph.FUNCTIONS["mean"] else args))
+        return graph.call_function(self.b, build, name, args[:3] if build is graph.FUNCTIONS["mean"] else args, {})
 
 
 def _read_script(module, shape, per_token):

@@ -84,11 +84,20 @@ class Masked(nn.Module):
         return self.attend(x, x, x, torch.relu(x))[0]
 
 
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.scale = nn.Linear(32, 32), nn.Parameter(torch.rand(32))
+
+    def forward(self, x):
+        return x + self.scale * self.layer(x)
+
+
 def check_bits():
     """Scripted modules, also from a file or inside others, train as by torch.fx: 20 steps, the same bits."""
     net = models.resnet18()
     images = nn.Sequential(net.layer1, nn.Sequential(nn.Conv2d(64, 8, 1), nn.Hardswish(), nn.Dropout(0.1), nn.ConvTranspose2d(8, 4, 2, 2), nn.LeakyReLU(0.2)))
-    for mid, shape in ((images, (4, 64, 6, 6)), (encoder(norm_first=True, activation="gelu"), (4, 6, 32)), (nn.Linear(32, 4), (4, 32))):
+    for mid, shape in ((images, (4, 64, 6, 6)), (encoder(norm_first=True, activation="gelu"), (4, 6, 32)), (nn.Linear(32, 4), (4, 32)), (Scaled(), (4, 6, 32))):
         script = torch.jit.script(copy.deepcopy(mid))
         torch.jit.save(script, "scripted.pt")
         forms = [copy.deepcopy(mid), script, torch.jit.load("scripted.pt")]

@@ -1,5 +1,6 @@
 """split.RemoteModule beside PyTorch in one process, what it refuses, and how it goes on where a script does something odd."""
 import copy
+import math
 import os
 import pickle
 import sys
@@ -120,6 +121,32 @@ def check_decoder():
     assert max(abs(a - b) for a, b in zip(own, theirs)) < 1e-5 and far(here, there) < 2e-5, far(here, there)
 
 
+class Owner(nn.Module):
+    """Parameters of its own: of tokens' places and features, or of images' places and channels."""
+
+    def __init__(self, layer, place, scale):
+        super().__init__()
+        self.layer, self.place, self.scale = layer, nn.Parameter(torch.randn(place)), nn.Parameter(torch.rand(scale))
+
+    def forward(self, x):
+        return x + self.scale * self.layer(x + self.place)
+
+
+def check_own():
+    torch.manual_seed(8)
+    tokens, images = Owner(nn.Linear(12, 12), (1, 6, 12), 12), Owner(nn.Conv2d(4, 4, 3, 1, 1), (4, 5, 7), (4, 1, 1))
+    rows = Owner(nn.Linear(12, 12), 12, (1, 12))
+    for mid, shape in ((tokens, (8, 6, 12)), (images, (8, 4, 5, 7)), (rows, (8, 12))):
+        parts = nn.Identity(), mid, nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape[1:]), 5))
+
+        def kind(p):
+            return torch.optim.SGD(p, 0.05, 0.9, weight_decay=1e-3)
+        data = batches(shape, 20)
+        own, here = trained(parts, data, kind)
+        theirs, there = trained(parts, data, kind, shape=shape, chunks=2)
+        assert max(abs(a - b) for a, b in zip(own, theirs)) < 1e-5 and far(here, there) < 2e-5, far(here, there)
+
+
 class Arithmetic(nn.Module):
     def __init__(self):
         super().__init__()
@@ -156,7 +183,8 @@ def middles():
     yield part(models.googlenet(init_weights=False), 5, 12), "0.branch4.0: ceil_mode=True is not known on the server"
     yield models.efficientnet_b0().features[1:], "stochastic_depth is not known on the server; known are"
     yield part(models.shufflenet_v2_x1_0(), 2, 6), "torch.fx cannot follow Sequential"
-    yield models.convnext_tiny().features[1:], "1.0.layer_scale: a tensor of the module's own"
+    yield models.convnext_tiny().features[1:], "is not known on the server; known are"
+    yield Owner(nn.Conv2d(64, 64, 1), (56, 1), (64, 1, 1)), "place: a parameter [56, 1] beside [64, 56, 56]; the server has equal shapes"
 
 
 def check_middles():
@@ -620,7 +648,7 @@ def check_pipelined():
     assert max(abs(i - j) for i, j in zip(a, b)) < 1e-5 and far(here, there) < 1e-5 and far(ends, others) < 1e-5
 
 
-for check in (check_transformers, check_batch_norm, check_decoder, check_lengths, check_calls, check_orders, check_pipelined, check_local, check_adapters,
+for check in (check_transformers, check_batch_norm, check_decoder, check_own, check_lengths, check_calls, check_orders, check_pipelined, check_local, check_adapters,
               check_rows, check_refusals, check_steps, check_middles,
               *([check_large] if os.environ.get("SPLIT_LONG") else [])):
     check()
