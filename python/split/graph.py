@@ -1,6 +1,7 @@
 """A torch.nn.Module as the text of a graph (docs/WIRE.md), by torch.fx. Nothing is computed: shapes are inferred here.
 
 A value is a tensor without its rows: (C, H, W), (S, F) or (F,), as PyTorch has it. The graph has images as [H, W, C]."""
+import math
 import operator
 
 import torch
@@ -158,11 +159,16 @@ class Builder:
         return self.node(name, "avgpool", [x], (_image(name, x)[0], 1, 1))
 
     def flatten(self, name, x):
+        """In PyTorch's order."""
         if len(x.shape) == 1:
             return x
-        if len(x.shape) != 3 or x.shape[1] * x.shape[2] != 1:
-            raise errors.config(f"{name}: flattens {list(x.shape)}: keep it in the tail, where its order is PyTorch's")
-        return self.node(name, "flatten", [x], (x.shape[0],))
+        if self.per_token:
+            raise errors.config(f"{name}: flattens tokens, of which rows have unequal numbers")
+        f = math.prod(x.shape)
+        if len(x.shape) == 3 and f == x.shape[0]:
+            return self.node(name, "flatten", [x], (f,))
+        channels = x.shape[0] if len(x.shape) == 3 and x.shape[0] > 1 else None  # which the graph has last
+        return self.node(name, "permute", [x], (f,), b=channels and f // channels, c=channels)
 
     def own(self, a, x):
         """A module's own parameter beside x: the same for every row, or a number for each channel or feature."""
@@ -266,6 +272,13 @@ def _batchnorm(b, name, m, prefix, x):
     eps, momentum = _real(m.eps), _real(m.momentum)
     return b.node(name, "batchnorm", [x], x.shape, _params(prefix, m, "weight", "bias", "running_mean", "running_var"),
                   eps=None if eps == "1e-05" else eps, momentum=None if momentum == "0.1" else momentum)
+
+
+def _batchnorm_rows(b, name, m, prefix, x):
+    if len(x.shape) != 1:
+        raise errors.config(f"{name}: BatchNorm1d works on rows [F] here, and gets {list(x.shape)}")
+    x = b.node(name + ".image", "permute", [x], (*x.shape, 1, 1), h=1, w=1)
+    return b.flatten(name + ".flatten", _batchnorm(b, name, m, prefix, x))
 
 
 def _groupnorm(b, name, m, prefix, x):
@@ -398,7 +411,7 @@ def _simple(kind, **usual):
 
 
 MODULES = {
-    nn.Conv2d: _conv, nn.ConvTranspose2d: _convt, nn.BatchNorm2d: _batchnorm, nn.GroupNorm: _groupnorm,
+    nn.Conv2d: _conv, nn.ConvTranspose2d: _convt, nn.BatchNorm2d: _batchnorm, nn.BatchNorm1d: _batchnorm_rows, nn.GroupNorm: _groupnorm,
     nn.Linear: _linear, Lora: _lora,
     nn.LayerNorm: lambda b, name, m, prefix, x: b.norm(name, x, m, prefix),
     nn.Dropout: lambda b, name, m, prefix, x: b.dropout(name, x, m.p),
@@ -421,6 +434,23 @@ def _flatten(b, name, x, start_dim=0, end_dim=-1):
     if start_dim != 1 or end_dim != -1:
         raise errors.config(f"{name}: flatten from {start_dim} to {end_dim}; the server flattens from 1 on")
     return b.flatten(name, x)
+
+
+def _view(b, name, x, *size):
+    size = size[0] if len(size) == 1 else size
+    if len(size) != 2 or math.prod(x.shape) not in (size[1], -size[1] * math.prod(x.shape)):
+        raise errors.config(f"{name}: a shape of {len(size)} dimensions is not known on the server; it flattens to [rows, "
+                            f"{math.prod(x.shape)}]")
+    return b.flatten(name, x)
+
+
+def _f_maxpool(b, name, x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+    m = nn.MaxPool2d(kernel_size, stride or None, padding, _one(dilation, "dilation", name), return_indices, ceil_mode)
+    return _pool("maxpool")(b, name, m, "", x)
+
+
+def _f_avgpool(b, name, x, kernel_size, stride=None, *args, **kwargs):
+    return _pool("avgpool")(b, name, nn.AvgPool2d(kernel_size, stride or None, *args, **kwargs), "", x)
 
 
 def _mean(b, name, x, dim=None, keepdim=False):
@@ -476,6 +506,7 @@ FUNCTIONS = {
     operator.truediv: Builder.div, torch.div: Builder.div, "div": Builder.div,
     operator.add: Builder.add, operator.iadd: Builder.add, torch.add: Builder.add, "add": Builder.add, "add_": Builder.add,
     operator.mul: Builder.mul, operator.imul: Builder.mul, torch.mul: Builder.mul, "mul": Builder.mul,
+    "view": _view, "reshape": _view, F.max_pool2d: _f_maxpool, F.avg_pool2d: _f_avgpool,
     torch.flatten: _flatten, "flatten": _flatten, torch.mean: _mean, "mean": _mean, torch.cat: _cat,
     F.relu: _f("act"), torch.relu: _f("act"), "relu": _f("act"), F.silu: _f("silu"), torch.tanh: _f("tanh"),
     torch.sigmoid: _f("sigmoid"), "sigmoid": _f("sigmoid"), F.hardswish: _f("hardswish"),
@@ -552,8 +583,8 @@ def _call(b, module, strip, node, env):
         return call_module(b, builder_of(m), node.target[len(strip):] or "0", m, prefix, args, kwargs)
     if node.target is operator.getitem and isinstance(args[0], First) and args[1] == 0:
         return args[0]
-    if node.target is operator.getitem and isinstance(args[0], tuple):
-        return args[0][args[1]]
+    if node.target is operator.getitem and (args[0] is None or isinstance(args[0], tuple)):
+        return args[0] and args[0][args[1]]
     word = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
     if node.target not in FUNCTIONS:
         if word in _SAY_NOTHING:

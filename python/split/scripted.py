@@ -92,6 +92,7 @@ class _Walk:
     def prim_CallFunction(self, node, ins, env):
         place, _, word = ins[0].rpartition(".")
         if place == "__torch__.torch.nn.functional":
+            word = word.lstrip("_")  # _max_pool2d
             return self.function(word, getattr(F, word), ins[1:])
         return self.graph(torch.jit._state._python_cu.find_function(ins[0]).graph, ins[1:])
 

@@ -84,6 +84,12 @@ class Masked(nn.Module):
         return self.attend(x, x, x, torch.relu(x))[0]
 
 
+class Flat(nn.Module):
+    def forward(self, x):
+        x = F.max_pool2d(x, 2)
+        return x.view(x.size(0), -1)
+
+
 class Scaled(nn.Module):
     def __init__(self):
         super().__init__()
@@ -96,7 +102,7 @@ class Scaled(nn.Module):
 def check_bits():
     """Scripted modules, also from a file or inside others, train as by torch.fx: 20 steps, the same bits."""
     net = models.resnet18()
-    images = nn.Sequential(net.layer1, nn.Sequential(nn.Conv2d(64, 8, 1), nn.Hardswish(), nn.Dropout(0.1), nn.ConvTranspose2d(8, 4, 2, 2), nn.LeakyReLU(0.2)))
+    images = nn.Sequential(net.layer1, nn.Sequential(nn.Conv2d(64, 8, 1), nn.Hardswish(), nn.Dropout(0.1), nn.ConvTranspose2d(8, 4, 2, 2), nn.LeakyReLU(0.2), Flat(), nn.Linear(144, 8)))
     for mid, shape in ((images, (4, 64, 6, 6)), (encoder(norm_first=True, activation="gelu"), (4, 6, 32)), (nn.Linear(32, 4), (4, 32)), (Scaled(), (4, 6, 32))):
         script = torch.jit.script(copy.deepcopy(mid))
         torch.jit.save(script, "scripted.pt")

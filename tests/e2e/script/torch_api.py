@@ -121,6 +121,35 @@ def check_decoder():
     assert max(abs(a - b) for a, b in zip(own, theirs)) < 1e-5 and far(here, there) < 2e-5, far(here, there)
 
 
+class Classic(nn.Module):
+    """As many scripts write it, with a classifier behind the images."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.wide = nn.Conv2d(4, 6, 3), nn.Linear(6 * 5 * 3, 20)
+        self.norm, self.last = nn.BatchNorm1d(20), nn.Linear(20, 8)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.conv(x)), 2)
+        x = F.avg_pool2d(x, 2, stride=1)
+        x = x.view(x.shape[0], -1)
+        x = self.norm(self.wide(x.reshape(x.size(0), -1)))
+        return self.last(F.relu(x.view(-1, 20)))
+
+
+def check_classic():
+    """As behind any batch norm, float32 of either is beside float64."""
+    torch.manual_seed(9)
+    parts = nn.Conv2d(3, 4, 1), Classic(), nn.Linear(8, 5)
+    data = batches((8, 3, 14, 10), 6)
+
+    def kind(p):
+        return torch.optim.SGD(p, 0.01, 0.9, weight_decay=5e-4)
+    exact, state = trained(parts, data, kind, double=True)
+    theirs, there = trained(parts, data, kind, shape=(8, 4, 14, 10))
+    assert max(abs(a - b) for a, b in zip(exact, theirs)) < 1e-4 and far(there, state) < 1e-4, far(there, state)
+
+
 class Owner(nn.Module):
     """Parameters of its own: of tokens' places and features, or of images' places and channels."""
 
@@ -648,7 +677,7 @@ def check_pipelined():
     assert max(abs(i - j) for i, j in zip(a, b)) < 1e-5 and far(here, there) < 1e-5 and far(ends, others) < 1e-5
 
 
-for check in (check_transformers, check_batch_norm, check_decoder, check_own, check_lengths, check_calls, check_orders, check_pipelined, check_local, check_adapters,
+for check in (check_transformers, check_batch_norm, check_decoder, check_classic, check_own, check_lengths, check_calls, check_orders, check_pipelined, check_local, check_adapters,
               check_rows, check_refusals, check_steps, check_middles,
               *([check_large] if os.environ.get("SPLIT_LONG") else [])):
     check()
