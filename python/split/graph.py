@@ -1,6 +1,4 @@
-"""A torch.nn.Module as the text of a graph (docs/WIRE.md), by torch.fx. Nothing is computed: shapes are inferred here.
-
-A value is a tensor without its rows: (C, H, W), (S, F) or (F,), as PyTorch has it. The graph has images as [H, W, C]."""
+"""A torch.nn.Module as the text of a graph, by torch.fx. Nothing is computed: builder.py infers the shapes."""
 import math
 import operator
 
@@ -10,267 +8,43 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import errors
+from .builder import MATH, OWN, Builder, Own, Param, Value, image, must, one, params, real
 from .lora import Lora
-
-
-class Value:
-    def __init__(self, number, shape):
-        self.number, self.shape = number, tuple(int(n) for n in shape)
-
-
-class Own:
-    """A parameter that a module itself holds, beside its layers."""
-
-    def __init__(self, path, tensor, learns):
-        if not learns:
-            raise errors.config(f"{path}: a buffer of the module's own is not known on the server, a parameter is")
-        self.path, self.tensor = path, tensor
-
-
-class Param:
-    """A parameter of the graph: rows [first, last) of a tensor of the module, in another layout; shape: in the graph."""
-
-    def __init__(self, name, key, tensor, layout="same", rows=None, shape=None):
-        self.name, self.key, self.layout, self.rows, self.shape = name, key, layout, rows, shape
-        self.shape = tuple(self.to_graph(tensor).shape)
-
-    def to_graph(self, tensor):
-        t = tensor.detach() if self.rows is None else tensor.detach()[self.rows[0]:self.rows[1]]
-        if self.layout == "ohwi":
-            t = t.permute(0, 2, 3, 1)
-        elif self.layout == "hwc":
-            t = t[:, 0].permute(1, 2, 0)
-        elif self.layout == "image":
-            t = t.reshape(t.shape[-3:]).permute(1, 2, 0)
-        elif self.layout == "one":
-            t = t.reshape(self.shape)
-        return t.to("cpu", torch.float32).contiguous()
-
-    def from_graph(self, array, into):
-        t = torch.from_numpy(array)
-        if self.layout == "ohwi":
-            t = t.permute(0, 3, 1, 2)
-        elif self.layout == "hwc":
-            t = t.permute(2, 0, 1)[:, None]
-        elif self.layout == "image":
-            t = t.permute(2, 0, 1)
-        t = t.reshape(into.shape) if self.layout in ("image", "one") else t
-        (into if self.rows is None else into[self.rows[0]:self.rows[1]]).copy_(t)
-
-
-def _real(x):
-    x = float(torch.tensor(float(x), dtype=torch.float32))
-    for digits in range(1, 10):
-        text = f"{x:.{digits}g}"
-        if torch.tensor(float(text), dtype=torch.float32).item() == x:
-            break
-    return text
-
-
-def _one(x, what, name):
-    """A number that PyTorch may have as a pair of equal ones."""
-    pair = x if isinstance(x, (tuple, list)) else (x,)
-    if isinstance(x, str) or any(n != pair[0] for n in pair):
-        raise errors.config(f"{name}: {what}={x}: the server has equal numbers for height and width")
-    return int(pair[0])
-
-
-def _must(name, module, **usual):
-    for key, value in usual.items():
-        if getattr(module, key, value) != value:
-            raise errors.config(f"{name}: {key}={getattr(module, key)} is not known on the server, {value} is")
-
-
-OWN = "a parameter of a module itself is known on the server in a sum or a product with what the module computes"
-
-
-class Builder:
-    def __init__(self, shape, per_token=False):
-        """per_token: (S, F) is rows of up to S tokens; else every row has S of them."""
-        self.nodes, self.params, self.named, self.streams, self.per_token = [], [], {}, 0, per_token
-        if per_token and len(shape) != 2:
-            raise errors.config(f"lengths belong to inputs [rows, tokens, features], not to rows of {list(shape)}")
-        self.values, self.input = 1, Value(0, shape)
-
-    # ---- text
-
-    def node(self, name, kind, inputs, shape, params=(), **attrs):
-        refs = "".join(f" %{v.number}" for v in inputs) + "".join(f" &{self.param(p)}" for p in params)
-        said = "".join(f" {k}={v}" for k, v in attrs.items() if v is not None)
-        self.nodes.append(f"node {name} {kind}{refs}{said}")
-        self.values += 1
-        return Value(self.values - 1, shape)
-
-    def param(self, p):
-        if p.name not in self.named:
-            self.named[p.name] = len(self.params)
-            self.params.append(p)
-        return self.named[p.name]
-
-    def text(self, output, role):
-        """role(param): "", "stat", "frozen" or "g1"."""
-        s, f = self.input.shape if self.per_token else (None, None)
-        what = f"T[{f}] most={s}" if self.per_token else f"R{_dims(self.input.shape)}"
-        lines = ["graph 1", f"in head_act f32 {what}"]
-        for p in self.params:
-            word = role(p)
-            lines.append(f"param {p.name} [{','.join(map(str, p.shape))}]{' ' * bool(word)}{word} zero")
-        return "\n".join(lines + self.nodes + [f"out mid_act %{output.number}", ""])
-
-    def stream(self):
-        self.streams += 1
-        return self.streams
-
-    # ---- what modules and functions are made of
-
-    def linear(self, name, x, weight, bias):
-        return self.node(name, "linear", [x], (*x.shape[:-1], weight.shape[0]), [weight, bias] if bias else [weight])
-
-    def dropout(self, name, x, p):
-        if not p:
-            return x
-        return self.node(name, "dropout", [x], x.shape, p=_real(p) if p != 0.5 else None, stream=self.stream())
-
-    def attention(self, name, q, k, v, heads, p, causal=False):
-        return self.node(name, "attention", [q, k, v], q.shape, heads=heads if heads != 1 else None,
-                         causal=1 if causal else None, p=_real(p) if p else None, stream=self.stream() if p else None)
-
-    def act(self, name, x, kind, **attrs):
-        return self.node(name, kind, [x], x.shape, **attrs)
-
-    def leaky(self, name, x, slope):
-        """(1 − slope) · relu(x) + slope · x"""
-        y = self.mul(name + ".positive", self.act(name + ".relu", x, "act"), 1 - slope)
-        return self.add(name, y, self.mul(name + ".slope", x, slope)) if slope else y
-
-    def norm(self, name, x, module, prefix):
-        _must(name, module, normalized_shape=(x.shape[-1],))
-        if len(x.shape) == 3:
-            raise errors.config(f"{name}: a layer norm over the width of images is not known on the server")
-        eps = _real(module.eps)
-        return self.node(name, "layernorm", [x], x.shape, _params(prefix, module), eps=None if eps == "1e-05" else eps)
-
-    def pool(self, name, x, kind, k, stride, pad):
-        c, h, w = _image(name, x)
-        out = [(n + 2 * pad - k) // stride + 1 for n in (h, w)]
-        return self.node(name, kind, [x], (c, *out), k=k, stride=stride, pad=pad or None)
-
-    def plane(self, name, x):
-        return self.node(name, "avgpool", [x], (_image(name, x)[0], 1, 1))
-
-    def flatten(self, name, x):
-        """In PyTorch's order."""
-        if len(x.shape) == 1:
-            return x
-        if self.per_token:
-            raise errors.config(f"{name}: flattens tokens, of which rows have unequal numbers")
-        f = math.prod(x.shape)
-        if len(x.shape) == 3 and f == x.shape[0]:
-            return self.node(name, "flatten", [x], (f,))
-        channels = x.shape[0] if len(x.shape) == 3 and x.shape[0] > 1 else None  # which the graph has last
-        return self.node(name, "permute", [x], (f,), b=channels and f // channels, c=channels)
-
-    def own(self, a, x):
-        """A module's own parameter beside x: the same for every row, or a number for each channel or feature."""
-        if not isinstance(a, Own):
-            return a
-        if not isinstance(x, Value):
-            raise errors.config(f"{a.path}: {OWN}")
-        shape = tuple(a.tensor.shape)
-        shape = shape[1:] if len(shape) == len(x.shape) + 1 and shape[0] == 1 else shape
-        each = {1: x.shape, 2: (1, x.shape[-1]), 3: (x.shape[0], 1, 1)}[len(x.shape)]
-        shape = each if len(x.shape) == 2 and shape == each[1:] else shape
-        if self.per_token or shape not in (x.shape, each):
-            raise errors.config(f"{a.path}: a parameter {list(a.tensor.shape)} beside {list(x.shape)}; the server has equal "
-                                f"shapes, and {list(each)} as a factor")
-        image = len(x.shape) == 3
-        param = Param(a.path, a.path, a.tensor, "image") if image else Param(a.path, a.path, a.tensor, "one", shape=shape)
-        return self.node(a.path, "repeat", [x], shape, [param])
-
-    def add(self, name, a, b):
-        a, b = self.own(a, b), self.own(b, a)
-        if not isinstance(a, Value) or not isinstance(b, Value):
-            x, plus = (a, b) if isinstance(a, Value) else (b, a)
-            return self.node(name, "scale", [x], x.shape, plus=_real(plus)) if float(plus) else x
-        if a.shape != b.shape:
-            raise errors.config(f"{name}: adds {list(a.shape)} and {list(b.shape)}; the server adds equal shapes")
-        return self.node(name, "add", [a, b], a.shape)
-
-    def mul(self, name, a, b):
-        a, b = self.own(a, b), self.own(b, a)
-        if not isinstance(a, Value) or not isinstance(b, Value):
-            x, by = (a, b) if isinstance(a, Value) else (b, a)
-            return self.node(name, "scale", [x], x.shape, by=_real(by)) if float(by) != 1 else x
-        if a.shape == b.shape:
-            return self.node(name, "mul", [a, b], a.shape)
-        if not _gates(a, b):
-            a, b = b, a
-        if not _gates(a, b):
-            raise errors.config(f"{name}: multiplies {list(a.shape)} by {list(b.shape)}; the server has equal shapes, "
-                                "and a number for each channel")
-        return self.node(name, "gate", [a, b], a.shape)
-
-    def div(self, name, a, b, rounding_mode=None):
-        if rounding_mode:
-            raise errors.config(f"{name}: rounding_mode={rounding_mode!r} is not known on the server, None is")
-        if not isinstance(b, Value):
-            return self.mul(name, a, 1 / b)
-        return self.mul(name, a, self.act(name + ".inverse", b, "math", fn=MATH["reciprocal"]))
-
-
-def _gates(a, b):
-    return b.shape == ((a.shape[0], 1, 1) if len(a.shape) == 3 else (1, a.shape[-1]))
-
-
-def _dims(shape):
-    order = (shape[1], shape[2], shape[0]) if len(shape) == 3 else shape
-    return "[" + ",".join(map(str, order)) + "]"
-
-
-def _image(name, x):
-    if len(x.shape) != 3:
-        raise errors.config(f"{name}: works on images [C, H, W], and gets {list(x.shape)}")
-    return x.shape
-
-
-def _params(prefix, module, *names):
-    return [Param(prefix + n, prefix + n, getattr(module, n)) for n in names or ("weight", "bias")
-            if getattr(module, n, None) is not None]
 
 
 # ---- modules: name in the network, module, prefix of its state, builder, inputs
 
 def _conv(b, name, m, prefix, x):
-    _must(name, m, padding_mode="zeros")
-    c, h, w = _image(name, x)
+    must(name, m, padding_mode="zeros")
+    c, h, w = image(name, x)
     if isinstance(m.padding, str) and m.padding != "valid":
         raise errors.config(f"{name}: padding={m.padding!r} is not known on the server: give a number")
-    stride, pad = _one(m.stride, "stride", name), 0 if m.padding == "valid" else _one(m.padding, "padding", name)
-    dilation, depthwise = _one(m.dilation, "dilation", name), m.groups == m.in_channels == m.out_channels and m.groups > 1
+    stride, pad = one(m.stride, "stride", name), 0 if m.padding == "valid" else one(m.padding, "padding", name)
+    dilation, depthwise = one(m.dilation, "dilation", name), m.groups == m.in_channels == m.out_channels and m.groups > 1
     weight = Param(prefix + "weight", prefix + "weight", m.weight, "hwc" if depthwise else "ohwi")
     out = [(n + 2 * pad - dilation * (k - 1) - 1) // stride + 1 for n, k in zip((h, w), m.kernel_size)]
-    bias = _params(prefix, m, "bias")
+    bias = params(prefix, m, "bias")
     return b.node(name, "conv2d", [x], (m.out_channels, *out), [weight, *bias], stride=stride if stride != 1 else None,
                   pad=pad or None, groups=m.groups if m.groups != 1 else None, dilation=dilation if dilation != 1 else None)
 
 
 def _convt(b, name, m, prefix, x):
-    _must(name, m, padding_mode="zeros", groups=1, dilation=(1, 1))
-    _, h, w = _image(name, x)
-    stride, pad, more = _one(m.stride, "stride", name), _one(m.padding, "padding", name), m.output_padding
+    must(name, m, padding_mode="zeros", groups=1, dilation=(1, 1))
+    _, h, w = image(name, x)
+    stride, pad, more = one(m.stride, "stride", name), one(m.padding, "padding", name), m.output_padding
     out = [(n - 1) * stride - 2 * pad + k + p for n, k, p in zip((h, w), m.kernel_size, more)]
     weight = Param(prefix + "weight", prefix + "weight", m.weight, "ohwi")  # PyTorch has [in, out, height, width]
-    return b.node(name, "convt2d", [x], (m.out_channels, *out), [weight, *_params(prefix, m, "bias")],
+    return b.node(name, "convt2d", [x], (m.out_channels, *out), [weight, *params(prefix, m, "bias")],
                   stride=stride if stride != 1 else None, pad=pad or None, out_pad=f"{more[0]},{more[1]}" if any(more) else None)
 
 
 def _batchnorm(b, name, m, prefix, x):
-    _must(name, m, affine=True, track_running_stats=True)
-    _image(name, x)
+    must(name, m, affine=True, track_running_stats=True)
+    image(name, x)
     if m.momentum is None:
         raise errors.config(f"{name}: momentum=None is not known on the server: give a number")
-    eps, momentum = _real(m.eps), _real(m.momentum)
-    return b.node(name, "batchnorm", [x], x.shape, _params(prefix, m, "weight", "bias", "running_mean", "running_var"),
+    eps, momentum = real(m.eps), real(m.momentum)
+    return b.node(name, "batchnorm", [x], x.shape, params(prefix, m, "weight", "bias", "running_mean", "running_var"),
                   eps=None if eps == "1e-05" else eps, momentum=None if momentum == "0.1" else momentum)
 
 
@@ -282,16 +56,16 @@ def _batchnorm_rows(b, name, m, prefix, x):
 
 
 def _groupnorm(b, name, m, prefix, x):
-    eps = _real(m.eps)
-    return b.node(name, "groupnorm", [x], _image(name, x), _params(prefix, m),
+    eps = real(m.eps)
+    return b.node(name, "groupnorm", [x], image(name, x), params(prefix, m),
                   groups=m.num_groups if m.num_groups != 1 else None, eps=None if eps == "1e-05" else eps)
 
 
 def _pool(kind):
     def build(b, name, m, prefix, x):
-        _must(name, m, dilation=1, ceil_mode=False, return_indices=False, count_include_pad=True, divisor_override=None)
-        return b.pool(name, x, kind, _one(m.kernel_size, "kernel_size", name), _one(m.stride, "stride", name),
-                      _one(m.padding, "padding", name))
+        must(name, m, dilation=1, ceil_mode=False, return_indices=False, count_include_pad=True, divisor_override=None)
+        return b.pool(name, x, kind, one(m.kernel_size, "kernel_size", name), one(m.stride, "stride", name),
+                      one(m.padding, "padding", name))
     return build
 
 
@@ -303,7 +77,7 @@ def _plane(b, name, m, prefix, x):
 
 def _heads(b, name, m, prefix, x):
     """Self-attention of torch.nn: in_proj is cut into three."""
-    _must(name, m, batch_first=True, bias_k=None, add_zero_attn=False, _qkv_same_embed_dim=True)
+    must(name, m, batch_first=True, bias_k=None, add_zero_attn=False, _qkv_same_embed_dim=True)
     e, parts = m.embed_dim, []
     for i, which in enumerate("qkv"):
         rows = (i * e, (i + 1) * e)
@@ -316,7 +90,7 @@ def _heads(b, name, m, prefix, x):
 
 
 def _pair(prefix, m):
-    return (*_params(prefix, m), None)[:2]
+    return (*params(prefix, m), None)[:2]
 
 
 def _encoder_layer(b, name, m, prefix, x):
@@ -327,7 +101,7 @@ def _encoder_layer(b, name, m, prefix, x):
     def feed(x):
         h = b.linear(f"{name}.linear1", x, *_pair(f"{prefix}linear1.", m.linear1))
         act = getattr(m, "activation", None)  # a scripted layer does not have F.gelu, and has a module as a scripted one
-        _must(f"{name}.activation", act, approximate="none")
+        must(f"{name}.activation", act, approximate="none")
         kind = {F.relu: "act", F.gelu: "gelu"}.get(act) or {nn.ReLU: "act", nn.GELU: "gelu"}.get(type(act))
         if act is None or isinstance(act, torch.jit.ScriptModule):
             kind = {1: "act", 2: "gelu"}.get(m.activation_relu_or_gelu)
@@ -405,7 +179,7 @@ def builder_of(m):
 
 def _simple(kind, **usual):
     def build(b, name, m, prefix, x):
-        _must(name, m, **usual)
+        must(name, m, **usual)
         return b.act(name, x, kind)
     return build
 
@@ -416,7 +190,7 @@ MODULES = {
     nn.LayerNorm: lambda b, name, m, prefix, x: b.norm(name, x, m, prefix),
     nn.Dropout: lambda b, name, m, prefix, x: b.dropout(name, x, m.p),
     nn.Identity: lambda b, name, m, prefix, x: x,
-    nn.Flatten: lambda b, name, m, prefix, x: (_must(name, m, start_dim=1, end_dim=-1), b.flatten(name, x))[1],
+    nn.Flatten: lambda b, name, m, prefix, x: (must(name, m, start_dim=1, end_dim=-1), b.flatten(name, x))[1],
     nn.ReLU: _simple("act"), nn.Tanh: _simple("tanh"), nn.Sigmoid: _simple("sigmoid"), nn.SiLU: _simple("silu"),
     nn.Hardsigmoid: _simple("hardsigmoid"), nn.Hardswish: _simple("hardswish"), nn.ELU: _simple("elu", alpha=1.0),
     nn.Softplus: _simple("softplus", beta=1, threshold=20),
@@ -445,7 +219,7 @@ def _view(b, name, x, *size):
 
 
 def _f_maxpool(b, name, x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
-    m = nn.MaxPool2d(kernel_size, stride or None, padding, _one(dilation, "dilation", name), return_indices, ceil_mode)
+    m = nn.MaxPool2d(kernel_size, stride or None, padding, one(dilation, "dilation", name), return_indices, ceil_mode)
     return _pool("maxpool")(b, name, m, "", x)
 
 
@@ -454,7 +228,7 @@ def _f_avgpool(b, name, x, kernel_size, stride=None, *args, **kwargs):
 
 
 def _mean(b, name, x, dim=None, keepdim=False):
-    _image(name, x)
+    image(name, x)
     if sorted(d % 4 for d in ((dim,) if isinstance(dim, int) else dim or ())) != [2, 3]:
         raise errors.config(f"{name}: mean over {dim}; the server has that over height and width, [2, 3]")
     y = b.plane(name, x)
@@ -492,9 +266,6 @@ def call_function(b, build, name, args, kwargs):
                 if isinstance(own, Own):
                     raise errors.config(f"{own.path}: {OWN}")
     return build(b, name, *args, **kwargs)
-
-
-MATH = {"exp": None, "log": 1, "sqrt": 2, "reciprocal": 3}  # fn of the op `math`; None: 0, which its text leaves out
 
 
 def _math(fn):

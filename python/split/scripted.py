@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from . import errors, graph
-from .graph import Builder, Value
+from .builder import Builder, Own, Value
 from .lora import Lora
 
 _UNKNOWN = object()  # depends on the rows of a call, or is what nobody here knows
@@ -143,7 +143,7 @@ class _Walk:
 
     def function(self, word, called, args):
         name = self.unique(word.rstrip("_"))
-        args = [graph.Own(a.path, a.held, a.learns) if isinstance(a, _Sub) else a for a in args]
+        args = [Own(a.path, a.held, a.learns) if isinstance(a, _Sub) else a for a in args]
         if called not in graph.FUNCTIONS or any(a is _UNKNOWN for a in args):
             raise errors.config(f"{name}: {word} is not known on the server; known are {graph.known()}")
         build = graph.FUNCTIONS[called]

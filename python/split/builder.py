@@ -1,0 +1,234 @@
+"""The text of a graph (docs/WIRE.md), node by node: its values, its parameters, and the shapes that come of them."""
+import math
+
+import torch
+
+from . import errors
+
+
+class Value:
+    """A tensor without its rows: (C, H, W), (S, F) or (F,), as PyTorch has it. The graph has images as [H, W, C]."""
+
+    def __init__(self, number, shape):
+        self.number, self.shape = number, tuple(int(n) for n in shape)
+
+
+class Own:
+    """A parameter that a module itself holds, beside its layers."""
+
+    def __init__(self, path, tensor, learns):
+        if not learns:
+            raise errors.config(f"{path}: a buffer of the module's own is not known on the server, a parameter is")
+        self.path, self.tensor = path, tensor
+
+
+class Param:
+    """A parameter of the graph: rows [first, last) of a tensor of the module, in another layout; shape: in the graph."""
+
+    def __init__(self, name, key, tensor, layout="same", rows=None, shape=None):
+        self.name, self.key, self.layout, self.rows, self.shape = name, key, layout, rows, shape
+        self.shape = tuple(self.to_graph(tensor).shape)
+
+    def to_graph(self, tensor):
+        t = tensor.detach() if self.rows is None else tensor.detach()[self.rows[0]:self.rows[1]]
+        if self.layout == "ohwi":
+            t = t.permute(0, 2, 3, 1)
+        elif self.layout == "hwc":
+            t = t[:, 0].permute(1, 2, 0)
+        elif self.layout == "image":
+            t = t.reshape(t.shape[-3:]).permute(1, 2, 0)
+        elif self.layout == "one":
+            t = t.reshape(self.shape)
+        return t.to("cpu", torch.float32).contiguous()
+
+    def from_graph(self, array, into):
+        t = torch.from_numpy(array)
+        if self.layout == "ohwi":
+            t = t.permute(0, 3, 1, 2)
+        elif self.layout == "hwc":
+            t = t.permute(2, 0, 1)[:, None]
+        elif self.layout == "image":
+            t = t.permute(2, 0, 1)
+        t = t.reshape(into.shape) if self.layout in ("image", "one") else t
+        (into if self.rows is None else into[self.rows[0]:self.rows[1]]).copy_(t)
+
+
+def real(x):
+    x = float(torch.tensor(float(x), dtype=torch.float32))
+    for digits in range(1, 10):
+        text = f"{x:.{digits}g}"
+        if torch.tensor(float(text), dtype=torch.float32).item() == x:
+            break
+    return text
+
+
+def one(x, what, name):
+    """A number that PyTorch may have as a pair of equal ones."""
+    pair = x if isinstance(x, (tuple, list)) else (x,)
+    if isinstance(x, str) or any(n != pair[0] for n in pair):
+        raise errors.config(f"{name}: {what}={x}: the server has equal numbers for height and width")
+    return int(pair[0])
+
+
+def must(name, module, **usual):
+    for key, value in usual.items():
+        if getattr(module, key, value) != value:
+            raise errors.config(f"{name}: {key}={getattr(module, key)} is not known on the server, {value} is")
+
+
+MATH = {"exp": None, "log": 1, "sqrt": 2, "reciprocal": 3}  # fn of the op `math`; None: 0, which its text leaves out
+OWN = "a parameter of a module itself is known on the server in a sum or a product with what the module computes"
+
+
+class Builder:
+    def __init__(self, shape, per_token=False):
+        """per_token: (S, F) is rows of up to S tokens; else every row has S of them."""
+        self.nodes, self.params, self.named, self.streams, self.per_token = [], [], {}, 0, per_token
+        if per_token and len(shape) != 2:
+            raise errors.config(f"lengths belong to inputs [rows, tokens, features], not to rows of {list(shape)}")
+        self.values, self.input = 1, Value(0, shape)
+
+    # ---- text
+
+    def node(self, name, kind, inputs, shape, params=(), **attrs):
+        refs = "".join(f" %{v.number}" for v in inputs) + "".join(f" &{self.param(p)}" for p in params)
+        said = "".join(f" {k}={v}" for k, v in attrs.items() if v is not None)
+        self.nodes.append(f"node {name} {kind}{refs}{said}")
+        self.values += 1
+        return Value(self.values - 1, shape)
+
+    def param(self, p):
+        if p.name not in self.named:
+            self.named[p.name] = len(self.params)
+            self.params.append(p)
+        return self.named[p.name]
+
+    def text(self, output, role):
+        """role(param): "", "stat", "frozen" or "g1"."""
+        s, f = self.input.shape if self.per_token else (None, None)
+        what = f"T[{f}] most={s}" if self.per_token else f"R{_dims(self.input.shape)}"
+        lines = ["graph 1", f"in head_act f32 {what}"]
+        for p in self.params:
+            word = role(p)
+            lines.append(f"param {p.name} [{','.join(map(str, p.shape))}]{' ' * bool(word)}{word} zero")
+        return "\n".join(lines + self.nodes + [f"out mid_act %{output.number}", ""])
+
+    def stream(self):
+        self.streams += 1
+        return self.streams
+
+    # ---- what modules and functions are made of
+
+    def linear(self, name, x, weight, bias):
+        return self.node(name, "linear", [x], (*x.shape[:-1], weight.shape[0]), [weight, bias] if bias else [weight])
+
+    def dropout(self, name, x, p):
+        if not p:
+            return x
+        return self.node(name, "dropout", [x], x.shape, p=real(p) if p != 0.5 else None, stream=self.stream())
+
+    def attention(self, name, q, k, v, heads, p, causal=False):
+        return self.node(name, "attention", [q, k, v], q.shape, heads=heads if heads != 1 else None,
+                         causal=1 if causal else None, p=real(p) if p else None, stream=self.stream() if p else None)
+
+    def act(self, name, x, kind, **attrs):
+        return self.node(name, kind, [x], x.shape, **attrs)
+
+    def leaky(self, name, x, slope):
+        """(1 − slope) · relu(x) + slope · x"""
+        y = self.mul(name + ".positive", self.act(name + ".relu", x, "act"), 1 - slope)
+        return self.add(name, y, self.mul(name + ".slope", x, slope)) if slope else y
+
+    def norm(self, name, x, module, prefix):
+        must(name, module, normalized_shape=(x.shape[-1],))
+        if len(x.shape) == 3:
+            raise errors.config(f"{name}: a layer norm over the width of images is not known on the server")
+        eps = real(module.eps)
+        return self.node(name, "layernorm", [x], x.shape, params(prefix, module), eps=None if eps == "1e-05" else eps)
+
+    def pool(self, name, x, kind, k, stride, pad):
+        c, h, w = image(name, x)
+        out = [(n + 2 * pad - k) // stride + 1 for n in (h, w)]
+        return self.node(name, kind, [x], (c, *out), k=k, stride=stride, pad=pad or None)
+
+    def plane(self, name, x):
+        return self.node(name, "avgpool", [x], (image(name, x)[0], 1, 1))
+
+    def flatten(self, name, x):
+        """In PyTorch's order."""
+        if len(x.shape) == 1:
+            return x
+        if self.per_token:
+            raise errors.config(f"{name}: flattens tokens, of which rows have unequal numbers")
+        f = math.prod(x.shape)
+        if len(x.shape) == 3 and f == x.shape[0]:
+            return self.node(name, "flatten", [x], (f,))
+        channels = x.shape[0] if len(x.shape) == 3 and x.shape[0] > 1 else None  # which the graph has last
+        return self.node(name, "permute", [x], (f,), b=channels and f // channels, c=channels)
+
+    def own(self, a, x):
+        """A module's own parameter beside x: the same for every row, or a number for each channel or feature."""
+        if not isinstance(a, Own):
+            return a
+        if not isinstance(x, Value):
+            raise errors.config(f"{a.path}: {OWN}")
+        shape = tuple(a.tensor.shape)
+        shape = shape[1:] if len(shape) == len(x.shape) + 1 and shape[0] == 1 else shape
+        each = {1: x.shape, 2: (1, x.shape[-1]), 3: (x.shape[0], 1, 1)}[len(x.shape)]
+        shape = each if len(x.shape) == 2 and shape == each[1:] else shape
+        if self.per_token or shape not in (x.shape, each):
+            raise errors.config(f"{a.path}: a parameter {list(a.tensor.shape)} beside {list(x.shape)}; the server has equal "
+                                f"shapes, and {list(each)} as a factor")
+        layout = "image" if len(x.shape) == 3 else "one"
+        param = Param(a.path, a.path, a.tensor, layout, shape=shape)
+        return self.node(a.path, "repeat", [x], shape, [param])
+
+    def add(self, name, a, b):
+        a, b = self.own(a, b), self.own(b, a)
+        if not isinstance(a, Value) or not isinstance(b, Value):
+            x, plus = (a, b) if isinstance(a, Value) else (b, a)
+            return self.node(name, "scale", [x], x.shape, plus=real(plus)) if float(plus) else x
+        if a.shape != b.shape:
+            raise errors.config(f"{name}: adds {list(a.shape)} and {list(b.shape)}; the server adds equal shapes")
+        return self.node(name, "add", [a, b], a.shape)
+
+    def mul(self, name, a, b):
+        a, b = self.own(a, b), self.own(b, a)
+        if not isinstance(a, Value) or not isinstance(b, Value):
+            x, by = (a, b) if isinstance(a, Value) else (b, a)
+            return self.node(name, "scale", [x], x.shape, by=real(by)) if float(by) != 1 else x
+        if a.shape == b.shape:
+            return self.node(name, "mul", [a, b], a.shape)
+        if not _gates(a, b):
+            a, b = b, a
+        if not _gates(a, b):
+            raise errors.config(f"{name}: multiplies {list(a.shape)} by {list(b.shape)}; the server has equal shapes, "
+                                "and a number for each channel")
+        return self.node(name, "gate", [a, b], a.shape)
+
+    def div(self, name, a, b, rounding_mode=None):
+        if rounding_mode:
+            raise errors.config(f"{name}: rounding_mode={rounding_mode!r} is not known on the server, None is")
+        if not isinstance(b, Value):
+            return self.mul(name, a, 1 / b)
+        return self.mul(name, a, self.act(name + ".inverse", b, "math", fn=MATH["reciprocal"]))
+
+
+def _gates(a, b):
+    return b.shape == ((a.shape[0], 1, 1) if len(a.shape) == 3 else (1, a.shape[-1]))
+
+
+def _dims(shape):
+    order = (shape[1], shape[2], shape[0]) if len(shape) == 3 else shape
+    return "[" + ",".join(map(str, order)) + "]"
+
+
+def image(name, x):
+    if len(x.shape) != 3:
+        raise errors.config(f"{name}: works on images [C, H, W], and gets {list(x.shape)}")
+    return x.shape
+
+
+def params(prefix, module, *names):
+    return [Param(prefix + n, prefix + n, getattr(module, n)) for n in names or ("weight", "bias")
+            if getattr(module, n, None) is not None]
