@@ -351,5 +351,9 @@ static void close_set(struct sl_set *set)
 		.class_name = class_name                                                                            \
 	}
 
+/* Binary files of CIFAR-10 and CIFAR-100 (https://www.cs.toronto.edu/~kriz/cifar.html). A record is the label bytes
+ * (CIFAR-10: one; CIFAR-100: coarse, then fine, which is the label) and 3072 bytes of pixels, all red, then all green,
+ * then all blue values, each 32 rows of 32. The set holds all pixels in memory. A last record that is cut off is DATA,
+ * and both sizes are named; so is a label out of range, with its record's number, from 0 in its file. */
 const struct sl_source sl_source_cifar10 = SOURCE("cifar10", &cifar10);
 const struct sl_source sl_source_cifar100 = SOURCE("cifar100", &cifar100);

@@ -565,6 +565,10 @@ static const char *class_name(const struct sl_set *set, int label)
 	return sl_name(&t->labels, label);
 }
 
+/* Tables: train.csv, and val.csv or test.csv, in `dir`. The first line names the columns; the column `label` holds the
+ * classes, which count from 0 in the order of their numbers, or else of their bytes. A column of numbers becomes one
+ * feature, less its mean and by its deviation in training; any other a feature for each of its texts there, 0 or 1. The
+ * set is in memory. DATA: an empty cell, too few, a text that training lacks; *fail names file, line and column. */
 const struct sl_source sl_source_csv = {.name = "csv",
 					.open = open_set,
 					.sample = sample,

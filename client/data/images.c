@@ -582,6 +582,12 @@ static uint64_t fingerprint(const struct sl_set *set)
 	return hash;
 }
 
+/* A folder of pictures, one sub-folder for each class, as torchvision's ImageFolder reads it. The folder is train/, and
+ * val/ or test/, of the set's `dir`; `files` means nothing. Classes are the names of train's sub-folders, sorted by
+ * bytes; pictures of a class are sorted by folder and name, in folders below it too; links are followed. Labels count
+ * from 0. Opening reads names alone, and keeps them in one block; `sample` reads and decodes one file. Of max_samples
+ * pictures every class has its share: they are spread evenly over the list. DATA: fewer than two classes, a class
+ * without a picture, a class of the other split that train lacks. */
 const struct sl_source sl_source_images = {.name = "images",
 					   .open = open_set,
 					   .sample = sample,

@@ -76,6 +76,8 @@ static void close_set(struct sl_set *set)
 {
 }
 
+/* Rows of tokens made of random numbers, without a file: to try a network of tokens. Their lengths differ, and their
+ * class is one of two that lies in the first token. */
 const struct sl_source sl_source_made_tokens = {.name = "made_tokens",
 						.open = open_set,
 						.check = open_set,

@@ -7,12 +7,8 @@
 #include "client/data/parts.h"
 #include "client/data/sources.h"
 
-static const struct sl_source *const sources[] = {&sl_source_cifar10,    &sl_source_cifar100,    &sl_source_images,
-						  &sl_source_webdataset, &sl_source_made_tokens, &sl_source_csv,
-						  &sl_source_glue[0],    &sl_source_glue[1],     &sl_source_glue[2],
-						  &sl_source_glue[3],    &sl_source_glue[4],     &sl_source_glue[5],
-						  &sl_source_glue[6],    &sl_source_glue[7],     &sl_source_glue[8],
-						  &sl_source_glue[9],    &sl_source_text,        NULL};
+#define SOURCE(id, name, word) &sl_source_##name,
+static const struct sl_source *const sources[] = {SL_DATA_KINDS(SOURCE) NULL};
 
 const struct sl_source *sl_source_find(const char *name)
 {

@@ -557,17 +557,33 @@ static uint64_t fingerprint(const struct sl_set *set)
 	return hash;
 }
 
-#define SOURCE(of)                                                                                            \
-	{                                                                                                     \
-		.name = of, .open = open_set, .sample = sample, .close = close_set, .class_name = class_name, \
-		.sample_name = sample_name, .extent = extent, .targets = targets, .key = key,                 \
-		.fingerprint = fingerprint                                                                    \
-	}
+#define SOURCE(id, of)                                                       \
+	const struct sl_source sl_source_##id = {.name = of,                 \
+						 .open = open_set,           \
+						 .sample = sample,           \
+						 .close = close_set,         \
+						 .class_name = class_name,   \
+						 .sample_name = sample_name, \
+						 .extent = extent,           \
+						 .targets = targets,         \
+						 .key = key,                 \
+						 .fingerprint = fingerprint}
 
-const struct sl_source sl_source_text = SOURCE("text");
-
+/* Texts as rows of token ids, special tokens included, cut at max_tokens. They are kept beside the text (`cache`).
+ * Rows of GLUE's tasks: train.tsv, and dev.tsv for the other split, in the task's folder or the one above it. Own
+ * texts: train_files and `files`, or train and dev, val, validation or test with the end .tsv, .csv or .jsonl. A first
+ * line (or each object) names the columns; `column` has one or two texts, `label` the class, by the order of the
+ * numbers or else of the bytes of training's labels, or with `numbers` a number. DATA: an empty text, one that is no
+ * UTF-8, too few columns, a label that training lacks; *fail names file and line. */
+SOURCE(text, "text");
 /* As sl_glue_tasks. */
-const struct sl_source sl_source_glue[SL_GLUE_SOURCES] = {
-	SOURCE("cola"),    SOURCE("sst2"), SOURCE("mrpc"), SOURCE("qqp"),  SOURCE("mnli"),
-	SOURCE("mnli-mm"), SOURCE("qnli"), SOURCE("rte"),  SOURCE("stsb"), SOURCE("wnli"),
-};
+SOURCE(cola, "cola");
+SOURCE(sst2, "sst2");
+SOURCE(mrpc, "mrpc");
+SOURCE(qqp, "qqp");
+SOURCE(mnli, "mnli");
+SOURCE(mnli_mm, "mnli-mm");
+SOURCE(qnli, "qnli");
+SOURCE(rte, "rte");
+SOURCE(stsb, "stsb");
+SOURCE(wnli, "wnli");

@@ -478,6 +478,10 @@ static uint64_t fingerprint(const struct sl_set *set)
 	return XXH3_64bits_withSeed(s->at, n * sizeof *s->at, hash);
 }
 
+/* Tar files (shards) of samples: a picture, and its class in NAME.cls as text, or in NAME.json as the member "label" or
+ * "cls". `files` are names in `dir`, where {000..146} stands for each of these numbers; NULL: train*.tar, or val*.tar
+ * and test*.tar. Shards must not be compressed: opening reads all headers, and `sample` goes to its place at once.
+ * Samples keep the order of shards and members. Of max_samples every shard has its share. */
 const struct sl_source sl_source_webdataset = {.name = "webdataset",
 					       .open = open_set,
 					       .sample = sample,

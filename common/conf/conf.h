@@ -58,18 +58,23 @@ struct sl_conf_origin {
 /* clang-format on */
 
 enum sl_conf_form { SL_FORM_CIFAR, SL_FORM_IMAGENET };
-/* Where samples come from: X(enum, data.kind, and the name of the source in client/data). Texts stand from COLA on, and
- * GLUE's tasks from COLA to WNLI. GLUE itself stands for the task of data.task. */
+/* Where samples come from: X(enum, NAME, data.kind). A new kind is a row here, and a file in client/data that defines
+ * sl_source_NAME. Texts stand from COLA on, and GLUE's tasks from COLA to WNLI. GLUE itself stands for the task of
+ * data.task. */
 /* clang-format off */
 #define SL_DATA_KINDS(X) \
-	X(CIFAR10, "cifar10") X(CIFAR100, "cifar100") X(IMAGES, "images") X(WEBDATASET, "webdataset") \
-	X(MADE_TOKENS, "made_tokens") X(CSV, "csv") X(COLA, "cola") X(SST2, "sst2") X(MRPC, "mrpc") \
-	X(QQP, "qqp") X(MNLI, "mnli") X(MNLI_MM, "mnli-mm") X(QNLI, "qnli") X(RTE, "rte") \
-	X(STSB, "stsb") X(WNLI, "wnli") X(TEXT, "text") X(GLUE, "glue")
+	X(CIFAR10, cifar10, "cifar10") \
+	X(CIFAR100, cifar100, "cifar100") \
+	X(IMAGES, images, "images") \
+	X(WEBDATASET, webdataset, "webdataset") \
+	X(MADE_TOKENS, made_tokens, "made_tokens") \
+	X(CSV, csv, "csv") \
+	X(COLA, cola, "cola") X(SST2, sst2, "sst2") X(MRPC, mrpc, "mrpc") X(QQP, qqp, "qqp") X(MNLI, mnli, "mnli") \
+	X(MNLI_MM, mnli_mm, "mnli-mm") X(QNLI, qnli, "qnli") X(RTE, rte, "rte") X(STSB, stsb, "stsb") X(WNLI, wnli, "wnli") \
+	X(TEXT, text, "text")
 /* clang-format on */
-#define SL_DATA_ENUM(id, word) SL_DATA_##id,
-#define SL_DATA_WORD(id, word) word,
-enum sl_conf_data_kind { SL_DATA_KINDS(SL_DATA_ENUM) };
+#define SL_DATA_ENUM(id, name, word) SL_DATA_##id,
+enum sl_conf_data_kind { SL_DATA_KINDS(SL_DATA_ENUM) SL_DATA_GLUE };
 extern const char *const sl_conf_data_kinds[]; /* by kind, NULL-terminated */
 /* How members of a group share one set of data (data.partition). */
 enum sl_conf_parts_kind { SL_PARTS_FILES, SL_PARTS_IID, SL_PARTS_BY_LABEL, SL_PARTS_BATCH, SL_PARTS_DIRICHLET };

@@ -10,7 +10,9 @@ typedef struct sl_conf_client T;
 #define METRIC(name)       name ", "
 
 /* clang-format off */
-const char *const sl_conf_data_kinds[] = {SL_DATA_KINDS(SL_DATA_WORD) NULL};
+#define WORD(id, name, word) word,
+const char *const sl_conf_data_kinds[] = {SL_DATA_KINDS(WORD) "glue", NULL};
+#undef WORD
 
 static const struct sl_conf_key keys[] = {
 	SL_STRING(T, "server", server, sl_conf_check_server, "tcp://127.0.0.1:5570", "where splits listens, tcp://host:port"),
