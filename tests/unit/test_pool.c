@@ -209,12 +209,11 @@ static void members_may_run_anywhere(void **state)
 
 	assert_int_equal(sched_getaffinity(0, sizeof m.allowed, &m.allowed), 0);
 	assert_int_equal(sl_pool_open(&pool, 2, NULL), SL_OK);
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < 200 || m.seen < 100; i++) { /* a busy machine may keep worker 1 away for long */
 		sl_pool_run(pool, 8, mask_block, &m);
 		nanosleep(&(struct timespec){0, (i % 2) * 100000}, NULL); /* asleep every other time */
 	}
 	sl_pool_close(pool);
-	assert_true(m.seen > 0);
 	assert_true(m.whole > m.seen / 2); /* a race may leave it kept off for one sleep more */
 }
 
