@@ -146,7 +146,12 @@ static enum sl_err watch(const char *control_path, const struct sl_status_how *h
 	bool answered = false;
 	enum sl_err err;
 
-	while (!(err = show_once(control_path, how, &w, fail)) && !ferror(stdout)) {
+	for (;;) {
+		err = show_once(control_path, how, &w, fail);
+		if (err == SL_ERR_TIMEOUT && answered) /* its host is busy */
+			fprintf(stderr, "%s; asking again\n", fail->text);
+		else if (err || ferror(stdout))
+			break;
 		answered = true;
 		fflush(stdout);
 		sleep(WATCH_S);

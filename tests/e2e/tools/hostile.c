@@ -752,7 +752,6 @@ static void train(const char *file, int64_t tokens)
 	const int often_ms = 500;
 	struct peer p;
 
-	setvbuf(stdout, NULL, _IOLBF, 0);
 	open_graph(file, tokens);
 	p = open_peer();
 	send_hello(&p);
@@ -786,6 +785,7 @@ int main(int argc, char **argv)
 	if (argc < 2)
 		return 64;
 	endpoint = argv[1];
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	context = zmq_ctx_new();
 	if (argc > 3 && (strcmp(argv[2], "flood") == 0 || strcmp(argv[2], "train") == 0)) {
 		if (argv[2][0] == 'f')
