@@ -179,10 +179,8 @@ static const struct kind *kind_inside(const char *folder, unsigned input, const 
 			return k;
 	}
 	snprintf(table, sizeof table, "%s/train.csv", folder);
-	if ((input && !(input & SL_NETWORK_ROWS)) || access(table, F_OK) != 0)
-		return usual;
-	for (const struct kind *k = kinds; k < kinds + KINDS; k++)
-		if (k->input == SL_NETWORK_ROWS)
+	for (const struct kind *k = kinds; k < kinds + KINDS && access(table, F_OK) == 0; k++)
+		if (k->input == SL_NETWORK_ROWS && (!input || (k->input & input)))
 			return k;
 	return usual;
 }

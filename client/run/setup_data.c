@@ -228,7 +228,6 @@ static void note_few_classes(const struct sl_conf_client *c, const struct sl_set
 
 static enum sl_err open_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail)
 {
-	const struct sl_conf_client *c = s->conf;
 	struct names name;
 	struct sl_set_spec spec;
 	enum sl_err err;
@@ -244,7 +243,7 @@ static enum sl_err open_split(struct sl_setup *s, enum sl_split split, struct sl
 	json_decref(s->recalled);
 	s->recalled = NULL;
 	if (!err && split == SL_SPLIT_TRAIN)
-		note_few_classes(c, &s->set[split]);
+		note_few_classes(s->conf, &s->set[split]);
 	if (!err && spec.parts && !spec.given)
 		sl_log(SL_LOG_INFO, "data-split", "%lld samples are for %s%s%s", (long long)s->set[split].count,
 		       part_name[name.parts.own], name.parts.by[0] ? ", apart by " : "", name.parts.by);
