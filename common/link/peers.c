@@ -59,12 +59,12 @@ void sl_peers_close(struct sl_peers *peers)
 	free(peers);
 }
 
-static int *bucket_of(struct sl_peers *peers, const uint8_t id[SL_PEER_ID_BYTES])
+static int bucket_of(const uint8_t id[SL_PEER_ID_BYTES])
 {
 	uint32_t n;
 
 	memcpy(&n, id + 1, sizeof n);
-	return &peers->bucket[(n * 2654435761u) >> 20]; /* 2^32 / golden ratio; the top 12 bits */
+	return (int)((n * 2654435761u) >> 20); /* 2^32 / golden ratio; the top 12 bits */
 }
 
 static void list_remove(struct sl_peers *peers, int i)
@@ -101,7 +101,7 @@ static struct slot *find(const struct sl_peers *peers, sl_peer peer)
 static void drop(struct sl_peers *peers, int i)
 {
 	struct slot *s = &peers->slot[i];
-	int *link = bucket_of(peers, s->id);
+	int *link = &peers->bucket[bucket_of(s->id)];
 
 	while (*link != i)
 		link = &peers->slot[*link].chain;
@@ -136,17 +136,34 @@ static int take_slot(struct sl_peers *peers)
 	return peers->used++;
 }
 
+/* Its slot, or NONE. */
+static int slot_of(const struct sl_peers *peers, const void *id)
+{
+	int i = peers->bucket[bucket_of(id)];
+
+	while (i != NONE && memcmp(peers->slot[i].id, id, SL_PEER_ID_BYTES) != 0)
+		i = peers->slot[i].chain;
+	return i;
+}
+
+static bool is_id(const void *id, size_t len)
+{
+	return len == SL_PEER_ID_BYTES && *(const uint8_t *)id == 0;
+}
+
+bool sl_peers_know(const struct sl_peers *peers, const void *id, size_t len)
+{
+	return is_id(id, len) && slot_of(peers, id) != NONE;
+}
+
 sl_peer sl_peers_seen(struct sl_peers *peers, const void *id, size_t len, int fd)
 {
 	struct slot *s;
 	int i, *link;
 
-	if (len != SL_PEER_ID_BYTES || *(const uint8_t *)id != 0)
+	if (!is_id(id, len))
 		return 0;
-	link = bucket_of(peers, id);
-	for (i = *link; i != NONE; i = peers->slot[i].chain)
-		if (memcmp(peers->slot[i].id, id, SL_PEER_ID_BYTES) == 0)
-			break;
+	i = slot_of(peers, id);
 	if (i != NONE) {
 		if (peers->slot[i].list == STRANGERS) {
 			list_remove(peers, i);
@@ -160,6 +177,7 @@ sl_peer sl_peers_seen(struct sl_peers *peers, const void *id, size_t len, int fd
 	if (i == NONE)
 		return 0;
 	s = &peers->slot[i];
+	link = &peers->bucket[bucket_of(id)];
 	*s = (struct slot){
 		.number = ++peers->serial << SLOT_BITS | (uint64_t)i, .fd = fd, .list = NONE, .chain = *link};
 	memcpy(s->id, id, SL_PEER_ID_BYTES);

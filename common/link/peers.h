@@ -19,6 +19,8 @@ void sl_peers_close(struct sl_peers *peers); /* NULL is fine */
 /* The number of the peer with this id, new or old; 0: the table is full, or the id is not one that ZeroMQ made. `fd`:
  * of its connection, -1: not known. */
 sl_peer sl_peers_seen(struct sl_peers *peers, const void *id, size_t len, int fd);
+/* Whether it has a number already. */
+bool sl_peers_know(const struct sl_peers *peers, const void *id, size_t len);
 /* Its id, SL_PEER_ID_BYTES long; NULL for a number that is not, or no longer, in the table. From now on no stranger. */
 const uint8_t *sl_peers_address(struct sl_peers *peers, sl_peer peer);
 /* The next peer, from slot *at on (0 at first), that was answered and whose messages came over this connection (as

@@ -273,15 +273,6 @@ static void monitor_readable(void *arg)
 		sl_crowd_thin(sl_door_crowd(t->door));
 }
 
-/* Whether ZeroMQ made this routing id, and not the peer. */
-static bool is_ours(struct zmq_transport *t, zmq_msg_t *id)
-{
-	if (sl_door_gave(t->door, zmq_msg_data(id), zmq_msg_size(id)))
-		return true;
-	monitor_readable(t); /* it may be of a connection that is not known yet */
-	return sl_door_gave(t->door, zmq_msg_data(id), zmq_msg_size(id));
-}
-
 /* Of which peer, and of which connection, a message came to a bound transport; 0, and *fault: of one that is cut, or
  * that has no number. */
 static sl_peer peer_of(struct zmq_transport *t, zmq_msg_t *id, zmq_msg_t *header, const char **fault)
@@ -289,7 +280,11 @@ static sl_peer peer_of(struct zmq_transport *t, zmq_msg_t *id, zmq_msg_t *header
 	int fd = zmq_msg_get(header, ZMQ_SRCFD);
 	sl_peer peer = 0;
 
-	if (is_ours(t, id)) {
+	/* The crowd has to know a connection before it hears of its first message: the monitor may not be read that
+	 * far. */
+	if (!sl_peers_know(t->peers, zmq_msg_data(id), zmq_msg_size(id)))
+		monitor_readable(t);
+	if (sl_door_gave(t->door, zmq_msg_data(id), zmq_msg_size(id))) {
 		sl_crowd_took(sl_door_crowd(t->door), fd, t->took);
 		peer = sl_peers_seen(t->peers, zmq_msg_data(id), zmq_msg_size(id), fd);
 		if (!peer && !*fault)
@@ -373,8 +368,6 @@ static void readable(void *arg)
 {
 	struct zmq_transport *t = arg;
 
-	if (t->bound)
-		monitor_readable(t); /* a message may be of a connection that is not known yet */
 	for (int i = 0; i < DRAIN_MESSAGES && !t->closing && receive_one(t); i++)
 		;
 }

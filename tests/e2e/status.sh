@@ -130,10 +130,13 @@ stands() {
 }
 wait_for 'the rates of a client that stands still are not those of heartbeats' stands
 signal CONT "$client_pid"
-"$SPLITC" status --control "$tmp/run.sock" --watch --json >"$tmp/watched.json" 2>"$tmp/watched.err" &
+"$SPLITC" status --control "$tmp/run.sock" --watch --json >"$tmp/until-end.json" 2>"$tmp/watched.err" &
 watch_pid=$!
 started+=("$watch_pid")
-wait_for 'nothing is watched' test -s "$tmp/watched.json"
+wait_for 'nothing is watched' test -s "$tmp/until-end.json" # no file of before: that would not say that this one has begun
+signal STOP "$client_pid"
+wait_for 'a run that does not answer in time is not asked again' grep -q 'no answer at .*run.sock in time; asking again' "$tmp/watched.err"
+signal CONT "$client_pid"
 signal INT "$client_pid"
 ends_with "$watch_pid" 0 60 'watching a run that ends'
 grep -q 'it has ended' "$tmp/watched.err" || fail 'no word of the end'
