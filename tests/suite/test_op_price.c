@@ -74,6 +74,9 @@ bool __wrap_sl_worker_turn_due(struct sl_worker *worker)
 enum {
 	MEMORY = 24 << 20,
 	SHARE = 5, /* one in so many cases of op_case.c */
+	LOOKS = 20,
+	TRIED = 3, /* shapes of each kind, at least */
+	DRAWN = 10000000,
 };
 /* Of a busy machine's time to the price: half of the 8 that docs/SECURITY.md allows a piece. */
 static const double most_ratio = 4;
@@ -379,13 +382,15 @@ static double ratio_of(const struct trial *t, const struct ran *r, int *which)
 	return worst;
 }
 
-/* For so much CPU time; what is worse than the worst so far is looked at again. */
+/* For so much CPU time, and until some shapes were tried, for few that are drawn fit an op such as attention. What is
+ * worse than the worst so far is looked at again. */
 static struct worst search(enum sl_op_kind kind, double seconds, double most_s)
 {
 	struct worst worst = {.ratio = 0};
 	const double began = cpu_s();
 
-	while (cpu_s() - began < seconds) {
+	for (int drawn_points = 0; cpu_s() - began < seconds || (worst.tried < TRIED && drawn_points < DRAWN);
+	     drawn_points++) {
 		struct op_point p = worst.tried && below(2) ? change(worst.p) : draw(kind);
 		struct trial t;
 		struct ran r;
@@ -409,16 +414,20 @@ static struct worst search(enum sl_op_kind kind, double seconds, double most_s)
 	return worst;
 }
 
-/* A machine that is busy with other things slows single runs: what is above the bound must be so in the best of many.
- */
+/* Another machine on the same host slows every run for a while, and CPU time does not show it. What is above the bound
+ * must be so in the best of many runs, at several times. */
 static void look_again(struct worst *w, double most_s)
 {
 	struct trial t;
 	struct ran r;
 	int which;
 
-	if (w->ratio > most_ratio && make(&t, &w->p, most_s) && measure(&t, &w->p, 40, &r))
-		w->ratio = ratio_of(&t, &r, &which);
+	for (int i = 0; i < LOOKS && w->ratio > most_ratio; i++) {
+		if (make(&t, &w->p, most_s) && measure(&t, &w->p, 40, &r))
+			w->ratio = fmin(w->ratio, ratio_of(&t, &r, &which));
+		if (w->ratio > most_ratio)
+			nanosleep(&(struct timespec){.tv_nsec = 250000000}, NULL);
+	}
 }
 
 static const char *const ratio_name[RATIOS] = {"forward", "backward", "a piece forward", "a piece backward"};
@@ -473,9 +482,11 @@ static double seconds_for(enum sl_op_kind kind)
 static void every_op_has_a_price(void **state)
 {
 	(void)state;
-	for (int k = 0; k < SL_OP_COUNT; k++)
+	for (int k = 0; k < SL_OP_COUNT; k++) {
 		if (!sl_op_has_price((enum sl_op_kind)k))
 			fail_msg("%s has no price in server/trunk/cost_op.c", sl_op_kind_name((enum sl_op_kind)k));
+		assert_null(sl_op_attr((enum sl_op_kind)k, MOST_ATTR)); /* an op_point has room for no more */
+	}
 }
 
 static void a_kind_without_a_price_is_refused(void **state)

@@ -4,7 +4,7 @@
 
 #include "common/graph/op.h"
 
-enum { SIZES = 9 /* of what attributes do not say */, MOST_ATTR = 8 };
+enum { SIZES = 9 /* of what attributes do not say */, MOST_ATTR = 16 };
 enum { N, H, W, C, OUT, KH, KW, FORM, FLAGS };
 
 struct op_point {
