@@ -14,19 +14,18 @@ class Value:
 
 
 class Own:
-    """A parameter that a module itself holds, beside its layers."""
+    """A tensor that a module itself holds, beside its layers. Where it is no parameter, it is sent, and does not learn."""
 
     def __init__(self, path, tensor, learns):
-        if not learns:
-            raise errors.config(f"{path}: a buffer of the module's own is not known on the server, a parameter is")
-        self.path, self.tensor = path, tensor
+        self.path, self.tensor, self.learns = path, tensor, learns
 
 
 class Param:
-    """A parameter of the graph: rows [first, last) of a tensor of the module, in another layout; shape: in the graph."""
+    """A parameter of the graph: rows [first, last) of a tensor of the module, in another layout; shape: in the graph.
+    constant: the tensor, where it never learns; else it is that of the module's state with this key."""
 
-    def __init__(self, name, key, tensor, layout="same", rows=None, shape=None):
-        self.name, self.key, self.layout, self.rows, self.shape = name, key, layout, rows, shape
+    def __init__(self, name, key, tensor, layout="same", rows=None, shape=None, constant=None):
+        self.name, self.key, self.layout, self.rows, self.shape, self.constant = name, key, layout, rows, shape, constant
         self.shape = tuple(self.to_graph(tensor).shape)
 
     def to_graph(self, tensor):
@@ -77,7 +76,8 @@ def must(name, module, **usual):
 
 
 MATH = {"exp": None, "log": 1, "sqrt": 2, "reciprocal": 3}  # fn of the op `math`; None: 0, which its text leaves out
-OWN = "a parameter of a module itself is known on the server in a sum or a product with what the module computes"
+OWN = "a tensor of a module itself is known on the server in sums, differences, products and quotients with what the module " \
+      "computes"
 
 
 class Builder:
@@ -167,30 +167,43 @@ class Builder:
         return self.node(name, "permute", [x], (f,), b=channels and f // channels, c=channels)
 
     def own(self, a, x):
-        """A module's own parameter beside x: the same for every row, or a number for each channel or feature."""
+        """A module's own tensor beside x: the same for every row, or a number for each channel or feature."""
         if not isinstance(a, Own):
             return a
         if not isinstance(x, Value):
             raise errors.config(f"{a.path}: {OWN}")
+        if a.tensor.numel() == 1 and not a.learns:
+            return a.tensor.item()
         shape = tuple(a.tensor.shape)
         shape = shape[1:] if len(shape) == len(x.shape) + 1 and shape[0] == 1 else shape
         each = {1: x.shape, 2: (1, x.shape[-1]), 3: (x.shape[0], 1, 1)}[len(x.shape)]
         shape = each if len(x.shape) == 2 and shape == each[1:] else shape
         if self.per_token or shape not in (x.shape, each):
-            raise errors.config(f"{a.path}: a parameter {list(a.tensor.shape)} beside {list(x.shape)}; the server has equal "
-                                f"shapes, and {list(each)} as a factor")
+            raise errors.config(f"{a.path}: its shape is {list(a.tensor.shape)} beside {list(x.shape)}; the server has equal "
+                                f"shapes, and {list(each)} for each channel or feature")
         layout = "image" if len(x.shape) == 3 else "one"
-        param = Param(a.path, a.path, a.tensor, layout, shape=shape)
+        param = Param(a.path, a.path, a.tensor, layout, shape=shape, constant=None if a.learns else a.tensor.detach())
         return self.node(a.path, "repeat", [x], shape, [param])
 
-    def add(self, name, a, b):
+    def add(self, name, a, b, alpha=1):
         a, b = self.own(a, b), self.own(b, a)
+        if alpha != 1:
+            b = self.mul(name + ".by", b, alpha) if isinstance(b, Value) else alpha * b
         if not isinstance(a, Value) or not isinstance(b, Value):
             x, plus = (a, b) if isinstance(a, Value) else (b, a)
             return self.node(name, "scale", [x], x.shape, plus=real(plus)) if float(plus) else x
+        if a.shape != b.shape and not _gates(a, b):
+            a, b = b, a
+        if a.shape != b.shape and not _gates(a, b):
+            raise errors.config(f"{name}: adds {list(a.shape)} and {list(b.shape)}; the server has equal shapes, and a "
+                                "number for each channel")
         if a.shape != b.shape:
-            raise errors.config(f"{name}: adds {list(a.shape)} and {list(b.shape)}; the server adds equal shapes")
+            ones = self.act(name + ".ones", a, "scale", by=0, plus=1)
+            b = self.node(name + ".each", "gate", [ones, b], a.shape)
         return self.node(name, "add", [a, b], a.shape)
+
+    def sub(self, name, a, b, alpha=1):
+        return self.add(name, a, b, -alpha)
 
     def mul(self, name, a, b):
         a, b = self.own(a, b), self.own(b, a)
@@ -209,6 +222,7 @@ class Builder:
     def div(self, name, a, b, rounding_mode=None):
         if rounding_mode:
             raise errors.config(f"{name}: rounding_mode={rounding_mode!r} is not known on the server, None is")
+        b = self.own(b, a)
         if not isinstance(b, Value):
             return self.mul(name, a, 1 / b)
         return self.mul(name, a, self.act(name + ".inverse", b, "math", fn=MATH["reciprocal"]))

@@ -260,12 +260,15 @@ def _f_dropout(b, name, x, p=0.5, training=True, inplace=False):
 
 def call_function(b, build, name, args, kwargs):
     """build: of FUNCTIONS."""
-    if build not in (Builder.add, Builder.mul):
+    if build not in _ARITHMETIC:
         for a in args:
             for own in a if isinstance(a, (list, tuple)) else [a]:
                 if isinstance(own, Own):
                     raise errors.config(f"{own.path}: {OWN}")
     return build(b, name, *args, **kwargs)
+
+
+_ARITHMETIC = Builder.add, Builder.sub, Builder.mul, Builder.div
 
 
 def _math(fn):
@@ -276,6 +279,9 @@ FUNCTIONS = {
     **{key: _math(fn) for fn in MATH for key in (getattr(torch, fn), fn)},
     operator.truediv: Builder.div, torch.div: Builder.div, "div": Builder.div,
     operator.add: Builder.add, operator.iadd: Builder.add, torch.add: Builder.add, "add": Builder.add, "add_": Builder.add,
+    operator.sub: Builder.sub, operator.isub: Builder.sub, torch.sub: Builder.sub, "sub": Builder.sub, "sub_": Builder.sub,
+    "rsub": lambda b, name, x, of, alpha=1: b.sub(name, of, x, alpha),
+    operator.neg: lambda b, name, x: b.mul(name, x, -1), torch.neg: lambda b, name, x: b.mul(name, x, -1),
     operator.mul: Builder.mul, operator.imul: Builder.mul, torch.mul: Builder.mul, "mul": Builder.mul,
     "view": _view, "reshape": _view, F.max_pool2d: _f_maxpool, F.avg_pool2d: _f_avgpool,
     torch.flatten: _flatten, "flatten": _flatten, torch.mean: _mean, "mean": _mean, torch.cat: _cat,
@@ -315,7 +321,11 @@ def trace(module):
     else:
         prefix = ""
     try:
-        return module, prefix, _Tracer().trace(module)
+        traced = _Tracer().trace(module)
+        made = next((n.target for n in traced.nodes if n.op == "get_attr" and n.target.startswith("_tensor_constant")), None)
+        if made:  # it may be drawn anew in each call, or count calls
+            raise ValueError("forward makes a tensor that does not depend on its input")
+        return module, prefix, traced
     except Exception as e:
         raise errors.config(f"torch.fx cannot follow {type(module).__name__}: {e}; keep what it cannot follow in head or "
                             "tail") from e

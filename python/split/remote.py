@@ -259,13 +259,16 @@ class RemoteModule(nn.Module):
         self._held_groups()[0]["params"].append(self.anchor)
 
     def _begin(self, resume=None):
-        weights = {p.name: p.to_graph(self._state[p.key]).numpy() for p in self._builder.params}
+        weights = {p.name: p.to_graph(self._tensor(p)).numpy() for p in self._builder.params}
         middle = self.__dict__["_middle"] = Middle(self._text, weights, resume, **self._conf)
         self.__dict__["_crossed"] = middle.crossed()[0]  # behind the last step
 
+    def _tensor(self, p):
+        return self._state[p.key] if p.constant is None else p.constant
+
     def _role(self, p):
-        tensor = self._state[p.key]
-        if p.key in self._statistics:
+        tensor = self._tensor(p)
+        if p.constant is None and p.key in self._statistics:
             return "stat"
         if not tensor.requires_grad:
             return "frozen"
@@ -511,7 +514,7 @@ class RemoteModule(nn.Module):
 
     def _fetch(self):
         with torch.no_grad():
-            for p in self._builder.params:
+            for p in (p for p in self._builder.params if p.constant is None):
                 p.from_graph(self._middle.weight(p.name, p.shape), self._state[p.key])
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):

@@ -16,6 +16,8 @@ _NUMBERS = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": opera
             "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "div": operator.truediv,
             "remainder": operator.mod, "neg": operator.neg, "__not__": operator.not_, "__and__": operator.and_,
             "__or__": operator.or_, "Int": int, "Float": float, "Bool": bool}
+_OF_CONSTANTS = {"slice", "select", "unsqueeze", "squeeze", "transpose", "permute", "t", "view", "reshape", "expand", "size", "dim",
+                 "to", "float", "neg", "exp", "log", "sqrt", "reciprocal", "sin", "cos", "add", "sub", "mul", "div"}
 _LEAVES = {f"__torch__.{m.__module__}.{m.__name__}": m for m in graph.MODULES if m is not Lora}
 
 
@@ -24,6 +26,9 @@ class _Sub:
 
     def __init__(self, held, path, learns=False):
         self.held, self.path, self.learns = held, path, learns
+
+    def is_constant(self):
+        return isinstance(self.held, torch.Tensor) and not self.learns
 
 
 def _leaf(m):
@@ -136,6 +141,10 @@ class _Walk:
             shape = [_UNKNOWN, *x.shape]
             return len(shape) if word == "dim" else shape[ins[1]] if len(ins) > 1 else shape
         flat = [part for i in ins for part in (i if isinstance(i, (list, tuple)) else [i])]
+        subs = [i for i in ins if isinstance(i, _Sub)]
+        if word in _OF_CONSTANTS and subs and all(s.is_constant() for s in subs) and not any(isinstance(i, Value) or i is _UNKNOWN for i in flat):
+            found = getattr(torch.ops.aten, word)(*(i.held if isinstance(i, _Sub) else i for i in ins))
+            return _Sub(found, self.unique(word)) if isinstance(found, torch.Tensor) else found
         if any(isinstance(i, (Value, _Sub)) for i in flat):
             called = next((f for f in (word, getattr(torch, word, None), getattr(F, word, None)) if f in graph.FUNCTIONS), None)
             return self.function(word, called, ins)
@@ -147,8 +156,6 @@ class _Walk:
         if called not in graph.FUNCTIONS or any(a is _UNKNOWN for a in args):
             raise errors.config(f"{name}: {word} is not known on the server; known are {graph.known()}")
         build = graph.FUNCTIONS[called]
-        if build is Builder.add and len(args) == 3 and args.pop() != 1:
-            raise errors.config(f"{name}: alpha is not known on the server, 1 is")
         return graph.call_function(self.b, build, name, args[:3] if build is graph.FUNCTIONS["mean"] else args, {})
 
 
@@ -183,4 +190,4 @@ def read(module, shape, per_token=False):
     try:
         return _read_script(script, shape, per_token)
     except errors.ConfigError as e:
-        raise why or e
+        raise errors.config(f"{why}; as a script: {e}") if why else e

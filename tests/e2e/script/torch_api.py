@@ -161,11 +161,27 @@ class Owner(nn.Module):
         return x + self.scale * self.layer(x + self.place)
 
 
+class Normed(nn.Module):
+    """Inputs are brought to the mean and deviation that buffers hold, as many networks begin; the second in place of weights."""
+
+    def __init__(self, shape):
+        super().__init__()
+        self.layer, one_each = nn.Conv2d(4, 4, 3, 1, 1), (4, 1, 1)
+        self.register_buffer("mean", torch.randn(one_each))
+        self.register_buffer("deviation", 1 + torch.rand(one_each), persistent=False)
+        self.register_buffer("places", torch.rand(1, *shape) - 0.5)
+
+    def forward(self, x):
+        y = self.layer((x - self.mean) / self.deviation)
+        return torch.sub(0.1 - y, -x, alpha=0.5) + self.places
+
+
 def check_own():
     torch.manual_seed(8)
     tokens, images = Owner(nn.Linear(12, 12), (1, 6, 12), 12), Owner(nn.Conv2d(4, 4, 3, 1, 1), (4, 5, 7), (4, 1, 1))
     rows = Owner(nn.Linear(12, 12), 12, (1, 12))
-    for mid, shape in ((tokens, (8, 6, 12)), (images, (8, 4, 5, 7)), (rows, (8, 12))):
+    normed = Normed((4, 5, 7))
+    for mid, shape in ((tokens, (8, 6, 12)), (images, (8, 4, 5, 7)), (rows, (8, 12)), (normed, (8, 4, 5, 7))):
         parts = nn.Identity(), mid, nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape[1:]), 5))
 
         def kind(p):
@@ -213,7 +229,7 @@ def middles():
     yield models.efficientnet_b0().features[1:], "stochastic_depth is not known on the server; known are"
     yield part(models.shufflenet_v2_x1_0(), 2, 6), "torch.fx cannot follow Sequential"
     yield models.convnext_tiny().features[1:], "is not known on the server; known are"
-    yield Owner(nn.Conv2d(64, 64, 1), (56, 1), (64, 1, 1)), "place: a parameter [56, 1] beside [64, 56, 56]; the server has equal shapes"
+    yield Owner(nn.Conv2d(64, 64, 1), (56, 1), (64, 1, 1)), "place: its shape is [56, 1] beside [64, 56, 56]; the server has equal shapes"
 
 
 def check_middles():
