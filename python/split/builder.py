@@ -166,6 +166,23 @@ class Builder:
         channels = x.shape[0] if len(x.shape) == 3 and x.shape[0] > 1 else None  # which the graph has last
         return self.node(name, "permute", [x], (f,), b=channels and f // channels, c=channels)
 
+    def turned(self, name, x):
+        """(S, F) as (F, S), and images (C, H, W) as (C, H·W)."""
+        if self.per_token:
+            raise errors.config(f"{name}: turns tokens, of which rows have unequal numbers")
+        f, s = (x.shape[0], math.prod(x.shape[1:])) if len(x.shape) == 3 else (x.shape[1], x.shape[0])
+        return self.node(name, "permute", [x], (f, s), b=s, c=f, h=f)
+
+    def resampled(self, name, x, dim, size, **attrs):
+        """Another size of PyTorch's dimension dim, which counts rows."""
+        if not 0 < dim <= len(x.shape):
+            raise errors.config(f"{name}: dimension {dim} of {list(x.shape)} with its rows")
+        if self.per_token and dim == 1:
+            raise errors.config(f"{name}: is of tokens, of which rows have unequal numbers")
+        axis = {1: 3, 2: 1, 3: 2}[dim] if len(x.shape) == 3 else dim  # the graph has channels last
+        shape = [*x.shape[:dim - 1], size, *x.shape[dim:]]
+        return self.node(name, "resample", [x], shape, axis=axis if axis != 1 else None, size=size if size != 1 else None, **attrs)
+
     def own(self, a, x):
         """A module's own tensor beside x: the same for every row, or a number for each channel or feature."""
         if not isinstance(a, Own):

@@ -205,9 +205,59 @@ MODULES = {
 # ---- functions and methods: builder, name, arguments
 
 def _flatten(b, name, x, start_dim=0, end_dim=-1):
+    if start_dim == 2 and end_dim in (-1, 3) and len(x.shape) == 3:
+        return b.turned(name, x)
     if start_dim != 1 or end_dim != -1:
-        raise errors.config(f"{name}: flatten from {start_dim} to {end_dim}; the server flattens from 1 on")
+        raise errors.config(f"{name}: flatten from {start_dim} to {end_dim}; the server flattens from 1 on, and images from 2 on")
     return b.flatten(name, x)
+
+
+def _permute(b, name, x, *dims):
+    dims = dims[0] if len(dims) == 1 else dims
+    if len(x.shape) != 2 or [d % 3 for d in dims] != [0, 2, 1]:
+        raise errors.config(f"{name}: {list(dims)} of {list(x.shape)}; the server has [0, 2, 1]")
+    return b.turned(name, x)
+
+
+def _transpose(b, name, x, dim0, dim1):
+    if len(x.shape) != 2 or sorted((dim0 % 3, dim1 % 3)) != [1, 2]:
+        raise errors.config(f"{name}: dimensions {dim0} and {dim1} of {list(x.shape)}; the server has 1 and 2 of [rows, S, F]")
+    return b.turned(name, x)
+
+
+def _slice(b, name, x, dim=0, start=None, end=None, step=1):
+    dim %= len(x.shape) + 1
+    if dim == 0 and start in (None, 0) and end in (None, _ALL) and step in (None, 1):
+        return x
+    whole = dim and all(i is None or isinstance(i, int) for i in (start, end, step))
+    taken = range(*slice(start, end, step).indices(x.shape[dim - 1])) if whole else ()
+    if not taken:
+        raise errors.config(f"{name}: a slice of {list(x.shape)} with its rows that takes nothing, or not all rows")
+    if len(taken) == x.shape[dim - 1]:
+        return x
+    return b.resampled(name, x, dim, len(taken), first=taken[0] or None, step=taken.step if taken.step != 1 else None)
+
+
+def _select(b, name, x, dim, index):
+    dim %= len(x.shape) + 1
+    if len(x.shape) != 2 or not dim or not -x.shape[dim - 1] <= index < x.shape[dim - 1]:
+        raise errors.config(f"{name}: number {index} of dimension {dim} of {list(x.shape)} with its rows; the server has 1 and 2 of "
+                            "[rows, S, F]")
+    y = b.resampled(name, x, dim, 1, first=index % x.shape[dim - 1] or None)
+    return b.flatten(name + ".flatten", y)
+
+
+def _item(b, name, x, index):
+    index = index if isinstance(index, tuple) else (index,)
+    if index[0] != slice(None) or len(index) > len(x.shape) + 1 or any(not isinstance(i, (int, slice)) for i in index):
+        raise errors.config(f"{name}: {index} of {list(x.shape)} with its rows; the server has all rows, and numbers and slices of "
+                            "the others")
+    gone = 0
+    for dim, i in enumerate(index[1:], 1):
+        of = f"{name}.{dim}" if dim > 1 else name
+        x = _select(b, of, x, dim - gone, i) if isinstance(i, int) else _slice(b, of, x, dim - gone, i.start, i.stop, i.step)
+        gone += isinstance(i, int)
+    return x
 
 
 def _view(b, name, x, *size):
@@ -228,6 +278,12 @@ def _f_avgpool(b, name, x, kernel_size, stride=None, *args, **kwargs):
 
 
 def _mean(b, name, x, dim=None, keepdim=False):
+    if len(x.shape) == 2:
+        of = [d % 3 for d in ((dim,) if isinstance(dim, int) else dim or ())]
+        if of not in ([1], [2]):
+            raise errors.config(f"{name}: mean over {dim}; the server has that over 1 or 2 of [rows, S, F]")
+        y = b.resampled(name, x, of[0], 1, mode=_MEAN, window=x.shape[of[0] - 1])
+        return y if keepdim else b.flatten(name + ".flatten", y)
     image(name, x)
     if sorted(d % 4 for d in ((dim,) if isinstance(dim, int) else dim or ())) != [2, 3]:
         raise errors.config(f"{name}: mean over {dim}; the server has that over height and width, [2, 3]")
@@ -268,6 +324,7 @@ def call_function(b, build, name, args, kwargs):
     return build(b, name, *args, **kwargs)
 
 
+_ALL, _MEAN = (1 << 63) - 1, 7  # a script's end of what has none; a mode of the op `resample`
 _ARITHMETIC = Builder.add, Builder.sub, Builder.mul, Builder.div
 
 
@@ -283,6 +340,8 @@ FUNCTIONS = {
     "rsub": lambda b, name, x, of, alpha=1: b.sub(name, of, x, alpha),
     operator.neg: lambda b, name, x: b.mul(name, x, -1), torch.neg: lambda b, name, x: b.mul(name, x, -1),
     operator.mul: Builder.mul, operator.imul: Builder.mul, torch.mul: Builder.mul, "mul": Builder.mul,
+    operator.getitem: _item, "select": _select, torch.select: _select, "slice": _slice,
+    "transpose": _transpose, torch.transpose: _transpose, "permute": _permute, torch.permute: _permute,
     "view": _view, "reshape": _view, F.max_pool2d: _f_maxpool, F.avg_pool2d: _f_avgpool,
     torch.flatten: _flatten, "flatten": _flatten, torch.mean: _mean, "mean": _mean, torch.cat: _cat,
     F.relu: _f("act"), torch.relu: _f("act"), "relu": _f("act"), F.silu: _f("silu"), torch.tanh: _f("tanh"),
@@ -292,6 +351,9 @@ FUNCTIONS = {
     F.gelu: lambda b, name, x, approximate="none": b.act(name, x, "gelu", tanh=1 if approximate == "tanh" else None),
     F.dropout: _f_dropout, F.adaptive_avg_pool2d: _adaptive, torch.nn.functional.adaptive_avg_pool2d: _adaptive,
 }
+_ROWS = object()  # how many a call has
+_OF_NUMBERS = {operator.add, operator.sub, operator.mul, operator.floordiv, operator.truediv, operator.mod, operator.neg,
+               operator.pow}
 _SAY_NOTHING = {"_assert", "dim", "size", "eq", "getattr", "ne", "__eq__"}
 
 
@@ -354,6 +416,18 @@ def call_module(b, build, name, m, prefix, args, kwargs):
     return (y, None) if build is _heads else y
 
 
+def _number(node, args):
+    """Sizes, and numbers that are made of them; None: it is something else."""
+    x = args[0] if args else None
+    if isinstance(x, Value) and (node.target == "size" or (node.target is getattr and args[1] == "shape")):
+        shape = (_ROWS, *x.shape)
+        return shape if node.target is getattr or len(args) == 1 else shape[args[1]]
+    if node.target in _OF_NUMBERS and any(a is _ROWS for a in args):
+        raise errors.config(f"{node.name}: computes with the number of rows, which each call may have another")
+    numbers = node.op == "call_function" and node.target in _OF_NUMBERS and all(isinstance(a, (int, float)) for a in args)
+    return node.target(*args) if numbers else None
+
+
 def _call(b, module, strip, node, env):
     def value(a):
         return torch.fx.node.map_arg(a, lambda n: env[n])
@@ -362,6 +436,9 @@ def _call(b, module, strip, node, env):
         m = module.get_submodule(node.target)
         prefix = node.target[len(strip):] + "." * (node.target != strip.rstrip("."))
         return call_module(b, builder_of(m), node.target[len(strip):] or "0", m, prefix, args, kwargs)
+    found = _number(node, args)
+    if found is not None:
+        return found
     if node.target is operator.getitem and isinstance(args[0], First) and args[1] == 0:
         return args[0]
     if node.target is operator.getitem and (args[0] is None or isinstance(args[0], tuple)):

@@ -85,6 +85,16 @@ class Flat(nn.Module):
         return x.view(x.size(0), -1)
 
 
+class Patches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.layer = nn.Conv2d(3, 12, 2, 2), nn.Linear(12, 12)
+
+    def forward(self, x):
+        x = self.layer(self.conv(x).flatten(2).transpose(1, 2))[:, 1:-1]
+        return x[:, 0] + x.select(1, -1) * x.mean(1) + x[:, ::2].permute(0, 2, 1)[:, :, 1]
+
+
 class Scaled(nn.Module):
     def __init__(self):
         super().__init__()
@@ -99,7 +109,7 @@ def check_bits():
     """Scripted modules, also from a file or inside others, train as by torch.fx: 20 steps, the same bits."""
     net = models.resnet18()
     images = nn.Sequential(net.layer1, nn.Sequential(nn.Conv2d(64, 8, 1), nn.Hardswish(), nn.Dropout(0.1), nn.ConvTranspose2d(8, 4, 2, 2), nn.LeakyReLU(0.2), Flat(), nn.Linear(144, 8)))
-    for mid, shape in ((images, (4, 64, 6, 6)), (encoder(norm_first=True, activation="gelu"), (4, 6, 32)), (nn.Linear(32, 4), (4, 32)), (Scaled(), (4, 6, 32))):
+    for mid, shape in ((images, (4, 64, 6, 6)), (encoder(norm_first=True, activation="gelu"), (4, 6, 32)), (nn.Linear(32, 4), (4, 32)), (Scaled(), (4, 6, 32)), (Patches(), (4, 3, 6, 6))):
         script = torch.jit.script(copy.deepcopy(mid))
         torch.jit.save(script, "scripted.pt")
         forms = [copy.deepcopy(mid), script, torch.jit.load("scripted.pt")]

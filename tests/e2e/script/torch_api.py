@@ -192,6 +192,36 @@ def check_own():
         assert max(abs(a - b) for a, b in zip(own, theirs)) < 1e-5 and far(here, there) < 2e-5, far(here, there)
 
 
+class Patches(nn.Module):
+    """Images become tokens, and tokens a row."""
+
+    def __init__(self, end):
+        super().__init__()
+        self.conv, self.layer, self.end = nn.Conv2d(3, 12, 2, 2), nn.Linear(12, 12), end
+
+    def forward(self, x):
+        x = self.conv(x).flatten(2).transpose(1, 2)
+        x = self.layer(x)[:, 1:x.size(1) - 1]
+        if self.end == "mean":
+            return x[:, ::2, 2:].permute(0, 2, 1).mean(1)
+        if self.end == "first":
+            return x[:, 0] + x.select(1, -1) + x.mean(dim=1, keepdim=True)[:, 0]
+        return x.mean(-1)
+
+
+def check_patches():
+    for end, width in (("mean", 4), ("first", 12), ("one", 7)):
+        torch.manual_seed(12)
+        parts = nn.Identity(), Patches(end), nn.Linear(width, 5)
+        data = batches((8, 3, 6, 6), 20)
+
+        def kind(p):
+            return torch.optim.SGD(p, 0.05, 0.9, weight_decay=1e-3)
+        own, here = trained(parts, data, kind)
+        theirs, there = trained(parts, data, kind, shape=(8, 3, 6, 6), chunks=2)
+        assert max(abs(a - b) for a, b in zip(own, theirs)) < 1e-5 and far(here, there) < 2e-5, far(here, there)
+
+
 class Arithmetic(nn.Module):
     def __init__(self):
         super().__init__()
@@ -228,7 +258,7 @@ def middles():
     yield part(models.googlenet(init_weights=False), 5, 12), "0.branch4.0: ceil_mode=True is not known on the server"
     yield models.efficientnet_b0().features[1:], "stochastic_depth is not known on the server; known are"
     yield part(models.shufflenet_v2_x1_0(), 2, 6), "torch.fx cannot follow Sequential"
-    yield models.convnext_tiny().features[1:], "is not known on the server; known are"
+    yield models.convnext_tiny().features[1:], "permute: [0, 2, 3, 1] of [96, 56, 56]; the server has [0, 2, 1]"
     yield Owner(nn.Conv2d(64, 64, 1), (56, 1), (64, 1, 1)), "place: its shape is [56, 1] beside [64, 56, 56]; the server has equal shapes"
 
 
@@ -693,7 +723,7 @@ def check_pipelined():
     assert max(abs(i - j) for i, j in zip(a, b)) < 1e-5 and far(here, there) < 1e-5 and far(ends, others) < 1e-5
 
 
-for check in (check_transformers, check_batch_norm, check_decoder, check_classic, check_own, check_lengths, check_calls, check_orders, check_pipelined, check_local, check_adapters,
+for check in (check_transformers, check_batch_norm, check_decoder, check_classic, check_own, check_patches, check_lengths, check_calls, check_orders, check_pipelined, check_local, check_adapters,
               check_rows, check_refusals, check_steps, check_middles,
               *([check_large] if os.environ.get("SPLIT_LONG") else [])):
     check()
