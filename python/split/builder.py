@@ -30,6 +30,8 @@ class Param:
 
     def to_graph(self, tensor):
         t = tensor.detach() if self.rows is None else tensor.detach()[self.rows[0]:self.rows[1]]
+        if self.layout in ("ohwi", "hwc") and t.dim() == 3:  # a signal's is an image's of height 1
+            t = t[:, :, None]
         if self.layout == "ohwi":
             t = t.permute(0, 2, 3, 1)
         elif self.layout == "hwc":
@@ -48,7 +50,7 @@ class Param:
             t = t.permute(2, 0, 1)[:, None]
         elif self.layout == "image":
             t = t.permute(2, 0, 1)
-        t = t.reshape(into.shape) if self.layout in ("image", "one") else t
+        t = t.reshape(into.shape) if self.rows is None else t
         (into if self.rows is None else into[self.rows[0]:self.rows[1]]).copy_(t)
 
 
@@ -64,7 +66,9 @@ def real(x):
 def one(x, what, name):
     """A number that PyTorch may have as a pair of equal ones."""
     pair = x if isinstance(x, (tuple, list)) else (x,)
-    if isinstance(x, str) or any(n != pair[0] for n in pair):
+    if isinstance(x, str):
+        raise errors.config(f"{name}: {what}={x!r} is not known on the server: give a number")
+    if any(n != pair[0] for n in pair):
         raise errors.config(f"{name}: {what}={x}: the server has equal numbers for height and width")
     return int(pair[0])
 
@@ -171,9 +175,19 @@ class Builder:
         if self.per_token:
             raise errors.config(f"{name}: turns tokens, of which rows have unequal numbers")
         f, s = (x.shape[0], math.prod(x.shape[1:])) if len(x.shape) == 3 else (x.shape[1], x.shape[0])
-        return self.node(name, "permute", [x], (f, s), b=s, c=f, h=f)
+        return self.node(name, "permute", [x], (f, s), b=s if s != 1 else None, c=f if f != 1 else None, h=f)
 
-    def resampled(self, name, x, dim, size, **attrs):
+    def signal(self, name, x):
+        if len(x.shape) != 2 or self.per_token:
+            raise errors.config(f"{name}: works on signals [C, L] of equal lengths, and gets {list(x.shape)}")
+        return x.shape
+
+    def line(self, name, x):
+        """A signal (C, L) as an image of height 1."""
+        c, n = self.signal(name, x)
+        return self.node(name, "permute", [x], (c, 1, n), b=c if c != 1 else None, c=n if n != 1 else None, h=1, w=n)
+
+    def resampled(self, name, x, dim, size, mode=0, first=0, before=0, step=1, window=1):
         """Another size of PyTorch's dimension dim, which counts rows."""
         if not 0 < dim <= len(x.shape):
             raise errors.config(f"{name}: dimension {dim} of {list(x.shape)} with its rows")
@@ -181,7 +195,9 @@ class Builder:
             raise errors.config(f"{name}: is of tokens, of which rows have unequal numbers")
         axis = {1: 3, 2: 1, 3: 2}[dim] if len(x.shape) == 3 else dim  # the graph has channels last
         shape = [*x.shape[:dim - 1], size, *x.shape[dim:]]
-        return self.node(name, "resample", [x], shape, axis=axis if axis != 1 else None, size=size if size != 1 else None, **attrs)
+        return self.node(name, "resample", [x], shape, axis=axis if axis != 1 else None, size=size if size != 1 else None,
+                         mode=mode or None, first=first or None, before=before or None, step=step if step != 1 else None,
+                         window=window if window != 1 else None)
 
     def own(self, a, x):
         """A module's own tensor beside x: the same for every row, or a number for each channel or feature."""

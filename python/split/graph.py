@@ -12,13 +12,15 @@ from .builder import MATH, OWN, Builder, Own, Param, Value, image, must, one, pa
 from .lora import Lora
 
 
+_ALL = (1 << 63) - 1        # a script's end of what has none
+_NEAREST, _MEAN = 3, 7      # modes of the op `resample`
+
+
 # ---- modules: name in the network, module, prefix of its state, builder, inputs
 
 def _conv(b, name, m, prefix, x):
     must(name, m, padding_mode="zeros")
     c, h, w = image(name, x)
-    if isinstance(m.padding, str) and m.padding != "valid":
-        raise errors.config(f"{name}: padding={m.padding!r} is not known on the server: give a number")
     stride, pad = one(m.stride, "stride", name), 0 if m.padding == "valid" else one(m.padding, "padding", name)
     dilation, depthwise = one(m.dilation, "dilation", name), m.groups == m.in_channels == m.out_channels and m.groups > 1
     weight = Param(prefix + "weight", prefix + "weight", m.weight, "hwc" if depthwise else "ohwi")
@@ -26,6 +28,41 @@ def _conv(b, name, m, prefix, x):
     bias = params(prefix, m, "bias")
     return b.node(name, "conv2d", [x], (m.out_channels, *out), [weight, *bias], stride=stride if stride != 1 else None,
                   pad=pad or None, groups=m.groups if m.groups != 1 else None, dilation=dilation if dilation != 1 else None)
+
+
+def _conv1d(b, name, m, prefix, x):
+    must(name, m, padding_mode="zeros")
+    pad, n = 0 if m.padding == "valid" else one(m.padding, "padding", name), b.signal(name, x)[1]
+    x, n = b.resampled(name + ".pad", x, 2, n + 2 * pad, before=pad) if pad else x, n + 2 * pad
+    image = b.line(name + ".image", x)
+    stride, dilation, k = one(m.stride, "stride", name), one(m.dilation, "dilation", name), m.kernel_size[0]
+    depthwise = m.groups == m.in_channels == m.out_channels and m.groups > 1
+    weight = Param(prefix + "weight", prefix + "weight", m.weight, "hwc" if depthwise else "ohwi")
+    y = b.node(name, "conv2d", [image], (m.out_channels, 1, (n - dilation * (k - 1) - 1) // stride + 1), [weight, *params(prefix, m, "bias")],
+               stride=stride if stride != 1 else None, groups=m.groups if m.groups != 1 else None, dilation=dilation if dilation != 1 else None)
+    return b.turned(name + ".signal", y)
+
+
+def _maxpool1d(b, name, m, prefix, x):
+    """An image whose rows are all the signal, as many as a window is wide."""
+    must(name, m, padding=0, dilation=1, ceil_mode=False, return_indices=False)
+    k, stride = one(m.kernel_size, "kernel_size", name), one(m.stride, "stride", name)
+    image = b.resampled(name + ".rows", b.line(name + ".image", x), 2, k, mode=_NEAREST)
+    y = b.node(name, "maxpool", [image], (x.shape[0], 1, (x.shape[1] - k) // stride + 1), k=k, stride=stride)
+    return b.turned(name + ".signal", y)
+
+
+def _avgpool1d(b, name, m, prefix, x):
+    must(name, m, ceil_mode=False, count_include_pad=True)
+    k, stride, pad = (one(getattr(m, key), key, name) for key in ("kernel_size", "stride", "padding"))
+    _, n = b.signal(name, x)
+    return b.resampled(name, x, 2, (n + 2 * pad - k) // stride + 1, mode=_MEAN, before=pad, step=stride, window=k)
+
+
+def _plane1d(b, name, m, prefix, x):
+    if m.output_size not in (1, (1,)):
+        raise errors.config(f"{name}: output_size={m.output_size} is not known on the server, 1 is")
+    return b.resampled(name, x, 2, 1, mode=_MEAN, window=b.signal(name, x)[1])
 
 
 def _convt(b, name, m, prefix, x):
@@ -49,8 +86,10 @@ def _batchnorm(b, name, m, prefix, x):
 
 
 def _batchnorm_rows(b, name, m, prefix, x):
+    if len(x.shape) == 2:
+        return b.turned(name + ".signal", _batchnorm(b, name, m, prefix, b.line(name + ".image", x)))
     if len(x.shape) != 1:
-        raise errors.config(f"{name}: BatchNorm1d works on rows [F] here, and gets {list(x.shape)}")
+        raise errors.config(f"{name}: BatchNorm1d works on rows [F] and signals [C, L], and gets {list(x.shape)}")
     x = b.node(name + ".image", "permute", [x], (*x.shape, 1, 1), h=1, w=1)
     return b.flatten(name + ".flatten", _batchnorm(b, name, m, prefix, x))
 
@@ -185,6 +224,7 @@ def _simple(kind, **usual):
 
 
 MODULES = {
+    nn.Conv1d: _conv1d, nn.MaxPool1d: _maxpool1d, nn.AvgPool1d: _avgpool1d, nn.AdaptiveAvgPool1d: _plane1d,
     nn.Conv2d: _conv, nn.ConvTranspose2d: _convt, nn.BatchNorm2d: _batchnorm, nn.BatchNorm1d: _batchnorm_rows, nn.GroupNorm: _groupnorm,
     nn.Linear: _linear, Lora: _lora,
     nn.LayerNorm: lambda b, name, m, prefix, x: b.norm(name, x, m, prefix),
@@ -235,7 +275,7 @@ def _slice(b, name, x, dim=0, start=None, end=None, step=1):
         raise errors.config(f"{name}: a slice of {list(x.shape)} with its rows that takes nothing, or not all rows")
     if len(taken) == x.shape[dim - 1]:
         return x
-    return b.resampled(name, x, dim, len(taken), first=taken[0] or None, step=taken.step if taken.step != 1 else None)
+    return b.resampled(name, x, dim, len(taken), first=taken[0], step=taken.step)
 
 
 def _select(b, name, x, dim, index):
@@ -243,7 +283,7 @@ def _select(b, name, x, dim, index):
     if len(x.shape) != 2 or not dim or not -x.shape[dim - 1] <= index < x.shape[dim - 1]:
         raise errors.config(f"{name}: number {index} of dimension {dim} of {list(x.shape)} with its rows; the server has 1 and 2 of "
                             "[rows, S, F]")
-    y = b.resampled(name, x, dim, 1, first=index % x.shape[dim - 1] or None)
+    y = b.resampled(name, x, dim, 1, first=index % x.shape[dim - 1])
     return b.flatten(name + ".flatten", y)
 
 
@@ -324,7 +364,6 @@ def call_function(b, build, name, args, kwargs):
     return build(b, name, *args, **kwargs)
 
 
-_ALL, _MEAN = (1 << 63) - 1, 7  # a script's end of what has none; a mode of the op `resample`
 _ARITHMETIC = Builder.add, Builder.sub, Builder.mul, Builder.div
 
 

@@ -222,6 +222,24 @@ def check_patches():
         assert max(abs(a - b) for a, b in zip(own, theirs)) < 1e-5 and far(here, there) < 2e-5, far(here, there)
 
 
+def signal():
+    return nn.Sequential(nn.Conv1d(3, 8, 5, stride=2, padding=2), nn.BatchNorm1d(8), nn.ReLU(), nn.MaxPool1d(3, 2),
+                         nn.Conv1d(8, 8, 3, padding="valid", groups=8, dilation=2, bias=False), nn.AvgPool1d(2, padding=1),
+                         nn.Conv1d(8, 6, 1, groups=2), nn.AdaptiveAvgPool1d(1), nn.Flatten())
+
+
+def check_signals():
+    """As behind any batch norm, float32 of either is beside float64."""
+    torch.manual_seed(13)
+    parts, data = (nn.Identity(), signal(), nn.Linear(6, 5)), batches((8, 3, 50), 20)
+
+    def kind(p):
+        return torch.optim.SGD(p, 0.02, 0.9, weight_decay=1e-3)
+    exact, state = trained(parts, data, kind, double=True)
+    theirs, there = trained(parts, data, kind, shape=(8, 3, 50), chunks=1)
+    assert max(abs(a - b) for a, b in zip(exact, theirs)) < 1e-4 and far(there, state) < 1e-4, far(there, state)
+
+
 class Arithmetic(nn.Module):
     def __init__(self):
         super().__init__()
@@ -242,6 +260,8 @@ def middles():
     yield part(models.resnext50_32x4d(), 4, 8), (1, 64, 28, 28)
     yield part(models.wide_resnet50_2(), 4, 6), (1, 64, 28, 28)
     yield decoder(), (2, 8, 5, 7)
+    yield signal(), (2, 3, 50)
+    yield torch.jit.script(signal()), (2, 3, 50)
     yield models.mobilenet_v2().features[2:], (1, 16, 56, 56)
     yield models.mobilenet_v3_small().features[1:], (1, 16, 56, 56)
     yield models.vgg11().features[3:], (1, 64, 56, 56)
@@ -723,7 +743,7 @@ def check_pipelined():
     assert max(abs(i - j) for i, j in zip(a, b)) < 1e-5 and far(here, there) < 1e-5 and far(ends, others) < 1e-5
 
 
-for check in (check_transformers, check_batch_norm, check_decoder, check_classic, check_own, check_patches, check_lengths, check_calls, check_orders, check_pipelined, check_local, check_adapters,
+for check in (check_transformers, check_batch_norm, check_decoder, check_classic, check_own, check_patches, check_signals, check_lengths, check_calls, check_orders, check_pipelined, check_local, check_adapters,
               check_rows, check_refusals, check_steps, check_middles,
               *([check_large] if os.environ.get("SPLIT_LONG") else [])):
     check()
