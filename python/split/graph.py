@@ -265,7 +265,21 @@ def _transpose(b, name, x, dim0, dim1):
     return b.turned(name, x)
 
 
+def _whole(own, index):
+    """What a script takes of a parameter, where that is all of it."""
+    shape = list(own.tensor.shape)
+    try:
+        part = list(own.tensor[index].shape)
+    except (TypeError, IndexError) as e:
+        raise errors.config(f"{own.path}: a part of the parameter {shape}: {e}") from e
+    if part != shape:
+        raise errors.config(f"{own.path}: {part} of the parameter {shape}; the server has the whole")
+    return own
+
+
 def _slice(b, name, x, dim=0, start=None, end=None, step=1):
+    if isinstance(x, Own):
+        return _whole(x, (slice(None),) * dim + (slice(start, end, step),))
     dim %= len(x.shape) + 1
     if dim == 0 and start in (None, 0) and end in (None, _ALL) and step in (None, 1):
         return x
@@ -289,6 +303,8 @@ def _select(b, name, x, dim, index):
 
 def _item(b, name, x, index):
     index = index if isinstance(index, tuple) else (index,)
+    if isinstance(x, Own):
+        return _whole(x, index)
     if index[0] != slice(None) or len(index) > len(x.shape) + 1 or any(not isinstance(i, (int, slice)) for i in index):
         raise errors.config(f"{name}: {index} of {list(x.shape)} with its rows; the server has all rows, and numbers and slices of "
                             "the others")
@@ -364,7 +380,7 @@ def call_function(b, build, name, args, kwargs):
     return build(b, name, *args, **kwargs)
 
 
-_ARITHMETIC = Builder.add, Builder.sub, Builder.mul, Builder.div
+_ARITHMETIC = Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice
 
 
 def _math(fn):

@@ -145,7 +145,7 @@ class _Walk:
         if word in _OF_CONSTANTS and subs and all(s.is_constant() for s in subs) and not any(isinstance(i, Value) or i is _UNKNOWN for i in flat):
             found = getattr(torch.ops.aten, word)(*(i.held if isinstance(i, _Sub) else i for i in ins))
             return _Sub(found, self.unique(word)) if isinstance(found, torch.Tensor) else found
-        if any(isinstance(i, (Value, _Sub)) for i in flat):
+        if any(isinstance(i, (Value, Own, _Sub)) for i in flat):
             called = next((f for f in (word, getattr(torch, word, None), getattr(F, word, None)) if f in graph.FUNCTIONS), None)
             return self.function(word, called, ins)
         return _NUMBERS[word](*ins) if word in _NUMBERS and not any(i is _UNKNOWN for i in flat) else _UNKNOWN

