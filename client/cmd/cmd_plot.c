@@ -62,7 +62,7 @@ static const struct figure figures[] = {
 	{"training", "Training loss", "step", "loss", "top right", NULL, NULL},
 	{"loss", "Loss on the test set", "epoch", "loss", "top right", at_epoch, test_loss},
 	{"accuracy", "Accuracy on the test set", "epoch", "accuracy (%)", "bottom right", at_epoch, test_acc},
-	{"bytes", "Accuracy by traffic", "MB on the link, both directions", "accuracy (%)", "top left", at_bytes,
+	{"bytes", "Accuracy by traffic", "MB on the link, both directions", "accuracy (%)", "bottom right", at_bytes,
 	 test_acc},
 };
 
