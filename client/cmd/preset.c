@@ -1,8 +1,10 @@
 #include "client/cmd/preset.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "client/cmd/preset_templates.h"
@@ -78,20 +80,33 @@ static void set_counted(struct sets *s, const struct sl_set_spec *spec, struct s
 		set(s, "model.features", count);
 }
 
-/* A text that no two rows share, such as a patient's name: a feature for each row, which tells nothing. */
+/* As people call a column of keys (id, patient_id, patientId), and pandas one of row numbers. */
+static bool is_called_id(const char *name)
+{
+	const size_t n = strlen(name);
+
+	if (strcasecmp(name, "index") == 0 || strcmp(name, "Unnamed: 0") == 0 || strcasecmp(name, "id") == 0)
+		return true;
+	return n > 2 && strcasecmp(name + n - 2, "id") == 0 &&
+	       (!isalpha((unsigned char)name[n - 3]) ||
+		(isupper((unsigned char)name[n - 2]) && islower((unsigned char)name[n - 3])));
+}
+
+/* What no two rows share, and tells nothing: texts, such as a patient's name, or whole numbers that are called ids. */
 static bool names_rows(const struct sl_csv *table, int column)
 {
+	const bool id = is_called_id(sl_name(&table->header, column));
 	struct sl_names all = {0}, once = {0};
-	bool texts = table->rows >= 20;
+	bool names = table->rows >= 20;
 	double number;
 
-	for (int64_t r = 0; r < table->rows && texts; r++)
-		texts = !sl_text_number(sl_csv_cell(table, r, column), &number) &&
+	for (int64_t r = 0; r < table->rows && names; r++)
+		names = (!sl_text_number(sl_csv_cell(table, r, column), &number) || (id && number == floor(number))) &&
 			sl_names_add(&all, sl_csv_cell(table, r, column));
-	texts = texts && sl_names_different(&once, &all) && once.n == table->rows;
+	names = names && sl_names_different(&once, &all) && once.n == table->rows;
 	sl_names_close(&all);
 	sl_names_close(&once);
-	return texts;
+	return names;
 }
 
 struct columns {

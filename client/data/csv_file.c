@@ -22,7 +22,7 @@ void sl_csv_close(struct sl_csv *s)
 	free(s->line);
 }
 
-/* The fields of the record that was read, as texts. */
+/* The fields of the record that was read, as texts; a column without a name is called as pandas calls it. */
 static enum sl_err add_fields(const struct sl_csv *s, struct sl_names *out, const struct sl_records *records,
 			      size_t line, struct sl_fail *fail)
 {
@@ -33,7 +33,10 @@ static enum sl_err add_fields(const struct sl_csv *s, struct sl_names *out, cons
 
 		if (memchr(field.data, 0, field.len))
 			return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: a NUL character", s->path, line);
-		text = strndup((const char *)field.data, field.len);
+		if (out != &s->header || field.len)
+			text = strndup((const char *)field.data, field.len);
+		else if (asprintf(&text, "Unnamed: %d", i) < 0)
+			text = NULL;
 		fits = text && sl_names_add(out, text);
 		free(text);
 		if (!fits)
