@@ -43,6 +43,21 @@ static enum sl_err no_memory(struct sl_fail *fail)
 	return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for a table");
 }
 
+static enum sl_err empty_cell(const struct sl_csv *s, int64_t row, int column, struct sl_fail *fail)
+{
+	char more[48] = "";
+	int64_t n = 0;
+
+	for (int64_t r = row + 1; r < s->rows; r++)
+		n += !*sl_csv_cell(s, r, column);
+	if (n)
+		snprintf(more, sizeof more, ", and %lld below it", (long long)n);
+	return sl_fail_set(fail, SL_ERR_DATA,
+			   "%s:%zu: the cell of column \"%.60s\" is empty%s; fill such cells, or name the column in "
+			   "data.ignore",
+			   s->path, s->line[row], sl_name(&s->header, column), more);
+}
+
 /* Of the columns that are read, or of all: `t` NULL. */
 static enum sl_err check_cells(const struct sl_csv *s, const struct table *t, struct sl_fail *fail)
 {
@@ -53,8 +68,7 @@ static enum sl_err check_cells(const struct sl_csv *s, const struct table *t, st
 			const int at = t ? t->column[i].at : i;
 
 			if ((!t || !t->column[i].left_out) && !*sl_csv_cell(s, r, at))
-				return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: the cell of column \"%.60s\" is empty",
-						   s->path, s->line[r], sl_name(&s->header, at));
+				return empty_cell(s, r, at, fail);
 		}
 	return SL_OK;
 }

@@ -54,8 +54,8 @@ refused 65 'no column "x" (data.ignore)' --set data.ignore=x
 refused 66 'train.csv: No such file' --set data.dir="$tmp"
 refused 78 'the network takes pictures' --set model.name=mobilenet_v2 --set model.image=32
 cp "$tmp/table/train.csv" "$tmp/whole"
-sed -i '5s/,green,/,,/; 5s/,red,/,,/; 5s/,blue,/,,/' "$tmp/table/train.csv"
-refused 65 'train.csv:5: the cell of column "colour" is empty'
+sed -i -E '5s/,(green|red|blue),/,,/; 9s/,(green|red|blue),/,,/' "$tmp/table/train.csv"
+refused 65 'train.csv:5: the cell of column "colour" is empty, and 1 below it; fill such cells, or name the column in data.ignore'
 sed '9s/,[a-z]*$//' "$tmp/whole" >"$tmp/table/train.csv"
 refused 65 'train.csv:9: 4 cells, where the header has 5'
 tr , ';' <"$tmp/whole" | tr -d '"' >"$tmp/table/train.csv"
