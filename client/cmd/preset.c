@@ -194,9 +194,9 @@ static const struct kind *kind_inside(const char *folder, unsigned input, const 
 			return k;
 	}
 	snprintf(table, sizeof table, "%s/train.csv", folder);
-	for (const struct kind *k = kinds; k < kinds + KINDS && access(table, F_OK) == 0; k++)
+	for (const struct kind *k = kinds; k < kinds + KINDS; k++)
 		if (k->input == SL_NETWORK_ROWS && (!input || (k->input & input)))
-			return k;
+			return access(table, F_OK) == 0 ? k : usual;
 	return usual;
 }
 

@@ -80,6 +80,7 @@ def must(name, module, **usual):
 
 
 MATH = {"exp": None, "log": 1, "sqrt": 2, "reciprocal": 3}  # fn of the op `math`; None: 0, which its text leaves out
+NEAREST, MEAN = 3, 7  # modes of the op `resample`
 OWN = "a tensor of a module itself is known on the server in sums, differences, products and quotients with what the module " \
       "computes"
 
@@ -198,6 +199,9 @@ class Builder:
         return self.node(name, "resample", [x], shape, axis=axis if axis != 1 else None, size=size if size != 1 else None,
                          mode=mode or None, first=first or None, before=before or None, step=step if step != 1 else None,
                          window=window if window != 1 else None)
+
+    def mean(self, name, x, dim):
+        return self.resampled(name, x, dim, 1, mode=MEAN, window=x.shape[dim - 1])
 
     def own(self, a, x):
         """A module's own tensor beside x: the same for every row, or a number for each channel or feature."""

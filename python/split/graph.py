@@ -8,46 +8,46 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import errors
-from .builder import MATH, OWN, Builder, Own, Param, Value, image, must, one, params, real
+from .builder import MATH, MEAN, NEAREST, OWN, Builder, Own, Param, Value, image, must, one, params, real
 from .lora import Lora
 
 
-_ALL = (1 << 63) - 1        # a script's end of what has none
-_NEAREST, _MEAN = 3, 7      # modes of the op `resample`
+_ALL = (1 << 63) - 1  # a script's end of what has none
 
 
 # ---- modules: name in the network, module, prefix of its state, builder, inputs
 
-def _conv(b, name, m, prefix, x):
-    must(name, m, padding_mode="zeros")
-    c, h, w = image(name, x)
-    stride, pad = one(m.stride, "stride", name), 0 if m.padding == "valid" else one(m.padding, "padding", name)
-    dilation, depthwise = one(m.dilation, "dilation", name), m.groups == m.in_channels == m.out_channels and m.groups > 1
+def _convolve(b, name, m, prefix, x, kernel, pad):
+    """An image by the weights of m, which may be of signals: kernel has its height and width."""
+    stride, dilation = one(m.stride, "stride", name), one(m.dilation, "dilation", name)
+    depthwise = m.groups == m.in_channels == m.out_channels and m.groups > 1
     weight = Param(prefix + "weight", prefix + "weight", m.weight, "hwc" if depthwise else "ohwi")
-    out = [(n + 2 * pad - dilation * (k - 1) - 1) // stride + 1 for n, k in zip((h, w), m.kernel_size)]
-    bias = params(prefix, m, "bias")
-    return b.node(name, "conv2d", [x], (m.out_channels, *out), [weight, *bias], stride=stride if stride != 1 else None,
-                  pad=pad or None, groups=m.groups if m.groups != 1 else None, dilation=dilation if dilation != 1 else None)
+    out = [(n + 2 * pad - dilation * (k - 1) - 1) // stride + 1 for n, k in zip(image(name, x)[1:], kernel)]
+    return b.node(name, "conv2d", [x], (m.out_channels, *out), [weight, *params(prefix, m, "bias")],
+                  stride=stride if stride != 1 else None, pad=pad or None, groups=m.groups if m.groups != 1 else None,
+                  dilation=dilation if dilation != 1 else None)
+
+
+def _padding(name, m):
+    must(name, m, padding_mode="zeros")
+    return 0 if m.padding == "valid" else one(m.padding, "padding", name)
+
+
+def _conv(b, name, m, prefix, x):
+    return _convolve(b, name, m, prefix, x, m.kernel_size, _padding(name, m))
 
 
 def _conv1d(b, name, m, prefix, x):
-    must(name, m, padding_mode="zeros")
-    pad, n = 0 if m.padding == "valid" else one(m.padding, "padding", name), b.signal(name, x)[1]
-    x, n = b.resampled(name + ".pad", x, 2, n + 2 * pad, before=pad) if pad else x, n + 2 * pad
-    image = b.line(name + ".image", x)
-    stride, dilation, k = one(m.stride, "stride", name), one(m.dilation, "dilation", name), m.kernel_size[0]
-    depthwise = m.groups == m.in_channels == m.out_channels and m.groups > 1
-    weight = Param(prefix + "weight", prefix + "weight", m.weight, "hwc" if depthwise else "ohwi")
-    y = b.node(name, "conv2d", [image], (m.out_channels, 1, (n - dilation * (k - 1) - 1) // stride + 1), [weight, *params(prefix, m, "bias")],
-               stride=stride if stride != 1 else None, groups=m.groups if m.groups != 1 else None, dilation=dilation if dilation != 1 else None)
-    return b.turned(name + ".signal", y)
+    pad, n = _padding(name, m), b.signal(name, x)[1]
+    x = b.resampled(name + ".pad", x, 2, n + 2 * pad, before=pad) if pad else x
+    return b.turned(name + ".signal", _convolve(b, name, m, prefix, b.line(name + ".image", x), (1, *m.kernel_size), 0))
 
 
 def _maxpool1d(b, name, m, prefix, x):
     """An image whose rows are all the signal, as many as a window is wide."""
     must(name, m, padding=0, dilation=1, ceil_mode=False, return_indices=False)
     k, stride = one(m.kernel_size, "kernel_size", name), one(m.stride, "stride", name)
-    image = b.resampled(name + ".rows", b.line(name + ".image", x), 2, k, mode=_NEAREST)
+    image = b.resampled(name + ".rows", b.line(name + ".image", x), 2, k, mode=NEAREST)
     y = b.node(name, "maxpool", [image], (x.shape[0], 1, (x.shape[1] - k) // stride + 1), k=k, stride=stride)
     return b.turned(name + ".signal", y)
 
@@ -56,13 +56,14 @@ def _avgpool1d(b, name, m, prefix, x):
     must(name, m, ceil_mode=False, count_include_pad=True)
     k, stride, pad = (one(getattr(m, key), key, name) for key in ("kernel_size", "stride", "padding"))
     _, n = b.signal(name, x)
-    return b.resampled(name, x, 2, (n + 2 * pad - k) // stride + 1, mode=_MEAN, before=pad, step=stride, window=k)
+    return b.resampled(name, x, 2, (n + 2 * pad - k) // stride + 1, mode=MEAN, before=pad, step=stride, window=k)
 
 
 def _plane1d(b, name, m, prefix, x):
     if m.output_size not in (1, (1,)):
         raise errors.config(f"{name}: output_size={m.output_size} is not known on the server, 1 is")
-    return b.resampled(name, x, 2, 1, mode=_MEAN, window=b.signal(name, x)[1])
+    b.signal(name, x)
+    return b.mean(name, x, 2)
 
 
 def _convt(b, name, m, prefix, x):
@@ -335,15 +336,14 @@ def _f_avgpool(b, name, x, kernel_size, stride=None, *args, **kwargs):
 
 def _mean(b, name, x, dim=None, keepdim=False):
     if len(x.shape) == 2:
-        of = [d % 3 for d in ((dim,) if isinstance(dim, int) else dim or ())]
-        if of not in ([1], [2]):
-            raise errors.config(f"{name}: mean over {dim}; the server has that over 1 or 2 of [rows, S, F]")
-        y = b.resampled(name, x, of[0], 1, mode=_MEAN, window=x.shape[of[0] - 1])
-        return y if keepdim else b.flatten(name + ".flatten", y)
-    image(name, x)
-    if sorted(d % 4 for d in ((dim,) if isinstance(dim, int) else dim or ())) != [2, 3]:
-        raise errors.config(f"{name}: mean over {dim}; the server has that over height and width, [2, 3]")
-    y = b.plane(name, x)
+        known, words = ([1], [2]), "1 or 2 of [rows, S, F]"
+    else:
+        image(name, x)
+        known, words = ([2, 3],), "height and width, [2, 3]"
+    of = sorted(d % (len(x.shape) + 1) for d in ((dim,) if isinstance(dim, int) else dim or ()))
+    if of not in known:
+        raise errors.config(f"{name}: mean over {dim}; the server has that over {words}")
+    y = b.plane(name, x) if len(of) == 2 else b.mean(name, x, of[0])
     return y if keepdim else b.flatten(name + ".flatten", y)
 
 
@@ -372,7 +372,7 @@ def _f_dropout(b, name, x, p=0.5, training=True, inplace=False):
 
 def call_function(b, build, name, args, kwargs):
     """build: of FUNCTIONS."""
-    if build not in _ARITHMETIC:
+    if build not in _TAKE_OWN:
         for a in args:
             for own in a if isinstance(a, (list, tuple)) else [a]:
                 if isinstance(own, Own):
@@ -380,7 +380,7 @@ def call_function(b, build, name, args, kwargs):
     return build(b, name, *args, **kwargs)
 
 
-_ARITHMETIC = Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice
+_TAKE_OWN = Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice
 
 
 def _math(fn):

@@ -514,8 +514,9 @@ class RemoteModule(nn.Module):
 
     def _fetch(self):
         with torch.no_grad():
-            for p in (p for p in self._builder.params if p.constant is None):
-                p.from_graph(self._middle.weight(p.name, p.shape), self._state[p.key])
+            for p in self._builder.params:
+                if p.constant is None:
+                    p.from_graph(self._middle.weight(p.name, p.shape), self._state[p.key])
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         self._settle()

@@ -27,8 +27,12 @@ class _Sub:
     def __init__(self, held, path, learns=False):
         self.held, self.path, self.learns = held, path, learns
 
-    def is_constant(self):
-        return isinstance(self.held, torch.Tensor) and not self.learns
+
+def _is_constant(i):
+    """A number, or a tensor that does not learn."""
+    if isinstance(i, _Sub):
+        return isinstance(i.held, torch.Tensor) and not i.learns
+    return i is not _UNKNOWN and not isinstance(i, (Value, Own))
 
 
 def _leaf(m):
@@ -141,8 +145,7 @@ class _Walk:
             shape = [_UNKNOWN, *x.shape]
             return len(shape) if word == "dim" else shape[ins[1]] if len(ins) > 1 else shape
         flat = [part for i in ins for part in (i if isinstance(i, (list, tuple)) else [i])]
-        subs = [i for i in ins if isinstance(i, _Sub)]
-        if word in _OF_CONSTANTS and subs and all(s.is_constant() for s in subs) and not any(isinstance(i, Value) or i is _UNKNOWN for i in flat):
+        if word in _OF_CONSTANTS and any(isinstance(i, _Sub) for i in ins) and all(_is_constant(i) for i in flat):
             found = getattr(torch.ops.aten, word)(*(i.held if isinstance(i, _Sub) else i for i in ins))
             return _Sub(found, self.unique(word)) if isinstance(found, torch.Tensor) else found
         if any(isinstance(i, (Value, Own, _Sub)) for i in flat):

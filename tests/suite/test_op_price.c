@@ -75,8 +75,6 @@ enum {
 	MEMORY = 24 << 20,
 	SHARE = 5, /* one in so many cases of op_case.c */
 	LOOKS = 20,
-	TRIED = 3, /* shapes of each kind, at least */
-	DRAWN = 10000000,
 };
 /* Of a busy machine's time to the price: half of the 8 that docs/SECURITY.md allows a piece. */
 static const double most_ratio = 4;
@@ -382,15 +380,13 @@ static double ratio_of(const struct trial *t, const struct ran *r, int *which)
 	return worst;
 }
 
-/* For so much CPU time, and until some shapes were tried, for few that are drawn fit an op such as attention. What is
- * worse than the worst so far is looked at again. */
+/* For so much CPU time; what is worse than the worst so far is looked at again. */
 static struct worst search(enum sl_op_kind kind, double seconds, double most_s)
 {
 	struct worst worst = {.ratio = 0};
 	const double began = cpu_s();
 
-	for (int drawn_points = 0; cpu_s() - began < seconds || (worst.tried < TRIED && drawn_points < DRAWN);
-	     drawn_points++) {
+	while (cpu_s() - began < seconds) {
 		struct op_point p = worst.tried && below(2) ? change(worst.p) : draw(kind);
 		struct trial t;
 		struct ran r;

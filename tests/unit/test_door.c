@@ -28,7 +28,7 @@ enum { MORE = 1, LONG = 2, FRAME = LINK_END_PART, WINDOW = 4 * LINK_END_PART, HW
 struct rig {
 	struct link_end server, client;
 	struct sl_loop *loop;
-	int visitor; /* -1: none yet */
+	int visitor; /* a connection that comes while a message is taken in */
 };
 
 static void open_rig_with(struct rig *r, const struct sl_transport_events *events)
@@ -37,7 +37,7 @@ static void open_rig_with(struct rig *r, const struct sl_transport_events *event
 		.endpoint = "tcp://127.0.0.1:*", .part_bytes = LINK_END_PART, .hwm = HWM, .window_bytes = WINDOW};
 	struct sl_fail fail;
 
-	*r = (struct rig){.visitor = -1};
+	*r = (struct rig){0};
 	r->loop = r->server.loop = link_end_open_loop();
 	if (sl_transport_bind(&r->server.transport, r->loop, &conf, events, &r->server, &fail))
 		fail_msg("%s", fail.text);

@@ -64,6 +64,21 @@ def far(a, b):
     return max((a[k].double() - b[k].double()).abs().max().item() for k in a if not k.endswith("in_proj_bias"))
 
 
+def check_same(parts, data, shape):
+    def kind(p):
+        return torch.optim.SGD(p, 0.05, 0.9, weight_decay=1e-3)
+    own, here = trained(parts, data, kind)
+    theirs, there = trained(parts, data, kind, shape=shape, chunks=2)
+    assert max(abs(a - b) for a, b in zip(own, theirs)) < 1e-5 and far(here, there) < 2e-5, far(here, there)
+
+
+def check_exact(parts, data, kind, shape):
+    """As behind any batch norm, float32 of either is beside float64."""
+    exact, state = trained(parts, data, kind, double=True)
+    theirs, there = trained(parts, data, kind, shape=shape)
+    assert max(abs(a - b) for a, b in zip(exact, theirs)) < 1e-4 and far(there, state) < 1e-4, far(there, state)
+
+
 def check_transformers():
     for norm_first, activation in ((False, "relu"), (True, "gelu")):
         torch.manual_seed(2)
@@ -112,13 +127,7 @@ def decoder():
 def check_decoder():
     torch.manual_seed(7)
     parts = nn.Conv2d(3, 8, 3), decoder(), nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 5))
-    data = batches((8, 3, 7, 9), 20)
-
-    def kind(p):
-        return torch.optim.SGD(p, 0.05, 0.9, weight_decay=1e-3)
-    own, here = trained(parts, data, kind)
-    theirs, there = trained(parts, data, kind, shape=(8, 8, 5, 7), chunks=2)
-    assert max(abs(a - b) for a, b in zip(own, theirs)) < 1e-5 and far(here, there) < 2e-5, far(here, there)
+    check_same(parts, batches((8, 3, 7, 9), 20), (8, 8, 5, 7))
 
 
 class Classic(nn.Module):
@@ -138,16 +147,13 @@ class Classic(nn.Module):
 
 
 def check_classic():
-    """As behind any batch norm, float32 of either is beside float64."""
     torch.manual_seed(9)
     parts = nn.Conv2d(3, 4, 1), Classic(), nn.Linear(8, 5)
     data = batches((8, 3, 14, 10), 6)
 
     def kind(p):
         return torch.optim.SGD(p, 0.01, 0.9, weight_decay=5e-4)
-    exact, state = trained(parts, data, kind, double=True)
-    theirs, there = trained(parts, data, kind, shape=(8, 4, 14, 10))
-    assert max(abs(a - b) for a, b in zip(exact, theirs)) < 1e-4 and far(there, state) < 1e-4, far(there, state)
+    check_exact(parts, data, kind, (8, 4, 14, 10))
 
 
 class Owner(nn.Module):
@@ -164,7 +170,7 @@ class Owner(nn.Module):
 
 
 class Normed(nn.Module):
-    """Inputs are brought to the mean and deviation that buffers hold, as many networks begin; the second in place of weights."""
+    """Inputs are brought to the mean and deviation that buffers hold, as many networks begin."""
 
     def __init__(self, shape):
         super().__init__()
@@ -185,13 +191,7 @@ def check_own():
     normed = Normed((4, 5, 7))
     for mid, shape in ((tokens, (8, 6, 12)), (images, (8, 4, 5, 7)), (rows, (8, 12)), (normed, (8, 4, 5, 7))):
         parts = nn.Identity(), mid, nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape[1:]), 5))
-
-        def kind(p):
-            return torch.optim.SGD(p, 0.05, 0.9, weight_decay=1e-3)
-        data = batches(shape, 20)
-        own, here = trained(parts, data, kind)
-        theirs, there = trained(parts, data, kind, shape=shape, chunks=2)
-        assert max(abs(a - b) for a, b in zip(own, theirs)) < 1e-5 and far(here, there) < 2e-5, far(here, there)
+        check_same(parts, batches(shape, 20), shape)
 
 
 class Patches(nn.Module):
@@ -215,13 +215,7 @@ def check_patches():
     for end, width in (("mean", 4), ("first", 12), ("one", 7)):
         torch.manual_seed(12)
         parts = nn.Identity(), Patches(end), nn.Linear(width, 5)
-        data = batches((8, 3, 6, 6), 20)
-
-        def kind(p):
-            return torch.optim.SGD(p, 0.05, 0.9, weight_decay=1e-3)
-        own, here = trained(parts, data, kind)
-        theirs, there = trained(parts, data, kind, shape=(8, 3, 6, 6), chunks=2)
-        assert max(abs(a - b) for a, b in zip(own, theirs)) < 1e-5 and far(here, there) < 2e-5, far(here, there)
+        check_same(parts, batches((8, 3, 6, 6), 20), (8, 3, 6, 6))
 
 
 def signal():
@@ -231,15 +225,12 @@ def signal():
 
 
 def check_signals():
-    """As behind any batch norm, float32 of either is beside float64."""
     torch.manual_seed(13)
     parts, data = (nn.Identity(), signal(), nn.Linear(6, 5)), batches((8, 3, 50), 20)
 
     def kind(p):
         return torch.optim.SGD(p, 0.02, 0.9, weight_decay=1e-3)
-    exact, state = trained(parts, data, kind, double=True)
-    theirs, there = trained(parts, data, kind, shape=(8, 3, 50), chunks=1)
-    assert max(abs(a - b) for a, b in zip(exact, theirs)) < 1e-4 and far(there, state) < 1e-4, far(there, state)
+    check_exact(parts, data, kind, (8, 3, 50))
 
 
 class Arithmetic(nn.Module):
