@@ -1,14 +1,11 @@
 #include "client/cmd/preset.h"
 
-#include <ctype.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
+#include "client/cmd/preset_table.h"
 #include "client/cmd/preset_templates.h"
-#include "client/data/csv_file.h"
 #include "client/data/parts.h"
 #include "client/run/setup.h"
 #include "common/conf/key.h"
@@ -80,73 +77,7 @@ static void set_counted(struct sets *s, const struct sl_set_spec *spec, struct s
 		set(s, "model.features", count);
 }
 
-/* As people call a column of keys (id, patient_id, patientId), and pandas one of row numbers. */
-static bool is_called_id(const char *name)
-{
-	const size_t n = strlen(name);
-
-	if (strcasecmp(name, "index") == 0 || strcmp(name, "Unnamed: 0") == 0 || strcasecmp(name, "id") == 0)
-		return true;
-	return n > 2 && strcasecmp(name + n - 2, "id") == 0 &&
-	       (!isalpha((unsigned char)name[n - 3]) ||
-		(isupper((unsigned char)name[n - 2]) && islower((unsigned char)name[n - 3])));
-}
-
-/* What no two rows share, and tells nothing: texts, such as a patient's name, or whole numbers that are called ids. */
-static bool names_rows(const struct sl_csv *table, int column)
-{
-	const bool id = is_called_id(sl_name(&table->header, column));
-	struct sl_names all = {0}, once = {0};
-	bool names = table->rows >= 20;
-	double number;
-
-	for (int64_t r = 0; r < table->rows && names; r++)
-		names = (!sl_text_number(sl_csv_cell(table, r, column), &number) || (id && number == floor(number))) &&
-			sl_names_add(&all, sl_csv_cell(table, r, column));
-	names = names && sl_names_different(&once, &all) && once.n == table->rows;
-	sl_names_close(&all);
-	sl_names_close(&once);
-	return names;
-}
-
-struct columns {
-	struct sl_csv table; /* that of training; zeroed where it cannot be read */
-	const char *label;   /* the column of that name, or else the last one */
-	bool numbers;        /* the label has fractions, or is larger than numbers of classes are */
-	const char *ignored[SL_CONF_LIST_MAX];
-	int nignored; /* those that name rows */
-};
-
-static bool has_numbers(const struct sl_csv *table, int column)
-{
-	bool numbers = false;
-	double x;
-
-	for (int64_t r = 0; r < table->rows; r++) {
-		if (!sl_text_number(sl_csv_cell(table, r, column), &x))
-			return false;
-		numbers |= x != floor(x) || fabs(x) >= 1000;
-	}
-	return numbers;
-}
-
-static void find_columns(struct columns *c, const char *folder)
-{
-	struct sl_fail why;
-
-	*c = (struct columns){.label = "label"};
-	if (sl_csv_name(&c->table, folder, "train.csv", NULL, &why) != SL_OK || sl_csv_read(&c->table, &why) != SL_OK)
-		return;
-	if (sl_csv_find(&c->table, c->label) < 0)
-		c->label = sl_name(&c->table.header, c->table.columns - 1);
-	c->numbers = has_numbers(&c->table, sl_csv_find(&c->table, c->label));
-	for (int i = 0; i < c->table.columns && c->nignored < SL_CONF_LIST_MAX; i++)
-		if (strcmp(sl_name(&c->table.header, i), c->label) != 0 &&
-		    !strpbrk(sl_name(&c->table.header, i), "\"\\") && names_rows(&c->table, i))
-			c->ignored[c->nignored++] = sl_name(&c->table.header, i);
-}
-
-static void set_columns(struct sets *s, const struct columns *c)
+static void set_columns(struct sets *s, const struct sl_preset_table *c)
 {
 	char list[PATH_MAX] = "[";
 	size_t n = 1;
@@ -160,6 +91,8 @@ static void set_columns(struct sets *s, const struct columns *c)
 		strcpy(list + n, "]");
 		set(s, "data.ignore", list);
 	}
+	if (c->missing)
+		set(s, "data.missing", "mean");
 }
 
 /* Sizes that suit data and network: CIFAR's pictures are small, others as large as most networks were made for. */
@@ -241,22 +174,26 @@ static const char *data_of(unsigned input)
 /* Where there is a set for training alone, it is shared out. */
 static void set_split(struct sets *s, struct sl_set_spec *spec, const struct sl_parts *parts)
 {
+	const enum sl_log_level level = sl_log_level();
 	const struct sl_set_spec train = *spec;
 	struct sl_set there;
 	struct sl_fail why;
+	enum sl_err err;
 
+	sl_log_set_level(SL_LOG_ERROR); /* what it warns of comes again where the set is counted */
 	spec->split = SL_SPLIT_TEST;
-	if (sl_set_check(&there, spec, &why) != SL_ERR_NOINPUT) { /* one that is there and wrong is not passed over */
-		*spec = train;
-		return;
-	}
+	err = sl_set_check(&there, spec, &why);
 	*spec = train;
-	spec->parts = parts;
-	if (sl_set_check(&there, spec, &why) == SL_OK) {
+	if (err == SL_ERR_NOINPUT) { /* one that is there and wrong is not passed over */
+		spec->parts = parts;
+		err = sl_set_check(&there, spec, &why);
+		if (err)
+			*spec = train;
+	}
+	sl_log_set_level(level);
+	if (spec->parts) {
 		set(s, "data.split.train", "0.8");
 		set(s, "data.split.val", "0.2");
-	} else {
-		*spec = train;
 	}
 }
 
@@ -265,7 +202,7 @@ static void set_data(struct sets *s, const struct kind *k, const char *folder, c
 		     struct sl_fail *uncounted)
 {
 	static const char *const column[] = {"text"};
-	struct columns of = {.label = "label"};
+	struct sl_preset_table of = {.label = "label"};
 	struct sl_parts parts = {.share = {0.8, 0.2}, .by = ""};
 	struct sl_set_spec spec = {.source = k->kind,
 				   .split = SL_SPLIT_TRAIN,
@@ -286,10 +223,11 @@ static void set_data(struct sets *s, const struct kind *k, const char *folder, c
 	if (k->classes)
 		return;
 	if (k->input == SL_NETWORK_ROWS) {
-		find_columns(&of, folder);
+		sl_preset_table_read(&of, folder);
 		set_columns(s, &of);
 		spec.ignore = of.ignored;
 		spec.nignore = of.nignored;
+		spec.fill = of.missing;
 		spec.task = of.numbers ? &sl_learn_tasks[SL_LEARN_NUMBER] : NULL;
 	}
 	set_split(s, &spec, &parts);
@@ -383,6 +321,10 @@ static void put_option(FILE *file, const struct sl_conf_client *conf, const char
 		if (conf->data.ignore.n)
 			put_value(file, conf, "data.ignore");
 		fputs("   # columns that tell nothing\n", file);
+		if (conf->data.missing == SL_MISSING_MEAN)
+			fputs("  missing: mean   # of a number's column; a text that is missing is none of its "
+			      "column's\n",
+			      file);
 	} else if (strcmp(what, "form") == 0 && !sl_conf_client_is_idle(conf, "model.form")) {
 		fprintf(file, "  form: %-11s # cifar: strides for small images; imagenet: torchvision's\n",
 			conf->model.form == SL_FORM_CIFAR ? "cifar" : "imagenet");

@@ -56,6 +56,7 @@ struct sl_set_spec {
 	int nlabels;               /* 1, unless `task` has several targets */
 	const char *const *ignore; /* of a table: columns that are left out, [nignore] */
 	int nignore;
+	bool fill;                 /* of a table: cells may be missing, and count as their column's mean */
 	int max_tokens;            /* of a row: the rest is left out */
 	const char *tokenizer;     /* of texts: its folder or file */
 	bool cache;                /* of texts: keep their tokens in a file beside them */

@@ -84,6 +84,7 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.nlabels = c->data.label.n,
 		.ignore = name->ignore,
 		.nignore = c->data.ignore.n,
+		.fill = c->data.missing == SL_MISSING_MEAN,
 		.tokenizer = c->data.tokenizer,
 		.cache = c->data.token_cache,
 		.types = s->takes.types,

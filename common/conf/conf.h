@@ -183,10 +183,11 @@ struct sl_conf_client {
 		enum sl_conf_normalize normalize;
 		struct sl_conf_list transforms, test_transforms; /* steps of client/data/transform.h; none: the usual */
 		char task[SL_CONF_TEXT];                         /* of GLUE */
-		struct sl_conf_list label;   /* of tables and texts: the columns of labels; of texts one */
-		char masks[PATH_MAX];        /* of pixels: the folder of masks in dir */
-		struct sl_conf_list ignore;  /* of tables: columns that are left out */
-		char tokenizer[PATH_MAX];    /* of texts */
+		struct sl_conf_list label;  /* of tables and texts: the columns of labels; of texts one */
+		char masks[PATH_MAX];       /* of pixels: the folder of masks in dir */
+		struct sl_conf_list ignore; /* of tables: columns that are left out */
+		enum { SL_MISSING_REFUSE, SL_MISSING_MEAN } missing; /* of tables: cells */
+		char tokenizer[PATH_MAX];                            /* of texts */
 		int max_length;              /* tokens of a row; 0: as many as the network takes */
 		struct sl_conf_list columns; /* of own texts: one column, or two of pairs */
 		enum { SL_CONF_PAD_NONE, SL_CONF_PAD_LONGEST, SL_CONF_PAD_MAX } pad;

@@ -84,6 +84,8 @@ static const struct sl_conf_key keys[] = {
 	SL_NAME_OR_NAMES(T, "data.label", data.label, sl_conf_check_word, "label", "of csv and text: the column that holds the label; with model.task: numbers or labels also several, such as [height, weight]; of pixels the names of all classes, such as [background, tumour]"),
 	SL_STRING(T, "data.masks", data.masks, NULL, "masks", "of model.task: pixels: folder in data.dir with a mask for each picture, a PNG at the same path"),
 	SL_NAMES(T, "data.ignore", data.ignore, sl_conf_check_word, "", "of csv: columns that are left out, such as [id]"),
+	SL_CHOICE(T, "data.missing", data.missing, SL_WORDS("refuse", "mean"), "refuse",
+		"of csv: cells that are empty, NA, NaN, null, None or ?: refuse stops at an empty one and takes the others for words; mean takes a number for its column's mean, and a text for none of its column's"),
 	SL_STRING(T, "data.tokenizer", data.tokenizer, NULL, "", "of texts: folder or file of the tokenizer, as splitc tokens takes it"),
 	SL_INT(T, "data.max_length", data.max_length, 0, 65535, "0", "tokens; 0: as many as the network takes", "of texts: longer rows are cut, special tokens included"),
 	SL_CHOICE(T, "data.pad", data.pad, SL_WORDS("none", "longest", "max"), "none", "of rows of tokens: fill them up to the longest of the batch, or to data.max_length; padding crosses and is computed, and changes nothing else"),

@@ -81,6 +81,7 @@ stands() {
 	case $(cat "$tmp/out") in
 	*share.group*) takes "$1" share.group=g ;;
 	*'data.kind: images'*) takes "$1" data.kind=images ;;
+	*'data.kind: csv'*) takes "$1" data.kind=csv model.name=mlp ;;
 	*) return 1 ;;
 	esac
 }

@@ -127,11 +127,12 @@ in_folder "$tmp/with" "$SPLITC" train table.yaml --set train.batch=2 --set train
 [ $rc = 65 ] && grep -qF 'val.csv:2: column "colour": "green" does not occur in training' "$tmp/err" || fail "a val.csv that does not fit: $rc: $(cat "$tmp/err")"
 # one set alone is shared out: class folders, one table. A column that names its rows is left out
 { echo ',id,patientId,paid,out'; for i in $(seq 40); do echo "$((i - 1)),p-$i,$((100 - i)),$i,$((i % 2))"; done; } >"$tmp/with/one.csv"
+sed -E '3s/[0-9]+,(.)$/,\1/; s/^[^,]*,/,/; 1s/^/none/' "$tmp/with/one.csv" >"$tmp/with/holes.csv"
 for class in a b c; do
 	mkdir -p "$tmp/with/sorted/$class"
 	for i in $(seq 10); do cp "$tmp/with/photos/train/a/1.ppm" "$tmp/with/sorted/$class/$i.ppm"; done
 done
-for row in 'csv:one.csv features:.1' 'csv:one.csv ignore:.\["Unnamed:.0",."id",."patientId"\]' 'images:sorted classes:.3' 'csv:one.csv split:.{train:.0.8,.val:.0.2}'; do
+for row in 'csv:holes.csv ignore:.\["none",."id",."patientId"\]' 'csv:holes.csv missing:.mean' 'csv:one.csv features:.1' 'csv:one.csv ignore:.\["Unnamed:.0",."id",."patientId"\]' 'images:sorted classes:.3' 'csv:one.csv split:.{train:.0.8,.val:.0.2}'; do
 	in_folder "$tmp/with" "$SPLITC" init single.yaml --force --data "${row% *}"
 	[ $rc = 0 ] && grep -q "^  ${row#* }" "$tmp/with/single.yaml" || fail "one set, ${row}: $(cat "$tmp/err")"
 	in_folder "$tmp/with" "$SPLITC" train single.yaml --set train.batch=2 --set train.chunks=1 --set train.schedule.warmup_epochs=0 --set data.split.seed=5 --check-config

@@ -63,6 +63,24 @@ refused 'bad.csv:3: column "colour": "pink" does not occur in training'
 sed '4s/,[0-9.]*$/,/' "$tmp/new/patients.csv" >"$tmp/new/bad.csv"
 refused 'bad.csv:4: the cell of column "size, cm" is empty'
 
+# cells that are missing: a number is its column's mean in training, and a text none; the model's file says that they may be
+mkdir "$tmp/table"
+rows 0 300 | sed -E '5~7s/^([^,]*),[^,]*,/\1,,/; 6~9s/,(red|green|blue),/,NA,/' >"$tmp/table/train.csv"
+rows 300 340 >"$tmp/table/test.csv"
+sed "s#^log: .*#log: {dir: $tmp/run-holes}#; s/ignore: \[id\]/ignore: [id], missing: mean/" "$tmp/fruit.yaml" >"$tmp/holes.yaml"
+"$SPLITC" train "$tmp/holes.yaml" --local >"$tmp/train.log" 2>&1 || fail "train with holes: $(tail -n 2 "$tmp/train.log")"
+rm -r "$tmp/table"
+mean=$(jq '.columns[] | select(.name == "size, cm").mean' "$tmp/run-holes/about.json")
+awk -v mean="$mean" 'BEGIN {exit !(mean > 4 && mean < 6)}' || fail "the mean of the cells that are there is $mean"
+printf 'colour,noise,"size, cm"\nred,3,\n,3,2\npink,3,2\nblue,null,?\n' >"$tmp/new/holes.csv"
+printf 'colour,noise,"size, cm"\nred,3,%s\nNaN,3,2\n,3,2\nblue,%s,%s\n' "$mean" "$(jq '.columns[] | select(.name == "noise").mean' "$tmp/run-holes/about.json")" "$mean" >"$tmp/new/filled.csv"
+for file in holes filled; do
+	"$SPLITC" predict "$tmp/holes.yaml" --local --json --set data.missing=refuse "$tmp/new/$file.csv" >"$tmp/$file" 2>"$tmp/$file.log" || fail "predict $file: $(cat "$tmp/$file.log")"
+done
+diff <(jq -c "$same" "$tmp/holes") <(jq -c "$same" "$tmp/filled") || fail 'a missing cell is not the mean'
+[ "$(jq -c .probabilities "$tmp/holes" | sort -u | wc -l)" = 3 ] || fail "rows that differ are predicted alike: $(cat "$tmp/holes")"
+grep -q 'WARN unknown-texts: .*holes.csv:4: column "colour": "pink" does not occur in training' "$tmp/holes.log" || fail "pink: $(cat "$tmp/holes.log")"
+
 # another program, with the snippet of the page
 python=/usr/bin/python3
 if [ -n "${SPLIT_QUICK:-}" ]; then # PyTorch takes seconds to begin

@@ -55,7 +55,15 @@ refused 66 'train.csv: No such file' --set data.dir="$tmp"
 refused 78 'the network takes pictures' --set model.name=mobilenet_v2 --set model.image=32
 cp "$tmp/table/train.csv" "$tmp/whole"
 sed -i -E '5s/,(green|red|blue),/,,/; 9s/,(green|red|blue),/,,/' "$tmp/table/train.csv"
-refused 65 'train.csv:5: the cell of column "colour" is empty, and 1 below it; fill such cells, or name the column in data.ignore'
+refused 65 'train.csv:5: the cell of column "colour" is empty, and 1 below it; fill such cells, name the column in data.ignore, or set data.missing: mean'
+# the advice holds: a column that is ignored may have holes, and with data.missing any may but the label's
+refused 78 'model.features: csv has rows of 2 numbers, the model takes 5' --set data.ignore=id,colour
+"$SPLITC" data "$tmp/client.yaml" --set data.missing=mean --json >"$tmp/out" 2>"$tmp/err" || fail "data with holes: $(cat "$tmp/err")"
+jq -e '.features == 5' "$tmp/out" >"$tmp/said" && grep -q "INFO missing-cells: $tmp/table/train.csv: missing cells: 2; " "$tmp/err" || fail "holes: $(cat "$tmp/out" "$tmp/err")"
+sed '9s/,[a-z]*$/,/' "$tmp/whole" >"$tmp/table/train.csv"
+refused 65 'train.csv:9: the cell of column "kind" is empty; fill such cells, or leave the rows out' --set data.missing=mean
+sed -E 's/,(green|red|blue),[0-9]*,/,\1,,/' "$tmp/whole" >"$tmp/table/train.csv"
+refused 65 'train.csv: column "noise" has no number in the rows that train: name it in data.ignore' --set data.missing=mean
 sed '9s/,[a-z]*$//' "$tmp/whole" >"$tmp/table/train.csv"
 refused 65 'train.csv:9: 4 cells, where the header has 5'
 tr , ';' <"$tmp/whole" | tr -d '"' >"$tmp/table/train.csv"
@@ -63,11 +71,14 @@ refused 65 'is one cell: cells of a CSV file are separated by commas'
 # one cell that is no number makes words of a column
 sed '9s/^\([^,]*\),[^,]*/\1,NA/' "$tmp/whole" >"$tmp/table/train.csv"
 "$SPLITC" data "$tmp/client.yaml" >"$tmp/out" 2>"$tmp/err" || fail "a column with NA: $?"
-grep -q 'WARN column-of-words: .*train.csv:9: column "size, cm": "NA" is no number, but 599 of 600 cells are' "$tmp/err" || fail "NA: $(cat "$tmp/err")"
+grep -q 'WARN column-of-words: .*train.csv:9: column "size, cm": "NA" is no number, but 599 of 600 cells are: .*; data.missing: mean leaves such cells out' "$tmp/err" || fail "NA: $(cat "$tmp/err")"
+"$SPLITC" data "$tmp/client.yaml" --set data.missing=mean >"$tmp/out" 2>"$tmp/err" && ! grep 'column-of-words' "$tmp/err" || fail 'NA is a missing cell'
 cp "$tmp/whole" "$tmp/table/train.csv"
 "$SPLITC" data "$tmp/client.yaml" >"$tmp/out" 2>"$tmp/err" && ! grep 'column-of-words' "$tmp/err" || fail 'a warning without a reason'
 sed -i '3s/green\|red\|blue/pink/' "$tmp/table/test.csv"
-refused 65 'test.csv:3: column "colour": "pink" does not occur in training'
+refused 65 'test.csv:3: column "colour": "pink" does not occur in training; data.missing: mean takes it for a missing cell'
+"$SPLITC" data "$tmp/client.yaml" --set data.missing=mean >"$tmp/out" 2>"$tmp/err" || fail "an unknown text: $(cat "$tmp/err")"
+grep -qx 'WARN unknown-texts: .*test.csv:3: column "colour": "pink" does not occur in training, and counts as a missing cell' "$tmp/err" || fail "unknown: $(cat "$tmp/err")"
 rows 600 700 | sed '4s/^\([^,]*\),[0-9.]*/\1,big/' >"$tmp/table/test.csv"
 refused 65 'test.csv:4: column "size, cm": "big" is no number, as all of training'
 rows 600 700 | sed '1s/noise/other/' >"$tmp/table/test.csv"

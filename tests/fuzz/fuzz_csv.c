@@ -23,8 +23,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	source_put("val.csv", val, head + size - train);
 	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
 		source_read("csv", (enum sl_split)split);
-		source_read_as("csv", (enum sl_split)split, SL_LEARN_NUMBER);
-		source_read_as("csv", (enum sl_split)split, SL_LEARN_LABELS);
+		source_read_as("csv", (enum sl_split)split, SL_LEARN_NUMBER, false);
+		source_read_as("csv", (enum sl_split)split, SL_LEARN_NUMBER, true);
+		source_read_as("csv", (enum sl_split)split, SL_LEARN_LABELS, false);
+		source_read_as("csv", (enum sl_split)split, SL_LEARN_CLASSES, true);
 	}
 	return 0;
 }

@@ -38,7 +38,7 @@ static void source_put(const char *name, const uint8_t *data, size_t size)
 }
 
 /* What is refused has a sentence; labels of what is not are in range. */
-static void source_read_as(const char *source, enum sl_split split, enum sl_learn_kind kind)
+static void source_read_as(const char *source, enum sl_split split, enum sl_learn_kind kind, bool fill)
 {
 	static const char *const label[] = {"label"};
 	const struct sl_set_spec spec = {.source = source,
@@ -47,6 +47,7 @@ static void source_read_as(const char *source, enum sl_split split, enum sl_lear
 					 .picture.max_pixels = 1 << 20,
 					 .label = label,
 					 .nlabels = 1,
+					 .fill = fill,
 					 .task = &sl_learn_tasks[kind]};
 	struct sl_room room = {0};
 	struct sl_fail fail = {0};
@@ -78,7 +79,7 @@ static void source_read_as(const char *source, enum sl_split split, enum sl_lear
 
 static void source_read(const char *source, enum sl_split split)
 {
-	source_read_as(source, split, SL_LEARN_CLASSES);
+	source_read_as(source, split, SL_LEARN_CLASSES, false);
 }
 
 #endif

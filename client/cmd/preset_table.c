@@ -1,0 +1,74 @@
+#include "client/cmd/preset_table.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <string.h>
+#include <strings.h>
+
+#include "client/data/csv_column.h"
+
+/* As people call a column of keys (id, patient_id, patientId), and pandas one of row numbers. */
+static bool is_called_id(const char *name)
+{
+	const size_t n = strlen(name);
+
+	if (strcasecmp(name, "index") == 0 || strcmp(name, "Unnamed: 0") == 0 || strcasecmp(name, "id") == 0)
+		return true;
+	return n > 2 && strcasecmp(name + n - 2, "id") == 0 &&
+	       (!isalpha((unsigned char)name[n - 3]) ||
+		(isupper((unsigned char)name[n - 2]) && islower((unsigned char)name[n - 3])));
+}
+
+/* What no two rows share, and tells nothing: texts, such as a patient's name, or whole numbers that are called ids. */
+static bool names_rows(const struct sl_csv *table, int column)
+{
+	const bool id = is_called_id(sl_name(&table->header, column));
+	struct sl_names all = {0}, once = {0};
+	bool names = table->rows >= 20;
+	double number;
+
+	for (int64_t r = 0; r < table->rows && names; r++)
+		names = (!sl_text_number(sl_csv_cell(table, r, column), &number) || (id && number == floor(number))) &&
+			sl_names_add(&all, sl_csv_cell(table, r, column));
+	names = names && sl_names_different(&once, &all) && once.n == table->rows;
+	sl_names_close(&all);
+	sl_names_close(&once);
+	return names;
+}
+
+static bool has_numbers(const struct sl_csv *table, int column)
+{
+	bool numbers = false;
+	double x;
+
+	for (int64_t r = 0; r < table->rows; r++) {
+		if (!sl_text_number(sl_csv_cell(table, r, column), &x))
+			return false;
+		numbers |= x != floor(x) || fabs(x) >= 1000;
+	}
+	return numbers;
+}
+
+void sl_preset_table_read(struct sl_preset_table *c, const char *folder)
+{
+	struct sl_fail why;
+
+	*c = (struct sl_preset_table){.label = "label"};
+	if (sl_csv_name(&c->table, folder, "train.csv", NULL, &why) != SL_OK || sl_csv_read(&c->table, &why) != SL_OK)
+		return;
+	if (sl_csv_find(&c->table, c->label) < 0)
+		c->label = sl_name(&c->table.header, c->table.columns - 1);
+	c->numbers = has_numbers(&c->table, sl_csv_find(&c->table, c->label));
+	for (int i = 0; i < c->table.columns; i++) {
+		const struct sl_csv_tally n = sl_csv_count(&c->table, i, true);
+		const char *name = sl_name(&c->table.header, i);
+
+		if (strcmp(name, c->label) == 0)
+			continue;
+		if (c->nignored < SL_CONF_LIST_MAX && !strpbrk(name, "\"\\") &&
+		    (n.missing == n.rows || names_rows(&c->table, i)))
+			c->ignored[c->nignored++] = name;
+		else
+			c->missing |= n.empty || (n.missing && !n.words);
+	}
+}

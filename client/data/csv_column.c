@@ -1,0 +1,210 @@
+/* Columns of a table: statistics and texts of training, and features of any rows. */
+#include "client/data/csv_column.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+
+static enum sl_err no_memory(struct sl_fail *fail)
+{
+	return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for a table");
+}
+
+bool sl_csv_is_missing(const char *cell)
+{
+	static const char *const words[] = {"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"};
+
+	for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+		if (strcmp(cell, words[i]) == 0)
+			return true;
+	return false;
+}
+
+enum sl_err sl_csv_different(struct sl_names *out, const struct sl_csv *s, int column, bool fill, struct sl_fail *fail)
+{
+	struct sl_names all = {0};
+	bool fits = true;
+
+	for (int64_t r = 0; r < s->rows && fits; r++)
+		fits = (fill && sl_csv_is_missing(sl_csv_cell(s, r, column))) ||
+		       sl_names_add(&all, sl_csv_cell(s, r, column));
+	fits = fits && sl_names_different(out, &all);
+	sl_names_close(&all);
+	return fits ? SL_OK : no_memory(fail);
+}
+
+/* ---- what training's rows say ---- */
+
+struct sl_csv_tally sl_csv_count(const struct sl_csv *s, int column, bool fill)
+{
+	struct sl_csv_tally n = {.rows = s->rows};
+	double x;
+
+	for (int64_t r = 0; r < s->rows; r++) {
+		const char *cell = sl_csv_cell(s, r, column);
+
+		n.empty += !*cell;
+		if (fill && sl_csv_is_missing(cell)) {
+			n.missing++;
+		} else if (sl_text_number(cell, &x)) {
+			n.numbers++;
+		} else {
+			n.words++;
+			n.word = r;
+		}
+	}
+	return n;
+}
+
+/* Mean and deviation of the cells that have a number. */
+static enum sl_err learn_number(struct sl_csv_column *c, const struct sl_csv *s, const bool *own, struct sl_fail *fail)
+{
+	double sum = 0, squares = 0, x;
+	int64_t n = 0;
+
+	for (int64_t r = 0; r < s->rows; r++)
+		if ((!own || own[r]) && sl_text_number(sl_csv_cell(s, r, c->at), &x)) {
+			sum += x;
+			n++;
+		}
+	if (!n)
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "%s: column \"%.60s\" has no number in the rows that train: name it in data.ignore",
+				   s->path, c->name);
+	c->mean = sum / (double)n;
+	for (int64_t r = 0; r < s->rows; r++)
+		if ((!own || own[r]) && sl_text_number(sl_csv_cell(s, r, c->at), &x))
+			squares += (x - c->mean) * (x - c->mean);
+	c->deviation = sqrt(squares / (double)n);
+	c->deviation = c->deviation > 0 ? c->deviation : 1;
+	c->n = 1;
+	return SL_OK;
+}
+
+static enum sl_err learn_texts(struct sl_csv_column *c, const struct sl_csv *s, bool fill, struct sl_fail *fail)
+{
+	const enum sl_err err = sl_csv_different(&c->text, s, c->at, fill, fail);
+
+	if (!err && c->text.n > SL_CSV_MOST_TEXTS)
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "%s: column \"%.60s\" has %lld different texts, where %d are the most: name it in "
+				   "data.ignore, if it tells nothing",
+				   s->path, c->name, (long long)c->text.n, SL_CSV_MOST_TEXTS);
+	c->n = (int)c->text.n;
+	return err;
+}
+
+enum sl_err sl_csv_column_learn(struct sl_csv_column *c, const struct sl_csv *s, int at, const bool *own, bool fill,
+				struct sl_fail *fail)
+{
+	c->name = strdup(sl_name(&s->header, at));
+	c->at = at;
+	c->number = !sl_csv_count(s, at, fill).words;
+	if (!c->name)
+		return no_memory(fail);
+	return c->number ? learn_number(c, s, own, fail) : learn_texts(c, s, fill, fail);
+}
+
+int64_t sl_csv_column_warn(const struct sl_csv_column *c, const struct sl_csv *s, bool fill)
+{
+	const struct sl_csv_tally n = sl_csv_count(s, c->at, fill);
+
+	if (n.words && 2 * n.numbers > s->rows)
+		sl_log(SL_LOG_WARN, "column-of-words",
+		       "%s:%zu: column \"%.60s\": \"%.60s\" is no number, but %lld of %lld cells are: the column is "
+		       "read as words, with %d features; %s",
+		       s->path, s->line[n.word], c->name, sl_csv_cell(s, n.word, c->at), (long long)n.numbers,
+		       (long long)s->rows, c->n,
+		       sl_csv_is_missing(sl_csv_cell(s, n.word, c->at)) ? "data.missing: mean leaves such cells out"
+									: "give a number here, or leave the row out");
+	return n.missing;
+}
+
+/* ---- rows ---- */
+
+int sl_csv_place(const struct sl_names *list, const char *text)
+{
+	for (int64_t i = 0; i < list->n; i++)
+		if (strcmp(sl_name(list, i), text) == 0)
+			return (int)i;
+	return -1;
+}
+
+enum sl_err sl_csv_lacks_text(const struct sl_csv *s, int64_t row, int column, const char *more, struct sl_fail *fail)
+{
+	return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: column \"%.60s\": \"%.60s\" does not occur in training%s",
+			   s->path, s->line[row], sl_name(&s->header, column), sl_csv_cell(s, row, column), more);
+}
+
+enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_csv *s, int64_t row, float *x,
+				 struct sl_csv_unknown *unknown, struct sl_fail *fail)
+{
+	const char *cell = sl_csv_cell(s, row, c->at);
+	double value;
+	int place;
+
+	if (unknown && sl_csv_is_missing(cell))
+		return SL_OK;
+	if (c->number) {
+		if (!sl_text_number(cell, &value))
+			return sl_fail_set(fail, SL_ERR_DATA,
+					   "%s:%zu: column \"%.60s\": \"%.60s\" is no number, as all of training's are",
+					   s->path, s->line[row], c->name, cell);
+		x[0] = (float)((value - c->mean) / c->deviation);
+		return SL_OK;
+	}
+	place = sl_csv_place(&c->text, cell);
+	if (place >= 0)
+		x[place] = 1;
+	else if (!unknown)
+		return sl_csv_lacks_text(s, row, c->at, "; data.missing: mean takes it for a missing cell", fail);
+	else if (!unknown->cells++)
+		(void)sl_csv_lacks_text(s, row, c->at, ", and counts as a missing cell", &unknown->first);
+	return SL_OK;
+}
+
+/* ---- the same, between training and whoever predicts ---- */
+
+json_t *sl_csv_column_describe(const struct sl_csv_column *c)
+{
+	json_t *texts;
+
+	if (c->number)
+		return json_pack("{s:s, s:f, s:f}", "name", c->name, "mean", c->mean, "deviation", c->deviation);
+	texts = json_array();
+	for (int64_t k = 0; k < c->text.n; k++)
+		json_array_append_new(texts, json_string(sl_name(&c->text, k)));
+	return json_pack("{s:s, s:o}", "name", c->name, "texts", texts);
+}
+
+enum sl_err sl_csv_column_recall(struct sl_csv_column *c, const json_t *from, struct sl_fail *fail)
+{
+	const json_t *texts = json_object_get(from, "texts");
+	const char *name = json_string_value(json_object_get(from, "name"));
+
+	c->name = name ? strdup(name) : NULL;
+	c->mean = json_number_value(json_object_get(from, "mean"));
+	c->deviation = json_number_value(json_object_get(from, "deviation"));
+	c->number = !texts;
+	c->n = texts ? (int)json_array_size(texts) : 1;
+	if (!c->name || (c->number && !(c->deviation > 0)) || c->n > SL_CSV_MOST_TEXTS)
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "the model's file says of a column neither mean and deviation nor its texts");
+	for (size_t i = 0; i < json_array_size(texts); i++) {
+		const char *text = json_string_value(json_array_get(texts, i));
+
+		if (!text || !sl_names_add(&c->text, text))
+			return sl_fail_set(fail, SL_ERR_DATA, "column \"%.60s\" of the model's file has no texts",
+					   name);
+	}
+	return SL_OK;
+}
+
+void sl_csv_column_close(struct sl_csv_column *c)
+{
+	sl_names_close(&c->text);
+	free(c->name);
+}
