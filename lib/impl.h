@@ -161,7 +161,6 @@ enum sl_err sl_lib_token_check(const struct split_middle *m, const struct sl_tok
 			       struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_lib_set_state(struct split_middle *m, const struct sl_token *t, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_lib_set_token_step(struct split_middle *m, uint64_t step);
-void sl_lib_news(struct split_middle *m); /* with the lock */
 /* What is asked of the open step, tensors aside, is forgotten. */
 void sl_lib_forget_call(struct split_middle *m);
 /* calls.c. _enter takes the lock, where the handle may be used here and now, _leave gives it back. */

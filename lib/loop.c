@@ -7,7 +7,8 @@
 #include "common/base/log.h"
 #include "lib/impl.h"
 
-void sl_lib_news(struct split_middle *m)
+/* With the lock. */
+static void news(struct split_middle *m)
 {
 	pthread_cond_broadcast(&m->news);
 	(void)eventfd_write(m->event_fd, 1);
@@ -130,7 +131,7 @@ static void on_ran(void *arg, enum sl_task task, struct sl_event *done)
 	if (task == SL_TASK_HEAD_BWD)
 		m->did.dx[done->chunk] = true;
 	if (task == SL_TASK_TAIL || task == SL_TASK_HEAD_BWD)
-		sl_lib_news(m);
+		news(m);
 	pthread_mutex_unlock(&m->lock);
 	sl_async_wake(m->wake);
 }
@@ -165,7 +166,7 @@ static void on_done(void *arg)
 	}
 	count(m);
 	advance(m);
-	sl_lib_news(m);
+	news(m);
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -179,7 +180,7 @@ static void on_normed(void *arg, double squares)
 	m->ask.norm = m->ask.norm && !m->did.normed;
 	m->did.squares = squares;
 	advance(m);
-	sl_lib_news(m);
+	news(m);
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -238,7 +239,7 @@ static void on_fetched(void *arg)
 	}
 	count(m);
 	advance(m);
-	sl_lib_news(m);
+	news(m);
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -302,7 +303,7 @@ static void on_ready(void *arg, uint64_t next)
 		m->ask.resume = false;
 		advance(m);
 	}
-	sl_lib_news(m);
+	news(m);
 	pthread_mutex_unlock(&m->lock);
 	if (why.code)
 		fail_link(m, &why);
@@ -346,7 +347,7 @@ static void on_failed(void *arg, const struct sl_fail *why)
 		m->dead = *why;
 	}
 	m->did.up = false;
-	sl_lib_news(m);
+	news(m);
 	pthread_mutex_unlock(&m->lock);
 	sl_link_close(m->link);
 }
@@ -363,7 +364,7 @@ static void go_back(struct split_middle *m)
 
 	m->ask.relink = false;
 	if (sl_token_read(&t, m->pending, m->pending_bytes, &m->dead) || sl_lib_set_state(m, &t, &m->dead))
-		sl_lib_news(m);
+		news(m);
 	free(m->pending);
 	m->pending = NULL;
 }
@@ -423,7 +424,7 @@ static void open_link(void *arg)
 	if (!m->ask.close && !m->link && !m->dead.code) {
 		fill_link(m, &c);
 		if (sl_link_open(&m->link, m->loop, &c, &events, &work, m, &m->dead))
-			sl_lib_news(m);
+			news(m);
 	}
 	pthread_mutex_unlock(&m->lock);
 }

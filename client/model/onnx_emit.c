@@ -151,8 +151,9 @@ static struct sl_onnx_message tensor(enum sl_onnx_type type, const int64_t *dim,
 	return t;
 }
 
-struct sl_onnx_text sl_onnx_emit_constant(struct sl_onnx_emit *e, enum sl_onnx_type type, const int64_t *dim, int n_dim,
-					  const void *raw, size_t bytes)
+/* A constant; `raw` has the elements. */
+static struct sl_onnx_text emit_constant(struct sl_onnx_emit *e, enum sl_onnx_type type, const int64_t *dim, int n_dim,
+					 const void *raw, size_t bytes)
 {
 	const char *name = e->name;
 	struct sl_onnx_message a = attribute("value", SL_ONNX_ATTR_TENSOR), t = tensor(type, dim, n_dim, raw, bytes);
@@ -168,12 +169,12 @@ struct sl_onnx_text sl_onnx_emit_constant(struct sl_onnx_emit *e, enum sl_onnx_t
 
 struct sl_onnx_text sl_onnx_emit_list(struct sl_onnx_emit *e, const int64_t *v, int n)
 {
-	return sl_onnx_emit_constant(e, SL_ONNX_INT64, (int64_t[]){n}, 1, v, (size_t)n * sizeof *v);
+	return emit_constant(e, SL_ONNX_INT64, (int64_t[]){n}, 1, v, (size_t)n * sizeof *v);
 }
 
 struct sl_onnx_text sl_onnx_emit_number(struct sl_onnx_emit *e, float v)
 {
-	return sl_onnx_emit_constant(e, SL_ONNX_FLOAT, NULL, 0, &v, sizeof v);
+	return emit_constant(e, SL_ONNX_FLOAT, NULL, 0, &v, sizeof v);
 }
 
 struct sl_onnx_text sl_onnx_emit_floats(struct sl_onnx_emit *e, const int64_t *dim, int n_dim,
@@ -187,7 +188,7 @@ struct sl_onnx_text sl_onnx_emit_floats(struct sl_onnx_emit *e, const int64_t *d
 	for (int64_t i = 0; v && i < n; i++)
 		v[i] = at ? at(i, dim[0]) : 0;
 	if (v)
-		made = sl_onnx_emit_constant(e, SL_ONNX_FLOAT, dim, n_dim, v, (size_t)n * sizeof *v);
+		made = emit_constant(e, SL_ONNX_FLOAT, dim, n_dim, v, (size_t)n * sizeof *v);
 	free(v);
 	return made;
 }
@@ -216,7 +217,7 @@ struct sl_onnx_text sl_onnx_emit_slice(struct sl_onnx_emit *e, struct sl_onnx_te
 struct sl_onnx_text sl_onnx_emit_dropout(struct sl_onnx_emit *e, const char *x, float p)
 {
 	const struct sl_onnx_text ratio = sl_onnx_emit_number(e, p),
-				  on = sl_onnx_emit_constant(e, SL_ONNX_BOOL, NULL, 0, "\1", 1);
+				  on = emit_constant(e, SL_ONNX_BOOL, NULL, 0, "\1", 1);
 
 	return SL_ONNX_EMIT(e, "Dropout", x, ratio.t, on.t);
 }

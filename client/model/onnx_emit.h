@@ -38,10 +38,7 @@ void sl_onnx_emit_window(struct sl_onnx_emit *e, int64_t kh, int64_t kw, const i
 			 const int64_t pads[4]);
 void sl_onnx_emit_square(struct sl_onnx_emit *e, int64_t kh, int64_t kw, int64_t stride, int64_t pad);
 
-/* A constant; `raw` has the elements. The others are of whole numbers, of one float, and of floats, a list or a matrix:
- * at(i, dim[0]) is number i; NULL: 0. */
-struct sl_onnx_text sl_onnx_emit_constant(struct sl_onnx_emit *e, enum sl_onnx_type type, const int64_t *dim, int n_dim,
-					  const void *raw, size_t bytes);
+/* Constants: of whole numbers, of one float, and of floats, a list or a matrix: at(i, dim[0]) is number i; NULL: 0. */
 struct sl_onnx_text sl_onnx_emit_list(struct sl_onnx_emit *e, const int64_t *v, int n);
 struct sl_onnx_text sl_onnx_emit_number(struct sl_onnx_emit *e, float v);
 struct sl_onnx_text sl_onnx_emit_floats(struct sl_onnx_emit *e, const int64_t *dim, int n_dim,

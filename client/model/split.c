@@ -152,8 +152,11 @@ static enum sl_err split_part(struct sl_graph *part, enum sl_segment which, stru
 		     : sl_fail_set(fail, err, "%s", why.text);
 }
 
-enum sl_err sl_split_model(struct sl_graph part[SL_SEGMENT_COUNT], struct sl_model *model, const struct sl_cut *cut,
-			   struct sl_insert insert[2], struct sl_fail *fail)
+/* The graphs of head, middle and tail, with inserts on both sides of either cut. Fields are called "image" or "tokens",
+ * "label", "head_act", "mid_act", "loss". Each has its own numbers of values and parameters; streams are the whole
+ * model's. Appends the inserts' parameters to the model's. CONFIG: an insert does not fit. */
+static enum sl_err split_model(struct sl_graph part[SL_SEGMENT_COUNT], struct sl_model *model, const struct sl_cut *cut,
+			       struct sl_insert insert[2], struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
 
@@ -226,8 +229,9 @@ static enum sl_err check_restorable(const struct sl_insert *insert, struct sl_fa
 	return SL_OK;
 }
 
-enum sl_err sl_split_restore(struct sl_graph part[SL_SEGMENT_COUNT], struct sl_model *model, const struct sl_cut *cut,
-			     struct sl_insert *insert, bool tail, struct sl_fail *fail)
+/* The parts of SL_LOSS_RESTORE_HEAD, or of …_TAIL. CONFIG also where that insert is none, or decays. */
+static enum sl_err split_restore(struct sl_graph part[SL_SEGMENT_COUNT], struct sl_model *model,
+				 const struct sl_cut *cut, struct sl_insert *insert, bool tail, struct sl_fail *fail)
 {
 	struct sl_insert none[2] = {{.key = "insert.head"}, {.key = "insert.tail"}};
 	struct sl_fail why = {0};
@@ -298,10 +302,10 @@ static enum sl_err split_all(struct sl_parts *s, const struct sl_split_spec *spe
 	s->loss = spec->loss;
 	insert[0].row_tokens = insert[1].row_tokens = spec->whole_rows;
 	if (!err)
-		err = spec->loss == SL_LOSS_LABELS ? sl_split_model(s->part, s->model, &s->cut, insert, fail)
-						   : sl_split_restore(s->part, s->model, &s->cut,
-								      &insert[spec->loss == SL_LOSS_RESTORE_TAIL],
-								      spec->loss == SL_LOSS_RESTORE_TAIL, fail);
+		err = spec->loss == SL_LOSS_LABELS
+			      ? split_model(s->part, s->model, &s->cut, insert, fail)
+			      : split_restore(s->part, s->model, &s->cut, &insert[spec->loss == SL_LOSS_RESTORE_TAIL],
+					      spec->loss == SL_LOSS_RESTORE_TAIL, fail);
 	if (!err && spec->freeze && spec->freeze->n)
 		err = sl_roles_freeze(s->part, spec->freeze, fail);
 	if (!err && spec->groups)

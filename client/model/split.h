@@ -28,17 +28,6 @@ struct sl_split_spec {
 	struct sl_plan_spec plan;
 };
 
-/* The graphs of head, middle and tail, with inserts on both sides of either cut. Fields are called "image" or "tokens",
- * "label", "head_act", "mid_act", "loss". Each has its own numbers of values and parameters; streams are the whole
- * model's. Appends the inserts' parameters to the model's. CONFIG: an insert does not fit. Close all three in any case.
- */
-enum sl_err sl_split_model(struct sl_graph part[SL_SEGMENT_COUNT], struct sl_model *model, const struct sl_cut *cut,
-			   struct sl_insert insert[2], struct sl_fail *fail) SL_MUST_CHECK;
-
-/* The parts of SL_LOSS_RESTORE_HEAD, or of …_TAIL. CONFIG also where that insert is none, or decays. */
-enum sl_err sl_split_restore(struct sl_graph part[SL_SEGMENT_COUNT], struct sl_model *model, const struct sl_cut *cut,
-			     struct sl_insert *insert, bool tail, struct sl_fail *fail) SL_MUST_CHECK;
-
 /* A network in three parts, with what each parameter is to do: before it is known what a plan needs. */
 struct sl_parts {
 	struct sl_model *model;

@@ -14,7 +14,8 @@
 /* 2 GiB of fp32: body lengths fit in 32 bits. */
 static const int64_t max_elements = (int64_t)1 << 29;
 
-struct sl_extent sl_codec_most(const struct sl_codec *c, int64_t dim0)
+/* The tensor with so many in dimension 0, of any lengths: what it is at most. */
+static struct sl_extent most_of(const struct sl_codec *c, int64_t dim0)
 {
 	struct sl_extent e = sl_extent_of(sl_shape_rows(c->env.shape, dim0));
 
@@ -36,7 +37,7 @@ void sl_codec_extents(const struct sl_codec *c, struct sl_extent *s)
 
 struct sl_extent sl_codec_most_after(const struct sl_codec *c, int transforms, int64_t dim0)
 {
-	struct sl_extent s[MAX_TRANSFORMS + 1] = {sl_codec_most(c, dim0)};
+	struct sl_extent s[MAX_TRANSFORMS + 1] = {most_of(c, dim0)};
 
 	sl_codec_extents(c, s);
 	return s[transforms];
@@ -65,7 +66,7 @@ size_t sl_codec_bound_of(const struct sl_codec *c, const struct sl_extent *s)
 
 size_t sl_codec_bound(const struct sl_codec *codec, int64_t dim0)
 {
-	struct sl_extent s[MAX_TRANSFORMS + 1] = {sl_codec_most(codec, dim0)};
+	struct sl_extent s[MAX_TRANSFORMS + 1] = {most_of(codec, dim0)};
 
 	sl_codec_extents(codec, s);
 	return sl_codec_bound_of(codec, s);
@@ -248,7 +249,7 @@ static size_t lay_out_begins(struct sl_codec *c, bool take)
 
 size_t sl_codec_lay_out(struct sl_codec *c, bool take)
 {
-	struct sl_extent s[MAX_TRANSFORMS + 1] = {sl_codec_most(c, c->env.shape.dim[0])};
+	struct sl_extent s[MAX_TRANSFORMS + 1] = {most_of(c, c->env.shape.dim[0])};
 	size_t total = c->env.row_tokens != 0 ? lay_out_begins(c, take) : 0;
 
 	sl_codec_extents(c, s);

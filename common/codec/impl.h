@@ -68,8 +68,6 @@ static inline const struct link *sl_codec_link(const struct sl_codec *c, int i)
 	return i == c->n_transform ? &c->quantizer : NULL;
 }
 
-/* codec.c. The tensor with so many in dimension 0, of any lengths; what so many transforms leave of it, at most. */
-struct sl_extent sl_codec_most(const struct sl_codec *c, int64_t dim0);
 struct sl_extent sl_codec_most_after(const struct sl_codec *c, int transforms, int64_t dim0);
 /* s[0] is the tensor; s[i + 1] becomes what transform i leaves at most. Where lengths are known, uses c->begin. */
 void sl_codec_extents(const struct sl_codec *c, struct sl_extent *s);

@@ -47,14 +47,14 @@ static const struct sl_conf_key *find(const char *path)
 	return NULL;
 }
 
-bool sl_agreed_is_end_codec(const char *path)
+static bool is_end_codec(const char *path)
 {
 	return strncmp(path, "codec.end_", 10) == 0;
 }
 
 bool sl_agreed_is_share(const char *path)
 {
-	return (strncmp(path, "share.", 6) == 0 && strcmp(path, "share.group") != 0) || sl_agreed_is_end_codec(path);
+	return (strncmp(path, "share.", 6) == 0 && strcmp(path, "share.group") != 0) || is_end_codec(path);
 }
 
 bool sl_agreed_shares_ends(const struct sl_agreed *a)
@@ -89,7 +89,7 @@ bool sl_agreed_is_idle(const struct sl_agreed *a, const char *path)
 {
 	const struct sl_conf_key *key = find(path);
 
-	if (sl_agreed_is_end_codec(path) || strcmp(path, "share.layers") == 0)
+	if (is_end_codec(path) || strcmp(path, "share.layers") == 0)
 		return !sl_agreed_shares_ends(a);
 	if (sl_agreed_is_share(path))
 		return !a->share.group[0] || sl_agreed_other_mode(a, path) != NULL;
@@ -315,7 +315,7 @@ static bool is_own(const char *path)
 
 	for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
 		if (strncmp(path, own[i], strlen(own[i])) == 0)
-			return !sl_agreed_is_end_codec(path); /* the mean is coded once, for all */
+			return !is_end_codec(path); /* the mean is coded once, for all */
 	return false;
 }
 

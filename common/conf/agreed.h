@@ -230,7 +230,6 @@ bool sl_agreed_is_idle(const struct sl_agreed *a, const char *path);
 /* Of a key of section share that another mode than `a` has alone: that mode; else NULL. */
 const char *sl_agreed_other_mode(const struct sl_agreed *a, const char *path);
 bool sl_agreed_is_share(const char *path); /* a key that only a group has */
-bool sl_agreed_is_end_codec(const char *path);
 bool sl_agreed_shares_ends(const struct sl_agreed *a);
 /* In rounds each member keeps moments of its own. */
 bool sl_agreed_keeps_moments(const struct sl_agreed *agreed);

@@ -160,7 +160,6 @@ static inline size_t sl_port_weights_room(const struct sl_plan *plan, const stru
 {
 	return sl_port_weights_bytes(plan, role == SL_SESSION_SERVER && !sl_port_has_range(plan, be));
 }
-size_t sl_port_jobs_bytes(int slots); /* of the jobs that each chunk has */
 size_t sl_port_begin_bytes(const struct sl_plan *plan);
 uint32_t *sl_port_begin(const struct sl_port *port, int chunk);
 /* How many tokens of the chunk are chosen, and behind that which. NULL: the choice does not cross. */

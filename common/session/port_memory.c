@@ -146,6 +146,16 @@ static void add_tensor(const struct coding *k, uint64_t *host_tensor)
 		*host_tensor = bytes;
 }
 
+/* Of the jobs that each chunk has. */
+static size_t jobs_bytes(int slots)
+{
+	size_t bytes = 0;
+
+	for (int task = 0; task < SL_TASK_COUNT; task++)
+		bytes += sl_port_per_chunk((enum sl_task)task) ? (size_t)slots * sizeof(struct task_job) : 0;
+	return bytes;
+}
+
 enum sl_err sl_port_memory(const struct sl_plan *plan, struct sl_backend *be, struct sl_backend *host_be,
 			   const struct sl_codec_spec spec[SL_DIR_COUNT], enum sl_session_role role,
 			   struct sl_port_memory *out, struct sl_fail *fail)
@@ -179,18 +189,9 @@ enum sl_err sl_port_memory(const struct sl_plan *plan, struct sl_backend *be, st
 	sl_need(&m.payloads.host, 1, host_tensor);
 	sl_need(&m.payloads.host, 1, sl_port_begin_bytes(plan));
 	sl_need(&m.payloads.host, 1, sizeof(struct run_slot)); /* of the weights */
-	sl_need(&m.payloads.host, 1, sl_port_jobs_bytes(sl_plan_chunks_of(plan, plan->spec.batch)));
+	sl_need(&m.payloads.host, 1, jobs_bytes(sl_plan_chunks_of(plan, plan->spec.batch)));
 	*out = m;
 	return SL_OK;
-}
-
-size_t sl_port_jobs_bytes(int slots)
-{
-	size_t bytes = 0;
-
-	for (int task = 0; task < SL_TASK_COUNT; task++)
-		bytes += sl_port_per_chunk((enum sl_task)task) ? (size_t)slots * sizeof(struct task_job) : 0;
-	return bytes;
 }
 
 /* ---- where the tokens of a chunk's rows begin */

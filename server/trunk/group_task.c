@@ -178,6 +178,15 @@ enum sl_err sl_group_install(struct sl_group *g, struct sl_middle *m, struct sl_
 	return err || !sl_group_has_rounds(g) ? err : sl_group_reset_copies(g);
 }
 
+/* Nobody is inside a round: what the trunk and the seats hold is one state. */
+static bool at_border(const struct sl_group *g)
+{
+	for (int k = 0; k < g->n; k++)
+		if (g->trunk.r.seat[k].number > g->trunk.r.done)
+			return false;
+	return true;
+}
+
 enum sl_err sl_group_gather(struct sl_group *g, struct sl_middle *m, bool *checkpointed)
 {
 	const uint64_t number = g->trunk.r.seat[sl_group_seat_of(m)].number;
@@ -185,7 +194,7 @@ enum sl_err sl_group_gather(struct sl_group *g, struct sl_middle *m, bool *check
 	enum sl_err err = sl_exec_get_front(copy ? copy : g->trunk.exec, sl_port_weights(m->port),
 					    sl_plan_fetch_count(&g->trunk.plan->segment[SL_MIDDLE]));
 	const bool here = (number == g->trunk.r.done || (sl_group_varies(g) && number < g->trunk.r.done)) &&
-			  (g->trunk.r.done == g->trunk.r.on_disk || sl_group_at_border(g));
+			  (g->trunk.r.done == g->trunk.r.on_disk || at_border(g));
 
 	*checkpointed =
 		sl_trunk_gathered(&g->trunk, !err && here && g->trunk.keep.dir[0] &&
@@ -204,15 +213,6 @@ void sl_group_hear_left(struct sl_group *g)
 	memcpy(g->trunk.keep.left, left, sizeof g->trunk.keep.left);
 }
 
-/* Nobody is inside a round: what the trunk and the seats hold is one state. */
-bool sl_group_at_border(const struct sl_group *g)
-{
-	for (int k = 0; k < g->n; k++)
-		if (g->trunk.r.seat[k].number > g->trunk.r.done)
-			return false;
-	return true;
-}
-
 void sl_group_last(struct sl_group *g, struct sl_middle *m)
 {
 	const int k = sl_group_seat_of(m);
@@ -225,7 +225,7 @@ void sl_group_last(struct sl_group *g, struct sl_middle *m)
 	if (sl_group_hold_codecs(seat))
 		seat->kept = false;
 	seat->m = NULL;
-	if (sl_trunk_ended(&g->trunk, k, how) && sl_group_at_border(g))
+	if (sl_trunk_ended(&g->trunk, k, how) && at_border(g))
 		(void)sl_group_keep(g);
 	SL_FAILPOINT(m->ended == SL_SEAT_LEFT ? SL_FP_NONE : SL_FP_SERVER_LASTED);
 }

@@ -22,8 +22,6 @@ static inline bool sl_group_has_sessions(const struct sl_group *g)
 {
 	return g->seat[sl_group_first_here(g)].m != NULL;
 }
-/* Nobody is inside a round: what the trunk and the seats hold is one state. */
-bool sl_group_at_border(const struct sl_group *group);
 /* group_choose.c. All go on from one step; member `which` comes while others train. */
 void sl_group_run_choose(struct sl_group *group);
 void sl_group_run_return(struct sl_group *group);

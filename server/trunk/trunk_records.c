@@ -102,7 +102,8 @@ bool sl_records_are_past(const struct sl_records *r, int k, uint64_t step)
 	return 2 * later > others && !SL_PLANTED(ONE_TAKES_ALL_BACK);
 }
 
-bool sl_record_lost_files(const struct sl_records *r, int k)
+/* It begins anew, though it or most of the others have had checkpoints. */
+static bool lost_files(const struct sl_records *r, int k)
 {
 	if (SL_PLANTED(NONE_TO_LOSE))
 		return sl_hello_is_new(r->seat[k].hello) && r->on_disk;
@@ -117,7 +118,8 @@ static bool is_stored(const struct sl_records *r, uint64_t step)
 	return false;
 }
 
-bool sl_record_can_go_back(const struct sl_records *r, int k, uint64_t *step)
+/* It holds a step, the newest of which is *step, that is stored, and that most of the others hold. */
+static bool can_go_back(const struct sl_records *r, int k, uint64_t *step)
 {
 	const struct sl_hello *h = r->seat[k].hello;
 	bool can = false;
@@ -138,7 +140,7 @@ static bool may_go_back(struct sl_records *r, int k)
 	struct sl_record *s = &r->seat[k];
 	uint64_t step;
 
-	if (sl_record_lost_files(r, k) || !sl_record_can_go_back(r, k, &step))
+	if (lost_files(r, k) || !can_go_back(r, k, &step))
 		return false;
 	if (step > s->back_to) {
 		s->back_to = step;
@@ -175,12 +177,12 @@ enum sl_come sl_record_come(struct sl_records *r, int k, uint64_t *newest)
 	if (sl_hello_holds(s->hello, s->number) && (s->state != SL_SEAT_DONE || sl_hello_is_done(s->hello)))
 		return SL_COME_HERE;
 	/* one that was done does not begin anew while others are here */
-	if (sl_record_lost_files(r, k) || (s->state == SL_SEAT_DONE && sl_hello_is_new(s->hello)))
+	if (lost_files(r, k) || (s->state == SL_SEAT_DONE && sl_hello_is_new(s->hello)))
 		return SL_COME_LOST;
 	if (s->state == SL_SEAT_DONE)
 		return SL_COME_LONGER;
 	back = !sl_record_newest(s, newest) || *newest >= r->late_at;
-	if (back && !sl_record_can_go_back(r, k, &step))
+	if (back && !can_go_back(r, k, &step))
 		return SL_COME_NOWHERE;
 	return back && may_go_back(r, k) ? SL_COME_BACK : SL_COME_BEHIND;
 }
@@ -277,7 +279,7 @@ int sl_records_stranger(const struct sl_records *r)
 	for (int k = r->first; k < r->end; k++)
 		if (r->seat[k].hello && sl_hello_is_new(r->seat[k].hello))
 			fresh = k;
-	return fresh >= 0 && sl_record_lost_files(r, fresh) ? fresh : find_odd(r);
+	return fresh >= 0 && lost_files(r, fresh) ? fresh : find_odd(r);
 }
 
 bool sl_record_caught_up(const struct sl_records *r, int k, uint64_t step)

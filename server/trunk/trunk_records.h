@@ -45,12 +45,8 @@ static inline bool sl_hello_is_new(const struct sl_hello *h)
 }
 /* The newest step below that of its seat that it holds. False: there is none. */
 bool sl_record_newest(const struct sl_record *s, uint64_t *step);
-/* It begins anew, though it or most of the others have had checkpoints. */
-bool sl_record_lost_files(const struct sl_records *r, int k);
 /* Most of the others keep checkpoints behind `step` alone. */
 bool sl_records_are_past(const struct sl_records *r, int k, uint64_t step);
-/* It holds a step, the newest of which is *step, that is stored, and that most of the others hold. */
-bool sl_record_can_go_back(const struct sl_records *r, int k, uint64_t *step);
 
 /* Where the member of a seat goes on from, that comes while others train. */
 enum sl_come {
