@@ -101,12 +101,53 @@ static void complete(struct sl_onnx_view *a, const struct sl_onnx_view *b)
 		a->axis[batch] = (struct sl_onnx_axis){1, {0}};
 }
 
-/* Both are computed; `inverse`: 1 / the second. */
-static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *what, bool inverse)
+/* Dimensions of size 1 become as large as those of `want`. */
+static int repeat(struct sl_onnx_import *im, int x, const struct sl_shape *want)
+{
+	const struct sl_shape has = sl_build_shape(im->b, x);
+
+	for (int d = 1; d < want->ndim; d++)
+		if (has.dim[d] != want->dim[d] && !im->b->err && want->dim[d] <= SL_ONNX_MOST)
+			x = sl_build_resample(im->b, im->name, x,
+					      (struct sl_resample_attr){.axis = d,
+									.size = (int)want->dim[d],
+									.mode = SL_RESAMPLE_EDGE,
+									.step = 1,
+									.window = 1});
+	return x;
+}
+
+/* The shape of both once dimensions of size 1 are repeated; false: they do not fit each other. */
+static bool common_shape(const struct sl_shape *a, const struct sl_shape *b, struct sl_shape *out)
+{
+	bool fits = a->ndim == b->ndim;
+
+	*out = *a;
+	for (int d = 1; fits && d < a->ndim; d++) {
+		fits = a->dim[d] == b->dim[d] || a->dim[d] == 1 || b->dim[d] == 1;
+		out->dim[d] = a->dim[d] == 1 ? b->dim[d] : a->dim[d];
+	}
+	return fits;
+}
+
+/* What the second input becomes before a sum or a product. */
+enum second { AS_IT_IS, INVERSE, MINUS };
+
+/* `x` as the second input of the node. */
+static int as_second(struct sl_onnx_import *im, int x, enum second second)
+{
+	if (im->b->err || second == AS_IT_IS)
+		return x;
+	return second == MINUS ? sl_build_scale(im->b, im->name, x, -1)
+			       : sl_build_math(im->b, im->name, x, SL_MATH_RECIPROCAL);
+}
+
+/* Both are computed. */
+static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *what, enum second second)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0), *w = sl_onnx_in(im, 1), other;
 	bool permuted[2];
-	struct sl_shape a, b;
+	struct sl_shape a, b, all;
 
 	sl_onnx_data_in(im, 0, 0, &permuted[0]);
 	sl_onnx_data_in(im, 1, 0, &permuted[1]);
@@ -116,9 +157,9 @@ static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *wh
 		sl_onnx_refuse(im, "it %s flattened images, which is not read", what);
 		return;
 	}
-	if (inverse) {
+	if (second) {
 		other = *w;
-		other.value = sl_build_math(im->b, im->name, w->value, SL_MATH_RECIPROCAL);
+		other.value = as_second(im, w->value, second);
 		w = &other;
 	}
 	if (sl_onnx_per_token(im, v) && sl_onnx_per_token(im, w)) {
@@ -143,10 +184,12 @@ static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *wh
 		sl_onnx_out_like(im, sl_build_pair(im->b, im->name, SL_OP_GATE, v->value, w->value), v);
 	else if (kind == SL_OP_MUL && gates(&b, &a))
 		sl_onnx_out_like(im, sl_build_pair(im->b, im->name, SL_OP_GATE, w->value, v->value), w);
-	else if (kind == SL_OP_MUL)
-		sl_onnx_refuse(im, "it %s values whose shapes are neither one nor [C, H, W] and [C, 1, 1]", what);
-	else
-		sl_onnx_refuse(im, "it adds values of different shapes, which is not read");
+	else if (!sl_onnx_per_token(im, v) && common_shape(&a, &b, &all)) {
+		const int x = repeat(im, v->value, &all), y = repeat(im, w->value, &all);
+
+		sl_onnx_out(im, sl_build_pair(im->b, im->name, kind, x, y), false);
+	} else
+		sl_onnx_refuse(im, "it %s values whose shapes do not fit each other", what);
 }
 
 /* The parameter's dimensions beside x's axes, and which of them are not 1. */
@@ -215,33 +258,69 @@ static int repeated(struct sl_onnx_import *im, size_t i, struct sl_onnx_value *x
 	return im->b->err ? -1 : (int)i;
 }
 
-/* The parameter of input `i`, repeated as far as the op that reads it and x does not by itself: that op. */
-static enum sl_op_kind fit(struct sl_onnx_import *im, size_t i, struct sl_onnx_value *x, enum sl_op_kind kind, int *p)
+/* The parameter of input `i`, repeated as far as the op that reads it and x does not by itself: that op. `second`: what
+ * it becomes before. */
+static enum sl_op_kind fit(struct sl_onnx_import *im, size_t i, struct sl_onnx_value *x, enum sl_op_kind kind,
+			   enum second second, int *p)
 {
-	struct sl_shape want, has;
+	struct sl_shape want;
 	bool last_only = false;
 
-	*p = repeated(im, i, x, &last_only);
+	*p = as_second(im, repeated(im, i, x, &last_only), second);
 	if (im->b->err)
 		return kind;
 	kind = last_only && kind == SL_OP_MUL ? SL_OP_GATE : kind;
 	want = sl_build_shape(im->b, x->value);
-	has = sl_build_shape(im->b, *p);
-	for (int d = 1; d < want.ndim; d++)
-		if (has.dim[d] != want.dim[d] && !im->b->err && want.dim[d] <= SL_ONNX_MOST &&
-		    (d == want.ndim - 1 || kind != SL_OP_GATE))
-			*p = sl_build_resample(im->b, im->name, *p,
-					       (struct sl_resample_attr){.axis = d,
-									 .size = (int)want.dim[d],
-									 .mode = SL_RESAMPLE_EDGE,
-									 .step = 1,
-									 .window = 1});
+	if (kind == SL_OP_GATE) /* which repeats all but the last */
+		for (int d = 1; d < want.ndim - 1; d++)
+			want.dim[d] = 1;
+	*p = repeat(im, *p, &want);
 	return kind;
 }
 
-/* With the parameter of input `i`, whose dimensions of size 1 are repeated where they have to be. `inverse`: 1 / the
- * second input. */
-static void with_param(struct sl_onnx_import *im, size_t i, enum sl_op_kind kind, bool inverse)
+/* Whether the node's only reader is a sum or a product that repeats what it gets as far as `to` by itself. */
+static bool reader_repeats(struct sl_onnx_import *im, const int64_t *to, int n)
+{
+	static const char *const kinds[] = {"Mul", "Add", "Sub", "Div"};
+	const char *made = im->node->output[0];
+	const struct sl_onnx_value *v;
+	bool same;
+	int next = -1;
+
+	for (int i = 0; next < 0 && i < 4; i++)
+		next = sl_onnx_next(im, im->index, kinds[i]);
+	if (next < 0 || im->onnx->graph->node[next]->n_input != 2)
+		return false;
+	v = sl_onnx_find(im,
+			 im->onnx->graph->node[next]->input[strcmp(im->onnx->graph->node[next]->input[0], made) == 0]);
+	same = v && v->value >= 0 && v->view.n_axis == n;
+	for (int i = 0; same && i < n; i++)
+		same = to[i] == sl_onnx_axis_size(&v->view, i);
+	return same;
+}
+
+void sl_onnx_expand(struct sl_onnx_import *im, const int64_t *to, int n)
+{
+	struct sl_onnx_value *v = sl_onnx_in(im, 0);
+	struct sl_shape want = {n, {0}};
+	bool fits = v && !v->permuted && !sl_onnx_per_token(im, v) && n == v->view.n_axis && n <= 4;
+
+	for (int i = 0; fits && i < n; i++) {
+		const int64_t has = sl_onnx_axis_size(&v->view, i);
+
+		fits = to[i] == has || to[i] == 1 || (has == 1 && to[i] > 0 && to[i] <= SL_ONNX_MOST);
+		want.dim[n == 4 ? (int[]){0, 3, 1, 2}[i] : i] = to[i] == 1 ? has : to[i];
+	}
+	if (!fits || canonical(im, v) < 0)
+		sl_onnx_refuse(im, "it repeats a computed value in a way that is not read");
+	else if (reader_repeats(im, to, n))
+		sl_onnx_out_same(im, v);
+	else
+		sl_onnx_out(im, repeat(im, v->value, &want), false);
+}
+
+/* With the parameter of input `i`, whose dimensions of size 1 are repeated where they have to be. */
+static void with_param(struct sl_onnx_import *im, size_t i, enum sl_op_kind kind, enum second second)
 {
 	struct sl_onnx_value *x = sl_onnx_in(im, 1 - i), other;
 	bool permuted;
@@ -253,14 +332,12 @@ static void with_param(struct sl_onnx_import *im, size_t i, enum sl_op_kind kind
 		sl_onnx_refuse(im, "it changes flattened images by a parameter, which is not read");
 		return;
 	}
-	if (inverse && i == 0) {
+	if (i == 0) {
 		other = *x;
-		other.value = sl_build_math(im->b, im->name, x->value, SL_MATH_RECIPROCAL);
+		other.value = as_second(im, x->value, second);
 		x = &other;
 	}
-	kind = fit(im, i, x, kind, &p);
-	if (inverse && i == 1 && !im->b->err)
-		p = sl_build_math(im->b, im->name, p, SL_MATH_RECIPROCAL);
+	kind = fit(im, i, x, kind, i == 1 ? second : AS_IT_IS, &p);
 	if (!im->b->err)
 		sl_onnx_out_like(im, sl_build_pair(im->b, im->name, kind, x->value, p), x);
 }
@@ -284,10 +361,10 @@ void sl_onnx_read_sum(struct sl_onnx_import *im)
 		}
 	for (size_t i = 0; i < 2; i++)
 		if (is_param(im, sl_onnx_in(im, i))) {
-			with_param(im, i, im->op, false);
+			with_param(im, i, im->op, AS_IT_IS);
 			return;
 		}
-	pair(im, im->op, sum ? "adds" : "multiplies", false);
+	pair(im, im->op, sum ? "adds" : "multiplies", AS_IT_IS);
 }
 
 void sl_onnx_read_div(struct sl_onnx_import *im)
@@ -308,13 +385,13 @@ void sl_onnx_read_div(struct sl_onnx_import *im)
 	}
 	for (size_t i = 0; i < 2; i++)
 		if (is_param(im, sl_onnx_in(im, i))) {
-			with_param(im, i, SL_OP_MUL, true);
+			with_param(im, i, SL_OP_MUL, INVERSE);
 			return;
 		}
 	if (number_in(im, 0, &from))
 		sl_onnx_read_math(im, 1, SL_MATH_RECIPROCAL, from);
 	else
-		pair(im, SL_OP_MUL, "divides", true);
+		pair(im, SL_OP_MUL, "divides", INVERSE);
 }
 
 void sl_onnx_read_math(struct sl_onnx_import *im, size_t i, int fn, float by)
@@ -332,13 +409,10 @@ void sl_onnx_read_math(struct sl_onnx_import *im, size_t i, int fn, float by)
 
 void sl_onnx_read_sub(struct sl_onnx_import *im)
 {
-	struct sl_onnx_value *v, *w, minus;
 	float by;
 
 	if (sl_onnx_read_ints(im) || im->b->err)
 		return;
-	v = sl_onnx_in(im, 0);
-	w = sl_onnx_in(im, 1);
 	if (number_in(im, 1, &by)) {
 		affine(im, 0, 1, -by);
 		return;
@@ -347,21 +421,12 @@ void sl_onnx_read_sub(struct sl_onnx_import *im)
 		affine(im, 1, -1, by);
 		return;
 	}
-	if (!v || !w || v->value < 0 || w->value < 0 || v->permuted || w->permuted) {
-		sl_onnx_refuse(im, "it takes a parameter away, or from one, which is not read");
-		return;
-	}
-	minus = *w;
-	if (canonical(im, v) < 0 || canonical(im, &minus) < 0)
-		return;
-	minus.value = sl_build_scale(im->b, im->name, minus.value, -1);
-	if (!im->b->err) {
-		const struct sl_shape a = sl_build_shape(im->b, v->value), b = sl_build_shape(im->b, minus.value);
-
-		if (!sl_shape_equal(&a, &b))
-			sl_onnx_refuse(im, "it subtracts values of different shapes, which is not read");
-	}
-	sl_onnx_out_like(im, sl_build_add(im->b, im->name, v->value, minus.value), v);
+	for (size_t i = 0; i < 2; i++)
+		if (is_param(im, sl_onnx_in(im, i))) {
+			with_param(im, i, SL_OP_ADD, MINUS);
+			return;
+		}
+	pair(im, SL_OP_ADD, "subtracts", MINUS);
 }
 
 void sl_onnx_read_neg(struct sl_onnx_import *im)
@@ -482,7 +547,7 @@ void sl_onnx_read_prelu(struct sl_onnx_import *im)
 		sl_onnx_refuse(im, "its slope is no parameter, or it is of flattened images");
 	if (im->b->err)
 		return;
-	kind = fit(im, 1, v, SL_OP_MUL, &p);
+	kind = fit(im, 1, v, SL_OP_MUL, AS_IT_IS, &p);
 	if (im->b->err)
 		return;
 	x = v->value;

@@ -23,6 +23,8 @@ void sl_onnx_read_resize(struct sl_onnx_import *im);
 
 /* ---- arithmetic of values, constants and parameters (onnx_arithmetic.c) */
 void sl_onnx_read_sum(struct sl_onnx_import *im); /* and products */
+/* Axes of size 1 of a value become as large as `to`, [n], where its reader does not repeat them by itself. */
+void sl_onnx_expand(struct sl_onnx_import *im, const int64_t *to, int n);
 void sl_onnx_read_div(struct sl_onnx_import *im);
 void sl_onnx_read_sub(struct sl_onnx_import *im);
 void sl_onnx_read_neg(struct sl_onnx_import *im);

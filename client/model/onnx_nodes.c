@@ -295,9 +295,12 @@ static void read_expand(struct sl_onnx_import *im)
 		else
 			same = to[i] == 1 || to[i] == sl_onnx_axis_size(&v->view, i);
 	}
-	if (!same)
-		sl_onnx_refuse(im, "it repeats a computed value, which is not read");
-	sl_onnx_out_same(im, &made);
+	if (!same && v->value >= 0)
+		sl_onnx_expand(im, to, n);
+	else if (!same)
+		sl_onnx_refuse(im, "it repeats a constant, which is not read");
+	else
+		sl_onnx_out_same(im, &made);
 }
 
 /* Of a value; roots and reciprocals of a number, too. */

@@ -152,6 +152,27 @@ static bool sizes_of(const struct sl_onnx_view *v, int64_t *to, int n)
 	return sl_onnx_fill_sizes(dim, v->n_axis, to, n);
 }
 
+/* To the same dimensions, and others of size 1, such as of a number for each channel to [1, C, 1, 1]. */
+static void reshape_constant(struct sl_onnx_import *im, const struct sl_onnx_value *v)
+{
+	struct sl_onnx_value made = *v;
+	int64_t to[SL_ONNX_INTS];
+	const int n = sl_onnx_ints_in(im, 1, to);
+	bool fits = n > 0 && !v->transposed && sl_onnx_fill_sizes(v->dim, v->n_dim, to, n);
+	int from = 0;
+
+	made.n_dim = n;
+	for (int i = 0; fits && i < n; i++) {
+		made.dim[i] = to[i];
+		while (to[i] != 1 && from < v->n_dim && v->dim[from] == 1)
+			from++;
+		fits = to[i] == 1 || (from < v->n_dim && v->dim[from++] == to[i]);
+	}
+	if (!fits)
+		sl_onnx_refuse(im, "it gives a parameter other dimensions, where sizes of 1 alone may come and go");
+	sl_onnx_out_same(im, &made);
+}
+
 void sl_onnx_read_reshape(struct sl_onnx_import *im)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
@@ -162,6 +183,10 @@ void sl_onnx_read_reshape(struct sl_onnx_import *im)
 
 	if (sl_onnx_read_ints(im) || sl_onnx_read_groupnorm(im))
 		return;
+	if (constant_in(im)) {
+		reshape_constant(im, v);
+		return;
+	}
 	x = sl_onnx_data_in(im, 0, 0, &permuted);
 	n = sl_onnx_ints_in(im, 1, to);
 	for (int i = 0; i < n && !im->b->err && sl_onnx_attr_int(im, "allowzero", 0); i++)

@@ -1,90 +1,19 @@
 /* From a graph of ours to the nodes of an ONNX file. There images are [N,C,H,W], other values as they are here, and
  * parameters as torch has them. An op of ours becomes the nodes that the reader makes that op of again. */
-#include "client/model/onnx_write.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/model/onnx_emit.h"
-#include "client/model/weights_file.h"
+#include "client/model/onnx_write_impl.h"
 
-struct writer {
-	struct sl_onnx_emit e;
-	const struct sl_model *model;
-	const struct sl_graph *g;
-	const float *const *param;
-	struct sl_onnx_text *name; /* of the graph's values */
-	bool *repeats;             /* values that stand for a parameter, which nodes repeat by themselves */
-	bool *flattened;           /* rows that are images, in the file's order of numbers */
-	struct sl_op op;           /* that is being written */
-	const struct sl_node *node;
-	int index; /* of the node, or of the last one that was written with it */
-	struct sl_fail *fail;
-	enum sl_err err;
-};
-
-static void refuse(struct writer *w, const char *why)
+void sl_onnx_write_refuse(struct sl_onnx_writer *w, const char *why)
 {
 	if (!w->err)
 		w->err = sl_fail_set(w->fail, SL_ERR_CONFIG,
 				     "%.96s (%s) has no form in ONNX files%s: name a file that ends with .safetensors",
 				     w->node->name, sl_op_kind_name(w->node->kind), why);
 }
-
-/* ---- what the node reads and has */
-
-static const char *in(const struct writer *w, int i)
-{
-	return w->name[w->g->link[w->node->in + i]].t;
-}
-
-static const struct sl_file_param *param_of(const struct writer *w, int i)
-{
-	return &w->model->file[w->g->link[w->node->param + i]];
-}
-
-static const char *param(const struct writer *w, int i)
-{
-	return i < w->node->n_param ? w->g->param[w->g->link[w->node->param + i]].name : NULL;
-}
-
-static bool is_image(const struct sl_shape *s)
-{
-	return s->ndim == 4;
-}
-
-/* Where an axis of ours lies in the file. */
-static int64_t axis_in_file(const struct sl_shape *s, int axis)
-{
-	return is_image(s) ? (int[]){0, 2, 3, 1}[axis] : axis;
-}
-
-static void out(struct writer *w, struct sl_onnx_text made)
-{
-	w->name[w->node->out] = made;
-}
-
-static struct sl_onnx_text two(struct writer *w, const char *kind, const char *x, struct sl_onnx_text y)
-{
-	return SL_ONNX_EMIT(&w->e, kind, x, y.t);
-}
-
-static struct sl_onnx_text number(struct writer *w, const char *kind, struct sl_onnx_text x, float v)
-{
-	return two(w, kind, x.t, sl_onnx_emit_number(&w->e, v));
-}
-
-static struct sl_onnx_text with_list(struct writer *w, const char *kind, const char *x, const int64_t *v, int n)
-{
-	return two(w, kind, x, sl_onnx_emit_list(&w->e, v, n));
-}
-
-#define ONE(w, kind, x) SL_ONNX_EMIT(&(w)->e, kind, (x).t)
-#define LIST(w, kind, x, ...)                                 \
-	with_list(w, kind, x, (const int64_t[]){__VA_ARGS__}, \
-		  (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 
 static float one_at(int64_t i, int64_t n)
 {
@@ -100,7 +29,7 @@ static float mask_at(int64_t i, int64_t n)
 /* ---- kinds */
 
 /* Of conv1d the image of height 1 becomes a signal. */
-static void write_conv(struct writer *w)
+static void write_conv(struct sl_onnx_writer *w)
 {
 	const struct sl_conv_attr *a = &w->op.u.conv;
 	const bool flat = param_of(w, 0)->shape.ndim == 3;
@@ -115,7 +44,7 @@ static void write_conv(struct writer *w)
 	out(w, flat ? LIST(w, "Unsqueeze", x.t, 2) : x);
 }
 
-static void write_convt(struct writer *w)
+static void write_convt(struct sl_onnx_writer *w)
 {
 	const struct sl_convt_attr *a = &w->op.u.convt;
 
@@ -125,7 +54,7 @@ static void write_convt(struct writer *w)
 }
 
 /* The file has what the old running value keeps. */
-static void write_batchnorm(struct writer *w)
+static void write_batchnorm(struct sl_onnx_writer *w)
 {
 	out(w, SL_ONNX_EMIT(&w->e, "BatchNormalization", in(w, 0), param(w, 0), param(w, 1), param(w, 2), param(w, 3)));
 	sl_onnx_emit_output(&w->e);
@@ -135,7 +64,7 @@ static void write_batchnorm(struct writer *w)
 	sl_onnx_emit_int(&w->e, "training_mode", 1);
 }
 
-static void write_act(struct writer *w)
+static void write_act(struct sl_onnx_writer *w)
 {
 	struct sl_onnx_text low, high;
 
@@ -148,7 +77,7 @@ static void write_act(struct writer *w)
 	out(w, SL_ONNX_EMIT(&w->e, "Clip", in(w, 0), low.t, high.t));
 }
 
-static void write_pool(struct writer *w)
+static void write_pool(struct sl_onnx_writer *w)
 {
 	const struct sl_pool_attr *a = &w->op.u.pool;
 	const bool mean = w->op.kind == SL_OP_AVGPOOL;
@@ -163,7 +92,7 @@ static void write_pool(struct writer *w)
 }
 
 /* Of rows as torch's Linear with a bias, else as a product and a sum. */
-static void write_linear(struct writer *w)
+static void write_linear(struct sl_onnx_writer *w)
 {
 	const bool turned = w->op.u.linear.transposed;
 	struct sl_onnx_text x = {""};
@@ -181,28 +110,12 @@ static void write_linear(struct writer *w)
 	out(w, param(w, 1) ? SL_ONNX_EMIT(&w->e, "Add", x.t, param(w, 1)) : x);
 }
 
-static void write_dropout(struct writer *w)
+static void write_dropout(struct sl_onnx_writer *w)
 {
 	out(w, sl_onnx_emit_dropout(&w->e, in(w, 0), w->op.u.dropout.p));
 }
 
-/* by · x, x + plus, plus − x, or both. */
-static void write_scale(struct writer *w)
-{
-	const float by = w->op.u.scale.by, plus = w->op.u.scale.plus;
-	struct sl_onnx_text x = w->name[w->g->link[w->node->in]], from;
-
-	if (by == -1 && plus != 0) {
-		from = sl_onnx_emit_number(&w->e, plus);
-		out(w, SL_ONNX_EMIT(&w->e, "Sub", from.t, x.t));
-		return;
-	}
-	if (by != 1 || plus == 0)
-		x = number(w, "Mul", x, by);
-	out(w, plus != 0 ? number(w, "Add", x, plus) : x);
-}
-
-static void write_gelu(struct writer *w)
+static void write_gelu(struct sl_onnx_writer *w)
 {
 	struct sl_onnx_text x = w->name[w->g->link[w->node->in]], y;
 
@@ -216,13 +129,13 @@ static void write_gelu(struct writer *w)
 }
 
 /* Of the last axis, which an image's channels become. */
-static void write_norm(struct writer *w)
+static void write_norm(struct sl_onnx_writer *w)
 {
 	const bool image = is_image(&w->op.in_shape[0]);
 	struct sl_onnx_text x = w->name[w->g->link[w->node->in]], y;
 
 	if (w->op.u.norm.plus || w->op.u.norm.parts > 1)
-		refuse(w, " but of whole tokens, by the weight alone");
+		sl_onnx_write_refuse(w, " but of whole tokens, by the weight alone");
 	x = image ? sl_onnx_emit_transpose(&w->e, x, "0231") : x;
 	if (w->op.kind == SL_OP_LAYERNORM) {
 		x = SL_ONNX_EMIT(&w->e, "LayerNormalization", x.t, param(w, 0), param(w, 1));
@@ -238,14 +151,14 @@ static void write_norm(struct writer *w)
 	out(w, image ? sl_onnx_emit_transpose(&w->e, x, "0312") : x);
 }
 
-static void write_groupnorm(struct writer *w)
+static void write_groupnorm(struct sl_onnx_writer *w)
 {
 	const struct sl_groupnorm_attr *a = &w->op.u.groupnorm;
 	const int64_t *dim = w->op.in_shape[0].dim;
 	struct sl_onnx_text x, ones, zeros;
 
 	if (!is_image(&w->op.in_shape[0])) {
-		refuse(w, " but of images");
+		sl_onnx_write_refuse(w, " but of images");
 		return;
 	}
 	x = LIST(w, "Reshape", in(w, 0), 0, a->groups, -1);
@@ -259,14 +172,14 @@ static void write_groupnorm(struct writer *w)
 	out(w, x);
 }
 
-static void write_attention(struct writer *w)
+static void write_attention(struct sl_onnx_writer *w)
 {
 	const struct sl_attention_attr *a = &w->op.u.attention;
 	const int64_t s = w->op.in_shape[0].dim[1], all = w->op.in_shape[0].dim[2];
 	struct sl_onnx_text head[3], x;
 
 	if (!a->each || sl_attention_kv(a) != a->heads || a->rope > 0) {
-		refuse(w, " where heads share keys, or turn by positions");
+		sl_onnx_write_refuse(w, " where heads share keys, or turn by positions");
 		return;
 	}
 	for (int i = 0; i < 3; i++)
@@ -284,7 +197,7 @@ static void write_attention(struct writer *w)
 }
 
 /* In the order of memory, both sides of it. */
-static void write_permute(struct writer *w)
+static void write_permute(struct sl_onnx_writer *w)
 {
 	const struct sl_permute_attr *a = &w->op.u.permute;
 	const struct sl_shape *from = &w->op.in_shape[0], *to = &w->op.out_shape;
@@ -298,144 +211,6 @@ static void write_permute(struct writer *w)
 	out(w, is_image(to) ? sl_onnx_emit_transpose(&w->e, x, "0312") : x);
 }
 
-/* More numbers of an axis before and behind. */
-static struct sl_onnx_text padded(struct writer *w, struct sl_onnx_text x, int64_t axis, int64_t before, int64_t behind,
-				  enum sl_resample mode)
-{
-	const int n = w->op.in_shape[0].ndim;
-	int64_t pads[2 * SL_MAX_DIMS] = {0};
-
-	if (!before && !behind)
-		return x;
-	pads[axis] = before;
-	pads[n + axis] = behind;
-	x = with_list(w, "Pad", x.t, pads, 2 * n);
-	sl_onnx_emit_word(&w->e, "mode",
-			  mode == SL_RESAMPLE_REFLECT ? "reflect"
-			  : mode == SL_RESAMPLE_EDGE  ? "edge"
-						      : "constant");
-	return x;
-}
-
-/* To that size along an axis of an image, whose batch may have any. */
-static void write_resize(struct writer *w, int64_t axis)
-{
-	const struct sl_resample_attr *a = &w->op.u.resample;
-	const struct sl_shape *s = &w->op.in_shape[0];
-	const int64_t size[] = {s->dim[3], axis == 2 ? a->size : s->dim[1], axis == 3 ? a->size : s->dim[2]};
-	const bool nearest = a->mode == SL_RESAMPLE_NEAREST;
-	struct sl_onnx_text shape = sl_onnx_emit_list(&w->e, size, 3), batch;
-
-	batch = sl_onnx_emit_slice(&w->e, SL_ONNX_EMIT(&w->e, "Shape", in(w, 0)), 0, 0, 1, 1);
-	shape = two(w, "Concat", batch.t, shape);
-	sl_onnx_emit_int(&w->e, "axis", 0);
-	out(w, SL_ONNX_EMIT(&w->e, "Resize", in(w, 0), "", "", shape.t));
-	sl_onnx_emit_word(&w->e, "mode", nearest ? "nearest" : "linear");
-	sl_onnx_emit_word(&w->e, "coordinate_transformation_mode",
-			  nearest                         ? "asymmetric"
-			  : a->mode == SL_RESAMPLE_LINEAR ? "half_pixel"
-							  : "align_corners");
-	if (nearest)
-		sl_onnx_emit_word(&w->e, "nearest_mode", "floor");
-}
-
-static void write_mean(struct writer *w, int64_t axis, int64_t behind)
-{
-	const struct sl_resample_attr *a = &w->op.u.resample;
-	const bool high = axis == 2;
-
-	out(w, SL_ONNX_EMIT(&w->e, "AveragePool", in(w, 0)));
-	sl_onnx_emit_window(
-		&w->e, high ? a->window : 1, high ? 1 : a->window, (int64_t[]){high ? a->step : 1, high ? 1 : a->step},
-		(int64_t[]){high ? a->before : 0, high ? 0 : a->before, high ? behind : 0, high ? 0 : behind});
-	sl_onnx_emit_int(&w->e, "count_include_pad", 1);
-}
-
-static void write_resample(struct writer *w)
-{
-	const struct sl_resample_attr *a = &w->op.u.resample;
-	const struct sl_shape *s = &w->op.in_shape[0];
-	const int64_t axis = axis_in_file(s, a->axis), n = s->dim[a->axis],
-		      last = (int64_t)a->first - a->before + (int64_t)(a->size - 1) * a->step + a->window,
-		      behind = last > n ? last - n : 0;
-	struct sl_onnx_text x = w->name[w->g->link[w->node->in]];
-
-	if (w->repeats[w->g->link[w->node->in]]) {
-		w->repeats[w->node->out] = true;
-		out(w, x);
-	} else if (a->mode == SL_RESAMPLE_MEAN && is_image(s) && axis > 1) {
-		write_mean(w, axis, behind);
-	} else if (a->mode <= SL_RESAMPLE_EDGE) {
-		x = padded(w, x, axis, a->before, behind, a->mode);
-		if (a->first || last < n || a->step > 1)
-			x = sl_onnx_emit_slice(&w->e, x, axis, a->first, last + a->before, a->step);
-		out(w, x);
-	} else if (a->mode <= SL_RESAMPLE_ALIGNED && is_image(s)) {
-		write_resize(w, axis);
-	} else {
-		refuse(w, " in this mode");
-	}
-}
-
-/* The last of the nodes that the reader makes of nn.PReLU, relu(x) − w · relu(−x), where this is the first; or NULL. */
-static const struct sl_node *prelu_end(const struct writer *w)
-{
-	const struct sl_node *n = w->node + 1, *end = w->g->node + w->g->n_node;
-
-	while (n < end && n->kind == SL_OP_RESAMPLE)
-		n++;
-	return n + 5 < end && n->kind == SL_OP_SCALE && n[1].kind == SL_OP_ACT && n[5].kind == SL_OP_ADD &&
-			       strcmp(n[5].name, w->node->name) == 0
-		       ? n + 5
-		       : NULL;
-}
-
-/* Stands for the parameter itself, which may lack axes of size 1: nodes align the last axes of what they read. */
-static void write_repeat(struct writer *w)
-{
-	const struct sl_shape *s = &w->op.out_shape, *p = &param_of(w, 0)->shape;
-	const struct sl_node *end = prelu_end(w);
-	const int lack = s->ndim - 1 - p->ndim;
-	struct sl_onnx_text x;
-	bool aligned = true;
-
-	for (int i = 1; i < s->ndim; i++) {
-		const int at = (int)axis_in_file(s, i) - 1 - lack;
-
-		aligned &= s->dim[i] == (at < 0 ? 1 : p->dim[at]);
-	}
-	snprintf(x.t, sizeof x.t, "%s", w->g->param[w->g->link[w->node->param]].name);
-	if ((end || !aligned) && lack > 0)
-		x = with_list(w, "Unsqueeze", x.t, (int64_t[]){p->ndim, p->ndim + 1}, lack);
-	w->repeats[w->node->out] = true;
-	out(w, x);
-	if (!end)
-		return;
-	w->name[end->out] = two(w, "PRelu", in(w, 0), x);
-	w->index = (int)(end - w->g->node);
-}
-
-static void write_concat(struct writer *w)
-{
-	const struct sl_shape *s = &w->op.out_shape;
-	struct sl_onnx_text part[2];
-
-	for (int i = 0; i < 2; i++) {
-		const int v = w->g->link[w->node->in + i];
-
-		part[i] = w->name[v];
-		if (!w->repeats[v])
-			continue;
-		/* a parameter, such as a class token, for every sample */
-		part[i] = sl_onnx_emit_slice(&w->e, SL_ONNX_EMIT(&w->e, "Shape", in(w, 1 - i)), 0, 0, 1, 1);
-		part[i] = two(w, "Concat", part[i].t, sl_onnx_emit_list(&w->e, (int64_t[]){1, 1}, s->ndim - 1));
-		sl_onnx_emit_int(&w->e, "axis", 0);
-		part[i] = two(w, "Expand", w->name[v].t, part[i]);
-	}
-	out(w, two(w, "Concat", part[0].t, part[1]));
-	sl_onnx_emit_int(&w->e, "axis", axis_in_file(s, sl_op_concat_axis(&w->op)));
-}
-
 /* Kinds that are one node without more. */
 static const char *const words[SL_OP_COUNT] = {[SL_OP_ADD] = "Add",         [SL_OP_MUL] = "Mul",
 					       [SL_OP_GATE] = "Mul",        [SL_OP_TANH] = "Tanh",
@@ -445,7 +220,7 @@ static const char *const words[SL_OP_COUNT] = {[SL_OP_ADD] = "Add",         [SL_
 					       [SL_OP_SILU] = "Sigmoid"};
 
 /* A parameter comes first, where the reader looks for no name. */
-static void write_same(struct writer *w)
+static void write_same(struct sl_onnx_writer *w)
 {
 	const bool pair = w->node->n_in == 2, turn = pair && w->repeats[w->g->link[w->node->in + 1]];
 
@@ -456,21 +231,49 @@ static void write_same(struct writer *w)
 		sl_onnx_emit_float(&w->e, "alpha", (float)(1.0 / 6));
 }
 
-/* x times the reciprocal of a parameter is x divided by it. Some node is always behind: the loss. */
-static void write_math(struct writer *w)
+/* Of a parameter: what is done to it and the next node's product or sum become one node, x / p or x − p. Some node is
+ * always behind: the loss. */
+static bool write_with_next(struct sl_onnx_writer *w, const char *kind)
 {
-	static const char *const math[SL_MATH_COUNT] = {"Exp", "Log", "Sqrt", "Reciprocal"};
 	const struct sl_node *next = w->node + 1;
+	int value = w->node->out;
 
-	if (!w->repeats[w->g->link[w->node->in]] || next->n_in < 2 || w->g->link[next->in + 1] != w->node->out) {
-		out(w, SL_ONNX_EMIT(&w->e, math[w->op.u.math.fn], in(w, 0), NULL));
-		return;
-	}
-	w->name[next->out] = two(w, "Div", w->name[w->g->link[next->in]].t, w->name[w->g->link[w->node->in]]);
-	w->index++;
+	for (; next->kind == SL_OP_RESAMPLE && w->g->link[next->in] == value; next++)
+		value = next->out;
+	if (!w->repeats[w->g->link[w->node->in]] || next->n_in < 2 || w->g->link[next->in + 1] != value)
+		return false;
+	w->name[next->out] = two(w, kind, w->name[w->g->link[next->in]].t, w->name[w->g->link[w->node->in]]);
+	w->index = (int)(next - w->g->node);
+	return true;
 }
 
-static void (*const kinds[SL_OP_COUNT])(struct writer *w) = {
+static void write_math(struct sl_onnx_writer *w)
+{
+	static const char *const math[SL_MATH_COUNT] = {"Exp", "Log", "Sqrt", "Reciprocal"};
+
+	if (!write_with_next(w, "Div"))
+		out(w, SL_ONNX_EMIT(&w->e, math[w->op.u.math.fn], in(w, 0), NULL));
+}
+
+/* by · x, x + plus, plus − x, or both. */
+static void write_scale(struct sl_onnx_writer *w)
+{
+	const float by = w->op.u.scale.by, plus = w->op.u.scale.plus;
+	struct sl_onnx_text x = w->name[w->g->link[w->node->in]], from;
+
+	if (by == -1 && plus == 0 && write_with_next(w, "Sub"))
+		return;
+	if (by == -1 && plus != 0) {
+		from = sl_onnx_emit_number(&w->e, plus);
+		out(w, SL_ONNX_EMIT(&w->e, "Sub", from.t, x.t));
+		return;
+	}
+	if (by != 1 || plus == 0)
+		x = number(w, "Mul", x, by);
+	out(w, plus != 0 ? number(w, "Add", x, plus) : x);
+}
+
+static void (*const kinds[SL_OP_COUNT])(struct sl_onnx_writer *w) = {
 	[SL_OP_MATH] = write_math,
 	[SL_OP_CONV2D] = write_conv,
 	[SL_OP_CONVT2D] = write_convt,
@@ -487,15 +290,15 @@ static void (*const kinds[SL_OP_COUNT])(struct writer *w) = {
 	[SL_OP_GROUPNORM] = write_groupnorm,
 	[SL_OP_ATTENTION] = write_attention,
 	[SL_OP_PERMUTE] = write_permute,
-	[SL_OP_RESAMPLE] = write_resample,
-	[SL_OP_REPEAT] = write_repeat,
-	[SL_OP_CONCAT] = write_concat,
+	[SL_OP_RESAMPLE] = sl_onnx_write_resample,
+	[SL_OP_REPEAT] = sl_onnx_write_repeat,
+	[SL_OP_CONCAT] = sl_onnx_write_concat,
 };
 
 /* ---- the whole */
 
 /* Rows of an image's numbers, which only a linear layer and what keeps their places may read. */
-static void check_flattened(struct writer *w)
+static void check_flattened(struct sl_onnx_writer *w)
 {
 	const struct sl_shape *s = &w->op.in_shape[0];
 	bool reads = false;
@@ -503,12 +306,12 @@ static void check_flattened(struct writer *w)
 	for (int i = 0; i < w->node->n_in; i++)
 		reads |= w->flattened[w->g->link[w->node->in + i]];
 	if (reads && w->node->kind != SL_OP_LINEAR && !sl_op_is_elementwise(w->node->kind))
-		refuse(w, " of flattened images");
+		sl_onnx_write_refuse(w, " of flattened images");
 	w->flattened[w->node->out] = w->node->kind == SL_OP_FLATTEN ? is_image(s) && s->dim[1] * s->dim[2] > 1
 								    : reads && w->node->kind != SL_OP_LINEAR;
 }
 
-static void write_node(struct writer *w)
+static void write_node(struct sl_onnx_writer *w)
 {
 	w->node = &w->g->node[w->index];
 	if (sl_op_is_loss(w->node->kind))
@@ -519,10 +322,10 @@ static void write_node(struct writer *w)
 	if (kinds[w->node->kind] || words[w->node->kind])
 		(kinds[w->node->kind] ? kinds[w->node->kind] : write_same)(w);
 	else
-		refuse(w, "");
+		sl_onnx_write_refuse(w, "");
 }
 
-static void write_params(struct writer *w)
+static void write_params(struct sl_onnx_writer *w)
 {
 	for (int i = 0; i < w->model->n_plain; i++) {
 		const struct sl_file_param *p = &w->model->file[i];
@@ -538,7 +341,7 @@ static void write_params(struct writer *w)
 }
 
 /* The network's input and its logits. */
-static void write_ends(struct writer *w)
+static void write_ends(struct sl_onnx_writer *w)
 {
 	const int end[] = {SL_BUILD_INPUT, w->g->link[w->g->node[w->g->n_node - 1].in]};
 
@@ -569,7 +372,7 @@ enum sl_err sl_onnx_write(const struct sl_model *model, const char *path, const 
 			  const struct sl_st_note *notes, int n_notes, struct sl_fail *fail)
 {
 	const struct sl_graph *g = &model->graph;
-	struct writer w = {.model = model, .g = g, .param = param, .fail = fail};
+	struct sl_onnx_writer w = {.model = model, .g = g, .param = param, .fail = fail};
 	int opset = 17; /* Gelu is of 20 */
 
 	w.err = check(model, fail);

@@ -114,7 +114,17 @@ class Excite(nn.Module):
     def forward(self, x):
         s = F.adaptive_avg_pool2d(x, 1)
         s = self.fc2(F.relu(self.fc1(s.flatten(1) if self.linear else s))).sigmoid()
-        return x * (s[:, :, None, None] if self.linear else s)
+        return self.excite(x, s[:, :, None, None] if self.linear else s)
+
+    def excite(self, x, s):
+        return x * s
+
+
+class ExciteExpanded(Excite):
+    """As senet.pytorch writes it."""
+
+    def excite(self, x, s):
+        return x * s.view(x.shape[0], x.shape[1], 1, 1).expand_as(x)
 
 
 class ClassToken(nn.Module):
@@ -276,6 +286,19 @@ add("x * number of tokens", fn(lambda m, x: x * m.s, s=torch.tensor([1.5])), "to
 add("x + bias", fn(lambda m, x: x + m.b, b=torch.randn(1, C, 1, 1)))
 add("SE Conv", lambda: Excite(C, False))
 add("SE Linear", lambda: Excite(C, True))
+add("SE expand_as", lambda: ExciteExpanded(C, True))
+add("spatial attention", fn(lambda m, x: x * m.c(torch.cat([x.mean(1, keepdim=True), x.amax(1, keepdim=True)], 1)).sigmoid(), c=nn.Conv2d(2, 1, 3, padding=1)))
+add("attention gate", fn(lambda m, x: m.psi(F.relu(m.g(x) + m.x(x))).sigmoid() * x, g=nn.Conv2d(C, 4, 1), x=nn.Conv2d(C, 4, 1), psi=nn.Conv2d(4, 1, 1)))
+add("x - mean", fn(lambda m, x: x - x.mean((2, 3), keepdim=True)))
+add("row * column", fn(lambda m, x: x.mean(2, keepdim=True) * x.mean(3, keepdim=True)))
+add("expand", fn(lambda m, x: torch.cat([x, x.mean(1, keepdim=True).expand_as(x)], 1)))
+add("expand both", fn(lambda m, x: x.mean(2, keepdim=True).expand_as(x) + x.mean((1, 3), keepdim=True).expand_as(x)))
+add("rows * number of each row", fn(lambda m, x: x * m.c(x), c=nn.Linear(12, 1)), "rows")
+add("x - parameter", fn(lambda m, x: x - m.p, p=torch.randn(1, C, 1, 1)))
+add("parameter - x", fn(lambda m, x: m.p - x, p=torch.randn(C, 1, 1)))
+add("x - parameter of tokens", fn(lambda m, x: x - m.p, p=torch.randn(C)), "tokens")
+add("normalised", fn(lambda m, x: (x - m.mean) / m.std, mean=torch.randn(1, C, 1, 1), std=torch.rand(1, C, 1, 1) + 1))
+add("parameter.view", fn(lambda m, x: x * m.p.view(1, -1, 1, 1) + m.q.reshape(1, C, 1, 1), p=torch.randn(C), q=torch.randn(1, C)))
 add("Conv2d oblong", conv(C, 6, (1, 3), padding=(0, 1)))
 add("Conv2d oblong stride", conv(C, 6, 3, stride=(2, 1), padding=1))
 add("Conv2d oblong dilation", conv(C, 6, 3, padding=(1, 2), dilation=(1, 2)))

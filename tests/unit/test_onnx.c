@@ -374,7 +374,7 @@ static const struct change {
 	const char *says;
 } wide_changes[] = {
 	{other_alpha, SL_ERR_CONFIG, "alpha 0.2 and beta 0.5 are not 1/6 and 1/2"},
-	{product_of_sizes, SL_ERR_CONFIG, "whose shapes are neither one nor [C, H, W] and [C, 1, 1]"},
+	{product_of_sizes, SL_ERR_CONFIG, "it multiplies values whose shapes do not fit each other"},
 	{concat_of_width, SL_ERR_CONFIG, "it joins values along axis 3 whose other axes differ"},
 	{concat_of_sizes, SL_ERR_CONFIG, "it joins values along axis 1 whose other axes differ"},
 	{reshape_to_fewer, SL_ERR_CONFIG, "its shape is not"},
@@ -427,7 +427,7 @@ static const struct change changes[] = {
 	{bias_length, SL_ERR_CONFIG, "its parameter 'down.3.bias' has 16 elements, where 8 are right"},
 	{transposed, SL_ERR_CONFIG, "transB is 0, where 1 is read"},
 	{scaled, SL_ERR_CONFIG, "alpha and beta are not 1"},
-	{shapes_differ, SL_ERR_CONFIG, "node '/block/Add' (Add): it adds values of different shapes"},
+	{shapes_differ, SL_ERR_CONFIG, "node '/block/Add' (Add): it adds values whose shapes do not fit each other"},
 	{flattened_sum, SL_ERR_CONFIG, "it adds flattened images, which is not read"},
 	{flat_axis, SL_ERR_CONFIG, "axis is 2, where 1 is read"},
 	{image_as_output, SL_ERR_CONFIG, "is not [batch, classes], as a linear layer makes it"},
