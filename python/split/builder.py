@@ -13,11 +13,47 @@ class Value:
         self.number, self.shape = number, tuple(int(n) for n in shape)
 
 
-class Own:
-    """A tensor that a module itself holds, beside its layers. Where it is no parameter, it is sent, and does not learn."""
+class Last(Value):
+    """(H, W, C): an image whose channels a script has last, as the graph has them always."""
 
-    def __init__(self, path, tensor, learns):
+    def image(self):
+        return Value(self.number, (self.shape[2], *self.shape[:2]))
+
+
+def _of_images(f):
+    """Two values, of which one may be a Last: computed as images."""
+    def each(x):
+        own = isinstance(x, Own) and x.tensor.numel() > 1 and x.shape and x.shape[-1] == x.tensor.numel()
+        return Own(x.path, x.tensor, x.learns, (x.shape[-1], 1, 1)) if own else x.image() if isinstance(x, Last) else x
+
+    def both(self, name, a, b, *args):
+        if not isinstance(a, Last) and not isinstance(b, Last):
+            return f(self, name, a, b, *args)
+        y = f(self, name, each(a), each(b), *args)
+        return Last(y.number, (*y.shape[1:], y.shape[0]))
+    return both
+
+
+class Repeated(Value):
+    """A value whose dimensions of size 1 are to be as large as shape. A product with a number for each channel needs no node for that."""
+
+    def __init__(self, b, name, of, shape):
+        self.b, self.name, self.of, self.shape, self.made = b, name, of, tuple(shape), None
+
+    @property
+    def number(self):
+        if self.made is None:
+            self.made = self.b.repeated(self.name, self.of, self.shape).number
+        return self.made
+
+
+class Own:
+    """A tensor that a module itself holds, beside its layers. Where it is no parameter, it is sent, and does not learn.
+    shape: as forward sees it, where it adds dimensions of size 1 or leaves them out."""
+
+    def __init__(self, path, tensor, learns, shape=None):
         self.path, self.tensor, self.learns = path, tensor, learns
+        self.shape = tuple(tensor.shape if shape is None else shape)
 
 
 class Param:
@@ -36,8 +72,12 @@ class Param:
             t = t.permute(0, 2, 3, 1)
         elif self.layout == "hwc":
             t = t[:, 0].permute(1, 2, 0)
+        elif self.layout == "pixel":  # a linear layer's is a convolution's of 1 by 1
+            t = t[:, None, None]
         elif self.layout == "image":
             t = t.reshape(t.shape[-3:]).permute(1, 2, 0)
+        elif self.layout == "each":  # a number for each channel of an image
+            t = t.reshape(1, 1, -1)
         elif self.layout == "one":
             t = t.reshape(self.shape)
         return t.to("cpu", torch.float32).contiguous()
@@ -80,7 +120,7 @@ def must(name, module, **usual):
 
 
 MATH = {"exp": None, "log": 1, "sqrt": 2, "reciprocal": 3}  # fn of the op `math`; None: 0, which its text leaves out
-NEAREST, MEAN = 3, 7  # modes of the op `resample`
+REFLECT, EDGE, NEAREST, LINEAR, ALIGNED, AREA, MEAN = range(1, 8)  # modes of the op `resample`
 OWN = "a tensor of a module itself is known on the server in sums, differences, products and quotients with what the module " \
       "computes"
 
@@ -96,11 +136,19 @@ class Builder:
     # ---- text
 
     def node(self, name, kind, inputs, shape, params=(), **attrs):
+        if any(isinstance(v, Last) for v in inputs):
+            raise errors.config(f"{name}: channels come last here; permute them back in front of it")
         refs = "".join(f" %{v.number}" for v in inputs) + "".join(f" &{self.param(p)}" for p in params)
         said = "".join(f" {k}={v}" for k, v in attrs.items() if v is not None)
         self.nodes.append(f"node {name} {kind}{refs}{said}")
         self.values += 1
         return Value(self.values - 1, shape)
+
+    def same(self, name, kind, x, params=(), **attrs):
+        """What keeps the shape, and works on channels or single numbers."""
+        if not isinstance(x, Last):
+            return self.node(name, kind, [x], x.shape, params, **attrs)
+        return Last(self.node(name, kind, [x.image()], (), params, **attrs).number, x.shape)
 
     def param(self, p):
         if p.name not in self.named:
@@ -130,26 +178,27 @@ class Builder:
     def dropout(self, name, x, p):
         if not p:
             return x
-        return self.node(name, "dropout", [x], x.shape, p=real(p) if p != 0.5 else None, stream=self.stream())
+        return self.same(name, "dropout", x, p=real(p) if p != 0.5 else None, stream=self.stream())
 
     def attention(self, name, q, k, v, heads, p, causal=False):
         return self.node(name, "attention", [q, k, v], q.shape, heads=heads if heads != 1 else None,
                          causal=1 if causal else None, p=real(p) if p else None, stream=self.stream() if p else None)
 
     def act(self, name, x, kind, **attrs):
-        return self.node(name, kind, [x], x.shape, **attrs)
+        return self.same(name, kind, x, **attrs)
 
     def leaky(self, name, x, slope):
         """(1 − slope) · relu(x) + slope · x"""
         y = self.mul(name + ".positive", self.act(name + ".relu", x, "act"), 1 - slope)
         return self.add(name, y, self.mul(name + ".slope", x, slope)) if slope else y
 
-    def norm(self, name, x, module, prefix):
+    def norm(self, name, x, module, prefix, held=None):
+        """held: the parameters, where the module has none of its own."""
+        if len(x.shape) == 3 and not isinstance(x, Last):
+            raise errors.config(f"{name}: a layer norm over the width of images is not known on the server; permute the channels behind it")
         must(name, module, normalized_shape=(x.shape[-1],))
-        if len(x.shape) == 3:
-            raise errors.config(f"{name}: a layer norm over the width of images is not known on the server")
         eps = real(module.eps)
-        return self.node(name, "layernorm", [x], x.shape, params(prefix, module), eps=None if eps == "1e-05" else eps)
+        return self.same(name, "layernorm", x, params(prefix, module) if held is None else held, eps=None if eps == "1e-05" else eps)
 
     def pool(self, name, x, kind, k, stride, pad):
         c, h, w = image(name, x)
@@ -178,6 +227,11 @@ class Builder:
         f, s = (x.shape[0], math.prod(x.shape[1:])) if len(x.shape) == 3 else (x.shape[1], x.shape[0])
         return self.node(name, "permute", [x], (f, s), b=s if s != 1 else None, c=f if f != 1 else None, h=f)
 
+    def as_image(self, name, x, shape):
+        """The numbers of a row, or of (C, L), as (C, H, W), in PyTorch's order."""
+        c, h, w = shape
+        return self.node(name, "permute", [x], shape, b=c if c != 1 else None, c=h * w if h * w != 1 else None, h=h, w=w)
+
     def signal(self, name, x):
         if len(x.shape) != 2 or self.per_token:
             raise errors.config(f"{name}: works on signals [C, L] of equal lengths, and gets {list(x.shape)}")
@@ -200,6 +254,21 @@ class Builder:
                          mode=mode or None, first=first or None, before=before or None, step=step if step != 1 else None,
                          window=window if window != 1 else None)
 
+    def repeated(self, name, x, shape):
+        """Dimensions of size 1 as large as those of shape."""
+        for dim, n in enumerate(shape, 1):
+            if x.shape[dim - 1] != n:
+                x = self.resampled(f"{name}.{dim}", x, dim, n, mode=EDGE)
+        return x
+
+    def fit(self, name, what, a, b):
+        """Two values whose dimensions of size 1 are repeated as far as the other's."""
+        shape = [m if n == 1 else n for n, m in zip(a.shape, b.shape)]
+        if (self.per_token and a.shape != b.shape) or len(a.shape) != len(b.shape) or any(n not in (1, s) for x in (a, b) for n, s in zip(x.shape, shape)):
+            raise errors.config(f"{name}: {what} {list(a.shape)} and {list(b.shape)}; the server has equal shapes, and dimensions "
+                                "of size 1, which it repeats")
+        return self.repeated(name + ".first", a, shape), self.repeated(name + ".second", b, shape)
+
     def mean(self, name, x, dim):
         return self.resampled(name, x, dim, 1, mode=MEAN, window=x.shape[dim - 1])
 
@@ -211,17 +280,21 @@ class Builder:
             raise errors.config(f"{a.path}: {OWN}")
         if a.tensor.numel() == 1 and not a.learns:
             return a.tensor.item()
-        shape = tuple(a.tensor.shape)
+        shape = a.shape
         shape = shape[1:] if len(shape) == len(x.shape) + 1 and shape[0] == 1 else shape
         each = {1: x.shape, 2: (1, x.shape[-1]), 3: (x.shape[0], 1, 1)}[len(x.shape)]
         shape = each if len(x.shape) == 2 and shape == each[1:] else shape
+        if a.tensor.numel() == 1 and not self.per_token:
+            one = Param(a.path, a.path, a.tensor, "one", shape=(1,) * len(x.shape))
+            return self.repeated(a.path + ".each", self.node(a.path, "repeat", [x], one.shape, [one]), each)
         if self.per_token or shape not in (x.shape, each):
-            raise errors.config(f"{a.path}: its shape is {list(a.tensor.shape)} beside {list(x.shape)}; the server has equal "
+            raise errors.config(f"{a.path}: its shape is {list(a.shape)} beside {list(x.shape)}; the server has equal "
                                 f"shapes, and {list(each)} for each channel or feature")
-        layout = "image" if len(x.shape) == 3 else "one"
+        layout = "one" if len(x.shape) < 3 else "each" if shape == each else "image"
         param = Param(a.path, a.path, a.tensor, layout, shape=shape, constant=None if a.learns else a.tensor.detach())
         return self.node(a.path, "repeat", [x], shape, [param])
 
+    @_of_images
     def add(self, name, a, b, alpha=1):
         a, b = self.own(a, b), self.own(b, a)
         if alpha != 1:
@@ -229,32 +302,24 @@ class Builder:
         if not isinstance(a, Value) or not isinstance(b, Value):
             x, plus = (a, b) if isinstance(a, Value) else (b, a)
             return self.node(name, "scale", [x], x.shape, plus=real(plus)) if float(plus) else x
-        if a.shape != b.shape and not _gates(a, b):
-            a, b = b, a
-        if a.shape != b.shape and not _gates(a, b):
-            raise errors.config(f"{name}: adds {list(a.shape)} and {list(b.shape)}; the server has equal shapes, and a "
-                                "number for each channel")
-        if a.shape != b.shape:
-            ones = self.act(name + ".ones", a, "scale", by=0, plus=1)
-            b = self.node(name + ".each", "gate", [ones, b], a.shape)
+        a, b = self.fit(name, "adds", a, b)
         return self.node(name, "add", [a, b], a.shape)
 
     def sub(self, name, a, b, alpha=1):
         return self.add(name, a, b, -alpha)
 
+    @_of_images
     def mul(self, name, a, b):
         a, b = self.own(a, b), self.own(b, a)
         if not isinstance(a, Value) or not isinstance(b, Value):
             x, by = (a, b) if isinstance(a, Value) else (b, a)
             return self.node(name, "scale", [x], x.shape, by=real(by)) if float(by) != 1 else x
-        if a.shape == b.shape:
-            return self.node(name, "mul", [a, b], a.shape)
-        if not _gates(a, b):
-            a, b = b, a
-        if not _gates(a, b):
-            raise errors.config(f"{name}: multiplies {list(a.shape)} by {list(b.shape)}; the server has equal shapes, "
-                                "and a number for each channel")
-        return self.node(name, "gate", [a, b], a.shape)
+        for x, y in ((a, b), (b, a)):
+            y = y.of if isinstance(y, Repeated) and x.shape == y.shape else y
+            if x.shape != y.shape and _gates(x, y):
+                return self.node(name, "gate", [x, y], x.shape)
+        a, b = self.fit(name, "multiplies", a, b)
+        return self.node(name, "mul", [a, b], a.shape)
 
     def div(self, name, a, b, rounding_mode=None):
         if rounding_mode:

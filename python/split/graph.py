@@ -1,4 +1,6 @@
 """A torch.nn.Module as the text of a graph, by torch.fx. Nothing is computed: builder.py infers the shapes."""
+import dis
+import inspect
 import math
 import operator
 
@@ -7,8 +9,8 @@ import torch.fx
 import torch.nn.functional as F
 from torch import nn
 
-from . import errors
-from .builder import MATH, MEAN, NEAREST, OWN, Builder, Own, Param, Value, image, must, one, params, real
+from . import errors, made
+from .builder import MATH, MEAN, NEAREST, OWN, Builder, Last, Own, Param, Value, image, must, one, params, real
 from .lora import Lora
 
 
@@ -28,18 +30,25 @@ def _convolve(b, name, m, prefix, x, kernel, pad):
                   dilation=dilation if dilation != 1 else None)
 
 
-def _padding(name, m):
-    must(name, m, padding_mode="zeros")
-    return 0 if m.padding == "valid" else one(m.padding, "padding", name)
+def _padding(m):
+    """As torch's pad has it, the last dimension first."""
+    if m.padding == "valid":
+        return [0] * 2 * len(m.kernel_size)
+    if m.padding == "same":
+        return [part for k, d in zip(m.kernel_size[::-1], m.dilation[::-1]) for part in (d * (k - 1) // 2, d * (k - 1) - d * (k - 1) // 2)]
+    return [p for p in m.padding[::-1] for _ in range(2)]
 
 
 def _conv(b, name, m, prefix, x):
-    return _convolve(b, name, m, prefix, x, m.kernel_size, _padding(name, m))
+    pad, inside = _padding(m), 0
+    if m.padding_mode == "zeros" and len(set(pad)) == 1:
+        inside, pad = pad[0], [0] * 4
+    return _convolve(b, name, m, prefix, made.padded(b, name + ".pad", x, pad, m.padding_mode), m.kernel_size, inside)
 
 
 def _conv1d(b, name, m, prefix, x):
-    pad, n = _padding(name, m), b.signal(name, x)[1]
-    x = b.resampled(name + ".pad", x, 2, n + 2 * pad, before=pad) if pad else x
+    b.signal(name, x)
+    x = made.padded(b, name + ".pad", x, _padding(m), m.padding_mode)
     return b.turned(name + ".signal", _convolve(b, name, m, prefix, b.line(name + ".image", x), (1, *m.kernel_size), 0))
 
 
@@ -103,16 +112,12 @@ def _groupnorm(b, name, m, prefix, x):
 
 def _pool(kind):
     def build(b, name, m, prefix, x):
-        must(name, m, dilation=1, ceil_mode=False, return_indices=False, count_include_pad=True, divisor_override=None)
-        return b.pool(name, x, kind, one(m.kernel_size, "kernel_size", name), one(m.stride, "stride", name),
-                      one(m.padding, "padding", name))
+        must(name, m, dilation=1, return_indices=False, count_include_pad=True, divisor_override=None)
+        k, stride, pad = (one(getattr(m, key), key, name) for key in ("kernel_size", "stride", "padding"))
+        if m.ceil_mode:
+            x = made.ceiled(b, name, x, kind, k, stride, pad)
+        return b.pool(name, x, kind, k, stride, pad)
     return build
-
-
-def _plane(b, name, m, prefix, x):
-    if m.output_size not in (1, (1, 1)) and tuple(m.output_size) != x.shape[1:]:
-        raise errors.config(f"{name}: output_size={m.output_size} is not known on the server, 1 is")
-    return b.plane(name, x) if m.output_size in (1, (1, 1)) else x
 
 
 def _heads(b, name, m, prefix, x):
@@ -175,6 +180,8 @@ def _lora(b, name, m, prefix, x):
 
 
 def _linear(b, name, m, prefix, x):
+    if isinstance(x, Last):
+        return made.linear_of_pixels(b, name, m, prefix, x)
     return _lora(b, name, m, prefix, x) if isinstance(m, Lora) else b.linear(name, x, *_pair(prefix, m))
 
 
@@ -233,12 +240,12 @@ MODULES = {
     nn.Identity: lambda b, name, m, prefix, x: x,
     nn.Flatten: lambda b, name, m, prefix, x: (must(name, m, start_dim=1, end_dim=-1), b.flatten(name, x))[1],
     nn.ReLU: _simple("act"), nn.Tanh: _simple("tanh"), nn.Sigmoid: _simple("sigmoid"), nn.SiLU: _simple("silu"),
-    nn.Hardsigmoid: _simple("hardsigmoid"), nn.Hardswish: _simple("hardswish"), nn.ELU: _simple("elu", alpha=1.0),
+    nn.Hardsigmoid: _simple("hardsigmoid"), nn.Hardswish: _simple("hardswish"), **made.MODULES,
     nn.Softplus: _simple("softplus", beta=1, threshold=20),
     nn.LeakyReLU: lambda b, name, m, prefix, x: b.leaky(name, x, m.negative_slope),
     nn.ReLU6: lambda b, name, m, prefix, x: b.act(name, x, "act", fn="relu6"),
     nn.GELU: lambda b, name, m, prefix, x: b.act(name, x, "gelu", tanh=1 if m.approximate == "tanh" else None),
-    nn.MaxPool2d: _pool("maxpool"), nn.AvgPool2d: _pool("avgpool"), nn.AdaptiveAvgPool2d: _plane,
+    nn.MaxPool2d: _pool("maxpool"), nn.AvgPool2d: _pool("avgpool"),
     nn.MultiheadAttention: _heads, nn.TransformerEncoderLayer: _encoder_layer, nn.TransformerEncoder: _encoder,
 }
 
@@ -255,12 +262,16 @@ def _flatten(b, name, x, start_dim=0, end_dim=-1):
 
 def _permute(b, name, x, *dims):
     dims = dims[0] if len(dims) == 1 else dims
+    if isinstance(x, Last) or len(x.shape) == 3:
+        return made.permuted(b, name, x, [d % 4 for d in dims])
     if len(x.shape) != 2 or [d % 3 for d in dims] != [0, 2, 1]:
         raise errors.config(f"{name}: {list(dims)} of {list(x.shape)}; the server has [0, 2, 1]")
     return b.turned(name, x)
 
 
 def _transpose(b, name, x, dim0, dim1):
+    if isinstance(x, made.Grouped):
+        return x.turned(name, dim0, dim1)
     if len(x.shape) != 2 or sorted((dim0 % 3, dim1 % 3)) != [1, 2]:
         raise errors.config(f"{name}: dimensions {dim0} and {dim1} of {list(x.shape)}; the server has 1 and 2 of [rows, S, F]")
     return b.turned(name, x)
@@ -317,8 +328,25 @@ def _item(b, name, x, index):
     return x
 
 
+def _viewed(own, size):
+    """Dimensions of size 1 come and go."""
+    size = list(size)
+    if size.count(-1) == 1:
+        size[size.index(-1)] = own.tensor.numel() // -math.prod(size)
+    if [n for n in size if n != 1] != [n for n in own.shape if n != 1]:
+        raise errors.config(f"{own.path}: {list(own.shape)} as {size}; dimensions of size 1 may come and go")
+    return Own(own.path, own.tensor, own.learns, size)
+
+
 def _view(b, name, x, *size):
-    size = size[0] if len(size) == 1 else size
+    size = size[0] if isinstance(size[0], (list, tuple)) else size
+    if isinstance(x, Own):
+        return _viewed(x, size)
+    sizes = [n for n in size[1:] if isinstance(n, int)]
+    if len(size) == 5 or isinstance(x, made.Grouped):
+        return made.grouped(b, name, x, size[1:])
+    if len(sizes) == 3 == len(size) - 1 and len(x.shape) < 3 and -1 not in sizes and math.prod(sizes) == math.prod(x.shape):
+        return b.as_image(name, x, sizes)
     if len(size) != 2 or math.prod(x.shape) not in (size[1], -size[1] * math.prod(x.shape)):
         raise errors.config(f"{name}: a shape of {len(size)} dimensions is not known on the server; it flattens to [rows, "
                             f"{math.prod(x.shape)}]")
@@ -339,18 +367,12 @@ def _mean(b, name, x, dim=None, keepdim=False):
         known, words = ([1], [2]), "1 or 2 of [rows, S, F]"
     else:
         image(name, x)
-        known, words = ([2, 3],), "height and width, [2, 3]"
+        known, words = ([2, 3], [1], [2], [3])[:4 if keepdim else 1], "height and width, [2, 3], and with keepdim over one of 1 to 3"
     of = sorted(d % (len(x.shape) + 1) for d in ((dim,) if isinstance(dim, int) else dim or ()))
     if of not in known:
         raise errors.config(f"{name}: mean over {dim}; the server has that over {words}")
     y = b.plane(name, x) if len(of) == 2 else b.mean(name, x, of[0])
     return y if keepdim else b.flatten(name + ".flatten", y)
-
-
-def _adaptive(b, name, x, output_size):
-    if output_size not in (1, (1, 1), [1, 1]):
-        raise errors.config(f"{name}: output_size={output_size} is not known on the server, 1 is")
-    return b.plane(name, x)
 
 
 def _cat(b, name, tensors, dim=0):
@@ -380,7 +402,7 @@ def call_function(b, build, name, args, kwargs):
     return build(b, name, *args, **kwargs)
 
 
-_TAKE_OWN = Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice
+_TAKE_OWN = Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice, _view, made._prelu, made._layer_norm
 
 
 def _math(fn):
@@ -404,7 +426,7 @@ FUNCTIONS = {
     F.hardsigmoid: _f("hardsigmoid"), F.relu6: lambda b, name, x, inplace=False: b.act(name, x, "act", fn="relu6"),
     F.leaky_relu: lambda b, name, x, negative_slope=0.01, inplace=False: b.leaky(name, x, negative_slope),
     F.gelu: lambda b, name, x, approximate="none": b.act(name, x, "gelu", tanh=1 if approximate == "tanh" else None),
-    F.dropout: _f_dropout, F.adaptive_avg_pool2d: _adaptive, torch.nn.functional.adaptive_avg_pool2d: _adaptive,
+    F.dropout: _f_dropout, **made.FUNCTIONS,
 }
 _ROWS = object()  # how many a call has
 _OF_NUMBERS = {operator.add, operator.sub, operator.mul, operator.floordiv, operator.truediv, operator.mod, operator.neg,
@@ -414,7 +436,10 @@ _SAY_NOTHING = {"_assert", "dim", "size", "eq", "getattr", "ne", "__eq__"}
 
 class _Proxy(torch.fx.Proxy):
     def __iter__(self):
-        return self.tracer.iter(self)
+        """As many as the caller unpacks; where that cannot be seen two, as attention gives."""
+        frame = inspect.currentframe().f_back
+        found = (i for i in dis.get_instructions(frame.f_code) if i.offset == frame.f_lasti and i.opname == "UNPACK_SEQUENCE")
+        return (self[i] for i in range(next((i.argval for i in found), 2)))
 
 
 class _Tracer(torch.fx.Tracer):
@@ -425,9 +450,6 @@ class _Tracer(torch.fx.Tracer):
 
     def proxy(self, node):
         return _Proxy(node, self)
-
-    def iter(self, obj):
-        return iter((obj[0], obj[1]))  # attention gives a pair; nothing else that is known gives several
 
 
 def trace(module):
@@ -449,7 +471,7 @@ def trace(module):
 
 
 def known():
-    words = sorted({m.__name__ for m in MODULES} | set(NAMED) | {f if isinstance(f, str) else f.__name__ for f in FUNCTIONS})
+    words = sorted({m.__name__ for m in MODULES} | set(NAMED) | set(made.NAMED) | {f if isinstance(f, str) else f.__name__ for f in FUNCTIONS})
     return ", ".join(words)
 
 
@@ -499,11 +521,11 @@ def _call(b, module, strip, node, env):
     if node.target is operator.getitem and (args[0] is None or isinstance(args[0], tuple)):
         return args[0] and args[0][args[1]]
     word = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
-    if node.target not in FUNCTIONS:
+    if node.target not in FUNCTIONS and word not in made.NAMED:
         if word in _SAY_NOTHING:
             return None
         raise errors.config(f"{node.name}: {word} is not known on the server; known are {known()}")
-    return call_function(b, FUNCTIONS[node.target], node.name, args, kwargs)
+    return call_function(b, FUNCTIONS.get(node.target) or made.NAMED[word], node.name, args, kwargs)
 
 
 def read(traced, shape, per_token=False):

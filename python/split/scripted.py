@@ -11,6 +11,7 @@ from . import errors, graph
 from .builder import Builder, Own, Value
 from .lora import Lora
 
+_MANGLED = re.compile(r"___torch_mangle_\d+\.")
 _UNKNOWN = object()  # depends on the rows of a call, or is what nobody here knows
 _NUMBERS = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
             "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "div": operator.truediv,
@@ -37,7 +38,7 @@ def _is_constant(i):
 
 def _leaf(m):
     """The class of torch.nn that a scripted module was made of, if MODULES has it."""
-    found = _LEAVES.get(re.sub(r"___torch_mangle_\d+\.", "", m._c._type().qualified_name()))
+    found = _LEAVES.get(_MANGLED.sub("", m._c._type().qualified_name()))
     lacks = found and not list(m.children()) and [k for k in getattr(found, "__constants__", ()) if not hasattr(m, k)]
     if lacks:
         raise errors.config(f"{m.original_name} is a traced module, which does not say its {lacks[0]}: use torch.jit.script")
@@ -99,7 +100,7 @@ class _Walk:
         return self.module(ins[0], node.s("name"), ins[1:])
 
     def prim_CallFunction(self, node, ins, env):
-        place, _, word = ins[0].rpartition(".")
+        place, _, word = _MANGLED.sub("", ins[0]).rpartition(".")  # overloads have names of their own
         if place == "__torch__.torch.nn.functional":
             word = word.lstrip("_")  # _max_pool2d
             return self.function(word, getattr(F, word), ins[1:])

@@ -1,0 +1,309 @@
+"""What the server has no op for, made of those that it has. Formulas are those of torch.nn's pages."""
+import operator
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from . import errors
+from .builder import ALIGNED, AREA, EDGE, LINEAR, MATH, NEAREST, REFLECT, Last, Own, Param, Repeated, Value, image, must, one, params, real
+
+
+# ---- number by number
+
+def _elu(b, name, x, alpha=1.0, inplace=False, by=1.0):
+    """by · elu(x), where alpha · elu(x) is alpha · elu_1(x) + (1 − alpha) · relu(x)."""
+    y = b.mul(name, b.act(name + ".elu", x, "elu"), by * alpha)
+    return y if alpha == 1 else b.add(name + ".add", y, b.mul(name + ".by", b.act(name + ".relu", x, "act"), by * (1 - alpha)))
+
+
+def _selu(b, name, x, inplace=False):
+    return _elu(b, name, x, 1.6732632423543772, by=1.0507009873554805)
+
+
+def _celu(b, name, x, alpha=1.0, inplace=False):
+    if alpha != 1:
+        raise errors.config(f"{name}: alpha={alpha} is not known on the server, 1 is")
+    return _elu(b, name, x)
+
+
+def _mish(b, name, x, inplace=False):
+    return b.mul(name, x, b.act(name + ".tanh", b.act(name + ".softplus", x, "softplus"), "tanh"))
+
+
+def _softplus(b, name, x, beta=1, threshold=20):
+    if beta != 1 or threshold != 20:
+        raise errors.config(f"{name}: beta={beta}, threshold={threshold}: the server has 1 and 20")
+    return b.act(name, x, "softplus")
+
+
+def _abs(b, name, x):
+    return b.sub(name, b.mul(name + ".by", b.act(name + ".relu", x, "act"), 2), x)
+
+
+def _pow(b, name, x, exponent):
+    if exponent in (2, 3):
+        y = b.mul(name, x, x)
+        return y if exponent == 2 else b.mul(name + ".cube", y, x)
+    fns = {-1: ["reciprocal"], 0.5: ["sqrt"], -0.5: ["sqrt", "reciprocal"]}.get(exponent)
+    if fns is None:
+        raise errors.config(f"{name}: the exponent {exponent}; the server has 2, 3, 0.5, -0.5 and -1")
+    for i, fn in enumerate(fns):
+        x = b.act(f"{name}.{fn}" if i else name, x, "math", fn=MATH[fn])
+    return x
+
+
+def _clamp(b, name, x, min=None, max=None):
+    """max(x, min) is min + relu(x − min), and min(x, max) is max − relu(max − x)."""
+    if (min, max) in ((0, 6), (0, None)):
+        return b.act(name, x, "act", fn="relu6" if max else None)
+    if any(n is not None and not isinstance(n, (int, float)) for n in (min, max)):
+        raise errors.config(f"{name}: the server clamps to numbers")
+    if min is not None:
+        x = b.add(name, b.act(name + ".above", b.sub(name + ".low", x, min), "act"), min)
+    if max is not None:
+        x = b.sub(name + ".max", max, b.act(name + ".below", b.sub(name + ".high", max, x), "act"))
+    return x
+
+
+def _hardtanh(b, name, x, min_val=-1.0, max_val=1.0, inplace=False):
+    return _clamp(b, name, x, min_val, max_val)
+
+
+def _prelu(b, name, x, weight):
+    """relu(x) − weight · relu(−x)"""
+    if isinstance(weight, Own) and weight.tensor.numel() > 1:
+        weight = Own(weight.path, weight.tensor, weight.learns, (*weight.tensor.shape, 1, 1)[:len(x.shape)])
+    low = b.act(name + ".relu", b.mul(name + ".minus", x, -1), "act")
+    return b.sub(name, b.act(name + ".positive", x, "act"), b.mul(name + ".slope", low, weight))
+
+
+def _prelu_of(b, name, m, prefix, x):
+    return _prelu(b, name, x, Own(prefix + "weight", m.weight, True))
+
+
+# ---- parts
+
+def _part(b, name, x, dim, first, n):
+    return b.resampled(name, x, dim, n, first=first)
+
+
+def _split(b, name, x, sizes, dim=0):
+    dim %= len(x.shape) + 1
+    if not dim:
+        raise errors.config(f"{name}: parts rows; the server has all of them")
+    n = x.shape[dim - 1]
+    sizes = [min(sizes, n - i) for i in range(0, n, sizes)] if isinstance(sizes, int) else sizes
+    if sum(sizes) != n:
+        raise errors.config(f"{name}: sizes {list(sizes)} of a dimension of {n}")
+    return tuple(_part(b, f"{name}.{i}", x, dim, sum(sizes[:i]), size) for i, size in enumerate(sizes))
+
+
+def _chunk(b, name, x, chunks, dim=0):
+    return _split(b, name, x, -(-x.shape[dim % (len(x.shape) + 1) - 1] // chunks), dim)
+
+
+def _glu(b, name, x, dim=-1):
+    first, second = _chunk(b, name + ".part", x, 2, dim)
+    return b.mul(name, first, b.act(name + ".sigmoid", second, "sigmoid"))
+
+
+# ---- sizes of images
+
+def _resized(b, name, x, size, mode):
+    for dim, n in zip((2, 3), size):
+        if n != x.shape[dim - 1]:
+            x = b.resampled(name if dim == 2 else name + ".width", x, dim, n, mode=mode)
+    return x
+
+
+def _interpolate(b, name, x, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None, antialias=False):
+    def both(n):
+        return list(n) if isinstance(n, (list, tuple)) else [n, n]
+    shape = image(name, x)[1:]
+    if size is None and any(f != int(f) for f in both(scale_factor)):
+        raise errors.config(f"{name}: scale_factor={scale_factor}; the server has whole factors")
+    if mode not in ("nearest", "bilinear") or antialias:
+        raise errors.config(f"{name}: mode={mode!r}, antialias={antialias}; the server has nearest and bilinear without that")
+    how = NEAREST if mode == "nearest" else ALIGNED if align_corners else LINEAR
+    return _resized(b, name, x, both(size) if size is not None else [n * int(f) for n, f in zip(shape, both(scale_factor))], how)
+
+
+def _upsample(b, name, m, prefix, x):
+    return _interpolate(b, name, x, m.size, m.scale_factor, m.mode, m.align_corners)
+
+
+def padded(b, name, x, pad, mode="constant", value=0):
+    """pad: before and behind the width, then the height, as torch's pad has them."""
+    how = {"constant": 0, "zeros": 0, "reflect": REFLECT, "replicate": EDGE}.get(mode)
+    if how is None or value or len(pad) not in (2, 4) or any(p < 0 for p in pad):
+        raise errors.config(f"{name}: pads by {list(pad)} in mode {mode!r} with {value}; the server has constant 0, reflect and replicate")
+    for i in range(0, len(pad), 2):
+        dim = len(x.shape) - i // 2
+        if pad[i] or pad[i + 1]:
+            x = b.resampled(f"{name}.{i // 2}" if i else name, x, dim, x.shape[dim - 1] + pad[i] + pad[i + 1], mode=how, before=pad[i])
+    return x
+
+
+def _pad_of(mode):
+    return lambda b, name, m, prefix, x: padded(b, name, x, m.padding, mode)
+
+
+def _f_pad(b, name, x, pad, mode="constant", value=None):
+    return padded(b, name, x, pad, mode, value or 0)
+
+
+def _adaptive(b, name, x, output_size):
+    size = [h if n is None else n for n, h in zip(output_size if isinstance(output_size, (tuple, list)) else (output_size,) * 2, image(name, x)[1:])]
+    return b.plane(name, x) if size == [1, 1] else _resized(b, name, x, size, AREA)
+
+
+def _adaptive_of(b, name, m, prefix, x):
+    return _adaptive(b, name, x, m.output_size)
+
+
+def _plane_max(b, name, x, output_size=1, return_indices=False):
+    if output_size not in (1, (1, 1), [1, 1]) or return_indices:
+        raise errors.config(f"{name}: output_size={output_size}, return_indices={return_indices}: the server has 1 without them")
+    return b.node(name, "maxpool", [x], (image(name, x)[0], 1, 1))
+
+
+def _amax(b, name, x, dim=(), keepdim=False):
+    """Over the plane of an image, or over its channels, which become a plane."""
+    c, h, w = image(name, x)
+    of = sorted(d % 4 for d in ((dim,) if isinstance(dim, int) else dim))
+    if of == [2, 3]:
+        y = _plane_max(b, name, x)
+        return y if keepdim else b.flatten(name + ".flatten", y)
+    if of != [1] or not keepdim:
+        raise errors.config(f"{name}: the largest over {dim}; the server has that over height and width, and over channels with keepdim")
+    turned = b.node(name + ".turn", "permute", [x], (h * w, c, 1), b=h * w if h * w != 1 else None, c=c if c != 1 else None, h=c, w=1)
+    y = b.node(name, "maxpool", [turned], (h * w, 1, 1))
+    return b.node(name + ".image", "permute", [y], (1, h, w), h=h, w=w)
+
+
+def _max(b, name, x, dim=None, keepdim=False):
+    """Values alone; the places are not there."""
+    if not isinstance(dim, int):
+        raise errors.config(f"{name}: the larger of two values is not known on the server: write it with relu")
+    return _amax(b, name, x, dim, keepdim), None
+
+
+def _instance_norm(b, name, m, prefix, x):
+    must(name, m, track_running_stats=False)
+    eps = real(m.eps)
+    return b.node(name, "groupnorm", [x], image(name, x), params(prefix, m), groups=x.shape[0], eps=None if eps == "1e-05" else eps)
+
+
+def _expand(b, name, x, *size):
+    size = list(size[0] if isinstance(size[0], (list, tuple)) else size)[1:]
+    want = [h if n == -1 else n for n, h in zip(size, x.shape)]
+    if len(want) != len(x.shape) or any(n != h and h != 1 for n, h in zip(want, x.shape)):
+        raise errors.config(f"{name}: {list(x.shape)} cannot be repeated to {size}, both without rows")
+    return Repeated(b, name, x, want)
+
+
+def _expand_as(b, name, x, other):
+    return _expand(b, name, x, None, *other.shape)
+
+
+def _layer_norm(b, name, x, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
+    m = nn.LayerNorm(list(normalized_shape), eps, elementwise_affine=False, device="meta")
+    held = [Param(p.path, p.path, p.tensor) for p in (weight, bias) if p is not None]
+    return b.norm(name, x, m, "", held)
+
+
+# ---- images whose channels come last in a script, as the server has them always, or in groups
+
+def permuted(b, name, x, dims):
+    if not isinstance(x, Last) and dims == [0, 2, 3, 1]:
+        return Last(x.number, (*x.shape[1:], x.shape[0]))
+    if not isinstance(x, Last) or dims != [0, 3, 1, 2]:
+        raise errors.config(f"{name}: {dims} of {list(x.shape)}; the server has [0, 2, 3, 1], and [0, 3, 1, 2] behind it")
+    return x.image()
+
+
+def linear_of_pixels(b, name, m, prefix, x):
+    """A convolution of 1 by 1."""
+    weight = Param(prefix + "weight", prefix + "weight", m.weight, "pixel")
+    y = b.node(name, "conv2d", [x.image()], (), [weight, *params(prefix, m, "bias")])
+    return Last(y.number, (*x.shape[:2], m.out_features))
+
+
+class Grouped(Value):
+    """(C, H, W) as (groups, C / groups, H, W), or these two the other way round."""
+
+    def __init__(self, of, groups, swapped=False):
+        self.of, self.groups, self.swapped = of, groups, swapped
+        first, second = groups, of.shape[0] // groups
+        self.shape = (second, first, *of.shape[1:]) if swapped else (first, second, *of.shape[1:])
+
+    @property
+    def number(self):
+        raise errors.config(f"a shape of {len(self.shape) + 1} dimensions is not known on the server; it turns groups of channels alone")
+
+    def turned(self, name, dim0, dim1):
+        if sorted((dim0 % 5, dim1 % 5)) != [1, 2]:
+            raise errors.config(f"{name}: dimensions {dim0} and {dim1} of {list(self.shape)}; the server has 1 and 2")
+        return Grouped(self.of, self.groups, not self.swapped)
+
+
+def grouped(b, name, x, size):
+    """nn.ChannelShuffle, as it is written out: to groups, and back to channels."""
+    if not isinstance(x, Grouped):
+        c, h, w = image(name, x)
+        groups = size[0] if size[0] != -1 else c // size[1]
+        if list(size[2:]) != [h, w] or groups < 1 or c % groups or size[1] not in (-1, c // groups):
+            raise errors.config(f"{name}: {list(x.shape)} as {list(size)}; the server has groups of channels")
+        return Grouped(x, groups)
+    c, h, w = x.of.shape
+    if len(size) != 3 or size[0] not in (-1, c) or list(size[1:]) != [h, w]:
+        raise errors.config(f"{name}: {list(x.shape)} as {list(size)}; the server has {[c, h, w]}")
+    if not x.swapped:
+        return x.of
+    each = c // x.groups
+    return b.node(name, "permute", [x.of], (c, h, w), outer=h * w if h * w != 1 else None, b=x.groups if x.groups != 1 else None,
+                  c=each if each != 1 else None, h=h, w=w)
+
+
+def ceiled(b, name, x, kind, k, stride, pad):
+    """With ceil_mode: as many numbers more behind as the last window needs, which the largest one does not see."""
+    more = []
+    for n in image(name, x)[:0:-1]:
+        out = -(-(n + 2 * pad - k) // stride) + 1
+        out -= (out - 1) * stride >= n + pad
+        more += [0, max(0, (out - 1) * stride + k - n - 2 * pad)]
+    if any(more) and (kind != "maxpool" or pad):
+        raise errors.config(f"{name}: ceil_mode=True adds a window; the server has that of maxima without padding")
+    return padded(b, name + ".more", x, more, "replicate")
+
+
+def _stochastic_depth(b, name, x, p, mode, training=True):
+    if p and training:
+        raise errors.config(f"{name}: p={p} is not known on the server, 0 is")
+    return x
+
+
+NAMED = {"stochastic_depth": _stochastic_depth}  # of packages that need not be here
+
+
+def _of(f, *keys):
+    return lambda b, name, m, prefix, x: f(b, name, x, *(getattr(m, key) for key in keys))
+
+
+MODULES = {
+    nn.ELU: _of(_elu, "alpha"), nn.SELU: _of(_selu), nn.CELU: _of(_celu, "alpha"), nn.Mish: _of(_mish), nn.GLU: _of(_glu, "dim"),
+    nn.Hardtanh: _of(_hardtanh, "min_val", "max_val"),
+    nn.PReLU: _prelu_of, nn.InstanceNorm2d: _instance_norm, nn.Upsample: _upsample, nn.ZeroPad2d: _pad_of("constant"),
+    nn.ReflectionPad2d: _pad_of("reflect"), nn.ReplicationPad2d: _pad_of("replicate"), nn.AdaptiveAvgPool2d: _adaptive_of,
+    nn.AdaptiveMaxPool2d: _of(_plane_max, "output_size", "return_indices"),
+}
+FUNCTIONS = {
+    F.elu: _elu, F.selu: _selu, F.celu: _celu, F.mish: _mish, F.softplus: _softplus, F.glu: _glu, F.prelu: _prelu, torch.prelu: _prelu,
+    F.hardtanh: _hardtanh, torch.clamp: _clamp, "clamp": _clamp,
+    torch.abs: _abs, "abs": _abs, torch.pow: _pow, "pow": _pow, operator.pow: _pow, torch.square: lambda b, name, x: b.mul(name, x, x),
+    torch.chunk: _chunk, "chunk": _chunk, torch.split: _split, "split": _split, torch.amax: _amax, "amax": _amax,
+    torch.max: _max, "max": _max, F.interpolate: _interpolate, F.pad: _f_pad, "expand": _expand, "expand_as": _expand_as,
+    F.layer_norm: _layer_norm, "contiguous": lambda b, name, x, *args, **kwargs: x,
+    F.adaptive_avg_pool2d: _adaptive, F.adaptive_max_pool2d: _plane_max,
+}

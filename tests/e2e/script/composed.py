@@ -1,0 +1,159 @@
+"""Modules that are made of several ops of the server: each is trained beside PyTorch's, as torch.fx reads it and as a script."""
+import copy
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import split
+from middles import refused
+from torch_api import batches, check_same, remote, run
+
+torch.set_num_threads(1)
+C, SHAPE = 4, (8, 4, 6, 6)
+
+
+class Excite(nn.Module):
+    """As senet.pytorch writes it."""
+
+    def __init__(self, expands):
+        super().__init__()
+        self.fc, self.expands = nn.Sequential(nn.Linear(C, 3), nn.ReLU(), nn.Linear(3, C), nn.Sigmoid()), expands
+
+    def forward(self, x):
+        b, c, _, _ = x.shape
+        y = self.fc(F.adaptive_avg_pool2d(x, 1).view(b, c)).view(b, c, 1, 1)
+        return x * y.expand_as(x) if self.expands else x + y.expand(-1, -1, 6, 6)
+
+
+class Spatial(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 1, 3, padding=1)
+
+    def forward(self, x):
+        y = torch.cat([x.mean(1, keepdim=True), torch.max(x, 1, keepdim=True)[0]], 1)
+        return x * torch.sigmoid(self.conv(y))
+
+
+class Gate(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.g, self.psi = nn.Conv2d(C, 3, 1), nn.Conv2d(3, 1, 1)
+
+    def forward(self, x):
+        return torch.sigmoid(self.psi(F.mish(self.g(x)))) * x - x.mean([2, 3], keepdim=True)
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.each, self.all, self.plus = nn.Parameter(torch.rand(C)), nn.Parameter(torch.rand(1)), nn.Parameter(torch.rand(1, C))
+
+    def forward(self, x):
+        return x * self.each.view(1, -1, 1, 1) * self.all + self.plus.reshape(1, 4, 1, 1)
+
+
+class Halves(nn.Module):
+    def forward(self, x):
+        a, b = x.chunk(2, 1)
+        c = torch.split(x, [1, 3], 1)
+        return torch.cat([a * torch.sigmoid(b), c[1].abs(), c[0] ** 2, F.glu(x, 1)], 1)
+
+
+class Smooth(nn.Module):
+    def forward(self, x):
+        y = F.elu(x, 0.5) + F.selu(x) + F.softplus(x) + x.clamp(-1.0, 0.5) + F.hardtanh(x) + x.clamp(min=0.25)
+        return (y + (x ** 2 + 1.0) ** 0.5 + torch.pow(x, 3) * 0.1) * 0.2
+
+
+class Sizes(nn.Module):
+    def forward(self, x):
+        y = F.interpolate(x, scale_factor=2.0) + F.interpolate(x, size=[12, 12], mode="bilinear", align_corners=False)
+        y = F.pad(y, [1, 0, 2, 1]) + 0.5
+        return (F.adaptive_avg_pool2d(y, [4, 3]) + F.adaptive_max_pool2d(y, 1) + y.amax([2, 3], keepdim=True)) * 0.3
+
+
+class Block(nn.Module):
+    """ConvNeXt's, with the numbers of each channel before and behind the permute."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.wide, self.back = nn.Conv2d(C, C, 3, padding=1, groups=C), nn.LayerNorm(C), nn.Linear(C, 9), nn.Linear(9, C)
+        self.gamma, self.scale = nn.Parameter(torch.rand(C)), nn.Parameter(torch.rand(C, 1, 1))
+
+    def forward(self, x):
+        y = self.norm(self.conv(x).permute(0, 2, 3, 1))
+        y = self.gamma * self.back(F.dropout(F.gelu(self.wide(y)), 0.0) * 2.0) + y
+        return x + self.scale * y.permute(0, 3, 1, 2)
+
+
+class Shuffled(nn.Module):
+    """As shufflenet writes it."""
+
+    def forward(self, x):
+        b, c, h, w = x.size()
+        y = torch.cat([x, F.relu(x)], 1).view(b, 2, c, h, w).transpose(1, 2).contiguous().view(b, -1, h, w)
+        return F.max_pool2d(y, 3, 2, ceil_mode=True)
+
+
+MODULES = {
+    "Excite": lambda: Excite(True), "Excite added": lambda: Excite(False), "Spatial": Spatial, "Gate": Gate, "Scaled": Scaled,
+    "Halves": Halves, "Smooth": Smooth, "Sizes": Sizes, "Block": Block, "Shuffled": Shuffled,
+    "modules": lambda: nn.Sequential(nn.PReLU(C), nn.InstanceNorm2d(C, affine=True), nn.CELU(), nn.PReLU(), nn.ReflectionPad2d(1),
+                                     nn.ELU(0.7), nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True), nn.Mish(), nn.SELU()),
+    "pads": lambda: nn.Sequential(nn.Conv2d(C, C, 3, padding=1, padding_mode="reflect"), nn.Conv2d(C, C, (1, 3), padding=(0, 1)),
+                                  nn.Conv2d(C, C, 4, padding="same"), nn.ZeroPad2d((0, 1, 2, 0)), nn.ReplicationPad2d(1),
+                                  nn.AdaptiveAvgPool2d((3, 2)), nn.Hardtanh(-2.0, 2.0)),
+    "ends": lambda: nn.Sequential(nn.Conv2d(C, 2 * C, 1), nn.GLU(1), nn.AdaptiveMaxPool2d(1)),
+}
+
+
+class Between(nn.Module):
+    def __init__(self, made):
+        super().__init__()
+        self.first, self.made = nn.Conv2d(C, C, 1), made
+
+    def forward(self, x):
+        return self.made(self.first(x))
+
+
+def one_step(mid):
+    m, x = remote(mid, SHAPE, {"lr": 0.1}), batches(SHAPE, 1)[0][0].requires_grad_()
+    y = m(x)
+    (y * torch.linspace(-1, 1, y.numel()).view_as(y)).sum().backward()
+    m.step()
+    found = [y.detach(), x.grad, *m.state_dict().values()]
+    m.close(True)
+    return found
+
+
+def check_composed():
+    for name, make in MODULES.items():
+        torch.manual_seed(4)
+        mid = Between(make())
+        width = mid(torch.zeros(SHAPE)).flatten(1).shape[1]
+        try:
+            check_same((nn.Identity(), mid, nn.Sequential(nn.Flatten(), nn.Linear(width, 5))), batches(SHAPE, 10), SHAPE)
+            script = torch.jit.script(copy.deepcopy(mid))
+            assert all(torch.equal(a, b) for a, b in zip(one_step(mid), one_step(script))), "other bits as a script"
+        except Exception as e:
+            raise AssertionError(f"{name}: {e}") from e
+
+
+def check_refused():
+    class Larger(nn.Module):
+        def forward(self, x):
+            return torch.max(x, 0.5 * x)
+
+    class Third(nn.Module):
+        def forward(self, x):
+            return x ** 0.3
+
+    for module, says in ((Larger(), "write it with relu"), (Third(), "the exponent 0.3"), (nn.Upsample(scale_factor=1.5), "whole factors"),
+                         (nn.CELU(2.0), "alpha=2.0"), (nn.InstanceNorm2d(C, track_running_stats=True), "track_running_stats=True"),
+                         (nn.Upsample(scale_factor=2, mode="bicubic"), "nearest and bilinear")):
+        refused(split.ConfigError, says, remote, nn.Sequential(nn.Conv2d(C, C, 1), module), SHAPE)
+
+
+run(check_composed, check_refused)
