@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import errors
-from .builder import ALIGNED, AREA, EDGE, LINEAR, MATH, NEAREST, REFLECT, Last, Own, Param, Repeated, Value, image, must, one, params, real
+from .builder import ALIGNED, AREA, EDGE, LINEAR, MATH, NEAREST, REFLECT, Last, Own, Param, Repeated, Value, image, must, params, real
 
 
 # ---- number by number
