@@ -35,7 +35,8 @@ def _of_images(f):
 
 
 class Repeated(Value):
-    """A value whose dimensions of size 1 are to be as large as shape. A product with a number for each channel needs no node for that."""
+    """A value whose dimensions of size 1 are to be as large as shape. A product with a number for each channel needs no
+    node for that."""
 
     def __init__(self, b, name, of, shape):
         self.b, self.name, self.of, self.shape, self.made = b, name, of, tuple(shape), None
@@ -195,10 +196,12 @@ class Builder:
     def norm(self, name, x, module, prefix, held=None):
         """held: the parameters, where the module has none of its own."""
         if len(x.shape) == 3 and not isinstance(x, Last):
-            raise errors.config(f"{name}: a layer norm over the width of images is not known on the server; permute the channels behind it")
+            raise errors.config(f"{name}: a layer norm over the width of images is not known on the server; permute the "
+                                "channels behind it")
         must(name, module, normalized_shape=(x.shape[-1],))
         eps = real(module.eps)
-        return self.same(name, "layernorm", x, params(prefix, module) if held is None else held, eps=None if eps == "1e-05" else eps)
+        held = params(prefix, module) if held is None else held
+        return self.same(name, "layernorm", x, held, eps=None if eps == "1e-05" else eps)
 
     def pool(self, name, x, kind, k, stride, pad):
         c, h, w = image(name, x)
@@ -263,10 +266,13 @@ class Builder:
 
     def fit(self, name, what, a, b):
         """Two values whose dimensions of size 1 are repeated as far as the other's."""
+        if a.shape == b.shape:
+            return a, b
         shape = [m if n == 1 else n for n, m in zip(a.shape, b.shape)]
-        if (self.per_token and a.shape != b.shape) or len(a.shape) != len(b.shape) or any(n not in (1, s) for x in (a, b) for n, s in zip(x.shape, shape)):
-            raise errors.config(f"{name}: {what} {list(a.shape)} and {list(b.shape)}; the server has equal shapes, and dimensions "
-                                "of size 1, which it repeats")
+        fits = len(a.shape) == len(b.shape) and all(n in (1, s) for x in (a, b) for n, s in zip(x.shape, shape))
+        if self.per_token or not fits:
+            raise errors.config(f"{name}: {what} {list(a.shape)} and {list(b.shape)}; the server has equal shapes, and "
+                                "dimensions of size 1, which it repeats")
         return self.repeated(name + ".first", a, shape), self.repeated(name + ".second", b, shape)
 
     def mean(self, name, x, dim):

@@ -35,7 +35,8 @@ def _padding(m):
     if m.padding == "valid":
         return [0] * 2 * len(m.kernel_size)
     if m.padding == "same":
-        return [part for k, d in zip(m.kernel_size[::-1], m.dilation[::-1]) for part in (d * (k - 1) // 2, d * (k - 1) - d * (k - 1) // 2)]
+        all_of = [d * (k - 1) for k, d in zip(m.kernel_size[::-1], m.dilation[::-1])]
+        return [part for n in all_of for part in (n // 2, n - n // 2)]
     return [p for p in m.padding[::-1] for _ in range(2)]
 
 
@@ -367,7 +368,8 @@ def _mean(b, name, x, dim=None, keepdim=False):
         known, words = ([1], [2]), "1 or 2 of [rows, S, F]"
     else:
         image(name, x)
-        known, words = ([2, 3], [1], [2], [3])[:4 if keepdim else 1], "height and width, [2, 3], and with keepdim over one of 1 to 3"
+        known = ([2, 3], [1], [2], [3])[:4 if keepdim else 1]
+        words = "height and width, [2, 3], and with keepdim over one of 1 to 3"
     of = sorted(d % (len(x.shape) + 1) for d in ((dim,) if isinstance(dim, int) else dim or ()))
     if of not in known:
         raise errors.config(f"{name}: mean over {dim}; the server has that over {words}")

@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import errors
-from .builder import ALIGNED, AREA, EDGE, LINEAR, MATH, NEAREST, REFLECT, Last, Own, Param, Repeated, Value, image, must, params, real
+from .builder import (ALIGNED, AREA, EDGE, LINEAR, MATH, NEAREST, REFLECT, Last, Own, Param, Repeated, Value, image, must,
+                      params, real)
 
 
 # ---- number by number
@@ -117,16 +118,20 @@ def _resized(b, name, x, size, mode):
     return x
 
 
-def _interpolate(b, name, x, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None, antialias=False):
+def _interpolate(b, name, x, size=None, scale_factor=None, mode="nearest", align_corners=None,
+                 recompute_scale_factor=None, antialias=False):
     def both(n):
         return list(n) if isinstance(n, (list, tuple)) else [n, n]
     shape = image(name, x)[1:]
     if size is None and any(f != int(f) for f in both(scale_factor)):
         raise errors.config(f"{name}: scale_factor={scale_factor}; the server has whole factors")
     if mode not in ("nearest", "bilinear") or antialias:
-        raise errors.config(f"{name}: mode={mode!r}, antialias={antialias}; the server has nearest and bilinear without that")
+        raise errors.config(f"{name}: mode={mode!r}, antialias={antialias}; the server has nearest and bilinear without "
+                            "that")
     how = NEAREST if mode == "nearest" else ALIGNED if align_corners else LINEAR
-    return _resized(b, name, x, both(size) if size is not None else [n * int(f) for n, f in zip(shape, both(scale_factor))], how)
+    if size is None:
+        size = [n * int(f) for n, f in zip(shape, both(scale_factor))]
+    return _resized(b, name, x, both(size), how)
 
 
 def _upsample(b, name, m, prefix, x):
@@ -137,11 +142,13 @@ def padded(b, name, x, pad, mode="constant", value=0):
     """pad: before and behind the width, then the height, as torch's pad has them."""
     how = {"constant": 0, "zeros": 0, "reflect": REFLECT, "replicate": EDGE}.get(mode)
     if how is None or value or len(pad) not in (2, 4) or any(p < 0 for p in pad):
-        raise errors.config(f"{name}: pads by {list(pad)} in mode {mode!r} with {value}; the server has constant 0, reflect and replicate")
+        raise errors.config(f"{name}: pads by {list(pad)} in mode {mode!r} with {value}; the server has constant 0, reflect and "
+                            "replicate")
     for i in range(0, len(pad), 2):
         dim = len(x.shape) - i // 2
         if pad[i] or pad[i + 1]:
-            x = b.resampled(f"{name}.{i // 2}" if i else name, x, dim, x.shape[dim - 1] + pad[i] + pad[i + 1], mode=how, before=pad[i])
+            x = b.resampled(f"{name}.{i // 2}" if i else name, x, dim, x.shape[dim - 1] + sum(pad[i:i + 2]), mode=how,
+                            before=pad[i])
     return x
 
 
@@ -154,7 +161,8 @@ def _f_pad(b, name, x, pad, mode="constant", value=None):
 
 
 def _adaptive(b, name, x, output_size):
-    size = [h if n is None else n for n, h in zip(output_size if isinstance(output_size, (tuple, list)) else (output_size,) * 2, image(name, x)[1:])]
+    wanted = output_size if isinstance(output_size, (tuple, list)) else (output_size, output_size)
+    size = [h if n is None else n for n, h in zip(wanted, image(name, x)[1:])]
     return b.plane(name, x) if size == [1, 1] else _resized(b, name, x, size, AREA)
 
 
@@ -164,7 +172,8 @@ def _adaptive_of(b, name, m, prefix, x):
 
 def _plane_max(b, name, x, output_size=1, return_indices=False):
     if output_size not in (1, (1, 1), [1, 1]) or return_indices:
-        raise errors.config(f"{name}: output_size={output_size}, return_indices={return_indices}: the server has 1 without them")
+        raise errors.config(f"{name}: output_size={output_size}, return_indices={return_indices}: the server has 1 without "
+                            "them")
     return b.node(name, "maxpool", [x], (image(name, x)[0], 1, 1))
 
 
@@ -176,8 +185,10 @@ def _amax(b, name, x, dim=(), keepdim=False):
         y = _plane_max(b, name, x)
         return y if keepdim else b.flatten(name + ".flatten", y)
     if of != [1] or not keepdim:
-        raise errors.config(f"{name}: the largest over {dim}; the server has that over height and width, and over channels with keepdim")
-    turned = b.node(name + ".turn", "permute", [x], (h * w, c, 1), b=h * w if h * w != 1 else None, c=c if c != 1 else None, h=c, w=1)
+        raise errors.config(f"{name}: the largest over {dim}; the server has that over height and width, and over channels "
+                            "with keepdim")
+    turned = b.node(name + ".turn", "permute", [x], (h * w, c, 1), b=h * w if h * w != 1 else None,
+                    c=c if c != 1 else None, h=c, w=1)
     y = b.node(name, "maxpool", [turned], (h * w, 1, 1))
     return b.node(name + ".image", "permute", [y], (1, h, w), h=h, w=w)
 
@@ -192,7 +203,8 @@ def _max(b, name, x, dim=None, keepdim=False):
 def _instance_norm(b, name, m, prefix, x):
     must(name, m, track_running_stats=False)
     eps = real(m.eps)
-    return b.node(name, "groupnorm", [x], image(name, x), params(prefix, m), groups=x.shape[0], eps=None if eps == "1e-05" else eps)
+    return b.node(name, "groupnorm", [x], image(name, x), params(prefix, m), groups=x.shape[0],
+                  eps=None if eps == "1e-05" else eps)
 
 
 def _expand(b, name, x, *size):
@@ -240,7 +252,8 @@ class Grouped(Value):
 
     @property
     def number(self):
-        raise errors.config(f"a shape of {len(self.shape) + 1} dimensions is not known on the server; it turns groups of channels alone")
+        raise errors.config(f"a shape of {len(self.shape) + 1} dimensions is not known on the server; it turns groups of "
+                            "channels alone")
 
     def turned(self, name, dim0, dim1):
         if sorted((dim0 % 5, dim1 % 5)) != [1, 2]:
@@ -299,7 +312,8 @@ MODULES = {
     nn.AdaptiveMaxPool2d: _of(_plane_max, "output_size", "return_indices"),
 }
 FUNCTIONS = {
-    F.elu: _elu, F.selu: _selu, F.celu: _celu, F.mish: _mish, F.softplus: _softplus, F.glu: _glu, F.prelu: _prelu, torch.prelu: _prelu,
+    F.elu: _elu, F.selu: _selu, F.celu: _celu, F.mish: _mish, F.softplus: _softplus, F.glu: _glu, F.prelu: _prelu,
+    torch.prelu: _prelu,
     F.hardtanh: _hardtanh, torch.clamp: _clamp, "clamp": _clamp,
     torch.abs: _abs, "abs": _abs, torch.pow: _pow, "pow": _pow, operator.pow: _pow, torch.square: lambda b, name, x: b.mul(name, x, x),
     torch.chunk: _chunk, "chunk": _chunk, torch.split: _split, "split": _split, torch.amax: _amax, "amax": _amax,
