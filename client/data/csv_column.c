@@ -13,7 +13,7 @@ static enum sl_err no_memory(struct sl_fail *fail)
 	return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for a table");
 }
 
-bool sl_csv_is_missing(const char *cell)
+static bool is_missing(const char *cell)
 {
 	static const char *const words[] = {"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"};
 
@@ -29,8 +29,7 @@ enum sl_err sl_csv_different(struct sl_names *out, const struct sl_csv *s, int c
 	bool fits = true;
 
 	for (int64_t r = 0; r < s->rows && fits; r++)
-		fits = (fill && sl_csv_is_missing(sl_csv_cell(s, r, column))) ||
-		       sl_names_add(&all, sl_csv_cell(s, r, column));
+		fits = (fill && is_missing(sl_csv_cell(s, r, column))) || sl_names_add(&all, sl_csv_cell(s, r, column));
 	fits = fits && sl_names_different(out, &all);
 	sl_names_close(&all);
 	return fits ? SL_OK : no_memory(fail);
@@ -47,7 +46,7 @@ struct sl_csv_tally sl_csv_count(const struct sl_csv *s, int column, bool fill)
 		const char *cell = sl_csv_cell(s, r, column);
 
 		n.empty += !*cell;
-		if (fill && sl_csv_is_missing(cell)) {
+		if (fill && is_missing(cell)) {
 			n.missing++;
 		} else if (sl_text_number(cell, &x)) {
 			n.numbers++;
@@ -118,8 +117,8 @@ int64_t sl_csv_column_warn(const struct sl_csv_column *c, const struct sl_csv *s
 		       "read as words, with %d features; %s",
 		       s->path, s->line[n.word], c->name, sl_csv_cell(s, n.word, c->at), (long long)n.numbers,
 		       (long long)s->rows, c->n,
-		       sl_csv_is_missing(sl_csv_cell(s, n.word, c->at)) ? "data.missing: mean leaves such cells out"
-									: "give a number here, or leave the row out");
+		       is_missing(sl_csv_cell(s, n.word, c->at)) ? "data.missing: mean leaves such cells out"
+								 : "give a number here, or leave the row out");
 	return n.missing;
 }
 
@@ -146,7 +145,7 @@ enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_
 	double value;
 	int place;
 
-	if (unknown && sl_csv_is_missing(cell))
+	if (unknown && is_missing(cell))
 		return SL_OK;
 	if (c->number) {
 		if (!sl_text_number(cell, &value))

@@ -6,7 +6,9 @@
 
 enum { SL_CSV_MOST_TEXTS = 1000 }; /* different ones, in a column */
 
-/* A number less its mean and by its deviation, or a feature of 0 or 1 for each text. Begins zeroed. */
+/* A number less its mean and by its deviation, or a feature of 0 or 1 for each text. Begins zeroed.
+ * With `fill` (data.missing: mean) a cell may be missing: it is empty, or says so as pandas and R write it. A number is
+ * its column's mean then, which is the feature 0; a text is none of its column's, and all their features are 0. */
 struct sl_csv_column {
 	char *name;
 	int at; /* its cell in a row of the file that is encoded */
@@ -15,10 +17,6 @@ struct sl_csv_column {
 	struct sl_names text; /* sorted */
 	int first, n;         /* its features in a row */
 };
-
-/* With `fill` (data.missing: mean) a cell may be missing: it is empty, or says so as pandas and R write it. A number is
- * its column's mean then, which is the feature 0; a text is none of its column's, and all their features are 0. */
-bool sl_csv_is_missing(const char *cell);
 
 struct sl_csv_tally {
 	int64_t rows, numbers, words, missing; /* they add up; without `fill` none is missing */
