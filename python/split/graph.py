@@ -438,10 +438,13 @@ _SAY_NOTHING = {"_assert", "dim", "size", "eq", "getattr", "ne", "__eq__"}
 
 class _Proxy(torch.fx.Proxy):
     def __iter__(self):
-        """As many as the caller unpacks; where that cannot be seen two, as attention gives."""
+        """As many parts as the caller unpacks. The number of those that it loops over is not known here; a script has it."""
         frame = inspect.currentframe().f_back
         found = (i for i in dis.get_instructions(frame.f_code) if i.offset == frame.f_lasti and i.opname == "UNPACK_SEQUENCE")
-        return (self[i] for i in range(next((i.argval for i in found), 2)))
+        n = next((i.argval for i in found), None)
+        if n is None:
+            raise torch.fx.proxy.TraceError("forward loops over what a layer gives")
+        return (self[i] for i in range(n))
 
 
 class _Tracer(torch.fx.Tracer):

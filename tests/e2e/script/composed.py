@@ -61,6 +61,22 @@ class Halves(nn.Module):
         return torch.cat([a * torch.sigmoid(b), c[1].abs(), c[0] ** 2, F.glu(x, 1)], 1)
 
 
+class Loops(nn.Module):
+    """As many turns as there are parts, which torch.fx does not see."""
+
+    def forward(self, x):
+        y = x[:, :1] * 0.5
+        for part in x.chunk(4, 1):
+            y = y + torch.tanh(part)
+        return y
+
+
+class Thirds(nn.Module):
+    def forward(self, x):
+        a, b, c = torch.split(x, [1, 2, 1], 1)
+        return torch.cat([a + c, b], 1)
+
+
 class Smooth(nn.Module):
     def forward(self, x):
         y = F.elu(x, 0.5) + F.selu(x) + F.softplus(x) + x.clamp(-1.0, 0.5) + F.hardtanh(x) + x.clamp(min=0.25)
@@ -99,7 +115,8 @@ class Shuffled(nn.Module):
 
 MODULES = {
     "Excite": lambda: Excite(True), "Excite added": lambda: Excite(False), "Spatial": Spatial, "Gate": Gate, "Scaled": Scaled,
-    "Halves": Halves, "Smooth": Smooth, "Sizes": Sizes, "Block": Block, "Shuffled": Shuffled,
+    "Halves": Halves, "Loops": Loops, "Thirds": Thirds,
+    "Smooth": Smooth, "Sizes": Sizes, "Block": Block, "Shuffled": Shuffled,
     "modules": lambda: nn.Sequential(nn.PReLU(C), nn.InstanceNorm2d(C, affine=True), nn.CELU(), nn.PReLU(), nn.ReflectionPad2d(1),
                                      nn.ELU(0.7), nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True), nn.Mish(), nn.SELU()),
     "pads": lambda: nn.Sequential(nn.Conv2d(C, C, 3, padding=1, padding_mode="reflect"), nn.Conv2d(C, C, (1, 3), padding=(0, 1)),
