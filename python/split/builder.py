@@ -34,18 +34,29 @@ def _of_images(f):
     return both
 
 
-class Repeated(Value):
-    """A value whose dimensions of size 1 are to be as large as shape. A product with a number for each channel needs no
-    node for that."""
+class Lazy(Value):
+    """A value that is computed where a node needs it. make() gives its node."""
 
-    def __init__(self, b, name, of, shape):
-        self.b, self.name, self.of, self.shape, self.made = b, name, of, tuple(shape), None
+    def __init__(self, of, shape, make):
+        self.of, self.shape, self.make, self.made = of, tuple(shape), make, None
 
     @property
     def number(self):
         if self.made is None:
-            self.made = self.b.repeated(self.name, self.of, self.shape).number
+            self.made = self.make().number
         return self.made
+
+
+class Repeated(Lazy):
+    """Dimensions of size 1 are as large as those of shape. A product with a number for each channel needs no node for that."""
+
+
+class Turned(Lazy):
+    """(S, F) as (F, S). Keys of attention need no node for that."""
+
+
+class Parted(Lazy):
+    """(C, H·W) as (C, H, W). Heads of tokens need no node for that."""
 
 
 class Own:
@@ -160,12 +171,13 @@ class Builder:
     def text(self, output, role):
         """role(param): "", "stat", "frozen" or "g1"."""
         s, f = self.input.shape if self.per_token else (None, None)
+        out = f"out mid_act %{output.number}"  # which may need a node more
         what = f"T[{f}] most={s}" if self.per_token else f"R{_dims(self.input.shape)}"
         lines = ["graph 1", f"in head_act f32 {what}"]
         for p in self.params:
             word = role(p)
             lines.append(f"param {p.name} [{','.join(map(str, p.shape))}]{' ' * bool(word)}{word} zero")
-        return "\n".join(lines + self.nodes + [f"out mid_act %{output.number}", ""])
+        return "\n".join(lines + self.nodes + [out, ""])
 
     def stream(self):
         self.streams += 1
@@ -225,15 +237,21 @@ class Builder:
 
     def turned(self, name, x):
         """(S, F) as (F, S), and images (C, H, W) as (C, H·W)."""
-        if self.per_token:
-            raise errors.config(f"{name}: turns tokens, of which rows have unequal numbers")
+        def make():
+            if self.per_token:
+                raise errors.config(f"{name}: turns tokens, of which rows have unequal numbers")
+            return self.node(name, "permute", [x], (f, s), b=s if s != 1 else None, c=f if f != 1 else None, h=f)
         f, s = (x.shape[0], math.prod(x.shape[1:])) if len(x.shape) == 3 else (x.shape[1], x.shape[0])
-        return self.node(name, "permute", [x], (f, s), b=s if s != 1 else None, c=f if f != 1 else None, h=f)
+        return make() if len(x.shape) == 3 else x.of if isinstance(x, Turned) else Turned(x, (f, s), make)
 
     def as_image(self, name, x, shape):
-        """The numbers of a row, or of (C, L), as (C, H, W), in PyTorch's order."""
+        """The numbers of a row, or of (C, H·W), as (C, H, W), in PyTorch's order."""
+        def make():
+            if self.per_token:
+                raise errors.config(f"{name}: makes an image of tokens, of which rows have unequal numbers")
+            return self.node(name, "permute", [x], shape, b=c if c != 1 else None, c=h * w if h * w != 1 else None, h=h, w=w)
         c, h, w = shape
-        return self.node(name, "permute", [x], shape, b=c if c != 1 else None, c=h * w if h * w != 1 else None, h=h, w=w)
+        return Parted(x, shape, make) if len(x.shape) == 2 and x.shape[0] == c else make()
 
     def signal(self, name, x):
         if len(x.shape) != 2 or self.per_token:
@@ -251,7 +269,7 @@ class Builder:
             raise errors.config(f"{name}: dimension {dim} of {list(x.shape)} with its rows")
         if self.per_token and dim == 1:
             raise errors.config(f"{name}: is of tokens, of which rows have unequal numbers")
-        axis = {1: 3, 2: 1, 3: 2}[dim] if len(x.shape) == 3 else dim  # the graph has channels last
+        axis = {1: 3, 2: 1, 3: 2}[dim] if len(x.shape) == 3 else dim - self.per_token  # the graph has channels last
         shape = [*x.shape[:dim - 1], size, *x.shape[dim:]]
         return self.node(name, "resample", [x], shape, axis=axis if axis != 1 else None, size=size if size != 1 else None,
                          mode=mode or None, first=first or None, before=before or None, step=step if step != 1 else None,

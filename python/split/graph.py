@@ -9,9 +9,8 @@ import torch.fx
 import torch.nn.functional as F
 from torch import nn
 
-from . import errors, made
-from .builder import MATH, MEAN, NEAREST, OWN, Builder, Last, Own, Param, Value, image, must, one, params, real
-from .lora import Lora
+from . import encoders, errors, heads, made
+from .builder import MATH, MEAN, NEAREST, OWN, Builder, Last, Own, Param, Parted, Value, image, must, one, params, real
 
 
 _ALL = (1 << 63) - 1  # a script's end of what has none
@@ -121,108 +120,8 @@ def _pool(kind):
     return build
 
 
-def _heads(b, name, m, prefix, x):
-    """Self-attention of torch.nn: in_proj is cut into three."""
-    must(name, m, batch_first=True, bias_k=None, add_zero_attn=False, _qkv_same_embed_dim=True)
-    e, parts = m.embed_dim, []
-    for i, which in enumerate("qkv"):
-        rows = (i * e, (i + 1) * e)
-        w = Param(f"{prefix}in_proj.{which}.weight", prefix + "in_proj_weight", m.in_proj_weight, rows=rows)
-        bias = m.in_proj_bias is not None
-        bias = Param(f"{prefix}in_proj.{which}.bias", prefix + "in_proj_bias", m.in_proj_bias, rows=rows) if bias else None
-        parts.append(b.linear(f"{name}.{which}", x, w, bias))
-    y = b.attention(f"{name}.attention", *parts, m.num_heads, m.dropout)
-    return b.linear(f"{name}.out_proj", y, *_pair(f"{prefix}out_proj.", m.out_proj))
-
-
-def _pair(prefix, m):
-    return (*params(prefix, m), None)[:2]
-
-
-def _encoder_layer(b, name, m, prefix, x):
-    def attend(x):
-        return b.dropout(f"{name}.dropout1", _heads(b, f"{name}.self_attn", m.self_attn, f"{prefix}self_attn.", x),
-                         m.dropout1.p)
-
-    def feed(x):
-        h = b.linear(f"{name}.linear1", x, *_pair(f"{prefix}linear1.", m.linear1))
-        act = getattr(m, "activation", None)  # a scripted layer does not have F.gelu, and has a module as a scripted one
-        must(f"{name}.activation", act, approximate="none")
-        kind = {F.relu: "act", F.gelu: "gelu"}.get(act) or {nn.ReLU: "act", nn.GELU: "gelu"}.get(type(act))
-        if act is None or isinstance(act, torch.jit.ScriptModule):
-            kind = {1: "act", 2: "gelu"}.get(m.activation_relu_or_gelu)
-        if kind is None:
-            raise errors.config(f"{name}: activation={act} is not known on the server, relu and gelu are")
-        h = b.act(f"{name}.activation", h, kind)
-        h = b.linear(f"{name}.linear2", b.dropout(f"{name}.dropout", h, m.dropout.p), *_pair(f"{prefix}linear2.", m.linear2))
-        return b.dropout(f"{name}.dropout2", h, m.dropout2.p)
-
-    def norm(i, x):
-        return b.norm(f"{name}.norm{i}", x, getattr(m, f"norm{i}"), f"{prefix}norm{i}.")
-    if m.norm_first:
-        x = b.add(f"{name}.add1", x, attend(norm(1, x)))
-        return b.add(f"{name}.add2", x, feed(norm(2, x)))
-    x = norm(1, b.add(f"{name}.add1", x, attend(x)))
-    return norm(2, b.add(f"{name}.add2", x, feed(x)))
-
-
-def _encoder(b, name, m, prefix, x):
-    for i, layer in enumerate(m.layers.children()):
-        x = _encoder_layer(b, f"{name}.layers.{i}", layer, f"{prefix}layers.{i}.", x)
-    return b.norm(f"{name}.norm", x, m.norm, f"{prefix}norm.") if m.norm is not None else x
-
-
-def _lora(b, name, m, prefix, x):
-    base = b.linear(f"{name}.base_layer", x, *_pair(f"{prefix}base_layer.", m.base_layer))
-    y = b.dropout(f"{name}.lora_dropout", x, m.lora_dropout.p)
-    for part in ("lora_A", "lora_B"):
-        y = b.linear(f"{name}.{part}", y, *_pair(f"{prefix}{part}.default.", getattr(m, part)["default"]))
-    return b.add(f"{name}.lora_add", base, b.mul(f"{name}.lora_scale", y, m.scale))
-
-
-def _linear(b, name, m, prefix, x):
-    if isinstance(x, Last):
-        return made.linear_of_pixels(b, name, m, prefix, x)
-    return _lora(b, name, m, prefix, x) if isinstance(m, Lora) else b.linear(name, x, *_pair(prefix, m))
-
-
-class First(Value):
-    """The first of what a module gives; the others are not there."""
-
-
-def _hf_layer(b, name, m, prefix, x):
-    """A layer of BERT or RoBERTa as transformers writes it: attention, dense, add, norm; dense, act, dense, add, norm."""
-    def part(path, x):
-        return _linear(b, f"{name}.{path}", m.get_submodule(path), f"{prefix}{path}.", x)
-
-    def close(path, x, residual):
-        out = m.get_submodule(path)
-        y = b.dropout(f"{name}.{path}.dropout", part(f"{path}.dense", x), out.dropout.p)
-        return b.norm(f"{name}.{path}.LayerNorm", b.add(f"{name}.{path}.add", y, residual), out.LayerNorm,
-                      f"{prefix}{path}.LayerNorm.")
-    attend, act = m.attention.self, m.intermediate.intermediate_act_fn
-    for key in ("is_decoder", "add_cross_attention"):
-        if getattr(m, key, False) or getattr(attend, key, False):
-            raise errors.config(f"{name}: {key}=True is not known on the server, False is")
-    if getattr(attend, "position_embedding_type", "absolute") != "absolute":
-        raise errors.config(f"{name}: position_embedding_type={attend.position_embedding_type} is not known on the server")
-    q, k, v = (part(f"attention.self.{which}", x) for which in ("query", "key", "value"))
-    y = b.attention(f"{name}.attention.self", q, k, v, attend.num_attention_heads, attend.dropout.p)
-    x = close("attention.output", y, x)
-    kinds = {F.gelu: "gelu", F.relu: "act", nn.GELU: "gelu", nn.ReLU: "act"}
-    kind = kinds.get(act) or kinds.get(type(act)) or ("gelu" if type(act).__name__ == "GELUActivation" else None)
-    if kind is None:
-        raise errors.config(f"{name}: activation {act} is not known on the server, gelu and relu are")
-    h = b.act(f"{name}.intermediate.act", part("intermediate.dense", x), kind)
-    y = close("output", h, x)
-    return First(y.number, y.shape)
-
-
-NAMED = {"BertLayer": _hf_layer, "RobertaLayer": _hf_layer}  # of classes whose package need not be here
-
-
 def builder_of(m):
-    return MODULES.get(type(m)) or NAMED.get(type(m).__name__)
+    return MODULES.get(type(m)) or encoders.NAMED.get(type(m).__name__)
 
 
 def _simple(kind, **usual):
@@ -235,19 +134,19 @@ def _simple(kind, **usual):
 MODULES = {
     nn.Conv1d: _conv1d, nn.MaxPool1d: _maxpool1d, nn.AvgPool1d: _avgpool1d, nn.AdaptiveAvgPool1d: _plane1d,
     nn.Conv2d: _conv, nn.ConvTranspose2d: _convt, nn.BatchNorm2d: _batchnorm, nn.BatchNorm1d: _batchnorm_rows, nn.GroupNorm: _groupnorm,
-    nn.Linear: _linear, Lora: _lora,
     nn.LayerNorm: lambda b, name, m, prefix, x: b.norm(name, x, m, prefix),
-    nn.Dropout: lambda b, name, m, prefix, x: b.dropout(name, x, m.p),
+    nn.Dropout: lambda b, name, m, prefix, x: _f_dropout(b, name, x, m.p),
+    nn.Softmax: lambda b, name, m, prefix, x: heads.softmax(b, name, x, m.dim),
     nn.Identity: lambda b, name, m, prefix, x: x,
     nn.Flatten: lambda b, name, m, prefix, x: (must(name, m, start_dim=1, end_dim=-1), b.flatten(name, x))[1],
     nn.ReLU: _simple("act"), nn.Tanh: _simple("tanh"), nn.Sigmoid: _simple("sigmoid"), nn.SiLU: _simple("silu"),
     nn.Hardsigmoid: _simple("hardsigmoid"), nn.Hardswish: _simple("hardswish"), **made.MODULES,
+    **encoders.MODULES,
     nn.Softplus: _simple("softplus", beta=1, threshold=20),
     nn.LeakyReLU: lambda b, name, m, prefix, x: b.leaky(name, x, m.negative_slope),
     nn.ReLU6: lambda b, name, m, prefix, x: b.act(name, x, "act", fn="relu6"),
     nn.GELU: lambda b, name, m, prefix, x: b.act(name, x, "gelu", tanh=1 if m.approximate == "tanh" else None),
     nn.MaxPool2d: _pool("maxpool"), nn.AvgPool2d: _pool("avgpool"),
-    nn.MultiheadAttention: _heads, nn.TransformerEncoderLayer: _encoder_layer, nn.TransformerEncoder: _encoder,
 }
 
 
@@ -263,6 +162,8 @@ def _flatten(b, name, x, start_dim=0, end_dim=-1):
 
 def _permute(b, name, x, *dims):
     dims = dims[0] if len(dims) == 1 else dims
+    if isinstance(x, Parted) and [d % 4 for d in dims] == [0, 2, 1, 3]:
+        return heads.parted(b, name, x)
     if isinstance(x, Last) or len(x.shape) == 3:
         return made.permuted(b, name, x, [d % 4 for d in dims])
     if len(x.shape) != 2 or [d % 3 for d in dims] != [0, 2, 1]:
@@ -273,6 +174,8 @@ def _permute(b, name, x, *dims):
 def _transpose(b, name, x, dim0, dim1):
     if isinstance(x, made.Grouped):
         return x.turned(name, dim0, dim1)
+    if isinstance(x, Parted) and sorted((dim0 % 4, dim1 % 4)) == [1, 2]:
+        return heads.parted(b, name, x)
     if len(x.shape) != 2 or sorted((dim0 % 3, dim1 % 3)) != [1, 2]:
         raise errors.config(f"{name}: dimensions {dim0} and {dim1} of {list(x.shape)}; the server has 1 and 2 of [rows, S, F]")
     return b.turned(name, x)
@@ -340,17 +243,25 @@ def _viewed(own, size):
 
 
 def _view(b, name, x, *size):
-    size = size[0] if isinstance(size[0], (list, tuple)) else size
+    size = list(size[0] if isinstance(size[0], (list, tuple)) else size)
     if isinstance(x, Own):
         return _viewed(x, size)
-    sizes = [n for n in size[1:] if isinstance(n, int)]
+    n = math.prod(x.shape)
+    if size[1:].count(-1) == 1 and all(isinstance(i, int) for i in size[1:]):
+        size[size.index(-1, 1)] = n // max(1, -math.prod(size[1:]))
+    if size[1:] == list(x.shape):
+        return x
+    if len(x.shape) == 2 and len(size) > 4:
+        return heads.view(b, name, x, size)
     if len(size) == 5 or isinstance(x, made.Grouped):
         return made.grouped(b, name, x, size[1:])
-    if len(sizes) == 3 == len(size) - 1 and len(x.shape) < 3 and -1 not in sizes and math.prod(sizes) == math.prod(x.shape):
+    sizes = [i for i in size[1:] if isinstance(i, int)]
+    if len(sizes) == 3 == len(size) - 1 and len(x.shape) < 3 and math.prod(sizes) == n:
         return b.as_image(name, x, sizes)
-    if len(size) != 2 or math.prod(x.shape) not in (size[1], -size[1] * math.prod(x.shape)):
-        raise errors.config(f"{name}: a shape of {len(size)} dimensions is not known on the server; it flattens to [rows, "
-                            f"{math.prod(x.shape)}]")
+    if len(x.shape) == 3 and sizes == [x.shape[0], x.shape[1] * x.shape[2]]:
+        return b.turned(name, x)
+    if size[1:] != [n]:
+        raise errors.config(f"{name}: {list(x.shape)} as {sizes}, both without rows, is not known on the server; it flattens to [rows, {n}]")
     return b.flatten(name, x)
 
 
@@ -391,11 +302,15 @@ def _f(kind):
 
 
 def _f_dropout(b, name, x, p=0.5, training=True, inplace=False):
+    if isinstance(x, heads.Scores):
+        return heads.dropout(b, name, x, p, training)
     return b.dropout(name, x, p) if training else x
 
 
 def call_function(b, build, name, args, kwargs):
     """build: of FUNCTIONS."""
+    if any(isinstance(a, (heads.View, heads.Scores)) for a in args):
+        build = _OF_HEADS.get(build, build)
     if build not in _TAKE_OWN:
         for a in args:
             for own in a if isinstance(a, (list, tuple)) else [a]:
@@ -404,13 +319,15 @@ def call_function(b, build, name, args, kwargs):
     return build(b, name, *args, **kwargs)
 
 
-_TAKE_OWN = Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice, _view, made._prelu, made._layer_norm
+_TAKE_OWN = Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice, _view, made._prelu, made._layer_norm, \
+    heads.mul, heads.div, heads.add, heads.masked, heads.attention
 
 
 def _math(fn):
     return lambda b, name, x: b.act(name, x, "math", fn=MATH[fn])
 
 
+BY_NAME = {**made.NAMED, **heads.NAMED}  # functions of packages, or of a PyTorch, that need not be here
 FUNCTIONS = {
     **{key: _math(fn) for fn in MATH for key in (getattr(torch, fn), fn)},
     operator.truediv: Builder.div, torch.div: Builder.div, "div": Builder.div,
@@ -428,27 +345,44 @@ FUNCTIONS = {
     F.hardsigmoid: _f("hardsigmoid"), F.relu6: lambda b, name, x, inplace=False: b.act(name, x, "act", fn="relu6"),
     F.leaky_relu: lambda b, name, x, negative_slope=0.01, inplace=False: b.leaky(name, x, negative_slope),
     F.gelu: lambda b, name, x, approximate="none": b.act(name, x, "gelu", tanh=1 if approximate == "tanh" else None),
-    F.dropout: _f_dropout, **made.FUNCTIONS,
+    F.dropout: _f_dropout, **made.FUNCTIONS, **heads.FUNCTIONS, **BY_NAME,
 }
+_OF_HEADS = {Builder.mul: heads.mul, Builder.div: heads.div, Builder.add: heads.add, _transpose: heads.transpose, _permute: heads.permute,
+             _view: heads.view, _flatten: heads.flatten, _item: heads.item, _select: heads.select}
+OF_CONSTANTS = {"getitem", "slice", "select", "unsqueeze", "squeeze", "transpose", "permute", "t", "view", "reshape", "expand", "size",
+                "dim", "to", "float", "bool", "neg", "exp", "log", "sqrt", "reciprocal", "sin", "cos", "add", "sub", "mul", "div",
+                "truediv", "tril", "triu", "masked_fill", "eq", "ne", "lt", "gt", "le", "ge", "logical_not", "bitwise_not", "invert"}
 _ROWS = object()  # how many a call has
 _OF_NUMBERS = {operator.add, operator.sub, operator.mul, operator.floordiv, operator.truediv, operator.mod, operator.neg,
-               operator.pow}
+               operator.pow, math.sqrt}
 _SAY_NOTHING = {"_assert", "dim", "size", "eq", "getattr", "ne", "__eq__"}
 
 
+def _unpack(proxy):
+    """As many parts as the caller unpacks. The number of those that it loops over is not known here; a script has it."""
+    frame = inspect.currentframe().f_back
+    found = (i for i in dis.get_instructions(frame.f_code) if i.offset == frame.f_lasti and i.opname == "UNPACK_SEQUENCE")
+    n = next((i.argval for i in found), None)
+    if n is None:
+        raise torch.fx.proxy.TraceError("forward loops over what a layer gives")
+    return (proxy[i] for i in range(n))
+
+
+class _Attribute(torch.fx.proxy.Attribute):
+    __iter__ = _unpack
+
+
 class _Proxy(torch.fx.Proxy):
-    def __iter__(self):
-        """As many parts as the caller unpacks. The number of those that it loops over is not known here; a script has it."""
-        frame = inspect.currentframe().f_back
-        found = (i for i in dis.get_instructions(frame.f_code) if i.offset == frame.f_lasti and i.opname == "UNPACK_SEQUENCE")
-        n = next((i.argval for i in found), None)
-        if n is None:
-            raise torch.fx.proxy.TraceError("forward loops over what a layer gives")
-        return (self[i] for i in range(n))
+    __iter__ = _unpack
+
+    def __getattr__(self, name):
+        return _Attribute(self, name)
 
 
 class _Tracer(torch.fx.Tracer):
-    """Leaves are what MODULES and NAMED know, and what else torch.nn has."""
+    """Leaves are what MODULES knows, and what else torch.nn has."""
+
+    proxy_buffer_attributes = True
 
     def is_leaf_module(self, m, name):
         return builder_of(m) is not None or super().is_leaf_module(m, name)
@@ -476,38 +410,47 @@ def trace(module):
 
 
 def known():
-    words = sorted({m.__name__ for m in MODULES} | set(NAMED) | set(made.NAMED) | {f if isinstance(f, str) else f.__name__ for f in FUNCTIONS})
+    words = sorted({m.__name__ for m in MODULES} | set(encoders.NAMED) | {f if isinstance(f, str) else f.__name__ for f in FUNCTIONS})
     return ", ".join(words)
 
 
 def call_module(b, build, name, m, prefix, args, kwargs):
     """build: of builder_of, or None."""
-    if build is _heads:
-        masks = (*args[3:4], *args[5:6], kwargs.get("attn_mask"))  # between them is need_weights
-        args = [*args[:3], *(kwargs.pop(k) for k in ("query", "key", "value") if k in kwargs)]
-        if len(args) != 3 or any(a is not args[0] for a in args) or any(mask is not None for mask in masks):
-            raise errors.config(f"{name}: the server has attention of one input, without masks")
-        args = args[:1]
+    args, build = encoders.arguments(build, name, args, kwargs)
     if any(isinstance(a, Own) for a in args):
         raise errors.config(f"{name}: {OWN}")
     if not build:
         raise errors.config(f"{name}: {type(m).__name__} is not known on the server; known are {known()}")
     if not args or any(a is not None for a in args[1:]) or any(v is not None for k, v in kwargs.items() if k not in ("need_weights", "average_attn_weights")):
         raise errors.config(f"{name}: {type(m).__name__} takes one input here")
-    y = build(b, name, m, prefix, args[0])
-    return (y, None) if build is _heads else y
+    return build(b, name, m, prefix, args[0])
 
 
 def _number(node, args):
-    """Sizes, and numbers that are made of them; None: it is something else."""
+    """Sizes, and numbers and lists that are made of them; None: it is something else."""
     x = args[0] if args else None
-    if isinstance(x, Value) and (node.target == "size" or (node.target is getattr and args[1] == "shape")):
-        shape = (_ROWS, *x.shape)
+    if isinstance(x, (Value, Own)) and (node.target == "size" or (node.target is getattr and args[1] == "shape")):
+        viewed = isinstance(x, (heads.View, heads.Scores))
+        shape = x.shape if isinstance(x, Own) else tuple(x.sizes(_ROWS)) if viewed else (_ROWS, *x.shape)
         return shape if node.target is getattr or len(args) == 1 else shape[args[1]]
+    if node.target is operator.add and all(isinstance(a, (list, tuple)) for a in args):
+        return (*args[0], *args[1])
     if node.target in _OF_NUMBERS and any(a is _ROWS for a in args):
         raise errors.config(f"{node.name}: computes with the number of rows, which each call may have another")
     numbers = node.op == "call_function" and node.target in _OF_NUMBERS and all(isinstance(a, (int, float)) for a in args)
     return node.target(*args) if numbers else None
+
+
+def _folded(node, args, kwargs):
+    """What is computed of a module's tensors that do not learn, and of numbers alone; None: it is something else."""
+    flat = [a for of in (*args, *kwargs.values()) for a in (of if isinstance(of, (list, tuple)) else [of])]
+    word = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    if word not in OF_CONSTANTS or not any(isinstance(a, Own) for a in flat) or any(
+            isinstance(a, Value) or a is _ROWS or (isinstance(a, Own) and a.learns) for a in flat):
+        return None
+    args = [a.tensor if isinstance(a, Own) else a for a in args]
+    found = getattr(args[0], word)(*args[1:], **kwargs) if node.op == "call_method" else node.target(*args, **kwargs)
+    return Own(node.name, found, False) if isinstance(found, torch.Tensor) else found
 
 
 def _call(b, module, strip, node, env):
@@ -519,18 +462,19 @@ def _call(b, module, strip, node, env):
         prefix = node.target[len(strip):] + "." * (node.target != strip.rstrip("."))
         return call_module(b, builder_of(m), node.target[len(strip):] or "0", m, prefix, args, kwargs)
     found = _number(node, args)
+    found = _folded(node, args, kwargs) if found is None else found
     if found is not None:
         return found
-    if node.target is operator.getitem and isinstance(args[0], First) and args[1] == 0:
+    if node.target is operator.getitem and isinstance(args[0], encoders.First) and args[1] == 0:
         return args[0]
     if node.target is operator.getitem and (args[0] is None or isinstance(args[0], tuple)):
         return args[0] and args[0][args[1]]
     word = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
-    if node.target not in FUNCTIONS and word not in made.NAMED:
+    if node.target not in FUNCTIONS and word not in BY_NAME:
         if word in _SAY_NOTHING:
             return None
         raise errors.config(f"{node.name}: {word} is not known on the server; known are {known()}")
-    return call_function(b, FUNCTIONS.get(node.target) or made.NAMED[word], node.name, args, kwargs)
+    return call_function(b, FUNCTIONS.get(node.target) or BY_NAME[word], node.name, args, kwargs)
 
 
 def read(traced, shape, per_token=False):

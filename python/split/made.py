@@ -212,7 +212,7 @@ def _expand(b, name, x, *size):
     want = [h if n == -1 else n for n, h in zip(size, x.shape)]
     if len(want) != len(x.shape) or any(n != h and h != 1 for n, h in zip(want, x.shape)):
         raise errors.config(f"{name}: {list(x.shape)} cannot be repeated to {size}, both without rows")
-    return Repeated(b, name, x, want)
+    return Repeated(x, want, lambda: b.repeated(name, x, want))
 
 
 def _expand_as(b, name, x, other):

@@ -1,13 +1,14 @@
 """A torch.jit.ScriptModule as the text of a graph: the graph of its forward, by the tables of graph.py. Nothing is computed on tensors.
 
 Numbers, lists and branches on them are evaluated, so that code which torch.fx cannot follow is read here, too."""
+import math
 import operator
 import re
 
 import torch
 import torch.nn.functional as F
 
-from . import errors, graph
+from . import errors, graph, heads
 from .builder import Builder, Own, Value
 from .lora import Lora
 
@@ -16,9 +17,8 @@ _UNKNOWN = object()  # depends on the rows of a call, or is what nobody here kno
 _NUMBERS = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
             "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "div": operator.truediv,
             "remainder": operator.mod, "neg": operator.neg, "__not__": operator.not_, "__and__": operator.and_,
-            "__or__": operator.or_, "Int": int, "Float": float, "Bool": bool}
-_OF_CONSTANTS = {"slice", "select", "unsqueeze", "squeeze", "transpose", "permute", "t", "view", "reshape", "expand", "size", "dim",
-                 "to", "float", "neg", "exp", "log", "sqrt", "reciprocal", "sin", "cos", "add", "sub", "mul", "div"}
+            "__or__": operator.or_, "Int": int, "Float": float, "Bool": bool, "sqrt": math.sqrt, "pow": operator.pow}
+_MAKE = {"ones": 1, "zeros": 1, "full": 2}  # the same numbers in each call; in front of which argument the dtype is
 _LEAVES = {f"__torch__.{m.__module__}.{m.__name__}": m for m in graph.MODULES if m is not Lora}
 
 
@@ -56,6 +56,7 @@ class _Walk:
     def module(self, sub, method, args):
         leaf = _leaf(sub.held) if method == "forward" else None
         if leaf:
+            args = [self.own(a) for a in args]
             return graph.call_module(self.b, graph.MODULES[leaf], sub.path or "0", sub.held, sub.path + "." * bool(sub.path), args, {})
         return self.graph(sub.held._c._get_method(method).graph, [sub, *args])
 
@@ -140,23 +141,32 @@ class _Walk:
             return (ins[0] is ins[1]) == (word == "__is__")
         if word == "append":
             return x.append(ins[1])
+        if isinstance(x, (list, tuple)) and word == "slice":
+            return x[ins[1]:ins[2]:ins[3]]
         if isinstance(x, (list, tuple)) and word in ("__getitem__", "len", "add"):
             return len(x) if word == "len" else x + ins[1] if word == "add" else x[ins[1]]
         if isinstance(x, Value) and word in ("dim", "size"):
-            shape = [_UNKNOWN, *x.shape]
+            shape = x.sizes(_UNKNOWN) if isinstance(x, (heads.View, heads.Scores)) else [_UNKNOWN, *x.shape]
             return len(shape) if word == "dim" else shape[ins[1]] if len(ins) > 1 else shape
         flat = [part for i in ins for part in (i if isinstance(i, (list, tuple)) else [i])]
-        if word in _OF_CONSTANTS and any(isinstance(i, _Sub) for i in ins) and all(_is_constant(i) for i in flat):
+        if word in graph.OF_CONSTANTS and any(isinstance(i, _Sub) for i in ins) and all(_is_constant(i) for i in flat):
             found = getattr(torch.ops.aten, word)(*(i.held if isinstance(i, _Sub) else i for i in ins))
             return _Sub(found, self.unique(word)) if isinstance(found, torch.Tensor) else found
+        if word in _MAKE and _UNKNOWN not in flat:
+            n = _MAKE[word]
+            return _Sub(getattr(torch.ops.aten, word)(*ins[:n], dtype=ins[n]), self.unique(word))
         if any(isinstance(i, (Value, Own, _Sub)) for i in flat):
             called = next((f for f in (word, getattr(torch, word, None), getattr(F, word, None)) if f in graph.FUNCTIONS), None)
             return self.function(word, called, ins)
         return _NUMBERS[word](*ins) if word in _NUMBERS and not any(i is _UNKNOWN for i in flat) else _UNKNOWN
 
+    @staticmethod
+    def own(a):
+        return Own(a.path, a.held, a.learns) if isinstance(a, _Sub) else a
+
     def function(self, word, called, args):
         name = self.unique(word.rstrip("_"))
-        args = [Own(a.path, a.held, a.learns) if isinstance(a, _Sub) else a for a in args]
+        args = [self.own(a) for a in args]
         if called not in graph.FUNCTIONS or any(a is _UNKNOWN for a in args):
             raise errors.config(f"{name}: {word} is not known on the server; known are {graph.known()}")
         build = graph.FUNCTIONS[called]

@@ -126,17 +126,8 @@ MODULES = {
 }
 
 
-class Between(nn.Module):
-    def __init__(self, made):
-        super().__init__()
-        self.first, self.made = nn.Conv2d(C, C, 1), made
-
-    def forward(self, x):
-        return self.made(self.first(x))
-
-
-def one_step(mid):
-    m, x = remote(mid, SHAPE, {"lr": 0.1}), batches(SHAPE, 1)[0][0].requires_grad_()
+def one_step(mid, shape):
+    m, x = remote(mid, shape, {"lr": 0.1}), batches(shape, 1)[0][0].requires_grad_()
     y = m(x)
     (y * torch.linspace(-1, 1, y.numel()).view_as(y)).sum().backward()
     m.step()
@@ -145,17 +136,22 @@ def one_step(mid):
     return found
 
 
-def check_composed():
-    for name, make in MODULES.items():
+def check_each(modules, shape, before):
+    for name, make in modules.items():
         torch.manual_seed(4)
-        mid = Between(make())
-        width = mid(torch.zeros(SHAPE)).flatten(1).shape[1]
+        made = make()
+        mid = nn.Sequential(before(), made)
+        width = mid(torch.zeros(shape)).flatten(1).shape[1]
         try:
-            check_same((nn.Identity(), mid, nn.Sequential(nn.Flatten(), nn.Linear(width, 5))), batches(SHAPE, 10), SHAPE)
+            check_same((nn.Identity(), mid, nn.Sequential(nn.Flatten(), nn.Linear(width, 5))), batches(shape, 10), shape)
             script = torch.jit.script(copy.deepcopy(mid))
-            assert all(torch.equal(a, b) for a, b in zip(one_step(mid), one_step(script))), "other bits as a script"
+            assert all(torch.equal(a, b) for a, b in zip(one_step(mid, shape), one_step(script, shape))), "other bits as a script"
         except Exception as e:
             raise AssertionError(f"{name}: {e}") from e
+
+
+def check_composed():
+    check_each(MODULES, SHAPE, lambda: nn.Conv2d(C, C, 1))
 
 
 def check_refused():
@@ -173,4 +169,5 @@ def check_refused():
         refused(split.ConfigError, says, remote, nn.Sequential(nn.Conv2d(C, C, 1), module), SHAPE)
 
 
-run(check_composed, check_refused)
+if __name__ == "__main__":
+    run(check_composed, check_refused)

@@ -1,0 +1,263 @@
+"""Attention as a forward writes it out: tokens seen by heads, scores, softmax, sums of values. One node computes all of it."""
+import dataclasses
+import math
+import operator
+
+import torch
+import torch.nn.functional as F
+
+from . import errors
+from .builder import Own, Turned, Value
+
+_ROWS, _TOKENS = "rows", "tokens"
+_HIDES = -1e4  # a mask adds this much, or less, to the scores of keys that take no part
+
+
+class View(Value):
+    """Tokens (S, F) whose features are several dimensions, in any order. axes: _ROWS, _TOKENS, or (size, stride) within the
+    F features. by: a factor of all numbers."""
+
+    def __init__(self, of, axes, by=1.0):
+        self.of, self.axes, self.by = of, tuple(axes), by
+        self.shape = tuple(n for n in self.sizes(None) if n is not None)
+
+    @property
+    def number(self):
+        raise errors.config(f"a shape of {len(self.axes)} dimensions is not known on the server; of tokens it is in attention alone")
+
+    def sizes(self, rows):
+        """As PyTorch has them."""
+        of = {_ROWS: rows, _TOKENS: self.of.shape[0]}
+        return [of[a] if a in of else a[0] for a in self.axes]
+
+    def heads(self, turned=False):
+        """How many: the axes are rows, heads, tokens, features; turned: the last two the other way round."""
+        n, each = self.axes[1] if len(self.axes) == 4 and isinstance(self.axes[1], tuple) else (0, 0)
+        last = [_TOKENS, (each, 1)]
+        right = n * each == self.of.shape[1] and self.axes[0] == _ROWS and list(self.axes[2:]) == last[::-1 if turned else 1]
+        return n if right else None
+
+
+@dataclasses.dataclass
+class Scores(Value):
+    """Of queries q and keys k (S, F): by · q·kᵀ of each head, and with soft the softmax of that, dropped with p."""
+    q: Value
+    k: Value
+    n: int
+    by: float = 1.0
+    causal: bool = False
+    soft: bool = False
+    p: float = 0.0
+    alone: bool = False  # there is no dimension of heads
+
+    @property
+    def shape(self):
+        s = self.q.shape[0]
+        return (s, s) if self.alone else (self.n, s, s)
+
+    @property
+    def number(self):
+        raise errors.config("scores of attention are not known on the server without a softmax and values behind them")
+
+    def sizes(self, rows):
+        return [rows, *self.shape]
+
+    def but(self, **changes):
+        return dataclasses.replace(self, **changes)
+
+
+# ---- views
+
+def view(b, name, x, *size):
+    """size: with rows, one of the others perhaps -1."""
+    size = list((size[0] if isinstance(size[0], (list, tuple)) else size)[1:])
+    x = _tokens(b, name, x)
+    s, f = x.shape
+    if size.count(-1) == 1:
+        size[size.index(-1)] = s * f // max(1, -math.prod(size))
+    if any(not isinstance(n, int) or n < 1 for n in size) or size[0] != s or math.prod(size[1:]) != f:
+        raise errors.config(f"{name}: {[s, f]} as {size}, both without rows; the server has the features of tokens in parts")
+    axes = [(n, math.prod(size[i:])) for i, n in enumerate(size[1:], 2)]
+    return x if len(size) == 2 else View(x, [_ROWS, _TOKENS, *axes])
+
+
+def parted(b, name, x):
+    """x: Parted, with its dimensions 1 and 2 transposed."""
+    return transpose(b, name, view(b, name, x.of, (None, *x.shape)), 1, 2)
+
+
+def _tokens(b, name, x):
+    if not isinstance(x, View):
+        return x
+    features = x.axes[2:]
+    strides = [math.prod(n for n, _ in features[i:]) for i in range(1, len(features) + 1)] if _TOKENS not in features else None
+    if x.axes[:2] != (_ROWS, _TOKENS) or [stride for _, stride in features] != strides:
+        raise errors.config(f"{name}: transpose {x.sizes('rows')} first, to rows, tokens, and features in their order")
+    return b.mul(name, x.of, x.by)
+
+
+def flatten(b, name, x, start_dim=0, end_dim=-1):
+    if start_dim != 2 or end_dim not in (-1, len(x.axes) - 1):
+        raise errors.config(f"{name}: flattens {x.sizes('rows')} from {start_dim} to {end_dim}; the server has that from 2 on")
+    return _tokens(b, name, x)
+
+
+def permute(b, name, x, *dims):
+    dims = dims[0] if len(dims) == 1 else dims
+    return View(x.of, [x.axes[d] for d in dims], x.by)
+
+
+def transpose(b, name, x, dim0, dim1):
+    order = list(range(len(x.axes)))
+    order[dim0], order[dim1] = order[dim1], order[dim0]
+    return permute(b, name, x, order)
+
+
+def select(b, name, x, dim, index):
+    """One of an axis of features, which must be the outermost or the innermost one."""
+    axis, f = x.axes[dim], x.of.shape[1]
+    size, stride = axis if isinstance(axis, tuple) else (0, 0)
+    if not -size <= index < size or (stride != 1 and stride * size != f):
+        raise errors.config(f"{name}: number {index} of dimension {dim} of {x.sizes('rows')}; the server has parts of the outermost "
+                            "or the innermost features")
+    index, inner = index % size, stride == 1
+    of = b.resampled(name, x.of, 2, f // size, first=index if inner else index * stride, step=size if inner else 1)
+    axes = [(a[0], a[1] // size) if inner and isinstance(a, tuple) else a for a in x.axes]
+    return View(of, [*axes[:dim % len(axes)], *axes[dim % len(axes) + 1:]], x.by)
+
+
+def item(b, name, x, index):
+    index = index if isinstance(index, tuple) else (index,)
+    if Ellipsis in index:
+        i = index.index(Ellipsis)
+        index = (*index[:i], *[slice(None)] * (len(x.axes) + 1 - len(index)), *index[i + 1:])
+    numbers = [i for i, n in enumerate(index) if isinstance(n, int)]
+    if len(numbers) != 1 or any(n != slice(None) for n in index if not isinstance(n, int)):
+        raise errors.config(f"{name}: {index} of {x.sizes('rows')}; the server has one number, and all of the other dimensions")
+    return select(b, name, x, numbers[0], index[numbers[0]])
+
+
+def unbind(b, name, x, dim=0):
+    n = x.sizes(0)[dim]
+    return tuple(select(b, f"{name}.{i}", x, dim, i) for i in range(n))
+
+
+# ---- scores
+
+def matmul(b, name, x, y):
+    if isinstance(x, Scores) and x.soft:
+        return _attend(b, name, x, y)
+    if isinstance(x, View) and isinstance(y, View) and x.heads() and x.heads() == y.heads(turned=True):
+        return Scores(x.of, y.of, x.heads(), x.by * y.by)
+    if type(x) is Value and isinstance(y, Turned) and len(x.shape) == len(y.shape) == 2:
+        return Scores(x, y.of, 1, alone=True)
+    raise errors.config(f"{name}: a product of matrices {list(x.shape)} and {list(y.shape)} is not known on the server; it has "
+                        "queries by transposed keys, and what softmax makes of them by values")
+
+
+def _attend(b, name, x, v):
+    alone = type(v) is Value and x.alone
+    if not alone and not (isinstance(v, View) and v.heads() == x.n):
+        raise errors.config(f"{name}: {x.n} heads of scores by values {list(v.shape)}")
+    values = v if alone else v.of
+    if not x.q.shape[1] == x.k.shape[1] == values.shape[1]:
+        raise errors.config(f"{name}: queries, keys and values have {x.q.shape[1]}, {x.k.shape[1]} and {values.shape[1]} features; the "
+                            "server has equal numbers")
+    by = x.by * math.sqrt(x.q.shape[1] // x.n)  # beside what the server multiplies by
+    q = x.q if abs(by - 1) < 1e-6 else b.mul(name + ".by", x.q, by)
+    y = b.attention(name, q, x.k, values, x.n, x.p, x.causal)
+    return y if alone else View(y, v.axes, v.by)
+
+
+def softmax(b, name, x, dim=None, *args):
+    """args: what says nothing, and a dtype."""
+    if not isinstance(x, Scores) or x.soft or dim not in (-1, len(x.shape)):
+        raise errors.config(f"{name}: a softmax is known on the server over the keys of attention alone")
+    return x.but(soft=True)
+
+
+def dropout(b, name, x, p=0.5, training=True, inplace=False):
+    if not isinstance(x, Scores) or not x.soft or x.p:
+        raise errors.config(f"{name}: drops parts of heads; the server has that of tokens, and once behind attention's softmax")
+    return x.but(p=p if training else 0.0)
+
+
+def _scaled(f, name, x, by, number):
+    """x with another factor: number, or the tensor by of a module."""
+    if isinstance(x, Scores) and x.soft:
+        raise errors.config(f"{name}: a factor behind attention's softmax is not known on the server")
+    if number is not None:
+        return x.but(by=x.by * number) if isinstance(x, Scores) else View(x.of, x.axes, x.by * number)
+    return x.but(q=f(name, x.q, by)) if isinstance(x, Scores) else View(f(name, x.of, by), x.axes, x.by)
+
+
+def _factor(name, by):
+    """A number, or None where it learns."""
+    if isinstance(by, (int, float)):
+        return by
+    if not isinstance(by, Own) or by.tensor.numel() != 1:
+        raise errors.config(f"{name}: heads and scores of attention are multiplied by single numbers on the server")
+    return None if by.learns else by.tensor.item()
+
+
+def mul(b, name, x, by):
+    x, by = (x, by) if isinstance(x, (View, Scores)) else (by, x)
+    return _scaled(b.mul, name, x, by, _factor(name, by))
+
+
+def div(b, name, x, by, rounding_mode=None):
+    number = _factor(name, by)
+    return _scaled(b.div, name, x, by, number if number is None else 1 / number)
+
+
+# ---- masks
+
+def hides(name, mask, s):
+    """Whether a mask, which is added or is True for keys that take no part, is the causal one. It may hide nothing."""
+    if not isinstance(mask, Own) or mask.learns:
+        raise errors.config(f"{name}: what is added to scores of attention is not known on the server, only causal masks are")
+    t = mask.tensor
+    hidden = t if t.dtype == torch.bool else t <= _HIDES
+    square = t.numel() == s * s and list(t.shape[-2:]) == [s, s]
+    if square and bool(((t == 0) | hidden).all()):
+        hidden = hidden.reshape(s, s)
+        if not hidden.any():
+            return False
+        if torch.equal(hidden, torch.ones_like(hidden).triu(1)):
+            return True
+    raise errors.config(f"{name}: the mask {list(t.shape)} of {s} tokens is not known on the server, only causal masks are: each token "
+                        "sees itself and those before it")
+
+
+def masked(b, name, x, mask, value):
+    if not isinstance(x, Scores) or x.soft or not value <= _HIDES:
+        raise errors.config(f"{name}: a mask is known on the server for the scores of attention, in front of the softmax, with {_HIDES:g} "
+                            "or less")
+    return x.but(causal=hides(name, mask, x.q.shape[0]) or x.causal)
+
+
+def add(b, name, x, y, alpha=1):
+    x, mask = (x, y) if isinstance(x, Scores) else (y, x)
+    if not isinstance(x, Scores) or x.soft or alpha != 1:
+        raise errors.config(f"{name}: sums of heads are not known on the server; add tokens")
+    return x.but(causal=hides(name, mask, x.q.shape[0]) or x.causal)
+
+
+def attention(b, name, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """F.scaled_dot_product_attention. A mask of booleans is True for keys that take part."""
+    each = q.shape[-1]
+    scores = matmul(b, name, q, transpose(b, name, k, -1, -2) if isinstance(k, View) else b.turned(name, k))
+    scores = scores.but(by=scores.by * (1 / math.sqrt(each) if scale is None else scale), causal=is_causal)
+    if isinstance(attn_mask, Own) and attn_mask.tensor.dtype == torch.bool:
+        attn_mask = Own(attn_mask.path, ~attn_mask.tensor, attn_mask.learns)
+    if attn_mask is not None:
+        scores = add(b, name, scores, attn_mask)
+    return _attend(b, name, scores.but(soft=True, p=dropout_p), v)
+
+
+FUNCTIONS = {
+    operator.matmul: matmul, torch.matmul: matmul, "matmul": matmul, torch.bmm: matmul, "bmm": matmul,
+    F.softmax: lambda b, name, x, dim=None, _stacklevel=3, dtype=None: softmax(b, name, x, dim),
+    torch.softmax: softmax, "softmax": softmax, "unbind": unbind, torch.unbind: unbind, "masked_fill": masked, torch.masked_fill: masked,
+}
+NAMED = {"scaled_dot_product_attention": attention}
