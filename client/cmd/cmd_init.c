@@ -141,6 +141,20 @@ static enum sl_err init(const struct sl_options *o, const char *path, struct sl_
 	return o->force ? write_over(path, text, fail) : write_new(path, text, fail);
 }
 
+/* What was chosen of a table, which a user may see otherwise. */
+static void say_columns(const struct sl_conf_client *c)
+{
+	if (c->model.task == SL_CONF_NUMBERS)
+		printf("The label is the column \"%s\", a number", c->data.label.item[0]);
+	else
+		printf("The label is the column \"%s\", of %d classes", c->data.label.item[0], c->model.classes);
+	printf("; the other columns make %d feature%s", c->model.features, c->model.features == 1 ? "" : "s");
+	for (int i = 0; i < c->data.ignore.n; i++)
+		printf("%s%s", i ? ", " : ". Left out, because they tell nothing: ", c->data.ignore.item[i]);
+	printf(".%s\n",
+	       c->data.missing == SL_MISSING_MEAN ? " Cells are missing, and count as their column's mean." : "");
+}
+
 int splitc_init(int argc, char **argv)
 {
 	struct sl_options o = {.command = "init", .usage = usage};
@@ -157,6 +171,9 @@ int splitc_init(int argc, char **argv)
 	printf("%s is written. What comes next:\n  splitc train %s --check-config\n  splitc train %s\n", path, path,
 	       path);
 	printf("The run needs splits at %s, unless you give --local.\n", conf.server);
+	if (conf.data.kind == SL_DATA_CSV && uncounted.code == SL_OK && !conf.model.onnx[0] &&
+	    access(conf.data.dir, R_OK) == 0)
+		say_columns(&conf);
 	if (access(conf.data.dir, R_OK) != 0)
 		printf("The folder of the data, %s, does not exist yet.\n", conf.data.dir);
 	if (uncounted.code != SL_OK && !conf.model.onnx[0]) /* an ONNX file says how many */

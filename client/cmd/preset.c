@@ -77,20 +77,25 @@ static void set_counted(struct sets *s, const struct sl_set_spec *spec, struct s
 		set(s, "model.features", count);
 }
 
-static void set_columns(struct sets *s, const struct sl_preset_table *c)
+static void set_columns(struct sets *s, struct sl_preset_table *c)
 {
-	char list[PATH_MAX] = "[";
-	size_t n = 1;
+	char list[PATH_MAX], label[SL_CONF_TEXT + 2];
+	size_t n = 0;
 
-	set(s, "data.label", c->label);
+	snprintf(label, sizeof label, strchr(c->label, '"') ? "%s" : "\"%s\"", c->label);
+	set(s, "data.label", label);
 	if (c->numbers)
 		set(s, "model.task", "numbers");
-	for (int i = 0; i < c->nignored && n < sizeof list; i++)
-		n += (size_t)snprintf(list + n, sizeof list - n, "%s\"%s\"", i ? ", " : "", c->ignored[i]);
-	if (c->nignored && n + 1 < sizeof list) {
-		strcpy(list + n, "]");
-		set(s, "data.ignore", list);
+	for (int i = 0; i < c->nignored; i++) {
+		const size_t more = strlen(c->ignored[i]) + 4;
+
+		if (n + more > sizeof list)
+			c->nignored = i;
+		else
+			n += (size_t)sprintf(list + n, "%s\"%s\"", i ? ", " : "", c->ignored[i]);
 	}
+	if (c->nignored)
+		set(s, "data.ignore", list);
 	if (c->missing)
 		set(s, "data.missing", "mean");
 }
@@ -110,10 +115,11 @@ static void set_sizes(struct sets *s, const struct kind *k, const char *model, b
 	set(s, "data.normalize", cifar ? k->kind : "imagenet");
 }
 
-/* Of a folder without a kind: the first whose pictures lie in it, or a table; `usual` where nothing says more, or no
- * folder was given. */
+/* Of a folder without a kind: the first whose pictures lie in it, or a table, which may be a file; `usual` where
+ * nothing says more, or no folder was given. */
 static const struct kind *kind_inside(const char *folder, unsigned input, const struct kind *usual)
 {
+	const size_t len = strlen(folder);
 	char table[PATH_MAX];
 	struct sl_set there;
 	struct sl_fail why;
@@ -126,7 +132,7 @@ static const struct kind *kind_inside(const char *folder, unsigned input, const 
 		if (sl_set_check(&there, &spec, &why) == SL_OK)
 			return k;
 	}
-	snprintf(table, sizeof table, "%s/train.csv", folder);
+	snprintf(table, sizeof table, len > 4 && strcmp(folder + len - 4, ".csv") == 0 ? "%s" : "%s/train.csv", folder);
 	for (const struct kind *k = kinds; k < kinds + KINDS; k++)
 		if (k->input == SL_NETWORK_ROWS && (!input || (k->input & input)))
 			return access(table, F_OK) == 0 ? k : usual;

@@ -7,6 +7,8 @@
 
 #include "client/data/csv_column.h"
 
+enum { MOST_WHOLE = 20, ROWS_OF_CLASS = 10 };
+
 /* As people call a column of keys (id, patient_id, patientId), and pandas one of row numbers. */
 static bool is_called_id(const char *name)
 {
@@ -36,17 +38,26 @@ static bool names_rows(const struct sl_csv *table, int column)
 	return names;
 }
 
+/* A quantity: fractions, large numbers, or so many different ones that each would be a class of few rows. */
 static bool has_numbers(const struct sl_csv *table, int column)
 {
-	bool numbers = false;
+	struct sl_names all = {0}, once = {0};
+	bool numbers = false, fits = true;
 	double x;
 
-	for (int64_t r = 0; r < table->rows; r++) {
-		if (!sl_text_number(sl_csv_cell(table, r, column), &x))
-			return false;
-		numbers |= x != floor(x) || fabs(x) >= 1000;
+	for (int64_t r = 0; r < table->rows && fits; r++) {
+		const char *cell = sl_csv_cell(table, r, column);
+
+		if (sl_csv_is_missing(cell))
+			continue;
+		fits = sl_text_number(cell, &x) && sl_names_add(&all, cell);
+		numbers |= fits && (x != floor(x) || fabs(x) >= 1000);
 	}
-	return numbers;
+	fits = fits && sl_names_different(&once, &all);
+	numbers |= once.n > MOST_WHOLE && all.n < ROWS_OF_CLASS * once.n;
+	sl_names_close(&all);
+	sl_names_close(&once);
+	return fits && numbers;
 }
 
 void sl_preset_table_read(struct sl_preset_table *c, const char *folder)
@@ -65,7 +76,7 @@ void sl_preset_table_read(struct sl_preset_table *c, const char *folder)
 
 		if (strcmp(name, c->label) == 0)
 			continue;
-		if (c->nignored < SL_CONF_LIST_MAX && !strpbrk(name, "\"\\") &&
+		if (c->nignored < SL_CONF_LIST_MAX && !strpbrk(name, "\"\\") && strlen(name) < SL_CONF_TEXT &&
 		    (n.missing == n.rows || names_rows(&c->table, i)))
 			c->ignored[c->nignored++] = name;
 		else

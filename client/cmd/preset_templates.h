@@ -64,7 +64,7 @@ static const char table_template[] =
 	"  batch: 32\n"
 	"  epochs: 20\n"
 	"  seed: 1\n"
-	"  optimizer: {kind: adam, lr: 0.001}\n"
+	"  optimizer: {kind: adam, lr: 0.003}\n"
 	"threads: 1\n"
 	"log:\n"
 	"  dir: @log.dir@   # log.jsonl, checkpoints, model.safetensors\n"

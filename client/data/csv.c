@@ -1,4 +1,5 @@
 /* Tables: CSV files with a header line and a column of labels. */
+#include <fnmatch.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
@@ -35,15 +36,23 @@ static enum sl_err no_memory(struct sl_fail *fail)
 
 static enum sl_err empty_cell(const struct sl_csv *s, int64_t row, int column, const char *advice, struct sl_fail *fail)
 {
+	const char *cell = sl_csv_cell(s, row, column);
 	char more[48] = "";
 	int64_t n = 0;
 
 	for (int64_t r = row + 1; r < s->rows; r++)
-		n += !*sl_csv_cell(s, r, column);
+		n += strcmp(sl_csv_cell(s, r, column), cell) == 0;
 	if (n)
 		snprintf(more, sizeof more, ", and %lld below it", (long long)n);
-	return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: the cell of column \"%.60s\" is empty%s; %s", s->path,
-			   s->line[row], sl_name(&s->header, column), more, advice);
+	return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: the cell of column \"%.60s\" is %s%s%s; %s", s->path,
+			   s->line[row], sl_name(&s->header, column), *cell ? "missing: " : "empty", cell, more,
+			   advice);
+}
+
+/* "None" may be a class. */
+static bool lacks_label(const char *cell)
+{
+	return sl_csv_is_missing(cell) && strcmp(cell, "None") != 0;
 }
 
 /* Labels must be there, and so must the columns that are read, unless their cells may be missing. */
@@ -53,12 +62,17 @@ static enum sl_err check_cells(const struct table *t, const struct sl_csv *s, st
 		for (int i = 0; i < t->columns && !t->fill; i++)
 			if (!t->column[i].left_out && !*sl_csv_cell(s, r, t->column[i].at))
 				return empty_cell(s, r, t->column[i].at,
-						  "fill such cells, name the column in data.ignore, or set "
-						  "data.missing: mean",
+						  t->given ? "fill such cells"
+							   : "fill such cells, name the column in data.ignore, or "
+							     "set data.missing: mean",
 						  fail);
 		for (int i = 0; i < t->targets && !t->given; i++)
-			if (!*sl_csv_cell(s, r, t->target[i]))
-				return empty_cell(s, r, t->target[i], "fill such cells, or leave the rows out", fail);
+			if (lacks_label(sl_csv_cell(s, r, t->target[i])))
+				return empty_cell(s, r, t->target[i],
+						  *sl_csv_cell(s, r, t->target[i])
+							  ? "leave such rows out, or rename the class"
+							  : "fill such cells, or leave the rows out",
+						  fail);
 	}
 	return SL_OK;
 }
@@ -94,6 +108,30 @@ static enum sl_err make_keys(struct table *t, const struct sl_csv *s, const stru
 	return SL_OK;
 }
 
+static size_t length_without_blanks(const char *text)
+{
+	size_t n = strlen(text);
+
+	while (n && text[n - 1] == ' ')
+		n--;
+	return n;
+}
+
+/* Neighbours in their order: blanks behind it, or the writing of a number, make no other class. */
+static enum sl_err check_apart(const struct sl_csv *s, const char *a, const char *b, struct sl_fail *fail)
+{
+	const size_t len = length_without_blanks(a);
+	double x, y;
+
+	if (sl_text_number(a, &x) && sl_text_number(b, &y) ? x != y
+							   : len != length_without_blanks(b) || strncmp(a, b, len) != 0)
+		return SL_OK;
+	return sl_fail_set(fail, SL_ERR_DATA,
+			   "%s: the labels \"%.60s\" and \"%.60s\" are written in two ways: write them "
+			   "the same",
+			   s->path, a, b);
+}
+
 static enum sl_err learn_labels(struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec,
 				struct sl_fail *fail)
 {
@@ -107,6 +145,8 @@ static enum sl_err learn_labels(struct table *t, const struct sl_csv *s, const s
 	if (!err && has_classes(spec) && t->labels.n < 2)
 		err = sl_fail_set(fail, SL_ERR_DATA,
 				  "%s: all rows have the same label; a classifier needs two classes or more", s->path);
+	for (int64_t i = 1; i < t->labels.n && has_classes(spec) && !err; i++)
+		err = check_apart(s, sl_name(&t->labels, i - 1), sl_name(&t->labels, i), fail);
 	return err;
 }
 
@@ -128,10 +168,17 @@ static enum sl_err choose_columns(struct table *t, const struct sl_csv *s, const
 		t->column[t->target[i]].left_out = true;
 	for (int i = 0; i < spec->nignore; i++) {
 		const int column = sl_csv_find(s, spec->ignore[i]);
+		bool found = false;
 
-		if (column < 0)
+		for (int k = 0; k < t->columns; k++) {
+			const char *name = sl_name(&s->header, k);
+			const bool is = column < 0 ? fnmatch(spec->ignore[i], name, FNM_NOESCAPE) == 0 : k == column;
+
+			t->column[k].left_out |= is;
+			found |= is;
+		}
+		if (!found)
 			return sl_csv_lacks(s, "data.ignore", spec->ignore[i], fail);
-		t->column[column].left_out = true;
 	}
 	if (spec->parts)
 		err = make_keys(t, s, spec->parts, fail);
@@ -247,12 +294,20 @@ static enum sl_err find_columns(struct table *t, const struct sl_csv *s, struct 
 static enum sl_err encode_target(struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec, int64_t from,
 				 union sl_label *y, struct sl_fail *fail)
 {
+	double number;
+
 	if (t->given)
 		return SL_OK;
 	if (!has_classes(spec))
 		return sl_csv_target(s, spec, from, t->target, y, fail);
 	y->label = sl_csv_place(&t->labels, sl_csv_cell(s, from, t->target[0]));
-	return y->label < 0 ? sl_csv_lacks_text(s, from, t->target[0], "", fail) : SL_OK;
+	if (y->label >= 0)
+		return SL_OK;
+	return sl_csv_lacks_text(s, from, t->target[0],
+				 sl_text_number(sl_csv_cell(s, from, t->target[0]), &number)
+					 ? "; a quantity needs model.task: numbers"
+					 : "",
+				 fail);
 }
 
 static enum sl_err encode_row(struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec, int64_t from,

@@ -1,6 +1,7 @@
 /* Columns of a table: statistics and texts of training, and features of any rows. */
 #include "client/data/csv_column.h"
 
+#include <float.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@ static enum sl_err no_memory(struct sl_fail *fail)
 	return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for a table");
 }
 
-static bool is_missing(const char *cell)
+bool sl_csv_is_missing(const char *cell)
 {
 	static const char *const words[] = {"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"};
 
@@ -29,7 +30,8 @@ enum sl_err sl_csv_different(struct sl_names *out, const struct sl_csv *s, int c
 	bool fits = true;
 
 	for (int64_t r = 0; r < s->rows && fits; r++)
-		fits = (fill && is_missing(sl_csv_cell(s, r, column))) || sl_names_add(&all, sl_csv_cell(s, r, column));
+		fits = (fill && sl_csv_is_missing(sl_csv_cell(s, r, column))) ||
+		       sl_names_add(&all, sl_csv_cell(s, r, column));
 	fits = fits && sl_names_different(out, &all);
 	sl_names_close(&all);
 	return fits ? SL_OK : no_memory(fail);
@@ -46,7 +48,7 @@ struct sl_csv_tally sl_csv_count(const struct sl_csv *s, int column, bool fill)
 		const char *cell = sl_csv_cell(s, r, column);
 
 		n.empty += !*cell;
-		if (fill && is_missing(cell)) {
+		if (fill && sl_csv_is_missing(cell)) {
 			n.missing++;
 		} else if (sl_text_number(cell, &x)) {
 			n.numbers++;
@@ -56,6 +58,15 @@ struct sl_csv_tally sl_csv_count(const struct sl_csv *s, int column, bool fill)
 		}
 	}
 	return n;
+}
+
+/* The deviation, or 1 where all numbers are the same: rounding alone may give as much variance as scikit-learn's
+ * StandardScaler has for a bound. */
+static double spread(double variance, double mean, int64_t n)
+{
+	const double rounds = (double)n * DBL_EPSILON;
+
+	return isfinite(variance) && variance <= rounds * variance + rounds * mean * rounds * mean ? 1 : sqrt(variance);
 }
 
 /* Mean and deviation of the cells that have a number. */
@@ -77,9 +88,12 @@ static enum sl_err learn_number(struct sl_csv_column *c, const struct sl_csv *s,
 	for (int64_t r = 0; r < s->rows; r++)
 		if ((!own || own[r]) && sl_text_number(sl_csv_cell(s, r, c->at), &x))
 			squares += (x - c->mean) * (x - c->mean);
-	c->deviation = sqrt(squares / (double)n);
-	c->deviation = c->deviation > 0 ? c->deviation : 1;
+	c->deviation = spread(squares / (double)n, c->mean, n);
 	c->n = 1;
+	if (!isfinite(c->mean) || !isfinite(c->deviation))
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "%s: column \"%.60s\" has numbers too large to compute its mean or deviation",
+				   s->path, c->name);
 	return SL_OK;
 }
 
@@ -117,8 +131,13 @@ int64_t sl_csv_column_warn(const struct sl_csv_column *c, const struct sl_csv *s
 		       "read as words, with %d features; %s",
 		       s->path, s->line[n.word], c->name, sl_csv_cell(s, n.word, c->at), (long long)n.numbers,
 		       (long long)s->rows, c->n,
-		       is_missing(sl_csv_cell(s, n.word, c->at)) ? "data.missing: mean leaves such cells out"
-								 : "give a number here, or leave the row out");
+		       sl_csv_is_missing(sl_csv_cell(s, n.word, c->at)) ? "data.missing: mean leaves such cells out"
+									: "give a number here, or leave the row out");
+	else if (n.words && s->rows >= 20 && 2 * c->text.n > n.words)
+		sl_log(SL_LOG_WARN, "column-of-texts",
+		       "%s:%zu: column \"%.60s\": most texts, such as \"%.60s\", occur once, and each becomes a "
+		       "feature: write numbers as 3.14, or name the column in data.ignore",
+		       s->path, s->line[n.word], c->name, sl_csv_cell(s, n.word, c->at));
 	return n.missing;
 }
 
@@ -145,7 +164,7 @@ enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_
 	double value;
 	int place;
 
-	if (unknown && is_missing(cell))
+	if (unknown && sl_csv_is_missing(cell))
 		return SL_OK;
 	if (c->number) {
 		if (!sl_text_number(cell, &value))
@@ -153,6 +172,9 @@ enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_
 					   "%s:%zu: column \"%.60s\": \"%.60s\" is no number, as all of training's are",
 					   s->path, s->line[row], c->name, cell);
 		x[0] = (float)((value - c->mean) / c->deviation);
+		if (!isfinite(x[0]))
+			return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: column \"%.60s\": \"%.60s\" is too large",
+					   s->path, s->line[row], c->name, cell);
 		return SL_OK;
 	}
 	place = sl_csv_place(&c->text, cell);

@@ -18,6 +18,8 @@ struct sl_csv_column {
 	int first, n;         /* its features in a row */
 };
 
+bool sl_csv_is_missing(const char *cell);
+
 struct sl_csv_tally {
 	int64_t rows, numbers, words, missing; /* they add up; without `fill` none is missing */
 	int64_t empty, word;                   /* word: the row of the last one */

@@ -8,6 +8,7 @@
 
 #include "client/data/parts.h"
 #include "client/text/records.h"
+#include "client/text/unicode.h"
 #include "common/base/folder.h"
 
 static enum sl_err no_memory(struct sl_fail *fail)
@@ -32,7 +33,13 @@ static enum sl_err add_fields(const struct sl_csv *s, struct sl_names *out, cons
 		bool fits;
 
 		if (memchr(field.data, 0, field.len))
-			return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: a NUL character", s->path, line);
+			return sl_fail_set(fail, SL_ERR_DATA,
+					   "%s:%zu: a NUL character; text of UTF-16 must become UTF-8", s->path, line);
+		if (sl_utf8_valid((const char *)field.data, field.len) < field.len)
+			return sl_fail_set(fail, SL_ERR_DATA,
+					   "%s:%zu: the text is not UTF-8; of Latin-1, for instance, iconv -f latin1 "
+					   "-t utf-8 makes it",
+					   s->path, line);
 		if (out != &s->header || field.len)
 			text = strndup((const char *)field.data, field.len);
 		else if (asprintf(&text, "Unnamed: %d", i) < 0)
@@ -45,21 +52,50 @@ static enum sl_err add_fields(const struct sl_csv *s, struct sl_names *out, cons
 	return SL_OK;
 }
 
+static enum sl_err check_names(const struct sl_csv *s, size_t line, struct sl_fail *fail)
+{
+	struct sl_names sorted = {0};
+	const char *twice = NULL;
+	bool fits = true;
+	int first, second;
+
+	for (int i = 0; i < s->columns && fits; i++)
+		fits = sl_names_add(&sorted, sl_name(&s->header, i));
+	sl_names_sort(&sorted);
+	for (int64_t i = 1; i < sorted.n && !twice; i++)
+		if (strcmp(sl_name(&sorted, i), sl_name(&sorted, i - 1)) == 0)
+			twice = sl_name(&s->header, first = sl_csv_find(s, sl_name(&sorted, i)));
+	sl_names_close(&sorted);
+	if (!fits)
+		return no_memory(fail);
+	if (!twice)
+		return SL_OK;
+	for (second = first + 1; strcmp(sl_name(&s->header, second), twice) != 0; second++)
+		;
+	return sl_fail_set(fail, SL_ERR_DATA,
+			   "%s:%zu: columns %d and %d are both called \"%.60s\": give one of them another name",
+			   s->path, line, first + 1, second + 1, twice);
+}
+
+static enum sl_err add_header(struct sl_csv *s, const struct sl_records *records, size_t line, struct sl_fail *fail)
+{
+	enum sl_err err = add_fields(s, &s->header, records, line, fail);
+
+	s->columns = (int)s->header.n;
+	if (!err && s->columns == 1 && strpbrk(sl_name(&s->header, 0), ";\t"))
+		return sl_fail_set(
+			fail, SL_ERR_DATA,
+			"%s:%zu: the header \"%.60s\" is one cell: cells of a CSV file are separated by commas",
+			s->path, line, sl_name(&s->header, 0));
+	return err ? err : check_names(s, line, fail);
+}
+
 static enum sl_err add_row(struct sl_csv *s, const struct sl_records *records, size_t line, struct sl_fail *fail)
 {
 	enum sl_err err;
 
-	if (!s->columns) {
-		err = add_fields(s, &s->header, records, line, fail);
-		s->columns = (int)s->header.n;
-		if (!err && s->columns == 1 && strpbrk(sl_name(&s->header, 0), ";\t"))
-			return sl_fail_set(
-				fail, SL_ERR_DATA,
-				"%s:%zu: the header \"%.60s\" is one cell: cells of a CSV file are separated "
-				"by commas",
-				s->path, line, sl_name(&s->header, 0));
-		return err;
-	}
+	if (!s->columns)
+		return add_header(s, records, line, fail);
 	if (sl_records_fields(records) != s->columns)
 		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: %d cells, where the header has %d", s->path, line,
 				   sl_records_fields(records), s->columns);

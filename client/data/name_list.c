@@ -60,12 +60,14 @@ void sl_names_sort(struct sl_names *l)
 
 bool sl_text_number(const char *text, double *out)
 {
+	static const char blanks[] = " \t";
 	char *end;
 
-	if (text[strspn(text, "0123456789+-.eE")])
+	text += strspn(text, blanks);
+	if (text[strspn(text, "0123456789+-.eE \t")])
 		return false;
 	*out = strtod(text, &end);
-	return end != text && !*end && isfinite(*out);
+	return end != text && !end[strspn(end, blanks)] && isfinite(*out);
 }
 
 static int by_number(const void *a, const void *b, void *text)

@@ -22,7 +22,7 @@ void sl_names_sort(struct sl_names *list); /* by bytes */
 bool sl_names_different(struct sl_names *out, struct sl_names *all);
 void sl_names_close(struct sl_names *list);
 
-bool sl_text_number(const char *text, double *out); /* decimal and finite, all of it */
+bool sl_text_number(const char *text, double *out); /* decimal and finite, with blanks around it */
 
 /* Room for element n of an array of elements of `each` bytes, of which *cap are there. False: out of memory. */
 bool sl_grow(void **at, int64_t *cap, int64_t n, size_t each);

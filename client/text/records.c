@@ -8,7 +8,7 @@
 
 #include "client/text/lines.h"
 
-enum { COLUMNS = 3, COLUMNS_MOST = 4096, NUMBER_TEXT = 32 };
+enum { COLUMNS = 3, COLUMNS_MOST = 131072, NUMBER_TEXT = 32 };
 
 static const struct {
 	const char *name, *end;
@@ -75,20 +75,23 @@ static bool append(struct sl_records *r, const void *bytes, size_t len)
 	return true;
 }
 
-/* The field that ends here; false: no memory, or too many. */
-static bool end_field(struct sl_records *r, size_t at)
+/* The field from `at` of the record ends here. */
+static enum sl_err end_field(struct sl_records *r, size_t at, struct sl_fail *fail)
 {
+	if (r->n_field == COLUMNS_MOST)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: more than %d columns", r->lines.name, r->begins,
+				   COLUMNS_MOST);
 	if (r->n_field == r->cap_field) {
 		int cap = r->cap_field ? 2 * r->cap_field : 16;
-		struct field *grown = cap > COLUMNS_MOST ? NULL : realloc(r->field, (size_t)cap * sizeof *grown);
+		struct field *grown = realloc(r->field, (size_t)cap * sizeof *grown);
 
 		if (!grown)
-			return false;
+			return no_memory(r, fail);
 		r->field = grown;
 		r->cap_field = cap;
 	}
 	r->field[r->n_field++] = (struct field){at, r->len - at};
-	return true;
+	return SL_OK;
 }
 
 /* The next line; its number begins a record. */
@@ -108,16 +111,15 @@ static enum sl_err first_line(struct sl_records *r, struct sl_bytes *line, struc
 
 static enum sl_err split_tsv(struct sl_records *r, struct sl_bytes line, struct sl_fail *fail)
 {
-	if (!append(r, line.data, line.len))
-		return no_memory(r, fail);
+	enum sl_err err = append(r, line.data, line.len) ? SL_OK : no_memory(r, fail);
+
 	r->len = 0;
-	for (size_t begin = 0; r->len <= line.len; r->len++)
+	for (size_t begin = 0; r->len <= line.len && !err; r->len++)
 		if (r->len == line.len || r->record[r->len] == '\t') {
-			if (!end_field(r, begin))
-				return bad_row(r, "too many columns", fail);
+			err = end_field(r, begin, fail);
 			begin = r->len + 1;
 		}
-	return SL_OK;
+	return err;
 }
 
 /* Inside quotes a line's end belongs to the field. */
@@ -174,12 +176,10 @@ static enum sl_err split_csv(struct sl_records *r, struct sl_bytes line, struct 
 				err = no_memory(r, fail);
 			i = end;
 		}
-		if (err)
+		if (!err)
+			err = end_field(r, begin, fail);
+		if (err || i >= line.len)
 			return err;
-		if (!end_field(r, begin))
-			return bad_row(r, "too many columns", fail);
-		if (i >= line.len)
-			return SL_OK;
 		i++; /* the comma: a field follows, though it may be empty */
 	}
 }
@@ -205,7 +205,7 @@ static enum sl_err put_member(struct sl_records *r, const json_t *root, const st
 	else
 		from = json_string_value(value);
 	len = json_is_string(value) ? json_string_length(value) : strlen(text);
-	return append(r, from, len) && end_field(r, begin) ? SL_OK : no_memory(r, fail);
+	return append(r, from, len) ? end_field(r, begin, fail) : no_memory(r, fail);
 }
 
 static enum sl_err split_jsonl(struct sl_records *r, struct sl_bytes line, struct sl_fail *fail)
@@ -248,7 +248,7 @@ static enum sl_err read_record(struct sl_records *r, bool *ended, struct sl_fail
 	case SL_RECORDS_JSONL:
 		return split_jsonl(r, line, fail);
 	default:
-		return append(r, line.data, line.len) && end_field(r, 0) ? SL_OK : no_memory(r, fail);
+		return append(r, line.data, line.len) ? end_field(r, 0, fail) : no_memory(r, fail);
 	}
 }
 

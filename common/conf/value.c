@@ -217,11 +217,17 @@ const char *sl_conf_value_append(const struct sl_conf_key *key, void *conf, cons
 	return NULL;
 }
 
-/* Up to the next comma that stands in no brackets: RandomCrop(32, padding=4) is one item. */
+/* Up to the next comma that stands neither in brackets, RandomCrop(32, padding=4), nor in quotes, "name, first". */
 static size_t item_length(const char *text)
 {
+	const size_t blanks = strspn(text, " ");
+	const char quote = text[blanks],
+		   *closes = strchr(quote == '"' || quote == '\'' ? text + blanks + 1 : "", quote);
 	size_t len = 0;
 	int depth = 0;
+
+	if (quote && closes && strchr(",", closes[1 + strspn(closes + 1, " ")]))
+		return (size_t)(closes - text) + 1 + strspn(closes + 1, " ");
 
 	for (; text[len] && (depth > 0 || text[len] != ','); len++) {
 		depth += text[len] == '(' || text[len] == '[';
