@@ -4,8 +4,8 @@ from .errors import (AuthError, CannotCreateError, ConfigError, DataError, Error
                      UsageError)
 from .middle import Middle
 
-_TORCH = {"RemoteModule": "remote", "Lora": "lora", "Optimizer": "remote", "Keys": "remote", "Step": "remote", "clip_grad_norm_": "remote",
-          "save": "saving", "load": "saving", "Run": "saving"}
+_TORCH = {"RemoteModule": "remote", "Keys": "remote", "Step": "remote", "Lora": "lora", "Optimizer": "optimizer",
+          "clip_grad_norm_": "optimizer", "save": "saving", "load": "saving", "Run": "saving"}
 
 
 def __getattr__(name):

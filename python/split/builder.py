@@ -9,6 +9,8 @@ from . import errors
 class Value:
     """A tensor without its rows: (C, H, W), (S, F) or (F,), as PyTorch has it. The graph has images as [H, W, C]."""
 
+    base, views, changed = None, (), None  # aliases.py: what it is a view of; its views; what changed it since
+
     def __init__(self, number, shape):
         self.number, self.shape = number, tuple(int(n) for n in shape)
 
@@ -23,7 +25,9 @@ class Last(Value):
 def _of_images(f):
     """Two values, of which one may be a Last: computed as images."""
     def each(x):
-        own = isinstance(x, Own) and x.tensor.numel() > 1 and x.shape and x.shape[-1] == x.tensor.numel()
+        own = isinstance(x, Own) and x.tensor.numel() > 1
+        if own and x.shape[-1] != x.tensor.numel():
+            raise errors.config(f"{x.path}: {list(x.shape)} beside channels that come last; the server has one number for each channel there")
         return Own(x.path, x.tensor, x.learns, (x.shape[-1], 1, 1)) if own else x.image() if isinstance(x, Last) else x
 
     def both(self, name, a, b, *args):
@@ -138,9 +142,13 @@ OWN = "a tensor of a module itself is known on the server in sums, differences, 
 
 
 class Builder:
-    def __init__(self, shape, per_token=False):
-        """per_token: (S, F) is rows of up to S tokens; else every row has S of them."""
+    def __init__(self, rows, shape, per_token=False, without_dropout=False, evaluates=False):
+        """rows: most of a call. per_token: (S, F) is rows of up to S tokens; else every row has S of them. evaluates: the module
+        is in evaluation."""
+        self.rows = rows
+        self.without_dropout, self.evaluates = without_dropout, evaluates
         self.nodes, self.params, self.named, self.streams, self.per_token = [], [], {}, 0, per_token
+        self.single = None  # a batch norm that has one number for each channel of a row
         if per_token and len(shape) != 2:
             raise errors.config(f"lengths belong to inputs [rows, tokens, features], not to rows of {list(shape)}")
         self.values, self.input = 1, Value(0, shape)
@@ -183,17 +191,28 @@ class Builder:
         self.streams += 1
         return self.streams
 
+    def keeps_rows(self, name, size):
+        if isinstance(size[0], int) and size[0] not in (-1, self.rows):
+            raise errors.config(f"{name}: the first size is {size[0]}; the server keeps rows as they are: write x.size(0) or -1")
+
     # ---- what modules and functions are made of
 
     def linear(self, name, x, weight, bias):
         return self.node(name, "linear", [x], (*x.shape[:-1], weight.shape[0]), [weight, bias] if bias else [weight])
 
+    def rate(self, name, p):
+        """p of dropout that is a function, which forward itself must leave out in evaluation."""
+        if p and self.evaluates:
+            raise errors.config(f"{name}: it drops in evaluation, too, and the server does not: give it training=self.training")
+        return p
+
     def dropout(self, name, x, p):
-        if not p:
+        if not p or self.without_dropout:
             return x
         return self.same(name, "dropout", x, p=real(p) if p != 0.5 else None, stream=self.stream())
 
     def attention(self, name, q, k, v, heads, p, causal=False):
+        p = 0 if self.without_dropout else p
         return self.node(name, "attention", [q, k, v], q.shape, heads=heads if heads != 1 else None,
                          causal=1 if causal else None, p=real(p) if p else None, stream=self.stream() if p else None)
 
@@ -263,13 +282,17 @@ class Builder:
         c, n = self.signal(name, x)
         return self.node(name, "permute", [x], (c, 1, n), b=c if c != 1 else None, c=n if n != 1 else None, h=1, w=n)
 
+    def axis(self, x, dim):
+        """The graph's axis for PyTorch's dimension dim, which counts rows: it has channels last, and tokens in place of rows."""
+        return {1: 3, 2: 1, 3: 2}[dim] if len(x.shape) == 3 else dim - self.per_token
+
     def resampled(self, name, x, dim, size, mode=0, first=0, before=0, step=1, window=1):
         """Another size of PyTorch's dimension dim, which counts rows."""
         if not 0 < dim <= len(x.shape):
             raise errors.config(f"{name}: dimension {dim} of {list(x.shape)} with its rows")
         if self.per_token and dim == 1:
             raise errors.config(f"{name}: is of tokens, of which rows have unequal numbers")
-        axis = {1: 3, 2: 1, 3: 2}[dim] if len(x.shape) == 3 else dim - self.per_token  # the graph has channels last
+        axis = self.axis(x, dim)
         shape = [*x.shape[:dim - 1], size, *x.shape[dim:]]
         return self.node(name, "resample", [x], shape, axis=axis if axis != 1 else None, size=size if size != 1 else None,
                          mode=mode or None, first=first or None, before=before or None, step=step if step != 1 else None,
@@ -317,6 +340,13 @@ class Builder:
         layout = "one" if len(x.shape) < 3 else "each" if shape == each else "image"
         param = Param(a.path, a.path, a.tensor, layout, shape=shape, constant=None if a.learns else a.tensor.detach())
         return self.node(a.path, "repeat", [x], shape, [param])
+
+    def each_row(self, a):
+        """A module's own tensor [1, S, F] or [1, F], as every row has it."""
+        if len(a.shape) > 3 or self.per_token:
+            raise errors.config(f"{a.path}: {OWN}")
+        param = Param(a.path, a.path, a.tensor, "one", shape=a.shape[1:], constant=None if a.learns else a.tensor.detach())
+        return self.node(a.path, "repeat", [self.input], a.shape[1:], [param])
 
     @_of_images
     def add(self, name, a, b, alpha=1):

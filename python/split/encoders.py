@@ -1,5 +1,6 @@
 """Encoders of torch.nn and of transformers, and what they are made of: linear layers, LoRA, attention in modules."""
 import functools
+import re
 
 import torch
 import torch.nn.functional as F
@@ -33,7 +34,26 @@ def _pair(prefix, m):
     return (*params(prefix, m), None)[:2]
 
 
+def _class(m):
+    """That of torch.nn, also of a scripted module."""
+    return re.sub(r"___torch_mangle_\d+\.", "", m._c._type().qualified_name()).rpartition(".")[2] \
+        if isinstance(m, torch.jit.ScriptModule) else type(m).__name__
+
+
+def _check_parts(name, m):
+    """A layer may have other parts than torch.nn gives it, whose forward would not be called."""
+    usual = {"": "TransformerEncoderLayer", "self_attn": "MultiheadAttention", "linear1": "Linear", "linear2": "Linear",
+             **dict.fromkeys(("norm1", "norm2"), "LayerNorm"), **dict.fromkeys(("dropout", "dropout1", "dropout2"), "Dropout")}
+    for part, kind in usual.items():
+        found = getattr(m, part) if part else m
+        own = not isinstance(found, torch.jit.ScriptModule) and not type(found).__module__.startswith("torch.nn.")
+        if own or _class(found) not in (kind, "NonDynamicallyQuantizableLinear"):
+            raise errors.config(f"{name}{'.' * bool(part)}{part}: {_class(found)} is not known there on the server, {kind} of torch.nn is")
+
+
 def _encoder_layer(b, name, m, prefix, x, causal=False):
+    _check_parts(name, m)
+
     def attend(x):
         y = _heads(b, f"{name}.self_attn", m.self_attn, f"{prefix}self_attn.", x, causal)
         return b.dropout(f"{name}.dropout1", y, m.dropout1.p)

@@ -1,6 +1,4 @@
 """A torch.nn.Module as the text of a graph, by torch.fx. Nothing is computed: builder.py infers the shapes."""
-import dis
-import inspect
 import math
 import operator
 
@@ -9,7 +7,7 @@ import torch.fx
 import torch.nn.functional as F
 from torch import nn
 
-from . import encoders, errors, heads, made
+from . import aliases, encoders, errors, heads, made, tracing
 from .builder import MATH, MEAN, NEAREST, OWN, Builder, Last, Own, Param, Parted, Value, image, must, one, params, real
 
 
@@ -90,6 +88,8 @@ def _batchnorm(b, name, m, prefix, x):
     image(name, x)
     if m.momentum is None:
         raise errors.config(f"{name}: momentum=None is not known on the server: give a number")
+    if x.shape[1:] == (1, 1):
+        b.single = b.single or name
     eps, momentum = real(m.eps), real(m.momentum)
     return b.node(name, "batchnorm", [x], x.shape, params(prefix, m, "weight", "bias", "running_mean", "running_var"),
                   eps=None if eps == "1e-05" else eps, momentum=None if momentum == "0.1" else momentum)
@@ -105,6 +105,8 @@ def _batchnorm_rows(b, name, m, prefix, x):
 
 
 def _groupnorm(b, name, m, prefix, x):
+    if len(x.shape) == 2:
+        return b.turned(name + ".signal", _groupnorm(b, name, m, prefix, b.line(name + ".image", x)))
     eps = real(m.eps)
     return b.node(name, "groupnorm", [x], image(name, x), params(prefix, m),
                   groups=m.num_groups if m.num_groups != 1 else None, eps=None if eps == "1e-05" else eps)
@@ -135,10 +137,11 @@ MODULES = {
     nn.Conv1d: _conv1d, nn.MaxPool1d: _maxpool1d, nn.AvgPool1d: _avgpool1d, nn.AdaptiveAvgPool1d: _plane1d,
     nn.Conv2d: _conv, nn.ConvTranspose2d: _convt, nn.BatchNorm2d: _batchnorm, nn.BatchNorm1d: _batchnorm_rows, nn.GroupNorm: _groupnorm,
     nn.LayerNorm: lambda b, name, m, prefix, x: b.norm(name, x, m, prefix),
-    nn.Dropout: lambda b, name, m, prefix, x: _f_dropout(b, name, x, m.p),
+    nn.Dropout: lambda b, name, m, prefix, x: heads.dropped(b, name, x, m.p),
     nn.Softmax: lambda b, name, m, prefix, x: heads.softmax(b, name, x, m.dim),
     nn.Identity: lambda b, name, m, prefix, x: x,
-    nn.Flatten: lambda b, name, m, prefix, x: (must(name, m, start_dim=1, end_dim=-1), b.flatten(name, x))[1],
+    nn.Flatten: lambda b, name, m, prefix, x: _flatten(b, name, x, m.start_dim, m.end_dim),
+    nn.Unflatten: lambda b, name, m, prefix, x: (must(name, m, dim=1), _view(b, name, x, -1, *m.unflattened_size, *x.shape[1:]))[1],
     nn.ReLU: _simple("act"), nn.Tanh: _simple("tanh"), nn.Sigmoid: _simple("sigmoid"), nn.SiLU: _simple("silu"),
     nn.Hardsigmoid: _simple("hardsigmoid"), nn.Hardswish: _simple("hardswish"), **made.MODULES,
     **encoders.MODULES,
@@ -182,15 +185,15 @@ def _transpose(b, name, x, dim0, dim1):
 
 
 def _whole(own, index):
-    """What a script takes of a parameter, where that is all of it."""
-    shape = list(own.tensor.shape)
+    """What a script takes of a parameter, where that is all of it; dimensions of size 1 come and go."""
+    shape = list(own.shape)
     try:
-        part = list(own.tensor[index].shape)
+        part = own.tensor.detach().reshape(own.shape)[index]
     except (TypeError, IndexError) as e:
         raise errors.config(f"{own.path}: a part of the parameter {shape}: {e}") from e
-    if part != shape:
-        raise errors.config(f"{own.path}: {part} of the parameter {shape}; the server has the whole")
-    return own
+    if part.numel() != own.tensor.numel():
+        raise errors.config(f"{own.path}: {list(part.shape)} of the parameter {shape}; the server has the whole")
+    return Own(own.path, own.tensor, own.learns, part.shape)
 
 
 def _slice(b, name, x, dim=0, start=None, end=None, step=1):
@@ -221,15 +224,40 @@ def _item(b, name, x, index):
     index = index if isinstance(index, tuple) else (index,)
     if isinstance(x, Own):
         return _whole(x, index)
-    if index[0] != slice(None) or len(index) > len(x.shape) + 1 or any(not isinstance(i, (int, slice)) for i in index):
+    if index.count(Ellipsis) == 1:
+        at, more = index.index(Ellipsis), len(x.shape) + 2 - len(index) + index.count(None)
+        index = (*index[:at], *[slice(None)] * more, *index[at + 1:])
+    taken = [i for i in index if i is not None]
+    if not taken or taken[0] != slice(None) or index[0] is None or len(taken) > len(x.shape) + 1 or any(
+            not isinstance(i, (int, slice)) for i in taken):
         raise errors.config(f"{name}: {index} of {list(x.shape)} with its rows; the server has all rows, and numbers and slices of "
                             "the others")
     gone = 0
-    for dim, i in enumerate(index[1:], 1):
+    for dim, i in enumerate(taken[1:], 1):
         of = f"{name}.{dim}" if dim > 1 else name
         x = _select(b, of, x, dim - gone, i) if isinstance(i, int) else _slice(b, of, x, dim - gone, i.start, i.stop, i.step)
         gone += isinstance(i, int)
-    return x
+    if len(taken) == len(index):
+        return x
+    left = iter(x.shape)
+    shape = [1 if i is None else next(left) for i in index[1:] if not isinstance(i, int)]
+    return _view(b, name + ".none", x, -1, *shape, *left)
+
+
+def _squeeze(b, name, x, dim=None):
+    dims = [dim] if isinstance(dim, int) else dim
+    gone = {d % (len(x.shape) + 1) for d in dims} if dims is not None else set(range(1, len(x.shape) + 1))
+    if 0 in gone:
+        raise errors.config(f"{name}: dimension 0 is that of rows, which stays")
+    return _view(b, name, x, -1, *(n for d, n in enumerate(x.shape, 1) if n != 1 or d not in gone))
+
+
+def _unsqueeze(b, name, x, dim):
+    dim %= len(x.shape) + 2
+    if not dim:
+        raise errors.config(f"{name}: dimension 0 is that of rows, and stays the first")
+    shape = list(x.shape if isinstance(x, Value) else x.shape[1:])
+    return _view(b, name, x, -1, *shape[:dim - 1], 1, *shape[dim - 1:])
 
 
 def _viewed(own, size):
@@ -246,6 +274,7 @@ def _view(b, name, x, *size):
     size = list(size[0] if isinstance(size[0], (list, tuple)) else size)
     if isinstance(x, Own):
         return _viewed(x, size)
+    b.keeps_rows(name, size)
     n = math.prod(x.shape)
     if size[1:].count(-1) == 1 and all(isinstance(i, int) for i in size[1:]):
         size[size.index(-1, 1)] = n // max(1, -math.prod(size[1:]))
@@ -260,6 +289,8 @@ def _view(b, name, x, *size):
         return b.as_image(name, x, sizes)
     if len(x.shape) == 3 and sizes == [x.shape[0], x.shape[1] * x.shape[2]]:
         return b.turned(name, x)
+    if len(sizes) == 2 == len(size) - 1 and len(x.shape) < 3 and math.prod(sizes) == n and not b.per_token:
+        return b.node(name, "permute", [x], sizes, h=sizes[0])
     if size[1:] != [n]:
         raise errors.config(f"{name}: {list(x.shape)} as {sizes}, both without rows, is not known on the server; it flattens to [rows, {n}]")
     return b.flatten(name, x)
@@ -290,11 +321,24 @@ def _mean(b, name, x, dim=None, keepdim=False):
 
 def _cat(b, name, tensors, dim=0):
     y = tensors[0]
+    dim %= len(y.shape) + 1
     for i, x in enumerate(tensors[1:]):
-        if len(x.shape) != 3 or dim not in (1, -3) or x.shape[1:] != y.shape[1:]:
-            raise errors.config(f"{name}: concatenates along {dim}; the server has that of channels, 1")
-        y = b.node(f"{name}.{i}" if i else name, "concat", [y, x], (y.shape[0] + x.shape[0], *y.shape[1:]))
+        shape = [n + m if d == dim else n for d, (n, m) in enumerate(zip(y.shape, x.shape), 1)]
+        fits = len(x.shape) == len(y.shape) and all(m == n for d, (n, m) in enumerate(zip(y.shape, x.shape), 1) if d != dim)
+        if not dim or not fits or (b.per_token and dim == 1):
+            raise errors.config(f"{name}: concatenates {list(y.shape)} and {list(x.shape)} with their rows along {dim}; the server joins "
+                                "what is equal but for one dimension, which is not that of rows")
+        axis, last = b.axis(x, dim), len(shape) - b.per_token
+        y = b.node(f"{name}.{i}" if i else name, "concat", [y, x], shape, axis=axis if axis != last else None)
     return y
+
+
+def _linear(b, name, x, weight, bias=None):
+    """With tensors that the module itself holds."""
+    if not isinstance(weight, Own) or len(x.shape) == 3:
+        raise errors.config(f"{name}: linear of {list(x.shape)} by what is no parameter of the middle")
+    of = [Param(p.path, p.path, p.tensor, constant=None if p.learns else p.tensor.detach()) for p in (weight, bias) if p is not None]
+    return b.linear(name, x, *(*of, None)[:2])
 
 
 def _f(kind):
@@ -302,111 +346,78 @@ def _f(kind):
 
 
 def _f_dropout(b, name, x, p=0.5, training=True, inplace=False):
-    if isinstance(x, heads.Scores):
-        return heads.dropout(b, name, x, p, training)
-    return b.dropout(name, x, p) if training else x
+    return heads.dropped(b, name, x, b.rate(name, p if training else 0.0))
 
 
-def call_function(b, build, name, args, kwargs):
-    """build: of FUNCTIONS."""
+def call_function(b, build, name, target, args, kwargs):
+    """build: of FUNCTIONS, for target."""
+    flat = [a for of in args for a in (of if isinstance(of, (list, tuple)) else [of])]
+    aliases.check(name, flat)
     if any(isinstance(a, (heads.View, heads.Scores)) for a in args):
         build = _OF_HEADS.get(build, build)
     if build not in _TAKE_OWN:
-        for a in args:
-            for own in a if isinstance(a, (list, tuple)) else [a]:
-                if isinstance(own, Own):
-                    raise errors.config(f"{own.path}: {OWN}")
-    return build(b, name, *args, **kwargs)
+        for own in flat:
+            if isinstance(own, Own):
+                raise errors.config(f"{own.path}: {OWN}")
+    y = build(b, name, *args, **kwargs)
+    if build in _VIEWS and isinstance(args[0], Value):
+        for part in y if isinstance(y, tuple) else [y]:
+            aliases.view(args[0], part)
+    if tracing.changes(target, args, kwargs) and isinstance(args[0], Value):
+        aliases.overwrite(args[0], y, name)
+    return y
 
 
-_TAKE_OWN = Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice, _view, made._prelu, made._layer_norm, \
-    heads.mul, heads.div, heads.add, heads.masked, heads.attention
+_TAKE_OWN = Builder.add, Builder.sub, Builder.mul, Builder.div, _item, _slice, _view, _unsqueeze, _linear, made._expand, \
+    made._prelu, made._layer_norm, heads.mul, heads.div, heads.add, heads.masked, heads.attention
 
 
 def _math(fn):
     return lambda b, name, x: b.act(name, x, "math", fn=MATH[fn])
 
 
+def _rsqrt(b, name, x):
+    return made._pow(b, name, x, -0.5)
+
+
+def _same(b, name, x, memory_format=None):
+    return x
+
+
 BY_NAME = {**made.NAMED, **heads.NAMED}  # functions of packages, or of a PyTorch, that need not be here
 FUNCTIONS = {
     **{key: _math(fn) for fn in MATH for key in (getattr(torch, fn), fn)},
-    operator.truediv: Builder.div, torch.div: Builder.div, "div": Builder.div,
-    operator.add: Builder.add, operator.iadd: Builder.add, torch.add: Builder.add, "add": Builder.add, "add_": Builder.add,
-    operator.sub: Builder.sub, operator.isub: Builder.sub, torch.sub: Builder.sub, "sub": Builder.sub, "sub_": Builder.sub,
+    operator.truediv: Builder.div, operator.itruediv: Builder.div, torch.div: Builder.div, "div": Builder.div,
+    operator.add: Builder.add, operator.iadd: Builder.add, torch.add: Builder.add, "add": Builder.add,
+    operator.sub: Builder.sub, operator.isub: Builder.sub, torch.sub: Builder.sub, "sub": Builder.sub,
     "rsub": lambda b, name, x, of, alpha=1: b.sub(name, of, x, alpha),
     operator.neg: lambda b, name, x: b.mul(name, x, -1), torch.neg: lambda b, name, x: b.mul(name, x, -1),
     operator.mul: Builder.mul, operator.imul: Builder.mul, torch.mul: Builder.mul, "mul": Builder.mul,
     operator.getitem: _item, "select": _select, torch.select: _select, "slice": _slice,
     "transpose": _transpose, torch.transpose: _transpose, "permute": _permute, torch.permute: _permute,
-    "view": _view, "reshape": _view, F.max_pool2d: _f_maxpool, F.avg_pool2d: _f_avgpool,
+    "view": _view, "reshape": _view, torch.reshape: _view, "squeeze": _squeeze, torch.squeeze: _squeeze, "unsqueeze": _unsqueeze,
+    torch.unsqueeze: _unsqueeze, F.linear: _linear, "neg": lambda b, name, x: b.mul(name, x, -1),
+    "square": lambda b, name, x: b.mul(name, x, x), **{key: _rsqrt for key in (torch.rsqrt, "rsqrt")},
+    **{key: _same for key in ("clone", torch.clone, "float")}, F.max_pool2d: _f_maxpool, F.avg_pool2d: _f_avgpool,
     torch.flatten: _flatten, "flatten": _flatten, torch.mean: _mean, "mean": _mean, torch.cat: _cat,
-    F.relu: _f("act"), torch.relu: _f("act"), "relu": _f("act"), F.silu: _f("silu"), torch.tanh: _f("tanh"),
+    F.relu: _f("act"), torch.relu: _f("act"), "relu": _f("act"), F.silu: _f("silu"), torch.tanh: _f("tanh"), F.tanh: _f("tanh"), "tanh": _f("tanh"),
     torch.sigmoid: _f("sigmoid"), "sigmoid": _f("sigmoid"), F.hardswish: _f("hardswish"),
     F.hardsigmoid: _f("hardsigmoid"), F.relu6: lambda b, name, x, inplace=False: b.act(name, x, "act", fn="relu6"),
     F.leaky_relu: lambda b, name, x, negative_slope=0.01, inplace=False: b.leaky(name, x, negative_slope),
     F.gelu: lambda b, name, x, approximate="none": b.act(name, x, "gelu", tanh=1 if approximate == "tanh" else None),
     F.dropout: _f_dropout, **made.FUNCTIONS, **heads.FUNCTIONS, **BY_NAME,
 }
+_VIEWS = {_item, _select, _slice, _squeeze, _unsqueeze, _transpose, _permute, _view, _flatten, made._chunk, made._split, made._expand, made._expand_as,
+          heads.transpose, heads.permute, heads.view, heads.flatten, heads.item, heads.select, heads.unbind}
 _OF_HEADS = {Builder.mul: heads.mul, Builder.div: heads.div, Builder.add: heads.add, _transpose: heads.transpose, _permute: heads.permute,
              _view: heads.view, _flatten: heads.flatten, _item: heads.item, _select: heads.select}
 OF_CONSTANTS = {"getitem", "slice", "select", "unsqueeze", "squeeze", "transpose", "permute", "t", "view", "reshape", "expand", "size",
                 "dim", "to", "float", "bool", "neg", "exp", "log", "sqrt", "reciprocal", "sin", "cos", "add", "sub", "mul", "div",
                 "truediv", "tril", "triu", "masked_fill", "eq", "ne", "lt", "gt", "le", "ge", "logical_not", "bitwise_not", "invert"}
 _ROWS = object()  # how many a call has
-_OF_NUMBERS = {operator.add, operator.sub, operator.mul, operator.floordiv, operator.truediv, operator.mod, operator.neg,
+_OF_NUMBERS = {operator.add, operator.sub, operator.mul, *tracing.IN_PLACE, operator.floordiv, operator.truediv, operator.mod, operator.neg,
                operator.pow, math.sqrt}
-_SAY_NOTHING = {"_assert", "dim", "size", "eq", "getattr", "ne", "__eq__"}
-
-
-def _unpack(proxy):
-    """As many parts as the caller unpacks. The number of those that it loops over is not known here; a script has it."""
-    frame = inspect.currentframe().f_back
-    found = (i for i in dis.get_instructions(frame.f_code) if i.offset == frame.f_lasti and i.opname == "UNPACK_SEQUENCE")
-    n = next((i.argval for i in found), None)
-    if n is None:
-        raise torch.fx.proxy.TraceError("forward loops over what a layer gives")
-    return (proxy[i] for i in range(n))
-
-
-class _Attribute(torch.fx.proxy.Attribute):
-    __iter__ = _unpack
-
-
-class _Proxy(torch.fx.Proxy):
-    __iter__ = _unpack
-
-    def __getattr__(self, name):
-        return _Attribute(self, name)
-
-
-class _Tracer(torch.fx.Tracer):
-    """Leaves are what MODULES knows, and what else torch.nn has."""
-
-    proxy_buffer_attributes = True
-
-    def is_leaf_module(self, m, name):
-        return builder_of(m) is not None or super().is_leaf_module(m, name)
-
-    def proxy(self, node):
-        return _Proxy(node, self)
-
-
-def trace(module):
-    """What read() reads: a module around it, the prefix of its names there, and torch.fx's graph."""
-    if builder_of(module):
-        module = nn.Sequential(module)
-        prefix = "0."
-    else:
-        prefix = ""
-    try:
-        traced = _Tracer().trace(module)
-        made = next((n.target for n in traced.nodes if n.op == "get_attr" and n.target.startswith("_tensor_constant")), None)
-        if made:  # it may be drawn anew in each call, or count calls
-            raise ValueError("forward makes a tensor that does not depend on its input")
-        return module, prefix, traced
-    except Exception as e:
-        raise errors.config(f"torch.fx cannot follow {type(module).__name__}: {e}; keep what it cannot follow in head or "
-                            "tail") from e
+_SAY_NOTHING = {"_assert", "_assert_is_none", "dim", "size", "eq", "getattr", "ne", "__eq__"}
 
 
 def known():
@@ -414,16 +425,35 @@ def known():
     return ", ".join(words)
 
 
+def unknown(name, word):
+    return errors.config(f"{name}: {word} is not known on the server: keep it in head or tail, or write it otherwise; known are "
+                         f"{known()}")
+
+
+def function_of(target, word):
+    """None: it is not known. What ends with _ computes the same, in place."""
+    return FUNCTIONS.get(target) or BY_NAME.get(word) or (FUNCTIONS.get(word[:-1]) if tracing.changes(word, (), {}) else None)
+
+
 def call_module(b, build, name, m, prefix, args, kwargs):
     """build: of builder_of, or None."""
     args, build = encoders.arguments(build, name, args, kwargs)
+    aliases.check(name, args)
     if any(isinstance(a, Own) for a in args):
         raise errors.config(f"{name}: {OWN}")
     if not build:
-        raise errors.config(f"{name}: {type(m).__name__} is not known on the server; known are {known()}")
+        raise unknown(name, type(m).__name__)
     if not args or any(a is not None for a in args[1:]) or any(v is not None for k, v in kwargs.items() if k not in ("need_weights", "average_attn_weights")):
         raise errors.config(f"{name}: {type(m).__name__} takes one input here")
-    return build(b, name, m, prefix, args[0])
+    try:
+        y = build(b, name, m, prefix, args[0])
+    except (AttributeError, TypeError) as e:
+        raise errors.config(f"{name}: {type(m).__name__} is not as its package makes it: {e}") from e
+    if isinstance(m, nn.Flatten):
+        aliases.view(args[0], y)
+    if getattr(m, "inplace", False):
+        aliases.overwrite(args[0], y, name)
+    return y
 
 
 def _number(node, args):
@@ -453,11 +483,18 @@ def _folded(node, args, kwargs):
     return Own(node.name, found, False) if isinstance(found, torch.Tensor) else found
 
 
+def _learns(node):
+    if not node.meta.get("learns", True):
+        raise errors.config(f"{node.name}: torch.no_grad() inside forward is not known on the server; freeze=[...] keeps parameters "
+                            "as they are, and the gradient goes through them")
+
+
 def _call(b, module, strip, node, env):
     def value(a):
         return torch.fx.node.map_arg(a, lambda n: env[n])
     args, kwargs = value(node.args), dict(value(node.kwargs))
     if node.op == "call_module":
+        _learns(node)
         m = module.get_submodule(node.target)
         prefix = node.target[len(strip):] + "." * (node.target != strip.rstrip("."))
         return call_module(b, builder_of(m), node.target[len(strip):] or "0", m, prefix, args, kwargs)
@@ -470,17 +507,18 @@ def _call(b, module, strip, node, env):
     if node.target is operator.getitem and (args[0] is None or isinstance(args[0], tuple)):
         return args[0] and args[0][args[1]]
     word = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
-    if node.target not in FUNCTIONS and word not in BY_NAME:
-        if word in _SAY_NOTHING:
-            return None
-        raise errors.config(f"{node.name}: {word} is not known on the server; known are {known()}")
-    return call_function(b, FUNCTIONS.get(node.target) or BY_NAME[word], node.name, args, kwargs)
+    build = function_of(node.target, word)
+    if not build and word in _SAY_NOTHING:
+        return None
+    if not build:
+        raise unknown(node.name, word)
+    _learns(node)
+    return call_function(b, build, node.name, node.target, args, kwargs)
 
 
-def read(traced, shape, per_token=False):
-    """The builder, whose params belong to the module that trace() read, and the value that comes out; shape: of one row."""
-    traced, strip, graph = traced
-    b, env, out = Builder(shape, per_token), {}, None
+def read(b, module, strip, graph):
+    """Fills the builder from torch.fx's graph of module, whose names begin with strip. The value that comes out."""
+    env, out = {}, None
     for node in graph.nodes:
         if node.op == "placeholder":
             if env and not node.args:
@@ -489,10 +527,8 @@ def read(traced, shape, per_token=False):
         elif node.op == "output":
             out = env.get(node.args[0]) if isinstance(node.args[0], torch.fx.Node) else None
         elif node.op == "get_attr":
-            tensor = operator.attrgetter(node.target)(traced)
+            tensor = operator.attrgetter(node.target)(module)
             env[node] = Own(node.target[len(strip):], tensor, isinstance(tensor, nn.Parameter))
         else:
-            env[node] = _call(b, traced, strip, node, env)
-    if not isinstance(out, Value) or not b.nodes:
-        raise errors.config("the middle takes one tensor and gives one")
-    return b, out
+            env[node] = _call(b, module, strip, node, env)
+    return out

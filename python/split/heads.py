@@ -70,7 +70,9 @@ class Scores(Value):
 
 def view(b, name, x, *size):
     """size: with rows, one of the others perhaps -1."""
-    size = list((size[0] if isinstance(size[0], (list, tuple)) else size)[1:])
+    size = list(size[0] if isinstance(size[0], (list, tuple)) else size)
+    b.keeps_rows(name, size)
+    size = size[1:]
     x = _tokens(b, name, x)
     s, f = x.shape
     if size.count(-1) == 1:
@@ -176,10 +178,12 @@ def softmax(b, name, x, dim=None, *args):
     return x.but(soft=True)
 
 
-def dropout(b, name, x, p=0.5, training=True, inplace=False):
+def dropped(b, name, x, p):
+    if not isinstance(x, (View, Scores)):
+        return b.dropout(name, x, p)
     if not isinstance(x, Scores) or not x.soft or x.p:
         raise errors.config(f"{name}: drops parts of heads; the server has that of tokens, and once behind attention's softmax")
-    return x.but(p=p if training else 0.0)
+    return x.but(p=p)
 
 
 def _scaled(f, name, x, by, number):
@@ -252,7 +256,7 @@ def attention(b, name, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, 
         attn_mask = Own(attn_mask.path, ~attn_mask.tensor, attn_mask.learns)
     if attn_mask is not None:
         scores = add(b, name, scores, attn_mask)
-    return _attend(b, name, scores.but(soft=True, p=dropout_p), v)
+    return _attend(b, name, scores.but(soft=True, p=b.rate(name, dropout_p)), v)
 
 
 FUNCTIONS = {

@@ -39,7 +39,8 @@ def _softplus(b, name, x, beta=1, threshold=20):
 
 
 def _abs(b, name, x):
-    return b.sub(name, b.mul(name + ".by", b.act(name + ".relu", x, "act"), 2), x)
+    """relu(x) + relu(−x), whose gradient at 0 is 0"""
+    return b.add(name, b.act(name + ".positive", x, "act"), b.act(name + ".negative", b.mul(name + ".minus", x, -1), "act"))
 
 
 def _pow(b, name, x, exponent):
@@ -55,16 +56,17 @@ def _pow(b, name, x, exponent):
 
 
 def _clamp(b, name, x, min=None, max=None):
-    """max(x, min) is min + relu(x − min), and min(x, max) is max − relu(max − x)."""
+    """x + relu(min − x) − relu(x − max): what lies between the bounds stays to the bit."""
     if (min, max) in ((0, 6), (0, None)):
         return b.act(name, x, "act", fn="relu6" if max else None)
     if any(n is not None and not isinstance(n, (int, float)) for n in (min, max)):
         raise errors.config(f"{name}: the server clamps to numbers")
+    y = x
     if min is not None:
-        x = b.add(name, b.act(name + ".above", b.sub(name + ".low", x, min), "act"), min)
+        y = b.add(name, y, b.act(name + ".below", b.sub(name + ".low", min, x), "act"))
     if max is not None:
-        x = b.sub(name + ".max", max, b.act(name + ".below", b.sub(name + ".high", max, x), "act"))
-    return x
+        y = b.sub(name + ".max", y, b.act(name + ".above", b.sub(name + ".high", x, max), "act"))
+    return y
 
 
 def _hardtanh(b, name, x, min_val=-1.0, max_val=1.0, inplace=False):
@@ -72,11 +74,11 @@ def _hardtanh(b, name, x, min_val=-1.0, max_val=1.0, inplace=False):
 
 
 def _prelu(b, name, x, weight):
-    """relu(x) − weight · relu(−x)"""
+    """relu(x) + weight · (x − relu(x))"""
     if isinstance(weight, Own) and weight.tensor.numel() > 1:
         weight = Own(weight.path, weight.tensor, weight.learns, (*weight.tensor.shape, 1, 1)[:len(x.shape)])
-    low = b.act(name + ".relu", b.mul(name + ".minus", x, -1), "act")
-    return b.sub(name, b.act(name + ".positive", x, "act"), b.mul(name + ".slope", low, weight))
+    high = b.act(name + ".positive", x, "act")
+    return b.add(name, high, b.mul(name + ".slope", b.sub(name + ".negative", x, high), weight))
 
 
 def _prelu_of(b, name, m, prefix, x):
@@ -208,7 +210,10 @@ def _instance_norm(b, name, m, prefix, x):
 
 
 def _expand(b, name, x, *size):
-    size = list(size[0] if isinstance(size[0], (list, tuple)) else size)[1:]
+    size = list(size[0] if isinstance(size[0], (list, tuple)) else size)
+    if isinstance(x, Own) and len(size) == len(x.shape) and x.shape[0] == 1:
+        x = b.each_row(x)
+    size = size[1:]
     want = [h if n == -1 else n for n, h in zip(size, x.shape)]
     if len(want) != len(x.shape) or any(n != h and h != 1 for n, h in zip(want, x.shape)):
         raise errors.config(f"{name}: {list(x.shape)} cannot be repeated to {size}, both without rows")
@@ -315,7 +320,7 @@ FUNCTIONS = {
     F.elu: _elu, F.selu: _selu, F.celu: _celu, F.mish: _mish, F.softplus: _softplus, F.glu: _glu, F.prelu: _prelu,
     torch.prelu: _prelu,
     F.hardtanh: _hardtanh, torch.clamp: _clamp, "clamp": _clamp,
-    torch.abs: _abs, "abs": _abs, torch.pow: _pow, "pow": _pow, operator.pow: _pow, torch.square: lambda b, name, x: b.mul(name, x, x),
+    torch.abs: _abs, "abs": _abs, torch.pow: _pow, "pow": _pow, operator.pow: _pow, operator.ipow: _pow, torch.square: lambda b, name, x: b.mul(name, x, x),
     torch.chunk: _chunk, "chunk": _chunk, torch.split: _split, "split": _split, torch.amax: _amax, "amax": _amax,
     torch.max: _max, "max": _max, F.interpolate: _interpolate, F.pad: _f_pad, "expand": _expand, "expand_as": _expand_as,
     F.layer_norm: _layer_norm, "contiguous": lambda b, name, x, *args, **kwargs: x,

@@ -3,6 +3,7 @@ import ctypes
 import logging
 import math
 import os
+import re
 import select
 import threading
 
@@ -30,7 +31,8 @@ def _tell_log():
 def _check(code, fail):
     if code != abi.OK:
         _tell_log()
-        raise errors.error_of(code, fail.status, fail.key.decode(), fail.step, fail.text.decode("utf-8", "replace"))
+        text = re.sub(r"\bsplit_(\w+)", r"\1()", fail.text.decode("utf-8", "replace"))  # the library says its own functions' names
+        raise errors.error_of(code, fail.status, fail.key.decode(), fail.step, text)
 
 
 def _pointer(array, count):

@@ -1,5 +1,6 @@
 """split.RemoteModule: a module of a PyTorch network that a server computes and trains."""
 import functools
+import logging
 import os
 import weakref
 from typing import NamedTuple, Optional
@@ -10,7 +11,9 @@ from torch.autograd.function import once_differentiable
 
 from . import errors, lora as adapters, scripted
 from .middle import Middle
+from .optimizer import RULES, settings
 
+_log = logging.getLogger("split")
 _MARK = 2.0 ** -100  # what a backward adds to the anchor's gradient
 
 
@@ -98,6 +101,18 @@ class _Wait(torch.autograd.Function):
         return dy.new_zeros(()), None, None
 
 
+class _NoGradient(torch.autograd.Function):
+    """What an evaluation gives."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        return y.view_as(y)
+
+    @staticmethod
+    def backward(ctx, _):
+        raise errors.usage("this output is that of an evaluation, which has no gradient: call train() before it")
+
+
 class _Call:
     """Of a step: its number, what it was given, and whether it has had its gradient."""
 
@@ -110,12 +125,12 @@ class _Call:
 class Pending:
     """A call on its way: wait() gives what comes out."""
 
-    def __init__(self, remote, call, sent):
-        self._remote, self._call, self._sent = remote, call, sent
+    def __init__(self, remote, call, x, sent):
+        self._remote, self._call, self._x, self._sent = remote, call, x, sent
 
     def wait(self):
         if self._sent is None:
-            return self._remote._take(self._call)
+            return self._remote._ungraded(self._x, self._remote._take(self._call))
         return _Wait.apply(self._sent, self._remote, self._call)
 
 
@@ -124,27 +139,6 @@ def _nhwc(t):
     if t.dtype != torch.float32 or t.device.type != "cpu":
         t = t.to("cpu", torch.float32)
     return (t.permute(0, 2, 3, 1) if t.dim() == 4 else t).contiguous()
-
-
-_RULES = ("momentum", "betas", "eps", "nesterov", "weight_decay", "amsgrad", "maximize", "dampening")
-
-
-def _settings(optimizer, g):
-    """Keys of the config, and the learning rate where no group has it. `g`: the optimizer's first group of the middle."""
-    if isinstance(optimizer, dict):
-        o = dict(optimizer)
-        kind, lr = o.pop("kind", "sgd"), o.pop("lr")
-        return {f"train.optimizer.{k}": v for k, v in {"kind": kind, **o}.items()}, lr
-    kinds = {torch.optim.SGD: "sgd", torch.optim.Adam: "adam", torch.optim.AdamW: "adamw"}
-    if type(optimizer) not in kinds or any(g.get(k) for k in ("amsgrad", "maximize", "dampening")):
-        raise errors.config(f"the middle has SGD, Adam, AdamW without amsgrad, maximize and dampening, not "
-                            f"{type(optimizer).__name__}")
-    s = {"kind": kinds[type(optimizer)], "weight_decay": g["weight_decay"]}
-    if s["kind"] == "sgd":
-        s.update(momentum=g["momentum"], nesterov=g["nesterov"])
-    else:
-        s.update(beta1=g["betas"][0], beta2=g["betas"][1], eps=g["eps"])
-    return {f"train.optimizer.{k}": v for k, v in s.items()}, None
 
 
 class _Pipeline:
@@ -222,27 +216,28 @@ class RemoteModule(nn.Module):
             raise errors.config("each rank would train a middle of its own: use one process")
         shape = tuple(example.shape if isinstance(example, torch.Tensor) else example)
         self.anchor = nn.Parameter(torch.zeros(1))
-        self.__dict__.update(_module=module, _optimizer=optimizer, _pid=os.getpid(), _calls=calls, _lengths=lengths)
+        self.__dict__.update(_module=module, _optimizer=optimizer, _pid=os.getpid(), _calls=calls, _lengths=lengths, _shape=shape)
         self._forget()
         me = weakref.ref(self)
         self.anchor.register_hook(lambda grad: me() and me()._mark())
         with adapters.undone(module):
             self.__dict__["_added"] = {id(p) for p in adapters.lora(module, **lora)} if lora else set()
             adapters.freeze(module, freeze)
-            self._builder, self._out = scripted.read(module, shape[1:], lengths)
+            self._builder, self._out = scripted.read(module, shape, lengths)
             self._statistics = dict(module.named_buffers())
             self._state = {**dict(module.named_parameters()), **self._statistics}
+            self._learns = [(p, p.requires_grad) for p in module.parameters()]
             self._counted = [k for k in self._state if k.endswith("num_batches_tracked")]
             own = not isinstance(optimizer, dict)
             self._groups, rules = self._take_groups() if own else ({}, {})
-            settings, self._lr = _settings(optimizer, self._held_groups()[0] if own else None)
+            rates, self._lr = settings(optimizer, self._held_groups()[0] if own else None)
             codecs = codec if isinstance(codec, dict) else dict.fromkeys(("head_act", "mid_act", "mid_grad", "head_grad"), codec)
             seed = torch.initial_seed() % (1 << 53) if seed is None else seed
             self._conf = {"server": server, "train.batch": shape[0], "train.chunks": chunks, "train.seed": seed,
                           "calls": calls,
                           **({"tokens.row": shape[1], "tokens.chunk": shape[1] * -(-shape[0] // chunks)} if lengths else {}),
                           "train.precision": precision, "input_grad": input_grad, "keep_every": keep_every,
-                          "wait_s": 0 if wait_s is None else wait_s, **settings, **rules,
+                          "wait_s": 0 if wait_s is None else wait_s, **rates, **rules,
                           **{f"codec.{k}": v for k, v in codecs.items()}, **conf}
             if keys:
                 self._conf.update({"auth.server_key": keys.server, "auth.secret_key": keys.own})
@@ -250,6 +245,7 @@ class RemoteModule(nn.Module):
             self._begin(resume)
         if self._lr is None:
             self._move_parameters()
+        self.train(module.training)
 
     def _move_parameters(self):
         """Those of the module leave the optimizer, and the anchor comes: once nothing can be refused any more."""
@@ -261,7 +257,7 @@ class RemoteModule(nn.Module):
     def _begin(self, resume=None):
         weights = {p.name: p.to_graph(self._tensor(p)).numpy() for p in self._builder.params}
         middle = self.__dict__["_middle"] = Middle(self._text, weights, resume, **self._conf)
-        self.__dict__["_crossed"] = middle.crossed()[0]  # behind the last step
+        self.__dict__.update(_crossed=middle.crossed()[0], _fetched=self._versions(), _skips=0)  # crossed: behind the last step
 
     def _tensor(self, p):
         return self._state[p.key] if p.constant is None else p.constant
@@ -282,7 +278,11 @@ class RemoteModule(nn.Module):
         mine = {id(p) for p in self._module.parameters()}
         if any(id(p) in mine for p in self._optimizer.state):
             raise errors.usage("the optimizer has stepped: give the middle one that has not, or a token to resume from")
-        at = [i for i, g in enumerate(self._optimizer.param_groups) if any(id(p) in mine for p in g["params"])]
+        def rate(g):
+            return g["lr"] or g.get("initial_lr", 0.0)  # a warm-up begins at 0
+        groups = self._optimizer.param_groups
+        at = [i for i, g in enumerate(groups) if any(id(p) in mine for p in g["params"])]
+        at.sort(key=lambda i: rate(groups[i]) == 0)  # factors are those of a rate that is not 0
         held = [self._optimizer.param_groups[i] for i in at]
         found, rules = {}, {}
         missing = sum(p.requires_grad for p in self._module.parameters() if id(p) not in self._added) - sum(
@@ -294,16 +294,15 @@ class RemoteModule(nn.Module):
         if len(held) > 9:
             raise errors.config(f"the middle's parameters are in {len(held)} groups of the optimizer; it has up to 9")
         base = held[0]
-        lr = "lr" if base["lr"] else "initial_lr"  # a warm-up begins at 0
-        factors = [g[lr] / base[lr] if base.get(lr) else 1.0 for g in held]
+        factors = [rate(g) / rate(base) if rate(base) else 1.0 for g in held]
         for i, g in enumerate(held):
-            for key in _RULES:
+            for key in RULES:
                 if key != "weight_decay" and g.get(key) != base.get(key):
                     raise errors.config(f"{key} differs between groups of the optimizer; lr and weight_decay may")
             if i:
                 rules[f"group.{i}"] = f"lr={factors[i]!r} weight_decay={g['weight_decay']!r}"
             found.update((id(p), i) for p in g["params"] if id(p) in mine)
-        self.__dict__["_held"] = [(i, f, {k: g.get(k) for k in _RULES}) for i, f, g in zip(at, factors, held)]
+        self.__dict__["_held"] = [(i, f, {k: g.get(k) for k in RULES}) for i, f, g in zip(at, factors, held)]
         return found, rules
 
     def _held_groups(self):
@@ -316,11 +315,11 @@ class RemoteModule(nn.Module):
         groups = self._held_groups()
         base = groups[0]["lr"]
         for g, (_, factor, rules) in zip(groups, self._held):
-            changed = next((k for k in _RULES if g.get(k) != rules[k]), None)
+            changed = next((k for k in RULES if g.get(k) != rules[k]), None)
             if changed:
                 raise errors.config(f"{changed} is {g.get(changed)} by now, and the middle was made with {rules[changed]}: the "
                                     "learning rate alone may change. OneCycleLR and CyclicLR need cycle_momentum=False")
-            if base and abs(g["lr"] / base - factor) > 1e-9 * factor:
+            if abs(g["lr"] - base * factor) > 1e-9 * max(g["lr"], base * factor):
                 raise errors.config("learning rates of the middle's groups no longer have the factors that they had "
                                     "when it was made")
         return base
@@ -351,18 +350,23 @@ class RemoteModule(nn.Module):
     def send(self, x, lengths=None):
         """The first half of a call; what is given back has wait(). Several may be on their way."""
         call, graded = self._begin_call(x, lengths)
-        return Pending(self, call, _Send.apply(x, self.anchor, self, call) if graded else None)
+        return Pending(self, call, x, _Send.apply(x, self.anchor, self, call) if graded else None)
 
     @_guarded
     def forward(self, x, lengths=None):
         call, graded = self._begin_call(x, lengths)
-        return _Whole.apply(x, self.anchor, self, call) if graded else self._take(call)
+        if graded:
+            return _Whole.apply(x, self.anchor, self, call)
+        return self._ungraded(x, self._take(call))
+
+    def _ungraded(self, x, y):
+        return _NoGradient.apply(x, y) if x.requires_grad and torch.is_grad_enabled() else y
 
     def _begin_call(self, x, lengths):
         """The call, and whether it has a backward."""
         self._check_process()
-        if x.dtype == torch.float64:
-            raise errors.usage("the middle computes in float32: call .float() on its input")
+        self._check_input(x)
+        self._check_module()
         if lengths is not None and not self._lengths:
             raise errors.usage("this middle has rows of one length: make it with lengths=True")
         self._settle()
@@ -376,6 +380,32 @@ class RemoteModule(nn.Module):
             raise errors.usage("something in the head learns, and the middle has input_grad=False")
         return self._post(x.detach(), lengths), graded
 
+    def _check_input(self, x):
+        if x.dtype == torch.float64 or not x.is_floating_point():
+            raise errors.usage("the middle computes in float32: call .float() on its input")
+        shape, fits = self._shape[1:], tuple(x.shape[1:]) == self._shape[1:]
+        if self._lengths:
+            fits = x.dim() == 3 and x.shape[1] <= shape[0] and x.shape[2] == shape[1]
+        if not fits or not len(x):
+            raise errors.usage(f"an input of {list(x.shape)}; the middle was made for [rows, {', '.join(map(str, shape))}]")
+        part = -(-self._shape[0] // self._conf["train.chunks"])
+        if self.training and self._builder.single and 1 in (min(len(x), part), len(x) % part):
+            raise errors.usage(f"{self._builder.single}: the last chunk of {len(x)} rows has one row, and one number for each channel "
+                               "has no variance: give more rows in training")
+
+    def _check_module(self):
+        """What a script does to the module itself does not reach the server."""
+        if any(p.requires_grad != learns for p, learns in self._learns) or not self.anchor.requires_grad:
+            raise errors.usage("requires_grad was changed behind RemoteModule, and the server does not know: make it with freeze=[...], "
+                               "or call drop() where a step shall not count")
+        if self._versions() != self._fetched:
+            self.__dict__["_fetched"] = self._versions()
+            _log.warning("the parameters of the module were changed here, and the server has its own: load_state_dict() of the "
+                         "RemoteModule sends some")
+
+    def _versions(self):
+        return sum(p._version for p in self._state.values())
+
     @_guarded
     def pipelined(self, head, tail_loss, x, t):
         """A whole step but for step(): head, middle, tail_loss(y, t) and all their backwards, chunk by chunk, so that
@@ -387,6 +417,8 @@ class RemoteModule(nn.Module):
             raise errors.usage(f"step {self.step_number} is open: call step() or drop() first", self.step_number)
         if not self.training:
             raise errors.usage("the middle is in evaluation: call train() first")
+        if len(x) != len(t):
+            raise errors.usage(f"x has {len(x)} rows, and t {len(t)}")
         xs, ts = ([part for part in v.split(-(-self._conf["train.batch"] // self._conf["train.chunks"]))] for v in (x, t))
         state = _Pipeline(self, head, tail_loss, list(zip(xs, ts)), len(x))
         while not state.over():
@@ -467,12 +499,16 @@ class RemoteModule(nn.Module):
         if self._cleared() or self._interrupted not in (None, "step"):
             number = self.step_number
             self.drop()
+            self.__dict__["_skips"] += 1
+            if self._skips == 3:
+                _log.warning("zero_grad() came between backward() and step(), three times by now: the middle does not learn")
             return Step(number, 0, 0.0, True)
         if not any(c.back for c in self._open):
             raise errors.usage(f"step {self.step_number} has no gradient: call backward() first", self.step_number)
         number, before = self._open[0].step, self._crossed
         self._middle.step(self._rate() if lr is None else lr, scale * self._clip)
         self._forget()
+        self.__dict__["_skips"] = 0
         self.__dict__["_crossed"], seconds = self._middle.crossed()
         if self.anchor.grad is not None:
             self.anchor.grad = None
@@ -517,6 +553,7 @@ class RemoteModule(nn.Module):
             for p in self._builder.params:
                 if p.constant is None:
                     p.from_graph(self._middle.weight(p.name, p.shape), self._state[p.key])
+        self.__dict__["_fetched"] = self._versions()
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         self._settle()
@@ -528,12 +565,23 @@ class RemoteModule(nn.Module):
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
         self._check_process()
         own = self._module.state_dict()
-        missing_keys += [prefix + k for k in own if prefix + k not in state_dict]
+        given = {k: state_dict[prefix + k] for k in own if prefix + k in state_dict}
+        missing_keys += [prefix + k for k in own if k not in given]
         unexpected_keys += [k for k in state_dict if k.startswith(prefix) and k[len(prefix):] not in own]
+        wrong = [f"size mismatch for {prefix + k}: a shape of {list(v.shape)} for one of {list(own[k].shape)}"
+                 for k, v in given.items() if v.shape != own[k].shape]
+        error_msgs += wrong
+        if wrong or not given:
+            return
+        kind, momentum = (self._conf.get(f"train.optimizer.{key}") for key in ("kind", "momentum"))
+        if self.step_number and (kind != "sgd" or momentum):
+            _log.warning("load_state_dict() begins the middle anew, without the optimizer's moments; split.load() and resume() keep them")
+        if len(given) < len(own):
+            self._settle()
+            self._fetch()
         with torch.no_grad():
-            for key, value in own.items():
-                if prefix + key in state_dict:
-                    value.copy_(state_dict[prefix + key])
+            for key, value in given.items():
+                own[key].copy_(value)
         self.close()
         self._forget()
         self._begin()
@@ -546,49 +594,3 @@ class RemoteModule(nn.Module):
 
     def extra_repr(self):
         return f"{self._conf['server']}, {len(self._builder.nodes)} nodes, step {self.step_number}"
-
-
-class Optimizer(torch.optim.Optimizer):
-    """One optimizer for the script's own parameters and the middle: step() asks the server, then steps `optimizer`."""
-
-    def __init__(self, optimizer, middle):
-        self.__dict__.update(optimizer=optimizer, middle=middle, defaults=optimizer.defaults, _step_count=0)
-
-    # load_state_dict() of `optimizer` makes new ones
-    param_groups = property(lambda self: self.optimizer.param_groups)
-    state = property(lambda self: self.optimizer.state)
-
-    def step(self, closure=None):
-        loss = closure() if closure is not None else None
-        self.middle.step()
-        self.optimizer.step()
-        return loss
-
-    def zero_grad(self, set_to_none=False):
-        self.optimizer.zero_grad(set_to_none)
-        if set_to_none:
-            self.middle.anchor.grad = None
-        elif self.middle.anchor.grad is not None:
-            self.middle.anchor.grad.zero_()
-
-    def state_dict(self):
-        return self.optimizer.state_dict()
-
-    def load_state_dict(self, state):
-        self.optimizer.load_state_dict(state)
-
-    def __repr__(self):
-        return f"split.{self.optimizer!r}"
-
-
-def clip_grad_norm_(parameters, middle, max_norm):
-    """As torch.nn.utils.clip_grad_norm_, with the middle's gradient; the norm of all of them before. The next step()
-    takes the middle's share."""
-    grads = [p.grad for p in parameters if p.grad is not None]
-    squares = sum(float(torch.linalg.vector_norm(g.double())) ** 2 for g in grads)
-    norm = (squares + middle.grad_norm() ** 2) ** 0.5
-    factor = min(1.0, max_norm / (norm + 1e-6))
-    for g in grads:
-        g.mul_(factor)
-    middle._clip = factor
-    return norm

@@ -7,8 +7,9 @@ import re
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
-from . import errors, graph, heads
+from . import aliases, errors, graph, heads, tracing
 from .builder import Builder, Own, Value
 from .lora import Lora
 
@@ -127,6 +128,12 @@ class _Walk:
     def many(node, found):
         return found[0] if node.outputsSize() == 1 else found
 
+    def prim_CreateObject(self, node, ins, env):
+        raise errors.config("a with statement, such as torch.no_grad(), is not known on the server")
+
+    def prim_SetAttr(self, node, ins, env):
+        raise errors.config(f"it changes {node.s('name')}, which the server would never see")
+
     def prim_TupleIndex(self, node, ins, env):
         return ins[0][ins[1]]
 
@@ -167,41 +174,77 @@ class _Walk:
     def function(self, word, called, args):
         name = self.unique(word.rstrip("_"))
         args = [self.own(a) for a in args]
-        if called not in graph.FUNCTIONS or any(a is _UNKNOWN for a in args):
-            raise errors.config(f"{name}: {word} is not known on the server; known are {graph.known()}")
-        build = graph.FUNCTIONS[called]
-        return graph.call_function(self.b, build, name, args[:3] if build is graph.FUNCTIONS["mean"] else args, {})
+        build = graph.function_of(called, word)
+        if not build or any(a is _UNKNOWN for a in args):
+            raise graph.unknown(name, word)
+        target = called if callable(called) else word
+        return graph.call_function(self.b, build, name, target, args[:3] if build is graph.FUNCTIONS["mean"] else args, {})
 
 
-def _read_script(module, shape, per_token):
-    b = Builder(shape, per_token)
+def _read_script(b, module):
     schema = module._c._get_method("forward").schema.arguments[2:]
     if any(not a.has_default_value() for a in schema):
         raise errors.config("the middle takes one tensor and gives one")
     try:
-        out = _Walk(b).module(_Sub(module, ""), "forward", [b.input, *(a.default_value for a in schema)])
+        return _Walk(b).module(_Sub(module, ""), "forward", [b.input, *(a.default_value for a in schema)])
     except (AttributeError, NotImplementedError, TypeError, RuntimeError) as e:
         raise errors.config(f"the graph of {module.original_name} cannot be read: {e}") from e
-    if not isinstance(out, Value) or not b.nodes:
-        raise errors.config("the middle takes one tensor and gives one")
-    return b, out
+
+
+def _both_modes(of, shape, per_token):
+    """of(builder, training) fills the builder, and gives the value that comes out. A server has one graph for both modes, in
+    which dropout alone differs."""
+    def filled(training, **how):
+        b = Builder(shape[0], shape[1:], per_token, **how)
+        out = of(b, training)
+        if not isinstance(out, Value) or not b.nodes:
+            raise errors.config("the middle takes one tensor and gives one")
+        aliases.check("the output", [out])
+        return b, out
+
+    def text(training):
+        b, out = filled(training, without_dropout=True, evaluates=not training)
+        return b.text(out, lambda p: "") if b.nodes else ""
+    found = filled(True)
+    if text(True) != text(False):
+        raise errors.config("forward computes something else in evaluation than in training, or in each call; the server has one "
+                            "computation, in which dropout and batch norms alone tell the two apart")
+    return found
+
+
+def _by_fx(module):
+    """What reads the module by torch.fx, as _both_modes() wants it."""
+    leaf = graph.builder_of(module)
+    whole, strip = (nn.Sequential(module), "0.") if leaf else (module, "")
+    whole.training = module.training
+    traced = {}
+    for training in (True, False):
+        with tracing.mode(whole, training):
+            traced[training] = tracing.trace(whole, graph.builder_of)
+    return lambda b, training: graph.read(b, whole, strip, traced[training])
 
 
 def read(module, shape, per_token=False):
-    """As graph.read: by torch.fx, and where that cannot follow or a part is scripted, by the scripted module's graph."""
+    """The builder, whose params belong to the module, and the value that comes out. By torch.fx, and where that cannot follow or a
+    part is scripted, by the scripted module's graph. shape: of a call."""
+    tracing.check(module)
     why = None
     if not any(isinstance(m, torch.jit.ScriptModule) for m in module.modules()):
         try:
-            traced = graph.trace(module)
+            of = _by_fx(module)
         except errors.ConfigError as e:
             why = e
         else:
-            return graph.read(traced, shape, per_token)
+            return _both_modes(of, shape, per_token)
     try:
         script = module if isinstance(module, torch.jit.ScriptModule) else torch.jit.script(module)
     except Exception as e:
         raise why or errors.config(f"torch.jit.script cannot follow {type(module).__name__}: {e}") from e
+
+    def of_script(b, training):
+        with tracing.mode(script, training):
+            return _read_script(b, script)
     try:
-        return _read_script(script, shape, per_token)
+        return _both_modes(of_script, shape, per_token)
     except errors.ConfigError as e:
         raise errors.config(f"{why}; as a script: {e}") if why else e

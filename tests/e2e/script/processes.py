@@ -120,7 +120,7 @@ def check_step():
         try:
             m.forward(batch(AT + 1))
         except split.UsageError as e:
-            assert "call split_step or split_drop first" in str(e)
+            assert "call step() or drop() first" in str(e)
     m.drop()
     train(m, range(AT + 2, STEPS))
     m.close(goodbye=True)

@@ -442,7 +442,7 @@ class MeanOfChannels(nn.Module):
 def check_refusals():
     two = encoder(), (4, 6, 32)
     refused(split.ConfigError, "torch.fx cannot follow Branches", remote, Branches(), (4, 8))
-    refused(split.ConfigError, "cumsum: cumsum is not known on the server; known are", remote, Cumulates(), (4, 8))
+    refused(split.ConfigError, "cumsum: cumsum is not known on the server: keep it in head or tail", remote, Cumulates(), (4, 8))
     refused(split.ConfigError, "mean over 1; the server has that over height and width", remote, MeanOfChannels(), (4, 3, 8, 8))
     refused(split.ConfigError, "0: Softsign is not known", remote, nn.Sequential(nn.Softsign()), (4, 8))
     refused(split.ConfigError, "equal numbers for height and width", remote, nn.Conv2d(3, 4, 3, (1, 2)), (4, 3, 8, 8))

@@ -1,0 +1,138 @@
+"""torch.fx's graph of a module's forward; and what is refused because a graph would not do as the module does."""
+import contextlib
+import dis
+import inspect
+import operator
+import random
+
+import numpy
+import torch
+import torch.fx
+from torch import nn
+
+from . import errors
+
+_MODAL = nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd, nn.MultiheadAttention  # train() and eval() change them
+
+
+def _unpack(proxy):
+    """As many parts as the caller unpacks. The number of those that it loops over is not known here; a script has it."""
+    frame = inspect.currentframe().f_back
+    found = (i for i in dis.get_instructions(frame.f_code) if i.offset == frame.f_lasti and i.opname == "UNPACK_SEQUENCE")
+    n = next((i.argval for i in found), None)
+    if n is None:
+        raise torch.fx.proxy.TraceError("forward loops over what a layer gives")
+    return (proxy[i] for i in range(n))
+
+
+class _Attribute(torch.fx.proxy.Attribute):
+    __iter__ = _unpack
+
+
+class _Proxy(torch.fx.Proxy):
+    __iter__ = _unpack
+
+    def __getattr__(self, name):
+        return _Attribute(self, name)
+
+
+def _in_place(function):
+    return lambda self, other: self.tracer.create_proxy("call_function", function, (self, other), {})
+
+
+IN_PLACE = {operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ipow}
+for _function in IN_PLACE:
+    setattr(_Proxy, f"__{_function.__name__}__", _in_place(_function))  # torch.fx would take it for one that is not in place
+
+
+class _Tracer(torch.fx.Tracer):
+    proxy_buffer_attributes = True
+
+    def __init__(self, is_leaf):
+        super().__init__()
+        self.is_leaf = is_leaf
+
+    def is_leaf_module(self, m, name):
+        return self.is_leaf(m) or super().is_leaf_module(m, name)
+
+    def create_node(self, *args, **kwargs):
+        node = super().create_node(*args, **kwargs)
+        node.meta["learns"] = torch.is_grad_enabled()
+        return node
+
+    def proxy(self, node):
+        return _Proxy(node, self)
+
+
+def _states():
+    return repr((random.getstate(), numpy.random.get_state(), torch.get_rng_state().tolist()))
+
+
+def trace(module, is_leaf):
+    """torch.fx's graph of forward, with the usual values of its other arguments. is_leaf(m): what m does is known."""
+    arguments = list(inspect.signature(module.forward).parameters.values())[1:]
+    usual = {a.name: a.default for a in arguments if isinstance(a.default, (type(None), bool, int, float, str))}
+    before = _states()
+    try:
+        with torch.enable_grad():
+            traced = _Tracer(is_leaf).trace(module, usual or None)
+        if any(n.op == "get_attr" and n.target.startswith("_tensor_constant") for n in traced.nodes):
+            raise ValueError("forward makes a tensor that does not depend on its input")  # it may be another one in each call
+        if _states() != before:
+            raise ValueError("forward draws random numbers in Python, which would be drawn once")
+        return traced
+    except Exception as e:
+        raise errors.config(f"torch.fx cannot follow {type(module).__name__}: {e}; keep what it cannot follow in head or "
+                            "tail") from e
+
+
+def _check_modes(module):
+    modes = {m.training for m in module.modules() if m is module or isinstance(m, _MODAL)}
+    name = next((n for n, m in module.named_modules() if isinstance(m, _MODAL) and m.training != module.training), "")
+    if len(modes) > 1:
+        raise errors.config(f"{name}: it is in {'evaluation' if module.training else 'training'}, and the module around it is not; "
+                            "the server has one mode for all of a middle: call train() or eval() of the whole")
+
+
+@contextlib.contextmanager
+def mode(module, training):
+    """The module in training or in evaluation, and then as it was."""
+    had = [(m, m.training) for m in module.modules()]
+    module.train(training)
+    try:
+        _check_modes(module)
+        yield
+    finally:
+        for m, was in had:
+            m.training = was
+
+
+def check(module):
+    """Refuses what PyTorch does beside forward, and parameters with two names."""
+    names = {}
+    _check_modes(module)
+    with mode(module, True), mode(module, False):  # each of them changes all of it, unless its train() is another one
+        pass
+    for name, m in module.named_modules():
+        what = name or type(m).__name__
+        if m._forward_hooks or m._forward_pre_hooks or m._backward_hooks:
+            raise errors.config(f"{what}: it has hooks, as those of weight_norm, spectral_norm and prune, and the server has none")
+        if "forward" in vars(m) and not isinstance(m, torch.jit.ScriptModule):
+            raise errors.config(f"{what}: its forward was replaced by another function; make a class of its own for that")
+        for key, p in m.named_parameters(name, recurse=False):
+            if names.setdefault(id(p), key) != key:
+                raise errors.config(f"{key}: it is the same parameter as {names[id(p)]}; the server has one place for each: call "
+                                    "one layer twice instead")
+            if p._backward_hooks:
+                raise errors.config(f"{key}: it has hooks on its gradient, and the server has none")
+
+
+def changes(target, args, kwargs):
+    """Whether a function, or a method of this name, changes its first argument in place."""
+    word = target if isinstance(target, str) else getattr(target, "__name__", "")
+    if target in IN_PLACE or (word.endswith("_") and not word.endswith("__")):
+        return True
+    try:
+        return bool(inspect.signature(target).bind(*args, **kwargs).arguments.get("inplace"))
+    except (TypeError, ValueError):  # a method, or a function without a signature: none of these has inplace
+        return False

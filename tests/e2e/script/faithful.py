@@ -1,0 +1,300 @@
+"""What a script does beside its layers: in place, in evaluation, in Python, behind RemoteModule. All of it is done or refused."""
+import copy
+import logging
+import random
+from typing import Optional
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import split
+from composed import C, SHAPE, check_each
+from middles import refused
+from torch_api import batches, remote, run
+
+TOKENS = (8, 6, 12)
+
+
+class Of(nn.Module):
+    """A module of one function of its own convolution, or linear layer, and an input."""
+
+    def __init__(self, forward, layer=None):
+        super().__init__()
+        self.layer, self.of = layer or nn.Conv2d(C, C, 1), forward
+
+    def forward(self, x):
+        return self.of(self, x)
+
+
+class PreActivation(nn.Module):
+    """The shortcut has the activation, too, because that is in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.relu, self.conv = nn.ReLU(inplace=True), nn.Conv2d(C, C, 3, padding=1)
+
+    def forward(self, x):
+        return self.conv(self.relu(x)) + x
+
+
+class Aliases(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(C, C, 1)
+
+    def forward(self, x):
+        y = self.conv(x)
+        z = y
+        y += x
+        w = torch.tanh(y) * z
+        w *= 0.5
+        F.leaky_relu(w, 0.2, True)
+        return torch.cat([w, w - z], 1)
+
+
+class Defaults(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(C, C, 1)
+
+    def forward(self, x, skip: Optional[torch.Tensor] = None, twice: bool = False, by: float = 0.5):
+        if skip is None:
+            x = self.conv(x)
+        if skip is not None:
+            x = x + skip
+        return x * by if twice else x
+
+
+class Dropped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.p = 0.0
+
+    def forward(self, x):
+        if self.training:
+            x = F.dropout(x, self.p, self.training)
+        return F.dropout(x, 0.0, training=self.training)
+
+
+class Squeezed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale, self.fc = nn.Parameter(torch.rand(C)), nn.Linear(C, C)
+
+    def forward(self, x):
+        g = self.fc(F.adaptive_avg_pool2d(x, 1).squeeze(-1).squeeze(-1)).unsqueeze(2).unsqueeze(3)
+        g = g + self.fc(x.mean([2, 3])).tanh()[:, :, None, None]
+        return x * torch.sigmoid(g).clone() * self.scale[:, None, None]
+
+
+class Joined(nn.Module):
+    """Of rows, tokens and images, along each dimension."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows, self.token = nn.Linear(C, 5), nn.Parameter(torch.rand(1, 1, C))
+
+    def forward(self, x):
+        t = x.flatten(2).transpose(1, 2)
+        t = torch.cat([t, self.rows(t)], 2)
+        t = torch.cat([t, t[:, 1:3]], 1)
+        t = t.mean(1)
+        m = x.mean([2, 3])
+        n = torch.cat([m, self.rows(m), m], -1)
+        y = torch.cat([x, F.relu(x)], 2)
+        return torch.cat([t, n, torch.cat([y, y], 3).flatten(1)], 1)
+
+
+class ClassToken(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.token, self.norm, self.weight = nn.Parameter(torch.rand(1, 1, 12)), nn.LayerNorm(12), nn.Parameter(torch.rand(7, 12))
+
+    def forward(self, x):
+        x = torch.cat([self.token.expand(x.size(0), -1, -1), x], 1)
+        return F.linear(self.norm(x)[..., 0:12] * torch.rsqrt(x.square() + 1.0), self.weight).neg()
+
+
+class Magnitude(nn.Module):
+    def forward(self, x):
+        return torch.abs(x)
+
+
+class Bounded(nn.Module):
+    def forward(self, x):
+        return x.clamp(-65504.0, 65504.0) + x.clamp(max=1e4)
+
+
+IMAGES = {
+    "PreActivation": PreActivation, "Aliases": Aliases, "Defaults": Defaults, "Dropped": Dropped, "Squeezed": Squeezed, "Joined": Joined,
+    "kinks": lambda: nn.Sequential(nn.ReLU(), Magnitude(), nn.PReLU(C)), "far bounds": Bounded,
+    "norm of signals": lambda: nn.Sequential(nn.Flatten(2), nn.GroupNorm(2, C), nn.Flatten(), nn.Unflatten(1, (C, 6, 6))),
+}
+
+
+def check_computed():
+    check_each(IMAGES, SHAPE, lambda: nn.Conv2d(C, C, 1))
+    check_each({"ClassToken": ClassToken}, TOKENS, lambda: nn.Linear(12, 12))
+
+
+def check_kinks():
+    """At 0 exactly, as behind a ReLU."""
+    for mid in (nn.PReLU(), nn.Sequential(nn.PReLU(), Magnitude())):
+        own, x, y = copy.deepcopy(mid), torch.zeros(SHAPE, requires_grad=True), torch.zeros(SHAPE, requires_grad=True)
+        remote(mid, SHAPE)(x).sum().backward()
+        own(y).sum().backward()
+        assert torch.equal(x.grad, y.grad), mid
+
+
+def hooked(of):
+    m = nn.Sequential(nn.Linear(12, 12), nn.ReLU())
+    of(m)
+    return m
+
+
+class Half(nn.TransformerEncoderLayer):
+    def _ff_block(self, x):
+        return super()._ff_block(x) * 0.5
+
+
+class Scoped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(12, 12), nn.Linear(12, 12)
+
+    def forward(self, x):
+        with torch.no_grad():
+            y = self.a(x)
+        return self.b(y) + x
+
+
+class Decorated(Scoped):
+    @torch.no_grad()
+    def still(self, x):
+        return self.a(x)
+
+    def forward(self, x):
+        return self.b(self.still(x)) + x
+
+
+class Python(nn.Module):
+    def __init__(self, of):
+        super().__init__()
+        self.a, self.k, self.of = nn.Linear(12, 12), 0, of
+
+    def forward(self, x):
+        self.k += 1
+        return self.a(x) * self.of(self)
+
+
+class FrozenNorm(nn.Sequential):
+    def train(self, mode=True):
+        super().train(mode)
+        self[0].eval()
+        return self
+
+
+def check_refused():
+    tied = nn.Sequential(nn.Linear(12, 12), nn.Linear(12, 12))
+    tied[1].weight = tied[0].weight
+    norm = nn.Sequential(nn.Conv2d(C, C, 1), nn.BatchNorm2d(C))
+    norm[1].eval()
+    views = Of(lambda m, x: (lambda y: y.transpose(1, 2).mul_(2.0).transpose(1, 2) + y)(m.layer(x)), nn.Linear(12, 12))
+    for module, says, shape in (
+            (hooked(lambda m: m[0].register_forward_hook(lambda m, i, o: o * 2)), "0: it has hooks", TOKENS),
+            (hooked(lambda m: m[0].weight.register_hook(lambda g: g * 2)), "0.weight: it has hooks on its gradient", TOKENS),
+            (hooked(lambda m: nn.utils.weight_norm(m[0])), "weight_norm", TOKENS),
+            (hooked(lambda m: setattr(m[1], "forward", lambda x: x)), "1: its forward was replaced", TOKENS),
+            (tied, "1.weight: it is the same parameter as 0.weight", TOKENS),
+            (norm, "1: it is in evaluation", SHAPE), (FrozenNorm(nn.BatchNorm2d(C)), "0: it is in evaluation", SHAPE),
+            (nn.TransformerEncoder(Half(12, 2, 8, batch_first=True), 1), "layers.0: Half is not known there", TOKENS),
+            (Scoped(), "torch.no_grad() inside forward", TOKENS), (Decorated(), "torch.no_grad() inside forward", TOKENS),
+            (torch.jit.script(Scoped()), "a with statement, such as torch.no_grad()", TOKENS),
+            (Python(lambda m: random.random()), "draws random numbers in Python", TOKENS),
+            (Python(lambda m: float(torch.rand(()))), "draws random numbers in Python", TOKENS),
+            (Python(lambda m: m.k), "something else in evaluation than in training, or in each call", TOKENS),
+            (Of(lambda m, x: m.layer(x) * (0.5 if m.training else 1.0), nn.Linear(12, 12)), "something else in evaluation", TOKENS),
+            (Of(lambda m, x: F.dropout(m.layer(x), 0.5), nn.Linear(12, 12)), "training=self.training", TOKENS),
+            (views, "changed in place", TOKENS),
+            (Of(lambda m, x: m.layer(x).view(1, -1)), "the first size is 1", SHAPE)):
+        refused(split.ConfigError, says, remote, module, shape)
+
+
+def check_inputs():
+    m = remote(nn.Sequential(nn.Conv2d(C, C, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.BatchNorm1d(C)), SHAPE)
+    for shape in ((8, C, 9, 4), (8, 6, C, 6), (8, C * 36), (0, *SHAPE[1:])):
+        refused(split.UsageError, f"an input of {list(shape)}; the middle was made for [rows, 4, 6, 6]", m, torch.zeros(shape))
+    refused(split.UsageError, "computes in float32", m, torch.zeros(SHAPE, dtype=torch.int64))
+    refused(split.UsageError, "has no variance", m, torch.zeros(1, *SHAPE[1:]))
+    refused(split.UsageError, "x has 8 rows, and t 4", m.pipelined, nn.Identity(), None, torch.zeros(SHAPE), torch.zeros(4))
+    m.eval()
+    head = torch.zeros(1, *SHAPE[1:], requires_grad=True)
+    refused(split.UsageError, "which has no gradient: call train()", m(head).sum().backward)
+    assert not remote(nn.Linear(12, 12).eval(), TOKENS).training
+
+
+def trained(steps, m, opt, data, after=lambda: None):
+    for x, t in data[:steps]:
+        opt.zero_grad()
+        F.cross_entropy(m(x), t).backward()
+        after()
+        opt.step()
+
+
+def check_groups():
+    """The first group has no rate, or gets none."""
+    mid = nn.Sequential(nn.Linear(12, 12), nn.Linear(12, 5))
+    own, data = copy.deepcopy(mid), batches((8, 12), 6)
+
+    def kind(m):
+        return torch.optim.SGD([{"params": m[0].parameters(), "lr": 0.0}, {"params": m[1].parameters(), "lr": 0.1}], 0.1)
+    opt = kind(mid)
+    m = remote(mid, (8, 12), opt)
+    trained(6, m, opt, data, m.step)
+    trained(6, own, kind(own), data)
+    assert all((a - b).abs().max() < 1e-6 for a, b in zip(m.state_dict().values(), own.state_dict().values()))
+    opt.param_groups[1]["lr"] = 0.0
+    opt.param_groups[0]["lr"] = 0.1
+    m(data[0][0]).sum().backward()
+    refused(split.ConfigError, "no longer have the factors", m.step)
+
+
+def check_loads():
+    mid, tail = nn.Sequential(nn.Linear(12, 12), nn.Linear(12, 5)), nn.Linear(5, 5)
+    opt, data = torch.optim.SGD([*mid.parameters(), *tail.parameters()], 0.1, 0.9), batches((8, 12), 6)
+    whole = nn.Sequential(remote(mid, (8, 12), opt), tail)
+    trained(4, whole, opt, data, whole[0].step)
+    before = whole.state_dict()
+    whole.load_state_dict({"1.weight": torch.ones(5, 5)}, strict=False)
+    after = whole.state_dict()
+    assert whole[0].step_number == 4 and all(torch.equal(before[k], after[k]) for k in before if k != "1.weight"), "the middle was reset"
+    whole.load_state_dict({"0.0.bias": torch.ones(12)}, strict=False)
+    assert torch.equal(whole.state_dict()["0.0.weight"], before["0.0.weight"]), "the weights of one layer alone are loaded"
+    refused(RuntimeError, "size mismatch for 0.0.bias", whole.load_state_dict, {"0.0.bias": torch.ones(1)}, strict=False)
+
+
+def check_behind():
+    """What the script does to the module, or forgets, behind RemoteModule."""
+    said, handler = [], logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    logging.getLogger("split").addHandler(handler)
+    mid, data = nn.Linear(12, 5), batches((8, 12), 8)
+    opt = torch.optim.SGD(mid.parameters(), 0.1)
+    m = remote(mid, (8, 12), opt)
+    nn.init.ones_(mid.weight)
+    for x, t in data[:4]:
+        F.cross_entropy(m(x), t).backward()
+        opt.zero_grad()
+        m.step()
+    assert sum("were changed here" in s for s in said) == 1 and sum("the middle does not learn" in s for s in said) == 1, said
+    F.cross_entropy(m(x), t).backward()
+    both = [split.clip_grad_norm_([], m, bound) for bound in (0.01, float("inf"))]
+    assert both[0] > 0.05 and abs(both[1] - 0.01) < 1e-4, both
+    m.step()
+    mid.requires_grad_(False)
+    refused(split.UsageError, "requires_grad was changed", m, x)
+
+
+if __name__ == "__main__":
+    run(check_computed, check_kinks, check_refused, check_inputs, check_groups, check_loads, check_behind)
