@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/cmd/ask_model.h"
 #include "client/cmd/command.h"
@@ -260,6 +261,24 @@ static bool other_form(const char *path)
 	return other;
 }
 
+/* A config, or data, whose name was given in the wrong place. */
+static enum sl_err check_out(const struct sl_options *o, struct sl_fail *fail)
+{
+	if (other_form(o->operand))
+		return sl_fail_set(fail, SL_ERR_USAGE,
+				   "export: %.200s: models are written as .safetensors, which PyTorch reads "
+				   "(docs/howto-pytorch.md), or as .onnx: name a file that ends so",
+				   o->operand);
+	if (!o->adapter && !ends_with(o->operand, ".onnx") && !ends_with(o->operand, ".safetensors") &&
+	    access(o->operand, F_OK) == 0)
+		return sl_fail_set(
+			fail, SL_ERR_CANTCREATE,
+			"export: %.200s exists already, and by its name it is no model: name a file that ends "
+			"with .safetensors or .onnx",
+			o->operand);
+	return SL_OK;
+}
+
 int splitc_export(int argc, char **argv)
 {
 	struct sl_options o = {.command = "export", .usage = usage};
@@ -274,13 +293,8 @@ int splitc_export(int argc, char **argv)
 		return status;
 	if (!o.operand)
 		return sl_options_missing(&o, "OUT");
-	if (other_form(o.operand)) {
-		(void)!sl_fail_set(&fail, SL_ERR_USAGE,
-				   "export: %.200s: models are written as .safetensors, which PyTorch reads "
-				   "(docs/howto-pytorch.md), or as .onnx: name a file that ends so",
-				   o.operand);
+	if (check_out(&o, &fail))
 		return sl_command_failed(&fail);
-	}
 	if (o.adapter && !conf.lora.rank) {
 		(void)!sl_fail_set(&fail, SL_ERR_USAGE, "export --adapter: this config has no lora.rank");
 		return sl_command_failed(&fail);

@@ -199,6 +199,8 @@ int splitc_train(int argc, char **argv)
 		return status;
 	if (!o.resume && !o.fresh && sl_journal_taken(&conf, &fail) != SL_OK)
 		return sl_command_failed(&fail);
+	if (!conf.log.dir[0])
+		sl_log(SL_LOG_WARN, "nothing-kept", "log.dir is empty: no log, and no trained weights are kept");
 	drive.json = o.json;
 	drive.resume = o.resume;
 	drive.fresh = o.fresh;

@@ -87,6 +87,8 @@ enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_co
 	err = sl_options_trained(o, conf, setup, false, fail);
 	if (!err)
 		err = sl_setup_data(setup, false, fail);
+	if (!err)
+		err = sl_about_check(setup, fail);
 	return err ? err : sl_setup_backend(setup, fail);
 }
 

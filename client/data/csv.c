@@ -21,6 +21,7 @@ struct table {
 	int columns, features;
 	int *target, targets; /* cells [targets]; one of a class */
 	bool given;           /* rows have none, and are to be predicted */
+	bool recalled;        /* columns and classes are those of spec.about */
 	bool fill;            /* cells may be missing */
 	float *x;             /* [rows, features] */
 	union sl_label *y;    /* [rows, targets] */
@@ -96,7 +97,7 @@ static enum sl_err make_keys(struct table *t, const struct sl_csv *s, const stru
 	t->key = calloc((size_t)s->rows, sizeof *t->key);
 	if (!t->key)
 		return no_memory(fail);
-	if (by >= 0)
+	if (by >= 0 && !t->recalled)
 		t->column[by].left_out = true;
 	for (int64_t r = 0; r < s->rows; r++)
 		for (int i = by < 0 ? 0 : by; i < (by < 0 ? s->columns : by + 1); i++) {
@@ -248,20 +249,40 @@ static void describe(const struct sl_set *set, json_t *about)
 		json_object_set_new(about, "missing", json_string("mean"));
 }
 
-/* What describe has said. */
-static enum sl_err recall(struct table *t, const json_t *about, struct sl_fail *fail)
+static enum sl_err recall_labels(struct table *t, const json_t *about, const struct sl_set_spec *spec,
+				 struct sl_fail *fail)
 {
-	const json_t *list = json_object_get(about, "columns");
+	const json_t *list = json_object_get(about, "classes");
+	bool fits = true;
+
+	for (size_t i = 0; i < json_array_size(list) && has_classes(spec) && fits; i++) {
+		const char *name = json_string_value(json_array_get(list, i));
+
+		fits = sl_names_add(&t->labels, name ? name : "");
+	}
+	for (int i = 0; i < spec->nlabels && !has_classes(spec) && fits; i++)
+		fits = sl_names_add(&t->labels, spec->label[i]);
+	if (!fits)
+		return no_memory(fail);
+	return t->labels.n || t->given ? SL_OK
+				       : sl_fail_set(fail, SL_ERR_DATA, "the model's file says nothing of classes");
+}
+
+/* What describe has said, and what the classes are called. */
+static enum sl_err recall(struct table *t, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	const json_t *list = json_object_get(spec->about, "columns");
 	const size_t n = json_array_size(list);
 	enum sl_err err = SL_OK;
 
+	t->recalled = true;
 	if (!n || n > MOST_FEATURES)
 		return sl_fail_set(fail, SL_ERR_DATA, "the model's file says nothing of the columns of a table");
 	t->column = calloc(n, sizeof *t->column);
 	if (!t->column)
 		return no_memory(fail);
 	t->columns = (int)n;
-	t->fill |= json_object_get(about, "missing") != NULL;
+	t->fill |= json_object_get(spec->about, "missing") != NULL;
 	for (int i = 0; i < t->columns && !err; i++) {
 		err = sl_csv_column_recall(&t->column[i], json_array_get(list, (size_t)i), fail);
 		t->column[i].first = t->features;
@@ -270,7 +291,7 @@ static enum sl_err recall(struct table *t, const json_t *about, struct sl_fail *
 	if (!err && t->features > MOST_FEATURES)
 		err = sl_fail_set(fail, SL_ERR_DATA, "the model's file has %d features, where %d are the most",
 				  t->features, MOST_FEATURES);
-	return err;
+	return err ? err : recall_labels(t, spec->about, spec, fail);
 }
 
 /* Columns of a file that is to be predicted go by their names: others may stand beside them, in any order. */
@@ -408,6 +429,25 @@ static enum sl_err fill_given(struct table *t, struct sl_csv *sheet, const struc
 	return err;
 }
 
+/* Labelled rows, whose columns and classes are recalled. */
+static enum sl_err fill_recalled(struct table *t, struct sl_csv *sheet, const struct sl_set_spec *spec,
+				 struct sl_fail *fail)
+{
+	const char *dir = spec->dir ? spec->dir : ".";
+	const bool train = spec->split == SL_SPLIT_TRAIN;
+	enum sl_err err = sl_csv_name(sheet, dir, train ? "train.csv" : "val.csv", train ? NULL : "test.csv", fail);
+
+	if (!err)
+		err = sl_csv_read(sheet, fail);
+	if (!err)
+		err = sl_csv_targets(sheet, spec, &t->target, fail);
+	if (!err)
+		err = find_columns(t, sheet, fail);
+	if (!err && spec->parts)
+		err = make_keys(t, sheet, spec->parts, fail);
+	return err ? err : encode(t, sheet, spec, spec->max_samples, fail);
+}
+
 static enum sl_err fill_table(struct table *t, struct sl_csv sheet[2], const struct sl_set_spec *spec,
 			      struct sl_fail *fail)
 {
@@ -418,8 +458,8 @@ static enum sl_err fill_table(struct table *t, struct sl_csv sheet[2], const str
 	t->given = spec->given != NULL;
 	t->fill = spec->fill;
 	if (spec->about) {
-		err = recall(t, spec->about, fail);
-		return err ? err : fill_given(t, &sheet[1], spec, fail);
+		err = recall(t, spec, fail);
+		return err ? err : (t->given ? fill_given : fill_recalled)(t, &sheet[1], spec, fail);
 	}
 	err = sl_csv_name(&sheet[0], dir, "train.csv", NULL, fail);
 	if (!err)

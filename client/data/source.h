@@ -68,10 +68,11 @@ struct sl_set_spec {
 	int ncolumns, ntrain_files;
 	bool unlabelled; /* labels are not read, and need not be there */
 	/* What is to be predicted: files and folders as a user names them, [ngiven], in place of dir and files. Nothing
-	 * has a label. A table has `about` then, a JSON object that `describe` filled in training; NULL: it reads
-	 * train.csv in dir. NULL: it is a split of the data set. */
+	 * has a label. NULL: it is a split of the data set. */
 	const char *const *given;
 	int ngiven;
+	/* Of tables: a JSON object that `describe` filled in training, with its classes; these are the columns. NULL:
+	 * they are those of train.csv in dir. */
 	const struct json_t *about;
 	const struct sl_parts
 		*parts; /* a part of the training files' samples (parts.h), and `split` is TRAIN; NULL: all */

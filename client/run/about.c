@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "client/model/weights_file.h"
 #include "client/persist/model_file.h"
+#include "common/base/log.h"
 #include "common/base/newfile.h"
 
 enum { MOST_CLASS_NAMES = 100000, MOST_BYTES = 64 << 20 };
@@ -39,10 +41,11 @@ static void add_classes(json_t *about, const struct sl_set *set)
 }
 
 /* Every step of an evaluation, in torchvision's words; the last one is Normalize. */
-static void add_pictures(json_t *about, const struct sl_setup *s)
+static void add_pictures(json_t *about, const struct sl_setup *s, const struct sl_set *set)
 {
 	const struct sl_conf_client *c = s->conf;
 	const struct sl_transform *t = s->transform[SL_SPLIT_TEST];
+	const bool grey = set->field[SL_FIELD_INPUT].dim[2] == 1;
 	json_t *list = json_array();
 	struct sl_conf_list usual, *steps = &usual;
 	char norm[SL_CONF_TEXT];
@@ -51,18 +54,23 @@ static void add_pictures(json_t *about, const struct sl_setup *s)
 	sl_transform_usual(&usual, c->model.image.h, c->model.image.w, false);
 	if (c->data.test_transforms.n)
 		steps = (struct sl_conf_list *)&c->data.test_transforms;
+	if (grey) /* pictures are read so */
+		json_array_append_new(list, json_string("Grayscale()"));
 	for (int i = 0; i < steps->n; i++)
-		if (!strstr(steps->item[i], "Normalize"))
+		if (!strstr(steps->item[i], "Normalize") && !(grey && strstr(steps->item[i], "Grayscale")))
 			json_array_append_new(list, json_string(steps->item[i]));
 	if (t)
 		sl_transform_norm(t, mean, std);
 	else
 		sl_norm_values(sl_setup_norm(c), mean, std);
-	snprintf(norm, sizeof norm, "Normalize((%.9g, %.9g, %.9g), (%.9g, %.9g, %.9g))", (double)mean[0],
-		 (double)mean[1], (double)mean[2], (double)std[0], (double)std[1], (double)std[2]);
+	if (grey)
+		snprintf(norm, sizeof norm, "Normalize((%.9g,), (%.9g,))", (double)mean[0], (double)std[0]);
+	else
+		snprintf(norm, sizeof norm, "Normalize((%.9g, %.9g, %.9g), (%.9g, %.9g, %.9g))", (double)mean[0],
+			 (double)mean[1], (double)mean[2], (double)std[0], (double)std[1], (double)std[2]);
 	json_array_append_new(list, json_string(norm));
 	json_object_set_new(about, "image", json_pack("[i, i]", c->model.image.h, c->model.image.w));
-	if (s->set[SL_SPLIT_TRAIN].field[SL_FIELD_INPUT].dim[2] == 1)
+	if (grey)
 		json_object_set_new(about, "channels", json_integer(1));
 	if (c->data.bits == SL_BITS_16)
 		json_object_set_new(about, "bits", json_integer(16));
@@ -114,17 +122,24 @@ static char *dump(const json_t *about)
 	return json_dumps(about, JSON_COMPACT | JSON_REAL_PRECISION(17));
 }
 
-enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
+/* But for the samples themselves. */
+static json_t *about_set(const struct sl_setup *s, const struct sl_set *set)
 {
-	const struct sl_set *set = &s->set[SL_SPLIT_TRAIN];
 	json_t *about = json_pack("{s:i, s:s, s:s}", "schema", 1, "kind", set->source->name, "task",
 				  sl_setup_task(s->conf)->name);
 
 	add_classes(about, set);
 	if (strcmp(set->field[SL_FIELD_INPUT].name, "image") == 0)
-		add_pictures(about, s);
+		add_pictures(about, s, set);
 	if (set->source->describe)
 		set->source->describe(set, about);
+	return about;
+}
+
+enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
+{
+	json_t *about = about_set(s, &s->set[SL_SPLIT_TRAIN]);
+
 	add_fingerprints(about, s);
 	free(s->about);
 	s->about = dump(about);
@@ -170,6 +185,77 @@ void sl_about_read(struct sl_setup *s, const char *path)
 	    sl_file_read(kept, MOST_BYTES, &data, &len, &fail) != SL_OK)
 		return;
 	s->about = (char *)data; /* a NUL stands behind it */
+}
+
+/* That of another run: about.json, or a model file. The caller drops it. */
+static enum sl_err load(json_t **out, const char *path, struct sl_fail *fail)
+{
+	const size_t n = strlen(path), end = strlen(".safetensors");
+	const bool model = n > end && strcmp(path + n - end, ".safetensors") == 0;
+	struct sl_setup other = {.about = model ? sl_weights_note(path, SL_MODEL_DATA) : NULL};
+	uint8_t *data;
+	size_t len;
+	enum sl_err err = model ? SL_OK : sl_file_read(path, MOST_BYTES, &data, &len, fail);
+
+	if (err)
+		return err;
+	if (!model)
+		other.about = (char *)data; /* a NUL stands behind it */
+	*out = sl_about_parse(&other);
+	free(other.about);
+	return *out ? SL_OK
+		    : sl_fail_set(
+			      fail, SL_ERR_DATA,
+			      "%.200s says nothing of columns: give about.json of a run's log.dir, or a model that was "
+			      "trained on a table",
+			      path);
+}
+
+void sl_about_forget(struct sl_setup *s)
+{
+	json_decref(s->recalled);
+	s->recalled = NULL;
+}
+
+enum sl_err sl_about_recall(struct sl_setup *s, struct sl_fail *fail)
+{
+	struct sl_fail why;
+	enum sl_err err;
+
+	if (s->given || (s->reads == SL_READS_TEST && s->conf->data.kind == SL_DATA_CSV))
+		s->recalled = sl_about_parse(s);
+	if (s->recalled && !s->given && !json_object_get(s->recalled, "columns"))
+		sl_about_forget(s);
+	if (s->recalled || s->given || !s->conf->data.like[0])
+		return SL_OK;
+	err = load(&s->recalled, s->conf->data.like, &why);
+	if (err)
+		return sl_conf_client_blame(s->conf, "data.like", err, (*fail = why, fail));
+	return SL_OK;
+}
+
+int64_t sl_about_labels(const struct sl_setup *s)
+{
+	const struct sl_set *set = &s->set[SL_SPLIT_TRAIN];
+	json_t *about = json_object(), *column;
+	uint64_t hash = 0;
+	size_t i;
+	char *text;
+
+	add_classes(about, set);
+	if (set->source->describe)
+		set->source->describe(set, about);
+	json_array_foreach(json_object_get(about, "columns"), i, column)
+	{
+		json_object_del(column, "mean");
+		json_object_del(column, "deviation");
+	}
+	text = dump(about);
+	json_decref(about);
+	if (text)
+		hash = XXH3_64bits(text, strlen(text));
+	free(text);
+	return (int64_t)(hash % 0xffff) + 1;
 }
 
 enum sl_err sl_about_keep(const struct sl_setup *s, struct sl_fail *fail)
@@ -252,6 +338,75 @@ enum sl_err sl_about_compare(const struct sl_setup *s, struct sl_fail *fail)
 	json_decref(then);
 	json_decref(now);
 	free(kept.about);
+	return err;
+}
+
+/* The first element that differs; SIZE_MAX: none does. */
+static size_t first_other(const json_t *a, const json_t *b)
+{
+	const size_t n = json_array_size(a), m = json_array_size(b);
+	size_t i = 0;
+
+	while (i < n && i < m && json_equal(json_array_get(a, i), json_array_get(b, i)))
+		i++;
+	return i < n || i < m ? i : SIZE_MAX;
+}
+
+static const char *text_of(const json_t *x, const char *none)
+{
+	return json_is_string(x) ? json_string_value(x) : none;
+}
+
+static enum sl_err same_labels(const struct sl_setup *s, const json_t *then, const json_t *now, struct sl_fail *fail)
+{
+	const json_t *was = json_object_get(then, "classes"), *is = json_object_get(now, "classes");
+	const size_t i = was && is ? first_other(was, is) : SIZE_MAX;
+
+	if (strcmp(text_of(json_object_get(then, "task"), ""), sl_setup_task(s->conf)->name) != 0)
+		return sl_fail_set(fail, SL_ERR_MISMATCH,
+				   "the model learned %s (model.task), and this config says %s: put the task back",
+				   text_of(json_object_get(then, "task"), "another task"),
+				   sl_setup_task(s->conf)->name);
+	if (i != SIZE_MAX)
+		return sl_fail_set(
+			fail, SL_ERR_MISMATCH,
+			"class %zu of the data is %.60s, and was %.60s when the model was trained, so its answers "
+			"would count as other classes: put the training data back",
+			i, text_of(json_array_get(is, i), "none"), text_of(json_array_get(was, i), "none"));
+	return SL_OK;
+}
+
+static void warn_of_other(const json_t *then, const json_t *now, const char *key)
+{
+	const json_t *was = json_object_get(then, key), *is = json_object_get(now, key);
+	char *a = was ? json_dumps(was, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+	char *b = is ? json_dumps(is, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+
+	if (!was != !is || (was && !json_equal(was, is)))
+		sl_log(SL_LOG_WARN, "other-pictures",
+		       "the model was trained with %s %.300s, and this config has %.300s", key, a ? a : "of its own",
+		       b ? b : "none");
+	free(a);
+	free(b);
+}
+
+enum sl_err sl_about_check(const struct sl_setup *s, struct sl_fail *fail)
+{
+	static const char *const of_pictures[] = {"image", "channels", "bits", "exif", "window", "transforms"};
+	json_t *then = sl_about_parse(s), *made = then ? about_set(s, &s->set[SL_SPLIT_TEST]) : NULL;
+	char *text = made ? dump(made) : NULL;
+	json_t *now = text ? json_loads(text, 0, NULL) : NULL; /* numbers as the file has them */
+	enum sl_err err = SL_OK;
+
+	if (now)
+		err = same_labels(s, then, now, fail);
+	for (size_t i = 0; i < sizeof of_pictures / sizeof of_pictures[0] && now && !err; i++)
+		if (json_object_get(then, "transforms") && json_object_get(now, "transforms"))
+			warn_of_other(then, now, of_pictures[i]);
+	json_decref(then);
+	json_decref(made);
+	json_decref(now);
+	free(text);
 	return err;
 }
 

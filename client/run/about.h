@@ -20,9 +20,19 @@ char *sl_about_text(const struct sl_setup *setup);
 /* MISMATCH where the data are not those that the run in log.dir began with; fine where nothing is known of them.
  * Takes over the run's thresholds. */
 enum sl_err sl_about_compare(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
+/* For an evaluation, whose data are open: MISMATCH where its classes or task are not those of the model's file. Other
+ * ways to make inputs of pictures are warned of. */
+enum sl_err sl_about_check(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
 /* Writes it to log.dir. */
 enum sl_err sl_about_keep(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
 
+/* Fills setup->recalled for a data set that opens: a table's columns are those of the model that is evaluated, or of
+ * data.like. */
+enum sl_err sl_about_recall(struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
+void sl_about_forget(struct sl_setup *setup); /* drops that; idempotent */
+/* Of the names of classes, and of a table's columns and their texts, in their order: 16 bits, so that nobody reads a
+ * name from it. Never 0. */
+int64_t sl_about_labels(const struct sl_setup *setup);
 /* An object, which the caller drops; NULL: there is none. */
 json_t *sl_about_parse(const struct sl_setup *setup);
 

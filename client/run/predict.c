@@ -5,12 +5,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "client/data/picture_write.h"
 #include "client/run/metric.h"
 
-enum { NUMBER = 32, NAME = PATH_MAX + 64, MASK_NAME = NAME + PATH_MAX };
+enum { NUMBER = 32, NAME = PATH_MAX + 64 };
 
 static const char *value_name(const struct sl_predict_spec *s)
 {
@@ -453,7 +452,7 @@ enum sl_err sl_predict_open(struct sl_predict *p, const struct sl_predict_spec *
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the logits of a batch");
 	}
 	if (spec->task->kind == SL_LEARN_PIXELS)
-		return SL_OK;
+		return sl_mask_names_open(&p->names, spec->set, spec->dir, spec->force, fail);
 	if (spec->format == SL_PREDICT_TEXT)
 		(has_several(spec) ? put_several_text_names : put_text_names)(spec);
 	if (spec->format == SL_PREDICT_CSV)
@@ -474,37 +473,18 @@ static void put_class_of(struct sl_predict *p, int32_t label, const float *x)
 
 /* ---- a class for each pixel ---- */
 
-/* The picture's name with another ending, in the folder. */
-static void name_mask(const struct sl_predict *p, char out[MASK_NAME])
-{
-	char name[NAME], *dot, *slash;
-	const char *base = name;
-
-	p->spec.set->source->sample_name(p->spec.set, (int64_t)p->rows, name, sizeof name);
-	slash = strrchr(name, '/');
-	if (slash)
-		base = slash + 1;
-	dot = strrchr(base, '.');
-	if (dot)
-		*dot = 0;
-	snprintf(out, MASK_NAME, "%s/%s.png", p->spec.dir, base);
-}
-
 static void put_mask(struct sl_predict *p, const int32_t *right, const float *x)
 {
 	const struct sl_predict_spec *s = &p->spec;
-	char path[MASK_NAME];
+	char path[SL_MASK_NAME];
 
-	name_mask(p, path);
 	for (int64_t i = 0; i < (int64_t)s->h * s->w; i++) {
 		p->mask[i] = (uint8_t)best_of(x + i * s->classes, s->classes);
 		p->counted += right[i] != SL_LEARN_IGNORED;
 		p->correct += right[i] == p->mask[i];
 	}
-	if (!s->force && access(path, F_OK) == 0)
-		(void)!sl_fail_set(&p->fail, SL_ERR_CANTCREATE,
-				   "%s exists already: give --force to replace it, or name another folder", path);
-	else if (sl_picture_write_png(path, p->mask, s->h, s->w, 1, &p->fail) == SL_OK)
+	if (sl_mask_names_path(&p->names, (int64_t)p->rows, path, &p->fail) == SL_OK &&
+	    sl_picture_write_png(path, p->mask, s->h, s->w, 1, &p->fail) == SL_OK)
 		fprintf(s->out, "%s\n", path);
 }
 

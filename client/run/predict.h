@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "client/data/source.h"
+#include "client/run/mask_names.h"
 
 enum sl_predict_format { SL_PREDICT_TEXT, SL_PREDICT_CSV, SL_PREDICT_JSON };
 
@@ -34,7 +35,8 @@ struct sl_predict {
 	uint64_t unread;        /* of these, could not be read: they have no line */
 	uint64_t counted;       /* pixels that have a class */
 	uint8_t *mask;          /* [h, w] */
-	struct sl_fail fail;    /* why a mask could not be written; its code is OK: all were */
+	struct sl_mask_names names;
+	struct sl_fail fail; /* why a mask could not be written; its code is OK: all were */
 };
 
 /* Text and CSV begin with a line of names. */

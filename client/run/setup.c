@@ -11,6 +11,7 @@
 #include "client/model/split.h"
 #include "client/model/weights_file.h"
 #include "client/model/weights_part.h"
+#include "client/run/about.h"
 #include "common/base/log.h"
 #include "common/codec/extent.h"
 #include "common/conf/key.h"
@@ -173,6 +174,7 @@ static void settle_share(struct sl_setup *s)
 		a->share.rows = (int64_t)a->share.clients * a->batch;
 	a->share.epoch_steps = s->epoch_steps;
 	a->share.dealt = s->dealt;
+	a->share.labels = a->share.ends == SL_ENDS_PRIVATE ? 0 : (int)sl_about_labels(s);
 	a->share.checkpoint_every = s->conf->train.checkpoint_every;
 }
 
@@ -182,7 +184,7 @@ static bool is_given(const struct sl_conf_client *c, const char *key)
 	return c->origin.mark[sl_conf_find(&sl_conf_client_schema, key)].line != 0;
 }
 
-enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail)
+static enum sl_err sizes_of_onnx(struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	struct sl_onnx_sizes s;
 	struct sl_fail why;
@@ -205,6 +207,17 @@ enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail)
 		conf->model.image.w = s.width ? s.width : conf->model.image.w;
 	}
 	return SL_OK;
+}
+
+enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	enum sl_err err = sizes_of_onnx(conf, fail);
+
+	if (!err && conf->data.kind == SL_DATA_CSV && conf->model.task == SL_CONF_CLASSES && conf->model.classes == 1)
+		return sl_conf_client_fail(conf, "model.task", fail,
+					   "a network with one output has no classes: write model.task: labels, if the "
+					   "label says yes or no as 1 or 0, or numbers, if it is a quantity");
+	return err;
 }
 
 /* Of train.loss. */

@@ -56,7 +56,7 @@ struct sl_setup {
 	double *threshold;
 	const char *const *given; /* what is to be predicted, in place of the test set [ngiven]; NULL: that. Borrowed */
 	int ngiven;
-	struct json_t *recalled;    /* `about`, while `given` is opened */
+	struct json_t *recalled;    /* what says a table's columns, while a split is opened; NULL: the data */
 	struct sl_augment *augment; /* NULL: transforms instead */
 	struct sl_transform *transform[SL_SPLIT_COUNT];
 	float *class_weight;   /* [classes], of train.class_weights; NULL: all are 1 */
@@ -93,7 +93,8 @@ static inline const struct sl_learn_task *sl_setup_task(const struct sl_conf_cli
 
 enum sl_norm sl_setup_norm(const struct sl_conf_client *conf); /* of data.normalize */
 
-/* Where the network's own file says what model.classes and model.image are: these, unless they are given. */
+/* Where the network's own file says what model.classes and model.image are: these, unless they are given. CONFIG: a
+ * table's classes, and one output. */
 enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
 /* `conf` is borrowed. The plan, codecs and optimizer. */
 enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
@@ -117,8 +118,7 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail) 
  * size, and their labels in range. *samples: [SL_SPLIT_COUNT], those of `train` are 0 where it is false. */
 enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, bool strict,
 				   struct sl_fail *fail) SL_MUST_CHECK;
-enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *samples,
-				struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_setup_check_data(struct sl_setup *s, bool train, int64_t *samples, struct sl_fail *fail) SL_MUST_CHECK;
 /* The lists of steps from pictures to inputs, without any data. */
 enum sl_err sl_setup_check_transforms(const struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 /* Of a side's part of setup's plan; nothing is taken. */

@@ -107,10 +107,10 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 	point_to(name->ignore, &c->data.ignore);
 	point_to(name->column, &c->data.columns);
 	point_to(name->label, &c->data.label);
+	spec.about = s->recalled;
 	if (s->given && split == SL_SPLIT_TEST) {
 		spec.given = s->given;
 		spec.ngiven = s->ngiven;
-		spec.about = s->recalled;
 		spec.max_samples = 0;
 		spec.cache = false;
 		return spec;
@@ -236,13 +236,13 @@ static enum sl_err open_split(struct sl_setup *s, enum sl_split split, struct sl
 	if (s->set[split].source) /* the plan needed it */
 		return SL_OK;
 	err = find_end(s, fail);
+	if (!err)
+		err = sl_about_recall(s, fail);
 	if (err)
 		return err;
-	s->recalled = s->given ? sl_about_parse(s) : NULL;
 	spec = data_spec(s, split, &name);
 	err = check_split(s, &spec, &s->set[split], sl_set_open(&s->set[split], &spec, fail), fail);
-	json_decref(s->recalled);
-	s->recalled = NULL;
+	sl_about_forget(s);
 	if (!err && split == SL_SPLIT_TRAIN)
 		note_few_classes(s->conf, &s->set[split]);
 	if (!err && spec.parts && !spec.given)
@@ -405,10 +405,13 @@ enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, st
 	return err;
 }
 
-enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *samples, struct sl_fail *fail)
+enum sl_err sl_setup_check_data(struct sl_setup *s, bool train, int64_t *samples, struct sl_fail *fail)
 {
 	struct names name;
 	enum sl_err err = sl_setup_check_transforms(s, fail);
+
+	if (!err)
+		err = sl_about_recall(s, fail);
 
 	samples[SL_SPLIT_TRAIN] = 0;
 	for (int split = train ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; split < SL_SPLIT_COUNT && !err; split++) {
@@ -419,6 +422,7 @@ enum sl_err sl_setup_check_data(const struct sl_setup *s, bool train, int64_t *s
 		if (!err)
 			samples[split] = set.count;
 	}
+	sl_about_forget(s);
 	return err;
 }
 

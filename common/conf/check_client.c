@@ -116,6 +116,7 @@ static const struct need {
 	NEED("data.masks", learns_pixels, "belongs to model.task: pixels", DATA),
 	NEED("data.ignore", reads_table, "belongs to data.kind: csv", DATA),
 	NEED("data.missing", reads_table, "belongs to data.kind: csv", DATA),
+	NEED("data.like", reads_table, "belongs to data.kind: csv", DATA),
 	NEED("data.tokenizer", reads_texts, TEXTS, DATA),
 	NEED("data.max_length", reads_texts, TEXTS, DATA),
 	NEED("data.columns", reads_own_texts, "belongs to data.kind: text", DATA),

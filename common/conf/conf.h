@@ -187,6 +187,7 @@ struct sl_conf_client {
 		char masks[PATH_MAX];       /* of pixels: the folder of masks in dir */
 		struct sl_conf_list ignore; /* of tables: columns that are left out */
 		enum { SL_MISSING_REFUSE, SL_MISSING_MEAN } missing; /* of tables: cells */
+		char like[PATH_MAX];                                 /* of tables: what says their columns */
 		char tokenizer[PATH_MAX];                            /* of texts */
 		int max_length;              /* tokens of a row; 0: as many as the network takes */
 		struct sl_conf_list columns; /* of own texts: one column, or two of pairs */

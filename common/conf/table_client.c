@@ -84,6 +84,7 @@ static const struct sl_conf_key keys[] = {
 	SL_NAME_OR_NAMES(T, "data.label", data.label, sl_conf_check_word, "label", "of csv and text: the column that holds the label; with model.task: numbers or labels also several, such as [height, weight]; of pixels the names of all classes, such as [background, tumour]"),
 	SL_STRING(T, "data.masks", data.masks, NULL, "masks", "of model.task: pixels: folder in data.dir with a mask for each picture, a PNG at the same path"),
 	SL_NAMES(T, "data.ignore", data.ignore, sl_conf_check_word, "", "of csv: columns that are left out, such as [id]; id_* leaves out all whose names begin so"),
+	SL_STRING(T, "data.like", data.like, NULL, "", "of csv: about.json in the log.dir of another run, or a model's file: its classes and columns, with their texts, means and deviations, are those of these data, too; members of a group need the same"),
 	SL_CHOICE(T, "data.missing", data.missing, SL_WORDS("refuse", "mean"), "refuse",
 		"of csv: cells that are empty, NA, NaN, null, None or ?: refuse stops at an empty one and takes the others for words; mean takes a number for its column's mean, and a text for none of its column's"),
 	SL_STRING(T, "data.tokenizer", data.tokenizer, NULL, "", "of texts: folder or file of the tokenizer, as splitc tokens takes it"),

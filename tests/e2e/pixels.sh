@@ -50,14 +50,26 @@ on eval --json >"$tmp/eval.json"
 on eval >"$tmp/eval.txt"
 grep -qE 'mean_iou +dice  of' "$tmp/eval.txt" && grep -qE '  square$' "$tmp/eval.txt" || fail "eval: $(cat "$tmp/eval.txt")"
 on predict --out "$tmp/masks" >"$tmp/lines"
-[ "$(wc -l <"$tmp/lines")" = 6 ] && grep -qF "$tmp/masks/photo-3.png" "$tmp/lines" || fail "predict: $(cat "$tmp/lines")"
+[ "$(wc -l <"$tmp/lines")" = 6 ] && grep -qF "$tmp/masks/b/photo-3.png" "$tmp/lines" || fail "predict: $(cat "$tmp/lines")"
 live scores "$tmp/photos" "$tmp/masks" "$tmp/eval.json"
 cat "$tmp/live"
 "$SPLITC" data "$tmp/run.yaml" >"$tmp/out" 2>&1 || fail "data: $(cat "$tmp/out")"
 mkdir "$tmp/new"
 cp "$tmp"/photos/val/*/*.png "$tmp/new"
 on predict --out "$tmp/elsewhere" --set data.dir="$tmp/nowhere" "$tmp/new" >"$tmp/lines"
-for mask in "$tmp"/masks/*; do cmp "$mask" "$tmp/elsewhere/${mask##*/}" || fail "another mask of ${mask##*/} without the data"; done
+for mask in "$tmp"/masks/*/*; do cmp "$mask" "$tmp/elsewhere/${mask##*/}" || fail "another mask of ${mask##*/} without the data"; done
+# no mask is lost: neither to another one, nor a sample to its own
+not_written() { # SENTENCE ARGUMENT…
+	local status=0
+	"$SPLITC" predict "$tmp/run.yaml" --local --set log.dir="$tmp/linked" --force "${@:2}" >"$tmp/out" 2>&1 || status=$?
+	[ $status = 73 ] && grep -qF -- "$1" "$tmp/out" || fail "$1: exit status $status, $(cat "$tmp/out")"
+}
+cp -r "$tmp/new" "$tmp/before"
+not_written "is one of the samples: name another folder" --out "$tmp/new" "$tmp/new"
+diff -r "$tmp/new" "$tmp/before" || fail 'a sample was written over'
+cp "$tmp/new/photo-0.png" "$tmp/new/photo-0.PNG"
+not_written "two samples would have the mask $tmp/twice/photo-0.png" --out "$tmp/twice" "$tmp/new"
+rm "$tmp/new/photo-0.PNG"
 
 # refused STATUS SENTENCE OPTION…
 refused() {

@@ -45,6 +45,40 @@ tr '\r' '\n' <"$tmp/remote.log" | grep -q "^eval 6/6 *4/4 .* acc $(printf %.1f "
 [ ! -s "$tmp/err" ] || fail "an export of a table's network says $(cat "$tmp/err")"
 grep -aq '"form":"only"' "$tmp/out.safetensors" || fail "form of a table's network"
 
+# a model knows its columns and classes, whatever train.csv says by now; members of a group need the same
+evaluated() { "$SPLITC" eval "$tmp/client.yaml" --local --weights "$tmp/remote/model.safetensors" "$@" >"$tmp/out" 2>"$tmp/err" && grep '^test accuracy' "$tmp/out"; }
+right=$(evaluated) || fail "eval: $(cat "$tmp/err")"
+mkdir "$tmp/moved"
+cp "$tmp/table/test.csv" "$tmp/moved"
+[ "$(evaluated --set data.dir="$tmp/moved")" = "$right" ] || fail "eval without train.csv: $(cat "$tmp/out" "$tmp/err")"
+sed '2,$s/,[0-9.]*,/,99,/; s/,red,/,scarlet,/' "$tmp/table/train.csv" >"$tmp/moved/train.csv"
+[ "$(evaluated --set data.dir="$tmp/moved")" = "$right" ] || fail "eval beside another train.csv: $(cat "$tmp/out" "$tmp/err")"
+sed -i 's/,ripe$/,soft/' "$tmp/moved/test.csv"
+if evaluated --set data.dir="$tmp/moved" >"$tmp/said"; then fail 'a class that the model has not'; fi
+grep -q 'column "kind": "soft" does not occur in training' "$tmp/err" || fail "$(cat "$tmp/err")"
+for part in train test; do grep -v ',ripe$' "$tmp/table/$part.csv" >"$tmp/moved/$part.csv"; done
+member() { # NUMBER DIR OPTION…
+	"$SPLITC" train "$tmp/client.yaml" --fresh --set share.group="$group" --set share.clients=2 --set share.epoch_steps=3 --set train.epochs=1 \
+		--set share.member="$1" --set data.dir="$2" --set log.dir="$tmp/$group-$1" "${@:3}" >"$tmp/$group-$1.log" 2>&1
+}
+pair() { # OPTION…: of the second member, whose table lacks a class. The status of whichever ends first; then the other one ends
+	member 0 "$tmp/table" &
+	members=$!
+	member 1 "$tmp/moved" "$@" &
+	members="$members $!"
+	started+=($members)
+	ended=0
+	wait -n $members || ended=$?
+	[ $ended = 0 ] || kill $members 2>/dev/null || true
+	wait $members || [ $ended != 0 ] || fail "a member: $(tail -n 2 "$tmp/$group"-?.log)"
+}
+group=unlike pair
+[ $ended = 78 ] && grep -q "classes or columns are not those of group unlike" "$tmp"/unlike-?.log || fail "a member with other classes: $ended, $(tail -n 2 "$tmp"/unlike-?.log)"
+group=like pair --set data.like="$tmp/remote/model.safetensors"
+[ $ended = 0 ] || fail "data.like: $(tail -n 2 "$tmp"/like-?.log)"
+refused 78 'one output has no classes: write model.task: labels' --set model.classes=1
+refused 65 'says nothing of columns' --set data.like="$tmp/client.yaml"
+
 refused 78 'model.features: csv has rows of 5 numbers, the model takes 7' --set model.features=7
 refused 78 'model.classes: csv has 3 classes, the model only 2' --set model.classes=2
 client more "$tmp/client.yaml" --local --set model.classes=4 --set train.epochs=1 || fail "more classes than there are: exit status $?"

@@ -128,9 +128,8 @@ def same(log, losses):
 def scores(folder, predicted, evaluation):
     from sklearn.metrics import f1_score, jaccard_score
     said, right = [], []
-    for path in sorted(os.listdir(predicted)):
-        i = int(path.split("-")[1].split(".")[0])
-        mask = Image.fromarray(np.array(Image.open(f"{folder}/masks/val/{'ab'[i % 2]}/{path}")))
+    for path in sorted(f"{part}/{name}" for part in "ab" for name in os.listdir(f"{predicted}/{part}")):
+        mask = Image.fromarray(np.array(Image.open(f"{folder}/masks/val/{path}")))
         right.append(np.array(mask.resize((SIDE, SIDE), Image.NEAREST)).ravel())
         image = Image.open(f"{predicted}/{path}")
         assert image.mode == "L" and image.size == (SIDE, SIDE), (image.mode, image.size)
