@@ -168,9 +168,11 @@ enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_
 		return SL_OK;
 	if (c->number) {
 		if (!sl_text_number(cell, &value))
-			return sl_fail_set(fail, SL_ERR_DATA,
-					   "%s:%zu: column \"%.60s\": \"%.60s\" is no number, as all of training's are",
-					   s->path, s->line[row], c->name, cell);
+			return sl_fail_set(
+				fail, SL_ERR_DATA,
+				"%s:%zu: column \"%.60s\": \"%.60s\" is no number, as all of training's are%s", s->path,
+				s->line[row], c->name, cell,
+				sl_csv_is_missing(cell) ? "; data.missing: mean takes it for a missing cell" : "");
 		x[0] = (float)((value - c->mean) / c->deviation);
 		if (!isfinite(x[0]))
 			return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: column \"%.60s\": \"%.60s\" is too large",

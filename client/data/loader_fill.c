@@ -61,6 +61,19 @@ static enum sl_err fill_image(struct slot *slot, float *image, int64_t r, int64_
 	return SL_OK;
 }
 
+/* What transforms say of a picture, behind its name. */
+static enum sl_err of_picture(const struct sl_set *set, int64_t sample, enum sl_err err, const struct sl_fail *why,
+			      struct sl_fail *fail)
+{
+	char name[PATH_MAX];
+
+	if (!err || !why->text[0])
+		return err;
+	if (!set->source->sample_name)
+		return sl_fail_set(fail, err, "%s", why->text);
+	return sl_fail_set(fail, err, "%s: %s", set->source->sample_name(set, sample, name, sizeof name), why->text);
+}
+
 /* The target of row r. */
 static enum sl_err fill_target(struct slot *slot, int64_t r, int64_t sample, int thread, const struct sl_value *target,
 			       struct sl_fail *fail)
@@ -68,9 +81,7 @@ static enum sl_err fill_target(struct slot *slot, int64_t r, int64_t sample, int
 	const struct sl_loader *loader = slot->loader;
 	const size_t bytes = loader->row_bytes[SL_FIELD_TARGET];
 	void *out = (char *)slot->batch.field[SL_FIELD_TARGET].data + (size_t)r * bytes;
-	const struct sl_set *set = loader->spec.set;
 	struct sl_fail why = {0};
-	char name[PATH_MAX];
 	enum sl_err err;
 
 	if (loader->type[SL_FIELD_TARGET].ndim < 2) {
@@ -79,9 +90,7 @@ static enum sl_err fill_target(struct slot *slot, int64_t r, int64_t sample, int
 	}
 	if (target->dim[0]) {
 		err = sl_transform_mask(&loader->work[thread], out, target, &why);
-		return err ? sl_fail_set(fail, err, "%s: %s", set->source->sample_name(set, sample, name, sizeof name),
-					 why.text)
-			   : SL_OK;
+		return of_picture(loader->spec.set, sample, err, &why, fail);
 	}
 	for (size_t i = 0; i < bytes / sizeof(int32_t); i++) /* nobody knows */
 		((int32_t *)out)[i] = SL_LEARN_IGNORED;
@@ -98,6 +107,7 @@ static enum sl_err fill_sample(struct slot *slot, int64_t r, int64_t sample, int
 	struct sl_value value[SL_FIELD_COUNT] = {0};
 	float *image = (float *)batch->field[SL_FIELD_INPUT].data +
 		       (size_t)r * loader->row_bytes[SL_FIELD_INPUT] / sizeof(float);
+	struct sl_fail why = {0};
 	enum sl_err err;
 
 	if (spec->transform)
@@ -105,7 +115,8 @@ static enum sl_err fill_sample(struct slot *slot, int64_t r, int64_t sample, int
 						  sample);
 	err = spec->set->source->sample(spec->set, sample, room, value, fail);
 	if (!err)
-		err = fill_image(slot, image, r, sample, thread, &value[SL_FIELD_INPUT], fail);
+		err = of_picture(spec->set, sample,
+				 fill_image(slot, image, r, sample, thread, &value[SL_FIELD_INPUT], &why), &why, fail);
 	if (!err)
 		err = fill_target(slot, r, sample, thread, &value[SL_FIELD_TARGET], fail);
 	if (!err)

@@ -34,15 +34,23 @@ static const struct advice {
 	{"Where", "where", NULL},
 };
 
-void sl_onnx_refuse_kind(struct sl_onnx_import *im)
+static const struct advice *advice_of(const char *kind)
 {
 	for (size_t i = 0; i < sizeof advices / sizeof advices[0]; i++)
-		if (strcmp(advices[i].word, im->node->op_type) == 0) {
-			sl_onnx_refuse(im, "torch's %s is not read%s%s", advices[i].torch,
-				       advices[i].instead ? "; " : "", advices[i].instead ? advices[i].instead : "");
-			return;
-		}
-	sl_onnx_refuse(im, "this kind is not read; docs/howto-onnx.md lists those that are");
+		if (strcmp(advices[i].word, kind) == 0)
+			return &advices[i];
+	return NULL;
+}
+
+void sl_onnx_refuse_kind(struct sl_onnx_import *im)
+{
+	const struct advice *a = advice_of(im->node->op_type);
+
+	if (a)
+		sl_onnx_refuse(im, "torch's %s is not read%s%s", a->torch, a->instead ? "; " : "",
+			       a->instead ? a->instead : "");
+	else
+		sl_onnx_refuse(im, "this kind is not read; docs/howto-onnx.md lists those that are");
 }
 
 /* The module's path, or where the node's name shows none the node's own name. */
@@ -54,17 +62,22 @@ static void module_of(const struct sl_onnx_import *im, char out[SL_NAME_MAX])
 		snprintf(out, SL_NAME_MAX, "%s", im->name);
 }
 
+/* Of a module the node that makes it what it is, such as a GRU behind the parts of its state; else the first. */
 void sl_onnx_note_refusal(struct sl_onnx_import *im)
 {
-	struct sl_onnx_refused *r = &im->refused[im->n_refused];
+	struct sl_onnx_refused *r = im->refused;
 	char module[SL_NAME_MAX];
 
 	module_of(im, module);
-	for (int i = 0; i < im->n_refused && i < SL_ONNX_MOST_REFUSED; i++)
-		if (strcmp(im->refused[i].module, module) == 0)
+	for (; r < im->refused + im->n_refused && r < im->refused + SL_ONNX_MOST_REFUSED; r++)
+		if (strcmp(r->module, module) == 0)
+			break;
+	if (r < im->refused + im->n_refused && r < im->refused + SL_ONNX_MOST_REFUSED) {
+		if (advice_of(r->kind) || !advice_of(im->node->op_type))
 			return;
-	if (im->n_refused++ >= SL_ONNX_MOST_REFUSED)
+	} else if (im->n_refused++ >= SL_ONNX_MOST_REFUSED) {
 		return;
+	}
 	memcpy(r->module, module, sizeof module);
 	snprintf(r->kind, sizeof r->kind, "%s", im->node->op_type);
 	snprintf(r->says, sizeof r->says, "%s", im->b->fail->text);
