@@ -89,7 +89,7 @@ static void set_columns(struct sets *s, struct sl_preset_table *c)
 	for (int i = 0; i < c->nignored; i++) {
 		const size_t more = strlen(c->ignored[i]) + 4;
 
-		if (n + more > sizeof list)
+		if (n + more >= sizeof list)
 			c->nignored = i;
 		else
 			n += (size_t)sprintf(list + n, "%s\"%s\"", i ? ", " : "", c->ignored[i]);

@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "client/data/csv_column.h"
+#include "common/conf/key.h"
 
 enum { MOST_WHOLE = 20, ROWS_OF_CLASS = 10 };
 
@@ -76,8 +77,8 @@ void sl_preset_table_read(struct sl_preset_table *c, const char *folder)
 
 		if (strcmp(name, c->label) == 0)
 			continue;
-		if (c->nignored < SL_CONF_LIST_MAX && !strpbrk(name, "\"\\") && strlen(name) < SL_CONF_TEXT &&
-		    (n.missing == n.rows || names_rows(&c->table, i)))
+		if (c->nignored < SL_CONF_LIST_MAX && !strpbrk(name, "\"\\") && !sl_conf_open_brackets(name) &&
+		    strlen(name) < SL_CONF_TEXT && (n.missing == n.rows || names_rows(&c->table, i)))
 			c->ignored[c->nignored++] = name;
 		else
 			c->missing |= n.empty || (n.missing && !n.words);

@@ -50,10 +50,11 @@ static enum sl_err empty_cell(const struct sl_csv *s, int64_t row, int column, c
 			   advice);
 }
 
-/* "None" may be a class. */
-static bool lacks_label(const char *cell)
+/* "None" may be a class, and so may what a model has learned. */
+static bool lacks_label(const struct table *t, const char *cell)
 {
-	return sl_csv_is_missing(cell) && strcmp(cell, "None") != 0;
+	return sl_csv_is_missing(cell) && strcmp(cell, "None") != 0 &&
+	       !(t->recalled && *cell && sl_csv_place(&t->labels, cell) >= 0);
 }
 
 /* Labels must be there, and so must the columns that are read, unless their cells may be missing. */
@@ -68,12 +69,13 @@ static enum sl_err check_cells(const struct table *t, const struct sl_csv *s, st
 							     "set data.missing: mean",
 						  fail);
 		for (int i = 0; i < t->targets && !t->given; i++)
-			if (lacks_label(sl_csv_cell(s, r, t->target[i])))
-				return empty_cell(s, r, t->target[i],
-						  *sl_csv_cell(s, r, t->target[i])
-							  ? "leave such rows out, or rename the class"
-							  : "fill such cells, or leave the rows out",
-						  fail);
+			if (lacks_label(t, sl_csv_cell(s, r, t->target[i])))
+				return empty_cell(
+					s, r, t->target[i],
+					*sl_csv_cell(s, r, t->target[i])
+						? "leave such rows out; if it is a class, give it another name"
+						: "fill such cells, or leave the rows out",
+					fail);
 	}
 	return SL_OK;
 }
@@ -109,30 +111,6 @@ static enum sl_err make_keys(struct table *t, const struct sl_csv *s, const stru
 	return SL_OK;
 }
 
-static size_t length_without_blanks(const char *text)
-{
-	size_t n = strlen(text);
-
-	while (n && text[n - 1] == ' ')
-		n--;
-	return n;
-}
-
-/* Neighbours in their order: blanks behind it, or the writing of a number, make no other class. */
-static enum sl_err check_apart(const struct sl_csv *s, const char *a, const char *b, struct sl_fail *fail)
-{
-	const size_t len = length_without_blanks(a);
-	double x, y;
-
-	if (sl_text_number(a, &x) && sl_text_number(b, &y) ? x != y
-							   : len != length_without_blanks(b) || strncmp(a, b, len) != 0)
-		return SL_OK;
-	return sl_fail_set(fail, SL_ERR_DATA,
-			   "%s: the labels \"%.60s\" and \"%.60s\" are written in two ways: write them "
-			   "the same",
-			   s->path, a, b);
-}
-
 static enum sl_err learn_labels(struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec,
 				struct sl_fail *fail)
 {
@@ -147,7 +125,12 @@ static enum sl_err learn_labels(struct table *t, const struct sl_csv *s, const s
 		err = sl_fail_set(fail, SL_ERR_DATA,
 				  "%s: all rows have the same label; a classifier needs two classes or more", s->path);
 	for (int64_t i = 1; i < t->labels.n && has_classes(spec) && !err; i++)
-		err = check_apart(s, sl_name(&t->labels, i - 1), sl_name(&t->labels, i), fail);
+		if (sl_csv_alike(sl_name(&t->labels, i - 1), sl_name(&t->labels, i))) /* neighbours in their order */
+			err = sl_fail_set(
+				fail, SL_ERR_DATA,
+				"%s: the labels \"%.60s\" and \"%.60s\" are written in two ways: write them the "
+				"same",
+				s->path, sl_name(&t->labels, i - 1), sl_name(&t->labels, i));
 	return err;
 }
 
@@ -429,6 +412,29 @@ static enum sl_err fill_given(struct table *t, struct sl_csv *sheet, const struc
 	return err;
 }
 
+/* No column of the model may be a label here, nor one that the config leaves out. */
+static enum sl_err check_recalled(const struct table *t, const struct sl_set_spec *spec, struct sl_fail *fail)
+{
+	for (int i = 0; i < t->columns; i++) {
+		const struct sl_csv_column *c = &t->column[i];
+
+		for (int k = 0; k < t->targets; k++)
+			if (c->at == t->target[k])
+				return sl_fail_at(
+					fail, "data.label", SL_ERR_MISMATCH,
+					"the model's file has the column \"%.60s\" as a feature: it cannot be a "
+					"label, too",
+					c->name);
+		for (int k = 0; k < spec->nignore; k++)
+			if (fnmatch(spec->ignore[k], c->name, FNM_NOESCAPE) == 0)
+				return sl_fail_at(fail, "data.ignore", SL_ERR_MISMATCH,
+						  "the model's file has the column \"%.60s\", which data.ignore leaves "
+						  "out: leave that out of data.ignore",
+						  c->name);
+	}
+	return SL_OK;
+}
+
 /* Labelled rows, whose columns and classes are recalled. */
 static enum sl_err fill_recalled(struct table *t, struct sl_csv *sheet, const struct sl_set_spec *spec,
 				 struct sl_fail *fail)
@@ -443,6 +449,8 @@ static enum sl_err fill_recalled(struct table *t, struct sl_csv *sheet, const st
 		err = sl_csv_targets(sheet, spec, &t->target, fail);
 	if (!err)
 		err = find_columns(t, sheet, fail);
+	if (!err)
+		err = check_recalled(t, spec, fail);
 	if (!err && spec->parts)
 		err = make_keys(t, sheet, spec->parts, fail);
 	return err ? err : encode(t, sheet, spec, spec->max_samples, fail);

@@ -24,6 +24,25 @@ bool sl_csv_is_missing(const char *cell)
 	return false;
 }
 
+static size_t length_without_blanks(const char *text)
+{
+	size_t n = strlen(text);
+
+	while (n && text[n - 1] == ' ')
+		n--;
+	return n;
+}
+
+bool sl_csv_alike(const char *a, const char *b)
+{
+	const size_t len = length_without_blanks(a);
+	double x, y;
+
+	if (len == length_without_blanks(b) && strncmp(a, b, len) == 0)
+		return true;
+	return !strchr(a, '.') != !strchr(b, '.') && sl_text_number(a, &x) && sl_text_number(b, &y) && x == y;
+}
+
 enum sl_err sl_csv_different(struct sl_names *out, const struct sl_csv *s, int column, bool fill, struct sl_fail *fail)
 {
 	struct sl_names all = {0};

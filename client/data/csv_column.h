@@ -19,6 +19,8 @@ struct sl_csv_column {
 };
 
 bool sl_csv_is_missing(const char *cell);
+/* Whether two texts are one, written in two ways: with blanks behind it, or as 1.0 beside 1. */
+bool sl_csv_alike(const char *a, const char *b);
 
 struct sl_csv_tally {
 	int64_t rows, numbers, words, missing; /* they add up; without `fill` none is missing */

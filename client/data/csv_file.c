@@ -23,7 +23,26 @@ void sl_csv_close(struct sl_csv *s)
 	free(s->line);
 }
 
-/* The fields of the record that was read, as texts; a column without a name is called as pandas calls it. */
+/* As pandas calls a column without a name: "Unnamed: 0", and "Unnamed: 0.1" beside another one of that name. */
+static char *name_column(const struct sl_records *records, int column)
+{
+	char *name;
+	bool taken = false;
+
+	if (asprintf(&name, "Unnamed: %d", column) < 0)
+		return NULL;
+	for (int i = 0; i < sl_records_fields(records); i++) {
+		const struct sl_bytes field = sl_records_field(records, i);
+
+		taken |= field.len == strlen(name) && memcmp(field.data, name, field.len) == 0;
+	}
+	if (!taken)
+		return name;
+	free(name);
+	return asprintf(&name, "Unnamed: %d.1", column) < 0 ? NULL : name;
+}
+
+/* The fields of the record that was read, as texts. */
 static enum sl_err add_fields(const struct sl_csv *s, struct sl_names *out, const struct sl_records *records,
 			      size_t line, struct sl_fail *fail)
 {
@@ -42,8 +61,8 @@ static enum sl_err add_fields(const struct sl_csv *s, struct sl_names *out, cons
 					   s->path, line);
 		if (out != &s->header || field.len)
 			text = strndup((const char *)field.data, field.len);
-		else if (asprintf(&text, "Unnamed: %d", i) < 0)
-			text = NULL;
+		else
+			text = name_column(records, i);
 		fits = text && sl_names_add(out, text);
 		free(text);
 		if (!fits)

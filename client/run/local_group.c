@@ -97,7 +97,9 @@ static enum sl_err open_setup(struct group *g, int k, struct sl_fail *fail)
 	err = sl_setup_plan(&m->setup, &m->conf, fail);
 	if (!err)
 		err = sl_setup_weights(&m->setup, m->conf.model.weights, false, fail);
-	return err ? err : sl_setup_data(&m->setup, true, fail);
+	if (!err)
+		err = sl_setup_data(&m->setup, true, fail);
+	return err ? err : sl_agreed_joins(&g->member[0].setup.agreement.agreed, &m->setup.agreement.agreed, fail);
 }
 
 static enum sl_err open_member(struct group *g, int k, struct sl_fail *fail)

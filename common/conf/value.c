@@ -221,14 +221,17 @@ const char *sl_conf_value_append(const struct sl_conf_key *key, void *conf, cons
 static size_t item_length(const char *text)
 {
 	const size_t blanks = strspn(text, " ");
-	const char quote = text[blanks],
-		   *closes = strchr(quote == '"' || quote == '\'' ? text + blanks + 1 : "", quote);
+	const char quote = text[blanks];
 	size_t len = 0;
 	int depth = 0;
 
-	if (quote && closes && strchr(",", closes[1 + strspn(closes + 1, " ")]))
-		return (size_t)(closes - text) + 1 + strspn(closes + 1, " ");
+	if (quote == '"' || quote == '\'') {
+		const char *closes = strchr(text + blanks + 1, quote);
+		const size_t behind = closes ? (size_t)(closes - text) + 1 + strspn(closes + 1, " ") : 0;
 
+		if (closes && (!text[behind] || text[behind] == ','))
+			return behind;
+	}
 	for (; text[len] && (depth > 0 || text[len] != ','); len++) {
 		depth += text[len] == '(' || text[len] == '[';
 		depth -= text[len] == ')' || text[len] == ']';

@@ -1,15 +1,14 @@
 """Tensors that share memory in PyTorch. The graph has a value for each, so what is changed in place is followed, or refused."""
-import math
-
 from . import errors
 from .builder import Last, Value
 
 
-def view(x, y):
-    """y shows numbers of x."""
-    if y is not x and isinstance(y, Value):
-        y.base = x
-        x.views = [*x.views, y]
+def view(x, *parts):
+    """parts show numbers of x; beside each other, where one call gives several."""
+    for y in parts:
+        if y is not x and isinstance(y, Value):
+            y.base, y.apart = x, parts if len(parts) > 1 else None
+            x.views = [*x.views, y]
 
 
 def _shown(x):
@@ -18,24 +17,29 @@ def _shown(x):
 
 
 def _others(x):
-    """What shows numbers of x, too; of parts that were cut side by side, not the others."""
+    """What may show numbers of x, too."""
     found = _shown(x)
     while x.base is not None:
         found.append(x.base)
-        if math.prod(x.base.shape) == math.prod(x.shape):
-            found += [v for of in x.base.views if of is not x for v in (of, *_shown(of))]
+        found += [v for of in x.base.views if of is not x and (x.apart is None or of.apart is not x.apart) for v in (of, *_shown(of))]
         x = x.base
     return found
+
+
+def own(y, given):
+    """y, which a function gives that is no view; one of its arguments may stand for it, as x * 1 is x in the graph."""
+    return Value(y.number, y.shape) if type(y) is not Last and any(y is a for a in given) else y
 
 
 def overwrite(x, y, name):
     """The node changes x in place, which from now on is y. What else shows x is not known any more."""
     for other in _others(x):
         other.changed = name
-    if type(x) in (Value, Last):
-        x.number = y.number
-    else:
+    if type(x) not in (Value, Last):
         x.changed = name
+        return y
+    x.number = y.number
+    return x
 
 
 def check(name, values):

@@ -9,7 +9,7 @@ from . import errors
 class Value:
     """A tensor without its rows: (C, H, W), (S, F) or (F,), as PyTorch has it. The graph has images as [H, W, C]."""
 
-    base, views, changed = None, (), None  # aliases.py: what it is a view of; its views; what changed it since
+    base, views, apart, changed = None, (), None, None  # aliases.py: what it is a view of, its views, those beside it, what changed it
 
     def __init__(self, number, shape):
         self.number, self.shape = number, tuple(int(n) for n in shape)

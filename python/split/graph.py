@@ -361,10 +361,11 @@ def call_function(b, build, name, target, args, kwargs):
                 raise errors.config(f"{own.path}: {OWN}")
     y = build(b, name, *args, **kwargs)
     if build in _VIEWS and isinstance(args[0], Value):
-        for part in y if isinstance(y, tuple) else [y]:
-            aliases.view(args[0], part)
+        aliases.view(args[0], *(y if isinstance(y, tuple) else [y]))
+    elif isinstance(y, Value) and target not in ("float", "contiguous"):
+        y = aliases.own(y, flat)
     if tracing.changes(target, args, kwargs) and isinstance(args[0], Value):
-        aliases.overwrite(args[0], y, name)
+        return aliases.overwrite(args[0], y, name)
     return y
 
 
@@ -451,9 +452,7 @@ def call_module(b, build, name, m, prefix, args, kwargs):
         raise errors.config(f"{name}: {type(m).__name__} is not as its package makes it: {e}") from e
     if isinstance(m, nn.Flatten):
         aliases.view(args[0], y)
-    if getattr(m, "inplace", False):
-        aliases.overwrite(args[0], y, name)
-    return y
+    return aliases.overwrite(args[0], y, name) if getattr(m, "inplace", False) else y
 
 
 def _number(node, args):

@@ -366,7 +366,8 @@ class RemoteModule(nn.Module):
         """The call, and whether it has a backward."""
         self._check_process()
         self._check_input(x)
-        self._check_module()
+        if self.training and torch.is_grad_enabled():
+            self._check_trained(len(x))
         if lengths is not None and not self._lengths:
             raise errors.usage("this middle has rows of one length: make it with lengths=True")
         self._settle()
@@ -388,13 +389,13 @@ class RemoteModule(nn.Module):
             fits = x.dim() == 3 and x.shape[1] <= shape[0] and x.shape[2] == shape[1]
         if not fits or not len(x):
             raise errors.usage(f"an input of {list(x.shape)}; the middle was made for [rows, {', '.join(map(str, shape))}]")
-        part = -(-self._shape[0] // self._conf["train.chunks"])
-        if self.training and self._builder.single and 1 in (min(len(x), part), len(x) % part):
-            raise errors.usage(f"{self._builder.single}: the last chunk of {len(x)} rows has one row, and one number for each channel "
-                               "has no variance: give more rows in training")
 
-    def _check_module(self):
-        """What a script does to the module itself does not reach the server."""
+    def _check_trained(self, rows):
+        """In training, of as many rows: chunks have a variance; and what a script does to the module does not reach the server."""
+        part = -(-self._shape[0] // self._conf["train.chunks"])
+        if self._builder.single and 1 in (min(rows, part), rows % part):
+            raise errors.usage(f"{self._builder.single}: the last chunk of {rows} rows has one row, and one number for each channel has no "
+                               "variance: give more rows in training")
         if any(p.requires_grad != learns for p, learns in self._learns) or not self.anchor.requires_grad:
             raise errors.usage("requires_grad was changed behind RemoteModule, and the server does not know: make it with freeze=[...], "
                                "or call drop() where a step shall not count")
@@ -419,6 +420,7 @@ class RemoteModule(nn.Module):
             raise errors.usage("the middle is in evaluation: call train() first")
         if len(x) != len(t):
             raise errors.usage(f"x has {len(x)} rows, and t {len(t)}")
+        self._check_trained(len(x))
         xs, ts = ([part for part in v.split(-(-self._conf["train.batch"] // self._conf["train.chunks"]))] for v in (x, t))
         state = _Pipeline(self, head, tail_loss, list(zip(xs, ts)), len(x))
         while not state.over():

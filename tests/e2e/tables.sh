@@ -74,10 +74,17 @@ pair() { # OPTION…: of the second member, whose table lacks a class. The statu
 }
 group=unlike pair
 [ $ended = 78 ] && grep -q "classes or columns are not those of group unlike" "$tmp"/unlike-?.log || fail "a member with other classes: $ended, $(tail -n 2 "$tmp"/unlike-?.log)"
-group=like pair --set data.like="$tmp/remote/model.safetensors"
+ln -s "$tmp/table" "$tmp/part0"
+ln -s "$tmp/moved" "$tmp/part1"
+config=$tmp/client.yaml refusing=--fresh refused 78 "classes or columns are not those of group local" --local --clients 2 \
+	--set share.epoch_steps=3 --set data.dir="$tmp/part%m" --set log.dir="$tmp/both"
+group=like pair --set data.like="$tmp/remote/model.safetensors" --set data.ignore=nothing*
 [ $ended = 0 ] || fail "data.like: $(tail -n 2 "$tmp"/like-?.log)"
 refused 78 'one output has no classes: write model.task: labels' --set model.classes=1
 refused 65 'says nothing of columns' --set data.like="$tmp/client.yaml"
+like() { refused 78 "$1" --set data.like="$tmp/remote/model.safetensors" "${@:2}"; }
+like 'data.ignore: the model'"'"'s file has the column "colour", which data.ignore leaves out' --set data.ignore=id,colour
+like 'data.label: the model'"'"'s file has the column "noise" as a feature' --set data.label=noise --set model.classes=17 --set data.ignore=id
 
 refused 78 'model.features: csv has rows of 5 numbers, the model takes 7' --set model.features=7
 refused 78 'model.classes: csv has 3 classes, the model only 2' --set model.classes=2
@@ -112,7 +119,7 @@ while IFS='|' read -r edit said; do
 	refused 65 "$said"
 done <<-'ROWS'
 	1s/noise/colour/|train.csv:1: columns 3 and 4 are both called "colour": give one of them another name
-	9s/,[a-z]*$/,NA/|train.csv:9: the cell of column "kind" is missing: NA; leave such rows out, or rename the class
+	9s/,[a-z]*$/,NA/|train.csv:9: the cell of column "kind" is missing: NA; leave such rows out; if it is a class, give it another name
 	9s/$/ /;10s/$/ /;11s/$/ /|are written in two ways: write them the same
 	9s/,[0-9.]*,/,1e300,/|train.csv: column "size, cm" has numbers too large to compute its mean or deviation
 	9s/red/\xe9/;9s/green/\xe9/;9s/blue/\xe9/|train.csv:9: the text is not UTF-8; of Latin-1, for instance, iconv -f latin1 -t utf-8 makes it

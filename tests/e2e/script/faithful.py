@@ -53,6 +53,25 @@ class Aliases(nn.Module):
         return torch.cat([w, w - z], 1)
 
 
+class Copies(nn.Module):
+    """Values that the graph need not compute are other tensors all the same, and what is in place gives its own argument."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.scale = nn.Conv2d(C, C, 1), 1.0
+
+    def forward(self, x):
+        y, z = x.clone(), x * self.scale
+        y += 1.0
+        z += y
+        a = torch.cat([x], 1)
+        a.sub_(1.0).mul_(2.0).div_(3.0)
+        b = self.conv(x)
+        c = b.add_(1.0)
+        c += 1.0
+        return torch.cat([x * y, z * a, b * c], 1) * 0.1
+
+
 class Defaults(nn.Module):
     def __init__(self):
         super().__init__()
@@ -127,7 +146,7 @@ class Bounded(nn.Module):
 
 
 IMAGES = {
-    "PreActivation": PreActivation, "Aliases": Aliases, "Defaults": Defaults, "Dropped": Dropped, "Squeezed": Squeezed, "Joined": Joined,
+    "PreActivation": PreActivation, "Aliases": Aliases, "Copies": Copies, "Defaults": Defaults, "Dropped": Dropped, "Squeezed": Squeezed, "Joined": Joined,
     "kinks": lambda: nn.Sequential(nn.ReLU(), Magnitude(), nn.PReLU(C)), "far bounds": Bounded,
     "norm of signals": lambda: nn.Sequential(nn.Flatten(2), nn.GroupNorm(2, C), nn.Flatten(), nn.Unflatten(1, (C, 6, 6))),
 }
@@ -200,6 +219,7 @@ def check_refused():
     tied[1].weight = tied[0].weight
     norm = nn.Sequential(nn.Conv2d(C, C, 1), nn.BatchNorm2d(C))
     norm[1].eval()
+    parts = Of(lambda m, x: (lambda a, b: torch.cat([a.mul_(2.0), b], 2))(*(lambda y: (y[:, :, :4], y[:, :, 2:6]))(m.layer(x))), nn.Linear(12, 12))
     views = Of(lambda m, x: (lambda y: y.transpose(1, 2).mul_(2.0).transpose(1, 2) + y)(m.layer(x)), nn.Linear(12, 12))
     for module, says, shape in (
             (hooked(lambda m: m[0].register_forward_hook(lambda m, i, o: o * 2)), "0: it has hooks", TOKENS),
@@ -216,7 +236,7 @@ def check_refused():
             (Python(lambda m: m.k), "something else in evaluation than in training, or in each call", TOKENS),
             (Of(lambda m, x: m.layer(x) * (0.5 if m.training else 1.0), nn.Linear(12, 12)), "something else in evaluation", TOKENS),
             (Of(lambda m, x: F.dropout(m.layer(x), 0.5), nn.Linear(12, 12)), "training=self.training", TOKENS),
-            (views, "changed in place", TOKENS),
+            (views, "changed in place", TOKENS), (parts, "changed in place", TOKENS),
             (Of(lambda m, x: m.layer(x).view(1, -1)), "the first size is 1", SHAPE)):
         refused(split.ConfigError, says, remote, module, shape)
 
