@@ -239,7 +239,7 @@ tables() {
 	done
 }
 
-# picture TABLE: accuracy by epoch and by megabytes of all its rows, and published figures as broken lines
+# picture TABLE: accuracy by epoch and by megabytes of its rows of several epochs, and published figures as broken lines
 picture() {
 	local row runs=() lines='' figure n=0 published
 	while read -r row; do
@@ -251,7 +251,7 @@ picture() {
 		published=$(jq -r --arg row "$row" 'select(.row == $row) | .published // empty' "$results.jsonl")
 		runs+=("${row#*/}${published:+ (published $published)}=$tmp/curves/$row/log.jsonl")
 		[ -z "$published" ] || lines+=", $published with lines dt 2 lc $n notitle"
-	done < <(jq -r --arg t "$1/" 'select((.row | startswith($t)) and any(.curve[]; .[3] != null)) | .row' "$results.jsonl")
+	done < <(jq -r --arg t "$1/" 'select((.row | startswith($t)) and ([.curve[] | select(.[3])] | length > 1)) | .row' "$results.jsonl")
 	[ $n -gt 0 ] || return 0
 	for figure in accuracy bytes; do
 		"$build/splitc" plot "${runs[@]}" --figure $figure --out "$tmp/$figure.gp" >/dev/null
