@@ -6,6 +6,7 @@ import os
 import re
 import select
 import threading
+import time
 
 import numpy
 
@@ -14,6 +15,7 @@ from . import abi, errors
 _log = logging.getLogger("split")
 _LEVELS = {b"ERROR": logging.ERROR, b"WARN": logging.WARNING, b"INFO": logging.INFO, b"DEBUG": logging.DEBUG}
 _POLL_MS = 500
+_PATIENCE_S = 2  # with a server that does not answer, until the script's user is told
 _SHORT_MS = 20  # a call first waits this long in the library, where Python handles no signal; then it polls
 
 
@@ -59,7 +61,7 @@ class Middle:
             raise MemoryError
         try:
             self._fill(c, graph, dict(weights), resume, conf)
-            self._wait(abi.lib.split_open, ctypes.byref(self._handle), c)
+            self._open(c, conf)
         except BaseException:
             self.close(goodbye=False)
             raise
@@ -78,6 +80,15 @@ class Middle:
         if resume is not None:
             token = bytes(resume)
             _check(abi.lib.split_conf_resume(c, token, len(token), self._fail), self._fail)
+
+    def _open(self, c, conf):
+        patience = time.monotonic() + _PATIENCE_S
+        while not self._try(abi.lib.split_open, ctypes.byref(self._handle), c, timeout_ms=_SHORT_MS):
+            if time.monotonic() > patience:
+                patience = math.inf
+                _log.warning("%s has not answered yet; wait_s says how long it is asked", conf.get("server"))
+            self.wait()
+        _tell_log()
 
     def _shape(self, output):
         per_token, dim = ctypes.c_int(), (ctypes.c_int64 * 4)()

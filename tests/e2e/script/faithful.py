@@ -294,11 +294,23 @@ def check_loads():
     refused(RuntimeError, "size mismatch for 0.0.bias", whole.load_state_dict, {"0.0.bias": torch.ones(1)}, strict=False)
 
 
-def check_behind():
-    """What the script does to the module, or forgets, behind RemoteModule."""
+def listen():
+    """What is logged from now on."""
     said, handler = [], logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())
     logging.getLogger("split").addHandler(handler)
+    return said
+
+
+def check_silence():
+    said = listen()
+    refused(split.UnavailableError, "", split.RemoteModule, nn.Linear(12, 5), "tcp://127.0.0.1:1", example=(8, 12), optimizer={"lr": 0.1}, wait_s=4)
+    assert sum("tcp://127.0.0.1:1 has not answered yet" in s for s in said) == 1, said
+
+
+def check_behind():
+    """What the script does to the module, or forgets, behind RemoteModule."""
+    said = listen()
     mid, data = nn.Linear(12, 5), batches((8, 12), 8)
     opt = torch.optim.SGD(mid.parameters(), 0.1)
     m = remote(mid, (8, 12), opt)
@@ -317,4 +329,4 @@ def check_behind():
 
 
 if __name__ == "__main__":
-    run(check_computed, check_kinks, check_refused, check_inputs, check_groups, check_loads, check_behind)
+    run(check_computed, check_kinks, check_refused, check_inputs, check_groups, check_loads, check_silence, check_behind)
