@@ -366,12 +366,12 @@ static enum sl_err same_labels(const struct sl_setup *s, const json_t *then, con
 	const json_t *was = json_object_get(then, "classes"), *is = json_object_get(now, "classes");
 	const size_t other = was && is ? first_other(was, is) : SIZE_MAX;
 	const size_t i = other == json_array_size(is) ? SIZE_MAX : other; /* the first ones are enough for a test set */
+	const char *now_task = sl_setup_task(s->conf)->name;
 
-	if (strcmp(text_of(json_object_get(then, "task"), ""), sl_setup_task(s->conf)->name) != 0)
+	if (strcmp(text_of(json_object_get(then, "task"), now_task), now_task) != 0)
 		return sl_fail_set(fail, SL_ERR_MISMATCH,
 				   "the model learned %s (model.task), and this config says %s: put the task back",
-				   text_of(json_object_get(then, "task"), "another task"),
-				   sl_setup_task(s->conf)->name);
+				   text_of(json_object_get(then, "task"), ""), now_task);
 	if (i != SIZE_MAX)
 		return sl_fail_set(
 			fail, SL_ERR_MISMATCH,
