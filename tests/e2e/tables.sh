@@ -44,6 +44,10 @@ tr '\r' '\n' <"$tmp/remote.log" | grep -q "^eval 6/6 *4/4 .* acc $(printf %.1f "
 "$SPLITC" export "$tmp/client.yaml" "$tmp/out.safetensors" --weights "$tmp/remote/model.safetensors" 2>"$tmp/err" || fail "export: $(cat "$tmp/err")"
 [ ! -s "$tmp/err" ] || fail "an export of a table's network says $(cat "$tmp/err")"
 grep -aq '"form":"only"' "$tmp/out.safetensors" || fail "form of a table's network"
+cp "$tmp/client.yaml" "$tmp/kept.yaml"
+status=0
+"$SPLITC" export "$tmp/client.yaml" "$tmp/client.yaml" --weights "$tmp/remote/model.safetensors" 2>"$tmp/err" || status=$?
+[ $status = 73 ] && grep -q 'by its name it is no model' "$tmp/err" && cmp "$tmp/client.yaml" "$tmp/kept.yaml" || fail "export over a config: $status, $(cat "$tmp/err")"
 
 # a model knows its columns and classes, whatever train.csv says by now; members of a group need the same
 evaluated() { "$SPLITC" eval "$tmp/client.yaml" --local --weights "$tmp/remote/model.safetensors" "$@" >"$tmp/out" 2>"$tmp/err" && grep '^test accuracy' "$tmp/out"; }
