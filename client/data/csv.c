@@ -111,14 +111,23 @@ static enum sl_err make_keys(struct table *t, const struct sl_csv *s, const stru
 	return SL_OK;
 }
 
+/* The names of numbers or labels. */
+static bool add_targets(struct table *t, const struct sl_set_spec *spec)
+{
+	bool fits = true;
+
+	for (int i = 0; i < spec->nlabels && !has_classes(spec) && fits; i++)
+		fits = sl_names_add(&t->labels, spec->label[i]);
+	return fits;
+}
+
 static enum sl_err learn_labels(struct table *t, const struct sl_csv *s, const struct sl_set_spec *spec,
 				struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
 
-	for (int i = 0; i < spec->nlabels && !has_classes(spec); i++)
-		if (!sl_names_add(&t->labels, spec->label[i]))
-			return no_memory(fail);
+	if (!add_targets(t, spec))
+		return no_memory(fail);
 	if (has_classes(spec))
 		err = sl_csv_different(&t->labels, s, t->target[0], false, fail);
 	if (!err && has_classes(spec) && t->labels.n < 2)
@@ -232,10 +241,9 @@ static void describe(const struct sl_set *set, json_t *about)
 		json_object_set_new(about, "missing", json_string("mean"));
 }
 
-static enum sl_err recall_labels(struct table *t, const json_t *about, const struct sl_set_spec *spec,
-				 struct sl_fail *fail)
+static enum sl_err recall_labels(struct table *t, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
-	const json_t *list = json_object_get(about, "classes");
+	const json_t *list = json_object_get(spec->about, "classes");
 	bool fits = true;
 
 	for (size_t i = 0; i < json_array_size(list) && has_classes(spec) && fits; i++) {
@@ -243,9 +251,7 @@ static enum sl_err recall_labels(struct table *t, const json_t *about, const str
 
 		fits = sl_names_add(&t->labels, name ? name : "");
 	}
-	for (int i = 0; i < spec->nlabels && !has_classes(spec) && fits; i++)
-		fits = sl_names_add(&t->labels, spec->label[i]);
-	if (!fits)
+	if (!fits || !add_targets(t, spec))
 		return no_memory(fail);
 	return t->labels.n || t->given ? SL_OK
 				       : sl_fail_set(fail, SL_ERR_DATA, "the model's file says nothing of classes");
@@ -274,7 +280,7 @@ static enum sl_err recall(struct table *t, const struct sl_set_spec *spec, struc
 	if (!err && t->features > MOST_FEATURES)
 		err = sl_fail_set(fail, SL_ERR_DATA, "the model's file has %d features, where %d are the most",
 				  t->features, MOST_FEATURES);
-	return err ? err : recall_labels(t, spec->about, spec, fail);
+	return err ? err : recall_labels(t, spec, fail);
 }
 
 /* Columns of a file that is to be predicted go by their names: others may stand beside them, in any order. */

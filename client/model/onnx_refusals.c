@@ -66,13 +66,14 @@ static void module_of(const struct sl_onnx_import *im, char out[SL_NAME_MAX])
 void sl_onnx_note_refusal(struct sl_onnx_import *im)
 {
 	struct sl_onnx_refused *r = im->refused;
+	const struct sl_onnx_refused *end =
+		r + (im->n_refused < SL_ONNX_MOST_REFUSED ? im->n_refused : SL_ONNX_MOST_REFUSED);
 	char module[SL_NAME_MAX];
 
 	module_of(im, module);
-	for (; r < im->refused + im->n_refused && r < im->refused + SL_ONNX_MOST_REFUSED; r++)
-		if (strcmp(r->module, module) == 0)
-			break;
-	if (r < im->refused + im->n_refused && r < im->refused + SL_ONNX_MOST_REFUSED) {
+	while (r < end && strcmp(r->module, module) != 0)
+		r++;
+	if (r < end) {
 		if (advice_of(r->kind) || !advice_of(im->node->op_type))
 			return;
 	} else if (im->n_refused++ >= SL_ONNX_MOST_REFUSED) {

@@ -333,15 +333,16 @@ enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agree
 					  "this client's list is another than that of group %s: all members need the "
 					  "same",
 					  first->share.group);
-		if (strcmp(keys[i].path, "share.labels") == 0 && (!first->share.labels || !member->share.labels))
-			continue; /* an older client does not say it */
-		if (strcmp(keys[i].path, "share.labels") == 0)
+		if (strcmp(keys[i].path, "share.labels") == 0) {
+			if (!first->share.labels || !member->share.labels)
+				continue; /* an older client does not say it */
 			return sl_fail_at(
 				fail, "data.dir", SL_ERR_MISMATCH,
 				"this client's classes or columns are not those of group %s, so one tail cannot learn "
 				"both: give all members the same names (an empty folder for a class without pictures; "
 				"data.like for tables), or take share.ends: private",
 				first->share.group);
+		}
 		if (strcmp(keys[i].path, "share.epoch_steps") == 0)
 			return sl_fail_at(fail, keys[i].path, SL_ERR_MISMATCH,
 					  "an epoch of group %s has %s steps, one of this client has %s: where members "

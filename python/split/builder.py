@@ -71,6 +71,9 @@ class Own:
         self.path, self.tensor, self.learns = path, tensor, learns
         self.shape = tuple(tensor.shape if shape is None else shape)
 
+    def param(self, layout="same", shape=None):
+        return Param(self.path, self.path, self.tensor, layout, shape=shape, constant=None if self.learns else self.tensor.detach())
+
 
 class Param:
     """A parameter of the graph: rows [first, last) of a tensor of the module, in another layout; shape: in the graph.
@@ -338,15 +341,13 @@ class Builder:
             raise errors.config(f"{a.path}: its shape is {list(a.shape)} beside {list(x.shape)}; the server has equal "
                                 f"shapes, and {list(each)} for each channel or feature")
         layout = "one" if len(x.shape) < 3 else "each" if shape == each else "image"
-        param = Param(a.path, a.path, a.tensor, layout, shape=shape, constant=None if a.learns else a.tensor.detach())
-        return self.node(a.path, "repeat", [x], shape, [param])
+        return self.node(a.path, "repeat", [x], shape, [a.param(layout, shape)])
 
     def each_row(self, a):
         """A module's own tensor [1, S, F] or [1, F], as every row has it."""
         if len(a.shape) > 3 or self.per_token:
             raise errors.config(f"{a.path}: {OWN}")
-        param = Param(a.path, a.path, a.tensor, "one", shape=a.shape[1:], constant=None if a.learns else a.tensor.detach())
-        return self.node(a.path, "repeat", [self.input], a.shape[1:], [param])
+        return self.node(a.path, "repeat", [self.input], a.shape[1:], [a.param("one", a.shape[1:])])
 
     @_of_images
     def add(self, name, a, b, alpha=1):

@@ -1,12 +1,11 @@
 """Encoders of torch.nn and of transformers, and what they are made of: linear layers, LoRA, attention in modules."""
 import functools
-import re
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from . import errors, heads, made
+from . import errors, heads, made, tracing
 from .builder import Last, Param, Value, must, params
 from .lora import Lora
 
@@ -36,8 +35,7 @@ def _pair(prefix, m):
 
 def _class(m):
     """That of torch.nn, also of a scripted module."""
-    return re.sub(r"___torch_mangle_\d+\.", "", m._c._type().qualified_name()).rpartition(".")[2] \
-        if isinstance(m, torch.jit.ScriptModule) else type(m).__name__
+    return tracing.scripted_class(m).rpartition(".")[2] if isinstance(m, torch.jit.ScriptModule) else type(m).__name__
 
 
 def _check_parts(name, m):

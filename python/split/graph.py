@@ -224,9 +224,7 @@ def _item(b, name, x, index):
     index = index if isinstance(index, tuple) else (index,)
     if isinstance(x, Own):
         return _whole(x, index)
-    if index.count(Ellipsis) == 1:
-        at, more = index.index(Ellipsis), len(x.shape) + 2 - len(index) + index.count(None)
-        index = (*index[:at], *[slice(None)] * more, *index[at + 1:])
+    index = heads.spelled(index, len(x.shape) + 1)
     taken = [i for i in index if i is not None]
     if not taken or taken[0] != slice(None) or index[0] is None or len(taken) > len(x.shape) + 1 or any(
             not isinstance(i, (int, slice)) for i in taken):
@@ -337,8 +335,7 @@ def _linear(b, name, x, weight, bias=None):
     """With tensors that the module itself holds."""
     if not isinstance(weight, Own) or len(x.shape) == 3:
         raise errors.config(f"{name}: linear of {list(x.shape)} by what is no parameter of the middle")
-    of = [Param(p.path, p.path, p.tensor, constant=None if p.learns else p.tensor.detach()) for p in (weight, bias) if p is not None]
-    return b.linear(name, x, *(*of, None)[:2])
+    return b.linear(name, x, weight.param(), bias and bias.param())
 
 
 def _f(kind):
@@ -392,13 +389,12 @@ FUNCTIONS = {
     operator.add: Builder.add, operator.iadd: Builder.add, torch.add: Builder.add, "add": Builder.add,
     operator.sub: Builder.sub, operator.isub: Builder.sub, torch.sub: Builder.sub, "sub": Builder.sub,
     "rsub": lambda b, name, x, of, alpha=1: b.sub(name, of, x, alpha),
-    operator.neg: lambda b, name, x: b.mul(name, x, -1), torch.neg: lambda b, name, x: b.mul(name, x, -1),
+    **{key: lambda b, name, x: b.mul(name, x, -1) for key in (operator.neg, torch.neg, "neg")},
     operator.mul: Builder.mul, operator.imul: Builder.mul, torch.mul: Builder.mul, "mul": Builder.mul,
     operator.getitem: _item, "select": _select, torch.select: _select, "slice": _slice,
     "transpose": _transpose, torch.transpose: _transpose, "permute": _permute, torch.permute: _permute,
     "view": _view, "reshape": _view, torch.reshape: _view, "squeeze": _squeeze, torch.squeeze: _squeeze, "unsqueeze": _unsqueeze,
-    torch.unsqueeze: _unsqueeze, F.linear: _linear, "neg": lambda b, name, x: b.mul(name, x, -1),
-    "square": lambda b, name, x: b.mul(name, x, x), **{key: _rsqrt for key in (torch.rsqrt, "rsqrt")},
+    torch.unsqueeze: _unsqueeze, F.linear: _linear, **{key: _rsqrt for key in (torch.rsqrt, "rsqrt")},
     **{key: _same for key in ("clone", torch.clone, "float")}, F.max_pool2d: _f_maxpool, F.avg_pool2d: _f_avgpool,
     torch.flatten: _flatten, "flatten": _flatten, torch.mean: _mean, "mean": _mean, torch.cat: _cat,
     F.relu: _f("act"), torch.relu: _f("act"), "relu": _f("act"), F.silu: _f("silu"), torch.tanh: _f("tanh"), F.tanh: _f("tanh"), "tanh": _f("tanh"),

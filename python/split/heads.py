@@ -128,11 +128,16 @@ def select(b, name, x, dim, index):
     return View(of, [*axes[:dim % len(axes)], *axes[dim % len(axes) + 1:]], x.by)
 
 
+def spelled(index, dims):
+    """An index of so many dimensions without its Ellipsis."""
+    if index.count(Ellipsis) != 1:
+        return index
+    i = index.index(Ellipsis)
+    return (*index[:i], *[slice(None)] * (dims + 1 - len(index) + index.count(None)), *index[i + 1:])
+
+
 def item(b, name, x, index):
-    index = index if isinstance(index, tuple) else (index,)
-    if Ellipsis in index:
-        i = index.index(Ellipsis)
-        index = (*index[:i], *[slice(None)] * (len(x.axes) + 1 - len(index)), *index[i + 1:])
+    index = spelled(index if isinstance(index, tuple) else (index,), len(x.axes))
     numbers = [i for i, n in enumerate(index) if isinstance(n, int)]
     if len(numbers) != 1 or any(n != slice(None) for n in index if not isinstance(n, int)):
         raise errors.config(f"{name}: {index} of {x.sizes('rows')}; the server has one number, and all of the other dimensions")

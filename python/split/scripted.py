@@ -3,7 +3,6 @@
 Numbers, lists and branches on them are evaluated, so that code which torch.fx cannot follow is read here, too."""
 import math
 import operator
-import re
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +12,6 @@ from . import aliases, errors, graph, heads, tracing
 from .builder import Builder, Own, Value
 from .lora import Lora
 
-_MANGLED = re.compile(r"___torch_mangle_\d+\.")
 _UNKNOWN = object()  # depends on the rows of a call, or is what nobody here knows
 _NUMBERS = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
             "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "div": operator.truediv,
@@ -39,7 +37,7 @@ def _is_constant(i):
 
 def _leaf(m):
     """The class of torch.nn that a scripted module was made of, if MODULES has it."""
-    found = _LEAVES.get(_MANGLED.sub("", m._c._type().qualified_name()))
+    found = _LEAVES.get(tracing.scripted_class(m))
     lacks = found and not list(m.children()) and [k for k in getattr(found, "__constants__", ()) if not hasattr(m, k)]
     if lacks:
         raise errors.config(f"{m.original_name} is a traced module, which does not say its {lacks[0]}: use torch.jit.script")
@@ -102,7 +100,7 @@ class _Walk:
         return self.module(ins[0], node.s("name"), ins[1:])
 
     def prim_CallFunction(self, node, ins, env):
-        place, _, word = _MANGLED.sub("", ins[0]).rpartition(".")  # overloads have names of their own
+        place, _, word = tracing.unmangled(ins[0]).rpartition(".")  # overloads have names of their own
         if place == "__torch__.torch.nn.functional":
             word = word.lstrip("_")  # _max_pool2d
             return self.function(word, getattr(F, word), ins[1:])
@@ -204,7 +202,7 @@ def _both_modes(of, shape, per_token):
 
     def text(training):
         b, out = filled(training, without_dropout=True, evaluates=not training)
-        return b.text(out, lambda p: "") if b.nodes else ""
+        return b.text(out, lambda p: "")
     found = filled(True)
     if text(True) != text(False):
         raise errors.config("forward computes something else in evaluation than in training, or in each call; the server has one "
@@ -216,7 +214,6 @@ def _by_fx(module):
     """What reads the module by torch.fx, as _both_modes() wants it."""
     leaf = graph.builder_of(module)
     whole, strip = (nn.Sequential(module), "0.") if leaf else (module, "")
-    whole.training = module.training
     traced = {}
     for training in (True, False):
         with tracing.mode(whole, training):

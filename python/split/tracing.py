@@ -4,6 +4,7 @@ import dis
 import inspect
 import operator
 import random
+import re
 
 import numpy
 import torch
@@ -13,6 +14,15 @@ from torch import nn
 from . import errors
 
 _MODAL = nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd, nn.MultiheadAttention  # train() and eval() change them
+
+
+def unmangled(name):
+    """That of a scripted class or function, which may have one for each module or overload."""
+    return re.sub(r"___torch_mangle_\d+\.", "", name)
+
+
+def scripted_class(m):
+    return unmangled(m._c._type().qualified_name())
 
 
 def _unpack(proxy):
@@ -87,9 +97,8 @@ def trace(module, is_leaf):
 
 
 def _check_modes(module):
-    modes = {m.training for m in module.modules() if m is module or isinstance(m, _MODAL)}
-    name = next((n for n, m in module.named_modules() if isinstance(m, _MODAL) and m.training != module.training), "")
-    if len(modes) > 1:
+    name = next((n for n, m in module.named_modules() if isinstance(m, _MODAL) and m.training != module.training), None)
+    if name is not None:
         raise errors.config(f"{name}: it is in {'evaluation' if module.training else 'training'}, and the module around it is not; "
                             "the server has one mode for all of a middle: call train() or eval() of the whole")
 
