@@ -218,7 +218,7 @@ static void the_tail_shares_scratch_between_chunks(void **state)
 
 /* ---- places of ranges */
 
-enum { RANGES = 120, NODES = 8190, TRIES = 3 };
+enum { RANGES = 120, NODES = 4095, TRIES = 5 };
 
 static bool meet(const struct sl_lease *a, const struct sl_lease *b)
 {
@@ -285,15 +285,17 @@ static double place_s(int nodes, bool live_long)
 	return least;
 }
 
-/* Strangers choose the network: twice as many nodes take twice as long, and not four times. */
+/* Strangers choose the network: four times as many nodes take four times as long, and not sixteen times. The bound lies
+ * between them by a factor of two either way, for the other programs of the machine slow one measurement or the other.
+ */
 static void places_are_found_in_little_time(void **state)
 {
 	(void)state;
 	for (int live_long = 0; live_long < 2; live_long++) {
-		const double half = place_s(NODES, live_long), whole = place_s(2 * NODES, live_long);
+		const double few = place_s(NODES, live_long), many = place_s(4 * NODES, live_long);
 
-		printf("%d nodes %.2f ms, %d nodes %.2f ms\n", NODES, half * 1e3, 2 * NODES, whole * 1e3);
-		assert_true(whole < 3 * half);
+		printf("%d nodes %.2f ms, %d nodes %.2f ms\n", NODES, few * 1e3, 4 * NODES, many * 1e3);
+		assert_true(many < 8 * few);
 	}
 }
 
