@@ -76,10 +76,10 @@ report() {
 	echo "---- $name: exit status $rc"
 	tail -n 200 "$out" | sed 's/^/    /'
 	echo "----"
-	# said once more behind everything else, for who sees only the end; a case that failed may be far above the last
+	# said once more behind everything else, for who sees only the end; what failed may be far above the last lines
 	{
 		echo "FAILED $name: exit status $rc"
-		{ grep -E '^\[ +(ERROR|LINE) +\] ' "$out" | head -n 8; tail -n 12 "$out"; } | cut -c 1-200 | sed 's/^/    /'
+		{ grep -E '^(FAILED: |\[ +(ERROR|LINE) +\] )' "$out" | head -n 8; tail -n 12 "$out"; } | cut -c 1-200 | sed 's/^/    /'
 	} >>"$scratch/failures"
 }
 

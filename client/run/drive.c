@@ -40,12 +40,9 @@ enum sl_err sl_drive_explain(const struct sl_conf_client *conf, struct sl_fail *
 
 enum sl_err sl_drive(struct sl_setup *setup, const struct sl_drive_options *options, bool local, struct sl_fail *fail)
 {
-	enum sl_err err;
-
 	if (local && setup->conf->agreed.share.group[0] && !setup->alone && !options->eval_only)
 		return sl_drive_local_group(setup, options, fail);
 	if (local)
 		return sl_drive_local(setup, options, fail);
-	err = sl_drive_remote(setup, options, fail);
-	return err == SL_ERR_TIMEOUT ? sl_drive_explain(setup->conf, fail) : err;
+	return sl_drive_remote(setup, options, fail);
 }

@@ -22,7 +22,7 @@ struct sl_drive_options {
  * in log.dir/model.safetensors. A first SIGINT or SIGTERM ends the run after the step under way, in good order. */
 enum sl_err sl_drive(struct sl_setup *setup, const struct sl_drive_options *options, bool local,
 		     struct sl_fail *fail) SL_MUST_CHECK;
-/* The two runs that sl_drive chooses between. Where a server does not answer, it also says what the network does. */
+/* The two runs that sl_drive chooses between. Where no server answers, the remote one says what the network does. */
 enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options *options,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_options *options,

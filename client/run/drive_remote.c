@@ -346,5 +346,6 @@ enum sl_err sl_drive_remote(struct sl_setup *setup, const struct sl_drive_option
 	sl_loop_close(d.loop);
 	sl_training_close(d.run);
 	sl_client_auth_close(&d.auth);
-	return err;
+	/* who names a key has answered, and the network is no cause */
+	return err == SL_ERR_TIMEOUT && !d.cause.key[0] ? sl_drive_explain(setup->conf, fail) : err;
 }

@@ -65,6 +65,10 @@ refused other 'an epoch of group other has 6 steps, one of this client has 4: wh
 ends_with "${pid[0]}" 78 $patience 'other, member 0'
 grep -q 'group other was not complete within 3 s: missing are members 1 (refused: share.epoch_steps: an epoch of group other.*), 2$' \
 	"$tmp/other-0.log" || fail "the member that waits does not say for whom: $(cat "$tmp/other-0.log")"
+begin alone 0 --set share.wait_s=1 --set link.on_server_lost=exit
+ends_with "${pid[0]}" 69 $patience 'alone, member 0'
+grep -q 'group alone was not complete within 1 s: missing are members 1, 2$' "$tmp/alone-0.log" ||
+	fail "the member that is alone says something else: $(cat "$tmp/alone-0.log")"
 begin listed 0 --set share.mode=serial --set share.batches=6,4,2
 wait_for 'member 0 does not wait' grep -q 'group listed: member 0 is here' "$tmp/serial-again.log"
 refused listed "share.batches: .*this client's list is another than that of group listed" 1 share.mode=serial share.batches=5,4,3
