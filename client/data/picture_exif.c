@@ -1,4 +1,4 @@
-/* How a camera was held: the orientation that EXIF notes in a JPEG, a PNG or a WebP. */
+/* How a camera was held: the orientation that EXIF notes in a JPEG, a PNG or a WebP, and a TIFF in a tag of its own. */
 #include <string.h>
 
 #include "client/data/picture_format.h"
@@ -67,6 +67,11 @@ static int of_chunks(const uint8_t *bytes, size_t len, size_t at, const char *na
 	return 1;
 }
 
+bool sl_picture_is_tiff(const uint8_t *bytes, size_t len)
+{
+	return len > 4 && (memcmp(bytes, "II*\0", 4) == 0 || memcmp(bytes, "MM\0*", 4) == 0);
+}
+
 int sl_picture_orientation(const uint8_t *bytes, size_t len)
 {
 	if (len > 4 && bytes[0] == 0xff && bytes[1] == 0xd8)
@@ -75,7 +80,7 @@ int sl_picture_orientation(const uint8_t *bytes, size_t len)
 		return of_chunks(bytes, len, 8, "eXIf", true);
 	if (len > 16 && memcmp(bytes, "RIFF", 4) == 0)
 		return of_chunks(bytes, len, 12, "EXIF", false);
-	return 1;
+	return sl_picture_is_tiff(bytes, len) ? orientation_of(bytes, len) : 1;
 }
 
 /* Where pixel (y, x) of the turned picture lies in the other, of h × w. */

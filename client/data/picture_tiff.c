@@ -189,7 +189,7 @@ static enum sl_err read_picture(TIFF *tiff, struct memory *m)
 {
 	const struct sl_picture_job *job = m->job;
 	uint32_t h = 0, w = 0;
-	uint16_t samples;
+	uint16_t samples, bits = 0, format = SAMPLEFORMAT_UINT;
 	bool inverted;
 	size_t pixels;
 	uint32_t *rgba;
@@ -197,11 +197,22 @@ static enum sl_err read_picture(TIFF *tiff, struct memory *m)
 
 	TIFFGetField(tiff, TIFFTAG_IMAGELENGTH, &h);
 	TIFFGetField(tiff, TIFFTAG_IMAGEWIDTH, &w);
+	TIFFGetField(tiff, TIFFTAG_BITSPERSAMPLE, &bits);
+	TIFFGetField(tiff, TIFFTAG_SAMPLEFORMAT, &format);
+	TIFFSetField(tiff, TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT); /* as it is stored: it is turned afterwards */
 	err = sl_picture_bounds(job, h, w);
 	if (err)
 		return err;
+	if (format == SAMPLEFORMAT_INT) /* libtiff would take them for unsigned ones */
+		return sl_fail_set(job->fail, SL_ERR_DATA,
+				   "TIFF: its samples are signed: save them as unsigned ones, or as DICOM");
 	if (job->spec->deep && is_deep(tiff, &samples, &inverted))
 		return read_deep(tiff, m, (int)h, (int)w, samples, inverted);
+	if (job->spec->deep && bits > 8)
+		return sl_fail_set(job->fail, SL_ERR_DATA,
+				   "TIFF: of %d bits a sample only grey and RGB of 16 bits are read at data.bits: 16, "
+				   "with the samples of a pixel side by side",
+				   bits);
 	leave_alpha_out(tiff);
 	pixels = (size_t)h * w;
 	err = sl_picture_whole(job, (int)h, (int)w);

@@ -296,6 +296,7 @@ int64_t sl_onnx_last_of(const struct sl_onnx_import *im, int value)
 bool sl_onnx_learns(const struct sl_onnx_import *im, const Onnx__Tensor *t)
 {
 	return t && t->name && t->name[0] && sl_onnx_find_init(im->onnx, t->name) == t &&
+	       strncmp(t->name, "onnx::", 6) != 0 && /* a number that torch has folded */
 	       (strncmp(t->name, "val_", 4) != 0 || t->name[4 + strspn(t->name + 4, "0123456789")]);
 }
 
@@ -374,7 +375,7 @@ bool sl_onnx_vector_of(struct sl_onnx_import *im, const Onnx__Tensor *t, int64_t
 	return t && t->dims[0] == count;
 }
 
-/* A constant of one element; false: there is none, or no constant. */
+/* A constant of one element; false: there is none, or one that learns. */
 bool sl_onnx_scalar_in(struct sl_onnx_import *im, size_t i, float *out)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, i);
@@ -390,10 +391,21 @@ bool sl_onnx_scalar_in(struct sl_onnx_import *im, size_t i, float *out)
 		*out = sl_onnx_ints_in(im, i, whole) == 1 ? (float)whole[0] : 0;
 		return true;
 	}
-	if (!v || !v->constant || v->constant->data_type != SL_ONNX_FLOAT || sl_onnx_count(v->constant) != 1)
+	if (!v || !v->constant || v->constant->data_type != SL_ONNX_FLOAT || sl_onnx_count(v->constant) != 1 ||
+	    sl_onnx_learns(im, v->constant))
 		return false;
 	sl_onnx_read_f32(v->constant, out);
 	return true;
+}
+
+bool sl_onnx_fixed_in(struct sl_onnx_import *im, size_t i, float *out)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, i);
+
+	if (v && sl_onnx_learns(im, v->constant))
+		sl_onnx_refuse(im, "'%.96s' is a parameter or a buffer, and would not learn here: write it as a number",
+			       v->constant->name);
+	return sl_onnx_scalar_in(im, i, out);
 }
 
 /* Whole numbers of a constant, or of a part of a shape; -1: there are none, or too many. */

@@ -10,12 +10,6 @@ static bool is_param(const struct sl_onnx_import *im, const struct sl_onnx_value
 	return v && v->value < 0 && sl_onnx_learns(im, v->constant);
 }
 
-/* A number that is no parameter. */
-static bool number_in(struct sl_onnx_import *im, size_t i, float *out)
-{
-	return !is_param(im, sl_onnx_in(im, i)) && sl_onnx_scalar_in(im, i, out);
-}
-
 /* by · x + plus, of input `i`. */
 static void affine(struct sl_onnx_import *im, size_t i, float by, float plus)
 {
@@ -350,12 +344,12 @@ void sl_onnx_read_sum(struct sl_onnx_import *im)
 
 	if (sl_onnx_read_ints(im) || sl_onnx_read_scores(im) || im->b->err)
 		return;
-	if (number_in(im, 0, &n) && number_in(im, 1, &m)) {
+	if (sl_onnx_scalar_in(im, 0, &n) && sl_onnx_scalar_in(im, 1, &m)) {
 		sl_onnx_out_number(im, sum ? n + m : n * m);
 		return;
 	}
 	for (size_t i = 0; i < 2; i++)
-		if (number_in(im, i, &n)) {
+		if (sl_onnx_scalar_in(im, i, &n)) {
 			affine(im, 1 - i, sum ? 1 : n, sum ? n : 0);
 			return;
 		}
@@ -373,11 +367,11 @@ void sl_onnx_read_div(struct sl_onnx_import *im)
 
 	if (sl_onnx_read_ints(im) || sl_onnx_read_gelu(im) || sl_onnx_read_scores(im) || im->b->err)
 		return;
-	if (number_in(im, 0, &from) && number_in(im, 1, &by) && by != 0) {
+	if (sl_onnx_scalar_in(im, 0, &from) && sl_onnx_scalar_in(im, 1, &by) && by != 0) {
 		sl_onnx_out_number(im, from / by);
 		return;
 	}
-	if (number_in(im, 1, &by)) {
+	if (sl_onnx_scalar_in(im, 1, &by)) {
 		if (by == 0)
 			sl_onnx_refuse(im, "it divides by 0");
 		affine(im, 0, 1 / by, 0);
@@ -388,7 +382,7 @@ void sl_onnx_read_div(struct sl_onnx_import *im)
 			with_param(im, i, SL_OP_MUL, INVERSE);
 			return;
 		}
-	if (number_in(im, 0, &from))
+	if (sl_onnx_scalar_in(im, 0, &from))
 		sl_onnx_read_math(im, 1, SL_MATH_RECIPROCAL, from);
 	else
 		pair(im, SL_OP_MUL, "divides", INVERSE);
@@ -413,11 +407,11 @@ void sl_onnx_read_sub(struct sl_onnx_import *im)
 
 	if (sl_onnx_read_ints(im) || im->b->err)
 		return;
-	if (number_in(im, 1, &by)) {
+	if (sl_onnx_scalar_in(im, 1, &by)) {
 		affine(im, 0, 1, -by);
 		return;
 	}
-	if (number_in(im, 0, &by)) {
+	if (sl_onnx_scalar_in(im, 0, &by)) {
 		affine(im, 1, -1, by);
 		return;
 	}
@@ -444,7 +438,7 @@ void sl_onnx_read_pow(struct sl_onnx_import *im)
 	if (sl_onnx_read_rmsnorm(im) || im->b->err)
 		return;
 	x = sl_onnx_data_in(im, 0, 0, &permuted);
-	if (!number_in(im, 1, &by) || (by != 2 && by != 3 && by != -1 && by != 0.5f && by != -0.5f))
+	if (!sl_onnx_scalar_in(im, 1, &by) || (by != 2 && by != 3 && by != -1 && by != 0.5f && by != -0.5f))
 		sl_onnx_refuse(im, "its exponent is none of the constants 2, 3, 1/2, -1/2 and -1");
 	if (im->b->err)
 		return;

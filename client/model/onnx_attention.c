@@ -223,8 +223,8 @@ bool sl_onnx_read_scores(struct sl_onnx_import *im)
 	if (im->b->err || !v || !v->scores.heads)
 		return false;
 	made = *v;
-	if (mask && (strcmp(kind, "Mul") == 0 || strcmp(kind, "Div") == 0) && sl_onnx_scalar_in(im, 1, &by) &&
-	    by != 0 && !made.scores.softmax)
+	if (mask && (strcmp(kind, "Mul") == 0 || strcmp(kind, "Div") == 0) && sl_onnx_fixed_in(im, 1, &by) && by != 0 &&
+	    !made.scores.softmax)
 		made.scores.scale *= kind[0] == 'M' ? by : 1 / by;
 	else if (strcmp(kind, "Add") == 0 && !made.scores.softmax && sl_onnx_mask_in(im, mask, &added))
 		made.scores.causal |= sl_onnx_hides_behind(im, &added);

@@ -93,9 +93,9 @@ static void bound(struct sl_onnx_import *im, size_t i, float at, float sign)
 static void read_bound(struct sl_onnx_import *im)
 {
 	float at;
-	const size_t i = sl_onnx_scalar_in(im, 0, &at);
+	const size_t i = sl_onnx_fixed_in(im, 0, &at);
 
-	if (!i && !sl_onnx_scalar_in(im, 1, &at))
+	if (!i && !sl_onnx_fixed_in(im, 1, &at))
 		sl_onnx_refuse(im, "torch's maximum and minimum of two values are not read: write them with relu");
 	else
 		bound(im, i, at, im->node->op_type[1] == 'a' ? 1 : -1);
@@ -105,7 +105,7 @@ static void read_clip(struct sl_onnx_import *im)
 {
 	float low, high;
 	bool permuted;
-	const bool has_low = sl_onnx_scalar_in(im, 1, &low), has_high = sl_onnx_scalar_in(im, 2, &high);
+	const bool has_low = sl_onnx_fixed_in(im, 1, &low), has_high = sl_onnx_fixed_in(im, 2, &high);
 	int x, y;
 
 	if (has_low != has_high &&

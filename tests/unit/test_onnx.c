@@ -117,6 +117,11 @@ static void relu5(Onnx__Model *m)
 	memcpy(onnx_attr(onnx_node(m, "/down/down.2/Constant_1"), "value")->t->raw_data.data, &below, 4);
 }
 
+static void learned_bound(Onnx__Model *m)
+{
+	onnx_set(&onnx_node(m, "/down/down.2/Clip")->input[2], "block.bn1.weight");
+}
+
 static void odd_border(Onnx__Model *m)
 {
 	onnx_attr(onnx_node(m, "/pool/Constant"), "value")->t->raw_data.data[8 * 2 + 4] = 1;
@@ -411,6 +416,7 @@ static const struct change changes[] = {
 	 "which would train another network; export with torch.onnx.export(model.train(), x, FILE, "
 	 "training=TrainingMode.TRAINING, do_constant_folding=False"},
 	{relu5, SL_ERR_CONFIG, "its bounds are not two constants, the lower one first"},
+	{learned_bound, SL_ERR_CONFIG, "'block.bn1.weight' is a parameter or a buffer, and would not learn here"},
 	{odd_border, SL_ERR_CONFIG, "its pads are too large"},
 	{later_value, SL_ERR_CONFIG, "reads '/Flatten_output_0', which is an output that is not read, or made later"},
 	{missing_value, SL_ERR_CONFIG, "reads 'nowhere', which nothing makes"},
