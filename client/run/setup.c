@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "client/model/adapter_file.h"
 #include "client/model/held.h"
 #include "client/model/onnx.h"
@@ -157,6 +159,26 @@ static enum sl_err agree_and_plan(struct sl_setup *s, struct sl_parts *parts, st
 	return err ? err : sl_plan_open_parts(&s->plan, parts, &s->agreement.plan, fail);
 }
 
+/* 1 … 0xffff, of the learning rate and its schedule. How long the run is does not count: it may be made longer. */
+static int rates_of(const struct sl_conf_client *c)
+{
+	const struct sl_conf_schema *schema = &sl_conf_client_schema;
+	uint64_t hash = 0;
+	char text[1024];
+
+	for (int i = 0; i < schema->n_key; i++) {
+		const char *path = schema->key[i].path;
+		const bool counts =
+			strcmp(path, "train.optimizer.lr") == 0 || strncmp(path, "train.schedule.", 15) == 0;
+		const int n = snprintf(text, sizeof text, "%s ", path);
+
+		if (counts && !sl_conf_client_is_idle(c, path) &&
+		    sl_conf_value_text(schema, c, path, text + n, sizeof text - (size_t)n) == SL_OK)
+			hash = XXH3_64bits_withSeed(text, strlen(text), hash);
+	}
+	return (int)(hash % 0xffff) + 1;
+}
+
 /* What all members must have alike beside the config's keys. Whoever does not train is no member. */
 static void settle_share(struct sl_setup *s)
 {
@@ -175,6 +197,7 @@ static void settle_share(struct sl_setup *s)
 	a->share.epoch_steps = s->epoch_steps;
 	a->share.dealt = s->dealt;
 	a->share.labels = a->share.ends == SL_ENDS_PRIVATE ? 0 : (int)sl_about_labels(s);
+	a->share.rates = rates_of(s->conf);
 	a->share.checkpoint_every = s->conf->train.checkpoint_every;
 }
 

@@ -343,6 +343,14 @@ enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agree
 				"data.like for tables), or take share.ends: private",
 				first->share.group);
 		}
+		if (strcmp(keys[i].path, "share.rates") == 0) {
+			if (!first->share.rates || !member->share.rates)
+				continue;
+			return sl_fail_at(fail, "train.optimizer.lr", SL_ERR_MISMATCH,
+					  "this client's learning rate or schedule is not that of group %s: all "
+					  "members need the same train.optimizer.lr and train.schedule",
+					  first->share.group);
+		}
 		if (strcmp(keys[i].path, "share.epoch_steps") == 0)
 			return sl_fail_at(fail, keys[i].path, SL_ERR_MISMATCH,
 					  "an epoch of group %s has %s steps, one of this client has %s: where members "

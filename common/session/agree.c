@@ -56,13 +56,15 @@ static int64_t group_rows_of(const struct sl_agreed *a)
 	return a->chunk_sums && a->token_loss ? a->batch : 0;
 }
 
-/* What a Fetch carries, and what is kept, makes no other run: plans and checkpoints are alike with it and without. */
+/* What a Fetch carries, and what is kept, makes no other run: plans and checkpoints are alike with it and without. A
+ * run may go on with another learning rate, too. */
 static void write_note(struct sl_agreement *a)
 {
 	struct sl_agreed same = a->agreed;
 
 	same.fetch_state = false;
 	same.keep_tokens = 0;
+	same.share.rates = 0;
 	sl_agreed_write(&same, a->plan.note);
 }
 

@@ -83,6 +83,15 @@ static void introduce(struct sl_group_list *gs, struct sl_bytes text)
 		gs->ranks->send(gs->ranks, text.data, text.len);
 }
 
+/* Where nobody else is there, the group goes on at the rates of the one that comes. */
+static void take_rates(struct sl_group *g, const struct sl_agreed *a)
+{
+	for (int k = 0; k < g->n; k++)
+		if (g->member[k].m && k != a->share.member)
+			return;
+	g->agreed.share.rates = a->share.rates;
+}
+
 enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const struct sl_agreed *a,
 			   struct sl_fail *fail)
 {
@@ -103,6 +112,8 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 				  (long long)a->share.turns, (long long)a->share.epoch_steps);
 	if (!g && gs->ranks && !sl_hello_is_new(&s->hello))
 		introduce(gs, sl_port_asked(m->port));
+	if (g)
+		take_rates(g, a);
 	err = g ? sl_agreed_joins(&g->agreed, a, fail) : sl_group_make(gs, a, &g, fail);
 	if (err && g && a->share.member < g->n)
 		snprintf(g->member[a->share.member].refused, sizeof g->member->refused, "%.199s", fail->text);
