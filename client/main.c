@@ -1,3 +1,5 @@
+#include <locale.h>
+
 #include "client/cmd/command.h"
 #include "kernels/cpu/cpu.h"
 
@@ -24,5 +26,6 @@ static const struct sl_command commands[] = {
 
 int main(int argc, char **argv)
 {
+	(void)setlocale(LC_CTYPE, "C.UTF-8"); /* names in tar files are UTF-8, whatever the environment says */
 	return sl_command_run("splitc", SL_BUILD_VERSION, sl_cpu_describe(), commands, argc, argv);
 }

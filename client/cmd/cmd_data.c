@@ -326,7 +326,7 @@ int splitc_data(int argc, char **argv)
 		return sl_data_tokens(&conf, o.json, &fail) ? sl_command_failed(&fail) : 0;
 	l.setup.conf = &conf;
 	l.threads = sl_setup_loader_threads(&conf);
-	if (sl_setup_task(&conf)->met)
+	if (sl_setup_task(&conf)->met && !(conf.model.task == SL_CONF_PIXELS && conf.model.classes))
 		conf.model.classes = INT_MAX; /* the question is how many there are */
 	conf.model.features = 0;              /* the same */
 	if (look_at(&l, &o, &fail) != SL_OK) {

@@ -69,11 +69,13 @@ static void set_counted(struct sets *s, const struct sl_set_spec *spec, struct s
 
 	if (sl_set_check(&there, spec, why) != SL_OK)
 		return;
+	if (sets_has(s, "model.onnx="))
+		return;
 	snprintf(count, sizeof count, "%d", there.classes);
 	if (there.classes)
 		set(s, "model.classes", count);
 	snprintf(count, sizeof count, "%lld", (long long)there.field[SL_FIELD_INPUT].dim[0]);
-	if (strcmp(spec->source, "csv") == 0 && !sets_has(s, "model.onnx="))
+	if (strcmp(spec->source, "csv") == 0)
 		set(s, "model.features", count);
 }
 

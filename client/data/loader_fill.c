@@ -61,19 +61,6 @@ static enum sl_err fill_image(struct slot *slot, float *image, int64_t r, int64_
 	return SL_OK;
 }
 
-/* What transforms say of a picture, behind its name. */
-static enum sl_err of_picture(const struct sl_set *set, int64_t sample, enum sl_err err, const struct sl_fail *why,
-			      struct sl_fail *fail)
-{
-	char name[PATH_MAX];
-
-	if (!err || !why->text[0])
-		return err;
-	if (!set->source->sample_name)
-		return sl_fail_set(fail, err, "%s", why->text);
-	return sl_fail_set(fail, err, "%s: %s", set->source->sample_name(set, sample, name, sizeof name), why->text);
-}
-
 /* The target of row r. */
 static enum sl_err fill_target(struct slot *slot, int64_t r, int64_t sample, int thread, const struct sl_value *target,
 			       struct sl_fail *fail)
@@ -90,7 +77,7 @@ static enum sl_err fill_target(struct slot *slot, int64_t r, int64_t sample, int
 	}
 	if (target->dim[0]) {
 		err = sl_transform_mask(&loader->work[thread], out, target, &why);
-		return of_picture(loader->spec.set, sample, err, &why, fail);
+		return sl_set_blame(loader->spec.set, sample, err, &why, fail);
 	}
 	for (size_t i = 0; i < bytes / sizeof(int32_t); i++) /* nobody knows */
 		((int32_t *)out)[i] = SL_LEARN_IGNORED;
@@ -115,8 +102,9 @@ static enum sl_err fill_sample(struct slot *slot, int64_t r, int64_t sample, int
 						  sample);
 	err = spec->set->source->sample(spec->set, sample, room, value, fail);
 	if (!err)
-		err = of_picture(spec->set, sample,
-				 fill_image(slot, image, r, sample, thread, &value[SL_FIELD_INPUT], &why), &why, fail);
+		err = sl_set_blame(spec->set, sample,
+				   fill_image(slot, image, r, sample, thread, &value[SL_FIELD_INPUT], &why), &why,
+				   fail);
 	if (!err)
 		err = fill_target(slot, r, sample, thread, &value[SL_FIELD_TARGET], fail);
 	if (!err)

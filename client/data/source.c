@@ -88,6 +88,18 @@ enum sl_err sl_set_label(const struct sl_set *set, int64_t index, struct sl_room
 	return err;
 }
 
+enum sl_err sl_set_blame(const struct sl_set *set, int64_t index, enum sl_err err, const struct sl_fail *why,
+			 struct sl_fail *fail)
+{
+	char name[PATH_MAX];
+
+	if (!err || !why->text[0])
+		return err;
+	if (!set->source->sample_name)
+		return sl_fail_set(fail, err, "%s", why->text);
+	return sl_fail_set(fail, err, "%s: %s", set->source->sample_name(set, index, name, sizeof name), why->text);
+}
+
 void sl_set_close(struct sl_set *set)
 {
 	if (set->source)

@@ -183,6 +183,9 @@ enum sl_err sl_set_check(struct sl_set *out, const struct sl_set_spec *spec, str
 /* The label of a sample of a set of classes; reads the sample where the source has no other way. */
 enum sl_err sl_set_label(const struct sl_set *set, int64_t index, struct sl_room *room, int32_t *out,
 			 struct sl_fail *fail) SL_MUST_CHECK;
+/* `err`, with what was said of a sample's picture behind its name. */
+enum sl_err sl_set_blame(const struct sl_set *set, int64_t index, enum sl_err err, const struct sl_fail *why,
+			 struct sl_fail *fail) SL_MUST_CHECK;
 void sl_set_close(struct sl_set *set); /* idempotent; a zeroed one is fine */
 
 /* CONFIG where the set has no field of this name, number of dimensions or channels (a picture's last dimension), with

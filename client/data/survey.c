@@ -29,17 +29,20 @@ struct taking {
 static enum sl_err read_sample(const struct taking *t, int64_t i, int thread, struct seen *seen, struct sl_fail *fail)
 {
 	struct sl_value value[SL_FIELD_COUNT] = {0};
-	const struct sl_value *picture = &value[SL_FIELD_INPUT];
+	const struct sl_value *picture = &value[SL_FIELD_INPUT], *target = &value[SL_FIELD_TARGET];
 	float *image = t->image + (size_t)thread * t->floats;
+	struct sl_fail why = {0};
 	enum sl_err err;
 
 	t->room[thread].wanted = sl_transform_begin(t->transform, &t->work[thread], 0, 0, i);
 	err = t->set->source->sample(t->set, i, &t->room[thread], value, fail);
-	if (!err)
-		err = sl_transform_apply(&t->work[thread], image, picture, fail);
 	if (err)
 		return err;
-	seen->label = *(const int32_t *)value[SL_FIELD_TARGET].data;
+	err = sl_transform_apply(&t->work[thread], image, picture, &why);
+	if (err)
+		return sl_set_blame(t->set, i, err, &why, fail);
+	if (!target->dim[1])
+		seen->label = *(const int32_t *)target->data;
 	seen->h = picture->part.shrink ? picture->part.h : (int)picture->dim[0];
 	seen->w = picture->part.shrink ? picture->part.w : (int)picture->dim[1];
 	for (size_t k = 0; k < t->floats; k++) {
@@ -49,7 +52,9 @@ static enum sl_err read_sample(const struct taking *t, int64_t i, int thread, st
 		seen->mean[c] += x * (double)t->channels / (double)t->floats;
 		seen->square[c] += x * x * (double)t->channels / (double)t->floats;
 	}
-	return SL_OK;
+	if (target->dim[1]) /* a mask, which must fit its picture */
+		err = sl_transform_mask(&t->work[thread], (int32_t *)(void *)image, target, &why);
+	return sl_set_blame(t->set, i, err, &why, fail);
 }
 
 static void read_block(void *arg, int64_t block, int thread)

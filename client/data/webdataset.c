@@ -95,6 +95,14 @@ static enum sl_err damaged(const struct reading *r, struct sl_fail *fail)
 	return sl_fail_set(fail, SL_ERR_DATA, "%s: %s", r->path, why ? why : "not a tar file");
 }
 
+/* As archive_read_next_header; a warning counts for nothing where the name is there: it is of an owner's name, say. */
+static int next_header(struct reading *r, struct archive_entry **entry)
+{
+	const int status = archive_read_next_header(r->archive, entry);
+
+	return status == ARCHIVE_WARN && archive_entry_pathname(*entry) ? ARCHIVE_OK : status;
+}
+
 static enum sl_err reading_open(struct reading *r, const char *path, int64_t at, struct sl_fail *fail)
 {
 	struct stat st;
@@ -262,7 +270,7 @@ static enum sl_err add_shard(struct shards *s, const char *path, struct sl_fail 
 	}
 	if (!sl_names_add(&s->path, path))
 		err = no_memory(fail);
-	while (!err && (status = archive_read_next_header(r->archive, &entry)) == ARCHIVE_OK)
+	while (!err && (status = next_header(r, &entry)) == ARCHIVE_OK)
 		err = add_member(s, r, entry, &g, fail);
 	if (!err && status != ARCHIVE_EOF)
 		err = damaged(r, fail);
@@ -430,7 +438,7 @@ static enum sl_err read_member(struct reading *r, struct sl_room *room, size_t *
 	struct archive_entry *entry;
 	int64_t size;
 
-	if (archive_read_next_header(r->archive, &entry) != ARCHIVE_OK)
+	if (next_header(r, &entry) != ARCHIVE_OK)
 		return damaged(r, fail);
 	size = archive_entry_size(entry);
 	if (size < 0 || size > SL_PICTURE_MAX_FILE)

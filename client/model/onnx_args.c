@@ -398,16 +398,6 @@ bool sl_onnx_scalar_in(struct sl_onnx_import *im, size_t i, float *out)
 	return true;
 }
 
-bool sl_onnx_fixed_in(struct sl_onnx_import *im, size_t i, float *out)
-{
-	const struct sl_onnx_value *v = sl_onnx_in(im, i);
-
-	if (v && sl_onnx_learns(im, v->constant))
-		sl_onnx_refuse(im, "'%.96s' is a parameter or a buffer, and would not learn here: write it as a number",
-			       v->constant->name);
-	return sl_onnx_scalar_in(im, i, out);
-}
-
 /* Whole numbers of a constant, or of a part of a shape; -1: there are none, or too many. */
 int sl_onnx_ints_in(struct sl_onnx_import *im, size_t i, int64_t out[SL_ONNX_INTS])
 {

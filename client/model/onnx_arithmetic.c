@@ -10,6 +10,16 @@ static bool is_param(const struct sl_onnx_import *im, const struct sl_onnx_value
 	return v && v->value < 0 && sl_onnx_learns(im, v->constant);
 }
 
+bool sl_onnx_fixed_in(struct sl_onnx_import *im, size_t i, float *out)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, i);
+
+	if (v && sl_onnx_learns(im, v->constant))
+		sl_onnx_refuse(im, "'%.96s' is a parameter or a buffer, and would not learn here: write it as a number",
+			       v->constant->name);
+	return sl_onnx_scalar_in(im, i, out);
+}
+
 /* by · x + plus, of input `i`. */
 static void affine(struct sl_onnx_import *im, size_t i, float by, float plus)
 {

@@ -22,6 +22,8 @@ void sl_onnx_read_pad(struct sl_onnx_import *im);
 void sl_onnx_read_resize(struct sl_onnx_import *im);
 
 /* ---- arithmetic of values, constants and parameters (onnx_arithmetic.c) */
+/* As sl_onnx_scalar_in, where nothing can learn: a constant that does is refused by its name. */
+bool sl_onnx_fixed_in(struct sl_onnx_import *im, size_t i, float *out);
 void sl_onnx_read_sum(struct sl_onnx_import *im); /* and products */
 /* Axes of size 1 of a value become as large as `to`, [n], where its reader does not repeat them by itself. */
 void sl_onnx_expand(struct sl_onnx_import *im, const int64_t *to, int n);

@@ -139,8 +139,6 @@ void sl_onnx_use_params(struct sl_onnx_import *im, int before);
 bool sl_onnx_vector_of(struct sl_onnx_import *im, const Onnx__Tensor *t, int64_t count);
 /* A constant of one element; false: there is none, or one that learns. */
 bool sl_onnx_scalar_in(struct sl_onnx_import *im, size_t i, float *out);
-/* The same where nothing can learn: one that does is refused by its name. */
-bool sl_onnx_fixed_in(struct sl_onnx_import *im, size_t i, float *out);
 /* Whole numbers of a constant, or of a part of a shape; -1: there are none, or too many. */
 int sl_onnx_ints_of(const struct sl_onnx_value *v, int64_t out[SL_ONNX_INTS]);
 int sl_onnx_ints_in(struct sl_onnx_import *im, size_t i, int64_t out[SL_ONNX_INTS]);

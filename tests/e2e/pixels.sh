@@ -95,6 +95,7 @@ command=predict refused 64 'leave out --csv' --csv --out "$tmp/csv"
 bad() {
 	"$python" -c "import sys, numpy as np; from PIL import Image; $1.save(sys.argv[1])" "$tmp/photos/masks/train/a/photo-0.png"
 	refused 65 "photo-0.png: $2"
+	if "$SPLITC" data "$tmp/run.yaml" >"$tmp/out" 2>&1 || ! grep -q "photo-0.png: $2" "$tmp/out"; then fail "data: $(cat "$tmp/out")"; fi
 }
 bad 'Image.new("L", (40, 48), 7)' 'pixel (0, 0) is 7: the network has the classes 0 to 2, and 255 is not counted'
 bad 'Image.new("RGB", (40, 48))' 'a mask has one number of at most 8 bits for each pixel'

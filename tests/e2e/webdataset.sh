@@ -16,7 +16,8 @@ sed "s|^data: .*|data: {kind: webdataset, dir: $tmp/shards}|" "$tmp/client.yaml"
 # shard NAME FORMAT FILE…: a tar file of these pictures with their labels, in this order
 mkdir "$tmp/shards"
 shard() {
-	local name=$1 format=$2 file class list=$tmp/list
+	local name=$1 format=$2 file class list=$tmp/list more=()
+	[ "$format" != pax ] || more=(--transform 's,^train/,größe/,' --owner 'Jürgen:1000') # which no locale of C has
 	: >"$list"
 	for file in "${@:3}"; do
 		class=$(basename "$(dirname "$file")")
@@ -24,7 +25,7 @@ shard() {
 		printf '%s\n' "${file#"$tmp/pictures/"}" "$(cd "$tmp/pictures" && ls "${file#"$tmp/pictures/"}" | sed 's/\.[a-z]*$/.cls/')" >>"$list"
 	done
 	(cd "$tmp/pictures" && while read -r file; do [ -f "$file" ] && echo "$file" || echo "${file%.cls}.json"; done <"$list" >"$list.there" &&
-		tar --format="$format" -cf "$tmp/shards/$name" -T "$list.there")
+		tar --format="$format" "${more[@]}" -cf "$tmp/shards/$name" -T "$list.there")
 }
 mapfile -t train < <(ls "$tmp/pictures/train"/*/*)
 mapfile -t val < <(ls "$tmp/pictures/val"/*/*)

@@ -119,14 +119,21 @@ static void end_tiff(struct file *f, TIFF *tiff, const char *path)
 	f->name = "TIFF";
 }
 
-static void make_tiff(struct file *f)
+static void make_turned_tiff(struct file *f, int orientation, int format)
 {
 	char path[24];
 	TIFF *tiff = begin_tiff(path, 8, 3);
 
+	TIFFSetField(tiff, TIFFTAG_ORIENTATION, orientation);
+	TIFFSetField(tiff, TIFFTAG_SAMPLEFORMAT, format);
 	for (uint32_t y = 0; y < H; y++)
 		assert_int_equal(TIFFWriteScanline(tiff, pixels + (size_t)y * W * 3, y, 0), 1);
 	end_tiff(f, tiff, path);
+}
+
+static void make_tiff(struct file *f)
+{
+	make_turned_tiff(f, ORIENTATION_TOPLEFT, SAMPLEFORMAT_UINT);
 }
 
 /* Of 16 bits in tiles of 16 x 32, which hang over both edges: sample k of pixel (y, x) is 1000 y + 10 x + k. */
@@ -292,6 +299,32 @@ static void pictures_stand_upright(void **state)
 	free(lying);
 }
 
+/* A TIFF stands as its tag says, at 8 and at 16 bits, as Pillow has it. */
+static void a_tiff_stands_upright(void **state)
+{
+	static struct file f;
+	struct sl_value v;
+	struct sl_fail fail;
+
+	(void)state;
+	for (int deep = 0; deep < 2; deep++) {
+		f.len = 0;
+		make_turned_tiff(&f, ORIENTATION_RIGHTTOP, SAMPLEFORMAT_UINT);
+		decode_as(&v, &f, (struct sl_picture_spec){.deep = deep, .channels = 3});
+		assert_true(v.dim[0] == W && v.dim[1] == H);
+		for (int i = 0; i < W * H * 3; i++) {
+			const int y = i / 3 / H, x = i / 3 % H;
+			const uint8_t lies = pixels[((H - 1 - x) * W + y) * 3 + i % 3];
+
+			assert_true(deep ? ((const float *)v.data)[i] == 257.0f * lies
+					 : ((const uint8_t *)v.data)[i] == lies);
+		}
+	}
+	make_turned_tiff(&f, ORIENTATION_TOPLEFT, SAMPLEFORMAT_INT);
+	assert_int_equal(decode(f.bytes, f.len, &v, &fail), SL_ERR_DATA);
+	assert_non_null(strstr(fail.text, "its samples are signed"));
+}
+
 static void every_cut_is_seen(void **state)
 {
 	(void)state;
@@ -403,15 +436,11 @@ static int drop_room(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whole_files_are_read),
-		cmocka_unit_test(values_of_16_bits_are_kept),
-		cmocka_unit_test(tiles_of_16_bits_are_kept),
-		cmocka_unit_test(pictures_stand_upright),
-		cmocka_unit_test(every_cut_is_seen),
-		cmocka_unit_test(damage_is_harmless),
-		cmocka_unit_test(bombs_are_refused),
-		cmocka_unit_test(other_files_are_named),
-		cmocka_unit_test(names_end_as_torchvision_wants),
+		cmocka_unit_test(whole_files_are_read),      cmocka_unit_test(values_of_16_bits_are_kept),
+		cmocka_unit_test(tiles_of_16_bits_are_kept), cmocka_unit_test(pictures_stand_upright),
+		cmocka_unit_test(a_tiff_stands_upright),     cmocka_unit_test(every_cut_is_seen),
+		cmocka_unit_test(damage_is_harmless),        cmocka_unit_test(bombs_are_refused),
+		cmocka_unit_test(other_files_are_named),     cmocka_unit_test(names_end_as_torchvision_wants),
 	};
 
 	return cmocka_run_group_tests(tests, make_files, drop_room);
