@@ -540,10 +540,9 @@ static uint64_t fingerprint(const struct sl_set *set)
 	return XXH3_64bits_withSeed(t->y, (size_t)(t->rows * t->targets) * sizeof *t->y, hash);
 }
 
-static bool key(const struct sl_set *set, int64_t index, uint64_t *out)
+static uint64_t key(const struct sl_set *set, int64_t index)
 {
-	*out = ((const struct table *)set->data)->key[index];
-	return true;
+	return ((const struct table *)set->data)->key[index];
 }
 
 static void close_set(struct sl_set *set)

@@ -30,7 +30,6 @@ struct deal {
 	const struct sl_set_spec *spec;
 	bool named; /* keys are what `by` matches in names */
 	regex_t by;
-	struct sl_room room;
 };
 
 static enum sl_err match(const struct deal *d, const char *name, uint64_t *key, struct sl_fail *fail)
@@ -65,27 +64,13 @@ static enum sl_err key_of_name(const struct deal *d, int64_t index, uint64_t *ke
 	return SL_OK;
 }
 
-static enum sl_err key_of_tokens(struct deal *d, int64_t index, uint64_t *key, struct sl_fail *fail)
-{
-	struct sl_value value[SL_FIELD_COUNT];
-	enum sl_err err = d->set->source->sample(d->set, index, &d->room, value, fail);
-
-	if (!err)
-		*key = sl_parts_key(value[SL_FIELD_INPUT].data, (size_t)value[SL_FIELD_INPUT].dim[0] * sizeof(int32_t));
-	return err;
-}
-
-static enum sl_err key_of(struct deal *d, int64_t index, uint64_t *key, struct sl_fail *fail)
+static enum sl_err key_of(const struct deal *d, int64_t index, uint64_t *key, struct sl_fail *fail)
 {
 	const struct sl_source *source = d->set->source;
 
-	if (source->key && source->key(d->set, index, key))
-		return SL_OK;
-	if (source->extent)
-		return key_of_tokens(d, index, key, fail);
-	if (source->sample_name)
+	if (!source->key && source->sample_name)
 		return key_of_name(d, index, key, fail);
-	*key = (uint64_t)index;
+	*key = source->key ? source->key(d->set, index) : (uint64_t)index;
 	return SL_OK;
 }
 
@@ -108,7 +93,7 @@ static enum sl_err open_by(struct deal *d, struct sl_fail *fail)
 }
 
 /* The samples of the own part, in order. */
-static enum sl_err choose(struct deal *d, int32_t *own, int64_t *n, struct sl_fail *fail)
+static enum sl_err choose(const struct deal *d, int32_t *own, int64_t *n, struct sl_fail *fail)
 {
 	const struct sl_parts *p = d->spec->parts;
 	enum sl_err err = SL_OK;
@@ -152,6 +137,5 @@ enum sl_err sl_parts_take(struct sl_set *set, const struct sl_set_spec *spec, st
 		free(own);
 	if (d.named)
 		regfree(&d.by);
-	sl_room_close(&d.room);
 	return err;
 }

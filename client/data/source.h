@@ -161,8 +161,8 @@ struct sl_source {
 	/* A number that another set of samples has not: of a table and of texts by their contents, of pictures by their
 	 * names and sizes. NULL: the data are standard. */
 	uint64_t (*fingerprint)(const struct sl_set *set);
-	/* What decides which part of data.split a sample is in, where its name or its tokens do not; false: they do. */
-	bool (*key)(const struct sl_set *set, int64_t index, uint64_t *out);
+	/* What decides which part of data.split a sample is in; NULL: its name or number does. */
+	uint64_t (*key)(const struct sl_set *set, int64_t index);
 	/* What it has learned of training's samples and needs for others: members of a JSON object. NULL: nothing. */
 	void (*describe)(const struct sl_set *set, struct json_t *about);
 	/* Its label alone, where that needs no reading of the sample. NULL: `sample` says it. */

@@ -331,6 +331,13 @@ static enum sl_err check_types(const struct sl_token_set *set, const struct sl_s
 	return err;
 }
 
+_Static_assert((int)SL_TOKEN_SET_PARTS == SL_PARTS_COUNT, "they are the same");
+
+static int part_of_text(const void *parts, uint64_t key)
+{
+	return sl_parts_of(parts, key);
+}
+
 static enum sl_err read_part(struct texts *t, int i, const struct sl_glue_task *task, const struct sl_set_spec *spec,
 			     const struct sl_tokenizer *tokenizer, struct sl_fail *fail)
 {
@@ -347,6 +354,9 @@ static enum sl_err read_part(struct texts *t, int i, const struct sl_glue_task *
 
 	if (err)
 		return err;
+	if (spec->parts && spec->next.pack == SL_TOKEN_PACK_JOIN)
+		of.parts = (struct sl_token_parts){part_of_text, spec->parts,
+						   sl_parts_key(spec->parts, offsetof(struct sl_parts, by))};
 	least = sl_tokenizer_specials(tokenizer, !spec->next.on && (of.records.b.name || of.records.b.number >= 0));
 	if (spec->max_tokens <= least)
 		return sl_fail_at(fail, "data.max_length", SL_ERR_CONFIG,
@@ -534,14 +544,13 @@ static const float *targets(const struct sl_set *set, int64_t index)
 	return &t->target[index * t->targets].target;
 }
 
-static bool key(const struct sl_set *set, int64_t index, uint64_t *out)
+static uint64_t key(const struct sl_set *set, int64_t index)
 {
 	const struct texts *t = set->data;
+	const char *by = t->by.n ? sl_name(&t->by, index) : NULL;
+	const struct sl_token_set *part = part_of(set, &index);
 
-	if (!t->by.n)
-		return false;
-	*out = sl_parts_key(sl_name(&t->by, index), strlen(sl_name(&t->by, index)));
-	return true;
+	return by ? sl_parts_key(by, strlen(by)) : sl_token_set_key(part, index);
 }
 
 static uint64_t fingerprint(const struct sl_set *set)

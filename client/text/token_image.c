@@ -11,7 +11,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "caches of tokens are little endian");
 
 /* VERSION goes up with each change of the file, or of what a tokenizer makes of a text. */
-enum { VERSION = 2, ARRAYS = 5 };
+enum { VERSION = 3, ARRAYS = 6 };
 
 static const char magic[8] = "sltokens";
 
@@ -31,7 +31,8 @@ static void arrays_of(struct sl_token_image *m, struct array out[ARRAYS])
 	out[1] = (struct array){(void **)&m->value, m->count * sizeof *m->value};
 	out[2] = (struct array){(void **)&m->first, m->count * sizeof *m->first};
 	out[3] = (struct array){(void **)&m->whole, m->count * sizeof *m->whole};
-	out[4] = (struct array){&m->id, m->tokens * m->width};
+	out[4] = (struct array){(void **)&m->key, m->count * sizeof *m->key};
+	out[5] = (struct array){&m->id, m->tokens * m->width};
 }
 
 void sl_token_image_free(struct sl_token_image *m)
@@ -40,6 +41,7 @@ void sl_token_image_free(struct sl_token_image *m)
 	free(m->value);
 	free(m->first);
 	free(m->whole);
+	free(m->key);
 	free(m->id);
 	*m = (struct sl_token_image){0};
 }
@@ -84,6 +86,7 @@ uint64_t sl_token_image_key(const struct sl_token_set_spec *spec, struct sl_byte
 		mix_number(&key, (uint64_t)spec->next.pack << 2 | (uint64_t)spec->next.all << 1 | 1);
 		mix_number(&key, (uint64_t)(uint32_t)spec->next.end);
 	}
+	mix_number(&key, spec->parts.hash);
 	mix(&key, text.data, text.len);
 	return key;
 }

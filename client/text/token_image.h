@@ -13,6 +13,7 @@ struct sl_token_image {
 	uint64_t *at;            /* [count + 1] where a row begins */
 	union sl_label *value;   /* [count] */
 	uint32_t *first, *whole; /* [count] */
+	uint64_t *key;           /* [count] */
 	void *id;                /* [tokens] */
 };
 
@@ -23,7 +24,7 @@ static inline uint32_t sl_token_image_id(const struct sl_token_image *m, uint64_
 
 void sl_token_image_free(struct sl_token_image *image); /* idempotent; a zeroed one is fine */
 
-/* XXH3 of all that the ids depend on: the tokenizer's files, the text, the columns, the labels, max_length. */
+/* XXH3 of all that rows depend on: the tokenizer's files, the text, the columns, the labels, max_length, the parts. */
 uint64_t sl_token_image_key(const struct sl_token_set_spec *spec, struct sl_bytes text);
 /* False: there is no such file, it has another key, or it is damaged; *image is untouched. */
 bool sl_token_image_read(struct sl_token_image *image, const char *path, uint64_t key,

@@ -14,11 +14,20 @@ struct sl_token_set {
 	bool cached;
 };
 
+struct builder;
+
+/* Of one part. */
+struct pile {
+	struct builder *b;
+	struct sl_token_packer packer;
+	uint64_t key; /* of its last text */
+};
+
 /* Rows while they are read. */
 struct builder {
 	const struct sl_token_set_spec *spec;
 	struct sl_tokenizer_work *work;
-	struct sl_token_packer packer;
+	struct pile pile[SL_TOKEN_SET_PARTS];
 	struct sl_token_image image; /* its arrays grow apart from each other */
 	uint64_t cap_rows, cap_tokens;
 };
@@ -41,7 +50,8 @@ static bool room_for_row(struct builder *b, uint64_t tokens)
 		if (!grow((void **)&m->at, b->cap_rows + 1, sizeof *m->at) ||
 		    !grow((void **)&m->value, b->cap_rows, sizeof *m->value) ||
 		    !grow((void **)&m->first, b->cap_rows, sizeof *m->first) ||
-		    !grow((void **)&m->whole, b->cap_rows, sizeof *m->whole))
+		    !grow((void **)&m->whole, b->cap_rows, sizeof *m->whole) ||
+		    !grow((void **)&m->key, b->cap_rows, sizeof *m->key))
 			return false;
 	}
 	if (m->tokens + tokens > b->cap_tokens) {
@@ -51,7 +61,8 @@ static bool room_for_row(struct builder *b, uint64_t tokens)
 	return true;
 }
 
-static enum sl_err put_row(struct builder *b, const struct sl_tokens *row, union sl_label value, struct sl_fail *fail)
+static enum sl_err put_row(struct builder *b, const struct sl_tokens *row, union sl_label value, uint64_t key,
+			   struct sl_fail *fail)
 {
 	struct sl_token_image *m = &b->image;
 
@@ -62,6 +73,7 @@ static enum sl_err put_row(struct builder *b, const struct sl_tokens *row, union
 		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory for its tokens", b->spec->records.path);
 	m->at[m->count] = m->tokens;
 	m->value[m->count] = value;
+	m->key[m->count] = key;
 	m->first[m->count] = (uint32_t)row->first;
 	m->whole[m->count++] = (uint32_t)row->whole;
 	for (int32_t i = 0; i < row->n; i++, m->tokens++)
@@ -75,7 +87,26 @@ static enum sl_err put_row(struct builder *b, const struct sl_tokens *row, union
 
 static enum sl_err put_next(void *arg, const struct sl_tokens *row, struct sl_fail *fail)
 {
-	return put_row(arg, row, (union sl_label){.label = -1}, fail);
+	const struct pile *p = arg;
+
+	return put_row(p->b, row, (union sl_label){.label = -1}, p->key, fail);
+}
+
+static uint64_t key_of(const struct sl_record *row)
+{
+	const uint64_t key = XXH3_64bits(row->a.data, row->a.len);
+
+	return row->b.data ? XXH3_64bits_withSeed(row->b.data, row->b.len, key) : key;
+}
+
+static enum sl_err pack_row(struct builder *b, const struct sl_record *row, struct sl_fail *fail)
+{
+	const struct sl_token_parts *parts = &b->spec->parts;
+	const uint64_t key = key_of(row);
+	struct pile *p = &b->pile[parts->of ? parts->of(parts->arg, key) : 0];
+
+	p->key = key;
+	return sl_token_packer_add(&p->packer, row->a, row->b, fail);
 }
 
 static enum sl_err read_row(struct builder *b, const struct sl_record *row, struct sl_fail *fail)
@@ -85,7 +116,7 @@ static enum sl_err read_row(struct builder *b, const struct sl_record *row, stru
 	enum sl_err err = SL_OK;
 
 	if (b->spec->next.on) {
-		err = sl_token_packer_add(&b->packer, row->a, row->b, fail);
+		err = pack_row(b, row, fail);
 		return err ? sl_fail_set(fail, err, "%s:%zu: %s", b->spec->records.path, row->line, fail->text) : err;
 	}
 	if (row->a.len == 0 || (row->b.data && row->b.len == 0))
@@ -98,13 +129,14 @@ static enum sl_err read_row(struct builder *b, const struct sl_record *row, stru
 		err = sl_fail_set(fail, SL_ERR_DATA, "nothing is left of the text");
 	if (err)
 		return sl_fail_set(fail, err, "%s:%zu: %s", b->spec->records.path, row->line, fail->text);
-	return put_row(b, &tokens, value, fail);
+	return put_row(b, &tokens, value, key_of(row), fail);
 }
 
 static enum sl_err read_rows(struct builder *b, struct sl_bytes text, struct sl_fail *fail)
 {
 	struct sl_records *records;
 	struct sl_record row;
+	int64_t left_out = 0;
 	enum sl_err err = text.data ? sl_records_open_bytes(&records, &b->spec->records, text, fail)
 				    : sl_records_open(&records, &b->spec->records, fail);
 
@@ -115,16 +147,18 @@ static enum sl_err read_rows(struct builder *b, struct sl_bytes text, struct sl_
 		if (!err && row.a.data)
 			err = read_row(b, &row, fail);
 	} while (!err && row.a.data);
-	if (!err && b->spec->next.on)
-		err = sl_token_packer_end(&b->packer, fail);
+	for (int i = 0; i < SL_TOKEN_SET_PARTS && !err; i++) {
+		err = sl_token_packer_end(&b->pile[i].packer, fail);
+		left_out += b->pile[i].packer.left_out;
+	}
 	if (!err && b->image.count == 0)
 		err = sl_fail_set(fail, SL_ERR_DATA, "%s: no rows", b->spec->records.path);
 	if (!err && sl_records_skipped(records))
 		sl_log(SL_LOG_WARN, "short-rows", "%s: %zu rows with too few columns were left out",
 		       b->spec->records.path, sl_records_skipped(records));
-	if (!err && b->packer.left_out)
+	if (!err && left_out)
 		sl_log(SL_LOG_INFO, "rows-without-loss", "%s: %lld rows without a token to be guessed were left out",
-		       b->spec->records.path, (long long)b->packer.left_out);
+		       b->spec->records.path, (long long)left_out);
 	sl_records_close(records);
 	return err;
 }
@@ -135,12 +169,18 @@ static enum sl_err build(struct sl_token_image *out, const struct sl_token_set_s
 	struct builder b = {.spec = spec};
 	enum sl_err err = sl_tokenizer_work_open(&b.work, spec->tokenizer, fail);
 
-	b.packer = (struct sl_token_packer){
-		.how = &spec->next, .work = b.work, .most = spec->max_length, .put = put_next, .arg = &b};
+	for (int i = 0; i < SL_TOKEN_SET_PARTS; i++)
+		b.pile[i] = (struct pile){.b = &b,
+					  .packer = {.how = &spec->next,
+						     .work = b.work,
+						     .most = spec->max_length,
+						     .put = put_next,
+						     .arg = &b.pile[i]}};
 	b.image.width = sl_tokenizer_size(spec->tokenizer) <= UINT16_MAX + 1 ? sizeof(uint16_t) : sizeof(uint32_t);
 	if (!err)
 		err = read_rows(&b, text, fail);
-	sl_token_packer_close(&b.packer);
+	for (int i = 0; i < SL_TOKEN_SET_PARTS; i++)
+		sl_token_packer_close(&b.pile[i].packer);
 	sl_tokenizer_work_close(b.work);
 	if (err)
 		sl_token_image_free(&b.image);
@@ -216,6 +256,11 @@ uint64_t sl_token_set_hash(const struct sl_token_set *set, uint64_t seed)
 
 	hash = XXH3_64bits_withSeed(m->at, m->count * sizeof *m->at, hash);
 	return XXH3_64bits_withSeed(m->value, m->count * sizeof *m->value, hash);
+}
+
+uint64_t sl_token_set_key(const struct sl_token_set *set, int64_t index)
+{
+	return set->image.key[index];
 }
 
 int32_t sl_token_set_length(const struct sl_token_set *set, int64_t index)

@@ -7,15 +7,23 @@
 #include "client/text/records.h"
 #include "client/text/token_next.h"
 
-enum { SL_TOKEN_SET_MOST = 1 << 24 /* rows */ };
+enum { SL_TOKEN_SET_MOST = 1 << 24 /* rows */, SL_TOKEN_SET_PARTS = 3 };
+
+/* In which part of a set texts of a key are, below SL_TOKEN_SET_PARTS. `of` NULL: there is one part. */
+struct sl_token_parts {
+	int (*of)(const void *arg, uint64_t key);
+	const void *arg;
+	uint64_t hash; /* another for other parts */
+};
 
 struct sl_token_set_spec {
 	const struct sl_tokenizer *tokenizer; /* only while the set is opened */
 	struct sl_records_spec records;       /* label.number -1 and no name: the set has no labels */
 	struct sl_labels labels;
-	int32_t max_length;        /* 0: no limit */
-	struct sl_token_next next; /* on: rows are for a causal language model, and have no labels */
-	bool cache;                /* keep the ids in a file beside the text, FILE.tokens */
+	int32_t max_length;          /* 0: no limit */
+	struct sl_token_next next;   /* on: rows are for a causal language model, and have no labels */
+	struct sl_token_parts parts; /* of joined texts: no row has texts of two of them */
+	bool cache;                  /* keep the ids in a file beside the text, FILE.tokens */
 };
 
 /* Constant once open: any number of threads may use it. */
@@ -42,6 +50,8 @@ int32_t sl_token_set_longest(const struct sl_token_set *set); /* ids of the long
 bool sl_token_set_cached(const struct sl_token_set *set);     /* the ids were read from a cache */
 /* Of all ids and labels, behind `seed`. */
 uint64_t sl_token_set_hash(const struct sl_token_set *set, uint64_t seed);
+/* Of the row's texts as the file has them, whatever became of them; of joined texts that of one of them. */
+uint64_t sl_token_set_key(const struct sl_token_set *set, int64_t index);
 /* Ids of row `index`, in [0, count). */
 int32_t sl_token_set_length(const struct sl_token_set *set, int64_t index);
 /* Writes them to id[0 … length). A function of `index` alone. */

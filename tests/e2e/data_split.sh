@@ -64,6 +64,15 @@ client texts "$tmp/texts.yaml" --local || fail "texts: status $?"
 val=$(sed -n 's/^INFO data-split: \([0-9]*\) samples are for validation, apart by patient$/\1/p' "$tmp/texts.log")
 [ $((val % 4)) = 0 ] && [ "$val" -gt 0 ] || fail "patients have four texts each, and $val validate"
 
+# the parts of texts do not follow from how they are cut, and into which tokens
+sed 's/split: {[^}]*}/split: {train: 0.5, test: 0.5}/' "$tmp/texts.yaml" >"$tmp/halves.yaml"
+mkdir "$tmp/plain"
+jq -c 'del(."<s>", ."</s>", ."<pad>", ."<mask>")' "$tmp/made/vocab.json" >"$tmp/plain/vocab.json"
+cp "$tmp/made/merges.txt" "$tmp/plain"
+tests() { "$SPLITC" predict "$tmp/halves.yaml" --local --weights "$tmp/texts/model.safetensors" --json "$@" 2>"$tmp/predict.log" | jq -r .name; }
+[ -n "$(tests)" ] && [ "$(tests)" = "$(tests --set data.max_length=3)" ] || fail "rows that are cut are in another part: $(cat "$tmp/predict.log")"
+[ "$(tests)" = "$(tests --set data.tokenizer="$tmp/plain")" ] || fail "of another tokenizer texts are in another part: $(cat "$tmp/predict.log")"
+
 refused 78 'train, val and test must add up to 1, and are 0.7, 0.2 and 0.2' --set data.split.val=0.2
 refused 65 'no column "doctor" (data.split.by)' --set data.split.by=doctor
 config=$tmp/pictures.yaml refused 78 'is no regular expression' --set 'data.split.by=p('

@@ -435,12 +435,97 @@ static void test_next(void **state)
 	assert_non_null(strstr(next_rows("p\tc\n\t\n", "c", none, 9), "no rows"));
 }
 
+/* ---- keys of rows */
+
+static struct sl_token_set *open_next(const char *file, int most, enum sl_token_pack pack, struct sl_token_parts parts)
+{
+	struct sl_token_set_spec spec = spec_of(file, most);
+	struct sl_token_set *set;
+	struct sl_fail fail;
+
+	spec.records.label = (struct sl_records_column){NULL, -1};
+	spec.next = (struct sl_token_next){.on = true, .end = -1, .pack = pack};
+	spec.parts = parts;
+	assert_int_equal(sl_token_set_open(&set, &spec, &fail), SL_OK);
+	return set;
+}
+
+/* Rows that are cut alike, and all rows of a text, have the key of the whole text. */
+static void test_keys(void **state)
+{
+	static char file[PATH_MAX + 32];
+	struct sl_token_set_spec spec;
+	struct sl_token_set *set;
+	uint64_t key[2];
+	struct sl_fail fail;
+
+	(void)state;
+	write_text("keys.tsv", "0\ta b c\n1\ta b d\n");
+	strcpy(file, path);
+	for (int most = 3; most < 10; most++) { /* as made, and as cached */
+		spec = spec_of(file, most / 2 * 2);
+		assert_int_equal(sl_token_set_open(&set, &spec, &fail), SL_OK);
+		for (int i = 0; i < 2 && most == 3; i++)
+			key[i] = sl_token_set_key(set, i);
+		assert_true(key[0] != key[1]);
+		for (int i = 0; i < 2; i++)
+			assert_true(sl_token_set_key(set, i) == key[i]);
+		sl_token_set_close(set);
+	}
+	set = open_next(file, 3, SL_TOKEN_PACK_SPLIT, (struct sl_token_parts){NULL, NULL, 0});
+	assert_int_equal(sl_token_set_count(set), 4);
+	for (int i = 0; i < 4; i++)
+		assert_true(sl_token_set_key(set, i) == key[i / 2]);
+	sl_token_set_close(set);
+}
+
+static int part_by(const void *arg, uint64_t key)
+{
+	return (int)(key / *(const uint64_t *)arg % 2);
+}
+
+/* No row has texts of two parts, and its key says of which it is; so it is from the cache, and of other parts. */
+static void test_joined(void **state)
+{
+	static const uint64_t divisor[] = {1, 1, 2, 4, 8};
+	static char file[PATH_MAX + 32];
+	uint64_t letter[7] = {0};
+	struct sl_token_set *set;
+	int32_t id[8];
+
+	(void)state;
+	write_text("joined.tsv", "0\ta\n0\tb\n0\tc\n0\td\n0\ta\n0\td\n0\tb\n0\tc\n");
+	strcpy(file, path);
+	set = open_next(file, 8, SL_TOKEN_PACK_NONE, (struct sl_token_parts){NULL, NULL, 0});
+	for (int64_t i = 0; i < 4; i++) {
+		sl_token_set_sample(set, i, id);
+		letter[id[1]] = sl_token_set_key(set, i);
+	}
+	sl_token_set_close(set);
+	for (size_t d = 0; d < sizeof divisor / sizeof *divisor; d++) {
+		int tokens = 0;
+
+		set = open_next(file, 5, SL_TOKEN_PACK_JOIN, (struct sl_token_parts){part_by, &divisor[d], divisor[d]});
+		for (int64_t i = 0; i < sl_token_set_count(set); i++) {
+			const struct sl_token_sample row = sl_token_set_sample(set, i, id);
+
+			tokens += row.n;
+			for (int32_t k = 0; k < row.n; k++)
+				assert_true(id[k] < 3 || part_by(&divisor[d], letter[id[k]]) ==
+								 part_by(&divisor[d], sl_token_set_key(set, i)));
+		}
+		assert_true(tokens > 20);
+		sl_token_set_close(set);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tsv),   cmocka_unit_test(test_csv),      cmocka_unit_test(test_jsonl),
 		cmocka_unit_test(test_empty), cmocka_unit_test(test_labels),   cmocka_unit_test(test_glue),
 		cmocka_unit_test(test_cache), cmocka_unit_test(test_bad_rows), cmocka_unit_test(test_next),
+		cmocka_unit_test(test_keys),  cmocka_unit_test(test_joined),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
