@@ -23,6 +23,19 @@ void sl_csv_close(struct sl_csv *s)
 	free(s->line);
 }
 
+enum sl_err sl_csv_check(const char *path, size_t line, struct sl_bytes cell, struct sl_fail *fail)
+{
+	if (memchr(cell.data, 0, cell.len))
+		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: a NUL character; text of UTF-16 must become UTF-8", path,
+				   line);
+	if (sl_utf8_valid((const char *)cell.data, cell.len) < cell.len)
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "%s:%zu: the text is not UTF-8; of Latin-1, for instance, iconv -f latin1 -t utf-8 "
+				   "makes it",
+				   path, line);
+	return SL_OK;
+}
+
 /* As pandas calls a column without a name: "Unnamed: 0", and "Unnamed: 0.1" beside another one of that name. */
 static char *name_column(const struct sl_records *records, int column)
 {
@@ -48,17 +61,12 @@ static enum sl_err add_fields(const struct sl_csv *s, struct sl_names *out, cons
 {
 	for (int i = 0; i < sl_records_fields(records); i++) {
 		const struct sl_bytes field = sl_records_field(records, i);
+		const enum sl_err err = sl_csv_check(s->path, line, field, fail);
 		char *text;
 		bool fits;
 
-		if (memchr(field.data, 0, field.len))
-			return sl_fail_set(fail, SL_ERR_DATA,
-					   "%s:%zu: a NUL character; text of UTF-16 must become UTF-8", s->path, line);
-		if (sl_utf8_valid((const char *)field.data, field.len) < field.len)
-			return sl_fail_set(fail, SL_ERR_DATA,
-					   "%s:%zu: the text is not UTF-8; of Latin-1, for instance, iconv -f latin1 "
-					   "-t utf-8 makes it",
-					   s->path, line);
+		if (err)
+			return err;
 		if (out != &s->header || field.len)
 			text = strndup((const char *)field.data, field.len);
 		else

@@ -24,6 +24,9 @@ enum sl_err sl_csv_name(struct sl_csv *s, const char *dir, const char *name, con
 enum sl_err sl_csv_read(struct sl_csv *s, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_csv_close(struct sl_csv *s);
 
+/* DATA: a cell of that line has a NUL character, or is no UTF-8. */
+enum sl_err sl_csv_check(const char *path, size_t line, struct sl_bytes cell, struct sl_fail *fail) SL_MUST_CHECK;
+
 static inline const char *sl_csv_cell(const struct sl_csv *s, int64_t row, int column)
 {
 	return sl_name(&s->cell, row * s->columns + column);

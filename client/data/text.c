@@ -142,12 +142,13 @@ static enum sl_err read_column(const char *path, const char *column, take_cell *
 /* To a list of names. */
 static enum sl_err add_label(void *all, const char *path, const struct sl_record *row, struct sl_fail *fail)
 {
+	enum sl_err err = row->a.len ? sl_csv_check(path, row->line, row->a, fail)
+				     : sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: an empty label", path, row->line);
 	char *text;
 	bool fits;
 
-	if (!row->a.len || memchr(row->a.data, 0, row->a.len))
-		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: %s", path, row->line,
-				   row->a.len ? "a label with a NUL character" : "an empty label");
+	if (err)
+		return err;
 	text = strndup((const char *)row->a.data, row->a.len);
 	fits = text && sl_names_add(all, text);
 	free(text);
@@ -266,6 +267,8 @@ static enum sl_err choose_given(struct sl_records_spec *out, char path[PATH_MAX]
 
 	if (snprintf(path, PATH_MAX, "%s", spec->given[i]) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", spec->given[i]);
+	if (sl_records_ends(path, ".json") || sl_records_ends(path, ".ndjson"))
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: if it has an object in each line, name it .jsonl", path);
 	*out = (struct sl_records_spec){.path = path,
 					.format = sl_records_format_of(path),
 					.header = true,
@@ -477,20 +480,20 @@ static void close_set(struct sl_set *set)
 }
 
 /* The part that has sample *index, which becomes its number there. */
-static const struct sl_token_set *part_of(const struct sl_set *set, int64_t *index)
+static int part_of(const struct texts *t, int64_t *index)
 {
-	const struct texts *t = set->data;
 	int i = 0;
 
 	while (*index >= t->end[i])
 		i++;
 	*index -= i ? t->end[i - 1] : 0;
-	return t->part[i];
+	return i;
 }
 
 static int64_t extent(const struct sl_set *set, int64_t index)
 {
-	const struct sl_token_set *part = part_of(set, &index);
+	const struct texts *t = set->data;
+	const struct sl_token_set *part = t->part[part_of(t, &index)];
 
 	return sl_token_set_length(part, index);
 }
@@ -500,7 +503,7 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 {
 	const struct texts *t = set->data;
 	union sl_label *several = t->target ? t->target + index * t->targets : NULL;
-	const struct sl_token_set *part = part_of(set, &index);
+	const struct sl_token_set *part = t->part[part_of(t, &index)];
 	const int64_t n = sl_token_set_length(part, index);
 	struct sl_token_sample read;
 	union sl_label *label;
@@ -522,11 +525,9 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 static const char *sample_name(const struct sl_set *set, int64_t index, char *out, size_t size)
 {
 	const struct texts *t = set->data;
-	int i = 0;
+	const char *path = t->path[part_of(t, &index)];
 
-	while (index >= t->end[i])
-		i++;
-	snprintf(out, size, "%s:%lld", t->path[i], (long long)(index - (i ? t->end[i - 1] : 0)) + 1);
+	snprintf(out, size, "%s:%lld", path, (long long)index + 1);
 	return out;
 }
 
@@ -548,7 +549,7 @@ static uint64_t key(const struct sl_set *set, int64_t index)
 {
 	const struct texts *t = set->data;
 	const char *by = t->by.n ? sl_name(&t->by, index) : NULL;
-	const struct sl_token_set *part = part_of(set, &index);
+	const struct sl_token_set *part = t->part[part_of(t, &index)];
 
 	return by ? sl_parts_key(by, strlen(by)) : sl_token_set_key(part, index);
 }

@@ -10,22 +10,9 @@
 #include "client/persist/model_file.h"
 #include "common/base/log.h"
 #include "common/base/newfile.h"
+#include "common/telemetry/json.h"
 
 enum { MOST_CLASS_NAMES = 100000, MOST_BYTES = 64 << 20 };
-
-/* A name of a folder may be no UTF-8. */
-static json_t *name_of(const char *text)
-{
-	json_t *name = json_string(text);
-	char *safe = name ? NULL : strdup(text);
-
-	if (!safe)
-		return name;
-	sl_text_make_safe(safe, '?');
-	name = json_string(safe);
-	free(safe);
-	return name;
-}
 
 static void add_classes(json_t *about, const struct sl_set *set)
 {
@@ -36,7 +23,7 @@ static void add_classes(json_t *about, const struct sl_set *set)
 		return;
 	list = json_array();
 	for (int i = 0; i < n; i++)
-		json_array_append_new(list, name_of(set->source->class_name(set, i)));
+		json_array_append_new(list, sl_json_text(set->source->class_name(set, i)));
 	json_object_set_new(about, "classes", list);
 }
 
@@ -90,7 +77,7 @@ static json_t *split_of(const struct sl_conf_client *c)
 	if (!sl_conf_splits(c))
 		return json_null();
 	return json_pack("{s:f, s:f, s:f, s:o, s:I, s:i, s:i}", "train", c->data.split.train, "val", c->data.split.val,
-			 "test", c->data.split.test, "by", name_of(c->data.split.by), "seed",
+			 "test", c->data.split.test, "by", sl_json_text(c->data.split.by), "seed",
 			 (json_int_t)c->data.split.seed, "folds", c->data.split.folds, "fold", c->data.split.fold);
 }
 

@@ -178,7 +178,7 @@ void sl_by_class_json(json_t *root, const struct sl_scores *scores, const struct
 		for (int j = 0; j < width; j++)
 			json_array_append_new(row, json_integer((json_int_t)c[k * width + j]));
 		json_array_append_new(rows, row);
-		json_array_append_new(names, json_string(name_of(set, k, text)));
+		json_array_append_new(names, sl_json_text(name_of(set, k, text)));
 	}
 	if (c) {
 		json_object_set(root, "classes", names);

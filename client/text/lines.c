@@ -96,6 +96,10 @@ enum sl_err sl_lines_next(struct sl_lines *l, struct sl_bytes *line, struct sl_f
 	line->data = (const uint8_t *)l->buf + l->at;
 	l->cr = len > 0 && line->data[len - 1] == '\r';
 	line->len = l->cr ? len - 1 : len;
+	if (l->number == 1 && line->len >= 3 && memcmp(line->data, "\xef\xbb\xbf", 3) == 0) {
+		line->data += 3; /* a byte order mark */
+		line->len -= 3;
+	}
 	l->at += len + (end != NULL);
 	return SL_OK;
 }

@@ -28,8 +28,8 @@ enum sl_err sl_lines_open_bytes(struct sl_lines *l, struct sl_bytes bytes, const
 				struct sl_fail *fail) SL_MUST_CHECK;
 void sl_lines_close(struct sl_lines *l); /* idempotent */
 
-/* *line without its end (\n or \r\n), valid until the next call; data NULL behind the last one. LIMIT: longer than
- * SL_LINE_MOST; IO, NOMEM. */
+/* *line without its end (\n or \r\n), the first without a byte order mark, valid until the next call; data NULL behind
+ * the last one. LIMIT: longer than SL_LINE_MOST; IO, NOMEM. */
 enum sl_err sl_lines_next(struct sl_lines *l, struct sl_bytes *line, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

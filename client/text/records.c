@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "client/text/lines.h"
 
@@ -35,16 +36,18 @@ struct sl_records {
 	size_t skipped;
 };
 
+bool sl_records_ends(const char *name, const char *end)
+{
+	const size_t len = strlen(name), n = strlen(end);
+
+	return len > n && strcasecmp(name + len - n, end) == 0;
+}
+
 enum sl_records_format sl_records_format_of(const char *name)
 {
-	size_t len = strlen(name);
-
-	for (int i = 0; i < SL_RECORDS_FORMAT_COUNT; i++) {
-		size_t end = strlen(formats[i].end);
-
-		if (strcmp(name, formats[i].name) == 0 || (len > end && strcmp(name + len - end, formats[i].end) == 0))
+	for (int i = 0; i < SL_RECORDS_FORMAT_COUNT; i++)
+		if (strcmp(name, formats[i].name) == 0 || sl_records_ends(name, formats[i].end))
 			return (enum sl_records_format)i;
-	}
 	return SL_RECORDS_FORMAT_COUNT;
 }
 
@@ -102,10 +105,6 @@ static enum sl_err first_line(struct sl_records *r, struct sl_bytes *line, struc
 	r->begins = r->lines.number;
 	r->len = 0;
 	r->n_field = 0;
-	if (!err && line->data && r->begins == 1 && line->len >= 3 && memcmp(line->data, "\xef\xbb\xbf", 3) == 0) {
-		line->data += 3; /* a byte order mark */
-		line->len -= 3;
-	}
 	return err;
 }
 
@@ -184,6 +183,16 @@ static enum sl_err split_csv(struct sl_records *r, struct sl_bytes line, struct 
 	}
 }
 
+/* With as few digits as say the same number. */
+static void put_real(char text[NUMBER_TEXT], double x)
+{
+	for (int digits = 15; digits <= 17; digits++) {
+		snprintf(text, NUMBER_TEXT, "%.*g", digits, x);
+		if (strtod(text, NULL) == x)
+			return;
+	}
+}
+
 /* A member as a field of the record; numbers and truth values as their text. */
 static enum sl_err put_member(struct sl_records *r, const json_t *root, const struct sl_records_column *column,
 			      struct sl_fail *fail)
@@ -199,7 +208,7 @@ static enum sl_err put_member(struct sl_records *r, const json_t *root, const st
 	if (json_is_integer(value))
 		snprintf(text, sizeof text, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
 	else if (json_is_real(value))
-		snprintf(text, sizeof text, "%.17g", json_real_value(value));
+		put_real(text, json_real_value(value));
 	else if (json_is_boolean(value))
 		snprintf(text, sizeof text, "%s", json_is_true(value) ? "true" : "false");
 	else

@@ -17,6 +17,8 @@ enum sl_records_format {
 	SL_RECORDS_FORMAT_COUNT
 };
 
+/* Whether a file's name ends so, in whatever case. */
+bool sl_records_ends(const char *name, const char *end);
 /* By a name, or else by the end of a file's name; COUNT: neither says. */
 enum sl_records_format sl_records_format_of(const char *name);
 

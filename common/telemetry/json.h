@@ -1,14 +1,32 @@
-/* Numbers in JSON, which has neither NaN nor Inf. */
+/* Values in JSON, which has neither NaN nor Inf, nor bytes that are no UTF-8. */
 #ifndef SL_TELEMETRY_JSON_H
 #define SL_TELEMETRY_JSON_H
 
 #include <jansson.h>
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/err.h"
 
 /* A new reference; null where x is not finite; NULL: no memory. */
 static inline json_t *sl_json_real(double x)
 {
 	return isfinite(x) ? json_real(x) : json_null();
+}
+
+/* A new reference; what is no UTF-8 becomes '?'. NULL: no memory. */
+static inline json_t *sl_json_text(const char *text)
+{
+	json_t *name = json_string(text);
+	char *safe = name ? NULL : strdup(text);
+
+	if (!safe)
+		return name;
+	sl_text_make_safe(safe, '?');
+	name = json_string(safe);
+	free(safe);
+	return name;
 }
 
 #endif

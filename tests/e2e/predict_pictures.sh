@@ -11,6 +11,7 @@ start_server one
 "$TOOLS/make_pictures" "$tmp/data/data_batch_1.bin" "$tmp/photos/train" 60
 "$TOOLS/make_pictures" "$tmp/data/test_batch.bin" "$tmp/photos/val" 30
 find "$tmp/photos" -depth -type d -name '*7' -execdir mv {} 'grün, "7"' \; # names that CSV, JSON and shells have to quote
+find "$tmp/photos" -depth -type d -name '*6' -execdir mv {} $'m\xfcde' \; # and one that is no UTF-8
 "$SPLITC" init "$tmp/photos.yaml" --server "$endpoint" --data "images:$tmp/photos" >"$tmp/out" || fail 'init'
 settings=(--set log.dir="$tmp/run" --set control="$tmp/run.sock" --set train.batch=16 --set model.width=0.25 --set model.image=32 --set threads=1)
 "$SPLITC" train "$tmp/photos.yaml" "${settings[@]}" --epochs 1 >"$tmp/train.log" 2>&1 || fail 'train'
@@ -23,6 +24,8 @@ predict() {
 }
 predict labelled --json
 jq -se 'all(.class_name and (.name | test("/val/")) and .label >= 0)' "$tmp/labelled" >"$tmp/out" || fail "no names: $(head -n 1 "$tmp/labelled")"
+"$SPLITC" eval "$tmp/photos.yaml" "${settings[@]}" --json >"$tmp/eval" 2>"$tmp/eval.log" || fail 'eval'
+jq -e '(.confusion | length == 10) and (.classes | length == 10) and (.classes | index("m?de"))' "$tmp/eval" >"$tmp/out" || fail "classes: $(jq -c .classes "$tmp/eval")"
 "$SPLITC" export "$tmp/photos.yaml" "$tmp/model.safetensors" "${settings[@]}" >"$tmp/export.log" 2>&1 || fail 'export'
 
 # the pictures alone, in another folder; the training data are gone

@@ -73,4 +73,14 @@ equals '{class, probabilities}' tabs objects
 status=0
 printf 'one\n\nthree\n' | "$SPLITC" predict "$tmp/texts.yaml" --local - >"$tmp/out" 2>&1 || status=$?
 [ $status = 65 ] && grep -qF 'splitc: -:2: an empty text' "$tmp/out" || fail "an empty line: exit status $status, $(cat "$tmp/out")"
+# a file's end counts in any case, and JSON that is not by lines is no text a line
+cp "$tmp/new/reviews.csv" "$tmp/new/REVIEWS.CSV"
+predict upper --local "$tmp/new/REVIEWS.CSV"
+equals '{class, class_name, probabilities}' labelled upper
+for end in json NDJSON; do
+	status=0
+	cp "$tmp/new/reviews.jsonl" "$tmp/new/reviews.$end"
+	"$SPLITC" predict "$tmp/texts.yaml" --local "$tmp/new/reviews.$end" >"$tmp/out" 2>&1 || status=$?
+	[ $status = 65 ] && grep -qF "reviews.$end: if it has an object in each line, name it .jsonl" "$tmp/out" || fail "$end: exit status $status, $(cat "$tmp/out")"
+done
 echo 'texts without labels are predicted as those with labels, where the training data are gone'

@@ -145,12 +145,24 @@ static void test_jsonl(void **state)
 	(void)state;
 	expect(&spec, "{\"y\": 1, \"s\": \"a\\n\\u00e9\"}\n\n{\"s\": \"b\", \"y\": 0.5}\n{\"s\": \"c\", \"y\": true}",
 	       "a\n\xc3\xa9|-|1;b|-|0.5;c|-|true;");
+	expect(&spec, "{\"s\": 1e300, \"y\": 0.1}\n{\"s\": \"b\", \"y\": 0.30000000000000004}\n",
+	       "1e+300|-|0.1;b|-|0.30000000000000004;");
 	expect(&spec, "{\"s\": \"a\", \"y\": 1}\n{\"s\": \"a\"}\n",
 	       "x.jsonl:2: the object has no text or number \"y\"");
 	expect(&spec, "[1]\n", "x.jsonl:1: no JSON object");
 	assert_non_null(strstr(rows(&spec, "{\"s\": \"a\"", 9), "x.jsonl:1:"));
 	spec.a.name = NULL;
 	expect(&spec, "", "x.jsonl: for JSON Lines name the member that has the text");
+}
+
+static void test_ends(void **state)
+{
+	(void)state;
+	assert_int_equal(sl_records_format_of("x/Y.CSV"), SL_RECORDS_CSV);
+	assert_int_equal(sl_records_format_of("x.JsonL"), SL_RECORDS_JSONL);
+	assert_int_equal(sl_records_format_of("tsv"), SL_RECORDS_TSV);
+	assert_int_equal(sl_records_format_of(".csv"), SL_RECORDS_FORMAT_COUNT);
+	assert_int_equal(sl_records_format_of("x.json"), SL_RECORDS_FORMAT_COUNT);
 }
 
 /* No byte behind memory that is empty is read: it lies at the end of a page before one that nobody may read. */
@@ -525,7 +537,7 @@ int main(void)
 		cmocka_unit_test(test_tsv),   cmocka_unit_test(test_csv),      cmocka_unit_test(test_jsonl),
 		cmocka_unit_test(test_empty), cmocka_unit_test(test_labels),   cmocka_unit_test(test_glue),
 		cmocka_unit_test(test_cache), cmocka_unit_test(test_bad_rows), cmocka_unit_test(test_next),
-		cmocka_unit_test(test_keys),  cmocka_unit_test(test_joined),
+		cmocka_unit_test(test_ends),  cmocka_unit_test(test_keys),     cmocka_unit_test(test_joined),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
