@@ -50,6 +50,18 @@ static enum sl_err add_prompt(struct texts *t, const char *text, size_t len, str
 	return t->prompt[t->n++] ? SL_OK : no_memory(fail);
 }
 
+static enum sl_err check_prompt(const struct texts *t, size_t number, const struct sl_bytes *line, struct sl_fail *fail)
+{
+	const size_t good = sl_utf8_valid((const char *)line->data, line->len);
+
+	if (good < line->len)
+		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: invalid UTF-8 at byte %zu of the prompt", t->o->prompts,
+				   number, good);
+	return memchr(line->data, 0, line->len)
+		       ? sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: a NUL character", t->o->prompts, number)
+		       : SL_OK;
+}
+
 static enum sl_err read_prompts(struct texts *t, struct sl_fail *fail)
 {
 	const char *given = t->o->prompt ? t->o->prompt : "";
@@ -64,21 +76,31 @@ static enum sl_err read_prompts(struct texts *t, struct sl_fail *fail)
 		err = sl_lines_next(&lines, &line, fail);
 		if (err || !line.data)
 			break;
-		err = add_prompt(t, (const char *)line.data, line.len, fail);
+		err = check_prompt(t, lines.number, &line, fail);
+		if (!err)
+			err = add_prompt(t, (const char *)line.data, line.len, fail);
 	}
 	sl_lines_close(&lines);
 	return err || t->n ? err : sl_fail_set(fail, SL_ERR_DATA, "%s: no prompts", t->o->prompts);
 }
 
-/* A tokenizer's form may end each text, which is not over yet. */
+static bool is_end(const struct sl_model_takes *takes, int32_t token)
+{
+	int i = 0;
+
+	while (i < takes->n_end && takes->end[i] != token)
+		i++;
+	return i < takes->n_end;
+}
+
+/* A tokenizer's form may end each text, which is not over yet. An end that the prompt spells stays. */
 static int32_t without_end(const struct texts *t, const struct sl_tokens *tokens)
 {
-	const struct sl_model_takes *takes = &t->setup->takes;
 	int32_t n = tokens->n;
 
-	for (int i = 0; i < takes->n_end; i++)
-		if (n > 1 && tokens->id[n - 1] == takes->end[i])
-			n--;
+	for (int i = sl_tokenizer_ending(t->tokenizer); i > 0 && n > 1 && is_end(&t->setup->takes, tokens->id[n - 1]);
+	     i--)
+		n--;
 	return n;
 }
 
@@ -108,7 +130,7 @@ static enum sl_err encode_prompts(struct texts *t, struct sl_fail *fail)
 	return err;
 }
 
-/* What is no UTF-8 becomes U+FFFD. NULL: no memory. */
+/* What is no UTF-8, or NUL, becomes U+FFFD. NULL: no memory. */
 static char *text_of(const struct texts *t, const struct sl_generate_row *row)
 {
 	const int32_t n = row->n - row->prompt;
@@ -117,7 +139,7 @@ static char *text_of(const struct texts *t, const struct sl_generate_row *row)
 	size_t len = bytes ? sl_tokenizer_decode(t->tokenizer, row->id + row->prompt, n, bytes) : 0, to = 0;
 
 	for (size_t at = 0; out && at < len;) {
-		const size_t good = sl_utf8_valid(bytes + at, len - at);
+		const size_t good = strnlen(bytes + at, sl_utf8_valid(bytes + at, len - at));
 
 		memcpy(out + to, bytes + at, good);
 		to += good;

@@ -187,6 +187,16 @@ int sl_tokenizer_specials(const struct sl_tokenizer *t, bool pair)
 	return pair ? t->spec.pair.specials : t->spec.single.specials;
 }
 
+int sl_tokenizer_ending(const struct sl_tokenizer *t)
+{
+	const struct sl_tok_form *form = &t->spec.single;
+	int n = 0;
+
+	while (n < form->n && form->piece[form->n - 1 - n].part == SL_TOK_PART_ID)
+		n++;
+	return n;
+}
+
 uint64_t sl_tokenizer_hash(const struct sl_tokenizer *t)
 {
 	return t->hash;

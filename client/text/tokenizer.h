@@ -37,6 +37,7 @@ int32_t sl_tokenizer_mask(const struct sl_tokenizer *t); /* <mask> or [MASK]; -1
 int sl_tokenizer_special_ids(const struct sl_tokenizer *t, int32_t *id, int most);
 int64_t sl_tokenizer_model_length(const struct sl_tokenizer *t);    /* as struct sl_tok_spec */
 int sl_tokenizer_specials(const struct sl_tokenizer *t, bool pair); /* special tokens that a sample has */
+int sl_tokenizer_ending(const struct sl_tokenizer *t);              /* those behind a single text */
 uint64_t sl_tokenizer_hash(const struct sl_tokenizer *t);           /* XXH3 of the files it was read from */
 
 /* `t` has to outlive it. NOMEM. */

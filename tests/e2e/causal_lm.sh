@@ -131,6 +131,15 @@ done
 "$SPLITC" generate "$config" --local --weights "$model" --prompt 'green red' --json >"$tmp/json" || fail 'generate --json'
 jq -e '.prompt == "green red" and (.text | length > 0) and (.ids | length > 0) and (.reason == "end" or .reason == "length")' "$tmp/json" >"$tmp/out" || fail "generate --json: $(cat "$tmp/json")"
 "$SPLITC" generate "$config" --local --weights "$model" --prompt 'green red' | grep -q '^green red ' || fail 'generate --prompt'
+printf '\357\273\277green red\n' >"$tmp/marked"
+"$SPLITC" generate "$config" --local --weights "$model" --prompts "$tmp/marked" --json | cmp "$tmp/json" - || fail 'a byte order mark is part of a prompt'
+# a NUL that it writes ends no text
+mkdir "$tmp/nuls"
+for i in $(seq 32); do echo '{"text": "green\u0000\u0000\u0000\u0000\u0000"}'; done | tee "$tmp/nuls/train.jsonl" >"$tmp/nuls/dev.jsonl"
+client nuls "$config" --local --set data.dir="$tmp/nuls" --set train.epochs=20 || fail "nuls: exit status $?"
+"$SPLITC" generate "$config" --local --weights "$tmp/nuls/model.safetensors" --prompt green --json >"$tmp/json" || fail 'generate NUL'
+jq -e --argjson nul "$(jq '."Ā"' "$tmp/made/vocab.json")" '(.ids | map(select(. == $nul)) | length) as $n | $n > 1 and (.text | explode | map(select(. == 65533)) | length == $n)' \
+	"$tmp/json" >"$tmp/out" || fail "a NUL ends the text: $(cat "$tmp/json")"
 port=$(free_port)
 waits=(--set server="tcp://127.0.0.1:$port" --set link.on_server_lost=wait --set link.timeout_ms=1000 --set link.heartbeat_ms=200 "${drawn[@]}"
 	--set generate.max_tokens=30 --set tail_tokens=loss --set train.batch=2 --set train.chunks=2)
@@ -147,6 +156,11 @@ let_go writer
 wait "$writer" || fail "generate, whose server was killed: $(cat "$tmp/generate.log")"
 grep -q 'waiting for it' "$tmp/generate.log" || fail 'the server was not missed'
 [ "$(cat "$tmp/with")" = "$(writes --local "${waits[@]}")" ] || fail 'a killed server changes the text'
+other() { # NAME FILTER: the toy's folder, changed
+	mkdir -p "$tmp/$1"
+	jq "$2" "$tmp/toy/config.json" >"$tmp/$1/config.json"
+	printf 'model.huggingface=%s' "$tmp/$1"
+}
 writes_not() { # STATUS SENTENCE [argument]…
 	local rc=0
 	"$SPLITC" generate "$config" --local --weights "$model" "${@:3}" >"$tmp/out" 2>"$tmp/refused.log" || rc=$?
@@ -154,17 +168,18 @@ writes_not() { # STATUS SENTENCE [argument]…
 	grep -qF -- "$2" "$tmp/refused.log" || fail "generate ${*:3} is refused with '$(cat "$tmp/refused.log")'"
 }
 writes_not 65 'prompt 1 has 42 tokens: 1 to 39 leave room' --prompt "$(printf '!%.0s' $(seq 41))"
+# an end that the prompt has is no end of the tokenizer's form; here it is a token of the prompt
+writes_not 65 'prompt 1 has 42 tokens' --prompt "$(printf '!%.0s' $(seq 41))" --set "$(other ends ".eos_token_id = [2, $(jq '."!"' "$tmp/made/vocab.json")]")"
+printf 'green\nred\0fish\n' >"$tmp/nul"
+writes_not 65 "$tmp/nul:2: a NUL character" --prompts "$tmp/nul"
+printf 'green\nred\377\n' >"$tmp/latin"
+writes_not 65 "$tmp/latin:2: invalid UTF-8 at byte 3 of the prompt" --prompts "$tmp/latin"
 writes_not 64 'give --prompt or --prompts, not both' --prompt a --prompts b
 writes_not 66 'none: ' --prompts "$tmp/none"
 writes_not 78 'model.head: generate needs a decoder' --set model.head=classifier
 writes_not 78 'generate.top_p' --set generate.top_p=0
 
 refusing='--local --set log.dir='
-other() { # NAME FILTER: the toy's folder, changed
-	mkdir -p "$tmp/$1"
-	jq "$2" "$tmp/toy/config.json" >"$tmp/$1/config.json"
-	printf 'model.huggingface=%s' "$tmp/$1"
-}
 refused 78 'tokens are chosen in the middle' --set partition=2:-1
 refused 78 'tail_tokens: loss needs a tail in which no token sees another one: it begins at layers.2' --set partition=2:-3 --set tail_tokens=loss
 keep=(--set head_end=embed_tokens --set train.freeze='*embed_tokens*' --set train.keep_sent_bytes=10000000)
