@@ -37,7 +37,7 @@ static const struct kind {
 	{"stsb", "glue", "1", SL_NETWORK_TOKENS, NULL},
 	{"text", "data/texts", NULL, SL_NETWORK_TOKENS, NULL},
 };
-enum { KINDS = sizeof kinds / sizeof kinds[0], MOST_SETS = 16 };
+enum { KINDS = sizeof kinds / sizeof kinds[0], MOST_SETS = 16, ROW_TOKENS = 128 };
 
 struct sets {
 	char text[MOST_SETS][PATH_MAX + 32];
@@ -206,9 +206,10 @@ static void set_split(struct sets *s, struct sl_set_spec *spec, const struct sl_
 }
 
 /* A decoder learns from texts alone, and has no classes. */
-static void set_data(struct sets *s, const struct kind *k, const char *folder, const char *tokenizer, bool decoder,
-		     struct sl_fail *uncounted)
+static void set_data(struct sets *s, const struct kind *k, const char *folder, const char *tokenizer,
+		     const struct sl_model_takes *takes, struct sl_fail *uncounted)
 {
+	const bool decoder = takes->decoder;
 	static const char *const column[] = {"text"};
 	struct sl_preset_table of = {.label = "label"};
 	struct sl_parts parts = {.share = {0.8, 0.2}, .by = ""};
@@ -218,7 +219,7 @@ static void set_data(struct sets *s, const struct kind *k, const char *folder, c
 				   .label = &of.label,
 				   .nlabels = 1,
 				   .tokenizer = tokenizer,
-				   .max_tokens = 128,
+				   .max_tokens = takes->tokens,
 				   .column = column,
 				   .ncolumns = 1,
 				   .unlabelled = decoder,
@@ -400,14 +401,18 @@ static enum sl_err key_alone(struct sl_fail *fail)
 	return why.code;
 }
 
-/* Whether the folder has a decoder; one that cannot be read is refused with its plan. */
-static bool is_decoder(const char *folder)
+/* Of a folder's network, with rows of so many tokens as are usual or, if it takes fewer, as it takes. One that cannot
+ * be read is refused with its plan. */
+static struct sl_model_takes takes_of(const char *folder)
 {
-	struct sl_model_takes takes;
+	struct sl_model_takes takes = {.tokens = 0};
 	struct sl_fail why;
 
-	return folder && sl_model_takes(&takes, &(struct sl_model_spec){.huggingface = folder}, &why) == SL_OK &&
-	       takes.decoder;
+	if (folder)
+		(void)!sl_model_takes(&takes, &(struct sl_model_spec){.huggingface = folder}, &why);
+	if (!takes.tokens || takes.tokens > ROW_TOKENS)
+		takes.tokens = ROW_TOKENS;
+	return takes;
 }
 
 /* What a preset says, as keys of a config. `small`: pictures of 32 pixels, where they may have any size. */
@@ -416,7 +421,8 @@ static enum sl_err set_all(struct sets *sets, const struct sl_preset *preset, bo
 	const char *model = preset->model, *folder = "", *file = NULL, *tokenizer = NULL;
 	const struct kind *k = kinds;
 	unsigned input = 0;
-	bool decoder;
+	struct sl_model_takes takes;
+	char tokens[24];
 	struct sl_fail why, *uncounted = preset->uncounted ? preset->uncounted : &why;
 	enum sl_err err;
 
@@ -430,10 +436,11 @@ static enum sl_err set_all(struct sets *sets, const struct sl_preset *preset, bo
 	}
 	input = model ? sl_network_has(model) & (SL_NETWORK_IMAGES | SL_NETWORK_TOKENS | SL_NETWORK_ROWS) : 0;
 	input |= file ? SL_NETWORK_ROWS : 0;
-	decoder = is_decoder(tokenizer);
-	err = set_cut(sets, preset->cut ? preset->cut : decoder ? "2:-3" : tokenizer ? "2:-1" : "1:-1", fail);
+	takes = takes_of(tokenizer);
+	snprintf(tokens, sizeof tokens, "%d", takes.tokens);
+	err = set_cut(sets, preset->cut ? preset->cut : takes.decoder ? "2:-3" : tokenizer ? "2:-1" : "1:-1", fail);
 	if (!err)
-		err = find_kind(&k, &folder, preset->data ? preset->data : decoder ? "text" : "", input, fail);
+		err = find_kind(&k, &folder, preset->data ? preset->data : takes.decoder ? "text" : "", input, fail);
 	if (err)
 		return err;
 	if (!preset->data)
@@ -453,13 +460,15 @@ static enum sl_err set_all(struct sets *sets, const struct sl_preset *preset, bo
 	    tokenizer ? tokenizer
 	    : file    ? file
 		      : model);
-	if (tokenizer)
+	if (tokenizer) {
 		set(sets, "data.tokenizer", tokenizer);
-	if (decoder)
+		set(sets, "model.tokens", tokens);
+	}
+	if (takes.decoder)
 		set(sets, "model.head", "causal_lm");
 	if (k->input == SL_NETWORK_IMAGES)
 		set_sizes(sets, k, model, small);
-	set_data(sets, k, folder, tokenizer, decoder, uncounted);
+	set_data(sets, k, folder, tokenizer, &takes, uncounted);
 	set(sets, "log.dir", preset->log_dir ? preset->log_dir : "runs/demo");
 	return SL_OK;
 }
@@ -470,7 +479,7 @@ static const char *base_of(const struct sets *sets)
 	const bool onnx = sets_has(sets, "model.onnx=");
 
 	if (sets_has(sets, "model.huggingface="))
-		return "model: {huggingface: x, tokens: 128}\ndata: {dir: x, kind: cola, tokenizer: x}\n";
+		return "model: {huggingface: x}\ndata: {dir: x, kind: cola, tokenizer: x}\n";
 	if (sets_has(sets, "data.kind=csv"))
 		return onnx ? "model: {onnx: x}\ndata: {dir: x, kind: csv}\n"
 			    : "model: {name: mlp, features: 1}\ndata: {dir: x, kind: csv}\n";

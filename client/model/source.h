@@ -49,6 +49,7 @@ struct sl_model_takes {
 	int32_t end[8]; /* of decoders: tokens that end a text [n_end]; training uses the first */
 	int n_end;
 	bool decoder;
+	int tokens;          /* of a row at most; 0: of another network */
 	const char *adapted; /* layers that usually get an adapter: "query,value"; NULL: of no other network */
 };
 enum sl_err sl_model_takes(struct sl_model_takes *out, const struct sl_model_spec *spec,

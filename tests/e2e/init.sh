@@ -94,9 +94,17 @@ jq -n --argjson size "$(jq length "$tmp/made/vocab.json")" '{model_type: "robert
 for split in train dev; do for i in $(seq 40); do printf 'made\t%d\t\tred boxes of fish %d\n' $((i % 2)) "$i"; done >"$tmp/with/CoLA/$split.tsv"; done
 in_folder "$tmp/with" "$SPLITC" init texts.yaml --model huggingface:toy --data cola:.
 [ $rc = 0 ] && effective texts.yaml >"$tmp/written" || fail "init for texts: $rc: $(cat "$tmp/err")"
-for line in 'huggingface: "\?toy' '  kind: cola' '  tokenizer: "\?toy' '^partition: "\?2:-1' '  classes: 2'; do grep -q "$line" "$tmp/written" || fail "texts: no $line"; done
+for line in 'huggingface: "\?toy' '  kind: cola' '  tokenizer: "\?toy' '^partition: "\?2:-1' '  classes: 2' '  tokens: 128'; do grep -q "$line" "$tmp/written" || fail "texts: no $line"; done
 in_folder "$tmp/with" "$SPLITC" train texts.yaml --check-config
 [ $rc = 0 ] || fail "what init writes for texts does not pass: $(cat "$tmp/err")"
+# a network with few positions has rows as short
+mkdir "$tmp/with/short"
+cp "$tmp/made/vocab.json" "$tmp/made/merges.txt" "$tmp/with/short"
+jq '.max_position_embeddings = 42' "$tmp/with/toy/config.json" >"$tmp/with/short/config.json"
+in_folder "$tmp/with" "$SPLITC" init short.yaml --model huggingface:short --data cola:.
+[ $rc = 0 ] && grep -q '^  tokens: 40 ' "$tmp/with/short.yaml" || fail "init for few positions: $rc: $(cat "$tmp/err")"
+in_folder "$tmp/with" "$SPLITC" train short.yaml --check-config
+[ $rc = 0 ] || fail "what init writes for few positions does not pass: $(cat "$tmp/err")"
 # a table, own texts and tar files: counted, and with a network that takes them
 mkdir "$tmp/with/table" "$tmp/with/own" "$tmp/with/shards"
 for split in train val; do printf 'age,colour,sick\n40,red,yes\n50,blue,no\n60,red,maybe\n' >"$tmp/with/table/$split.csv"; done
