@@ -369,7 +369,7 @@ static void warn_of_other(const json_t *then, const json_t *now, const char *key
 	char *b = is ? json_dumps(is, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
 
 	if (!was != !is || (was && !json_equal(was, is)))
-		sl_log(SL_LOG_WARN, "other-pictures",
+		sl_log(SL_LOG_WARN, "other-data",
 		       "the model was trained with %s %.300s, and this config has %.300s", key, a ? a : "of its own",
 		       b ? b : "none");
 	free(a);
@@ -395,6 +395,10 @@ enum sl_err sl_about_check(const struct sl_setup *s, struct sl_fail *fail)
 	for (size_t i = 0; i < sizeof of_pictures / sizeof of_pictures[0] && now && !err; i++)
 		if (json_object_get(then, "transforms") && json_object_get(now, "transforms") && !is_older_grey(then))
 			warn_of_other(then, now, of_pictures[i]);
+	if (now && !err && sl_conf_splits(s->conf) && json_object_get(then, "split")) {
+		json_object_set_new(now, "split", split_of(s->conf));
+		warn_of_other(then, now, "split"); /* what it learned may be among these samples */
+	}
 	json_decref(then);
 	json_decref(now);
 	return err;

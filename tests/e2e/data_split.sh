@@ -25,7 +25,9 @@ train=$(samples training) val=$(samples validation)
 "$SPLITC" predict "$tmp/client.yaml" --local --set log.dir="$tmp/remote" --json >"$tmp/rows" 2>"$tmp/predict.log" || fail "predict: $(cat "$tmp/predict.log")"
 [ "$(wc -l <"$tmp/rows")" = $((600 - train - val)) ] || fail "test has $(wc -l <"$tmp/rows") rows"
 "$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/remote" >"$tmp/eval.log" 2>&1 || fail "eval: $(cat "$tmp/eval.log")"
-grep -q "of $((600 - train - val)) samples" "$tmp/eval.log" || fail "eval: $(cat "$tmp/eval.log")"
+grep -q "of $((600 - train - val)) samples" "$tmp/eval.log" && ! grep -q other-data "$tmp/eval.log" || fail "eval: $(cat "$tmp/eval.log")"
+"$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/remote" --set data.split.seed=1 >"$tmp/eval.log" 2>&1 || fail "eval: $(cat "$tmp/eval.log")"
+grep -q '^WARN other-data: the model was trained with split .*"seed":0' "$tmp/eval.log" || fail "eval with another split: $(cat "$tmp/eval.log")"
 
 # killed, and resumed: with another split its test samples could have been trained with
 other_split() { refusing='--resume' refused 78 'data.split is not that of the run' --set data.split.seed=1 --set log.dir="$tmp/remote killed"; }
