@@ -17,7 +17,7 @@
 /* An earlier run in log.dir, which the log's lock says has ended: its checkpoints go before the log that they count on,
  * so that it is there whole, or cannot be gone on with. Its model goes, too: one without checkpoints is that of a run
  * that is done, and this one is not. */
-static enum sl_err begin_anew(struct sl_journal *j, const struct sl_conf_client *conf, struct sl_fail *fail)
+static enum sl_err remove_last(struct sl_journal *j, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	const char *dir = conf->log.dir;
 	char model[PATH_MAX];
@@ -123,6 +123,12 @@ void sl_journal_traffic(struct sl_journal *j, const char *text)
 		return; /* the checkpoints have it, too */
 }
 
+static enum sl_err open_rest(struct sl_journal *j, const struct sl_conf_client *conf, bool resume, struct sl_fail *fail)
+{
+	open_traffic(j, conf->log.dir, resume);
+	return conf->log.tensorboard ? sl_events_open(&j->events, conf->log.dir, !resume, fail) : SL_OK;
+}
+
 enum sl_err sl_journal_open(struct sl_journal *j, const struct sl_conf_client *conf, bool resume, struct sl_fail *fail)
 {
 	const char *dir = conf->log.dir;
@@ -137,13 +143,21 @@ enum sl_err sl_journal_open(struct sl_journal *j, const struct sl_conf_client *c
 		err = sl_jsonl_open(&j->log, path, fail);
 	if (!err)
 		warn_of_others(dir);
-	if (!err && !resume)
-		err = begin_anew(j, conf, fail);
+	if (!err && resume)
+		err = open_rest(j, conf, true, fail);
+	return err;
+}
+
+enum sl_err sl_journal_begin(struct sl_journal *j, const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	if (!j->log)
+		return SL_OK;
+	err = remove_last(j, conf, fail);
 	if (!err)
-		open_traffic(j, dir, resume);
-	if (!err && conf->log.tensorboard)
-		err = sl_events_open(&j->events, dir, !resume, fail);
-	if (!err && !resume)
+		err = open_rest(j, conf, false, fail);
+	if (!err)
 		sl_events_start(j->events, 1);
 	return err;
 }

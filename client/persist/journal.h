@@ -18,10 +18,13 @@ struct sl_journal {
 	bool log_broken, events_broken;
 };
 
-/* In log.dir; "": nothing is written. resume: the log goes on; else it begins anew, and the checkpoints, model and
- * events of an earlier run there are removed. On failure *journal is to be closed too. */
+/* In log.dir; "": nothing is written. resume: the log goes on. Else an earlier run there stays as it is until
+ * sl_journal_begin. On failure *journal is to be closed too. */
 enum sl_err sl_journal_open(struct sl_journal *journal, const struct sl_conf_client *conf, bool resume,
 			    struct sl_fail *fail) SL_MUST_CHECK;
+/* A new run begins: the checkpoints, model, log and events of an earlier one are removed. Nothing is written before. */
+enum sl_err sl_journal_begin(struct sl_journal *journal, const struct sl_conf_client *conf,
+			     struct sl_fail *fail) SL_MUST_CHECK;
 void sl_journal_close(struct sl_journal *journal);
 /* Whether log.jsonl could be opened in log.dir, and why not; nothing is made or written. */
 enum sl_err sl_journal_check(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;

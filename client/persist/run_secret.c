@@ -34,12 +34,11 @@ static enum sl_err write_down(const char *path, const struct sl_secret *secret, 
 	return err;
 }
 
-enum sl_err sl_run_secret_begin(const char *dir, struct sl_secret *out, struct sl_fail *fail)
+enum sl_err sl_run_secret_keep(const char *dir, const struct sl_secret *secret, struct sl_fail *fail)
 {
 	char path[PATH_MAX];
-	enum sl_err err = sl_secret_make(out, fail);
 
-	return err || !path_of(dir, path) ? err : write_down(path, out, fail);
+	return path_of(dir, path) ? write_down(path, secret, fail) : SL_OK;
 }
 
 static bool parse(const char text[DIGITS + 1], size_t len, struct sl_secret *out)

@@ -5,8 +5,8 @@
 
 #include "common/link/proof.h"
 
-/* A new one; on the disk before it is used, unless `dir` is "". OS, CANTCREATE, IO. */
-enum sl_err sl_run_secret_begin(const char *dir, struct sl_secret *out, struct sl_fail *fail) SL_MUST_CHECK;
+/* Brings it to the disk, unless `dir` is "". CANTCREATE, IO. */
+enum sl_err sl_run_secret_keep(const char *dir, const struct sl_secret *secret, struct sl_fail *fail) SL_MUST_CHECK;
 /* NOINPUT: there is none; CONFIG: others may read it; DATA: it is not one. */
 enum sl_err sl_run_secret_read(const char *dir, struct sl_secret *out, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_run_secret_remove(const char *dir); /* "" is fine */

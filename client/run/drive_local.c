@@ -216,6 +216,8 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 	if (signal(SIGHUP, on_signal) == SIG_IGN) /* nohup */
 		signal(SIGHUP, SIG_IGN);
 	if (!err)
+		err = sl_training_begin(run, fail);
+	if (!err)
 		err = run_all(setup, options, local, run, loader, fail);
 	if (!err || err == SL_ERR_NONFINITE) {
 		const struct sl_fail why = *fail;

@@ -20,8 +20,10 @@ static void on_ready(void *arg, uint64_t next_step)
 		[SL_RESTORED_SAME] = EV_SAME, [SL_RESTORED_AHEAD] = EV_AHEAD, [SL_RESTORED_BACK] = EV_BACK};
 	struct drive *d = arg;
 	enum sl_restored how;
-	enum sl_err err = sl_recover_restore(d->recover, d->remote, d->run, next_step, &how, &d->result, d->fail);
+	enum sl_err err = sl_training_begin(d->run, d->fail);
 
+	if (!err)
+		err = sl_recover_restore(d->recover, d->remote, d->run, next_step, &how, &d->result, d->fail);
 	d->joined = true;
 	sl_audit_drop(d->audit);
 	if (err && sl_recover_refuse(d->recover, next_step, err)) {

@@ -5,7 +5,6 @@
 
 #include "client/link/auth.h"
 #include "client/persist/epoch.h"
-#include "client/persist/run_secret.h"
 #include "client/run/drive.h"
 #include "client/run/generate.h"
 #include "client/run/remote.h"
@@ -161,7 +160,7 @@ enum sl_err sl_generate_remote(struct sl_setup *setup, struct sl_generate *g, st
 	enum sl_err err = sl_client_auth_open(&p.auth, setup->conf, fail);
 
 	if (!err)
-		err = sl_run_secret_begin("", &p.secret, fail);
+		err = sl_secret_make(&p.secret, fail);
 	if (!err)
 		err = sl_loop_open(&p.loop, fail);
 	if (!err)

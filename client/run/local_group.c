@@ -488,6 +488,8 @@ enum sl_err sl_drive_local_group(struct sl_setup *setup, const struct sl_drive_o
 	signal(SIGTERM, on_signal);
 	if (signal(SIGHUP, on_signal) == SIG_IGN) /* nohup */
 		signal(SIGHUP, SIG_IGN);
+	for (int k = 0; k < g.n && !err; k++)
+		err = sl_training_begin(g.member[k].run, fail);
 	if (!err)
 		err = run_all(&g);
 	if (!err || err == SL_ERR_NONFINITE) {

@@ -21,6 +21,7 @@ struct sl_recover {
 	struct sl_secret secret;
 	uint64_t epoch; /* of the last link */
 	bool linked;    /* there was one in this process */
+	bool unkept;    /* the secret is not on the disk: log.dir is still an earlier run's */
 	struct sl_archive *archive;
 	const struct sl_training *run; /* whose log the checkpoint that is being written counts on */
 	bool longer;                   /* the run was done: its last state, the newest file, has another name */
@@ -89,7 +90,8 @@ enum sl_err sl_recover_open(struct sl_recover **out, struct sl_loop *loop, const
 	if (!err && resume)
 		err = find_session(r, sl_training_state(run).total_steps, fail);
 	else if (!err)
-		err = sl_run_secret_begin(r->dir, &r->secret, fail);
+		err = sl_secret_make(&r->secret, fail);
+	r->unkept = !resume;
 	if (err) {
 		sl_recover_close(r);
 		return err;
@@ -287,9 +289,12 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 {
 	const struct sl_client_state *held = NULL;
 	uint64_t epoch = sl_remote_session(remote)->epoch;
-	enum sl_err err;
+	enum sl_err err = r->unkept ? sl_run_secret_keep(r->dir, &r->secret, fail) : SL_OK;
 
 	r->linked = true;
+	if (err)
+		return err;
+	r->unkept = false;
 	if (epoch > r->epoch) /* the server knew of one above what this side remembered */
 		sl_epoch_raise(r->dir, r->epoch = epoch);
 	if (r->has_ahead && next_step == r->ahead.step) {

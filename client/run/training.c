@@ -17,8 +17,9 @@ static enum sl_err open_log(struct sl_training *r, bool resume, struct sl_fail *
 
 	if (!err && !r->eval_only)
 		err = sl_journal_open(&r->journal, r->setup->conf, resume, fail);
-	if (!err && !r->eval_only)
+	if (!err && !r->eval_only && resume)
 		err = sl_about_keep(r->setup, fail);
+	r->takes_over = !r->eval_only && !resume;
 	return err ? err : sl_progress_open(&r->progress, &options, fail);
 }
 
@@ -91,6 +92,20 @@ enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *se
 	r->started_ns = r->done_ns = sl_now_ns();
 	*out = r;
 	return SL_OK;
+}
+
+enum sl_err sl_training_begin(struct sl_training *r, struct sl_fail *fail)
+{
+	enum sl_err err;
+
+	if (!r->takes_over)
+		return SL_OK;
+	err = sl_journal_begin(&r->journal, r->setup->conf, fail);
+	if (!err)
+		err = sl_about_keep(r->setup, fail);
+	r->takes_over = err != SL_OK;
+	sl_run_mark(r);
+	return err;
 }
 
 void sl_training_carried(struct sl_training *r, const struct sl_traffic now[SL_WAYS])

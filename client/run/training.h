@@ -51,10 +51,12 @@ struct sl_training_link {
 	uint64_t weights[SL_WAYS];                            /* of those that are closed */
 };
 
-/* `mode`: "local" or "remote", for the log. eval_only: one evaluation, then the end. resume:
- * the log goes on instead of beginning anew, for which the checkpoints of an earlier run in log.dir are removed. */
+/* `mode`: "local" or "remote", for the log. eval_only: one evaluation, then the end. resume: the log goes on. Else an
+ * earlier run in log.dir stays until sl_training_begin. */
 enum sl_err sl_training_open(struct sl_training **out, const struct sl_setup *setup, const char *mode, bool eval_only,
 			     bool resume, struct sl_fail *fail) SL_MUST_CHECK;
+/* Before the first step or batch: the run can begin, and a new one takes log.dir over. Later calls do nothing. */
+enum sl_err sl_training_begin(struct sl_training *run, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_training_close(struct sl_training *run); /* NULL is fine */
 /* Without a progress bar from here on: stdout is lines that somebody may read on the same terminal. */
 void sl_training_hush(struct sl_training *run);

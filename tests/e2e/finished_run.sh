@@ -16,7 +16,7 @@ rm -r "$tmp/store" && mkdir "$tmp/store"
 client run "$tmp/client.yaml" "${sets[@]}" || fail "one epoch: status $?"
 wait_for "the server keeps more than the last state" has_states 1
 ! compgen -G "$tmp/run/checkpoint-*" >/dev/null || fail "a run that is done has checkpoints"
-sleep_files() { (cd "$tmp/run" && sha256sum log.jsonl model.safetensors finished-*); }
+sleep_files() { (cd "$tmp/run" && sha256sum log.jsonl model.safetensors finished-* session-key about.json); }
 sleep_files >"$tmp/before"
 as_it_was() { sleep_files | cmp -s - "$tmp/before" || fail "$1: what the run came to is not there any more"; }
 
@@ -45,6 +45,16 @@ client run "$tmp/client.yaml" "${sets[@]}" --resume --set train.epochs=2 || rc=$
 	fail "a server that has forgotten the run: status $rc"
 as_it_was "a server that has forgotten the run"
 rmdir "$tmp/store" && mv "$tmp/kept" "$tmp/store"
+
+# --fresh that finds no server, or another seat of its group empty, has not begun: what it would remove is there
+rc=0
+client run "$tmp/client.yaml" "${sets[@]}" --fresh --set server=tcp://127.0.0.1:1 --set link.connect_timeout_ms=500 || rc=$?
+[ $rc = 69 ] || fail "--fresh without a server: status $rc"
+as_it_was "--fresh without a server"
+rc=0
+client run "$tmp/client.yaml" "${sets[@]}" --fresh --set share.group=g --set share.clients=2 --set share.member=0 --set share.wait_s=1 || rc=$?
+[ $rc = 69 ] || fail "--fresh in a group that is not complete: status $rc"
+as_it_was "--fresh in a group that is not complete"
 
 # longer, killed before its first checkpoint, and longer again
 client_stands 2 run "$tmp/client.yaml" "${sets[@]}" --resume --set train.epochs=2

@@ -217,7 +217,8 @@ static void a_run_goes_on_with_one_session(void **state)
 	(void)state;
 	assert_non_null(mkdtemp(dir));
 	setup.plan = small_plan_open("1:-1", 1);
-	assert_int_equal(sl_run_secret_begin(dir, &secret, &fail), SL_OK);
+	assert_int_equal(sl_secret_make(&secret, &fail), SL_OK);
+	assert_int_equal(sl_run_secret_keep(dir, &secret, &fail), SL_OK);
 	name_of(&secret, one);
 	write_file(5, one);
 	write_file(9, one);
@@ -242,8 +243,9 @@ static void a_run_goes_on_with_one_session(void **state)
 	assert_int_equal(truncate(path, 63), 0);
 	assert_int_equal(resume(&run, &fail), SL_ERR_DATA);
 	assert_non_null(strstr(fail.text, "is not the secret of a session"));
-	assert_int_equal(sl_run_secret_begin(dir, &secret, &fail), SL_OK); /* another run's */
-	assert_int_equal(resume(&run, &fail), SL_ERR_MISMATCH);            /* the newest: of another core */
+	assert_int_equal(sl_secret_make(&secret, &fail), SL_OK); /* another run's */
+	assert_int_equal(sl_run_secret_keep(dir, &secret, &fail), SL_OK);
+	assert_int_equal(resume(&run, &fail), SL_ERR_MISMATCH); /* the newest: of another core */
 	sl_checkpoint_leave(dir, SL_CHECKPOINT_CLIENT, 5);
 	assert_int_equal(resume(&run, &fail), SL_ERR_DATA);
 	assert_non_null(strstr(fail.text, "step 5 belongs to another session"));

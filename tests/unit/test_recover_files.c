@@ -582,6 +582,7 @@ static void the_newest_is_one_that_is_there(void **state)
 	(void)state;
 	assert_string_equal(sl_recover_outlook(NULL), "");
 	assert_newest(0, false);
+	assert_int_equal(restore(0), SL_RESTORED_BACK);
 	assert_int_equal(sl_recover_keep_last(rig.recover, &rig.link, rig.run, &fail), SL_OK);
 	assert_files("0");
 	assert_newest(0, true); /* a pause before the first step can be gone on from */

@@ -44,7 +44,7 @@ static struct sl_training *open_run(bool resume)
 	struct sl_training *run;
 	struct sl_fail fail;
 
-	if (sl_training_open(&run, &setup, "remote", false, resume, &fail) != SL_OK)
+	if (sl_training_open(&run, &setup, "remote", false, resume, &fail) || sl_training_begin(run, &fail))
 		fail_msg("%s", fail.text);
 	return run;
 }
