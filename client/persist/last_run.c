@@ -15,9 +15,9 @@
 
 enum { REFUSED_MOST = 4 };
 
-/* A file that is whole, of this plan, and of the session of this name. */
-static enum sl_err check_file(const char *dir, const struct sl_plan *plan, const char *prefix, uint64_t step,
-			      const char *session, struct sl_fail *fail)
+/* Takes up a file that is whole, of this plan, and of the session of this name. */
+static enum sl_err take_file(struct sl_last_run *run, const char *dir, const struct sl_plan *plan, const char *prefix,
+			     uint64_t step, const char *session, struct sl_fail *fail)
 {
 	struct sl_checkpoint c;
 	enum sl_err err;
@@ -25,10 +25,15 @@ static enum sl_err check_file(const char *dir, const struct sl_plan *plan, const
 	sl_client_checkpoint(&c, dir, plan);
 	c.prefix = prefix;
 	sl_checkpoint_note(&c, "session", "%s", "");
+	sl_checkpoint_ask(&c, SL_LAST_RUN_UNSURE);
 	err = sl_checkpoint_read(&c, step, fail);
 	if (!err && strcmp(sl_checkpoint_noted(&c, "session"), session) != 0)
 		err = sl_fail_set(fail, SL_ERR_DATA, "step %" PRIu64 " belongs to another session", step);
-	return err;
+	if (err)
+		return err;
+	run->step[run->n++] = step;
+	run->certain = run->certain || !sl_checkpoint_noted(&c, SL_LAST_RUN_UNSURE)[0];
+	return SL_OK;
 }
 
 /* Files that cannot be gone on from, newest first. */
@@ -146,13 +151,11 @@ static enum sl_err read_done(struct sl_last_run *run, const char *dir, const str
 {
 	uint64_t step = sl_past_run(dir).steps;
 	struct sl_fail why;
-	enum sl_err err = check_file(dir, plan, SL_CHECKPOINT_DONE, step, session, &why);
+	enum sl_err err = take_file(run, dir, plan, SL_CHECKPOINT_DONE, step, session, &why);
 
 	if (err)
 		return sl_fail_set(fail, err, "--resume: the run is done, and cannot go on from its last state: %s",
 				   why.text);
-	run->step[0] = step;
-	run->n = 1;
 	run->done = true;
 	return SL_OK;
 }
@@ -176,9 +179,7 @@ enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_conf_clien
 	while (run.n < SL_LAST_RUN_STEPS && sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step)) {
 		struct sl_fail why;
 
-		if (check_file(dir, plan, SL_CHECKPOINT_CLIENT, step, session, &why) == SL_OK)
-			run.step[run.n++] = step;
-		else
+		if (take_file(&run, dir, plan, SL_CHECKPOINT_CLIENT, step, session, &why) != SL_OK)
 			refuse(&refused, &why);
 	}
 	if (run.n)

@@ -9,11 +9,15 @@
 
 enum { SL_LAST_RUN_STEPS = SL_WIRE_HELD_MAX - 1 }; /* beside them Hello offers step 0 */
 
+/* The note of a checkpoint whose other side may not be on the server's disk. */
+#define SL_LAST_RUN_UNSURE "unsure"
+
 struct sl_last_run {
 	struct sl_secret secret;          /* of its session: the caller wipes it */
 	uint64_t step[SL_LAST_RUN_STEPS]; /* newest first, of files that are whole and of this plan and session */
 	int n;
-	bool done; /* the run came to its end, and goes on from there because it is to be longer; n is 1 */
+	bool certain; /* of one of them the server has said that its side is on its disk */
+	bool done;    /* the run came to its end, and goes on from there because it is to be longer; n is 1 */
 };
 
 /* What lies in log.dir of a run that has no checkpoints. */

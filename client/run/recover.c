@@ -26,6 +26,7 @@ struct sl_recover {
 	const struct sl_training *run; /* whose log the checkpoint that is being written counts on */
 	bool longer;                   /* the run was done: its last state, the newest file, has another name */
 	uint64_t done_at;              /* the step of that last state */
+	bool certain;                  /* files are of a pair that was whole, and no link has gone on from one yet */
 	/* from the last link */
 	struct sl_client_state live, ahead;
 	bool has_live, has_ahead;
@@ -46,6 +47,7 @@ static enum sl_err find_session(struct sl_recover *r, uint64_t total_steps, stru
 	sl_secret_wipe(&run.secret);
 	sl_archive_found(r->archive, run.step, run.n);
 	r->longer = run.done;
+	r->certain = run.certain && !r->setup->conf->agreed.share.group[0]; /* a group may know better */
 	r->done_at = run.step[0];
 	return SL_OK;
 }
@@ -127,13 +129,15 @@ void sl_recover_offer(struct sl_recover *r, struct sl_offer *offer)
 {
 	uint64_t file[SL_LAST_RUN_STEPS];
 	int n_file = sl_archive_files(r->archive, file);
+	/* what was learned to its end, of a phase too, and what --resume is to go on from, does not begin anew because
+	 * a server has forgotten it */
+	const bool anew = !r->longer && !r->setup->phase.step && !(r->certain && n_file);
 
 	offer->secret = &r->secret;
 	offer->epoch = ++r->epoch;
 	offer->first = !r->linked;
-	/* what was learned to its end, of a phase too, does not begin anew because a server has forgotten it */
 	r->crowded = sl_offer_fill(offer, r->has_ahead ? r->ahead.step : 0, r->has_live ? r->live.step : SL_OFFER_NONE,
-				   file, n_file, !r->longer && !r->setup->phase.step);
+				   file, n_file, anew);
 }
 
 /* Only a step that may be ahead of the server makes more than there is room for. */
@@ -322,6 +326,7 @@ enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, s
 {
 	enum sl_err err = restore(r, remote, run, next_step, how, result, fail);
 
+	r->certain = r->certain && err;
 	return err || !sl_session_has_ends(sl_remote_session(remote)) ? err : sl_remote_take_ends(remote, fail);
 }
 
@@ -373,6 +378,9 @@ static enum sl_err begin_write(struct sl_recover *r, struct sl_remote *remote, c
 	sl_client_checkpoint(&c, r->dir, r->setup->plan);
 	sl_session_name(r->secret.session, name);
 	sl_checkpoint_note(&c, "session", "%s", sl_hex16(name, text));
+	if (!sl_remote_kept_there(remote, sl_training_held(run)))
+		sl_checkpoint_note(&c, SL_LAST_RUN_UNSURE, "%s",
+				   "the server has not said that its side is on its disk");
 	sl_training_save(run, &c);
 	r->run = run;
 	sl_archive_write(r->archive, &c, quiet);

@@ -109,7 +109,9 @@ static enum sl_err choose_step(struct opening *o, struct sl_fail *fail)
 	if (err == SL_ERR_NOINPUT)
 		return sl_fail_set(
 			fail, SL_ERR_MISMATCH,
-			"no common step to go on from: the client holds%s, and this server holds none of them", tried);
+			"no common step to go on from: the client holds%s, and this server holds none of them: is its "
+			"store another one? --fresh begins anew",
+			tried);
 	if (err)
 		return err;
 	t->from = o->hello->held[i];
