@@ -179,7 +179,8 @@ void sl_journal_close(struct sl_journal *j)
 static void check_log(struct sl_journal *j, enum sl_err err)
 {
 	if (err && !j->log_broken)
-		sl_log(SL_LOG_WARN, "log-write", "log.jsonl: %s; lines are lost from here on", sl_err_text(err));
+		sl_log(SL_LOG_WARN, "log-write", "log.jsonl: %s; lines are lost",
+		       err == SL_ERR_IO ? strerror(errno) : sl_err_text(err));
 	j->log_broken = err != SL_OK;
 }
 

@@ -114,6 +114,7 @@ static enum sl_err put(struct sl_jsonl *log, json_t *object)
 	enum sl_err err = SL_OK;
 	size_t len, done = 0;
 	uint64_t begin;
+	int why;
 
 	json_decref(object);
 	if (!text)
@@ -130,10 +131,12 @@ static enum sl_err put(struct sl_jsonl *log, json_t *object)
 		else if (n == 0 || errno != EINTR)
 			err = SL_ERR_IO;
 	}
+	why = errno;
 	/* half a line would spoil the next one, too */
 	if (err && done && begin < UINT64_MAX && ftruncate(log->fd, (off_t)begin) != 0)
 		err = SL_ERR_IO;
 	free(text);
+	errno = why;
 	return err;
 }
 

@@ -71,8 +71,8 @@ enum sl_err sl_jsonl_open(struct sl_jsonl **out, const char *path, struct sl_fai
 enum sl_err sl_jsonl_check(const char *path, struct sl_fail *fail) SL_MUST_CHECK;
 /* Whatever an earlier run wrote goes. IO. */
 enum sl_err sl_jsonl_empty(struct sl_jsonl *log) SL_MUST_CHECK;
-/* Each writes its line whole before it returns. IO: not written (disk full); nothing of the line is left in a
- * file, and the log may be used on. `log` NULL: OK, nothing done, for runs without a log. */
+/* Each writes its line whole before it returns. IO: not written (disk full), and errno says why; nothing of the line is
+ * left in a file, and the log may be used on. `log` NULL: OK, nothing done, for runs without a log. */
 enum sl_err sl_jsonl_step(struct sl_jsonl *log, const struct sl_jsonl_step *step) SL_MUST_CHECK;
 enum sl_err sl_jsonl_epoch(struct sl_jsonl *log, const struct sl_jsonl_epoch *epoch) SL_MUST_CHECK;
 enum sl_err sl_jsonl_summary(struct sl_jsonl *log, const struct sl_jsonl_summary *summary) SL_MUST_CHECK;

@@ -101,5 +101,6 @@ int sl_command_run(const char *program, const char *build, const char *computes_
 	if (status >= 0)
 		return status;
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a file at its limit is a write that fails, as on a full disk */
 	return said(program, choose(program, build, computes_with, commands, argc, argv));
 }

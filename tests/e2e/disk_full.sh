@@ -139,10 +139,14 @@ same_run undisturbed-1 run $steps
 what="a full disk under log.jsonl"
 begin log.write=ENOSPC@4 ''
 ends_with "$client_pid" 0 $patience "$what"
-grep -q '^WARN log-write: log.jsonl: .*; lines are lost' "$tmp/client.log" || fail "$what: not said"
+grep -q '^WARN log-write: log.jsonl: No space left on device; lines are lost$' "$tmp/client.log" || fail "$what: not said"
 jq -es 'map(select(.type == "step")) | length == 11' "$run/log.jsonl" >/dev/null || fail "$what: one line should be missing, and all others whole"
 cmp "$run/model.safetensors" "$tmp/undisturbed-1/model.safetensors" || fail "$what: other weights"
 stop
+# a limit of file sizes is a write that fails, and no signal that ends the process
+rc=0
+(ulimit -f 8 && client limited "$tmp/client.yaml" --local) || rc=$?
+[ $rc = 74 ] && grep -q 'model.safetensors.*: File too large' "$tmp/limited.log" || fail "a limit of file sizes: status $rc"
 # an event costs that event, what the run learns and ends with nothing; and so it is with one that cannot be begun
 for broken in events.write=ENOSPC@8 events.write=EIO@5+ events.open=ENOSPC@1+ events.sync=EIO@1+; do
 	what=$broken
