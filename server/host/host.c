@@ -161,6 +161,7 @@ static void tell_refusals(struct sl_host *h)
 	if (!h->auth || now_ms - h->told_ms < TELL_MS || !sl_gate_take_refusal(h->auth->gate, &told))
 		return;
 	h->told_ms = now_ms;
+	h->turned_away += told.count;
 	sl_key_fingerprint(&told.key, print);
 	sl_log(SL_LOG_WARN, "auth-refused",
 	       "key %s from %s is not on the list of clients (%" PRIu64 " handshakes refused)", print, told.address,

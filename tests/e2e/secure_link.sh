@@ -129,6 +129,8 @@ refused() {
 	same_run added alone 6
 }
 wait_for 'no word on refused keys' grep -q "auth-refused: key $(print_of stranger) from .*127.0.0.1" "$tmp/secure.log"
+turned_away() { [ "$("$SPLITS" status --control "$tmp/secure.sock" --json | jq .turned_away)" -ge 1 ]; }
+wait_for 'status does not count refused keys' turned_away
 
 # a hundred connections that are no clients (tools/rogues.c), and strangers' keys among them
 rss() { awk '/^VmRSS/ {print $2}' /proc/$secure_pid/status; }
