@@ -82,6 +82,7 @@ static void on_message(void *arg, sl_peer peer, struct sl_bytes header, struct s
 {
 	struct sl_link *l = arg;
 
+	l->lost = false;
 	sl_port_deliver(l->port, header, payload);
 	if (sl_port_session(l->port)->counts.frames)
 		sl_link_event(l, LINK_HEARD);
@@ -105,6 +106,9 @@ static void on_malformed(void *arg, sl_peer peer, const char *why)
 
 static void on_lost(void *arg, sl_peer peer)
 {
+	struct sl_link *l = arg;
+
+	l->lost = true;
 	sl_log(SL_LOG_WARN, "link-lost", "the connection to the server broke; waiting for it to come back");
 }
 
@@ -328,6 +332,11 @@ bool sl_link_was_up(const struct sl_link *l)
 bool sl_link_ended_in_commit(const struct sl_link *l)
 {
 	return sl_port_session(l->port)->ended_in == SL_SESSION_COMMIT;
+}
+
+bool sl_link_is_lost(const struct sl_link *l)
+{
+	return l->lost;
 }
 
 uint64_t sl_link_busy_ms(const struct sl_link *l)

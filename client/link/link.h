@@ -91,6 +91,7 @@ enum sl_err sl_link_weights(const struct sl_link *link, const float **weights, s
 
 bool sl_link_was_up(const struct sl_link *link);          /* it is, or was until `failed`: the handshake was done */
 bool sl_link_ended_in_commit(const struct sl_link *link); /* after `failed`: COMMIT was sent, its answer has not come */
+bool sl_link_is_lost(const struct sl_link *link);         /* its connection broke: it may come back, or fail */
 uint64_t sl_link_busy_ms(const struct sl_link *link);     /* how long the task that runs now has run */
 bool sl_link_idle(const struct sl_link *link);            /* no task runs or waits */
 void sl_link_count(struct sl_link *link);                 /* brings conf.traffic up to date, but for weights */

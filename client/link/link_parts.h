@@ -42,6 +42,7 @@ struct sl_link {
 	enum link_state state, ended_in; /* ended_in: the state from which it came to one above UP */
 	uint64_t opened_ms;
 	uint64_t worked, worked_ms; /* what had gone on, and until when it was not waited for in vain */
+	bool lost;                  /* the connection broke, and nothing has been heard since */
 	bool said;                  /* what the operator is told of this state */
 	struct sl_job last;         /* behind the task that ran when the session ended */
 	struct sl_fail why;

@@ -90,13 +90,15 @@ static void put_link(struct sl_status_session *out, const struct sl_training_lin
 
 	sl_session_name(s->hello.session, name);
 	sl_hex16(name, out->id);
-	PUT(out->phase, "%s", phase(s));
+	if (!sl_link_is_lost(sl_remote_link(remote))) { /* else it calls again, as before the first link */
+		PUT(out->phase, "%s", phase(s));
+		out->tx_mb_s = sl_rate_per_s(&link->rate, &now, 0) / 1e6;
+		out->rx_mb_s = sl_rate_per_s(&link->rate, &now, 1) / 1e6;
+	}
 	out->tx_bytes = (int64_t)stats.tx_bytes;
 	out->end_grad_bytes = (int64_t)stats.wire[SL_DIR_COUNT + SL_END_GRAD];
 	out->end_mean_bytes = (int64_t)stats.wire[SL_DIR_COUNT + SL_END_MEAN];
 	out->rx_bytes = (int64_t)stats.rx_bytes;
-	out->tx_mb_s = sl_rate_per_s(&link->rate, &now, 0) / 1e6;
-	out->rx_mb_s = sl_rate_per_s(&link->rate, &now, 1) / 1e6;
 	out->link_epoch = (int64_t)s->epoch;
 	out->stale_frames = (int64_t)s->counts.stale_frames;
 }

@@ -67,7 +67,8 @@ wait_for "a client whose server stands still goes on at its pace" slower
 end_process "$server_pid"
 away() { "$SPLITC" status "$tmp/one.yaml" --json | jq -e '.ready == 0 and (.sessions[0] | .phase == "connect" and .step >= 3
 	and .samples_per_s == null and .left_s == null and .tx_mb_s == null)' >"$tmp/jq.out"; }
-wait_for "a client without a server has a pace" away
+wait_for "the client does not notice" grep -q '^WARN link-lost: ' "$tmp/one.log" # long before its link.timeout_ms
+away || fail "a client that knows that its connection broke is ready: $("$SPLITC" status "$tmp/one.yaml" --json)"
 probe 69 "^splitc: not ready: no link to tcp://127.0.0.1:$port; the last batch was done [0-9a-z]* ago$" "$SPLITC" "$tmp/one.yaml" --ready
 probe 0 '^live: ' "$SPLITC" "$tmp/one.yaml" --live
 start_server host "listen=tcp://127.0.0.1:$port"

@@ -18,6 +18,7 @@
 struct sl_remote {
 	struct sl_session session;
 	struct sl_port_stats stats;
+	bool lost;
 };
 
 /* The link of this test's remote is the remote itself. */
@@ -29,6 +30,11 @@ struct sl_link *sl_remote_link(const struct sl_remote *r)
 const struct sl_session *sl_link_session(const struct sl_link *l)
 {
 	return &((const struct sl_remote *)l)->session;
+}
+
+bool sl_link_is_lost(const struct sl_link *l)
+{
+	return ((const struct sl_remote *)l)->lost;
 }
 
 void sl_link_count(struct sl_link *l)
@@ -131,6 +137,16 @@ static void the_status_has_both_ways_apart(void **state)
 	assert_true(json_real_value(json_object_get(session, "tx_mb_s")) > 0);
 	assert_float_equal(json_real_value(json_object_get(session, "tx_mb_s")),
 			   4 * json_real_value(json_object_get(session, "rx_mb_s")), 1e-3);
+	assert_string_equal(json_string_value(json_object_get(session, "phase")), "train");
+	assert_int_equal(whole(root, "ready"), 1);
+	json_decref(root);
+	free(text);
+	remote.lost = true; /* long before link.timeout_ms ends the session */
+	text = sl_report_status(&setup, run, &remote, &link, &checkpoint, "status");
+	root = json_loads(text, 0, NULL);
+	session = json_array_get(json_object_get(root, "sessions"), 0);
+	assert_string_equal(json_string_value(json_object_get(session, "phase")), "connect");
+	assert_int_equal(whole(root, "ready"), 0);
 	json_decref(root);
 	free(text);
 	sl_training_close(run);
