@@ -46,9 +46,10 @@ static enum sl_err show_usual(const struct sl_conf_client *conf, bool any_run, c
 /* Nobody answers, for the run has come to its end. */
 static bool is_done(const struct sl_conf_client *conf)
 {
+	const struct sl_past_run past = sl_past_run(conf->log.dir);
 	uint64_t step = UINT64_MAX;
 
-	return sl_past_run(conf->log.dir).model && !sl_checkpoint_older(conf->log.dir, SL_CHECKPOINT_CLIENT, &step);
+	return past.model && !past.stopped && !sl_checkpoint_older(conf->log.dir, SL_CHECKPOINT_CLIENT, &step);
 }
 
 static enum sl_err show(const struct sl_options *o, const struct sl_conf_client *conf, const struct sl_status_how *how,

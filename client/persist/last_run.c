@@ -1,5 +1,6 @@
 #include "client/persist/last_run.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 #include "client/persist/run_secret.h"
 #include "common/base/log.h"
 
-enum { REFUSED_MOST = 4 };
+enum { REFUSED_MOST = 4, LOG_TAIL = 1 << 16 /* more than a summary */ };
 
 /* Takes up a file that is whole, of this plan, and of the session of this name. */
 static enum sl_err take_file(struct sl_last_run *run, const char *dir, const struct sl_plan *plan, const char *prefix,
@@ -78,6 +79,12 @@ static enum sl_err say_none(const struct sl_conf_client *conf, struct sl_fail *f
 				   "--resume: no checkpoint in '%.200s': the run of %" PRIu64
 				   " steps is done. To train it further: --resume --set %s=N",
 				   dir, past.steps, sl_journal_longer_key(conf));
+	if (past.stopped)
+		return sl_fail_set(fail, SL_ERR_NOINPUT,
+				   "--resume: no checkpoint in '%.200s': the run there was stopped before its end, and "
+				   "with --local none is kept. A run in another log.dir can begin with its weights: "
+				   "model.weights",
+				   dir);
 	if (past.model)
 		return sl_fail_set(fail, SL_ERR_NOINPUT,
 				   "--resume: no checkpoint in '%.200s': the run there is done, and its optimizer's "
@@ -86,6 +93,24 @@ static enum sl_err say_none(const struct sl_conf_client *conf, struct sl_fail *f
 				   dir);
 	return sl_fail_set(fail, SL_ERR_NOINPUT,
 			   "--resume: no checkpoint in '%.200s': without --resume a run begins there", dir);
+}
+
+/* log.jsonl ends with the summary of a run that did not come to its end. */
+static bool was_stopped(const char *dir)
+{
+	char path[PATH_MAX], tail[LOG_TAIL + 1], *line;
+	int fd = snprintf(path, sizeof path, "%s/log.jsonl", dir) < PATH_MAX
+			 ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+			 : -1;
+	off_t end = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+	ssize_t n = fd < 0 ? 0 : pread(fd, tail, LOG_TAIL, end > LOG_TAIL ? end - LOG_TAIL : 0);
+
+	if (fd >= 0)
+		close(fd);
+	tail[n > 1 ? n - 1 : 0] = '\0'; /* over the last line's end */
+	line = strrchr(tail, '\n');
+	line = line ? line + 1 : tail;
+	return strstr(line, "\"type\":\"summary\"") && !strstr(line, "\"outcome\":\"finished\"");
 }
 
 struct sl_past_run sl_past_run(const char *dir)
@@ -100,6 +125,7 @@ struct sl_past_run sl_past_run(const char *dir)
 	past.resumable = past.model && sl_checkpoint_older(dir, SL_CHECKPOINT_DONE, &past.steps);
 	if (past.resumable || !past.model)
 		return past;
+	past.stopped = was_stopped(dir);
 	steps = sl_weights_steps(path);
 	past.steps = steps == INT64_MAX ? 0 : (uint64_t)steps;
 	return past;

@@ -22,7 +22,8 @@ struct sl_last_run {
 
 /* What lies in log.dir of a run that has no checkpoints. */
 struct sl_past_run {
-	bool model;     /* model.safetensors: that run is done, or was a local one that was interrupted */
+	bool model;     /* model.safetensors: that run is done, or `stopped` */
+	bool stopped;   /* its summary says that it did not come to its end: a local one */
 	bool resumable; /* the run is done, and its last state is there */
 	uint64_t steps; /* that the model has been trained; 0: it does not say */
 };

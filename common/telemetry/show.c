@@ -1,5 +1,6 @@
 #include "common/telemetry/show.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,8 @@ static enum sl_err not_ready(const struct sl_status *s, struct sl_fail *fail)
 {
 	char text[16];
 
+	if (strcmp(s->role, "server") != 0 && s->n_session && isnan(s->session[0].loss))
+		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "not ready: no link to %s; no batch yet", s->address);
 	if (strcmp(s->role, "server") != 0 && s->n_session)
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "not ready: no link to %s; the last batch was done %s ago",
 				   s->address, sl_progress_duration(s->session[0].idle_s, text));

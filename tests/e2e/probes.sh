@@ -83,5 +83,22 @@ probe 0 "^ready: the run in $tmp/one is done$" "$SPLITC" "$tmp/one.yaml" --ready
 probe 0 '' "$SPLITC" "$tmp/one.yaml" --ready --quiet
 probe 69 'nobody answers' "$SPLITC" "$tmp/one.yaml" --live
 probe 69 'nobody answers' "$SPLITC" --ready
+# ---- a client that has never met its server
+"$SPLITC" train "$tmp/one.yaml" --fresh --set server=tcp://127.0.0.1:1 >"$tmp/never.log" 2>&1 &
+started+=($!)
+wait_for "a client without a server has done a batch" becomes 69 '^splitc: not ready: no link to tcp://127.0.0.1:1; no batch yet$' "$SPLITC" "$tmp/one.yaml" --ready
+signal INT $!
+ends_with $! 69 $patience 'the client without a server'
+# a local run that is stopped leaves a model and no checkpoint, as one that is done
+stopped=("$tmp/one.yaml" --set log.dir="$tmp/stopped")
+"$SPLITC" train "${stopped[@]}" --local >"$tmp/stopped.log" 2>&1 &
+started+=($!)
+wait_for "no steps of the local run" has_steps stopped 3
+signal INT $!
+ends_with $! 0 $patience 'the local run'
+probe 69 'nobody answers' "$SPLITC" "${stopped[@]}" --ready
+rc=0
+"$SPLITC" train "${stopped[@]}" --resume >"$tmp/stopped.log" 2>&1 || rc=$?
+[ $rc = 66 ] && grep -q 'the run there was stopped before its end' "$tmp/stopped.log" || fail "--resume of a local run that was stopped: status $rc"
 [ -z "$(ls "$XDG_RUNTIME_DIR")" ] || fail "sockets are left: $(ls "$XDG_RUNTIME_DIR")"
 echo passed
