@@ -319,6 +319,14 @@ static bool is_own(const char *path)
 	return false;
 }
 
+/* What a config calls a key that an agreement alone has. */
+static const char *key_of_config(const char *path)
+{
+	return strcmp(path, "share.checkpoint_every") == 0 ? "train.checkpoint_every"
+	       : strncmp(path, "group.", 6) == 0           ? "train.groups"
+							   : path;
+}
+
 enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agreed *member, struct sl_fail *fail)
 {
 	for (int i = 0; i < N_KEYS; i++) {
@@ -358,7 +366,7 @@ enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agree
 					  first->share.group, theirs, own,
 					  member->share.mode == SL_SHARE_SERIAL ? "share.batches"
 										: "share.epoch_steps");
-		return sl_fail_at(fail, keys[i].path, SL_ERR_MISMATCH,
+		return sl_fail_at(fail, key_of_config(keys[i].path), SL_ERR_MISMATCH,
 				  "the group %s has %s, this client has %s: all members need the same",
 				  first->share.group, theirs, own);
 	}

@@ -41,6 +41,8 @@ void sl_group_list_tick(struct sl_group_list *groups);
  * seat; MISMATCH: it would not fit. */
 enum sl_err sl_group_enter(struct sl_group_list *groups, struct sl_middle *m, const struct sl_agreed *agreed,
 			   struct sl_fail *fail) SL_MUST_CHECK;
+/* Its session ended with *why. Where that kept it from joining, those who wait for it are told. */
+void sl_group_refused(struct sl_group *group, const struct sl_middle *m, const struct sl_fail *why);
 /* Of all jobs of its sessions; and of its files, in place of a session's name. */
 uint64_t sl_group_key(const struct sl_group *group);
 const char *sl_group_name_of(const struct sl_group *group);

@@ -92,6 +92,19 @@ static void take_rates(struct sl_group *g, const struct sl_agreed *a)
 	g->agreed.share.rates = a->share.rates;
 }
 
+static void note_refused(struct sl_group_member *p, const struct sl_fail *why)
+{
+	snprintf(p->refused, sizeof p->refused, "%.199s", why->text);
+}
+
+void sl_group_refused(struct sl_group *g, const struct sl_middle *m, const struct sl_fail *why)
+{
+	struct sl_group_member *p = &g->member[sl_group_seat_of(m)];
+
+	if (why->code == SL_ERR_MISMATCH && p->m != m)
+		note_refused(p, why);
+}
+
 enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const struct sl_agreed *a,
 			   struct sl_fail *fail)
 {
@@ -116,7 +129,7 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 		take_rates(g, a);
 	err = g ? sl_agreed_joins(&g->agreed, a, fail) : sl_group_make(gs, a, &g, fail);
 	if (err && g && a->share.member < g->n)
-		snprintf(g->member[a->share.member].refused, sizeof g->member->refused, "%.199s", fail->text);
+		note_refused(&g->member[a->share.member], fail);
 	if (err)
 		return err;
 	p = &g->member[a->share.member];

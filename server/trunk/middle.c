@@ -219,6 +219,8 @@ static void session_action(void *arg, const struct sl_action *action, const stru
 		else
 			sl_log_limited(SL_LOG_WARN, "session-failed", "peer %" PRIu64 ": %s: %s", m->peer,
 				       sl_err_name(fail->code), fail->text);
+		if (m->group)
+			sl_group_refused(m->group, m, fail);
 		m->ended = sl_port_session(m->port)->paused ? SL_SEAT_PAUSED : SL_SEAT_LOST;
 		session_over(m);
 		break;

@@ -69,6 +69,16 @@ begin alone 0 --set share.wait_s=1 --set link.on_server_lost=exit
 ends_with "${pid[0]}" 69 $patience 'alone, member 0'
 grep -q 'group alone was not complete within 1 s: missing are members 1, 2$' "$tmp/alone-0.log" ||
 	fail "the member that is alone says something else: $(cat "$tmp/alone-0.log")"
+begin net 0 --set share.wait_s=3 --set share.epoch_steps=6
+wait_for 'member 0 does not wait' grep -q 'group net: member 0 is here' "$tmp/serial-again.log"
+refused net 'group net trains another middle' 1 share.wait_s=3 share.epoch_steps=6 model.width=0.5 model.weights=
+ends_with "${pid[0]}" 78 $patience 'net, member 0'
+grep -q 'missing are members 1 (refused: group net trains another middle.*), 2$' "$tmp/net-0.log" ||
+	fail "the member that waits does not say who was refused: $(cat "$tmp/net-0.log")"
+begin every 0 --set share.wait_s=3 --set share.epoch_steps=6
+wait_for 'member 0 does not wait' grep -q 'group every: member 0 is here' "$tmp/serial-again.log"
+refused every "^splitc: .*set train.checkpoint_every: .*the group every has" 1 share.wait_s=3 share.epoch_steps=6 train.checkpoint_every=7
+ends_with "${pid[0]}" 78 $patience 'every, member 0'
 begin listed 0 --set share.mode=serial --set share.batches=6,4,2
 wait_for 'member 0 does not wait' grep -q 'group listed: member 0 is here' "$tmp/serial-again.log"
 refused listed "share.batches: .*this client's list is another than that of group listed" 1 share.mode=serial share.batches=5,4,3
