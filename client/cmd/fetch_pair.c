@@ -172,14 +172,19 @@ static enum sl_err open_link(struct fetch *f, const struct sl_client_auth *auth,
 }
 
 /* Nobody else goes on with the run meanwhile: its log's lock says so. */
-static enum sl_err lock_run(const struct sl_conf_client *c, struct sl_jsonl **log, struct sl_fail *fail)
+static enum sl_err lock_run(const struct fetch *f, struct sl_jsonl **log, struct sl_fail *fail)
 {
+	const struct sl_conf_client *c = f->setup->conf;
 	char path[PATH_MAX];
 	enum sl_err err;
 
 	if (snprintf(path, sizeof path, "%s/log.jsonl", c->log.dir) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
 	err = sl_jsonl_open(log, path, fail);
+	if (err == SL_ERR_BUSY && f->audit)
+		return sl_fail_set(fail, err,
+				   "a process trains the run in '%.200s': pause it first (Ctrl-C), then audit",
+				   c->log.dir);
 	if (err == SL_ERR_BUSY)
 		return sl_fail_set(
 			fail, err,
@@ -204,7 +209,7 @@ static enum sl_err go(struct fetch *f, struct sl_fail *fail)
 	struct sl_client_auth auth = {.met = false};
 	struct sl_jsonl *log = NULL;
 	struct sl_last_run run = {.n = 0};
-	enum sl_err err = lock_run(setup->conf, &log, fail);
+	enum sl_err err = lock_run(f, &log, fail);
 
 	if (!err)
 		err = sl_last_run_read(&run, setup->conf, setup->plan, 0, fail);

@@ -94,6 +94,8 @@ port=$(free_port) asked=tcp://127.0.0.1:$port
 start_server asked store="$tmp/store-asked" listen="$asked"
 client_stands 6 stopped "$tmp/client.yaml" --set server="$asked"
 wait_for 'no checkpoint' has_checkpoint stopped
+audit goes_on 75
+grep -q ": pause it first (Ctrl-C), then audit$" "$tmp/goes_on.log" || fail "$(cat "$tmp/goes_on.log")"
 end_client
 audit first 0 --steps 3
 grep -q '^from step 5, 3 steps: the server computed what was agreed, to the bit' "$tmp/first.log" || fail "$(cat "$tmp/first.log")"
