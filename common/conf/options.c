@@ -110,7 +110,7 @@ static const struct option table[] = {
 	 "change a key of the config for this run; may be repeated"},
 	{"--check-config", NULL, SL_OPT_CONFIG, AT(check_config),
 	 "check the config and the files that it names, print ok, and end; a client only notes that log.dir holds a "
-	 "run"},
+	 "run that has ended"},
 	{"--print-config", NULL, SL_OPT_CONFIG, AT(print_config),
 	 "print every key, what it means and its value, and end"},
 };
