@@ -369,9 +369,8 @@ static void warn_of_other(const json_t *then, const json_t *now, const char *key
 	char *b = is ? json_dumps(is, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
 
 	if (!was != !is || (was && !json_equal(was, is)))
-		sl_log(SL_LOG_WARN, "other-data",
-		       "the model was trained with %s %.300s, and this config has %.300s", key, a ? a : "of its own",
-		       b ? b : "none");
+		sl_log(SL_LOG_WARN, "other-data", "the model was trained with %s %.300s, and this config has %.300s",
+		       key, a ? a : "of its own", b ? b : "none");
 	free(a);
 	free(b);
 }
