@@ -327,7 +327,7 @@ int splitc_data(int argc, char **argv)
 	l.setup.conf = &conf;
 	l.threads = sl_setup_loader_threads(&conf);
 	if (sl_setup_task(&conf)->met && !(conf.model.task == SL_CONF_PIXELS && conf.model.classes))
-		conf.model.classes = INT_MAX; /* the question is how many there are */
+		conf.model.classes = INT_MAX; /* the question is how many there are; masks are of the network's */
 	conf.model.features = 0;              /* the same */
 	if (look_at(&l, &o, &fail) != SL_OK) {
 		status = sl_command_failed(&fail);

@@ -67,9 +67,7 @@ static void set_counted(struct sets *s, const struct sl_set_spec *spec, struct s
 	struct sl_set there;
 	char count[24];
 
-	if (sl_set_check(&there, spec, why) != SL_OK)
-		return;
-	if (sets_has(s, "model.onnx="))
+	if (sl_set_check(&there, spec, why) != SL_OK || sets_has(s, "model.onnx="))
 		return;
 	snprintf(count, sizeof count, "%d", there.classes);
 	if (there.classes)
@@ -437,7 +435,6 @@ static enum sl_err set_all(struct sets *sets, const struct sl_preset *preset, bo
 	input = model ? sl_network_has(model) & (SL_NETWORK_IMAGES | SL_NETWORK_TOKENS | SL_NETWORK_ROWS) : 0;
 	input |= file ? SL_NETWORK_ROWS : 0;
 	takes = takes_of(tokenizer);
-	snprintf(tokens, sizeof tokens, "%d", takes.tokens);
 	err = set_cut(sets, preset->cut ? preset->cut : takes.decoder ? "2:-3" : tokenizer ? "2:-1" : "1:-1", fail);
 	if (!err)
 		err = find_kind(&k, &folder, preset->data ? preset->data : takes.decoder ? "text" : "", input, fail);
@@ -461,6 +458,7 @@ static enum sl_err set_all(struct sets *sets, const struct sl_preset *preset, bo
 	    : file    ? file
 		      : model);
 	if (tokenizer) {
+		snprintf(tokens, sizeof tokens, "%d", takes.tokens);
 		set(sets, "data.tokenizer", tokenizer);
 		set(sets, "model.tokens", tokens);
 	}

@@ -116,7 +116,7 @@ enum sl_err sl_picture_decode(struct sl_value *out, const uint8_t *bytes, size_t
 {
 	const struct sl_picture_job job = {bytes, len, spec, room, out, fail};
 	const struct sl_wanted *wanted = room->wanted;
-	const int how = spec->upright || sl_picture_is_tiff(bytes, len) ? sl_picture_orientation(bytes, len) : 1;
+	const int how = sl_picture_orientation(bytes, len, spec->upright);
 	enum sl_err err;
 
 	if (how > 1) /* a part of it lies elsewhere then */

@@ -67,20 +67,19 @@ static int of_chunks(const uint8_t *bytes, size_t len, size_t at, const char *na
 	return 1;
 }
 
-bool sl_picture_is_tiff(const uint8_t *bytes, size_t len)
+int sl_picture_orientation(const uint8_t *bytes, size_t len, bool upright)
 {
-	return len > 4 && (memcmp(bytes, "II*\0", 4) == 0 || memcmp(bytes, "MM\0*", 4) == 0);
-}
-
-int sl_picture_orientation(const uint8_t *bytes, size_t len)
-{
+	if (len > 4 && (memcmp(bytes, "II*\0", 4) == 0 || memcmp(bytes, "MM\0*", 4) == 0))
+		return orientation_of(bytes, len);
+	if (!upright)
+		return 1;
 	if (len > 4 && bytes[0] == 0xff && bytes[1] == 0xd8)
 		return of_jpeg(bytes, len);
 	if (len > 16 && memcmp(bytes, "\x89PNG", 4) == 0)
 		return of_chunks(bytes, len, 8, "eXIf", true);
 	if (len > 16 && memcmp(bytes, "RIFF", 4) == 0)
 		return of_chunks(bytes, len, 12, "EXIF", false);
-	return sl_picture_is_tiff(bytes, len) ? orientation_of(bytes, len) : 1;
+	return 1;
 }
 
 /* Where pixel (y, x) of the turned picture lies in the other, of h × w. */

@@ -36,10 +36,9 @@ static inline enum sl_err sl_picture_whole(const struct sl_picture_job *job, int
  * lie in room->data. NOMEM. */
 enum sl_err sl_picture_deepen(const struct sl_picture_job *job, const void *samples, int bits,
 			      int channels) SL_MUST_CHECK;
-/* picture_exif.c. A TIFF's orientation always counts, as in Pillow; that of others, where the spec is `upright`. */
-bool sl_picture_is_tiff(const uint8_t *bytes, size_t len);
-/* As EXIF counts orientations, 1 … 8; 1: as it is. Any bytes. */
-int sl_picture_orientation(const uint8_t *bytes, size_t len);
+/* picture_exif.c: as EXIF counts orientations, 1 … 8; 1: as it is. A TIFF's always counts, as in Pillow; that of others
+ * where pictures are to stand upright. Any bytes. */
+int sl_picture_orientation(const uint8_t *bytes, size_t len, bool upright);
 /* Turns *out, a whole picture, so that one of orientation `how` stands upright. NOMEM. */
 enum sl_err sl_picture_turn(const struct sl_picture_job *job, int how) SL_MUST_CHECK;
 

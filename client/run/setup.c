@@ -168,12 +168,13 @@ static int rates_of(const struct sl_conf_client *c)
 
 	for (int i = 0; i < schema->n_key; i++) {
 		const char *path = schema->key[i].path;
-		const bool counts =
-			strcmp(path, "train.optimizer.lr") == 0 || strncmp(path, "train.schedule.", 15) == 0;
-		const int n = snprintf(text, sizeof text, "%s ", path);
+		int n;
 
-		if (counts && !sl_conf_client_is_idle(c, path) &&
-		    sl_conf_value_text(schema, c, path, text + n, sizeof text - (size_t)n) == SL_OK)
+		if ((strcmp(path, "train.optimizer.lr") != 0 && strncmp(path, "train.schedule.", 15) != 0) ||
+		    sl_conf_client_is_idle(c, path))
+			continue;
+		n = snprintf(text, sizeof text, "%s ", path);
+		if (sl_conf_value_text(schema, c, path, text + n, sizeof text - (size_t)n) == SL_OK)
 			hash = XXH3_64bits_withSeed(text, strlen(text), hash);
 	}
 	return (int)(hash % 0xffff) + 1;

@@ -8,8 +8,9 @@
 #include <strings.h>
 
 #include "client/text/lines.h"
+#include "common/base/real.h"
 
-enum { COLUMNS = 3, COLUMNS_MOST = 131072, NUMBER_TEXT = 32 };
+enum { COLUMNS = 3, COLUMNS_MOST = 131072 };
 
 static const struct {
 	const char *name, *end;
@@ -183,22 +184,12 @@ static enum sl_err split_csv(struct sl_records *r, struct sl_bytes line, struct 
 	}
 }
 
-/* With as few digits as say the same number. */
-static void put_real(char text[NUMBER_TEXT], double x)
-{
-	for (int digits = 15; digits <= 17; digits++) {
-		snprintf(text, NUMBER_TEXT, "%.*g", digits, x);
-		if (strtod(text, NULL) == x)
-			return;
-	}
-}
-
 /* A member as a field of the record; numbers and truth values as their text. */
 static enum sl_err put_member(struct sl_records *r, const json_t *root, const struct sl_records_column *column,
 			      struct sl_fail *fail)
 {
 	const json_t *value = json_object_get(root, column->name);
-	char text[NUMBER_TEXT] = "";
+	char text[SL_REAL_TEXT] = "";
 	size_t begin = r->len, len;
 	const char *from = text;
 
@@ -208,7 +199,7 @@ static enum sl_err put_member(struct sl_records *r, const json_t *root, const st
 	if (json_is_integer(value))
 		snprintf(text, sizeof text, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
 	else if (json_is_real(value))
-		put_real(text, json_real_value(value));
+		(void)sl_real_text(json_real_value(value), 15, text);
 	else if (json_is_boolean(value))
 		snprintf(text, sizeof text, "%s", json_is_true(value) ? "true" : "false");
 	else

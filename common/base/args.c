@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/real.h"
+
 static enum sl_err bad_value(const struct sl_args *args, const char *word, size_t len, struct sl_fail *fail)
 {
 	return sl_fail_set(fail, SL_ERR_CONFIG, "%s%s, got '%.*s'", args->prefix, args->usage, (int)len, word);
@@ -178,17 +180,9 @@ enum sl_err sl_args_read(const struct sl_args *args, const char *text, size_t le
 /* The shortest decimal that reads back as the same double. */
 static size_t write_number(char *out, size_t cap, double value)
 {
-	int len = 0;
+	char word[SL_REAL_TEXT];
 
-	for (int digits = 1; digits <= 17; digits++) {
-		char word[32];
-
-		len = snprintf(word, sizeof word, "%.*g", digits, value);
-		snprintf(out, cap, "%s", word);
-		if (strtod(word, NULL) == value)
-			break;
-	}
-	return (size_t)len;
+	return (size_t)snprintf(out, cap, "%s", sl_real_text(value, 1, word));
 }
 
 static size_t write_value(char *out, size_t cap, const struct sl_arg *arg, double value)

@@ -327,6 +327,13 @@ static const char *key_of_config(const char *path)
 							   : path;
 }
 
+/* Of a hash that an older client does not say. */
+static bool is_unsaid(const struct sl_agreed *a, const char *path)
+{
+	return (strcmp(path, "share.labels") == 0 && !a->share.labels) ||
+	       (strcmp(path, "share.rates") == 0 && !a->share.rates);
+}
+
 enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agreed *member, struct sl_fail *fail)
 {
 	for (int i = 0; i < N_KEYS; i++) {
@@ -334,31 +341,26 @@ enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agree
 
 		value_text(&keys[i], first, theirs);
 		value_text(&keys[i], member, own);
-		if (strcmp(theirs, own) == 0 || is_own(keys[i].path) || sl_agreed_is_idle(member, keys[i].path))
+		if (strcmp(theirs, own) == 0 || is_own(keys[i].path) || sl_agreed_is_idle(member, keys[i].path) ||
+		    is_unsaid(first, keys[i].path) || is_unsaid(member, keys[i].path))
 			continue;
 		if (strcmp(keys[i].path, "share.dealt") == 0)
 			return sl_fail_at(fail, "share.batches", SL_ERR_MISMATCH,
 					  "this client's list is another than that of group %s: all members need the "
 					  "same",
 					  first->share.group);
-		if (strcmp(keys[i].path, "share.labels") == 0) {
-			if (!first->share.labels || !member->share.labels)
-				continue; /* an older client does not say it */
+		if (strcmp(keys[i].path, "share.labels") == 0)
 			return sl_fail_at(
 				fail, "data.dir", SL_ERR_MISMATCH,
 				"this client's classes or columns are not those of group %s, so one tail cannot learn "
 				"both: give all members the same names (an empty folder for a class without pictures; "
 				"data.like for tables), or take share.ends: private",
 				first->share.group);
-		}
-		if (strcmp(keys[i].path, "share.rates") == 0) {
-			if (!first->share.rates || !member->share.rates)
-				continue;
+		if (strcmp(keys[i].path, "share.rates") == 0)
 			return sl_fail_at(fail, "train.optimizer.lr", SL_ERR_MISMATCH,
 					  "this client's learning rate or schedule is not that of group %s: all "
 					  "members need the same train.optimizer.lr and train.schedule",
 					  first->share.group);
-		}
 		if (strcmp(keys[i].path, "share.epoch_steps") == 0)
 			return sl_fail_at(fail, keys[i].path, SL_ERR_MISMATCH,
 					  "an epoch of group %s has %s steps, one of this client has %s: where members "

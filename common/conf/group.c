@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/real.h"
 #include "common/conf/check.h"
 
 static const double most_lr = 1000, most_decay = 1;
@@ -62,14 +63,9 @@ bool sl_conf_group_read(const char *text, struct sl_conf_group *out)
 
 static int write_number(char *out, size_t size, const char *key, double x)
 {
-	char text[32];
+	char text[SL_REAL_TEXT];
 
-	for (int digits = 1; digits <= 17; digits++) {
-		snprintf(text, sizeof text, "%.*g", digits, x);
-		if (strtod(text, NULL) == x)
-			break;
-	}
-	return snprintf(out, size, "%s%s", key, text);
+	return snprintf(out, size, "%s%s", key, sl_real_text(x, 1, text));
 }
 
 void sl_conf_group_rule(const struct sl_conf_group *g, char out[SL_CONF_RULE_TEXT])

@@ -6,21 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/real.h"
 #include "common/conf/key.h"
 
 static void *field(const struct sl_conf_key *key, const void *conf)
 {
 	return (char *)conf + key->offset;
-}
-
-static const char *number_text(double x, char out[32])
-{
-	for (int digits = 6; digits <= 17; digits++) {
-		snprintf(out, 32, "%.*g", digits, x);
-		if (strtod(out, NULL) == x)
-			break;
-	}
-	return out;
 }
 
 static const char *bytes_text(int64_t n, char out[32])
@@ -56,8 +47,8 @@ const char *sl_conf_value_wanted(const struct sl_conf_key *key, char out[SL_CONF
 			 bytes_text((int64_t)key->min, lo), bytes_text((int64_t)key->max, hi));
 		break;
 	case SL_CONF_DOUBLE:
-		snprintf(out, SL_CONF_WHY, "a number from %s to %s%s%s%s", number_text(key->min, lo),
-			 number_text(key->max, hi), key->unit ? " (" : "", key->unit ? key->unit : "",
+		snprintf(out, SL_CONF_WHY, "a number from %s to %s%s%s%s", sl_real_text(key->min, 6, lo),
+			 sl_real_text(key->max, 6, hi), key->unit ? " (" : "", key->unit ? key->unit : "",
 			 key->unit ? ")" : "");
 		break;
 	case SL_CONF_SIZE:
@@ -423,7 +414,7 @@ void sl_conf_value_print(const struct sl_conf_key *key, const void *conf, FILE *
 		fputs(bytes_text(*(const int64_t *)value, text), file);
 		break;
 	case SL_CONF_DOUBLE:
-		fputs(number_text(*(const double *)value, text), file);
+		fputs(sl_real_text(*(const double *)value, 6, text), file);
 		break;
 	case SL_CONF_SIZE:
 		fprintf(file, size->h == size->w ? "%d" : "%dx%d", size->h, size->w);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/real.h"
+
 static const char first_line[] = "graph 1\n";
 static const char lead_word[] = {'R', 'T', 'C'};
 static const char *const role_word[] = {
@@ -62,14 +64,9 @@ static void say_real(const struct writer *w, const char *before, float x)
 /* The same of binary64: widths of a schedule are computed in it. */
 static void say_wide(const struct writer *w, const char *before, double x)
 {
-	char text[32];
+	char text[SL_REAL_TEXT];
 
-	for (int digits = 1; digits <= 17; digits++) {
-		snprintf(text, sizeof text, "%.*g", digits, x);
-		if (strtod(text, NULL) == x)
-			break;
-	}
-	say(w, "%s%s", before, text);
+	say(w, "%s%s", before, sl_real_text(x, 1, text));
 }
 
 static void say_dims(const struct writer *w, const struct sl_shape *s, int from)
