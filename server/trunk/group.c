@@ -541,6 +541,7 @@ void sl_group_over(struct sl_group *g, struct sl_middle *m)
 	const int k = sl_group_seat_of(m);
 	const bool was = sl_seat_is_in(g->t.seat[k].state);
 
+	g->member[k].entered--;
 	if (g->member[k].m != m)
 		return;
 	g->member[k].m = NULL;

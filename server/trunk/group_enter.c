@@ -87,7 +87,7 @@ static void introduce(struct sl_group_list *gs, struct sl_bytes text)
 static void take_rates(struct sl_group *g, const struct sl_agreed *a)
 {
 	for (int k = 0; k < g->n; k++)
-		if (g->member[k].m && k != a->share.member)
+		if (g->member[k].entered && k != a->share.member)
 			return;
 	g->agreed.share.rates = a->share.rates;
 }
@@ -110,7 +110,7 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 {
 	const struct sl_session *s = sl_port_session(m->port);
 	struct sl_group *g = gs->first;
-	const struct sl_group_member *p;
+	struct sl_group_member *p;
 	enum sl_err err;
 
 	while (g && strcmp(g->name, a->share.group) != 0)
@@ -137,6 +137,7 @@ enum sl_err sl_group_enter(struct sl_group_list *gs, struct sl_middle *m, const 
 		return sl_fail_at(fail, "share.member", SL_ERR_BUSY,
 				  "another client is member %d of group %s: each member needs a number of its own",
 				  a->share.member, g->name);
+	p->entered++;
 	g->refs++;
 	m->group = g;
 	return SL_OK;

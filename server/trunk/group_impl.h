@@ -16,6 +16,7 @@ enum sl_group_answer { ANSWER_NONE, ANSWER_AWAITED, ANSWER_THERE, ANSWER_WRONG }
 /* A member as the loop sees it, beside its seat in the table. */
 struct sl_group_member {
 	struct sl_middle *m; /* its session; NULL: none */
+	int entered;         /* its sessions that are admitted and not over, m among them */
 	int late;            /* steps that were done without it */
 	enum sl_group_answer answer;
 	char refused[200]; /* why the client that asked for the seat last may not join; "": none was refused */

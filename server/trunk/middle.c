@@ -29,7 +29,7 @@ static void describe(struct sl_middle *m)
 	snprintf(m->part, sizeof m->part, "%.90s to %.90s", g->node[0].name, g->node[g->n_node - 1].name);
 }
 
-/* False: there is no room for it there, and the session is over. */
+/* False: there is no room for it there, or it ended meanwhile; the session is over. */
 static bool enter_group(struct sl_middle *m)
 {
 	const struct sl_agreed *a = &m->agreement.agreed;
@@ -37,6 +37,8 @@ static bool enter_group(struct sl_middle *m)
 
 	if (!a->share.group[0])
 		return true;
+	if (sl_port_session(m->port)->state == SL_SESSION_CLOSED)
+		return false;
 	if (m->owned && !m->env.may_join(m->env.arg, &m->owner, a->share.group)) {
 		sl_fail_at(&fail, "share.group", SL_ERR_AUTH,
 			   "this client's key may not train with group %s: its line in the server's list of clients "
