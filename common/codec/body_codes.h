@@ -134,14 +134,18 @@ BODY void NAME(bucket_stats)(const float *x, int64_t n, const struct sl_buckets 
 	NAME(minmax)(x, n, &io->range);
 }
 
-BODY void NAME(bucketize)(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code)
+BODY void NAME(bucketize)(const float *x, int64_t n, const struct sl_buckets *b, const uint16_t *rnd, uint16_t *code)
 {
+	const uint32_t most = (1u << b->code_bits) - 1;
+
 	for (int64_t i = 0; i < n; i++) {
 		int k = 0;
+		float t;
 
 		for (int j = 1; j < b->count; j++)
 			k += x[i] >= b->edge[j];
-		code[i] = (uint16_t)((uint32_t)k << b->code_bits | nearest((x[i] * b->pre[k] - b->lo[k]) * b->inv[k]));
+		t = (x[i] * b->pre[k] - b->lo[k]) * b->inv[k];
+		code[i] = (uint16_t)((uint32_t)k << b->code_bits | (rnd ? stochastic(t, rnd[i], most) : nearest(t)));
 	}
 }
 

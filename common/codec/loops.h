@@ -107,9 +107,9 @@ struct sl_codec_loops {
 	void (*levels)(const float *x, int64_t n, const struct sl_affine *a, const uint16_t *rnd, int bits, uint16_t q,
 		       uint16_t *code);
 	void (*unlevels)(const uint16_t *code, int64_t n, const struct sl_affine *a, int bits, float *x);
-	/* sortquant: code = bucket << code_bits | code of that bucket */
+	/* sortquant: code = bucket << code_bits | code of that bucket, which is rounded as quantize does */
 	void (*bucket_stats)(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io);
-	void (*bucketize)(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code);
+	void (*bucketize)(const float *x, int64_t n, const struct sl_buckets *b, const uint16_t *rnd, uint16_t *code);
 	void (*unbucketize)(const uint16_t *code, int64_t n, const struct sl_buckets *b, float *x);
 
 	/* Bit stream, least significant bit first: code i at bits [i·bits, (i+1)·bits), bits = 1 … 16; the unused bits

@@ -12,7 +12,7 @@ void NAME(levels)(const float *x, int64_t n, const struct sl_affine *a, const ui
 		  uint16_t *code);
 void NAME(unlevels)(const uint16_t *code, int64_t n, const struct sl_affine *a, int bits, float *x);
 void NAME(bucket_stats)(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io);
-void NAME(bucketize)(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code);
+void NAME(bucketize)(const float *x, int64_t n, const struct sl_buckets *b, const uint16_t *rnd, uint16_t *code);
 void NAME(unbucketize)(const uint16_t *code, int64_t n, const struct sl_buckets *b, float *x);
 void NAME(pack)(const uint16_t *code, int64_t n, int bits, uint8_t *out);
 void NAME(unpack)(const uint8_t *in, int64_t n, int bits, uint16_t *code);

@@ -202,7 +202,7 @@ static void code_block(void *arg, int64_t block, int worker)
 			if (q->in != NULL)
 				loops->unbucketize(code + (i - at), next - i, &b, q->y + i);
 			else
-				loops->bucketize(q->x + i, next - i, &b, code + (i - at));
+				loops->bucketize(q->x + i, next - i, &b, NULL, code + (i - at));
 		}
 		if (q->in == NULL)
 			loops->pack(code, end - at, q->bits, q->out + at * q->bits / 8);

@@ -1,5 +1,5 @@
 /* sortquant:b+s — the values in sorted order are cut into 2^s buckets of equal count (to 1 % of n, equal values aside),
- * each with uniform codes of b bits between its own least and largest value.
+ * each with uniform codes of b bits between its own least and largest value, rounded as quant does.
  *
  * Edges come from a sorted sample; one scan counts what lies below each, and an edge that is off is moved to where the
  * counts say, or found exactly. Tensors of up to SL_SAMPLE elements are their own sample.
@@ -14,12 +14,16 @@
 #include "common/codec/places.h"
 #include "common/codec/select.h"
 
-enum { BITS, SPLIT };
+enum { BITS, SPLIT, ROUND };
+enum { ROUND_NEAREST, ROUND_STOCHASTIC };
 enum { RANGE_BYTES = 8, MOST_BUCKETS = 16, TRIES = 3, BINS = 2048 };
+
+static const char *const round_words[] = {"nearest", "stochastic", NULL};
 
 static const struct sl_arg args[] = {
 	{.key = "bits", .type = SL_ARG_INT, .positional = true, .required = true, .least = 1, .most = 15},
 	{.key = "split", .type = SL_ARG_INT, .positional = true, .required = true, .least = 1, .most = 4},
+	{.key = "round", .type = SL_ARG_CHOICE, .choices = round_words},
 	{0},
 };
 
@@ -35,6 +39,7 @@ struct sortquant {
 	uint32_t lo, hi;                 /* keys that a histogram looks at */
 	int shift;
 	/* of the running call */
+	struct sl_rng_key key;
 	int64_t n;
 	const float *x;
 	float *y;
@@ -48,6 +53,12 @@ static enum sl_err check(const double *arg, bool channels, bool samples, struct 
 		return sl_fail_set(fail, SL_ERR_CONFIG, "codec: sortquant:b+s with b + s at most 16, got '%g+%g'",
 				   arg[BITS], arg[SPLIT]);
 	return SL_OK;
+}
+
+/* As quant's, between the ends of a bucket. */
+static bool contracts(const double *arg, int64_t n)
+{
+	return arg[ROUND] == ROUND_NEAREST || arg[BITS] > 1;
 }
 
 static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
@@ -330,13 +341,16 @@ static void code_block(void *arg, int64_t block, int worker)
 	const struct sl_codec_loops *loops = q->env.loops;
 	int bits = q->buckets.code_bits + __builtin_ctz((unsigned)q->buckets.count);
 	int64_t first = block * SL_CODEC_BLOCK, stop = first + sl_block_length(q->n, block);
-	uint16_t code[SL_CODEC_TILE];
+	const bool stochastic = q->env.arg[ROUND] == ROUND_STOCHASTIC;
+	uint16_t code[SL_CODEC_TILE], rnd[SL_CODEC_TILE];
 
 	for (; first < stop; first += SL_CODEC_TILE) {
 		int64_t n = stop - first < SL_CODEC_TILE ? stop - first : SL_CODEC_TILE;
 
 		if (q->out != NULL) {
-			loops->bucketize(q->x + first, n, &q->buckets, code);
+			if (stochastic)
+				loops->random16(&q->key, (uint64_t)first, n, rnd);
+			loops->bucketize(q->x + first, n, &q->buckets, stochastic ? rnd : NULL, code);
 			loops->pack(code, n, bits, q->out + first * bits / 8);
 		} else {
 			loops->unpack(q->in + first * bits / 8, n, bits, code);
@@ -358,6 +372,7 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 		return SL_ERR_LIMIT;
 	q->n = sl_shape_count(&xs->shape);
 	q->x = x;
+	q->key = sl_codec_key(q->env.seed, q->env.dir, call, SL_STAGE_QUANTIZER);
 	q->out = ranges + count * RANGE_BYTES;
 	if (q->n > 0) {
 		enum sl_err err = find_edges(q);
@@ -416,9 +431,12 @@ const struct sl_codec_stage sl_stage_sortquant = {
 	.id = SL_STAGE_ID_SORTQUANT,
 	.kind = SL_STAGE_QUANTIZER,
 	.name = "sortquant",
-	.usage = "sortquant:b+s with s = 1…4 and b + s at most 16, such as sortquant:6+2",
+	.usage = "sortquant:b+s with s = 1…4 and b + s at most 16, such as sortquant:6+2; option "
+		 "round=nearest|stochastic",
 	.args = args,
 	.check = check,
+	.contracts = contracts,
+	.instead = ", or write sortquant:2+1 or more bits",
 	.bound = bound,
 	.nominal = nominal,
 	.memory = memory,

@@ -3,7 +3,7 @@
  *   NAME(x)                                  names of the functions
  *   STATS_AT_ONCE, CODES_AT_ONCE             elements, powers of two
  *   tile_stats(x, n, b, io, ties)            edges of n ≤ SL_CODEC_TILE elements, a multiple of STATS_AT_ONCE
- *   bucketize(x, n, b, code, count, scaled)  n a multiple of CODES_AT_ONCE; where not `scaled`, every `pre` is 1
+ *   bucketize(x, n, b, rnd, code, count, scaled)  n a multiple of CODES_AT_ONCE; where not `scaled`, every `pre` is 1
  * The last arguments, from `ties` and `count` on, are constants. */
 void NAME(bucket_stats)(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io)
 {
@@ -21,25 +21,26 @@ void NAME(bucket_stats)(const float *x, int64_t n, const struct sl_buckets *b, s
 	sl_c_bucket_stats(x + whole, n - whole, b, io);
 }
 
-INLINE void bucketize_any(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code, bool scaled)
+INLINE void bucketize_any(const float *x, int64_t n, const struct sl_buckets *b, const uint16_t *rnd, uint16_t *code,
+			  bool scaled)
 {
 	switch (b->count) {
 	case 2:
-		bucketize(x, n, b, code, 2, scaled);
+		bucketize(x, n, b, rnd, code, 2, scaled);
 		break;
 	case 4:
-		bucketize(x, n, b, code, 4, scaled);
+		bucketize(x, n, b, rnd, code, 4, scaled);
 		break;
 	case 8:
-		bucketize(x, n, b, code, 8, scaled);
+		bucketize(x, n, b, rnd, code, 8, scaled);
 		break;
 	default:
-		bucketize(x, n, b, code, 16, scaled);
+		bucketize(x, n, b, rnd, code, 16, scaled);
 		break;
 	}
 }
 
-void NAME(bucketize)(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code)
+void NAME(bucketize)(const float *x, int64_t n, const struct sl_buckets *b, const uint16_t *rnd, uint16_t *code)
 {
 	int64_t whole = n & ~(int64_t)(CODES_AT_ONCE - 1);
 	bool scaled = false;
@@ -47,8 +48,8 @@ void NAME(bucketize)(const float *x, int64_t n, const struct sl_buckets *b, uint
 	for (int k = 0; k < b->count; k++)
 		scaled = scaled || b->pre[k] != 1;
 	if (scaled)
-		bucketize_any(x, whole, b, code, true);
+		bucketize_any(x, whole, b, rnd, code, true);
 	else
-		bucketize_any(x, whole, b, code, false);
-	sl_c_bucketize(x + whole, n - whole, b, code + whole);
+		bucketize_any(x, whole, b, rnd, code, false);
+	sl_c_bucketize(x + whole, n - whole, b, rnd == NULL ? NULL : rnd + whole, code + whole);
 }

@@ -8,7 +8,7 @@
 void sl_avx2_minmax(const float *x, int64_t n, struct sl_range *io);
 double sl_avx2_sum_squares(const float *x, int64_t n, uint32_t *top);
 void sl_avx2_bucket_stats(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io);
-void sl_avx2_bucketize(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code);
+void sl_avx2_bucketize(const float *x, int64_t n, const struct sl_buckets *b, const uint16_t *rnd, uint16_t *code);
 void sl_avx2_unbucketize(const uint16_t *code, int64_t n, const struct sl_buckets *b, float *x);
 void sl_avx2_pack(const uint16_t *code, int64_t n, int bits, uint8_t *out);
 void sl_avx2_unpack(const uint8_t *in, int64_t n, int bits, uint16_t *code);

@@ -31,6 +31,14 @@ static inline __m512i load16(const uint16_t *code)
 	return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)code));
 }
 
+/* floor(t + rnd·2^-16), at most `most` */
+static inline __m512i stochastic(__m512 t, const uint16_t *rnd, __m512i most)
+{
+	__m512 u = _mm512_mul_ps(_mm512_cvtepi32_ps(load16(rnd)), _mm512_set1_ps(0x1p-16f));
+
+	return _mm512_min_epu32(_mm512_cvttps_epi32(_mm512_add_ps(t, u)), most);
+}
+
 static inline __m512 restore(__m512i code, __m512 lo, __m512 step, __m512 post, __m512 max)
 {
 	__m512 v = _mm512_add_ps(lo, _mm512_mul_ps(_mm512_cvtepi32_ps(code), step));

@@ -38,11 +38,21 @@ INLINE __m256i bucket_of(__m256 v, const struct table16 *edge, __m256 middle, in
 	return k;
 }
 
-INLINE void bucketize(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code, int count, bool scaled)
+/* floor(t + rnd·2^-16), at most `most` */
+static inline __m256i stochastic(__m256 t, const uint16_t *rnd, __m256i most)
+{
+	__m256 u = _mm256_mul_ps(_mm256_cvtepi32_ps(load8(rnd)), _mm256_set1_ps(0x1p-16f));
+
+	return _mm256_min_epu32(_mm256_cvttps_epi32(_mm256_add_ps(t, u)), most);
+}
+
+INLINE void bucketize(const float *x, int64_t n, const struct sl_buckets *b, const uint16_t *rnd, uint16_t *code,
+		      int count, bool scaled)
 {
 	const struct table16 edge = table_of(b->edge), pre = table_of(b->pre), lo = table_of(b->lo),
 			     inv = table_of(b->inv);
 	const __m256 middle = _mm256_set1_ps(b->edge[count / 2]);
+	const __m256i most = _mm256_set1_epi32((1 << b->code_bits) - 1);
 	const __m128i shift = _mm_cvtsi32_si128(b->code_bits);
 
 	for (int64_t i = 0; i < n; i += 8) {
@@ -52,7 +62,8 @@ INLINE void bucketize(const float *x, int64_t n, const struct sl_buckets *b, uin
 		t = scaled ? _mm256_mul_ps(v, pick(&pre, k, count > 8)) : v;
 		t = _mm256_sub_ps(t, pick(&lo, k, count > 8));
 		t = _mm256_mul_ps(t, pick(&inv, k, count > 8));
-		store8(code + i, _mm256_or_si256(_mm256_sll_epi32(k, shift), _mm256_cvtps_epi32(t)));
+		store8(code + i, _mm256_or_si256(_mm256_sll_epi32(k, shift),
+						 rnd ? stochastic(t, rnd + i, most) : _mm256_cvtps_epi32(t)));
 	}
 }
 

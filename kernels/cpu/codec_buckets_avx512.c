@@ -212,11 +212,13 @@ static inline void store_pair(uint16_t *code, __m512i low, __m512i high, __m512i
 }
 
 /* `scaled`, a constant: some `pre` is not 1. */
-INLINE void bucketize(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code, int count, bool scaled)
+INLINE void bucketize(const float *x, int64_t n, const struct sl_buckets *b, const uint16_t *rnd, uint16_t *code,
+		      int count, bool scaled)
 {
 	const __m512 pre = _mm512_loadu_ps(b->pre), lo = _mm512_loadu_ps(b->lo), inv = _mm512_loadu_ps(b->inv);
 	const struct edges16 edges = edges_of(b);
 	const __m128i up = _mm_cvtsi32_si128(b->code_bits);
+	const __m512i most = _mm512_set1_epi32((1 << b->code_bits) - 1);
 	__m512i order = _mm512_setzero_si512();
 
 	for (int i = 0; i < 32; i++)
@@ -232,11 +234,13 @@ INLINE void bucketize(const float *x, int64_t n, const struct sl_buckets *b, uin
 			k[h] = bucket_of(v[h], &edges, count);
 		}
 		for (int h = 0; h < 2; h++) {
+			__m512i code_of;
 			__m512 t = scaled ? _mm512_mul_ps(v[h], _mm512_permutexvar_ps(k[h], pre)) : v[h];
 
 			t = _mm512_sub_ps(t, _mm512_permutexvar_ps(k[h], lo));
 			t = _mm512_mul_ps(t, _mm512_permutexvar_ps(k[h], inv));
-			k[h] = _mm512_or_si512(_mm512_sll_epi32(k[h], up), _mm512_cvtps_epi32(t));
+			code_of = rnd ? stochastic(t, rnd + i + 16 * h, most) : _mm512_cvtps_epi32(t);
+			k[h] = _mm512_or_si512(_mm512_sll_epi32(k[h], up), code_of);
 		}
 		store_pair(code + i, k[0], k[1], order);
 	}

@@ -42,21 +42,31 @@ INLINE uint32x4_t bucket_of(float32x4_t v, const struct table16 *edge, float32x4
 	return k;
 }
 
-INLINE void bucketize(const float *x, int64_t n, const struct sl_buckets *b, uint16_t *code, int count, bool scaled)
+/* floor(t + rnd·2^-16), at most `most` */
+static inline uint32x4_t stochastic(float32x4_t t, const uint16_t *rnd, uint32x4_t most)
+{
+	float32x4_t u = vmulq_n_f32(vcvtq_f32_u32(vmovl_u16(vld1_u16(rnd))), 0x1p-16f);
+
+	return vminq_u32(vreinterpretq_u32_s32(vcvtq_s32_f32(vaddq_f32(t, u))), most);
+}
+
+INLINE void bucketize(const float *x, int64_t n, const struct sl_buckets *b, const uint16_t *rnd, uint16_t *code,
+		      int count, bool scaled)
 {
 	const struct table16 edge = table_of(b->edge), pre = table_of(b->pre), lo = table_of(b->lo),
 			     inv = table_of(b->inv);
 	const float32x4_t middle = vdupq_n_f32(b->edge[count / 2]);
 	const int32x4_t shift = vdupq_n_s32(b->code_bits);
+	const uint32x4_t most = vdupq_n_u32((1u << b->code_bits) - 1);
 
 	for (int64_t i = 0; i < n; i += 4) {
 		float32x4_t v = vld1q_f32(x + i), t;
-		uint32x4_t k = bucket_of(v, &edge, middle, count);
+		uint32x4_t k = bucket_of(v, &edge, middle, count), c;
 
 		t = scaled ? vmulq_f32(v, pick(&pre, k, count)) : v;
 		t = vmulq_f32(vsubq_f32(t, pick(&lo, k, count)), pick(&inv, k, count));
-		k = vorrq_u32(vshlq_u32(k, shift), vreinterpretq_u32_s32(vcvtnq_s32_f32(t)));
-		vst1_u16(code + i, vmovn_u32(k));
+		c = rnd ? stochastic(t, rnd + i, most) : vreinterpretq_u32_s32(vcvtnq_s32_f32(t));
+		vst1_u16(code + i, vmovn_u32(vorrq_u32(vshlq_u32(k, shift), c)));
 	}
 }
 

@@ -16,15 +16,6 @@ static inline __m512 position(__m512 x, __m512 pre, __m512 lo, __m512 inv)
 	return _mm512_mul_ps(_mm512_sub_ps(_mm512_mul_ps(x, pre), lo), inv);
 }
 
-/* floor(t + rnd·2^-16), at most `most` */
-static inline __m512i stochastic(__m512 t, const uint16_t *rnd, __m512i most)
-{
-	__m512i word = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)rnd));
-	__m512 u = _mm512_mul_ps(_mm512_cvtepi32_ps(word), _mm512_set1_ps(0x1p-16f));
-
-	return _mm512_min_epu32(_mm512_cvttps_epi32(_mm512_add_ps(t, u)), most);
-}
-
 static inline void store(uint16_t *code, __m512i v)
 {
 	_mm256_storeu_si256((void *)code, _mm512_cvtepi32_epi16(v));

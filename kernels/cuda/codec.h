@@ -209,7 +209,9 @@ struct cu_bucket_search { /* in device memory; nothing in it outlives a call */
 };
 struct cu_buckets {
 	int count, code_bits, bits; /* 2^s, b, b + s */
+	bool stochastic;
 	int64_t n;
+	struct cu_philox key; /* where it is stochastic */
 	const uint32_t *said;
 	uint8_t *payload; /* floats {min, max} of every bucket, min of bucket k ≥ 1 being edge k; then the packed
 			     codes; CU_CODE_PAD more */

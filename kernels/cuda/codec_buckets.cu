@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "kernels/cuda/codec_codes.h"
+#include "kernels/cuda/philox.h"
 
 enum { MEASURE_BLOCKS = 1024, PARTS = CU_THREADS / CU_BUCKETS };
 
@@ -179,6 +180,7 @@ static __device__ __forceinline__ struct affine affine_of_bucket(const struct cu
 static __global__ void encode(struct cu_buckets b, const float *x)
 {
 	__shared__ uint16_t code[CU_TILE];
+	__shared__ uint32_t random[CU_TILE / 2];
 	__shared__ struct affine a[CU_BUCKETS];
 	__shared__ float edge[CU_BUCKETS];
 	const unsigned t = threadIdx.x;
@@ -198,6 +200,8 @@ static __global__ void encode(struct cu_buckets b, const float *x)
 		if (t < (unsigned)b.count)
 			a[t] = affine_of_bucket(&b, t);
 	}
+	if (b.stochastic) /* as in codec_levels.cu */
+		philox_quad(&b.key, (uint32_t)(first / 8) + t, random + 4 * t);
 	__syncthreads();
 #pragma unroll
 	for (int k = 0; k < CU_BUCKETS; k++)
@@ -209,11 +213,16 @@ static __global__ void encode(struct cu_buckets b, const float *x)
 
 		if (i < len) {
 			const float value = values[j];
+			float at;
 
 #pragma unroll
 			for (int k = 1; k < CU_BUCKETS; k++)
 				bucket += k < b.count && value >= e[k];
-			v = bucket << b.code_bits | nearest((value * a[bucket].pre - a[bucket].lo) * a[bucket].inv);
+			at = (value * a[bucket].pre - a[bucket].lo) * a[bucket].inv;
+			v = b.stochastic
+				    ? stochastic(at, random[i / 2] >> 16 * (i % 2) & 0xffffu, (1u << b.code_bits) - 1)
+				    : nearest(at);
+			v |= bucket << b.code_bits;
 		}
 		code[i] = (uint16_t)v;
 	}

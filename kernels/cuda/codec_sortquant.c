@@ -9,7 +9,7 @@
 
 _Static_assert((int)CU_SAMPLE == (int)SL_SAMPLE, "the sample is the portable codec's");
 
-enum { BITS, SPLIT };
+enum { BITS, SPLIT, ROUND };
 
 struct sortquant {
 	struct cu_stage stage;
@@ -32,7 +32,12 @@ static struct cu_buckets buckets_of(const struct sl_stage_env *env)
 	int bits = (int)env->arg[BITS], split = (int)env->arg[SPLIT];
 
 	return (struct cu_buckets){
-		.count = 1 << split, .code_bits = bits, .bits = bits + split, .n = sl_shape_count(&env->most.shape)};
+		.count = 1 << split,
+		.code_bits = bits,
+		.bits = bits + split,
+		.stochastic = env->arg[ROUND] != 0,
+		.n = sl_shape_count(&env->most.shape),
+	};
 }
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
@@ -96,11 +101,13 @@ static enum sl_err queue_encode(void *state, const struct sl_codec_call *call, c
 	struct sortquant *q = state;
 	struct cu_buckets *b = &q->buckets;
 	struct cu_stage *s = &q->stage;
+	const struct sl_rng_key key = sl_codec_key(s->env.seed, s->env.dir, call, SL_STAGE_QUANTIZER);
 	cudaError_t queued;
 	enum sl_err err;
 	size_t bytes;
 
 	(void)finite; /* the ranges are */
+	b->key = cu_philox_of(&key);
 	b->n = sl_shape_count(&xs->shape);
 	b->said = count;
 	bytes = cu_buckets_bytes(b);

@@ -252,9 +252,11 @@ static void buckets(void **state)
 	for (int s = 0; s < SIZES; s++) {
 		int64_t n = sizes[s];
 		float *x = at_end(0, (size_t)n * 4), *y = at_end(1, (size_t)n * 4), *z = at_end(2, (size_t)n * 4);
-		uint16_t *a = at_end(4, (size_t)n * 2), *b = at_end(5, (size_t)n * 2);
+		uint16_t *rnd = at_end(3, (size_t)n * 2), *a = at_end(4, (size_t)n * 2), *b = at_end(5, (size_t)n * 2);
 
 		values(x, n);
+		for (int64_t i = 0; i < n; i++)
+			rnd[i] = (uint16_t)word((uint32_t)i + 99);
 		for (int split = 1; split <= 4; split++) {
 			struct sl_buckets k = {.count = 1 << split, .code_bits = 12 - split};
 			struct sl_bucket_stats p = {.range = SL_RANGE_EMPTY}, f;
@@ -277,8 +279,11 @@ static void buckets(void **state)
 			plain->bucket_stats(x, n, &k, &p);
 			fast->bucket_stats(x, n, &k, &f);
 			same(&p, &f, sizeof p, "bucket_stats", n);
-			plain->bucketize(x, n, &k, a);
-			fast->bucketize(x, n, &k, b);
+			plain->bucketize(x, n, &k, rnd, a);
+			fast->bucketize(x, n, &k, rnd, b);
+			same(a, b, (size_t)n * 2, "bucketize, stochastic", n);
+			plain->bucketize(x, n, &k, NULL, a);
+			fast->bucketize(x, n, &k, NULL, b);
 			same(a, b, (size_t)n * 2, "bucketize", n);
 			plain->unbucketize(a, n, &k, y);
 			fast->unbucketize(a, n, &k, z);

@@ -38,6 +38,7 @@ static const struct spec specs[] = {
 	{"topk:0.6|quant:8", false}, /* places as a bitmap */
 	{"topk:0.3|topk:0.5|qsgd:10", false},
 	{"topk:0.2|sortquant:3+1", false},
+	{"threshold:0.1|sortquant:3+2,round=stochastic", false},
 	{"threshold:0.5", false},
 	{"threshold:0.9|quant:4", false},
 	{"threshold:1|quant:3,block=60,round=stochastic", false},

@@ -42,6 +42,7 @@ static const char *const specs[] = {
 	"topk:0.2|quant:4|zstd:3",
 	"sortquant:6+2",
 	"sortquant:1+1",
+	"sortquant:5+3,round=stochastic",
 	"sortquant:12+4",
 	"topk:0.4|sortquant:5+3",
 	"lowrank:1",

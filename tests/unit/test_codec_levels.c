@@ -207,6 +207,8 @@ static void feedback_is_refused_where_it_diverges(void **state)
 		{"quant:2,per=channel,ef=true", NULL},
 		{"sortquant:1+1,ef=true", NULL},
 		{"sortquant:2+1,ef=true", NULL},
+		{"sortquant:1+1,round=stochastic,ef=true", "or write sortquant:2+1"},
+		{"sortquant:2+1,round=stochastic,ef=true", NULL},
 		{"topk:0.1,ef=true", NULL},
 		{"randomk:0.1,ef=true", NULL},
 		{"threshold:0.5,ef=true", NULL},

@@ -27,6 +27,7 @@ static const char *const all_specs[] = {
 	"sortquant:6+2",
 	"sortquant:3+1",
 	"sortquant:12+4",
+	"sortquant:2+3,round=stochastic",
 	"terngrad",
 	"terngrad,bucket=64",
 	"qsgd:255",

@@ -21,18 +21,18 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Every value comes back within half a step of a bucket that holds it, and buckets hold equal shares of the sorted
- * values: read from the payload, as its format says. */
-static void check_sortquant(int bits, int split, struct sl_shape shape, enum codec_kind kind)
+/* Every value comes back within half a step of a bucket that holds it, or a step, and buckets hold equal shares of the
+ * sorted values: read from the payload, as its format says. */
+static void check_sortquant(int bits, int split, bool stochastic, struct sl_shape shape, enum codec_kind kind)
 {
 	int64_t n = sl_shape_count(&shape), buckets = 1 << split, count[16] = {0};
 	struct sl_codec *c;
 	float *x = codec_make(n, kind), *back = malloc((size_t)n * 4), *sorted = malloc((size_t)n * 4);
 	uint8_t *bytes;
-	char text[32];
+	char text[48];
 	size_t len;
 
-	snprintf(text, sizeof text, "sortquant:%d+%d", bits, split);
+	snprintf(text, sizeof text, "sortquant:%d+%d%s", bits, split, stochastic ? ",round=stochastic" : "");
 	c = codec_open(text, shape, NULL, SL_DIR_HEAD_ACT, NULL);
 	assert_int_equal(codec_encode(c, &codec_call0, x, shape, &bytes, &len), SL_OK);
 	assert_int_equal(codec_decode(c, &codec_call0, bytes, len, shape, back), SL_OK);
@@ -50,7 +50,8 @@ static void check_sortquant(int bits, int split, struct sl_shape shape, enum cod
 		assert_true(range[0] <= x[i] && x[i] <= range[1]);
 		assert_true(range[0] <= back[i] && back[i] <= range[1]);
 		assert_true(fabs((double)back[i] - x[i]) <=
-			    ((double)range[1] - range[0]) / ((1 << bits) - 1) * (0.5 + (1 << bits) * 0x1p-21) +
+			    ((double)range[1] - range[0]) / ((1 << bits) - 1) *
+					    (stochastic ? 1.001 : 0.5 + (1 << bits) * 0x1p-21) +
 				    fmax(fabs((double)range[0]), fabs((double)range[1])) * 0x1p-22 + 1.5e-45);
 	}
 	memcpy(sorted, x, (size_t)n * 4);
@@ -83,12 +84,37 @@ static void sortquant_keeps_shares_and_half_a_step(void **state)
 	(void)state;
 
 	for (int i = 0; i < 7; i++) {
-		for (int kind = 0; kind < KINDS; kind++) {
-			check_sortquant(splits[i][0], splits[i][1], sl_shape4(1, 1, 1, 1), (enum codec_kind)kind);
-			check_sortquant(splits[i][0], splits[i][1], sl_shape4(2, 3, 5, 7), (enum codec_kind)kind);
-			check_sortquant(splits[i][0], splits[i][1], sl_shape4(3, 56, 57, 33), (enum codec_kind)kind);
+		const int bits = splits[i][0], split = splits[i][1];
+
+		for (int which = 0; which < 2 * KINDS; which++) {
+			const enum codec_kind kind = (enum codec_kind)(which / 2);
+
+			check_sortquant(bits, split, which % 2, sl_shape4(1, 1, 1, 1), kind);
+			check_sortquant(bits, split, which % 2, sl_shape4(2, 3, 5, 7), kind);
+			check_sortquant(bits, split, which % 2, sl_shape4(3, 56, 57, 33), kind);
 		}
 	}
+}
+
+/* Of values that lie in a bucket with one far from them, which rounding to nearest moves to the bucket's end. */
+static void stochastic_rounding_is_unbiased(void **state)
+{
+	enum { N = 60000 }; /* their own sample: the edge is exact */
+	float *x = malloc(N * 4), *back = malloc(N * 4);
+	double sum = 0;
+	(void)state;
+
+	for (int i = 0; i < N; i++)
+		x[i] = i % 2 ? 0.03f : -1;
+	x[1] = 0;
+	x[3] = 1;
+	codec_round_trip("sortquant:3+1,round=stochastic", sl_shape2(1, N), x, back);
+	for (int i = 5; i < N; i += 2)
+		sum += (double)back[i];
+	/* 5 standard deviations of a mean of codes 0 and 1, with the chance 0.21 of 1/7 */
+	assert_true(fabs(sum / (N / 2) - 0.03) < 5 * sqrt(0.21 * 0.79 / (N / 2)) / 7);
+	free(x);
+	free(back);
 }
 
 /* Values that grow along the tensor, and all of whose runs of 16 are alike: a sample of runs sees few of them. */
@@ -157,6 +183,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sortquant_keeps_shares_and_half_a_step),
+		cmocka_unit_test(stochastic_rounding_is_unbiased),
 		cmocka_unit_test(sortquant_survives_a_sample_that_misleads),
 		cmocka_unit_test(sortquant_moves_edges_that_a_sample_misplaced),
 	};
