@@ -76,9 +76,9 @@ static void make(struct sl_onnx_import *im, struct sl_onnx_value made)
 	*v = made;
 }
 
-void sl_onnx_out(struct sl_onnx_import *im, int value, bool permuted)
+void sl_onnx_out(struct sl_onnx_import *im, int value)
 {
-	struct sl_onnx_value made = {.value = value, .permuted = permuted};
+	struct sl_onnx_value made = {.value = value};
 	struct sl_shape s;
 
 	if (im->b->err)
@@ -224,11 +224,10 @@ static int signal_of(struct sl_onnx_import *im, struct sl_onnx_value *v)
 }
 
 /* Input `i`, which a node computes: the graph's value; -1 after a refusal. ndim 0: any. */
-int sl_onnx_data_in(struct sl_onnx_import *im, size_t i, int ndim, bool *permuted)
+int sl_onnx_data_in(struct sl_onnx_import *im, size_t i, int ndim)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, i);
 
-	*permuted = false;
 	if (!im->b->err && v && v->pad)
 		sl_onnx_refuse(im, "its input %zu has a border of zeros, which convolutions and means alone read", i);
 	if (im->b->err)
@@ -254,7 +253,6 @@ int sl_onnx_data_in(struct sl_onnx_import *im, size_t i, int ndim, bool *permute
 		return -1;
 	}
 	im->flat = ndim == 4 && v->view.n_axis == 3;
-	*permuted = v->permuted;
 	if (im->flat)
 		return signal_of(im, v);
 	if (ndim == 4)
@@ -266,9 +264,8 @@ int sl_onnx_data_in(struct sl_onnx_import *im, size_t i, int ndim, bool *permute
 
 int sl_onnx_image_in(struct sl_onnx_import *im)
 {
-	bool permuted;
 
-	return sl_onnx_data_in(im, 0, 4, &permuted);
+	return sl_onnx_data_in(im, 0, 4);
 }
 
 /* The same, and the border of zeros that it is to have. */

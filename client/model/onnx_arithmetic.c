@@ -1,5 +1,4 @@
 /* Sums, products and differences: of values, of a value and a number, of a value and a parameter. */
-#include <math.h>
 #include <string.h>
 
 #include "client/model/onnx_arithmetic.h"
@@ -24,8 +23,7 @@ bool sl_onnx_fixed_in(struct sl_onnx_import *im, size_t i, float *out)
 static void affine(struct sl_onnx_import *im, size_t i, float by, float plus)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, i);
-	bool permuted;
-	const int x = sl_onnx_data_in(im, i, 0, &permuted);
+	const int x = sl_onnx_data_in(im, i, 0);
 
 	if (!(by >= -1e30f && by <= 1e30f))
 		sl_onnx_refuse(im, "its factor is %g", (double)by);
@@ -150,14 +148,13 @@ static int as_second(struct sl_onnx_import *im, int x, enum second second)
 static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *what, enum second second)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0), *w = sl_onnx_in(im, 1), other;
-	bool permuted[2];
 	struct sl_shape a, b, all;
 
-	sl_onnx_data_in(im, 0, 0, &permuted[0]);
-	sl_onnx_data_in(im, 1, 0, &permuted[1]);
+	sl_onnx_data_in(im, 0, 0);
+	sl_onnx_data_in(im, 1, 0);
 	if (im->b->err)
 		return;
-	if (permuted[0] || permuted[1]) {
+	if (v->permuted || w->permuted) {
 		sl_onnx_refuse(im, "it %s flattened images, which is not read", what);
 		return;
 	}
@@ -191,7 +188,7 @@ static void pair(struct sl_onnx_import *im, enum sl_op_kind kind, const char *wh
 	else if (!sl_onnx_per_token(im, v) && common_shape(&a, &b, &all)) {
 		const int x = repeat(im, v->value, &all), y = repeat(im, w->value, &all);
 
-		sl_onnx_out(im, sl_build_pair(im->b, im->name, kind, x, y), false);
+		sl_onnx_out(im, sl_build_pair(im->b, im->name, kind, x, y));
 	} else
 		sl_onnx_refuse(im, "it %s values whose shapes do not fit each other", what);
 }
@@ -320,19 +317,18 @@ void sl_onnx_expand(struct sl_onnx_import *im, const int64_t *to, int n)
 	else if (reader_repeats(im, to, n))
 		sl_onnx_out_same(im, v);
 	else
-		sl_onnx_out(im, repeat(im, v->value, &want), false);
+		sl_onnx_out(im, repeat(im, v->value, &want));
 }
 
 /* With the parameter of input `i`, whose dimensions of size 1 are repeated where they have to be. */
 static void with_param(struct sl_onnx_import *im, size_t i, enum sl_op_kind kind, enum second second)
 {
 	struct sl_onnx_value *x = sl_onnx_in(im, 1 - i), other;
-	bool permuted;
 	int p;
 
-	if (sl_onnx_data_in(im, 1 - i, 0, &permuted) < 0)
+	if (sl_onnx_data_in(im, 1 - i, 0) < 0)
 		return;
-	if (permuted) {
+	if (x->permuted) {
 		sl_onnx_refuse(im, "it changes flattened images by a parameter, which is not read");
 		return;
 	}
@@ -400,8 +396,7 @@ void sl_onnx_read_div(struct sl_onnx_import *im)
 
 void sl_onnx_read_math(struct sl_onnx_import *im, size_t i, int fn, float by)
 {
-	bool permuted;
-	int x = sl_onnx_data_in(im, i, 0, &permuted);
+	int x = sl_onnx_data_in(im, i, 0);
 
 	if (!(by >= -1e30f && by <= 1e30f))
 		sl_onnx_refuse(im, "its factor is %g", (double)by);
@@ -441,13 +436,12 @@ void sl_onnx_read_neg(struct sl_onnx_import *im)
 void sl_onnx_read_pow(struct sl_onnx_import *im)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
-	bool permuted;
 	float by = 0;
 	int x, y;
 
 	if (sl_onnx_read_rmsnorm(im) || im->b->err)
 		return;
-	x = sl_onnx_data_in(im, 0, 0, &permuted);
+	x = sl_onnx_data_in(im, 0, 0);
 	if (!sl_onnx_scalar_in(im, 1, &by) || (by != 2 && by != 3 && by != -1 && by != 0.5f && by != -0.5f))
 		sl_onnx_refuse(im, "its exponent is none of the constants 2, 3, 1/2, -1/2 and -1");
 	if (im->b->err)
@@ -475,8 +469,7 @@ static int bent(struct sl_onnx_import *im, int x, float above, float below)
 
 void sl_onnx_read_abs(struct sl_onnx_import *im)
 {
-	bool permuted;
-	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
+	const int x = sl_onnx_data_in(im, 0, 0);
 
 	if (!im->b->err)
 		sl_onnx_out_like(im, bent(im, x, 2, -1), sl_onnx_in(im, 0));
@@ -485,8 +478,7 @@ void sl_onnx_read_abs(struct sl_onnx_import *im)
 /* x / (1 + |x|) */
 void sl_onnx_read_softsign(struct sl_onnx_import *im)
 {
-	bool permuted;
-	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
+	const int x = sl_onnx_data_in(im, 0, 0);
 	int y;
 
 	if (im->b->err)
@@ -500,8 +492,7 @@ void sl_onnx_read_leaky(struct sl_onnx_import *im)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
 	const float slope = sl_onnx_attr_float(im, "alpha", 0.01f);
-	bool permuted;
-	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
+	const int x = sl_onnx_data_in(im, 0, 0);
 
 	if (!(slope >= -1e6f && slope <= 1e6f))
 		sl_onnx_refuse(im, "its slope is %g", (double)slope);
@@ -513,8 +504,7 @@ void sl_onnx_read_leaky(struct sl_onnx_import *im)
 static void elu(struct sl_onnx_import *im, float alpha, float by)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
-	bool permuted;
-	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
+	const int x = sl_onnx_data_in(im, 0, 0);
 	int y;
 
 	if (!(alpha >= -1e6f && alpha <= 1e6f && by >= -1e6f && by <= 1e6f))
@@ -544,10 +534,9 @@ void sl_onnx_read_prelu(struct sl_onnx_import *im)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0);
 	enum sl_op_kind kind;
-	bool permuted;
-	int x = sl_onnx_data_in(im, 0, 0, &permuted), p, y;
+	int x = sl_onnx_data_in(im, 0, 0), p, y;
 
-	if (permuted || !is_param(im, sl_onnx_in(im, 1)))
+	if ((v && v->permuted) || !is_param(im, sl_onnx_in(im, 1)))
 		sl_onnx_refuse(im, "its slope is no parameter, or it is of flattened images");
 	if (im->b->err)
 		return;

@@ -34,11 +34,11 @@ static void linear(struct sl_onnx_import *im, bool turned)
 	const int before = im->n_param;
 	const Onnx__Tensor *weight;
 	struct sl_onnx_view view;
-	bool permuted, bias;
+	bool bias;
 	int last, x, add;
 	int64_t in, out;
 
-	if (sl_onnx_data_in(im, 0, 0, &permuted) < 0)
+	if (sl_onnx_data_in(im, 0, 0) < 0)
 		return;
 	last = v->view.n_axis - 1;
 	weight = sl_onnx_param_in(im, 1, 2);
@@ -51,7 +51,7 @@ static void linear(struct sl_onnx_import *im, bool turned)
 			       (long long)sl_onnx_axis_size(&v->view, last));
 		return;
 	}
-	if (permuted) { /* the order of the file, and of the weight */
+	if (v->permuted) { /* the order of the file, and of the weight */
 		x = sl_onnx_arrange_axes(im, v, (int[]){1}, v->view.n_axis == 2, 0);
 	} else {
 		x = sl_onnx_innermost(im, v, last, true);
@@ -192,7 +192,6 @@ static void attend(struct sl_onnx_import *im, const struct sl_onnx_scores *s)
 void sl_onnx_read_matmul(struct sl_onnx_import *im)
 {
 	const struct sl_onnx_value *a = sl_onnx_in(im, 0), *b = sl_onnx_in(im, 1);
-	bool permuted;
 
 	if (im->b->err || !a || !b) {
 		sl_onnx_refuse(im, "an input is left out");
@@ -206,7 +205,7 @@ void sl_onnx_read_matmul(struct sl_onnx_import *im)
 		linear(im, false);
 		return;
 	}
-	if (sl_onnx_data_in(im, 0, 0, &permuted) >= 0 && sl_onnx_data_in(im, 1, 0, &permuted) >= 0)
+	if (sl_onnx_data_in(im, 0, 0) >= 0 && sl_onnx_data_in(im, 1, 0) >= 0)
 		scores(im);
 }
 

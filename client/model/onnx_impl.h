@@ -112,7 +112,7 @@ void sl_onnx_refuse(struct sl_onnx_import *im, const char *fmt, ...) SL_PRINTF(2
 /* What input `i` of the node is; NULL: it is left out, or there was a failure. */
 struct sl_onnx_value *sl_onnx_in(struct sl_onnx_import *im, size_t i);
 /* Output 0 of the node is that value. */
-void sl_onnx_out(struct sl_onnx_import *im, int value, bool permuted);
+void sl_onnx_out(struct sl_onnx_import *im, int value);
 void sl_onnx_out_constant(struct sl_onnx_import *im, const Onnx__Tensor *t);
 void sl_onnx_out_same(struct sl_onnx_import *im, const struct sl_onnx_value *as);
 /* NULL: it has none of that name. */
@@ -122,7 +122,7 @@ float sl_onnx_attr_float(struct sl_onnx_import *im, const char *name, float stan
 /* An attribute that has one value alone. */
 void sl_onnx_must_be(struct sl_onnx_import *im, const char *name, int64_t standard, int64_t right);
 /* Input `i`, which a node computes: the graph's value; -1 after a refusal. ndim 0: any. */
-int sl_onnx_data_in(struct sl_onnx_import *im, size_t i, int ndim, bool *permuted);
+int sl_onnx_data_in(struct sl_onnx_import *im, size_t i, int ndim);
 int sl_onnx_image_in(struct sl_onnx_import *im);
 /* The same, and the border of zeros that it is to have. */
 int sl_onnx_padded_in(struct sl_onnx_import *im, int *pad);

@@ -59,7 +59,6 @@ void sl_onnx_read_shape(struct sl_onnx_import *im)
 	const struct sl_onnx_value *v;
 	int64_t dim[SL_ONNX_ATOMS];
 	struct ints x;
-	bool permuted;
 
 	v = sl_onnx_in(im, 0);
 	if (v && (v->is_mask || v->is_places)) {
@@ -70,7 +69,7 @@ void sl_onnx_read_shape(struct sl_onnx_import *im)
 		give_dims(im, x.dim, x.n_dim);
 		return;
 	}
-	if (sl_onnx_data_in(im, 0, 0, &permuted) < 0)
+	if (sl_onnx_data_in(im, 0, 0) < 0)
 		return;
 	for (int i = 0; i < v->view.n_axis; i++)
 		dim[i] = sl_onnx_axis_size(&v->view, i);

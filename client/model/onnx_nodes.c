@@ -26,8 +26,7 @@ static void read_batchnorm(struct sl_onnx_import *im)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
 	const bool rows = v && v->value >= 0 && v->view.n_axis == 2;
-	bool permuted = false;
-	int x = rows ? sl_onnx_data_in(im, 0, 2, &permuted) : sl_onnx_image_in(im);
+	int x = rows ? sl_onnx_data_in(im, 0, 2) : sl_onnx_image_in(im);
 	const int before = im->n_param;
 	const float eps = sl_onnx_attr_float(im, "epsilon", 1e-5f), kept = sl_onnx_attr_float(im, "momentum", 0.9f);
 	/* Before opset 14 a node in training has five outputs. */
@@ -41,7 +40,7 @@ static void read_batchnorm(struct sl_onnx_import *im)
 		sl_onnx_refuse(im, "epsilon %g and momentum %g do not lie in 0 … 1", (double)eps, (double)kept);
 	for (size_t i = 1; i <= 4 && !im->b->err; i++)
 		(void)!sl_onnx_vector_of(im, sl_onnx_param_in(im, i, 1), sl_onnx_last_of(im, x));
-	if (permuted)
+	if (rows && v->permuted)
 		sl_onnx_refuse(im, "it is of flattened images, which is not read; norm the image");
 	if (im->b->err)
 		return;
@@ -49,14 +48,13 @@ static void read_batchnorm(struct sl_onnx_import *im)
 		x = sl_build_permute(im->b, im->name, x, (struct sl_permute_attr){1, 1, 1, 1, 1});
 	sl_onnx_use_params(im, before);
 	x = sl_build_bn_with(im->b, im->name, x, SL_INIT_ONE, eps, torch_momentum(kept));
-	sl_onnx_out(im, rows ? sl_build_flatten(im->b, im->name, x) : x, false);
+	sl_onnx_out(im, rows ? sl_build_flatten(im->b, im->name, x) : x);
 }
 
 /* A function of each number: an activation, or the kind's op. */
 static void read_each(struct sl_onnx_import *im, enum sl_act act)
 {
-	bool permuted;
-	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
+	const int x = sl_onnx_data_in(im, 0, 0);
 
 	if (x >= 0)
 		sl_onnx_out_like(im,
@@ -78,8 +76,7 @@ static void read_smooth(struct sl_onnx_import *im)
 /* Max(x, bound) is bound + max(x − bound, 0); of Min all signs are others. */
 static void bound(struct sl_onnx_import *im, size_t i, float at, float sign)
 {
-	bool permuted;
-	int x = sl_onnx_data_in(im, i, 0, &permuted);
+	int x = sl_onnx_data_in(im, i, 0);
 
 	if (!(at > -1e30f && at < 1e30f))
 		sl_onnx_refuse(im, "its bound is %g", (double)at);
@@ -104,7 +101,6 @@ static void read_bound(struct sl_onnx_import *im)
 static void read_clip(struct sl_onnx_import *im)
 {
 	float low, high;
-	bool permuted;
 	const bool has_low = sl_onnx_fixed_in(im, 1, &low), has_high = sl_onnx_fixed_in(im, 2, &high);
 	int x, y;
 
@@ -121,7 +117,7 @@ static void read_clip(struct sl_onnx_import *im)
 		read_each(im, SL_ACT_RELU6);
 		return;
 	}
-	x = sl_onnx_data_in(im, 0, 0, &permuted);
+	x = sl_onnx_data_in(im, 0, 0);
 	if (im->b->err)
 		return;
 	/* low + max(x − low, 0) − max(x − high, 0) */
@@ -136,8 +132,7 @@ static void read_dropout(struct sl_onnx_import *im)
 	const struct sl_onnx_value *mode = sl_onnx_in(im, 2), *v = sl_onnx_in(im, 0);
 	const bool scores = v && v->scores.heads;
 	float p = 0.5f;
-	bool permuted;
-	const int x = scores ? 0 : sl_onnx_data_in(im, 0, 0, &permuted);
+	const int x = scores ? 0 : sl_onnx_data_in(im, 0, 0);
 
 	if (im->b->err)
 		return;
@@ -164,7 +159,6 @@ static void read_sigmoid(struct sl_onnx_import *im)
 {
 	const int log = sl_onnx_next(im, im->index, "Log"), mul = sl_onnx_next(im, im->index, "Mul");
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
-	bool permuted;
 	int x;
 
 	if (mul >= 0 && sl_onnx_reads(im->onnx->graph->node[mul], im->node->input[0])) {
@@ -175,7 +169,7 @@ static void read_sigmoid(struct sl_onnx_import *im)
 		read_smooth(im);
 		return;
 	}
-	x = sl_onnx_data_in(im, 0, 0, &permuted);
+	x = sl_onnx_data_in(im, 0, 0);
 	if (x < 0)
 		return;
 	x = sl_build_smooth(im->b, im->name, sl_build_scale(im->b, im->name, x, -1), SL_OP_SOFTPLUS, false);
@@ -196,8 +190,7 @@ static void read_hard_sigmoid(struct sl_onnx_import *im)
 /* x · tanh(softplus(x)) */
 static void read_mish(struct sl_onnx_import *im)
 {
-	bool permuted;
-	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
+	const int x = sl_onnx_data_in(im, 0, 0);
 	int y;
 
 	if (x < 0)
@@ -210,8 +203,7 @@ static void read_mish(struct sl_onnx_import *im)
 static void read_gelu(struct sl_onnx_import *im)
 {
 	const Onnx__Attribute *how = sl_onnx_attr(im, "approximate", SL_ONNX_ATTR_STRING);
-	bool permuted;
-	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
+	const int x = sl_onnx_data_in(im, 0, 0);
 
 	if (x >= 0)
 		sl_onnx_out_like(im,
@@ -227,8 +219,7 @@ static void read_layernorm(struct sl_onnx_import *im)
 	const float eps = sl_onnx_attr_float(im, "epsilon", 1e-5f);
 	const int64_t axis = sl_onnx_attr_int(im, "axis", -1);
 	const bool bias = im->node->n_input > 2 && im->node->input[2][0];
-	bool permuted;
-	int x = sl_onnx_data_in(im, 0, 0, &permuted), first;
+	int x = sl_onnx_data_in(im, 0, 0), first;
 	int64_t all = 1;
 
 	if (im->b->err)
@@ -241,7 +232,7 @@ static void read_layernorm(struct sl_onnx_import *im)
 		sl_onnx_plain_norm(im, v, first, eps);
 		return;
 	}
-	if (permuted || first != v->view.n_axis - 1 || !(eps >= 1e-30f && eps <= 1)) {
+	if (v->permuted || first != v->view.n_axis - 1 || !(eps >= 1e-30f && eps <= 1)) {
 		sl_onnx_refuse(im, "with parameters it is over the last axis alone, and epsilon is in 0 … 1");
 		return;
 	}
@@ -341,7 +332,6 @@ static void read_gemm(struct sl_onnx_import *im)
 {
 	const int before = im->n_param;
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
-	bool permuted = false;
 	const Onnx__Tensor *weight, *bias;
 	struct sl_model *m = im->b->model;
 	char text[SL_ONNX_DIMS_TEXT];
@@ -355,7 +345,7 @@ static void read_gemm(struct sl_onnx_import *im)
 		sl_onnx_read_gemm_of_tokens(im);
 		return;
 	}
-	x = sl_onnx_data_in(im, 0, 2, &permuted);
+	x = sl_onnx_data_in(im, 0, 2);
 	weight = sl_onnx_param_in(im, 1, 2);
 	if (!weight)
 		return;
@@ -370,9 +360,9 @@ static void read_gemm(struct sl_onnx_import *im)
 	sl_onnx_use_params(im, before);
 	y = sl_build_linear(im->b, im->name, x, (int)weight->dims[0], bias, (struct sl_init){SL_INIT_ZERO, 0});
 	/* The builder and this reader must agree on the order of the numbers that come in. */
-	if (y >= 0 && permuted != (m->file[im->b->graph->n_param - (bias ? 2 : 1)].layout == SL_LAYOUT_HWC_FROM_CHW))
+	if (y >= 0 && v->permuted != (m->file[im->b->graph->n_param - (bias ? 2 : 1)].layout == SL_LAYOUT_HWC_FROM_CHW))
 		sl_onnx_refuse(im, "what lies between it and the flattened image is not read");
-	sl_onnx_out(im, y, false);
+	sl_onnx_out(im, y);
 }
 
 static void read_constant(struct sl_onnx_import *im)

@@ -272,7 +272,7 @@ bool sl_onnx_read_groupnorm(struct sl_onnx_import *im)
 		return true;
 	}
 	sl_onnx_join(im, at);
-	sl_onnx_out(im, sl_build_groupnorm(im->b, im->name, x, (int)to[1], eps, weight), false);
+	sl_onnx_out(im, sl_build_groupnorm(im->b, im->name, x, (int)to[1], eps, weight));
 	return true;
 }
 
@@ -296,5 +296,5 @@ void sl_onnx_read_instancenorm(struct sl_onnx_import *im)
 	if (im->b->err)
 		return;
 	sl_onnx_use_params(im, before);
-	sl_onnx_out(im, sl_build_groupnorm(im->b, im->name, x, (int)c, eps, !plain), false);
+	sl_onnx_out(im, sl_build_groupnorm(im->b, im->name, x, (int)c, eps, !plain));
 }

@@ -63,9 +63,8 @@ void sl_onnx_read_squeeze(struct sl_onnx_import *im)
 	struct sl_onnx_value made;
 	int64_t axis[SL_ONNX_INTS];
 	const int n = im->node->n_input > 1 ? sl_onnx_ints_in(im, 1, axis) : -1;
-	bool permuted;
 
-	if (im->b->err || sl_onnx_read_ints(im) || sl_onnx_data_in(im, 0, 0, &permuted) < 0)
+	if (im->b->err || sl_onnx_read_ints(im) || sl_onnx_data_in(im, 0, 0) < 0)
 		return;
 	made = *v;
 	made.view.n_axis = 0;
@@ -110,8 +109,7 @@ void sl_onnx_read_flatten(struct sl_onnx_import *im)
 {
 	const int64_t axis = sl_onnx_attr_int(im, "axis", 1);
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
-	bool permuted;
-	const int x = sl_onnx_data_in(im, 0, 0, &permuted);
+	const int x = sl_onnx_data_in(im, 0, 0);
 
 	if (im->b->err)
 		return;
@@ -178,7 +176,6 @@ void sl_onnx_read_reshape(struct sl_onnx_import *im)
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
 	struct sl_onnx_value made;
 	int64_t to[SL_ONNX_INTS];
-	bool permuted;
 	int x, n;
 
 	if (sl_onnx_read_ints(im) || sl_onnx_read_groupnorm(im))
@@ -187,7 +184,7 @@ void sl_onnx_read_reshape(struct sl_onnx_import *im)
 		reshape_constant(im, v);
 		return;
 	}
-	x = sl_onnx_data_in(im, 0, 0, &permuted);
+	x = sl_onnx_data_in(im, 0, 0);
 	n = sl_onnx_ints_in(im, 1, to);
 	for (int i = 0; i < n && !im->b->err && sl_onnx_attr_int(im, "allowzero", 0); i++)
 		if (!to[i])
@@ -204,7 +201,7 @@ void sl_onnx_read_reshape(struct sl_onnx_import *im)
 		return;
 	}
 	made.permuted = false;
-	if (permuted || !sl_onnx_reshape_view(&made.view, to, n))
+	if (v->permuted || !sl_onnx_reshape_view(&made.view, to, n))
 		sl_onnx_refuse(im, "it parts its input's axes in a way that is not read; to [batch, features] write "
 				   "x.flatten(1)");
 	sl_onnx_out_same(im, &made);
@@ -215,7 +212,7 @@ void sl_onnx_read_transpose(struct sl_onnx_import *im)
 	const Onnx__Attribute *perm = sl_onnx_attr(im, "perm", SL_ONNX_ATTR_INTS);
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
 	struct sl_onnx_value made;
-	bool permuted, fits;
+	bool fits;
 
 	if (im->b->err || sl_onnx_read_ints(im))
 		return;
@@ -227,10 +224,10 @@ void sl_onnx_read_transpose(struct sl_onnx_import *im)
 		sl_onnx_out_same(im, &made);
 		return;
 	}
-	if (sl_onnx_data_in(im, 0, 0, &permuted) < 0)
+	if (sl_onnx_data_in(im, 0, 0) < 0)
 		return;
 	made = *v;
-	fits = perm && (int)perm->n_ints == v->view.n_axis && !permuted;
+	fits = perm && (int)perm->n_ints == v->view.n_axis && !v->permuted;
 	for (int i = 0; fits && i < v->view.n_axis; i++) {
 		for (int k = 0; k < i; k++)
 			fits &= perm->ints[k] != perm->ints[i];
@@ -251,9 +248,8 @@ void sl_onnx_read_depth_to_space(struct sl_onnx_import *im)
 	struct sl_onnx_value made, *v = sl_onnx_in(im, 0);
 	struct sl_onnx_axis two[2];
 	int64_t c, h, w;
-	bool permuted;
 
-	if (sl_onnx_data_in(im, 0, 4, &permuted) < 0)
+	if (sl_onnx_data_in(im, 0, 4) < 0)
 		return;
 	made = *v;
 	c = sl_onnx_axis_size(&v->view, 1);
@@ -341,17 +337,16 @@ void sl_onnx_read_slice(struct sl_onnx_import *im)
 	struct sl_onnx_value *v = sl_onnx_in(im, 0);
 	int64_t from[SL_ONNX_INTS], to[SL_ONNX_INTS], axis[SL_ONNX_INTS], step[SL_ONNX_INTS];
 	struct sl_onnx_value all;
-	bool permuted;
 	int n, m;
 
-	if (sl_onnx_read_ints(im) || front_of_constant(im) || sl_onnx_data_in(im, 0, 0, &permuted) < 0)
+	if (sl_onnx_read_ints(im) || front_of_constant(im) || sl_onnx_data_in(im, 0, 0) < 0)
 		return;
 	n = sl_onnx_ints_in(im, 1, from);
 	m = im->node->n_input > 3 ? sl_onnx_ints_in(im, 3, axis) : -1;
 	if (im->node->n_input < 5 || sl_onnx_ints_in(im, 4, step) < 0)
 		for (int i = 0; i < SL_ONNX_INTS; i++)
 			step[i] = 1;
-	if (n < 1 || m != n || sl_onnx_ints_in(im, 2, to) != n || permuted) {
+	if (n < 1 || m != n || sl_onnx_ints_in(im, 2, to) != n || v->permuted) {
 		sl_onnx_refuse(im, "where it cuts is not constant");
 		return;
 	}
@@ -388,12 +383,11 @@ void sl_onnx_read_split(struct sl_onnx_import *im)
 	struct sl_onnx_value *v = sl_onnx_in(im, 0);
 	int64_t size[SL_ONNX_INTS], axis = sl_onnx_attr_int(im, "axis", 0), first = 0, all;
 	const size_t n = im->node->n_output;
-	bool permuted;
 
-	if (sl_onnx_data_in(im, 0, 0, &permuted) < 0)
+	if (sl_onnx_data_in(im, 0, 0) < 0)
 		return;
 	axis += axis < 0 ? v->view.n_axis : 0;
-	if (axis < 0 || axis >= v->view.n_axis || permuted || n > SL_ONNX_INTS) {
+	if (axis < 0 || axis >= v->view.n_axis || v->permuted || n > SL_ONNX_INTS) {
 		sl_onnx_refuse(im, "it parts an axis that is not there, or into more than %d", SL_ONNX_INTS);
 		return;
 	}
@@ -418,14 +412,13 @@ void sl_onnx_read_gather(struct sl_onnx_import *im)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0), *at = sl_onnx_in(im, 1);
 	int64_t index[SL_ONNX_INTS], axis = sl_onnx_attr_int(im, "axis", 0), size;
-	bool permuted;
 
 	if ((axis == 0 && sl_onnx_read_ints(im)) || sl_onnx_read_lookup(im))
 		return;
-	if (sl_onnx_data_in(im, 0, 0, &permuted) < 0)
+	if (sl_onnx_data_in(im, 0, 0) < 0)
 		return;
 	axis += axis < 0 ? v->view.n_axis : 0;
-	if (axis < 0 || axis >= v->view.n_axis || permuted || sl_onnx_ints_in(im, 1, index) != 1 ||
+	if (axis < 0 || axis >= v->view.n_axis || v->permuted || sl_onnx_ints_in(im, 1, index) != 1 ||
 	    (at->n_ints ? at->n_dim : (int)at->constant->n_dims)) {
 		sl_onnx_refuse(im, "it does not take one constant number of an axis");
 		return;
@@ -494,12 +487,12 @@ void sl_onnx_read_concat(struct sl_onnx_import *im)
 				   "whole; give nn.Upsample a size");
 	for (size_t i = 0; i < im->node->n_input && !im->b->err; i++) {
 		struct sl_onnx_value *v = sl_onnx_in(im, i);
-		bool permuted, fits;
+		bool fits;
 		int at;
 
 		if (v && v->value < 0 && v->constant && like >= 0)
 			repeat_param(im, i, &next, like);
-		else if (sl_onnx_data_in(im, i, 0, &permuted) >= 0)
+		else if (sl_onnx_data_in(im, i, 0) >= 0)
 			next = *v;
 		if (im->b->err)
 			return;

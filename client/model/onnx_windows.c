@@ -164,7 +164,7 @@ void sl_onnx_read_conv(struct sl_onnx_import *im)
 							.bias = bias},
 			       (struct sl_init){SL_INIT_ZERO, 0});
 	im->b->param_name = NULL;
-	sl_onnx_out(im, even ? x : skip(im, x, w.stride), false);
+	sl_onnx_out(im, even ? x : skip(im, x, w.stride));
 }
 
 void sl_onnx_read_convt(struct sl_onnx_import *im)
@@ -196,15 +196,13 @@ void sl_onnx_read_convt(struct sl_onnx_import *im)
 	if (size[0] < 1 || size[1] < 1)
 		sl_onnx_refuse(im, "it makes images of no size");
 	sl_onnx_use_params(im, before);
-	sl_onnx_out(im,
-		    sl_build_convt(im->b, im->name, x,
-				   (struct sl_build_window){.out_c = (int)weight->dims[1],
-							    .k = (int)weight->dims[2],
-							    .stride = w.stride[0],
-							    .pad = w.before[0],
-							    .bias = bias},
-				   size[0], size[1], (struct sl_init){SL_INIT_ZERO, 0}),
-		    false);
+	sl_onnx_out(im, sl_build_convt(im->b, im->name, x,
+				       (struct sl_build_window){.out_c = (int)weight->dims[1],
+								.k = (int)weight->dims[2],
+								.stride = w.stride[0],
+								.pad = w.before[0],
+								.bias = bias},
+				       size[0], size[1], (struct sl_init){SL_INIT_ZERO, 0}));
 }
 
 /* ---- pools */
@@ -269,12 +267,10 @@ void sl_onnx_read_maxpool(struct sl_onnx_import *im)
 	pad = pad_in_front(im, &x, &w, SL_RESAMPLE_EDGE);
 	if (im->b->err)
 		return;
-	sl_onnx_out(im,
-		    w.k[0] == 1 && w.stride[0] == 1 && !pad
-			    ? x
-			    : sl_build_pool(im->b, im->name, x, SL_OP_MAXPOOL,
-					    (struct sl_pool_attr){.k = w.k[0], .stride = w.stride[0], .pad = pad}),
-		    false);
+	sl_onnx_out(im, w.k[0] == 1 && w.stride[0] == 1 && !pad
+				? x
+				: sl_build_pool(im->b, im->name, x, SL_OP_MAXPOOL,
+						(struct sl_pool_attr){.k = w.k[0], .stride = w.stride[0], .pad = pad}));
 }
 
 /* Means over height, then over width. */
@@ -320,15 +316,13 @@ void sl_onnx_read_avgpool(struct sl_onnx_import *im)
 	if (im->b->err)
 		return;
 	if (same && w.k[0] == 1 && w.stride[0] == 1 && !w.before[0])
-		sl_onnx_out(im, x, false);
+		sl_onnx_out(im, x);
 	else if (same)
-		sl_onnx_out(
-			im,
-			sl_build_pool(im->b, im->name, x, SL_OP_AVGPOOL,
-				      (struct sl_pool_attr){.k = w.k[0], .stride = w.stride[0], .pad = w.before[0]}),
-			false);
+		sl_onnx_out(im, sl_build_pool(
+					im->b, im->name, x, SL_OP_AVGPOOL,
+					(struct sl_pool_attr){.k = w.k[0], .stride = w.stride[0], .pad = w.before[0]}));
 	else
-		sl_onnx_out(im, mean_by_axis(im, x, &w), false);
+		sl_onnx_out(im, mean_by_axis(im, x, &w));
 }
 
 static int pool_of_plane(struct sl_onnx_import *im, int x)
@@ -341,7 +335,7 @@ void sl_onnx_read_global_pool(struct sl_onnx_import *im)
 	const int x = sl_onnx_image_in(im);
 
 	if (x >= 0)
-		sl_onnx_out(im, pool_of_plane(im, x), false);
+		sl_onnx_out(im, pool_of_plane(im, x));
 }
 
 /* Of some axes: they lie in front as a plane, and the others behind as channels. */
@@ -383,10 +377,9 @@ void sl_onnx_read_reduce(struct sl_onnx_import *im)
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
 	int64_t at[SL_ONNX_INTS];
 	unsigned over = 0;
-	bool permuted;
 	int x, n = axes ? (int)axes->n_ints : 0, pooled;
 
-	if ((im->op == SL_OP_AVGPOOL && sl_onnx_read_layernorm(im)) || sl_onnx_data_in(im, 0, 0, &permuted) < 0)
+	if ((im->op == SL_OP_AVGPOOL && sl_onnx_read_layernorm(im)) || sl_onnx_data_in(im, 0, 0) < 0)
 		return;
 	if (!axes)
 		n = sl_onnx_ints_in(im, 1, at);
@@ -404,7 +397,7 @@ void sl_onnx_read_reduce(struct sl_onnx_import *im)
 		}
 	if (im->op == SL_OP_ADD)
 		sl_onnx_refuse(im, "torch's sum is read of tokens alone, divided by their number; write a mean");
-	if (n < 1 || (over & 1) || permuted)
+	if (n < 1 || (over & 1) || v->permuted)
 		sl_onnx_refuse(im, "its axes are no constants, or the batch is among them");
 	if (im->b->err)
 		return;
@@ -414,7 +407,7 @@ void sl_onnx_read_reduce(struct sl_onnx_import *im)
 	}
 	x = sl_onnx_image_in(im);
 	pooled = im->b->err ? -1 : pool_of_plane(im, x);
-	sl_onnx_out(im, keep ? pooled : sl_build_flatten(im->b, im->name, pooled), false);
+	sl_onnx_out(im, keep ? pooled : sl_build_flatten(im->b, im->name, pooled));
 }
 
 /* ---- borders and other sizes */
@@ -472,7 +465,7 @@ void sl_onnx_read_pad(struct sl_onnx_import *im)
 		else
 			x = resize(im, x, axis, pad[i], s.dim[axis] + pad[i] + pad[n + i], how);
 	}
-	sl_onnx_out(im, x, false);
+	sl_onnx_out(im, x);
 }
 
 void sl_onnx_read_resize(struct sl_onnx_import *im)
@@ -507,5 +500,5 @@ void sl_onnx_read_resize(struct sl_onnx_import *im)
 		else
 			x = resize(im, x, 1 + i, 0, sizes ? to[2 + i] : to[2 + i] * s.dim[1 + i], how);
 	}
-	sl_onnx_out(im, x, false);
+	sl_onnx_out(im, x);
 }
