@@ -9,6 +9,7 @@
 #include "client/text/glue.h"
 #include "client/text/records.h"
 #include "client/text/tokenizer.h"
+#include "common/base/grow.h"
 
 static const char *const usage[] = {
 	"splitc tokens TOKENIZER [FILE…] [--pair | --columns A[,B] | --task NAME] [--text] [--max-length N] [--stats] "
@@ -78,15 +79,8 @@ static void print_json(const struct tokens *t, const struct sl_tokens *row, json
 
 static enum sl_err count_row(struct tokens *t, const struct sl_tokens *row, struct sl_fail *fail)
 {
-	if (t->rows == t->cap) {
-		size_t cap = 2 * t->cap + 1024;
-		int32_t *grown = realloc(t->length, cap * sizeof *grown);
-
-		if (!grown)
-			return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for lengths");
-		t->length = grown;
-		t->cap = cap;
-	}
+	if (!sl_grow(&t->length, &t->cap, t->rows + 1, sizeof *t->length))
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for lengths");
 	t->length[t->rows++] = row->n;
 	t->total += (uint64_t)row->n;
 	t->cut += row->whole > row->n;

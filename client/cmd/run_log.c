@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/base/grow.h"
+
 #include "client/cmd/run_log.h"
 
 /* Steps are gathered in stretches of equal length. When all are in use, neighbours are joined and stretches are twice
@@ -23,7 +25,7 @@ struct reader {
 	const char *path;
 	long line;
 	struct gather gather;
-	int room;
+	size_t room;
 	struct sl_fail *fail;
 };
 
@@ -86,15 +88,9 @@ static enum sl_err take_step(struct reader *r, const json_t *row)
 static enum sl_err take_epoch(struct reader *r, const json_t *row)
 {
 	struct sl_run_log *log = r->log;
-	struct sl_run_epoch *grown = log->epoch;
 
-	if (log->n_epoch == r->room) {
-		r->room = r->room ? 2 * r->room : 64;
-		grown = realloc(log->epoch, (size_t)r->room * sizeof *grown);
-		if (!grown)
-			return sl_fail_set(r->fail, SL_ERR_NOMEM, "%s: no memory for its epochs", r->path);
-		log->epoch = grown;
-	}
+	if (!sl_grow(&log->epoch, &r->room, (size_t)log->n_epoch + 1, sizeof *log->epoch))
+		return sl_fail_set(r->fail, SL_ERR_NOMEM, "%s: no memory for its epochs", r->path);
 	log->bytes += count(row, "wire_tx_bytes") + count(row, "wire_rx_bytes");
 	log->epoch[log->n_epoch] = (struct sl_run_epoch){
 		.steps = count(row, "steps"),

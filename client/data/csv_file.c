@@ -10,6 +10,7 @@
 #include "client/text/records.h"
 #include "client/text/unicode.h"
 #include "common/base/folder.h"
+#include "common/base/grow.h"
 
 static enum sl_err no_memory(struct sl_fail *fail)
 {
@@ -128,7 +129,7 @@ static enum sl_err add_row(struct sl_csv *s, const struct sl_records *records, s
 				   sl_records_fields(records), s->columns);
 	if (s->rows == SL_SET_MAX_SAMPLES)
 		return sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d rows", s->path, SL_SET_MAX_SAMPLES);
-	if (!sl_grow((void **)&s->line, &s->cap, s->rows, sizeof *s->line))
+	if (!sl_grow(&s->line, &s->cap, (size_t)s->rows + 1, sizeof *s->line))
 		return no_memory(fail);
 	s->line[s->rows] = line;
 	err = add_fields(s, &s->cell, records, line, fail);

@@ -12,7 +12,8 @@ struct sl_csv {
 	char path[PATH_MAX];
 	struct sl_names header, cell; /* cell: [rows · columns] */
 	size_t *line;                 /* [rows] */
-	int64_t rows, cap;
+	int64_t rows;
+	size_t cap;
 	int columns;
 };
 

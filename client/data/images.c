@@ -17,6 +17,7 @@
 #include "client/data/picture.h"
 #include "client/data/sources.h"
 #include "common/base/folder.h"
+#include "common/base/grow.h"
 #include "common/base/log.h"
 
 #define SUFFIXES ".jpg .jpeg .png .webp .tif .tiff .bmp .ppm .pgm .dcm"
@@ -34,7 +35,7 @@ struct folder_set {
 	struct sl_names classes, folders, files; /* classes: or the names of numbers or labels */
 	int32_t *label;                          /* of a file's folder: [folders.n] */
 	int32_t *folder_of;                      /* [files.n] */
-	int64_t folders_cap, files_cap;
+	size_t folders_cap, files_cap;
 	int64_t wanted; /* samples; files.n or fewer */
 	int64_t passed_over;
 	struct kind kind[MOST_KINDS]; /* of files that are passed over; the last one has all further kinds */
@@ -178,7 +179,7 @@ static enum sl_err find_folders(const struct folder_set *set, const char *path, 
 
 static enum sl_err begin_folder(struct folder_set *set, const char *path, int32_t label, struct sl_fail *fail)
 {
-	if (!sl_grow((void **)&set->label, &set->folders_cap, set->folders.n, sizeof *set->label) ||
+	if (!sl_grow(&set->label, &set->folders_cap, (size_t)set->folders.n + 1, sizeof *set->label) ||
 	    !sl_names_add(&set->folders, path))
 		return no_memory(fail);
 	set->label[set->folders.n - 1] = label;
@@ -191,7 +192,7 @@ static enum sl_err add_file(struct folder_set *set, const char *name, struct sl_
 	if (set->files.n == SL_SET_MAX_SAMPLES)
 		return sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d pictures",
 				   sl_name(&set->folders, set->folders.n - 1), SL_SET_MAX_SAMPLES);
-	if (!sl_grow((void **)&set->folder_of, &set->files_cap, set->files.n, sizeof *set->folder_of) ||
+	if (!sl_grow(&set->folder_of, &set->files_cap, (size_t)set->files.n + 1, sizeof *set->folder_of) ||
 	    !sl_names_add(&set->files, name))
 		return no_memory(fail);
 	set->folder_of[set->files.n - 1] = (int32_t)set->folders.n - 1;

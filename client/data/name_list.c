@@ -4,35 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool sl_grow(void **at, int64_t *cap, int64_t n, size_t each)
-{
-	int64_t more = *cap ? 2 * *cap : 256;
-	void *grown;
-
-	if (n < *cap)
-		return true;
-	grown = realloc(*at, (size_t)more * each);
-	if (!grown)
-		return false;
-	*at = grown;
-	*cap = more;
-	return true;
-}
+#include "common/base/grow.h"
 
 bool sl_names_add(struct sl_names *l, const char *text)
 {
 	const size_t n = strlen(text) + 1;
 
-	if (l->bytes + n > l->cap) {
-		const size_t cap = 2 * l->cap + n + 4096;
-		char *grown = realloc(l->text, cap);
-
-		if (!grown)
-			return false;
-		l->text = grown;
-		l->cap = cap;
-	}
-	if (!sl_grow((void **)&l->at, &l->n_cap, l->n, sizeof *l->at))
+	if (!sl_grow(&l->text, &l->cap, l->bytes + n, 1) ||
+	    !sl_grow(&l->at, &l->n_cap, (size_t)l->n + 1, sizeof *l->at))
 		return false;
 	memcpy(l->text + l->bytes, text, n);
 	l->at[l->n++] = l->bytes;

@@ -9,9 +9,9 @@
 /* Begins zeroed. */
 struct sl_names {
 	char *text;
-	size_t bytes, cap;
+	size_t bytes, cap, n_cap;
 	size_t *at; /* [n], where each begins */
-	int64_t n, n_cap;
+	int64_t n;
 };
 
 /* False: out of memory; the list is as it was. */
@@ -23,9 +23,6 @@ bool sl_names_different(struct sl_names *out, struct sl_names *all);
 void sl_names_close(struct sl_names *list);
 
 bool sl_text_number(const char *text, double *out); /* decimal and finite, with blanks around it */
-
-/* Room for element n of an array of elements of `each` bytes, of which *cap are there. False: out of memory. */
-bool sl_grow(void **at, int64_t *cap, int64_t n, size_t each);
 
 static inline const char *sl_name(const struct sl_names *list, int64_t i)
 {

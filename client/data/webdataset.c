@@ -17,6 +17,8 @@
 #include "client/data/name_list.h"
 #include "client/data/picture.h"
 #include "client/data/sources.h"
+#include "common/base/grow.h"
+#include "common/base/text.h"
 
 enum { BLOCK = 512, BUFFER = 1 << 16, MOST_LABEL_BYTES = 1 << 20, MOST_CLASSES = 100000, MOST_SHARDS = 100000 };
 
@@ -27,7 +29,7 @@ struct shards {
 	int32_t *shard;      /* [key.n] */
 	int32_t *label;      /* [key.n] */
 	int64_t *at;         /* [key.n], where the header of its picture begins in the shard */
-	int64_t caps[3];
+	size_t caps[3];
 	int64_t wanted; /* samples; key.n or fewer */
 	struct sl_picture_spec picture;
 	int classes;
@@ -196,9 +198,9 @@ static enum sl_err end_group(struct shards *s, const struct group *g, const char
 				   g->label < 0 ? "label (.cls, or .json)" : "picture");
 	if (n == SL_SET_MAX_SAMPLES)
 		return sl_fail_set(fail, SL_ERR_LIMIT, "%s: more than %d samples", path, SL_SET_MAX_SAMPLES);
-	if (!sl_grow((void **)&s->shard, &s->caps[0], n, sizeof *s->shard) ||
-	    !sl_grow((void **)&s->label, &s->caps[1], n, sizeof *s->label) ||
-	    !sl_grow((void **)&s->at, &s->caps[2], n, sizeof *s->at) || !sl_names_add(&s->key, g->key))
+	if (!sl_grow(&s->shard, &s->caps[0], (size_t)n + 1, sizeof *s->shard) ||
+	    !sl_grow(&s->label, &s->caps[1], (size_t)n + 1, sizeof *s->label) ||
+	    !sl_grow(&s->at, &s->caps[2], (size_t)n + 1, sizeof *s->at) || !sl_names_add(&s->key, g->key))
 		return no_memory(fail);
 	s->shard[n] = (int32_t)s->path.n - 1;
 	s->label[n] = g->label;
@@ -330,10 +332,9 @@ static enum sl_err usual_shards(struct sl_names *out, const char *dir, enum sl_s
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", dir, strerror(errno));
 	while (!err && (entry = readdir(folder))) {
 		const char *name = entry->d_name;
-		const size_t len = strlen(name);
 		char path[PATH_MAX];
 
-		if (len < 4 || strcmp(name + len - 4, ".tar") != 0 ||
+		if (!sl_ends_with(name, ".tar") ||
 		    !(split == SL_SPLIT_TRAIN ? begins(name, "train") : begins(name, "val") || begins(name, "test")))
 			continue;
 		if (snprintf(path, sizeof path, "%s/%s", dir, name) >= PATH_MAX || !sl_names_add(out, path))

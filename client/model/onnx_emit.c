@@ -4,20 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/grow.h"
 #include "common/base/newfile.h"
 
 /* ---- the wire format of protocol buffers: a tag, and a number or a length with so many bytes */
 
 static void put(struct sl_onnx_message *m, const void *from, size_t len)
 {
-	if (m->len + len > m->cap && !m->full) {
-		const size_t cap = 2 * (m->len + len) + 64;
-		uint8_t *longer = realloc(m->data, cap);
-
-		m->full = !longer;
-		m->data = longer ? longer : m->data;
-		m->cap = longer ? cap : m->cap;
-	}
+	m->full = m->full || !sl_grow(&m->data, &m->cap, m->len + len, 1);
 	if (m->full || !len)
 		return;
 	memcpy(m->data + m->len, from, len);

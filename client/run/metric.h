@@ -15,7 +15,8 @@ struct sl_metric_state {
 	int counts;
 	double n, mean[2], square[2], product; /* of one that correlates: sums about the means */
 	float *kept;                           /* [rows, width + 1], of one that has to keep all: outputs, target */
-	int64_t rows, room;
+	int64_t rows;
+	size_t room;
 };
 
 struct sl_metric {
@@ -63,7 +64,8 @@ enum sl_err sl_metric_find(const struct sl_metric **out, const char *name, const
 			   struct sl_fail *fail) SL_MUST_CHECK;
 
 enum sl_err sl_metric_begin(const struct sl_metric *m, struct sl_metric_state *s, int width) SL_MUST_CHECK;
-void sl_metric_end(struct sl_metric_state *s); /* idempotent; a zeroed one is fine */
+void sl_metric_end(struct sl_metric_state *s);    /* idempotent; a zeroed one is fine */
+int sl_metric_largest(const float *x, int width); /* the first of the largest, as in the loss */
 
 enum { SL_SCORES_MOST = 24 };
 

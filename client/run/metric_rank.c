@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/run/metric_kinds.h"
+#include "common/base/grow.h"
 
 /* ---- all outputs and targets, row by row ---- */
 
@@ -20,19 +21,9 @@ static const float *row_at(const struct sl_metric_state *s, int64_t r)
 /* `rows` more have room behind those that are there. */
 static enum sl_err need(struct sl_metric_state *s, int64_t rows)
 {
-	int64_t room = s->room ? s->room : 256;
-	float *kept;
+	const size_t each = row_floats(s) * sizeof *s->kept;
 
-	while (room < s->rows + rows)
-		room *= 2;
-	if (room == s->room)
-		return SL_OK;
-	kept = realloc(s->kept, (size_t)room * row_floats(s) * sizeof *kept);
-	if (!kept)
-		return SL_ERR_NOMEM;
-	s->kept = kept;
-	s->room = room;
-	return SL_OK;
+	return sl_grow(&s->kept, &s->room, (size_t)(s->rows + rows), each) ? SL_OK : SL_ERR_NOMEM;
 }
 
 static void keep_row(struct sl_metric_state *s, const float *output, float target)

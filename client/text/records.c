@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "client/text/lines.h"
+#include "common/base/grow.h"
 #include "common/base/real.h"
 
 enum { COLUMNS = 3, COLUMNS_MOST = 131072 };
@@ -32,7 +33,8 @@ struct sl_records {
 	char *record;        /* CSV without quotes; a copy of JSON's texts */
 	size_t len, cap;
 	struct field *field;
-	int n_field, cap_field;
+	size_t cap_field;
+	int n_field;
 	size_t begins; /* line of the record */
 	size_t skipped;
 };
@@ -64,15 +66,8 @@ static enum sl_err bad_row(const struct sl_records *r, const char *what, struct 
 
 static bool append(struct sl_records *r, const void *bytes, size_t len)
 {
-	if (!r->record || r->len + len > r->cap) {
-		size_t cap = 2 * (r->len + len) + 256;
-		char *grown = realloc(r->record, cap);
-
-		if (!grown)
-			return false;
-		r->record = grown;
-		r->cap = cap;
-	}
+	if (!sl_grow(&r->record, &r->cap, r->len + len + 1, 1))
+		return false;
 	if (len)
 		memcpy(r->record + r->len, bytes, len);
 	r->len += len;
@@ -85,15 +80,8 @@ static enum sl_err end_field(struct sl_records *r, size_t at, struct sl_fail *fa
 	if (r->n_field == COLUMNS_MOST)
 		return sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: more than %d columns", r->lines.name, r->begins,
 				   COLUMNS_MOST);
-	if (r->n_field == r->cap_field) {
-		int cap = r->cap_field ? 2 * r->cap_field : 16;
-		struct field *grown = realloc(r->field, (size_t)cap * sizeof *grown);
-
-		if (!grown)
-			return no_memory(r, fail);
-		r->field = grown;
-		r->cap_field = cap;
-	}
+	if (!sl_grow(&r->field, &r->cap_field, (size_t)r->n_field + 1, sizeof *r->field))
+		return no_memory(r, fail);
 	r->field[r->n_field++] = (struct field){at, r->len - at};
 	return SL_OK;
 }

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/grow.h"
+
 static enum sl_err no_memory(struct sl_fail *fail)
 {
 	return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for tokens");
@@ -12,15 +14,8 @@ static enum sl_err append(struct sl_token_packer *p, const int32_t *id, int32_t 
 {
 	if (n > SL_TEXT_MOST - p->n)
 		return sl_fail_set(fail, SL_ERR_LIMIT, "a text of more than %d tokens", SL_TEXT_MOST);
-	if (p->n + n > p->cap) {
-		const int32_t cap = 2 * (p->n + n) + 256;
-		int32_t *grown = realloc(p->id, (size_t)cap * sizeof *grown);
-
-		if (!grown)
-			return no_memory(fail);
-		p->id = grown;
-		p->cap = cap;
-	}
+	if (!sl_grow(&p->id, &p->cap, (size_t)(p->n + n), sizeof *p->id))
+		return no_memory(fail);
 	memcpy(p->id + p->n, id, (size_t)n * sizeof *id);
 	p->n += n;
 	return SL_OK;

@@ -28,7 +28,8 @@ struct sl_token_packer {
 	int64_t left_out;
 	/* its own; begin zeroed */
 	int32_t *id;
-	int32_t n, cap;
+	size_t cap;
+	int32_t n;
 	char *text;
 };
 

@@ -10,6 +10,7 @@
 #include "client/text/pattern.h"
 #include "client/text/unicode.h"
 #include "client/text/wordpiece.h"
+#include "common/base/grow.h"
 
 /* Words of a text repeat: their ids are kept, in places by hash. A place fills a cache line. */
 enum { CACHED_BYTES = 22, CACHED_IDS = 8, CACHE_PLACES = 8192 };
@@ -239,19 +240,7 @@ void sl_tokenizer_work_close(struct sl_tokenizer_work *w)
 
 static enum sl_err need(struct ids *to, size_t more)
 {
-	size_t cap = to->cap ? to->cap : 256;
-	int32_t *grown;
-
-	if (to->n + more <= to->cap)
-		return SL_OK;
-	while (cap < to->n + more)
-		cap *= 2;
-	grown = realloc(to->id, cap * sizeof *grown);
-	if (!grown)
-		return SL_ERR_NOMEM;
-	to->id = grown;
-	to->cap = cap;
-	return SL_OK;
+	return sl_grow(&to->id, &to->cap, to->n + more, sizeof *to->id) ? SL_OK : SL_ERR_NOMEM;
 }
 
 /* The token that a word is, as byte-level BPE writes it; -1: none. */

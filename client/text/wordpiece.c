@@ -5,25 +5,14 @@
 #include <utf8proc.h>
 
 #include "client/text/unicode.h"
+#include "common/base/grow.h"
 
 enum { DECOMPOSED_MOST = 18, DOTTED_I = 0x130, DOT_ABOVE = 0x307 };
 
 /* Room for `more` code points behind n. */
 static enum sl_err need(struct sl_wordpiece_room *room, size_t n, size_t more)
 {
-	size_t cap = room->cap ? room->cap : 256;
-	uint32_t *grown;
-
-	if (n + more <= room->cap)
-		return SL_OK;
-	while (cap < n + more)
-		cap *= 2;
-	grown = realloc(room->point, cap * sizeof *grown);
-	if (!grown)
-		return SL_ERR_NOMEM;
-	room->point = grown;
-	room->cap = cap;
-	return SL_OK;
+	return sl_grow(&room->point, &room->cap, n + more, sizeof *room->point) ? SL_OK : SL_ERR_NOMEM;
 }
 
 static uint32_t lower(uint32_t c)

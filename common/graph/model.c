@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/grow.h"
 #include "common/base/rng.h"
 #include "common/graph/model_impl.h"
-
-enum { FIRST_CAP = 32 };
 
 void sl_model_close(struct sl_model *model)
 {
@@ -57,21 +56,12 @@ bool sl_build_name(struct sl_build *b, char dst[SL_NAME_MAX], const char *name, 
 }
 
 /* Makes room for one more element behind *list, which has `count` of them. */
-static bool grow(struct sl_build *b, void **list, int count, int *cap, size_t size)
+static bool grow(struct sl_build *b, void *list, int count, size_t *cap, size_t size)
 {
-	int more = *cap ? *cap * 2 : FIRST_CAP;
-	void *bigger;
-
-	if (count < *cap)
+	if (sl_grow(list, cap, (size_t)count + 1, size))
 		return true;
-	bigger = realloc(*list, (size_t)more * size);
-	if (!bigger) {
-		give_up(b, sl_fail_set(b->fail, SL_ERR_NOMEM, "no memory for a model of %d parts", more));
-		return false;
-	}
-	*list = bigger;
-	*cap = more;
-	return true;
+	give_up(b, sl_fail_set(b->fail, SL_ERR_NOMEM, "no memory for a model of %d parts", count + 1));
+	return false;
 }
 
 static enum sl_err open_model(struct sl_build *b, const char *name, const struct sl_field *input,
@@ -164,7 +154,7 @@ void sl_draft_param(struct sl_build *b, struct sl_draft *d, const struct sl_made
 	enum sl_err err;
 
 	if (b->err != SL_OK || !sl_build_name(b, param.name, given ? given : d->node.name, given ? "" : made->suffix) ||
-	    !grow(b, (void **)&m->file, m->graph.n_param, &m->cap_file, sizeof(*m->file)))
+	    !grow(b, &m->file, m->graph.n_param, &m->cap_file, sizeof(*m->file)))
 		return;
 	m->file[m->graph.n_param] = (struct sl_file_param){.shape = made->file.ndim ? made->file : made->shape,
 							   .layout = made->layout,
@@ -183,7 +173,7 @@ void sl_build_adapter(struct sl_build *b, const struct sl_adapter *adapter)
 {
 	struct sl_model *m = b->model;
 
-	if (b->err == SL_OK && grow(b, (void **)&m->adapter, m->n_adapter, &m->cap_adapter, sizeof(*m->adapter)))
+	if (b->err == SL_OK && grow(b, &m->adapter, m->n_adapter, &m->cap_adapter, sizeof(*m->adapter)))
 		m->adapter[m->n_adapter++] = *adapter;
 }
 
@@ -202,7 +192,7 @@ void sl_build_unit_at(struct sl_build *b, const char *name, int first_node)
 	struct sl_model *m = b->model;
 	struct sl_unit *unit;
 
-	if (b->err != SL_OK || !grow(b, (void **)&m->unit, m->n_unit, &m->cap_unit, sizeof(*m->unit)))
+	if (b->err != SL_OK || !grow(b, &m->unit, m->n_unit, &m->cap_unit, sizeof(*m->unit)))
 		return;
 	unit = &m->unit[m->n_unit];
 	if (!sl_build_name(b, unit->name, name, ""))

@@ -46,7 +46,8 @@ struct sl_model {
 	struct sl_graph graph;      /* inputs "image" or "tokens", and "label" or "number"; output "loss" */
 	struct sl_file_param *file; /* [n_param] */
 	struct sl_unit *unit;
-	int n_unit, cap_file, cap_unit;
+	size_t cap_file, cap_unit;
+	int n_unit;
 	const struct sl_learn_task *task;
 	int classes; /* of a masked language model the vocabulary */
 	int vocab;   /* tokens are below it; 0: the input is images */
@@ -55,7 +56,8 @@ struct sl_model {
 	char prefix[SL_NAME_MAX];
 	const char *const *ignored;
 	struct sl_adapter *adapter;
-	int n_adapter, cap_adapter;
+	size_t cap_adapter;
+	int n_adapter;
 	/* Parameters of the graph alone; those of inserts (insert.h) stand behind them in graph.param, where no node of
 	 * this graph uses them. graph.param[i].stream is i. */
 	int n_plain;

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base/grow.h"
 #include "common/base/log.h"
 #include "server/store/store.h"
 
@@ -35,7 +36,8 @@ struct share {
 struct list {
 	struct entry *entry;
 	struct share *share;
-	int n, cap, n_share;
+	size_t cap;
+	int n, n_share;
 	int64_t bytes;
 };
 
@@ -96,15 +98,8 @@ static bool add(struct list *l, const char *name, const struct stat *st)
 {
 	struct entry *e;
 
-	if (l->n == l->cap) {
-		int cap = l->cap ? 2 * l->cap : 64;
-
-		e = realloc(l->entry, (size_t)cap * sizeof *e);
-		if (!e)
-			return false;
-		l->entry = e;
-		l->cap = cap;
-	}
+	if (!sl_grow(&l->entry, &l->cap, (size_t)l->n + 1, sizeof *l->entry))
+		return false;
 	e = &l->entry[l->n++];
 	*e = (struct entry){
 		.bytes = (int64_t)st->st_size, .used_s = (int64_t)st->st_mtim.tv_sec, .used_ns = st->st_mtim.tv_nsec};
