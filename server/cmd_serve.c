@@ -248,11 +248,11 @@ int splits_serve(int argc, char **argv)
 		status = sl_options_missing(&o, "CONFIG");
 	if (status >= 0)
 		return status;
-	if (sl_conf_server_load(&s.conf, o.config, o.set, o.n_set, &fail) != SL_OK)
+	if (sl_conf_load(&sl_conf_server_schema, &s.conf, o.config, o.set, o.n_set, &fail) != SL_OK)
 		return failed(&fail);
 	sl_log_set_level(s.conf.log.level);
 	if (o.print_config) {
-		(void)!sl_conf_server_print(&s.conf, stdout); /* sl_command_run looks at stdout */
+		(void)!sl_conf_print(&sl_conf_server_schema, &s.conf, stdout); /* sl_command_run looks at stdout */
 		return 0;
 	}
 	return o.check_config ? check_config(&s, o.config) : serve(&s);

@@ -13,6 +13,7 @@
 #include "client/persist/model_file.h"
 #include "client/run/about.h"
 #include "common/base/log.h"
+#include "common/base/text.h"
 #include "common/base/version.h"
 #include "common/session/checkpoint.h"
 
@@ -76,13 +77,6 @@ static enum sl_err save_merged(const struct sl_setup *setup, const char *out, co
 	return err;
 }
 
-static bool ends_with(const char *path, const char *end)
-{
-	const char *dot = strrchr(path, '.');
-
-	return dot && strcmp(dot, end) == 0;
-}
-
 static enum sl_err write_model(const char *out, const struct sl_setup *setup, struct sl_fail *fail)
 {
 	const struct sl_conf_client *conf = setup->conf;
@@ -105,7 +99,7 @@ static enum sl_err write_model(const char *out, const struct sl_setup *setup, st
 		note[notes++] = (struct sl_st_note){SL_WEIGHTS_STEPS, steps};
 	if (setup->about)
 		note[notes++] = (struct sl_st_note){SL_MODEL_DATA, setup->about};
-	if (ends_with(out, ".onnx"))
+	if (sl_ends_with(out, ".onnx"))
 		return sl_onnx_write(setup->plan->model, out, (const float *const *)setup->weights.value, note, notes,
 				     fail);
 	return save_merged(setup, out, note, notes, fail);
@@ -257,7 +251,7 @@ static bool other_form(const char *path)
 	bool other = false;
 
 	for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
-		other |= ends_with(path, ends[i]);
+		other |= sl_ends_with(path, ends[i]);
 	return other;
 }
 
@@ -269,7 +263,7 @@ static enum sl_err check_out(const struct sl_options *o, struct sl_fail *fail)
 				   "export: %.200s: models are written as .safetensors, which PyTorch reads "
 				   "(docs/howto-pytorch.md), or as .onnx: name a file that ends so",
 				   o->operand);
-	if (!o->adapter && !ends_with(o->operand, ".onnx") && !ends_with(o->operand, ".safetensors") &&
+	if (!o->adapter && !sl_ends_with(o->operand, ".onnx") && !sl_ends_with(o->operand, ".safetensors") &&
 	    access(o->operand, F_OK) == 0)
 		return sl_fail_set(
 			fail, SL_ERR_CANTCREATE,

@@ -12,6 +12,7 @@
 #include "client/cmd/gnuplot.h"
 #include "client/cmd/plot_eval.h"
 #include "client/cmd/run_log.h"
+#include "common/base/text.h"
 #include "common/telemetry/json.h"
 
 static const char *const usage[] = {
@@ -170,13 +171,6 @@ static void write_script(FILE *file, const struct plot *p, bool svg, const char 
 		fputs("unset multiplot\n", file);
 }
 
-static bool ends_in(const char *text, const char *end)
-{
-	size_t len = strlen(text), n = strlen(end);
-
-	return len > n && strcmp(text + len - n, end) == 0;
-}
-
 static enum sl_err close_script(FILE *file, const char *path, struct sl_fail *fail)
 {
 	bool bad = ferror(file) != 0;
@@ -214,7 +208,7 @@ static enum sl_err draw(const struct plot *p, struct sl_fail *fail)
 		return err;
 	}
 	snprintf(picture, sizeof picture, "%s.part", p->out);
-	write_script(file, p, ends_in(p->out, ".svg"), picture);
+	write_script(file, p, sl_ends_with(p->out, ".svg"), picture);
 	err = close_script(file, script, fail);
 	if (!err)
 		err = sl_gnuplot_run(".", script, fail);
@@ -291,7 +285,7 @@ static enum sl_err choose(struct plot *p, const struct sl_options *o, bool eval,
 			"--figure %s is of an evaluation: write it with splitc eval CONFIG --json >eval.json, and "
 			"give eval.json in place of RUN",
 			name);
-	if (!ends_in(p->out, ".png") && !ends_in(p->out, ".svg") && !ends_in(p->out, ".gp"))
+	if (!sl_ends_with(p->out, ".png") && !sl_ends_with(p->out, ".svg") && !sl_ends_with(p->out, ".gp"))
 		return sl_fail_set(fail, SL_ERR_USAGE, "--out '%s': its name must end in .png, .svg or .gp", p->out);
 	return SL_OK;
 }
@@ -324,12 +318,12 @@ int splitc_plot(int argc, char **argv)
 		return status;
 	if (!o.n_positional)
 		return sl_options_missing(&o, "RUN");
-	eval = ends_in(o.positional[0], ".json");
+	eval = sl_ends_with(o.positional[0], ".json");
 	err = choose(&p, &o, eval, &fail);
 	if (!err)
 		err = read_all(&p, &o, eval, &fail);
 	if (!err)
-		err = ends_in(p.out, ".gp") ? keep_script(&p, &fail) : draw(&p, &fail);
+		err = sl_ends_with(p.out, ".gp") ? keep_script(&p, &fail) : draw(&p, &fail);
 	if (!err)
 		o.json ? print_json(&p) : print_table(&p);
 	for (int i = 0; i < p.n; i++)

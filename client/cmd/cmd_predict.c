@@ -12,6 +12,7 @@
 #include "client/run/predict.h"
 #include "common/base/log.h"
 #include "common/base/newfile.h"
+#include "common/base/text.h"
 
 static const char *const usage[] = {
 	"splitc predict CONFIG [FILE|FOLDER|-]… [--weights FILE] [--local] [--logits] [--top N] [--csv | --json] "
@@ -40,20 +41,13 @@ struct output {
 
 /* ---- what is to be predicted ---- */
 
-static bool ends_with(const char *text, const char *end)
-{
-	const size_t n = strlen(text), m = strlen(end);
-
-	return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* Which source reads what was given: the network says what it takes. */
 static enum sl_err choose_source(struct sl_conf_client *c, const char *const *given, int n, struct sl_fail *fail)
 {
 	int tars = 0;
 
 	for (int i = 0; i < n; i++)
-		tars += ends_with(given[i], ".tar");
+		tars += sl_ends_with(given[i], ".tar");
 	if (sl_model_takes_rows(c->model.name))
 		return c->data.kind == SL_DATA_CSV ? SL_OK : sl_conf_client_fail(c, "data.kind", fail, "must be csv");
 	if (sl_model_takes_tokens(c->model.name))

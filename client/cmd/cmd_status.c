@@ -1,5 +1,4 @@
 #include <stdio.h>
-#include <string.h>
 
 #include "client/cmd/command.h"
 #include "client/persist/last_run.h"

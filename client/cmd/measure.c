@@ -9,6 +9,7 @@
 #include "client/cmd/command.h"
 #include "common/base/clock.h"
 #include "common/base/pool.h"
+#include "common/base/text.h"
 #include "common/base/wrap.h"
 #include "common/codec/codec.h"
 #include "common/telemetry/json.h"
@@ -281,7 +282,6 @@ static enum sl_err parse(struct measure *m, int argc, char **argv, struct sl_fai
 
 	for (int i = 0; i < argc && !err; i++) {
 		const char *arg = argv[i], *value;
-		size_t len = strlen(arg);
 
 		if (strcmp(arg, "--measure") == 0)
 			continue;
@@ -295,7 +295,7 @@ static enum sl_err parse(struct measure *m, int argc, char **argv, struct sl_fai
 						    value);
 		else if ((value = value_of("--threads", argc, argv, &i)))
 			err = parse_threads(value, &m->threads, fail);
-		else if (len > 12 && strcmp(arg + len - 12, ".safetensors") == 0 && !m->file)
+		else if (sl_ends_with(arg, ".safetensors") && !m->file)
 			m->file = arg;
 		else if (arg[0] != '-' && m->n_spec < MAX_SPECS)
 			err = sl_codec_parse(arg, &m->spec[m->n_spec++], fail);

@@ -270,7 +270,7 @@ int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_cl
 	sl_log_set_level(conf->log.level);
 	err = sl_setup_sizes(conf, &fail);
 	if (o->print_config) {
-		(void)!sl_conf_client_print(conf, stdout); /* sl_command_run looks at stdout */
+		(void)!sl_conf_print(&sl_conf_client_schema, conf, stdout); /* sl_command_run looks at stdout */
 		return 0;
 	}
 	if (err)

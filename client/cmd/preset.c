@@ -8,6 +8,7 @@
 #include "client/cmd/preset_templates.h"
 #include "client/data/parts.h"
 #include "client/run/setup.h"
+#include "common/base/text.h"
 #include "common/conf/key.h"
 #include "common/conf/networks.h"
 
@@ -119,7 +120,6 @@ static void set_sizes(struct sets *s, const struct kind *k, const char *model, b
  * nothing says more, or no folder was given. */
 static const struct kind *kind_inside(const char *folder, unsigned input, const struct kind *usual)
 {
-	const size_t len = strlen(folder);
 	char table[PATH_MAX];
 	struct sl_set there;
 	struct sl_fail why;
@@ -132,7 +132,7 @@ static const struct kind *kind_inside(const char *folder, unsigned input, const 
 		if (sl_set_check(&there, &spec, &why) == SL_OK)
 			return k;
 	}
-	snprintf(table, sizeof table, len > 4 && strcmp(folder + len - 4, ".csv") == 0 ? "%s" : "%s/train.csv", folder);
+	snprintf(table, sizeof table, sl_ends_with(folder, ".csv") ? "%s" : "%s/train.csv", folder);
 	for (const struct kind *k = kinds; k < kinds + KINDS; k++)
 		if (k->input == SL_NETWORK_ROWS && (!input || (k->input & input)))
 			return access(table, F_OK) == 0 ? k : usual;

@@ -3,7 +3,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "client/cmd/gnuplot.h"
 #include "client/cmd/sweep.h"

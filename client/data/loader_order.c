@@ -1,6 +1,5 @@
 /* The order of an epoch's samples: a shuffle, classes in turns, and batches of like length. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "client/data/loader_impl.h"
 #include "common/base/rng.h"

@@ -1,7 +1,6 @@
 #include "client/data/parts.h"
 
 #include <regex.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "client/leak/decoder.h"
 #include "client/leak/labels.h"

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "common/base/log.h"
+#include "common/base/text.h"
 
 static const char tracked[] = ".num_batches_tracked";
 static const char running_mean[] = ".running_mean";
@@ -118,13 +119,6 @@ enum sl_err sl_weights_read_param(const struct sl_st_file *file, const char *nam
 	return err ? err : sl_weights_read_tensor(file, t, p, out, fail);
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-	size_t len = strlen(name), more = strlen(end);
-
-	return len >= more && !strcmp(name + len - more, end);
-}
-
 static bool in_last_unit(const struct sl_model *m, const char *name)
 {
 	const char *unit = m->unit[m->n_unit - 1].name;
@@ -146,7 +140,7 @@ const struct sl_st_tensor *sl_weights_find(const struct sl_model *m, const struc
 	if (strncmp(name, m->prefix, len) == 0 && (t = sl_st_find(file, name + len)))
 		return t;
 	for (int i = 0; i < 2; i++) {
-		if (!ends_with(name, old[i][0]))
+		if (!sl_ends_with(name, old[i][0]))
 			continue;
 		snprintf(other, sizeof other, "%.*s%s", (int)(strlen(name) - strlen(old[i][0])), name, old[i][1]);
 		t = sl_st_find(file, other);
@@ -200,7 +194,7 @@ static enum sl_err check_extra(struct reading *r, struct sl_fail *fail)
 	for (int i = 0; i < sl_st_count(r->file); i++) {
 		const struct sl_st_tensor *t = sl_st_at(r->file, i);
 
-		if (ends_with(t->name, tracked) || (r->partial && in_last_unit(r->m, t->name)) ||
+		if (sl_ends_with(t->name, tracked) || (r->partial && in_last_unit(r->m, t->name)) ||
 		    bsearch(&t, known, (size_t)n, sizeof *known, by_place))
 			continue;
 		if (is_ignored(r->m, t->name)) {
@@ -362,7 +356,7 @@ static enum sl_err save(const struct sl_model *model, const char *path, const fl
 		if (!param[i])
 			continue;
 		add_param(&d, model->graph.param[i].name, &model->file[i], param[i], &scratch);
-		if (ends_with(model->graph.param[i].name, running_mean))
+		if (sl_ends_with(model->graph.param[i].name, running_mean))
 			add_counter(&d, model->graph.param[i].name, &batches_tracked);
 	}
 	err = sl_st_write(path, d.item, d.n, notes, n_notes, SL_FP_MODEL_OPEN, fail);

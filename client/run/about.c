@@ -10,6 +10,7 @@
 #include "client/persist/model_file.h"
 #include "common/base/log.h"
 #include "common/base/newfile.h"
+#include "common/base/text.h"
 #include "common/telemetry/json.h"
 
 enum { MOST_CLASS_NAMES = 100000, MOST_BYTES = 64 << 20 };
@@ -177,8 +178,7 @@ void sl_about_read(struct sl_setup *s, const char *path)
 /* That of another run: about.json, or a model file. The caller drops it. */
 static enum sl_err load(json_t **out, const char *path, struct sl_fail *fail)
 {
-	const size_t n = strlen(path), end = strlen(".safetensors");
-	const bool model = n > end && strcmp(path + n - end, ".safetensors") == 0;
+	const bool model = sl_ends_with(path, ".safetensors");
 	struct sl_setup other = {.about = model ? sl_weights_note(path, SL_MODEL_DATA) : NULL};
 	uint8_t *data;
 	size_t len;

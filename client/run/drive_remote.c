@@ -2,7 +2,6 @@
  * the link is lost, the config may say to wait for the server. Then a new link goes on from the newest step that both
  * sides hold, after a pause that doubles each time, with jitter. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "client/persist/last_run.h"
 #include "client/run/drive_parts.h"

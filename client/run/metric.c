@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { TOP = 5, RIGHT = 0, ROWS = 1 };
 

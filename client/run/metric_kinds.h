@@ -7,7 +7,6 @@
 /* metric.c: x and y to the sums about their means; what follows from those sums */
 void sl_metric_moment(struct sl_metric_state *s, double x, double y);
 double sl_metric_pearson(const struct sl_metric_state *s);
-int sl_metric_largest(const float *x, int width); /* the first of the largest, as in the loss */
 
 /* metric_rank.c: metrics that keep all outputs and targets */
 enum sl_err sl_metric_keep_labels(struct sl_metric_state *s, const float *output, const void *target, int64_t rows);

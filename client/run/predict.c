@@ -79,16 +79,6 @@ void sl_predict_close(struct sl_predict *p)
 
 /* ---- values of a row ---- */
 
-static int best_of(const float *x, int classes)
-{
-	int best = 0;
-
-	for (int k = 1; k < classes; k++)
-		if (x[k] > x[best])
-			best = k;
-	return best;
-}
-
 /* The row's logits, or their softmax. */
 static void fill_values(struct sl_predict *p, const float *x, int best)
 {
@@ -463,7 +453,7 @@ enum sl_err sl_predict_open(struct sl_predict *p, const struct sl_predict_spec *
 static void put_class_of(struct sl_predict *p, int32_t label, const float *x)
 {
 	static void (*const put[])(const struct sl_predict *p, int32_t label, int best) = {put_text, put_csv, put_json};
-	const int best = best_of(x, p->spec.classes);
+	const int best = sl_metric_largest(x, p->spec.classes);
 
 	fill_values(p, x, best);
 	fill_order(p, x);
@@ -479,7 +469,7 @@ static void put_mask(struct sl_predict *p, const int32_t *right, const float *x)
 	char path[SL_MASK_NAME];
 
 	for (int64_t i = 0; i < (int64_t)s->h * s->w; i++) {
-		p->mask[i] = (uint8_t)best_of(x + i * s->classes, s->classes);
+		p->mask[i] = (uint8_t)sl_metric_largest(x + i * s->classes, s->classes);
 		p->counted += right[i] != SL_LEARN_IGNORED;
 		p->correct += right[i] == p->mask[i];
 	}

@@ -233,7 +233,6 @@ void sl_worker_post(struct sl_worker *worker, struct sl_job *job)
 
 	pthread_mutex_lock(&worker->lock);
 	sl_turns_come_back(worker, sl_turns_share(worker, job));
-	job->seq = worker->next_seq++;
 	while (*at && (*at)->priority <= job->priority)
 		at = &(*at)->next;
 	job->next = *at;

@@ -37,7 +37,6 @@ struct sl_job {
 	uint64_t key;
 	/* the worker's */
 	struct sl_job *next;
-	unsigned long long seq;
 	uint64_t began_ns;
 	uint64_t slice_ns, had_ns;
 	struct lane *lane;

@@ -23,7 +23,7 @@ struct sl_worker {
 	pthread_cond_t posted; /* something is queued, a held job is released, or closing: for who has the turn */
 	pthread_cond_t ended;  /* a job is over, or is held */
 	struct lane *lanes, *spare, *has; /* has: the turn */
-	struct sl_job *queue;             /* sorted by (priority, seq) */
+	struct sl_job *queue;             /* by priority; equal ones in order of submission */
 	int queued_ahead;                 /* those of it that go ahead: few, so that scans for one end early */
 	struct sl_share own;              /* of jobs that name none */
 	uint64_t served_ns;               /* the most that a share had used when a job of it was taken */
@@ -34,7 +34,6 @@ struct sl_worker {
 	struct sl_job *held, **held_tail; /* in the order in which they were */
 	struct sl_job *paused;            /* gave way; each has a lane */
 	int held_count;
-	unsigned long long next_seq;
 	uint64_t scans;
 	bool closing, over;
 	_Atomic bool wanted;           /* another job may want the time of the one that runs */

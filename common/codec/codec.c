@@ -2,7 +2,6 @@
 #include "common/codec/codec.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/arena.h"
 #include "common/base/pool.h"

@@ -4,7 +4,6 @@
  * r · row_tokens + t: so what was lost there is found again, whatever the lengths of the next step. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/log.h"
 #include "common/base/pieces.h"

@@ -373,22 +373,6 @@ static inline enum sl_err SL_MUST_CHECK sl_conf_client_load(struct sl_conf_clien
 	return sl_conf_load(&sl_conf_client_schema, out, path, set, n_set, fail);
 }
 
-static inline enum sl_err SL_MUST_CHECK sl_conf_server_load(struct sl_conf_server *out, const char *path,
-							    const char *const *set, int n_set, struct sl_fail *fail)
-{
-	return sl_conf_load(&sl_conf_server_schema, out, path, set, n_set, fail);
-}
-
-static inline enum sl_err SL_MUST_CHECK sl_conf_client_print(const struct sl_conf_client *conf, FILE *file)
-{
-	return sl_conf_print(&sl_conf_client_schema, conf, file);
-}
-
-static inline enum sl_err SL_MUST_CHECK sl_conf_server_print(const struct sl_conf_server *conf, FILE *file)
-{
-	return sl_conf_print(&sl_conf_server_schema, conf, file);
-}
-
 /* Training goes by what the data say of samples, not by an activation that an insert gives back. */
 static inline bool sl_conf_learns_labels(const struct sl_conf_client *c)
 {
@@ -400,8 +384,6 @@ bool sl_conf_client_is_idle(const struct sl_conf_client *conf, const char *path)
 /* `key` as in the file: sl_conf_client_fail(conf, "codec.head_act", fail, "%s", why) */
 #define sl_conf_client_fail(conf, key, fail, ...) \
 	sl_conf_fail(&sl_conf_client_schema, (conf), (key), (fail), __VA_ARGS__)
-#define sl_conf_server_fail(conf, key, fail, ...) \
-	sl_conf_fail(&sl_conf_server_schema, (conf), (key), (fail), __VA_ARGS__)
 #define sl_conf_client_blame(conf, key, err, fail) sl_conf_blame(&sl_conf_client_schema, (conf), (key), (err), (fail))
 #define sl_conf_server_blame(conf, key, err, fail) sl_conf_blame(&sl_conf_server_schema, (conf), (key), (err), (fail))
 

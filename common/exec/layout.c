@@ -2,7 +2,6 @@
 
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/arena.h"
 #include "common/exec/leases.h"

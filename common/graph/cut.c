@@ -1,7 +1,6 @@
 #include "common/graph/cut.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/nearest.h"

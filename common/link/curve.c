@@ -1,7 +1,6 @@
 #include "common/link/curve.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <zmq.h>

@@ -5,28 +5,9 @@
 
 #include "kernels/cpu/codec_vector.h"
 
-void sl_avx2_minmax(const float *x, int64_t n, struct sl_range *io);
-double sl_avx2_sum_squares(const float *x, int64_t n, uint32_t *top);
-void sl_avx2_bucket_stats(const float *x, int64_t n, const struct sl_buckets *b, struct sl_bucket_stats *io);
-void sl_avx2_bucketize(const float *x, int64_t n, const struct sl_buckets *b, const uint16_t *rnd, uint16_t *code);
-void sl_avx2_unbucketize(const uint16_t *code, int64_t n, const struct sl_buckets *b, float *x);
-void sl_avx2_pack(const uint16_t *code, int64_t n, int bits, uint8_t *out);
-void sl_avx2_unpack(const uint8_t *in, int64_t n, int bits, uint16_t *code);
-uint32_t sl_avx2_to_f16(const float *x, int64_t n, uint8_t *out);
-void sl_avx2_from_f16(const uint8_t *in, int64_t n, float *x);
-void sl_avx2_random16(const struct sl_rng_key *key, uint64_t first, int64_t n, uint16_t *out);
-void sl_avx2_random32(const struct sl_rng_key *key, uint64_t first, int64_t n, uint32_t *out);
-int64_t sl_avx2_scan(const float *x, int64_t n, uint32_t lo, uint32_t hi, uint32_t *cand, int64_t cap, int64_t *n_cand,
-		     int64_t *equal, uint32_t *top);
-int64_t sl_avx2_mark(const float *x, int64_t n, uint32_t least, uint64_t *bitmap, uint32_t *top);
-void sl_avx2_average_cells(const float *restrict x, int64_t lines, int64_t w, int64_t f, int64_t c,
-			   float *restrict mean);
-uint32_t sl_avx2_subtract_cells(const float *restrict x, const uint8_t *restrict mean, int64_t w, int64_t f, int64_t c,
-				sl_f32u *restrict y);
-void sl_avx2_add_cells(const sl_f32u *restrict y, const uint8_t *restrict mean, int64_t from, int64_t to, int64_t f,
-		       int64_t c, float *restrict x);
-
-int64_t sl_avx2_gather(const float *x, int64_t n, const uint64_t *bitmap, sl_f32u *y, uint32_t *top);
+#define NAME(x) sl_avx2_##x
+#include "common/codec/loops_names.h"
+#undef NAME
 
 /* Pattern without the sign. */
 static inline __m256i magnitude8(__m256 x)

@@ -64,9 +64,8 @@ enum sl_err sl_cpu_fence(struct sl_backend *be, void (*done)(void *arg), void *a
 
 extern const struct sl_kernel sl_cpu_conv, sl_cpu_convt, sl_cpu_batchnorm, sl_cpu_act, sl_cpu_add, sl_cpu_maxpool,
 	sl_cpu_avgpool, sl_cpu_linear, sl_cpu_dropout, sl_cpu_flatten, sl_cpu_xent, sl_cpu_mse, sl_cpu_scale,
-	sl_cpu_gelu, sl_cpu_silu, sl_cpu_tanh, sl_cpu_sigmoid, sl_cpu_hardsigmoid, sl_cpu_hardswish, sl_cpu_gate,
-	sl_cpu_concat, sl_cpu_mul, sl_cpu_layernorm, sl_cpu_rmsnorm, sl_cpu_attention, sl_cpu_select, sl_cpu_gather,
-	sl_cpu_transpose, sl_cpu_embedding, sl_cpu_elu, sl_cpu_softplus, sl_cpu_math, sl_cpu_permute, sl_cpu_resample,
+	sl_cpu_smooth_op, sl_cpu_gate, sl_cpu_concat, sl_cpu_mul, sl_cpu_layernorm, sl_cpu_rmsnorm, sl_cpu_attention,
+	sl_cpu_select, sl_cpu_gather, sl_cpu_transpose, sl_cpu_embedding, sl_cpu_permute, sl_cpu_resample,
 	sl_cpu_groupnorm, sl_cpu_repeat;
 
 #endif

@@ -109,13 +109,5 @@ static enum sl_err mul_backward(const struct sl_op_call *call)
 	return SL_OK;
 }
 
-const struct sl_kernel sl_cpu_gelu = {.forward = forward, .backward = backward};
-const struct sl_kernel sl_cpu_silu = {.forward = forward, .backward = backward};
-const struct sl_kernel sl_cpu_sigmoid = {.forward = forward, .backward = backward};
-const struct sl_kernel sl_cpu_hardsigmoid = {.forward = forward, .backward = backward};
-const struct sl_kernel sl_cpu_hardswish = {.forward = forward, .backward = backward};
-const struct sl_kernel sl_cpu_elu = {.forward = forward, .backward = backward};
-const struct sl_kernel sl_cpu_softplus = {.forward = forward, .backward = backward};
-const struct sl_kernel sl_cpu_math = {.forward = forward, .backward = backward};
-const struct sl_kernel sl_cpu_tanh = {.forward = forward, .backward = backward};
+const struct sl_kernel sl_cpu_smooth_op = {.forward = forward, .backward = backward};
 const struct sl_kernel sl_cpu_mul = {.forward = mul_forward, .backward = mul_backward};

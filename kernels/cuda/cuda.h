@@ -172,10 +172,9 @@ enum sl_err cu_backend_open(struct sl_backend *be, const struct sl_module_option
 
 extern const struct sl_backend_ops cu_backend_ops;
 extern const struct sl_kernel cu_conv2d, cu_convt2d, cu_batchnorm, cu_act, cu_add_op, cu_maxpool, cu_avgpool, cu_linear,
-	cu_dropout_op, cu_flatten, cu_xent, cu_mse, cu_scale_op, cu_gelu, cu_silu, cu_tanh, cu_sigmoid, cu_hardsigmoid,
-	cu_hardswish, cu_gate_op, cu_concat_op, cu_mul_op, cu_layernorm, cu_rmsnorm, cu_attention_op, cu_select_op,
-	cu_gather_op, cu_transpose_op, cu_embedding, cu_elu, cu_softplus, cu_math, cu_permute_op, cu_resample_op,
-	cu_groupnorm_op, cu_repeat_op;
+	cu_dropout_op, cu_flatten, cu_xent, cu_mse, cu_scale_op, cu_smooth_op, cu_gate_op, cu_concat_op, cu_mul_op,
+	cu_layernorm, cu_rmsnorm, cu_attention_op, cu_select_op, cu_gather_op, cu_transpose_op, cu_embedding,
+	cu_permute_op, cu_resample_op, cu_groupnorm_op, cu_repeat_op;
 extern const struct cu_graph_runtime cu_graph_runtime;
 void cu_graph_ops(struct sl_backend_ops *ops); /* puts those for recorded passes there */
 enum sl_err cu_convert_range(struct sl_backend *be, void *out, enum sl_dtype to, const void *x, enum sl_dtype from,

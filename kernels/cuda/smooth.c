@@ -68,13 +68,5 @@ static enum sl_err mul_backward(const struct sl_op_call *call)
 	return err;
 }
 
-const struct sl_kernel cu_gelu = {.forward = forward, .backward = backward};
-const struct sl_kernel cu_silu = {.forward = forward, .backward = backward};
-const struct sl_kernel cu_sigmoid = {.forward = forward, .backward = backward};
-const struct sl_kernel cu_hardsigmoid = {.forward = forward, .backward = backward};
-const struct sl_kernel cu_hardswish = {.forward = forward, .backward = backward};
-const struct sl_kernel cu_elu = {.forward = forward, .backward = backward};
-const struct sl_kernel cu_softplus = {.forward = forward, .backward = backward};
-const struct sl_kernel cu_math = {.forward = forward, .backward = backward};
-const struct sl_kernel cu_tanh = {.forward = forward, .backward = backward};
+const struct sl_kernel cu_smooth_op = {.forward = forward, .backward = backward};
 const struct sl_kernel cu_mul_op = {.forward = mul_forward, .backward = mul_backward};

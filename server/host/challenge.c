@@ -1,7 +1,6 @@
 #include "server/host/challenge.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 
 struct entry {

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/log.h"
 #include "common/base/pool.h"

@@ -1,7 +1,6 @@
 /* Who gets a session: what is checked of a Hello before one begins, in which order. Nothing of a session that stands
  * changes before the newcomer has proven that it is the same client's, and that what it asks for can be had. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "common/base/log.h"

@@ -2,7 +2,6 @@
  * steps, which members need that were left out of these. On the worker. */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "server/trunk/cost.h"
 #include "server/trunk/group_work.h"

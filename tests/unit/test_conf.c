@@ -606,7 +606,7 @@ static void examples_load(void **state)
 	assert_int_equal(sl_conf_client_load(&c, "configs/client-finetune-adamw.yaml", NULL, 0, &fail), SL_OK);
 	assert_int_equal(c.agreed.optimizer.kind, SL_CONF_ADAMW);
 	assert_true(c.train.lr == 1e-4 && c.agreed.optimizer.weight_decay == 0.01);
-	assert_int_equal(sl_conf_server_load(&s, "configs/server.yaml", NULL, 0, &fail), SL_OK);
+	assert_int_equal(sl_conf_load(&sl_conf_server_schema, &s, "configs/server.yaml", NULL, 0, &fail), SL_OK);
 	assert_int_equal(s.limits.memory_bytes, (int64_t)8 << 30);
 }
 
