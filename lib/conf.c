@@ -251,6 +251,22 @@ void split_conf_free(split_conf *c)
 
 /* ---- what follows from them ---- */
 
+/* What is drawn goes on as before: where no seed is set, it is the token's. */
+static enum sl_err take_seed(struct split_middle *m, const split_conf *c, struct sl_fail *fail)
+{
+	static const char key[] = "train.seed=";
+	struct sl_token t;
+	enum sl_err err;
+
+	for (int i = 0; i < c->n_set; i++)
+		if (strncmp(c->set[i], key, sizeof key - 1) == 0)
+			return SL_OK;
+	err = sl_token_read(&t, c->token, c->token_bytes, fail);
+	if (!err)
+		m->conf.agreed.seed = (int64_t)t.train_seed;
+	return err;
+}
+
 static enum sl_err read_conf(struct split_middle *m, const split_conf *c, struct sl_fail *fail)
 {
 	/* what a config must have, and nothing of a middle depends on */
@@ -268,6 +284,8 @@ static enum sl_err read_conf(struct split_middle *m, const split_conf *c, struct
 		sl_fail_set(fail, err, "%s",
 			    strncmp(why.text, origin, sizeof origin - 1) == 0 ? why.text + sizeof origin - 1
 									      : why.text);
+	if (!err && c->token)
+		err = take_seed(m, c, fail);
 	m->keep_every = (uint64_t)c->keep_every;
 	m->wait_ms = (uint64_t)c->wait_s * 1000;
 	return err;

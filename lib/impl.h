@@ -42,6 +42,8 @@ struct split_conf {
 struct sl_token {
 	uint8_t seed[SL_SECRET_BYTES];
 	uint64_t epoch, step, made;
+	uint64_t train_seed; /* which is the run's, where the one that goes on sets none */
+	uint64_t frozen;     /* hash of what does not learn, which the server has from the run's beginning */
 	uint8_t plan_hash[SL_PLAN_HASH_BYTES];
 	struct sl_bytes codec[SL_DIR_COUNT];
 };
@@ -147,6 +149,7 @@ struct split_middle {
 	uint64_t rolled_to, links;
 	float *fetched; /* [weight_count], of the state behind `fetched_at` - 1 steps; 0: of none */
 	uint64_t fetched_at;
+	uint64_t frozen; /* hash of those that are never fetched */
 	bool kept_there;                /* the server has that state on its disk */
 	struct sl_port_stats past, now; /* of links before this one, and of this one */
 	double server_s;

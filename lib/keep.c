@@ -55,6 +55,8 @@ static void fill_token(struct split_middle *m, struct sl_token *t)
 	t->epoch = m->epoch;
 	t->step = m->step;
 	t->made = m->live.made;
+	t->train_seed = (uint64_t)m->conf.agreed.seed;
+	t->frozen = m->frozen;
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		t->codec[dir] = (struct sl_bytes){m->live.codecs.dir[dir].data, m->live.codecs.dir[dir].len};
 }

@@ -35,6 +35,21 @@ static enum sl_err begin_session(struct split_middle *m, const split_conf *conf,
 	return err ? err : sl_lib_set_state(m, &t, fail);
 }
 
+/* What is frozen stays as it is given here. */
+static enum sl_err keep_frozen(struct split_middle *m, struct sl_fail *fail)
+{
+	const struct sl_plan_segment *segment = &m->plan->segment[SL_MIDDLE];
+	const int64_t learn = sl_plan_fetch_count(segment), all = segment->weight_count;
+
+	m->fetched = calloc((size_t)all + 1, sizeof *m->fetched);
+	if (!m->fetched)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a middle's weights");
+	sl_weights_pack(&m->weights, segment, m->fetched);
+	m->frozen = sl_wire_hash((struct sl_bytes){(const uint8_t *)(m->fetched + learn),
+						   (size_t)(all - learn) * sizeof *m->fetched});
+	return SL_OK;
+}
+
 static enum sl_err prepare(struct split_middle *m, const split_conf *conf, struct sl_fail *fail)
 {
 	enum sl_err err = sl_lib_settle(m, conf, fail);
@@ -47,16 +62,16 @@ static enum sl_err prepare(struct split_middle *m, const split_conf *conf, struc
 	if (!err)
 		err = sl_lib_slots_open(m, fail);
 	if (!err)
+		err = keep_frozen(m, fail);
+	if (!err)
 		err = begin_session(m, conf, fail);
 	if (!err)
 		err = sl_lib_loop_open(m, fail);
 	if (err)
 		return err;
-	m->fetched = calloc((size_t)m->plan->segment[SL_MIDDLE].weight_count + 1, sizeof *m->fetched);
 	m->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (!m->fetched || m->event_fd < 0)
-		return sl_fail_set(fail, SL_ERR_OS, "no memory or no descriptor for a middle");
-	sl_weights_pack(&m->weights, &m->plan->segment[SL_MIDDLE], m->fetched); /* what is frozen stays so */
+	if (m->event_fd < 0)
+		return sl_fail_set(fail, SL_ERR_OS, "no descriptor for a middle");
 	return SL_OK;
 }
 

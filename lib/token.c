@@ -5,9 +5,10 @@
 #include "common/link/wire.h"
 #include "lib/impl.h"
 
-/* magic, then seed, epoch, step, made, hash, four codecs' states with their lengths, and XXH3-64 of all before it. */
-static const uint8_t magic[8] = {'s', 'p', 'l', 'i', 't', 't', 'k', '1'};
-enum { NUMBER = 8, FIXED = sizeof magic + SL_SECRET_BYTES + 3 * NUMBER + SL_PLAN_HASH_BYTES };
+/* magic, then seed, epoch, step, made, train.seed, frozen, hash, four codecs' states with their lengths, and XXH3-64 of all before it. */
+static const uint8_t magic[8] = {'s', 'p', 'l', 'i', 't', 't', 'k', '2'};
+static const uint64_t SEED_MOST = (uint64_t)1 << 53; /* train.seed */
+enum { NUMBER = 8, FIXED = sizeof magic + SL_SECRET_BYTES + 5 * NUMBER + SL_PLAN_HASH_BYTES };
 
 static uint8_t *put(uint8_t *at, const void *data, size_t len)
 {
@@ -40,6 +41,8 @@ void sl_token_write(const struct sl_token *t, uint8_t *out)
 	at = put_number(at, t->epoch);
 	at = put_number(at, t->step);
 	at = put_number(at, t->made);
+	at = put_number(at, t->train_seed);
+	at = put_number(at, t->frozen);
 	at = put(at, t->plan_hash, sizeof t->plan_hash);
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
 		at = put_number(at, t->codec[dir].len);
@@ -77,7 +80,8 @@ static bool take_all(struct sl_token *t, struct sl_bytes in)
 
 	if (!take(&in, begin, sizeof begin) || memcmp(begin, magic, sizeof magic) != 0 ||
 	    !take(&in, t->seed, sizeof t->seed) || !take_number(&in, &t->epoch) || !take_number(&in, &t->step) ||
-	    !take_number(&in, &t->made) || !take(&in, t->plan_hash, sizeof t->plan_hash) ||
+	    !take_number(&in, &t->made) || !take_number(&in, &t->train_seed) || !take_number(&in, &t->frozen) ||
+	    !take(&in, t->plan_hash, sizeof t->plan_hash) || t->train_seed > SEED_MOST ||
 	    t->epoch > SL_SESSION_EPOCH_MOST || t->step > SL_SESSION_EPOCH_MOST)
 		return false;
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
@@ -116,7 +120,15 @@ enum sl_err sl_lib_token_check(const struct split_middle *m, const struct sl_tok
 {
 	if (memcmp(t->plan_hash, m->plan->middle_hash, sizeof t->plan_hash) != 0)
 		return sl_fail_set(fail, SL_ERR_MISMATCH,
-				   "the token of step %" PRIu64 " is of another network or other settings", t->step);
+				   "the token of step %" PRIu64 " is of another network or other settings: the graph, codec.*, "
+				   "train.batch, train.chunks, train.seed, train.precision, train.optimizer.* but lr, group.*, "
+				   "calls and tokens.* must be those that it was made with",
+				   t->step);
+	if (t->frozen != m->frozen)
+		return sl_fail_set(fail, SL_ERR_MISMATCH,
+				   "the token of step %" PRIu64 " is of other frozen parameters or constant buffers: give "
+				   "the middle those that the run began with",
+				   t->step);
 	return SL_OK;
 }
 

@@ -10,7 +10,9 @@ def settings(optimizer, g):
     """Keys of the config, and the learning rate where no group has it. `g`: the optimizer's first group of the middle."""
     if isinstance(optimizer, dict):
         o = dict(optimizer)
-        kind, lr = o.pop("kind", "sgd"), o.pop("lr")
+        kind, lr = o.pop("kind", "sgd"), o.pop("lr", None)
+        if lr is None:
+            raise errors.config("optimizer: a dict has lr, the learning rate: {\"kind\": \"sgd\", \"lr\": 0.1}")
         return {f"train.optimizer.{k}": v for k, v in {"kind": kind, **o}.items()}, lr
     kinds = {torch.optim.SGD: "sgd", torch.optim.Adam: "adam", torch.optim.AdamW: "adamw"}
     if type(optimizer) not in kinds or any(g.get(k) for k in ("amsgrad", "maximize", "dampening")):
@@ -22,6 +24,77 @@ def settings(optimizer, g):
     else:
         s.update(beta1=g["betas"][0], beta2=g["betas"][1], eps=g["eps"])
     return {f"train.optimizer.{k}": v for k, v in s.items()}, None
+
+
+def _rate(g):
+    return g["lr"] or g.get("initial_lr", 0.0)  # a warm-up begins at 0
+
+
+class Groups:
+    """The groups of a script's optimizer that have parameters of the middle: `of` by parameter, and the `rules` of 1 to 8."""
+
+    def __init__(self, optimizer, module, added):
+        self.optimizer, self.mine, self.anchor = optimizer, {id(p) for p in module.parameters()}, None
+        if any(id(p) in self.mine for p in optimizer.state):
+            raise errors.usage("the optimizer has stepped: give the middle one that has not, or a token to resume from")
+        groups = optimizer.param_groups
+        at = [i for i, g in enumerate(groups) if any(id(p) in self.mine for p in g["params"])]
+        at.sort(key=lambda i: _rate(groups[i]) == 0)  # factors are those of a rate that is not 0
+        missing = sum(p.requires_grad for p in module.parameters() if id(p) not in added) - sum(
+            p.requires_grad for i in at for p in groups[i]["params"] if id(p) in self.mine)
+        if added and not at:
+            at = [0]
+        if missing or not at:
+            raise errors.usage("the optimizer lacks parameters of the middle: give it all of them")
+        if len(at) > 9:
+            raise errors.config(f"the middle's parameters are in {len(at)} groups of the optimizer; it has up to 9")
+        self.count, self.at = len(groups), at
+        self._take([groups[i] for i in at])
+
+    def _take(self, held):
+        base = held[0]
+        self.factors = [_rate(g) / _rate(base) if _rate(base) else 1.0 for g in held]
+        self.had = [{k: g.get(k) for k in RULES} for g in held]
+        self.of, self.rules = {}, {}
+        for i, g in enumerate(held):
+            for key in RULES:
+                if key != "weight_decay" and g.get(key) != base.get(key):
+                    raise errors.config(f"{key} differs between groups of the optimizer; lr and weight_decay may")
+            if i:
+                self.rules[f"group.{i}"] = f"lr={self.factors[i]!r} weight_decay={g['weight_decay']!r}"
+            self.of.update((id(p), i) for p in g["params"] if id(p) in self.mine)
+
+    def held(self):
+        """Looked up each time: load_state_dict() of an optimizer makes new groups, and a script may take away others."""
+        groups = self.optimizer.param_groups
+        if self.anchor is None:
+            return [groups[i] for i in self.at]
+        base = next((i for i, g in enumerate(groups) if any(p is self.anchor for p in g["params"])), None)
+        if base is None or (len(self.at) > 1 and (base != self.at[0] or len(groups) < self.count)):
+            raise errors.usage("groups of the optimizer were taken away, and which have the middle's parameters is not known any more: "
+                               "set their lr to 0 in place of that")
+        return [groups[i] for i in (base, *self.at[1:])]
+
+    def move(self, anchor):
+        """The module's parameters leave the optimizer, and the anchor comes: once nothing can be refused any more."""
+        held = self.held()
+        for g in held:
+            g["params"] = [p for p in g["params"] if id(p) not in self.mine]
+        held[0]["params"].append(anchor)
+        self.anchor = anchor
+
+    def rate(self):
+        groups = self.held()
+        base = groups[0]["lr"]
+        for g, factor, rules in zip(groups, self.factors, self.had):
+            changed = next((k for k in RULES if g.get(k) != rules[k]), None)
+            if changed:
+                raise errors.config(f"{changed} is {g.get(changed)} by now, and the middle was made with {rules[changed]}: the "
+                                    "learning rate alone may change. OneCycleLR and CyclicLR need cycle_momentum=False")
+            if abs(g["lr"] - base * factor) > 1e-9 * max(g["lr"], base * factor):
+                raise errors.config("learning rates of the middle's groups no longer have the factors that they had "
+                                    "when it was made")
+        return base
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -67,4 +140,4 @@ def clip_grad_norm_(parameters, middle, max_norm):
     for g in grads:
         g.mul_(factor)
     middle._clip *= factor
-    return norm
+    return torch.tensor(norm)

@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from . import errors, lora as adapters, scripted
 from .middle import Middle
-from .optimizer import RULES, settings
+from .optimizer import Groups, settings
 
 _log = logging.getLogger("split")
 _MARK = 2.0 ** -100  # what a backward adds to the anchor's gradient
@@ -31,7 +31,8 @@ class Step(NamedTuple):
 
 
 def _guarded(call):
-    """The next call drops the step where this one is interrupted, as by Ctrl-C; and what was lost is forgotten."""
+    """The next call drops the step where this one is interrupted, by Ctrl-C or a server that stays away; and what was lost is
+    forgotten."""
     @functools.wraps(call)
     def guarded(self, *args, **kwargs):
         try:
@@ -40,7 +41,8 @@ def _guarded(call):
             self._forget()
             raise
         except BaseException as e:
-            if not isinstance(e, Exception):
+            waits = isinstance(e, errors.UnavailableError) and call.__name__ not in ("step", "drop", "grad_norm")
+            if waits or not isinstance(e, Exception):
                 self.__dict__["_interrupted"] = call.__name__
             raise
     return guarded
@@ -68,7 +70,7 @@ class _Whole(torch.autograd.Function):
     def backward(ctx, dy):
         ctx.remote._give(ctx.call, dy)
         dx = ctx.remote._input_gradient(ctx.call) if ctx.needs_input_grad[0] else None
-        return dx, torch.full((1,), _MARK), None, None
+        return dx, ctx.remote._one_mark(), None, None
 
 
 class _Send(torch.autograd.Function):
@@ -83,7 +85,7 @@ class _Send(torch.autograd.Function):
     @_once
     def backward(ctx, _):
         dx = ctx.remote._input_gradient(ctx.call) if ctx.needs_input_grad[0] else None
-        return dx, torch.full((1,), _MARK), None, None
+        return dx, ctx.remote._one_mark(), None, None
 
 
 class _Wait(torch.autograd.Function):
@@ -118,7 +120,7 @@ class _Call:
 
     def __init__(self, number, step, x, lengths):
         self.number, self.step, self.shape, self.lengths, self.back = number, step, x.shape, lengths, False
-        self.image = x.dim() == 4 and not x.is_contiguous(memory_format=torch.channels_last)
+        self.image = x.dim() == 4 and (x.is_contiguous() or not x.is_contiguous(memory_format=torch.channels_last))
         self.device = None if x.device.type == "cpu" else x.device
 
 
@@ -215,11 +217,11 @@ class RemoteModule(nn.Module):
         if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
             raise errors.config("each rank would train a middle of its own: use one process")
         shape = tuple(example.shape if isinstance(example, torch.Tensor) else example)
-        self.anchor = nn.Parameter(torch.zeros(1))
+        self.anchor = nn.Parameter(torch.zeros(1, dtype=torch.float32))
         self.__dict__.update(_module=module, _optimizer=optimizer, _pid=os.getpid(), _calls=calls, _lengths=lengths, _shape=shape)
         self._forget()
         me = weakref.ref(self)
-        self.anchor.register_hook(lambda grad: me() and me()._mark())
+        self.anchor.register_hook(lambda grad: me() and me()._mark(grad))
         with adapters.undone(module):
             self.__dict__["_added"] = {id(p) for p in adapters.lora(module, **lora)} if lora else set()
             adapters.freeze(module, freeze)
@@ -229,35 +231,29 @@ class RemoteModule(nn.Module):
             self._learns = [(p, p.requires_grad) for p in module.parameters()]
             self._counted = [k for k in self._state if k.endswith("num_batches_tracked")]
             own = not isinstance(optimizer, dict)
-            self._groups, rules = self._take_groups() if own else ({}, {})
-            rates, self._lr = settings(optimizer, self._held_groups()[0] if own else None)
+            self._groups = Groups(optimizer, module, self._added) if own else None
+            rates, self._lr = settings(optimizer, self._groups and self._groups.held()[0])
             codecs = codec if isinstance(codec, dict) else dict.fromkeys(("head_act", "mid_act", "mid_grad", "head_grad"), codec)
-            seed = torch.initial_seed() % (1 << 53) if seed is None else seed
-            self._conf = {"server": server, "train.batch": shape[0], "train.chunks": chunks, "train.seed": seed,
-                          "calls": calls,
+            if seed is None and resume is None:  # a token has its own
+                seed = torch.initial_seed() % (1 << 53)
+            self._conf = {"server": server, "train.batch": shape[0], "train.chunks": chunks, "calls": calls,
+                          **({} if seed is None else {"train.seed": seed}),
                           **({"tokens.row": shape[1], "tokens.chunk": shape[1] * -(-shape[0] // chunks)} if lengths else {}),
                           "train.precision": precision, "input_grad": input_grad, "keep_every": keep_every,
-                          "wait_s": 0 if wait_s is None else wait_s, **rates, **rules,
+                          "wait_s": 0 if wait_s is None else wait_s, **rates, **(self._groups.rules if own else {}),
                           **{f"codec.{k}": v for k, v in codecs.items()}, **conf}
             if keys:
                 self._conf.update({"auth.server_key": keys.server, "auth.secret_key": keys.own})
             self._input_grad, self._text = input_grad, self._builder.text(self._out, self._role)
             self._begin(resume)
-        if self._lr is None:
-            self._move_parameters()
+        if own:
+            self._groups.move(self.anchor)
         self.train(module.training)
-
-    def _move_parameters(self):
-        """Those of the module leave the optimizer, and the anchor comes: once nothing can be refused any more."""
-        mine = {id(p) for p in self._module.parameters()}
-        for g in self._held_groups():
-            g["params"] = [p for p in g["params"] if id(p) not in mine]
-        self._held_groups()[0]["params"].append(self.anchor)
 
     def _begin(self, resume=None):
         weights = {p.name: p.to_graph(self._tensor(p)).numpy() for p in self._builder.params}
         middle = self.__dict__["_middle"] = Middle(self._text, weights, resume, **self._conf)
-        self.__dict__.update(_crossed=middle.crossed()[0], _fetched=self._versions(), _skips=0)  # crossed: behind the last step
+        self.__dict__.update(_crossed=middle.crossed()[0], _fetched=self._versions(), _skips=0, _kept=resume is not None)  # crossed: behind the last step
 
     def _tensor(self, p):
         return self._state[p.key] if p.constant is None else p.constant
@@ -268,61 +264,8 @@ class RemoteModule(nn.Module):
             return "stat"
         if not tensor.requires_grad:
             return "frozen"
-        at = self._groups.get(id(tensor), 0)
+        at = self._groups.of.get(id(tensor), 0) if self._groups else 0
         return f"g{at}" if at else ""
-
-    # ---- the optimizer
-
-    def _take_groups(self):
-        """Which of the optimizer's groups have parameters of the module. Groups: by parameter; the rules of 1 to 8."""
-        mine = {id(p) for p in self._module.parameters()}
-        if any(id(p) in mine for p in self._optimizer.state):
-            raise errors.usage("the optimizer has stepped: give the middle one that has not, or a token to resume from")
-        def rate(g):
-            return g["lr"] or g.get("initial_lr", 0.0)  # a warm-up begins at 0
-        groups = self._optimizer.param_groups
-        at = [i for i, g in enumerate(groups) if any(id(p) in mine for p in g["params"])]
-        at.sort(key=lambda i: rate(groups[i]) == 0)  # factors are those of a rate that is not 0
-        held = [self._optimizer.param_groups[i] for i in at]
-        found, rules = {}, {}
-        missing = sum(p.requires_grad for p in self._module.parameters() if id(p) not in self._added) - sum(
-            p.requires_grad for g in held for p in g["params"] if id(p) in mine)
-        if self._added and not held:
-            at, held = [0], self._optimizer.param_groups[:1]
-        if missing or not held:
-            raise errors.usage("the optimizer lacks parameters of the middle: give it all of them")
-        if len(held) > 9:
-            raise errors.config(f"the middle's parameters are in {len(held)} groups of the optimizer; it has up to 9")
-        base = held[0]
-        factors = [rate(g) / rate(base) if rate(base) else 1.0 for g in held]
-        for i, g in enumerate(held):
-            for key in RULES:
-                if key != "weight_decay" and g.get(key) != base.get(key):
-                    raise errors.config(f"{key} differs between groups of the optimizer; lr and weight_decay may")
-            if i:
-                rules[f"group.{i}"] = f"lr={factors[i]!r} weight_decay={g['weight_decay']!r}"
-            found.update((id(p), i) for p in g["params"] if id(p) in mine)
-        self.__dict__["_held"] = [(i, f, {k: g.get(k) for k in RULES}) for i, f, g in zip(at, factors, held)]
-        return found, rules
-
-    def _held_groups(self):
-        """Looked up each time: load_state_dict() of an optimizer makes new groups."""
-        return [self._optimizer.param_groups[held[0]] for held in self._held]
-
-    def _rate(self):
-        if self._lr is not None:
-            return self._lr
-        groups = self._held_groups()
-        base = groups[0]["lr"]
-        for g, (_, factor, rules) in zip(groups, self._held):
-            changed = next((k for k in RULES if g.get(k) != rules[k]), None)
-            if changed:
-                raise errors.config(f"{changed} is {g.get(changed)} by now, and the middle was made with {rules[changed]}: the "
-                                    "learning rate alone may change. OneCycleLR and CyclicLR need cycle_momentum=False")
-            if abs(g["lr"] - base * factor) > 1e-9 * max(g["lr"], base * factor):
-                raise errors.config("learning rates of the middle's groups no longer have the factors that they had "
-                                    "when it was made")
-        return base
 
     # ---- a step
 
@@ -426,16 +369,24 @@ class RemoteModule(nn.Module):
         while not state.over():
             if not (state.tail() or state.head() or state.back()):
                 self._middle.wait()
-        self._mark()
-        grad = torch.full_like(self.anchor, _MARK)
+        grad = self._one_mark() * len(state.parts)
+        self._mark(grad)
         self.anchor.grad = grad if self.anchor.grad is None else self.anchor.grad + grad
         return state.loss
 
     def _forget(self):
-        self.__dict__.update(_open=[], _marked=False, _interrupted=None, _clip=1.0)
+        self.__dict__.update(_open=[], _marked=0, _interrupted=None, _clip=1.0)
 
-    def _mark(self):
-        self.__dict__["_marked"] = True
+    def _one_mark(self):
+        return torch.full_like(self.anchor, _MARK, requires_grad=False)
+
+    def _mark(self, grad):
+        """A backward has come to the anchor, once for each call behind it."""
+        self.__dict__["_marked"] += round(grad.item() / _MARK)
+
+    def _apply(self, fn, *rest):
+        """Nothing to move or to convert: the anchor stays float32, since half has no number as small as a mark."""
+        return self
 
     def _post(self, x, lengths):
         lengths = None if not self._lengths else [self._conf["tokens.row"]] * len(x) if lengths is None else [int(n) for n in lengths]
@@ -468,7 +419,8 @@ class RemoteModule(nn.Module):
         return self._like(self._unpack(dx, call), call)
 
     def _empty(self, shape, call):
-        return torch.empty(call.shape[0] if call.lengths is None else sum(call.lengths), *shape[1:])
+        rows = call.shape[0] if call.lengths is None else sum(call.lengths)
+        return torch.empty(rows, *shape[1:], dtype=torch.float32, device="cpu")
 
     @staticmethod
     def _mask(shape, lengths):
@@ -482,7 +434,7 @@ class RemoteModule(nn.Module):
     def _unpack(self, t, call):
         if call.lengths is None:
             return t
-        out = torch.zeros(*call.shape[:2], t.shape[-1])
+        out = torch.zeros(*call.shape[:2], t.shape[-1], dtype=torch.float32, device="cpu")
         out[self._mask(call.shape, call.lengths)] = t
         return out
 
@@ -507,8 +459,11 @@ class RemoteModule(nn.Module):
             return Step(number, 0, 0.0, True)
         if not any(c.back for c in self._open):
             raise errors.usage(f"step {self.step_number} has no gradient: call backward() first", self.step_number)
+        if sum(c.back for c in self._open) != self._marked:
+            raise errors.usage(f"of step {self.step_number}, {sum(c.back for c in self._open)} calls had a backward, and {self._marked} were for "
+                               "the middle's parameters: call drop() behind torch.autograd.grad() of something else", self.step_number)
         number, before = self._open[0].step, self._crossed
-        self._middle.step(self._rate() if lr is None else lr, scale * self._clip)
+        self._middle.step(lr if lr is not None else self._groups.rate() if self._groups else self._lr, scale * self._clip)
         self._forget()
         self.__dict__["_skips"] = 0
         self.__dict__["_crossed"], seconds = self._middle.crossed()
@@ -534,11 +489,13 @@ class RemoteModule(nn.Module):
 
     def checkpoint(self):
         """The server keeps this state; the token is for the script's file."""
+        self.__dict__["_kept"] = True
         return torch.frombuffer(bytearray(self._middle.keep()), dtype=torch.uint8)
 
     def resume(self, token):
         self._check_process()
         self._forget()
+        self.__dict__["_kept"] = True
         self._middle.resume(bytes(token.tolist()))
 
     def stats(self):
@@ -581,10 +538,15 @@ class RemoteModule(nn.Module):
         if len(given) < len(own):
             self._settle()
             self._fetch()
+        computed = {p.key for p in self._builder.params if p.constant is None} | set(self._counted)
+        constants = {k: own[k].clone() for k in given if k not in computed}
         with torch.no_grad():
             for key, value in given.items():
                 own[key].copy_(value)
-        self.close()
+        if any(not torch.equal(own[k], v) for k, v in constants.items()):
+            self._builder, self._out = scripted.read(self._module, self._shape, self._lengths)
+            self._text = self._builder.text(self._out, self._role)
+        self.close(goodbye=not self._kept)
         self._forget()
         self._begin()
 

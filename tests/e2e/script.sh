@@ -67,6 +67,7 @@ run "$root/tests/e2e/script/scripted.py" "$endpoint"
 run "$root/tests/e2e/script/composed.py" "$endpoint"
 run "$root/tests/e2e/script/attends.py" "$endpoint"
 run "$root/tests/e2e/script/faithful.py" "$endpoint"
+run "$root/tests/e2e/script/going_on.py" "$endpoint"
 for name in digits rows kills; do
 	awk -v name="$name.py" '$0 == "<!-- " name " -->" {take = 1; next} take == 1 && /^```python/ {take = 2; next} take == 2 && /^```/ {exit} take == 2' \
 		"$root/docs/howto-script.md" >"$name.py"

@@ -363,6 +363,7 @@ static void damaged_tokens_are_refused(void **state)
 				   .epoch = 5,
 				   .step = 500,
 				   .made = 4,
+				   .train_seed = 9,
 				   .codec = {{feedback, 3}, {feedback, 0}, {feedback, 2}, {feedback, 1}}};
 	const size_t n = sl_token_bytes(&t);
 	split_conf *c = split_conf_new();
@@ -374,7 +375,7 @@ static void damaged_tokens_are_refused(void **state)
 	assert_true(n <= sizeof bytes);
 	sl_token_write(&t, bytes);
 	assert_int_equal(sl_token_read(&read, bytes, n, &fail), SL_OK);
-	assert_true(read.epoch == 5 && read.step == 500 && read.made == 4 && read.codec[2].len == 2);
+	assert_true(read.epoch == 5 && read.step == 500 && read.made == 4 && read.train_seed == 9 && read.codec[2].len == 2);
 	for (size_t i = 0; i < n; i++) {
 		bytes[i] ^= 0x40;
 		assert_int_equal(split_conf_resume(c, bytes, n, &e), SPLIT_DATA);

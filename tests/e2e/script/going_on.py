@@ -1,0 +1,136 @@
+"""Where a script goes on: from a token, behind load_state_dict(), behind gradients of something else, with another optimizer."""
+import copy
+import os
+import tempfile
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import split
+from middles import refused
+from torch_api import batches, remote, run
+
+
+class Divided(nn.Module):
+    def __init__(self, by):
+        super().__init__()
+        self.layer = nn.Linear(12, 5)
+        self.register_buffer("by", torch.full((5,), by))
+        self.register_buffer("all", torch.tensor(by))
+
+    def forward(self, x):
+        return self.layer(x) / self.by / self.all
+
+
+def resumed(mid, token):
+    return remote(mid, (8, 12), torch.optim.SGD([p for p in mid.parameters() if p.requires_grad], 0.1), resume=token)
+
+
+def check_tokens():
+    """No seed is set: that of the run is the token's. What is frozen has to be what it was."""
+    mid = nn.Sequential(nn.Linear(12, 12), nn.Dropout(0.5), nn.Linear(12, 5))
+    mid[0].requires_grad_(False)
+    (x, t), frozen = batches((8, 12), 1)[0], copy.deepcopy(mid[0])
+    torch.seed()
+    m = remote(mid, (8, 12), torch.optim.SGD(mid[2].parameters(), 0.1))
+    F.cross_entropy(m(x), t).backward()
+    m.step()
+    token = m.checkpoint()
+    y = m(x)
+    m.drop()
+    m.close()
+    torch.seed()
+    other = nn.Sequential(nn.Linear(12, 12), nn.Dropout(0.5), nn.Linear(12, 5))
+    other[0].requires_grad_(False)
+    refused(split.MismatchError, "other frozen parameters", resumed, other, token)
+    other[0].load_state_dict(frozen.state_dict())
+    m = resumed(other, token)
+    assert torch.equal(m(x), y), "other random numbers"
+    refused(split.MismatchError, "train.seed", remote, nn.Linear(12, 5), (8, 12), resume=token)
+    token = remote(Divided(2.0), (8, 12)).checkpoint()
+    refused(split.MismatchError, "", remote, Divided(3.0), (8, 12), resume=token)
+
+
+def check_buffers():
+    """Numbers that the graph has as constants, or as text, are loaded, too."""
+    m, other, x = remote(Divided(1.0), (8, 12)), Divided(0.1), batches((8, 12), 1)[0][0]
+    m.load_state_dict(other.state_dict())
+    m.eval()
+    assert torch.allclose(m(x), other(x), rtol=1e-5)
+
+
+def check_gradients():
+    """autograd.grad of something else is none of the step's, and the step says so."""
+    mid, (x, t) = nn.Linear(12, 5), batches((8, 12), 1)[0]
+    own, opt = copy.deepcopy(mid), torch.optim.SGD(mid.parameters(), 0.1)
+    m = remote(mid, (8, 12), opt, calls=2)
+    delta = torch.zeros_like(x, requires_grad=True)
+    torch.autograd.grad(F.cross_entropy(m(x + delta), t), delta)
+    F.cross_entropy(m(x), t).backward()
+    refused(split.UsageError, "2 calls had a backward, and 1 were for the middle's parameters", m.step)
+    m.drop()
+    for _ in range(2):
+        opt.zero_grad()
+        for net in (m, m, own, own):
+            (F.cross_entropy(net(x), t) / 2).backward()
+        m.step()
+        with torch.no_grad():
+            for p in own.parameters():
+                p -= 0.1 * p.grad
+                p.grad = None
+    assert torch.allclose(m.state_dict()["weight"], own.weight, atol=1e-6)
+
+
+def check_optimizers():
+    """A group that is taken away does not become another one's rate."""
+    head, mid, tail = (nn.Linear(12, 12) for _ in range(3))
+    opt = torch.optim.SGD([{"params": net.parameters(), "lr": lr} for net, lr in ((head, 0.1), (mid, 0.2), (tail, 0.3))], 0.1)
+    m = remote(mid, (8, 12), opt)
+    del opt.param_groups[0]
+    assert m._groups.rate() == 0.2
+    del opt.param_groups[0]
+    refused(split.UsageError, "groups of the optimizer were taken away", m._groups.rate)
+    refused(split.ConfigError, "a dict has lr", remote, nn.Linear(12, 5), (8, 12), {"kind": "sgd"})
+
+
+def check_moved():
+    """A model that is converted as a whole keeps what its steps are known by."""
+    whole, x = nn.Sequential(remote(nn.Linear(12, 5), (8, 12)), nn.Linear(5, 5)), batches((8, 12), 1)[0][0]
+    whole.to(torch.bfloat16)
+    whole[1](whole[0](x).bfloat16()).sum().backward()
+    assert not whole[0].step().skipped and whole[0].anchor.dtype == torch.float32
+    whole.to("meta")
+    whole[0](x).sum().backward()
+    whole[0].step()
+    m, x = remote(nn.Conv2d(1, 3, 3, padding=1), (4, 1, 8, 8)), torch.rand(4, 1, 8, 8)
+    m.eval()
+    assert m(x).is_contiguous() and m(x.to(memory_format=torch.channels_last)).is_contiguous()
+
+
+def check_stores():
+    """Sessions of which no token was given away leave nothing."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        m, x = split.RemoteModule(nn.Linear(12, 5), f"local:{folder}", example=(8, 12), optimizer={"lr": 0.1}), torch.ones(8, 12)
+
+        def stored():
+            return [f for _, _, files in os.walk(folder) for f in files if not f.endswith(".f32")]  # those are first weights
+        for _ in range(4):
+            m(x).sum().backward()
+            m.step()
+            m.load_state_dict(m.state_dict())
+        m.close(True)
+        assert not stored(), stored()
+        m.load_state_dict(nn.Linear(12, 5).state_dict())
+        m(x).sum().backward()
+        m.step()
+        token = m.checkpoint()
+        m.load_state_dict(m.state_dict())
+        m.close(True)
+        again = split.RemoteModule(nn.Linear(12, 5), f"local:{folder}", example=(8, 12), optimizer={"lr": 0.1}, resume=token)
+        assert again.step_number == 1
+        again.close(True)
+
+
+if __name__ == "__main__":
+    run(check_tokens, check_buffers, check_gradients, check_optimizers, check_moved, check_stores)
