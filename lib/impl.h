@@ -149,7 +149,7 @@ struct split_middle {
 	uint64_t rolled_to, links;
 	float *fetched; /* [weight_count], of the state behind `fetched_at` - 1 steps; 0: of none */
 	uint64_t fetched_at;
-	uint64_t frozen; /* hash of those that are never fetched */
+	uint64_t frozen;                /* hash of those that are never fetched */
 	bool kept_there;                /* the server has that state on its disk */
 	struct sl_port_stats past, now; /* of links before this one, and of this one */
 	double server_s;

@@ -45,8 +45,8 @@ static enum sl_err keep_frozen(struct split_middle *m, struct sl_fail *fail)
 	if (!m->fetched)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a middle's weights");
 	sl_weights_pack(&m->weights, segment, m->fetched);
-	m->frozen = sl_wire_hash((struct sl_bytes){(const uint8_t *)(m->fetched + learn),
-						   (size_t)(all - learn) * sizeof *m->fetched});
+	m->frozen = sl_wire_hash(
+		(struct sl_bytes){(const uint8_t *)(m->fetched + learn), (size_t)(all - learn) * sizeof *m->fetched});
 	return SL_OK;
 }
 

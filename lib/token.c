@@ -5,7 +5,8 @@
 #include "common/link/wire.h"
 #include "lib/impl.h"
 
-/* magic, then seed, epoch, step, made, train.seed, frozen, hash, four codecs' states with their lengths, and XXH3-64 of all before it. */
+/* magic, then seed, epoch, step, made, train.seed, frozen, hash, four codecs' states with their lengths, and XXH3-64 of
+ * all before it. */
 static const uint8_t magic[8] = {'s', 'p', 'l', 'i', 't', 't', 'k', '2'};
 static const uint64_t SEED_MOST = (uint64_t)1 << 53; /* train.seed */
 enum { NUMBER = 8, FIXED = sizeof magic + SL_SECRET_BYTES + 5 * NUMBER + SL_PLAN_HASH_BYTES };
@@ -119,14 +120,16 @@ void sl_lib_set_token_step(struct split_middle *m, uint64_t step)
 enum sl_err sl_lib_token_check(const struct split_middle *m, const struct sl_token *t, struct sl_fail *fail)
 {
 	if (memcmp(t->plan_hash, m->plan->middle_hash, sizeof t->plan_hash) != 0)
-		return sl_fail_set(fail, SL_ERR_MISMATCH,
-				   "the token of step %" PRIu64 " is of another network or other settings: the graph, codec.*, "
-				   "train.batch, train.chunks, train.seed, train.precision, train.optimizer.* but lr, group.*, "
-				   "calls and tokens.* must be those that it was made with",
-				   t->step);
+		return sl_fail_set(
+			fail, SL_ERR_MISMATCH,
+			"the token of step %" PRIu64 " is of another network or other settings: the graph, codec.*, "
+			"train.batch, train.chunks, train.seed, train.precision, train.optimizer.* but lr, group.*, "
+			"calls and tokens.* must be those that it was made with",
+			t->step);
 	if (t->frozen != m->frozen)
 		return sl_fail_set(fail, SL_ERR_MISMATCH,
-				   "the token of step %" PRIu64 " is of other frozen parameters or constant buffers: give "
+				   "the token of step %" PRIu64
+				   " is of other frozen parameters or constant buffers: give "
 				   "the middle those that the run began with",
 				   t->step);
 	return SL_OK;

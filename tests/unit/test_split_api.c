@@ -375,7 +375,8 @@ static void damaged_tokens_are_refused(void **state)
 	assert_true(n <= sizeof bytes);
 	sl_token_write(&t, bytes);
 	assert_int_equal(sl_token_read(&read, bytes, n, &fail), SL_OK);
-	assert_true(read.epoch == 5 && read.step == 500 && read.made == 4 && read.train_seed == 9 && read.codec[2].len == 2);
+	assert_true(read.epoch == 5 && read.step == 500 && read.made == 4 && read.train_seed == 9 &&
+		    read.codec[2].len == 2);
 	for (size_t i = 0; i < n; i++) {
 		bytes[i] ^= 0x40;
 		assert_int_equal(split_conf_resume(c, bytes, n, &e), SPLIT_DATA);
