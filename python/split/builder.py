@@ -113,6 +113,13 @@ class Param:
         (into if self.rows is None else into[self.rows[0]:self.rows[1]]).copy_(t)
 
 
+UNREAD = object()  # of what no graph has, such as a comparison of activations; whoever reads it is refused
+
+
+def _memory(tensor):
+    return getattr(tensor, "untyped_storage", tensor.storage)().data_ptr()
+
+
 def real(x):
     x = float(torch.tensor(float(x), dtype=torch.float32))
     for digits in range(1, 10):
@@ -151,6 +158,7 @@ class Builder:
         self.rows = rows
         self.without_dropout, self.evaluates = without_dropout, evaluates
         self.nodes, self.params, self.named, self.streams, self.per_token = [], [], {}, 0, per_token
+        self.read = []  # (path, tensor, copy): of the module's own tensors, whose numbers decided on the graph; and those numbers
         self.single = None  # a batch norm that has one number for each channel of a row
         if per_token and len(shape) != 2:
             raise errors.config(f"lengths belong to inputs [rows, tokens, features], not to rows of {list(shape)}")
@@ -198,6 +206,13 @@ class Builder:
         if isinstance(size[0], int) and size[0] not in (-1, self.rows):
             raise errors.config(f"{name}: the first size is {size[0]}; the server keeps rows as they are: write x.size(0) or -1")
 
+    def reads(self, found, *given):
+        """found was computed from the numbers of given: Own, among others. Where it shows them itself, they are sent as they are."""
+        for a in given:
+            if isinstance(a, Own) and (not isinstance(found, torch.Tensor) or _memory(found) != _memory(a.tensor)):
+                self.read.append((a.path, a.tensor, a.tensor.detach().clone()))
+        return found
+
     # ---- what modules and functions are made of
 
     def linear(self, name, x, weight, bias):
@@ -234,7 +249,7 @@ class Builder:
                                 "channels behind it")
         must(name, module, normalized_shape=(x.shape[-1],))
         eps = real(module.eps)
-        held = params(prefix, module) if held is None else held
+        held = (params(prefix, module) if held is None else held) or [ones(name, x.shape[-1])]
         return self.same(name, "layernorm", x, held, eps=None if eps == "1e-05" else eps)
 
     def pool(self, name, x, kind, k, stride, pad):
@@ -329,7 +344,7 @@ class Builder:
         if not isinstance(x, Value):
             raise errors.config(f"{a.path}: {OWN}")
         if a.tensor.numel() == 1 and not a.learns:
-            return a.tensor.item()
+            return self.reads(a.tensor.item(), a)
         shape = a.shape
         shape = shape[1:] if len(shape) == len(x.shape) + 1 and shape[0] == 1 else shape
         each = {1: x.shape, 2: (1, x.shape[-1]), 3: (x.shape[0], 1, 1)}[len(x.shape)]
@@ -383,6 +398,11 @@ class Builder:
         if not isinstance(b, Value):
             return self.mul(name, a, 1 / b)
         return self.mul(name, a, self.act(name + ".inverse", b, "math", fn=MATH["reciprocal"]))
+
+
+def ones(name, n):
+    """The weight of a norm that has none."""
+    return Own(name + ".ones", torch.ones(n), False).param()
 
 
 def _gates(a, b):

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import errors, heads, made, tracing
-from .builder import Last, Param, Value, must, params
+from .builder import UNREAD, Last, Param, Value, must, params
 from .lora import Lora
 
 
@@ -20,13 +20,14 @@ def _heads(b, name, m, prefix, x, causal=False):
         bias = m.in_proj_bias is not None
         bias = Param(f"{prefix}in_proj.{which}.bias", prefix + "in_proj_bias", m.in_proj_bias, rows=rows) if bias else None
         parts.append(b.linear(f"{name}.{which}", x, w, bias))
+    _check_part(f"{name}.out_proj", m.out_proj, nn.Linear, nn.modules.linear.NonDynamicallyQuantizableLinear)
     y = b.attention(f"{name}.attention", *parts, m.num_heads, m.dropout, causal)
     return b.linear(f"{name}.out_proj", y, *_pair(f"{prefix}out_proj.", m.out_proj))
 
 
 def _multihead(b, name, m, prefix, x, causal=False):
     """The weights of attention are not there."""
-    return _heads(b, name, m, prefix, x, causal), None
+    return _heads(b, name, m, prefix, x, causal), UNREAD
 
 
 def _pair(prefix, m):
@@ -34,23 +35,27 @@ def _pair(prefix, m):
 
 
 def _class(m):
-    """That of torch.nn, also of a scripted module."""
-    return tracing.scripted_class(m).rpartition(".")[2] if isinstance(m, torch.jit.ScriptModule) else type(m).__name__
+    """With its module, and of a scripted module that which it was made of."""
+    scripted = isinstance(m, torch.jit.ScriptModule)
+    return tracing.scripted_class(m)[len("__torch__."):] if scripted else f"{type(m).__module__}.{type(m).__qualname__}"
 
 
-def _check_parts(name, m):
-    """A layer may have other parts than torch.nn gives it, whose forward would not be called."""
-    usual = {"": "TransformerEncoderLayer", "self_attn": "MultiheadAttention", "linear1": "Linear", "linear2": "Linear",
-             **dict.fromkeys(("norm1", "norm2"), "LayerNorm"), **dict.fromkeys(("dropout", "dropout1", "dropout2"), "Dropout")}
-    for part, kind in usual.items():
-        found = getattr(m, part) if part else m
-        own = not isinstance(found, torch.jit.ScriptModule) and not type(found).__module__.startswith("torch.nn.")
-        if own or _class(found) not in (kind, "NonDynamicallyQuantizableLinear"):
-            raise errors.config(f"{name}{'.' * bool(part)}{part}: {_class(found)} is not known there on the server, {kind} of torch.nn is")
+def _check_part(name, m, kind, *others):
+    """A layer may have another part than its package gives it, whose forward would not be called."""
+    if _class(m) not in [f"{k.__module__}.{k.__qualname__}" for k in (kind, *others)]:
+        raise errors.config(f"{name}: {_class(m).rpartition('.')[2]} is not known there on the server, {kind.__name__} of torch.nn is")
+
+
+_ACTS = {F.relu: "act", F.gelu: "gelu", "torch.nn.modules.activation.ReLU": "act", "torch.nn.modules.activation.GELU": "gelu",
+         "transformers.activations.GELUActivation": "gelu"}
+_PARTS = {"self_attn": nn.MultiheadAttention, "linear1": nn.Linear, "linear2": nn.Linear, "norm1": nn.LayerNorm, "norm2": nn.LayerNorm,
+          **dict.fromkeys(("dropout", "dropout1", "dropout2"), nn.Dropout)}
 
 
 def _encoder_layer(b, name, m, prefix, x, causal=False):
-    _check_parts(name, m)
+    _check_part(name, m, nn.TransformerEncoderLayer)
+    for part, kind in _PARTS.items():
+        _check_part(f"{name}.{part}", getattr(m, part), kind)
 
     def attend(x):
         y = _heads(b, f"{name}.self_attn", m.self_attn, f"{prefix}self_attn.", x, causal)
@@ -60,9 +65,8 @@ def _encoder_layer(b, name, m, prefix, x, causal=False):
         h = b.linear(f"{name}.linear1", x, *_pair(f"{prefix}linear1.", m.linear1))
         act = getattr(m, "activation", None)  # a scripted layer does not have F.gelu, and has a module as a scripted one
         must(f"{name}.activation", act, approximate="none")
-        kind = {F.relu: "act", F.gelu: "gelu"}.get(act) or {nn.ReLU: "act", nn.GELU: "gelu"}.get(type(act))
-        if act is None or isinstance(act, torch.jit.ScriptModule):
-            kind = {1: "act", 2: "gelu"}.get(m.activation_relu_or_gelu)
+        kind = _ACTS.get(act) or _ACTS.get(_class(act))
+        kind = {1: "act", 2: "gelu"}.get(m.activation_relu_or_gelu) if act is None else kind
         if kind is None:
             raise errors.config(f"{name}: activation={act} is not known on the server, relu and gelu are")
         h = b.act(f"{name}.activation", h, kind)
@@ -79,12 +83,15 @@ def _encoder_layer(b, name, m, prefix, x, causal=False):
 
 
 def _encoder(b, name, m, prefix, x, causal=False):
-    for i, layer in enumerate(m.layers.children()):
+    for i, layer in enumerate(m.layers._modules.values()):  # children() has one of them once
         x = _encoder_layer(b, f"{name}.layers.{i}", layer, f"{prefix}layers.{i}.", x, causal)
-    return b.norm(f"{name}.norm", x, m.norm, f"{prefix}norm.") if m.norm is not None else x
+    if m.norm is None:
+        return x
+    _check_part(f"{name}.norm", m.norm, nn.LayerNorm)
+    return b.norm(f"{name}.norm", x, m.norm, f"{prefix}norm.")
 
 
-def arguments(build, name, args, kwargs):
+def arguments(b, build, name, args, kwargs):
     """Those of a module without its mask, and the build which knows whether that is causal; build: of graph.MODULES."""
     if build is _multihead:
         args = [*args, *(kwargs.pop(k) for k in ("query", "key", "value") if k in kwargs)]
@@ -93,7 +100,7 @@ def arguments(build, name, args, kwargs):
         args = args[:1] + args[5:6]
     if build in _MASKED:
         mask = kwargs.pop(_MASKED[build], args[1] if len(args) > 1 else None)
-        causal = mask is not None and heads.hides(name, mask, args[0].shape[0])
+        causal = mask is not None and heads.hides(b, name, mask, args[0].shape[0])
         if kwargs.pop("is_causal", None) and not causal:
             raise errors.config(f"{name}: is_causal needs a causal mask")
         args, build = [args[0], *args[2:]], functools.partial(build, causal=causal)
@@ -101,6 +108,7 @@ def arguments(build, name, args, kwargs):
 
 
 def _lora(b, name, m, prefix, x):
+    _check_part(f"{name}.base_layer", m.base_layer, nn.Linear, nn.modules.linear.NonDynamicallyQuantizableLinear)
     base = b.linear(f"{name}.base_layer", x, *_pair(f"{prefix}base_layer.", m.base_layer))
     y = b.dropout(f"{name}.lora_dropout", x, m.lora_dropout.p)
     for part in ("lora_A", "lora_B"):
@@ -118,13 +126,29 @@ class First(Value):
     """The first of what a module gives; the others are not there."""
 
 
+def _of_transformers(m):
+    return type(m).__module__.startswith("transformers.")
+
+
+def named(m):
+    """The build of a class whose package need not be here; another one of that name is no such class."""
+    return NAMED.get(type(m).__name__) if _of_transformers(m) else None
+
+
 def _hf_layer(b, name, m, prefix, x):
     """A layer of BERT or RoBERTa as transformers writes it: attention, dense, add, norm; dense, act, dense, add, norm."""
+    for path in ("attention", "attention.self", "attention.output", "intermediate", "output"):
+        if not _of_transformers(m.get_submodule(path)):
+            raise errors.config(f"{name}.{path}: {_class(m.get_submodule(path))} is not known there on the server, that of transformers is")
+
     def part(path, x):
+        _check_part(f"{name}.{path}", m.get_submodule(path), nn.Linear, Lora)
         return linear(b, f"{name}.{path}", m.get_submodule(path), f"{prefix}{path}.", x)
 
     def close(path, x, residual):
         out = m.get_submodule(path)
+        _check_part(f"{name}.{path}.dropout", out.dropout, nn.Dropout)
+        _check_part(f"{name}.{path}.LayerNorm", out.LayerNorm, nn.LayerNorm)
         y = b.dropout(f"{name}.{path}.dropout", part(f"{path}.dense", x), out.dropout.p)
         return b.norm(f"{name}.{path}.LayerNorm", b.add(f"{name}.{path}.add", y, residual), out.LayerNorm,
                       f"{prefix}{path}.LayerNorm.")
@@ -134,11 +158,12 @@ def _hf_layer(b, name, m, prefix, x):
             raise errors.config(f"{name}: {key}=True is not known on the server, False is")
     if getattr(attend, "position_embedding_type", "absolute") != "absolute":
         raise errors.config(f"{name}: position_embedding_type={attend.position_embedding_type} is not known on the server")
+    _check_part(f"{name}.attention.self.dropout", attend.dropout, nn.Dropout)
     q, k, v = (part(f"attention.self.{which}", x) for which in ("query", "key", "value"))
     y = b.attention(f"{name}.attention.self", q, k, v, attend.num_attention_heads, attend.dropout.p)
     x = close("attention.output", y, x)
-    kinds = {F.gelu: "gelu", F.relu: "act", nn.GELU: "gelu", nn.ReLU: "act"}
-    kind = kinds.get(act) or kinds.get(type(act)) or ("gelu" if type(act).__name__ == "GELUActivation" else None)
+    must(f"{name}.intermediate.act", act, approximate="none")
+    kind = _ACTS.get(act) or _ACTS.get(_class(act))
     if kind is None:
         raise errors.config(f"{name}: activation {act} is not known on the server, gelu and relu are")
     h = b.act(f"{name}.intermediate.act", part("intermediate.dense", x), kind)
@@ -146,7 +171,7 @@ def _hf_layer(b, name, m, prefix, x):
     return First(y.number, y.shape)
 
 
-NAMED = {"BertLayer": _hf_layer, "RobertaLayer": _hf_layer}  # of classes whose package need not be here
+NAMED = {"BertLayer": _hf_layer, "RobertaLayer": _hf_layer}
 _MASKED = {_multihead: "attn_mask", _encoder_layer: "src_mask", _encoder: "mask"}
 MODULES = {nn.Linear: linear, Lora: linear, nn.MultiheadAttention: _multihead, nn.TransformerEncoderLayer: _encoder_layer,
            nn.TransformerEncoder: _encoder}

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import aliases, encoders, errors, heads, made, tracing
-from .builder import MATH, MEAN, NEAREST, OWN, Builder, Last, Own, Param, Parted, Value, image, must, one, params, real
+from .builder import MATH, MEAN, NEAREST, OWN, UNREAD, Builder, Last, Own, Param, Parted, Value, image, must, one, params, real
 
 
 _ALL = (1 << 63) - 1  # a script's end of what has none
@@ -123,7 +123,7 @@ def _pool(kind):
 
 
 def builder_of(m):
-    return MODULES.get(type(m)) or encoders.NAMED.get(type(m).__name__)
+    return MODULES.get(type(m)) or encoders.named(m)
 
 
 def _simple(kind, **usual):
@@ -356,7 +356,10 @@ def call_function(b, build, name, target, args, kwargs):
         for own in flat:
             if isinstance(own, Own):
                 raise errors.config(f"{own.path}: {OWN}")
-    y = build(b, name, *args, **kwargs)
+    try:
+        y = build(b, name, *args, **kwargs)
+    except (AttributeError, TypeError, ValueError) as e:
+        raise errors.config(f"{name}: it is called with what the server does not know there: {e}") from e
     if build in _VIEWS and isinstance(args[0], Value):
         aliases.view(args[0], *(y if isinstance(y, tuple) else [y]))
     elif isinstance(y, Value) and target not in ("float", "contiguous"):
@@ -429,12 +432,14 @@ def unknown(name, word):
 
 def function_of(target, word):
     """None: it is not known. What ends with _ computes the same, in place."""
-    return FUNCTIONS.get(target) or BY_NAME.get(word) or (FUNCTIONS.get(word[:-1]) if tracing.changes(word, (), {}) else None)
+    if target in FUNCTIONS or (callable(target) and (target.__module__ or "torch").split(".")[0] not in ("torch", "torchvision")):
+        return FUNCTIONS.get(target)  # a script's own function may have any name
+    return BY_NAME.get(word) or (FUNCTIONS.get(word[:-1]) if tracing.changes(word, (), {}) else None)
 
 
 def call_module(b, build, name, m, prefix, args, kwargs):
     """build: of builder_of, or None."""
-    args, build = encoders.arguments(build, name, args, kwargs)
+    args, build = encoders.arguments(b, build, name, args, kwargs)
     aliases.check(name, args)
     if any(isinstance(a, Own) for a in args):
         raise errors.config(f"{name}: {OWN}")
@@ -466,7 +471,7 @@ def _number(node, args):
     return node.target(*args) if numbers else None
 
 
-def _folded(node, args, kwargs):
+def _folded(b, node, args, kwargs):
     """What is computed of a module's tensors that do not learn, and of numbers alone; None: it is something else."""
     flat = [a for of in (*args, *kwargs.values()) for a in (of if isinstance(of, (list, tuple)) else [of])]
     word = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
@@ -475,6 +480,7 @@ def _folded(node, args, kwargs):
         return None
     args = [a.tensor if isinstance(a, Own) else a for a in args]
     found = getattr(args[0], word)(*args[1:], **kwargs) if node.op == "call_method" else node.target(*args, **kwargs)
+    b.reads(found, *(flat if word not in ("size", "dim") else ()))
     return Own(node.name, found, False) if isinstance(found, torch.Tensor) else found
 
 
@@ -488,23 +494,27 @@ def _call(b, module, strip, node, env):
     def value(a):
         return torch.fx.node.map_arg(a, lambda n: env[n])
     args, kwargs = value(node.args), dict(value(node.kwargs))
+    word = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    unread = next((n for n in node.all_input_nodes if env[n] is UNREAD), None)
+    if unread and (node.op == "call_module" or word not in _SAY_NOTHING):
+        raise errors.config(f"{node.name}: it reads {unread}, which the server does not compute: comparisons and attributes of tensors are "
+                            "known in assertions alone")
     if node.op == "call_module":
         _learns(node)
         m = module.get_submodule(node.target)
         prefix = node.target[len(strip):] + "." * (node.target != strip.rstrip("."))
         return call_module(b, builder_of(m), node.target[len(strip):] or "0", m, prefix, args, kwargs)
     found = _number(node, args)
-    found = _folded(node, args, kwargs) if found is None else found
+    found = _folded(b, node, args, kwargs) if found is None else found
     if found is not None:
         return found
     if node.target is operator.getitem and isinstance(args[0], encoders.First) and args[1] == 0:
         return args[0]
-    if node.target is operator.getitem and (args[0] is None or isinstance(args[0], tuple)):
-        return args[0] and args[0][args[1]]
-    word = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    if node.target is operator.getitem and isinstance(args[0], tuple):
+        return args[0][args[1]]
     build = function_of(node.target, word)
     if not build and word in _SAY_NOTHING:
-        return None
+        return UNREAD
     if not build:
         raise unknown(node.name, word)
     _learns(node)

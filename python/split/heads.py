@@ -200,32 +200,33 @@ def _scaled(f, name, x, by, number):
     return x.but(q=f(name, x.q, by)) if isinstance(x, Scores) else View(f(name, x.of, by), x.axes, x.by)
 
 
-def _factor(name, by):
+def _factor(b, name, by):
     """A number, or None where it learns."""
     if isinstance(by, (int, float)):
         return by
     if not isinstance(by, Own) or by.tensor.numel() != 1:
         raise errors.config(f"{name}: heads and scores of attention are multiplied by single numbers on the server")
-    return None if by.learns else by.tensor.item()
+    return None if by.learns else b.reads(by.tensor.item(), by)
 
 
 def mul(b, name, x, by):
     x, by = (x, by) if isinstance(x, (View, Scores)) else (by, x)
-    return _scaled(b.mul, name, x, by, _factor(name, by))
+    return _scaled(b.mul, name, x, by, _factor(b, name, by))
 
 
 def div(b, name, x, by, rounding_mode=None):
-    number = _factor(name, by)
+    number = _factor(b, name, by)
     return _scaled(b.div, name, x, by, number if number is None else 1 / number)
 
 
 # ---- masks
 
-def hides(name, mask, s):
+def hides(b, name, mask, s):
     """Whether a mask, which is added or is True for keys that take no part, is the causal one. It may hide nothing."""
     if not isinstance(mask, Own) or mask.learns:
         raise errors.config(f"{name}: what is added to scores of attention is not known on the server, only causal masks are")
     t = mask.tensor
+    b.reads(None, mask)
     hidden = t if t.dtype == torch.bool else t <= _HIDES
     square = t.numel() == s * s and list(t.shape[-2:]) == [s, s]
     if square and bool(((t == 0) | hidden).all()):
@@ -242,14 +243,14 @@ def masked(b, name, x, mask, value):
     if not isinstance(x, Scores) or x.soft or not value <= _HIDES:
         raise errors.config(f"{name}: a mask is known on the server for the scores of attention, in front of the softmax, with {_HIDES:g} "
                             "or less")
-    return x.but(causal=hides(name, mask, x.q.shape[0]) or x.causal)
+    return x.but(causal=hides(b, name, mask, x.q.shape[0]) or x.causal)
 
 
 def add(b, name, x, y, alpha=1):
     x, mask = (x, y) if isinstance(x, Scores) else (y, x)
     if not isinstance(x, Scores) or x.soft or alpha != 1:
         raise errors.config(f"{name}: sums of heads are not known on the server; add tokens")
-    return x.but(causal=hides(name, mask, x.q.shape[0]) or x.causal)
+    return x.but(causal=hides(b, name, mask, x.q.shape[0]) or x.causal)
 
 
 def attention(b, name, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
@@ -258,7 +259,7 @@ def attention(b, name, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, 
     scores = matmul(b, name, q, transpose(b, name, k, -1, -2) if isinstance(k, View) else b.turned(name, k))
     scores = scores.but(by=scores.by * (1 / math.sqrt(each) if scale is None else scale), causal=is_causal)
     if isinstance(attn_mask, Own) and attn_mask.tensor.dtype == torch.bool:
-        attn_mask = Own(attn_mask.path, ~attn_mask.tensor, attn_mask.learns)
+        attn_mask = Own(attn_mask.path, b.reads(~attn_mask.tensor, attn_mask), attn_mask.learns)
     if attn_mask is not None:
         scores = add(b, name, scores, attn_mask)
     return _attend(b, name, scores.but(soft=True, p=b.rate(name, dropout_p)), v)

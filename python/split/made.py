@@ -1,4 +1,5 @@
 """What the server has no op for, made of those that it has. Formulas are those of torch.nn's pages."""
+import math
 import operator
 
 import torch
@@ -6,8 +7,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import errors
-from .builder import (ALIGNED, AREA, EDGE, LINEAR, MATH, NEAREST, REFLECT, Last, Own, Param, Repeated, Value, image, must,
-                      params, real)
+from .builder import (ALIGNED, AREA, EDGE, LINEAR, MATH, NEAREST, REFLECT, UNREAD, Last, Own, Param, Repeated, Value, image,
+                      must, ones, params, real)
 
 
 # ---- number by number
@@ -55,22 +56,45 @@ def _pow(b, name, x, exponent):
     return x
 
 
-def _clamp(b, name, x, min=None, max=None):
-    """x + relu(min − x) − relu(x − max): what lies between the bounds stays to the bit."""
-    if (min, max) in ((0, 6), (0, None)):
-        return b.act(name, x, "act", fn="relu6" if max else None)
-    if any(n is not None and not isinstance(n, (int, float)) for n in (min, max)):
+def _line(b, name, x, by, plus=0.0):
+    return b.act(name, x, "scale", by=real(by) if by != 1 else None, plus=real(plus) if plus else None) if (by, plus) != (1, 0) else x
+
+
+def _over(b, name, x, ends):
+    """relu(x), whose gradient at 0 is 0, and with ends 1. For one that is negative x + relu(−x) is 0 exactly."""
+    y = b.act(name + ".over", x if not ends else b.mul(name + ".minus", x, -1), "act")
+    return b.add(name + ".ends", x, y) if ends else y
+
+
+def _bounded(b, name, x, bound, sign, ends):
+    """The smaller one of x and bound, or with sign −1 the larger one. ends: at the bound itself there is a gradient.
+
+    Neither x + relu(bound − x) nor bound + relu(x − bound) will do: the one loses the bound where x is far beyond it, the other
+    what is small beside the bound. So x is brought below twice the bound first, without rounding."""
+    far = sign * bound  # in what follows t is sign · x, of which the smaller one is wanted
+    if far <= 0:  # far − relu(far − t)
+        return _line(b, name, _over(b, name, _line(b, name + ".from", x, -sign, far), ends), -sign, bound)
+    if far < 1e18:  # t − relu(t), and what relu6 leaves of relu(t): it keeps all bits, for by is a power of two
+        by = 2.0 ** max(math.frexp(far / 6)[1], -99)
+        six = b.act(name + ".six", _line(b, name + ".down", x, sign / by), "act", fn="relu6")
+        positive = b.act(name + ".positive", _line(b, name + ".sign", x, sign), "act")
+        x = b.add(name + ".near", b.add(name + ".low", x, positive, -sign), _line(b, name + ".up", six, sign * by))
+    over = _over(b, name, _line(b, name + ".from", x, sign, -far), not ends)
+    return b.add(name, x, over, -sign)
+
+
+def _clamp(b, name, x, min=None, max=None, ends=True):
+    if any(n is not None and (not isinstance(n, (int, float)) or n != n) for n in (min, max)):
         raise errors.config(f"{name}: the server clamps to numbers")
-    y = x
-    if min is not None:
-        y = b.add(name, y, b.act(name + ".below", b.sub(name + ".low", min, x), "act"))
-    if max is not None:
-        y = b.sub(name + ".max", y, b.act(name + ".above", b.sub(name + ".high", x, max), "act"))
-    return y
+    for word, sign, bound in ("min", -1, min), ("max", 1, max):
+        if bound is not None and bound != sign * math.inf:
+            x = _bounded(b, f"{name}.{word}", x, float(real(bound)), sign, ends)
+    return x
 
 
 def _hardtanh(b, name, x, min_val=-1.0, max_val=1.0, inplace=False):
-    return _clamp(b, name, x, min_val, max_val)
+    """At its bounds there is no gradient."""
+    return b.act(name, x, "act", fn="relu6") if (min_val, max_val) == (0, 6) else _clamp(b, name, x, min_val, max_val, False)
 
 
 def _prelu(b, name, x, weight):
@@ -199,7 +223,7 @@ def _max(b, name, x, dim=None, keepdim=False):
     """Values alone; the places are not there."""
     if not isinstance(dim, int):
         raise errors.config(f"{name}: the larger of two values is not known on the server: write it with relu")
-    return _amax(b, name, x, dim, keepdim), None
+    return _amax(b, name, x, dim, keepdim), UNREAD
 
 
 def _instance_norm(b, name, m, prefix, x):
@@ -226,8 +250,8 @@ def _expand_as(b, name, x, other):
 
 def _layer_norm(b, name, x, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
     m = nn.LayerNorm(list(normalized_shape), eps, elementwise_affine=False, device="meta")
-    held = [Param(p.path, p.path, p.tensor) for p in (weight, bias) if p is not None]
-    return b.norm(name, x, m, "", held)
+    held = [] if weight is None and bias is None else [ones(name, x.shape[-1]) if weight is None else weight.param()]
+    return b.norm(name, x, m, "", held + ([] if bias is None else [bias.param()]))
 
 
 # ---- images whose channels come last in a script, as the server has them always, or in groups

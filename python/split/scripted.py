@@ -9,14 +9,16 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import aliases, errors, graph, heads, tracing
-from .builder import Builder, Own, Value
+from .builder import UNREAD as _UNKNOWN, Builder, Own, Value  # what depends on the rows of a call, too
 from .lora import Lora
 
-_UNKNOWN = object()  # depends on the rows of a call, or is what nobody here knows
 _NUMBERS = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
             "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "div": operator.truediv,
             "remainder": operator.mod, "neg": operator.neg, "__not__": operator.not_, "__and__": operator.and_,
             "__or__": operator.or_, "Int": int, "Float": float, "Bool": bool, "sqrt": math.sqrt, "pow": operator.pow}
+_CHANGE = {"append": list.append, "extend": list.extend, "add_": list.extend, "insert": list.insert, "pop": list.pop, "clear": list.clear,
+           "reverse": list.reverse, "_set_item": operator.setitem, "Delete": operator.delitem,
+           "sort": lambda x, down=False: x.sort(reverse=down)}
 _MAKE = {"ones": 1, "zeros": 1, "full": 2}  # the same numbers in each call; in front of which argument the dtype is
 _LEAVES = {f"__torch__.{m.__module__}.{m.__name__}": m for m in graph.MODULES if m is not Lora}
 
@@ -26,6 +28,13 @@ class _Sub:
 
     def __init__(self, held, path, learns=False):
         self.held, self.path, self.learns = held, path, learns
+
+
+class _Held(list):
+    """A list that a module holds: a change of it would last until the next call."""
+
+    def __init__(self, items):
+        super().__init__(_Held(i) if isinstance(i, (list, tuple)) else i for i in items)
 
 
 def _is_constant(i):
@@ -74,6 +83,9 @@ class _Walk:
 
     def node(self, node, ins, env):
         kind, _, word = node.kind().partition("::")
+        changes = kind != "prim" and word != "warn" and (not node.outputsSize() or "!" in node.schema())
+        if changes and not (kind == "aten" and isinstance(ins[0], Value)):
+            return self.change(word, *ins)
         if kind == "aten":
             return self.aten(word, ins)
         method = getattr(self, f"prim_{word}", None)
@@ -94,7 +106,8 @@ class _Walk:
         found = getattr(owner.held, name)
         whole = isinstance(found, (torch.nn.Module, torch.Tensor))
         learns = any(name == n for n, _ in owner.held.named_parameters(recurse=False))
-        return _Sub(found, f"{owner.path}.{name}" if owner.path else name, learns) if whole else found
+        path = f"{owner.path}.{name}" if owner.path else name
+        return _Sub(found, path, learns) if whole else _Held(found) if isinstance(found, (list, tuple)) else found
 
     def prim_CallMethod(self, node, ins, env):
         return self.module(ins[0], node.s("name"), ins[1:])
@@ -107,20 +120,24 @@ class _Walk:
         return self.graph(torch.jit._state._python_cu.find_function(ins[0]).graph, ins[1:])
 
     def prim_If(self, node, ins, env):
-        if not isinstance(ins[0], bool):
-            raise errors.config("a branch depends on what is known in a call alone")
-        return self.many(node, self.block(list(node.blocks())[not ins[0]], env))
+        return self.many(node, self.block(list(node.blocks())[not self.known(ins[0])], env))
 
     def prim_Loop(self, node, ins, env):
         most, on, *carried = ins
         body, n = next(node.blocks()), 0
         if not isinstance(most, int):
             raise errors.config("a loop depends on what is known in a call alone")
-        while on is True and n < most:
+        while n < most and self.known(on):
             env.update(zip((i.debugName() for i in body.inputs()), [n, *carried]))
             on, *carried = self.block(body, env)
             n += 1
         return self.many(node, carried)
+
+    @staticmethod
+    def known(condition):
+        if not isinstance(condition, bool):
+            raise errors.config("a branch depends on what is known in a call alone")
+        return condition
 
     @staticmethod
     def many(node, found):
@@ -138,24 +155,31 @@ class _Walk:
     def prim_RaiseException(self, node, ins, env):
         raise errors.config(f"it raises {ins[0]}")
 
+    @staticmethod
+    def change(word, x, *args):
+        """Of a list: it is Python's own here, and each name of it sees the change."""
+        if type(x) is not list or word not in _CHANGE:
+            raise errors.config(f"{word} changes what the module holds, or what is no list of forward's own: write it without that")
+        found = _CHANGE[word](x, *args)
+        return found if word == "pop" else x
+
     # ---- functions
 
     def aten(self, word, ins):
         x = ins[0] if ins else None
-        if word in ("__is__", "__isnot__") and None in ins:
+        if word in ("__is__", "__isnot__") and None in ins and not any(i is _UNKNOWN for i in ins):
             return (ins[0] is ins[1]) == (word == "__is__")
-        if word == "append":
-            return x.append(ins[1])
         if isinstance(x, (list, tuple)) and word == "slice":
             return x[ins[1]:ins[2]:ins[3]]
-        if isinstance(x, (list, tuple)) and word in ("__getitem__", "len", "add"):
-            return len(x) if word == "len" else x + ins[1] if word == "add" else x[ins[1]]
+        if isinstance(x, (list, tuple)) and word in ("__getitem__", "len", "add", "list", "copy"):
+            return len(x) if word == "len" else [*x, *ins[1]] if word == "add" else x[ins[1]] if word == "__getitem__" else list(x)
         if isinstance(x, Value) and word in ("dim", "size"):
             shape = x.sizes(_UNKNOWN) if isinstance(x, (heads.View, heads.Scores)) else [_UNKNOWN, *x.shape]
             return len(shape) if word == "dim" else shape[ins[1]] if len(ins) > 1 else shape
         flat = [part for i in ins for part in (i if isinstance(i, (list, tuple)) else [i])]
         if word in graph.OF_CONSTANTS and any(isinstance(i, _Sub) for i in ins) and all(_is_constant(i) for i in flat):
             found = getattr(torch.ops.aten, word)(*(i.held if isinstance(i, _Sub) else i for i in ins))
+            self.b.reads(found, *(self.own(i) for i in flat if word not in ("size", "dim")))
             return _Sub(found, self.unique(word)) if isinstance(found, torch.Tensor) else found
         if word in _MAKE and _UNKNOWN not in flat:
             n = _MAKE[word]
@@ -180,16 +204,16 @@ class _Walk:
 
 
 def _read_script(b, module):
-    schema = module._c._get_method("forward").schema.arguments[2:]
-    if any(not a.has_default_value() for a in schema):
-        raise errors.config("the middle takes one tensor and gives one")
     try:
+        schema = module._c._get_method("forward").schema.arguments[2:]
+        if any(not a.has_default_value() for a in schema):
+            raise errors.config("the middle takes one tensor and gives one")
         return _Walk(b).module(_Sub(module, ""), "forward", [b.input, *(a.default_value for a in schema)])
-    except (AttributeError, NotImplementedError, TypeError, RuntimeError) as e:
+    except (AttributeError, NotImplementedError, TypeError, RuntimeError, LookupError, ValueError) as e:
         raise errors.config(f"the graph of {module.original_name} cannot be read: {e}") from e
 
 
-def _both_modes(of, shape, per_token):
+def _both_modes(of, module, shape, per_token):
     """of(builder, training) fills the builder, and gives the value that comes out. A server has one graph for both modes, in
     which dropout alone differs."""
     def filled(training, **how):
@@ -204,6 +228,11 @@ def _both_modes(of, shape, per_token):
         b, out = filled(training, without_dropout=True, evaluates=not training)
         return b.text(out, lambda p: "")
     found = filled(True)
+    held = {key for key, _ in (*module.named_parameters(), *module.named_buffers())}
+    twice = next((p.key for p in found[0].params if p.constant is None and p.key not in held), None)
+    if twice:
+        raise errors.config(f"{twice}: its layer is in two places of what the server computes as one layer, such as an encoder: give each "
+                            "place a layer of its own")
     if text(True) != text(False):
         raise errors.config("forward computes something else in evaluation than in training, or in each call; the server has one "
                             "computation, in which dropout and batch norms alone tell the two apart")
@@ -232,7 +261,7 @@ def read(module, shape, per_token=False):
         except errors.ConfigError as e:
             why = e
         else:
-            return _both_modes(of, shape, per_token)
+            return _both_modes(of, module, shape, per_token)
     try:
         script = module if isinstance(module, torch.jit.ScriptModule) else torch.jit.script(module)
     except Exception as e:
@@ -242,6 +271,6 @@ def read(module, shape, per_token=False):
         with tracing.mode(script, training):
             return _read_script(b, script)
     try:
-        return _both_modes(of_script, shape, per_token)
+        return _both_modes(of_script, module, shape, per_token)
     except errors.ConfigError as e:
         raise errors.config(f"{why}; as a script: {e}") if why else e

@@ -90,6 +90,9 @@ def scaled_dot_product_attention(q, k, v, attn_mask=None, dropout_p: float = 0.0
     return torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)) + hidden, -1) @ v
 
 
+scaled_dot_product_attention.__module__ = "torch.nn.functional"
+
+
 class Fused(nn.Module):
     def __init__(self):
         super().__init__()

@@ -1,5 +1,6 @@
 """Modules that are made of several ops of the server: each is trained beside PyTorch's, as torch.fx reads it and as a script."""
 import copy
+import math
 
 import torch
 import torch.nn.functional as F
@@ -150,6 +151,49 @@ def check_each(modules, shape, before):
             raise AssertionError(f"{name}: {e}") from e
 
 
+class Clamped(nn.Module):
+    def __init__(self, low, high, hard):
+        super().__init__()
+        self.scale, self.low, self.high, self.hard = nn.Parameter(torch.ones(160)), low, high, hard
+
+    def forward(self, x):
+        x = x * self.scale
+        return F.hardtanh(x, self.low, self.high) if self.hard else x.clamp(self.low, self.high)
+
+
+def check_bounds():
+    """All bits, however small or large a bound is, and the gradients at it."""
+    torch.manual_seed(0)
+    inf = math.inf
+    for low, high in ((-1, 1), (1e-6, 10), (1e-6, None), (None, 1), (-1e9, 1e9), (0, 1), (0, 6), (0, None), (None, 0), (1e-12, 1 - 2 ** -24), (-3, -1),
+                      (2, 1), (-0.1, 0.1), (-inf, 3), (-1, inf)):
+        ends = [n * by for n in (low, high) if n is not None and abs(n) < inf for by in (1, 0.5, 2, -1, 1e8)]
+        x = torch.cat([torch.tensor([0, 1e-30, -1e-30, *ends]), torch.logspace(-9, 9, 30), -torch.logspace(-9, 9, 30), torch.randn(97 - len(ends))])
+        for hard in (False, True)[:1 + (None not in (low, high) and -inf < low < high < inf)]:
+            mid, a, b = Clamped(low, high, hard), x[None].clone().requires_grad_(), x[None].clone().requires_grad_()
+            m = remote(copy.deepcopy(mid), a.shape)
+            y, theirs = mid(a), m(b)
+            y.sum().backward()
+            theirs.sum().backward()
+            assert torch.equal(y, theirs) and torch.equal(a.grad, b.grad), (low, high, hard)
+            m.close(True)
+
+
+class Normed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm, self.bias = nn.Linear(C, C), nn.LayerNorm(C, elementwise_affine=False), nn.Parameter(torch.rand(C))
+        self.register_buffer("weight", torch.rand(C))
+
+    def forward(self, x):
+        y = F.layer_norm(self.norm(x), [4], bias=self.bias) + F.layer_norm(self.layer(x), [4])
+        return y + F.layer_norm(self.layer(x), [4], self.weight, self.bias)
+
+
+def check_norms():
+    check_each({"Normed": Normed}, (8, 5, C), lambda: nn.Linear(C, C))
+
+
 def check_composed():
     check_each(MODULES, SHAPE, lambda: nn.Conv2d(C, C, 1))
 
@@ -170,4 +214,4 @@ def check_refused():
 
 
 if __name__ == "__main__":
-    run(check_composed, check_refused)
+    run(check_composed, check_bounds, check_norms, check_refused)

@@ -11,7 +11,7 @@ from torch import nn
 import split
 from composed import C, SHAPE, check_each
 from middles import refused
-from torch_api import batches, remote, run
+from torch_api import BertLayer, BertLayers, batches, remote, run
 
 TOKENS = (8, 6, 12)
 
@@ -166,6 +166,12 @@ def check_kinks():
         assert torch.equal(x.grad, y.grad), mid
 
 
+@torch.fx.wrap
+def relu_(x):
+    """Not PyTorch's."""
+    return x * 2.0
+
+
 def hooked(of):
     m = nn.Sequential(nn.Linear(12, 12), nn.ReLU())
     of(m)
@@ -207,6 +213,115 @@ class Python(nn.Module):
         return self.a(x) * self.of(self)
 
 
+class HalfNorm(nn.LayerNorm):
+    def forward(self, x):
+        return super().forward(x) * 0.5
+
+
+class Twice(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) * 2.0
+
+
+def encoder(of=lambda m: None, **kwargs):
+    m = nn.TransformerEncoder(nn.TransformerEncoderLayer(12, 2, 8, 0.0, batch_first=True), 2, **kwargs)
+    of(m)
+    return m
+
+
+def check_parts():
+    """What is computed as a whole has the parts that its package gives it."""
+    for module, says in (
+            (encoder(norm=HalfNorm(12)), "0.norm: HalfNorm is not known there"), (encoder(norm=nn.BatchNorm1d(6)), "0.norm: BatchNorm1d is not known there"),
+            (encoder(lambda m: setattr(m.layers[1], "norm1", HalfNorm(12))), "layers.1.norm1: HalfNorm"),
+            (encoder(lambda m: setattr(m.layers[0].self_attn, "out_proj", Twice(12, 12))), "out_proj: Twice"),
+            (encoder(lambda m: setattr(m, "layers", nn.ModuleList([m.layers[0]] * 3))), "layers.1.self_attn.in_proj_weight: its layer is in two places"),
+            (encoder(lambda m: setattr(m.layers[1], "linear1", m.layers[0].linear1)), "layers.1.linear1.weight: its layer is in two places")):
+        refused(split.ConfigError, says, remote, module, TOKENS)
+    refused(split.ConfigError, "0.base_layer: Twice", remote, nn.Sequential(Twice(12, 12)), TOKENS, lora={"rank": 2, "alpha": 4, "target": ["0"]})
+
+
+class Adapted(nn.Linear):
+    """As loralib has it."""
+
+    def forward(self, x):
+        return super().forward(x) + x
+
+
+class PreNorm(BertLayer):
+    def forward(self, hidden_states, attention_mask=None):
+        y = self.attention.output.dense(self.attention.self.value(self.attention.output.LayerNorm(hidden_states)))
+        return (self.output.dense(self.intermediate(self.output.LayerNorm(y + hidden_states))),)
+
+
+def check_others():
+    """Classes of the same names that are not of transformers are read as they are written; parts that are not its own are refused."""
+    PreNorm.__name__, mid = "BertLayer", BertLayers(2, 32, 4, 64)
+    mid.layer[0] = PreNorm(32, 4, 64)
+    x, m = torch.randn(4, 6, 32), remote(mid, (4, 6, 32))
+    assert (m(x) - mid(x)).abs().max() < 1e-5
+    m.close(True)
+    for path, part, says in (("attention.self", "query", Adapted(32, 32)), ("output", "LayerNorm", nn.Identity()), ("output", "dropout", nn.Identity()),
+                             ("intermediate", "intermediate_act_fn", nn.GELU(approximate="tanh")), ("attention", "output", PreNorm(32, 4, 64))):
+        mid = BertLayers(1, 32, 4, 64)
+        setattr(mid.layer[0].get_submodule(path), part, says)
+        refused(split.ConfigError, "known", remote, mid, (4, 6, 32))
+
+
+def check_unread():
+    """What is compared, or has attributes of tensors, is no mask and no factor."""
+    attends = nn.MultiheadAttention(12, 2, batch_first=True)
+    layer = nn.TransformerEncoderLayer(12, 2, 8, 0.0, batch_first=True)
+    conv = nn.Conv2d(C, C, 1)
+    for of, part, shape in ((lambda m, x: m.layer(x, x, x, key_padding_mask=x[:, :, 0] != 1)[0], attends, TOKENS),
+                            (lambda m, x: m.layer(x, x, x, key_padding_mask=x[:, :, 0].eq(0))[0], attends, TOKENS),
+                            (lambda m, x: m.layer(x, src_key_padding_mask=x[:, :, 0] == 0), layer, TOKENS),
+                            (lambda m, x: x * m.layer(x, x, x)[1], attends, TOKENS),
+                            (lambda m, x: m.layer(x) * torch.max(x, 1, keepdim=True)[1], conv, SHAPE),
+                            (lambda m, x: m.layer(x) * torch.max(x, 1, keepdim=True).values, conv, SHAPE),
+                            (lambda m, x: m.layer(x) + x.data, conv, SHAPE), (lambda m, x: m.layer(x) * (x == 0), conv, SHAPE),
+                            (lambda m, x: torch.cat([m.layer(x), x == 0], 1), conv, SHAPE)):
+        refused(split.ConfigError, "which the server does not compute", remote, Of(of, part), shape)
+    remote(Of(lambda m, x: (torch._assert(x.dim() == 4, ""), torch._assert(x.size(1) == C, ""), m.layer(x))[2], conv), SHAPE).close(True)
+
+
+class Buffers(nn.Module):
+    """The first two decide on the graph; the others are sent as they are."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(12, 12)
+        for name, value in dict(all=torch.tensor(2.0), each=torch.rand(12), gain=torch.rand(12), place=torch.rand(6, 12)).items():
+            self.register_buffer(name, value)
+
+    def forward(self, x):
+        return self.layer(x / self.all) * (self.each + 1.0) * self.gain.size(0) + self.gain[None] + self.place[:x.size(1)]
+
+
+class Hidden(Buffers):
+    def __init__(self):
+        super().__init__()
+        self.all, self.each, self.layer = torch.ones(6, 6).triu(1).bool(), torch.tensor(0.5), nn.MultiheadAttention(12, 2, batch_first=True)
+
+    def forward(self, x):
+        return self.layer(x, x, x, attn_mask=self.all)[0] * self.each[None]
+
+
+def check_read():
+    """The builder says of which tensors the numbers are in the graph, and what these were."""
+    for mid in (Buffers(), Hidden()):
+        for form in (copy.deepcopy(mid), torch.jit.script(copy.deepcopy(mid))):
+            read, had = remote(form, TOKENS)._builder.read, dict(form.named_buffers())
+            assert all(torch.equal(now, was) for _, now, was in read) and any(path == "all" for path, _, _ in read), read
+            stale = set()
+            for key, tensor in had.items():
+                tensor.copy_(tensor == 0)
+                stale |= {key} if any(not torch.equal(now, was) for _, now, was in read) else set()
+                for _, now, was in read:
+                    was.copy_(now)
+            assert stale == {"all", "each"}, stale
+
+
 class FrozenNorm(nn.Sequential):
     def train(self, mode=True):
         super().train(mode)
@@ -236,7 +351,7 @@ def check_refused():
             (Python(lambda m: m.k), "something else in evaluation than in training, or in each call", TOKENS),
             (Of(lambda m, x: m.layer(x) * (0.5 if m.training else 1.0), nn.Linear(12, 12)), "something else in evaluation", TOKENS),
             (Of(lambda m, x: F.dropout(m.layer(x), 0.5), nn.Linear(12, 12)), "training=self.training", TOKENS),
-            (views, "changed in place", TOKENS), (parts, "changed in place", TOKENS),
+            (Of(lambda m, x: relu_(m.layer(x))), "relu_ is not known", SHAPE), (views, "changed in place", TOKENS), (parts, "changed in place", TOKENS),
             (Of(lambda m, x: m.layer(x).view(1, -1)), "the first size is 1", SHAPE)):
         refused(split.ConfigError, says, remote, module, shape)
 
@@ -329,4 +444,4 @@ def check_behind():
 
 
 if __name__ == "__main__":
-    run(check_computed, check_kinks, check_refused, check_inputs, check_groups, check_loads, check_silence, check_behind)
+    run(check_computed, check_kinks, check_refused, check_parts, check_others, check_unread, check_read, check_inputs, check_groups, check_loads, check_silence, check_behind)

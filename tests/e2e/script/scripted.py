@@ -65,6 +65,54 @@ def twice(x):
     return x * 2.0
 
 
+class Lists(nn.Module):
+    """Whatever changes a list of numbers, also one with two names and one in a branch."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.kept = nn.Linear(8, 8), [1.0, 2.0]
+
+    def forward(self, x):
+        by, also = [2.0, 5.0, 3.0], self.kept.copy()
+        same = by
+        if x.size(1) > 4:
+            same.reverse()
+            by[0] = 7.0
+            also.insert(0, 11.0)
+            by += also
+        by.append(by.pop(1))
+        y = self.layer(x) * by[0] + x * by[-1]
+        same.extend([13.0])
+        same.sort()
+        del same[1]
+        for b in list(by):
+            y = y + b
+        also.clear()
+        return y * same[1] + float(len(also)) if self.kept == [1.0, 2.0] else x
+
+
+class Keeps(Lists):
+    def forward(self, x):
+        if x.size(1) > 4:
+            self.kept.reverse()
+        return self.layer(x) * self.kept[0]
+
+
+class Table(Lists):
+    def forward(self, x):
+        by = {"a": [2.0, 3.0]}
+        by["a"].reverse()
+        return self.layer(x) * 2.0
+
+
+class While(Lists):
+    def forward(self, x):
+        y = self.layer(x)
+        while x.size(0) > y.dim():
+            y = y * 2.0
+        return y
+
+
 class ByValue(nn.Module):
     def forward(self, x):
         return x * 2.0 if x.shape[0] > 3 else x
@@ -157,7 +205,8 @@ class Noisy(nn.Module):
 
 
 def check_follows():
-    for mid, x in ((Halves(3), torch.randn(4, 3, 6, 6)), (Halves(7), torch.randn(4, 7, 6, 6)), (Places(), torch.randn(4, 6, 8))):
+    for mid, x in ((Halves(3), torch.randn(4, 3, 6, 6)), (Halves(7), torch.randn(4, 7, 6, 6)), (Places(), torch.randn(4, 6, 8)),
+                   (Lists(), torch.randn(4, 8)), (torch.jit.script(Lists()), torch.randn(4, 8))):
         m = remote(copy.deepcopy(mid), x.shape)
         assert (m(x) - mid(x)).abs().max() < 1e-5
         m.close(True)
@@ -166,6 +215,10 @@ def check_follows():
 def check_refusals():
     refused("it raises", remote, torch.jit.script(Halves(3)), (4, 3, 6, 4))
     refused("a branch depends on what is known in a call alone", remote, torch.jit.script(ByValue()), (4, 8))
+    refused("a branch depends on what is known in a call alone", remote, torch.jit.script(While()), (4, 8))
+    refused("reverse changes what the module holds", remote, torch.jit.script(Keeps()), (4, 8))
+    refused("reverse changes what", remote, torch.jit.script(Table()), (4, 8))
+    refused("'forward' is not defined", remote, nn.LSTM(8, 8), (4, 6, 8))
     for form in (Noisy(), torch.jit.script(Noisy())):
         refused("rand_like is not known on the server", remote, form, (4, 8))
     refused("cumsum is not known on the server", remote, torch.jit.script(Cumulates()), (4, 8))

@@ -372,6 +372,10 @@ class BertLayer(nn.Module):
         return (self.output(self.intermediate(attention_output), attention_output),)
 
 
+for _part in (BertSelfAttention, BertOutput, BertAttention, BertIntermediate, BertLayer):
+    _part.__module__ = "transformers.models.bert.modeling_bert"  # which need not be here
+
+
 class BertLayers(nn.Module):
     def __init__(self, n, *args):
         super().__init__()
