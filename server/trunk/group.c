@@ -275,7 +275,7 @@ static void applied(struct sl_group *g)
 		} else if (g->trunk.r.seat[k].number == g->t.step) {
 			sl_trunk_in_time(&g->t, k);
 			decided(g, k);
-		} else if (g->t.seat[k].number >= was) {
+		} else if (g->t.seat[k].number >= was || g->t.seat[k].state == SL_SEAT_IN) { /* of one behind, too */
 			note_late(g, k);
 		} else if (p->m && g->t.seat[k].link == SL_LINK_OPEN) {
 			sl_port_event(p->m->port, &(struct sl_event){.kind = SL_EV_LATE, .next_step = g->t.step});

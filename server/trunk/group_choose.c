@@ -1,4 +1,4 @@
-/* Where members go on from: all of them, or one that comes while others train. On the worker. */
+/* Where all members go on from. On the worker. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +86,7 @@ static void forget_codecs(struct sl_group_seat *seat)
 }
 
 /* Another client has the seat now, or the same one without its files. */
-static void begin_anew(struct sl_group *g, int k)
+void sl_group_begin_anew(struct sl_group *g, int k)
 {
 	sl_record_came(&g->trunk.r, k, SL_COME_ANEW, 0);
 	g->seat[k].made = 0;
@@ -95,7 +95,7 @@ static void begin_anew(struct sl_group *g, int k)
 }
 
 /* The member goes on from `step`, though it has done others since. */
-static void go_on_behind(struct sl_group *g, int k, uint64_t step)
+void sl_group_go_on_behind(struct sl_group *g, int k, uint64_t step)
 {
 	if (!g->ends)
 		sl_log_limited(SL_LOG_WARN, "ends-behind",
@@ -123,9 +123,9 @@ static bool fits(struct sl_group *g, int k, bool anyhow)
 	}
 	anyhow = anyhow && sl_records_are_past(&g->trunk.r, k, 0);
 	if (is_new && (left || record->has_files || anyhow))
-		begin_anew(g, k);
+		sl_group_begin_anew(g, k);
 	else if ((left || anyhow) && sl_record_newest(record, &newest))
-		go_on_behind(g, k, newest);
+		sl_group_go_on_behind(g, k, newest);
 	else
 		return false;
 	return true;
@@ -254,52 +254,7 @@ static enum sl_err choose_some(struct sl_group *g, struct sl_fail *fail)
 	return SL_OK;
 }
 
-static void run_come(struct sl_group *g)
-{
-	const int k = g->which;
-	struct sl_group_seat *seat = &g->seat[k];
-	const struct sl_record *record = &g->trunk.r.seat[k];
-	uint64_t newest;
-
-	g->came = sl_record_come(&g->trunk.r, k, &newest);
-	if (g->came == SL_COME_BACK || sl_group_comes_later(g, k, newest))
-		return;
-	if (g->came == SL_COME_LOST) {
-		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
-				    "group %s waits for member %d, which lost its link, and this client begins anew: "
-				    "--resume goes on with its log.dir; or take another number",
-				    g->name, k);
-	} else if (g->came == SL_COME_NOWHERE) {
-		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
-				    "member %d of group %s goes on from step %" PRIu64
-				    ", and the group knows it at step %" PRIu64,
-				    k, g->name, record->hello->held[0], record->number);
-	} else if (g->came == SL_COME_ANEW) {
-		if (record->state == SL_SEAT_IN)
-			sl_log_limited(
-				SL_LOG_WARN, "ends-behind",
-				"group %s: member %d begins anew: it has kept nothing of the steps up to %" PRIu64
-				", so nobody goes back",
-				g->name, k, record->number);
-		begin_anew(g, k);
-	} else if (g->came == SL_COME_BEHIND) {
-		go_on_behind(g, k, newest);
-	} else if (seat->kept && sl_codecs_state_give(&seat->codecs, sl_port_codecs(seat->m->port))) {
-		g->err = sl_fail_set(&g->fail, SL_ERR_DATA, "the state of member %d does not fit its codecs", k);
-	}
-	if (g->err)
-		return;
-	sl_record_came(&g->trunk.r, k, SL_COME_HERE, 0);
-	if (g->gift == GIFT_WHOLE) {
-		sl_record_newcomer(&g->trunk.r.seat[k], sl_port_session(g->seat[g->giver].m->port)->gift_step);
-		seat->made = g->branch;
-	}
-	/* in rounds: whoever is not inside the one under way begins it with the trunk */
-	if (record->number <= g->trunk.r.done && sl_group_reset_copy(g, k, true))
-		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the copy of member %d could not be set", k);
-}
-
-/* ---- all members, and one */
+/* ---- all members */
 
 static bool all_hold(const struct sl_group *g, uint64_t step)
 {
@@ -309,7 +264,7 @@ static bool all_hold(const struct sl_group *g, uint64_t step)
 	return true;
 }
 
-static void list_stored(struct sl_group *g)
+void sl_group_list_stored(struct sl_group *g)
 {
 	const int most = (int)(sizeof g->stored / sizeof g->stored[0]);
 	uint64_t file = UINT64_MAX;
@@ -331,7 +286,7 @@ static int find_stranger(struct sl_group *g, struct sl_fail *fail)
 
 	for (int k = g->first; k < g->end; k++)
 		others += g->seat[k].m && !sl_hello_is_new(sl_group_hello(g, k));
-	list_stored(g);
+	sl_group_list_stored(g);
 	if (!others || !g->trunk.r.n_stored || sl_exec_follow(g->trunk.exec, g->stored[0]) ||
 	    sl_group_read(g, g->stored[0], &why))
 		return -1;
@@ -411,12 +366,63 @@ static void begin_from(struct sl_group *g, uint64_t step)
 	g->has_weights = g->has_weights || step;
 }
 
+/* Whether all that are here go on from a checkpoint, which has been read, and some of them behind it. */
+static bool go_on_apart(const struct sl_group *g, uint64_t step)
+{
+	uint64_t from;
+	int here = 0;
+
+	for (int k = g->first; k < g->end; k++) {
+		const bool holds = g->seat[k].m && sl_hello_holds(sl_group_hello(g, k), step);
+
+		here += holds;
+		if (g->seat[k].m && !holds && !sl_record_was_late(&g->trunk.r, k, step, &from))
+			return false;
+	}
+	return here && can_do_without(g, step);
+}
+
+/* A checkpoint behind `common`, of steps that the group did without somebody who is here now. That member goes on as
+ * if it had come back while the others train. *step 0: there is none. */
+static enum sl_err choose_behind(struct sl_group *g, uint64_t common, const char *whose, uint64_t *step,
+				 struct sl_fail *fail)
+{
+	uint64_t from;
+
+	*step = 0;
+	for (int i = 0; i < g->trunk.r.n_stored && g->stored[i] > common && !*step; i++) {
+		enum sl_err err = take_up(g, g->stored[i], fail);
+
+		if (err && !sl_trunk_passes_over(err, g->stored[i], whose, fail))
+			return err;
+		if (!err && go_on_apart(g, g->stored[i]))
+			*step = g->stored[i];
+	}
+	for (int k = g->first; k < g->end && *step; k++)
+		if (sl_record_was_late(&g->trunk.r, k, *step, &from) && from != g->trunk.r.seat[k].number)
+			sl_group_go_on_behind(g, k, from);
+	if (*step) {
+		begin_from(g, *step);
+		g->trunk.r.late_at = *step;
+	}
+	return SL_OK;
+}
+
+static uint64_t newest_stored(const struct sl_group *g, const uint64_t *step, int n)
+{
+	for (int i = 0; i < n; i++)
+		for (int file = 0; file < g->trunk.r.n_stored; file++)
+			if (g->stored[file] == step[i])
+				return step[i];
+	return 0;
+}
+
 /* The newest step that all members hold and the store has, or 0. */
 static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 {
 	char whose[SL_CONF_SHARE_TEXT + 16], tried[SL_TRUNK_TRIED];
 	const struct sl_trunk_taker taker = {take_up, g, whose};
-	uint64_t held[SL_GROUP_STEPS] = {0};
+	uint64_t held[SL_GROUP_STEPS] = {0}, behind = 0;
 	const int n = sl_group_common_steps(g, held, steps_held(g, held));
 	int i;
 	enum sl_err err;
@@ -424,6 +430,9 @@ static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 	snprintf(whose, sizeof whose, "group %s: ", g->name);
 	if (!sl_group_turns_fit(g, fail)) /* of all ranks' members, of which this one knows now */
 		return SL_ERR_MISMATCH;
+	err = g->groups->ranks ? SL_OK : choose_behind(g, newest_stored(g, held, n), whose, &behind, fail);
+	if (err || behind)
+		return err;
 	err = sl_trunk_take_newest(&taker, held, n, &i, tried, fail);
 	if (err == SL_ERR_NOINPUT) /* members of other ranks that are done may come again */
 		return sl_fail_set(fail, g->some_gone ? SL_ERR_BUSY : SL_ERR_MISMATCH,
@@ -453,6 +462,7 @@ void sl_group_run_choose(struct sl_group *g)
 	if (all)
 		sl_records_await_all(&g->trunk.r);
 	begin_branch(g);
+	g->trunk.r.late_at = 0;
 	g->stranger = find_stranger(g, &g->fail);
 	if (g->stranger >= 0)
 		g->err = SL_ERR_MISMATCH;
@@ -465,102 +475,6 @@ void sl_group_run_choose(struct sl_group *g)
 			sl_group_note_owner(g, k);
 	g->met = 0;
 	g->trunk.state = g->err ? SL_TRUNK_NONE : SL_TRUNK_WHOLE;
-	g->trunk.r.late_at = 0;
 	if (!g->err)
 		sl_group_ends_begin(g);
-}
-
-/* The copy that the member trains is the trunk's again. */
-static void reset_copy(struct sl_group *g, bool moments)
-{
-	if (sl_group_has_rounds(g) && sl_group_reset_copy(g, g->which, moments))
-		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the copy of member %d could not be set", g->which);
-}
-
-static void come_here(struct sl_group *g, bool was_done)
-{
-	struct sl_group_seat *seat = &g->seat[g->which];
-
-	if (was_done)
-		reset_copy(g, true);
-	if (!g->err && seat->kept && sl_codecs_state_give(&seat->codecs, sl_port_codecs(seat->m->port)))
-		g->err = sl_fail_set(&g->fail, SL_ERR_DATA, "the state of member %d does not fit its codecs", g->which);
-}
-
-/* The group has done steps without somebody since, so the member goes on from what it has. */
-static void come_behind(struct sl_group *g, uint64_t newest)
-{
-	struct sl_group_seat *seat = &g->seat[g->which];
-
-	if (g->ends && !sl_group_ends_reach(g, newest)) {
-		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
-				    "member %d goes on from step %" PRIu64 ", and group %s, at step %" PRIu64
-				    ", has not kept the means of heads and tails from there on",
-				    g->which, newest, g->name, g->trunk.r.done);
-		return;
-	}
-	if (!g->ends)
-		sl_log_limited(SL_LOG_WARN, "ends-behind",
-			       "group %s: member %d goes on with the head and tail of step %" PRIu64
-			       ", which has done %" PRIu64 ": %s, so nobody goes back",
-			       g->name, g->which, newest, g->trunk.r.seat[g->which].number,
-			       newest >= g->trunk.r.late_at ? "all have gone back to that step for it time and again"
-							    : "steps since were done without somebody");
-	seat->made = SL_MADE_UNKNOWN;
-	reset_copy(g, false);
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
-}
-
-/* The member comes back while the others train. It goes on where its seat stands, or everybody goes back; or, where the
- * group has done steps without somebody since, it goes on from what it has. */
-static void run_rejoin(struct sl_group *g)
-{
-	const struct sl_record *record = &g->trunk.r.seat[g->which];
-	const bool was_done = record->state == SL_SEAT_DONE;
-	uint64_t newest;
-
-	g->came = sl_record_come(&g->trunk.r, g->which, &newest);
-	if (g->came == SL_COME_LOST)
-		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
-				    "group %s is at step %" PRIu64
-				    ", and member %d begins anew: --resume goes on with its log.dir",
-				    g->name, g->trunk.r.done, g->which);
-	else if (g->came == SL_COME_NOWHERE)
-		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
-				    "member %d goes on from step %" PRIu64 ", and group %s, at step %" PRIu64
-				    ", has no checkpoint of a step that this member and the others hold",
-				    g->which, newest ? newest : record->hello->held[0], g->name, g->trunk.r.done);
-	else if (g->came == SL_COME_HERE)
-		come_here(g, was_done);
-	else if (g->came == SL_COME_BEHIND)
-		come_behind(g, newest);
-	if (!g->err)
-		sl_record_came(&g->trunk.r, g->which, g->came, newest);
-}
-
-/* A member is there while others train. */
-void sl_group_run_return(struct sl_group *g)
-{
-	struct sl_group_seat *seat = &g->seat[g->which];
-	bool back;
-
-	g->came = SL_COME_HERE;
-	g->gift = GIFT_NONE;
-	g->need_weights = !g->has_weights;
-	g->err = seat->m ? sl_group_check_owner(g, g->which, &g->fail) : SL_OK;
-	if (g->err || !seat->m) {
-		seat->fresh = g->err != SL_OK;
-		return;
-	}
-	g->trunk.r.seat[g->which].foreign = sl_group_is_foreign(g, g->which);
-	list_stored(g);
-	if (sl_group_varies(g))
-		run_come(g);
-	else
-		run_rejoin(g);
-	back = g->came == SL_COME_BACK || g->came == SL_COME_LONGER || g->came == SL_COME_LATER;
-	seat->fresh = g->err || back;
-	if (!seat->fresh)
-		sl_group_note_owner(g, g->which);
 }

@@ -38,6 +38,11 @@ bool sl_group_keep(struct sl_group *group);
 void sl_group_keep_left(struct sl_group *group);
 /* As sl_keep_read, for the trunk, the seats and their sessions' codecs. */
 enum sl_err sl_group_read(struct sl_group *group, uint64_t step, struct sl_fail *fail) SL_MUST_CHECK;
+/* group_choose.c. Member k is another client, or the same one without its files; it goes on from `step`, though it has
+ * done others since. */
+void sl_group_begin_anew(struct sl_group *group, int k);
+void sl_group_go_on_behind(struct sl_group *group, int k, uint64_t step);
+void sl_group_list_stored(struct sl_group *group); /* trunk.r.stored */
 /* group_step.c. The step of those in `part`; and of member `which`, which skipped one that the group had done
  * without it. */
 void sl_group_run_apply(struct sl_group *group);

@@ -259,6 +259,7 @@ static int lacks(const struct sl_records *r, uint64_t step, int *who)
 /* Without whom all that are here could go on from a checkpoint. */
 static int find_odd(const struct sl_records *r)
 {
+	uint64_t from;
 	int odd = -1, who;
 
 	for (int i = 0; i < r->n_stored; i++) {
@@ -269,7 +270,9 @@ static int find_odd(const struct sl_records *r)
 		if (n == 1 && odd < 0)
 			odd = who;
 	}
-	return odd >= 0 && sl_records_are_past(r, odd, 0) ? odd : -1;
+	if (odd < 0 || !sl_records_are_past(r, odd, 0) || sl_record_was_late(r, odd, r->stored[0], &from))
+		return -1;
+	return odd;
 }
 
 int sl_records_stranger(const struct sl_records *r)
@@ -280,6 +283,16 @@ int sl_records_stranger(const struct sl_records *r)
 		if (r->seat[k].hello && sl_hello_is_new(r->seat[k].hello))
 			fresh = k;
 	return fresh >= 0 && lost_files(r, fresh) ? fresh : find_odd(r);
+}
+
+bool sl_record_was_late(const struct sl_records *r, int k, uint64_t step, uint64_t *from)
+{
+	const struct sl_record *s = &r->seat[k];
+
+	if (r->varies || r->ranks || !s->hello || s->number >= step || sl_hello_holds(s->hello, step))
+		return false;
+	*from = s->number;
+	return (*from && sl_hello_holds(s->hello, *from)) || (sl_record_newest(s, from) && *from);
 }
 
 bool sl_record_caught_up(const struct sl_records *r, int k, uint64_t step)

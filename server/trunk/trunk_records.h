@@ -73,6 +73,9 @@ bool sl_records_can_begin(const struct sl_records *r, uint64_t step, const char 
  * that it missed since, holds this step alone. True: there was one, and its seat's state is another than was read. */
 bool sl_record_caught_up(const struct sl_records *r, int k, uint64_t step);
 void sl_records_begin(struct sl_records *r, uint64_t step);
+/* The group had done steps up to that of a checkpoint, which has been read, without the member: it goes on behind the
+ * others, from *from. Not where others are elsewhere, or members come and go. */
+bool sl_record_was_late(const struct sl_records *r, int k, uint64_t step, uint64_t *from);
 /* The seat whose member begins anew or comes from elsewhere, where the others can go on from a checkpoint; -1: none. */
 int sl_records_stranger(const struct sl_records *r);
 

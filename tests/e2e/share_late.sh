@@ -33,21 +33,46 @@ as_told nan "$config" 3 1:3 "${set[@]}" --set train.max_steps=6
 # a member is killed, and the others go on without it: it comes back with the head and tail of its checkpoint, and nobody goes back
 set+=(--set share.clients=3 --set train.checkpoint_every=6 --set share.straggler_s=1 --set train.max_steps=40)
 begin() { # MEMBER [argument]…: $point: one more failpoint
-	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:250@1+${point:+,$point} start_client "gone-$1" "$config" "${@:2}" \
-		"${set[@]}" --set server="$endpoint" --set share.group=gone --set share.member=$1
+	SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.apply=delay:250@1+${point:+,$point} start_client "$group-$1" "$config" "${@:2}" \
+		"${set[@]}" --set server="$endpoint" --set share.group=$group --set share.member=$1
 	pid[$1]=$client_pid
 }
-for k in 0 1; do begin $k; done
-point=client.codecs=hold@16 begin 2
-two_files() { [ "$(ls "$tmp/gone-2"/checkpoint-*.safetensors | wc -l)" -ge 2 ]; }
-wait_for 'member 2 writes no checkpoints' two_files
-wait_for 'member 2 stands at its checkpoint' has_steps gone-2 15
-end_process "${pid[2]}"
-gone_on() { [ "$(grep -c 'group-late: group gone: .* member 2' "$tmp/one.log")" -ge 1 ] && has_steps gone-0 $(($(steps_of gone-2) + 4)); }
-wait_for 'the others do not go on' gone_on
+goes_away() { # NEWER: member 2 dies at its checkpoint, and the others do so many steps more
+	for k in 0 1; do begin $k; done
+	point=client.codecs=hold@16 begin 2
+	wait_for 'member 2 writes no checkpoints' two_files
+	wait_for 'member 2 stands at its checkpoint' has_steps $group-2 15
+	end_process "${pid[2]}"
+	wait_for 'the others do not go on' gone_on "$1"
+}
+two_files() { [ "$(ls "$tmp/$group-2"/checkpoint-*.safetensors | wc -l)" -ge 2 ]; }
+gone_on() { [ "$(grep -c "group-late: group $group: .* member 2" "$tmp/one.log")" -ge 1 ] && has_steps $group-0 $(($(steps_of $group-2) + $1)); }
+group=gone
+goes_away 4
 begin 2 --resume
 for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "member $k of a group that one was gone from"; done
 grep -q 'ends-behind' "$tmp/gone-2.log" || fail 'the member that was gone does not say that its head and tail are behind'
 ! grep -q 'group-back: group gone' "$tmp/one.log" || fail 'the group went back'
 [ "$(steps_of gone-2)" = 40 ] || fail "the member that was gone has $(steps_of gone-2) steps, not 40"
+
+# the server ends, too: what the others did meanwhile stays. The member goes on behind them; where heads and tails are shared it cannot
+for ends in private step; do
+	group=apart-$ends
+	set+=(--set share.ends=$ends)
+	goes_away 10
+	end_process "$server_pid"
+	for k in 0 1; do end_process "${pid[k]}"; done
+	start_server one threads=2 listen="$endpoint"
+	for k in 0 1 2; do begin $k --resume; done
+	for k in 0 1; do ends_with "${pid[k]}" 0 $patience "member $k of a group that went on apart, ends $ends"; done
+	if [ $ends = private ]; then
+		ends_with "${pid[2]}" 0 $patience 'the member that was away'
+		grep -q 'ends-behind' "$tmp/$group-2.log" || fail 'it does not say that its head and tail are behind'
+	else
+		ends_with "${pid[2]}" 78 $patience 'the member that was away'
+		grep -q 'too far behind' "$tmp/$group-2.log" || fail "$(tail -n 2 "$tmp/$group-2.log")"
+	fi
+	grep -q "group-open: group $group: 3 members go on from step" "$tmp/one.log" || fail 'the group did not begin again'
+	! grep -q "group-open: group $group: 3 members go on from step 0" "$tmp/one.log" || fail 'the group began anew'
+done
 echo "share_late: ok"

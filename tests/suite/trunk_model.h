@@ -335,13 +335,8 @@ static bool all_hold(const struct model *m, uint64_t step)
 	return true;
 }
 
-static bool begin_from(struct model *m, uint64_t step)
+static void open_from(struct model *m, uint64_t step)
 {
-	if (!all_hold(m, step) || (!m->kind->least && !sl_records_can_begin(&m->r, step, NULL)) ||
-	    (step && !m->w.file[step].there))
-		return false;
-	check_back(m, step);
-	read_file(m, step);
 	sl_records_begin(&m->r, step);
 	m->w.from = (uint8_t)step;
 	for (uint64_t later = step + 1; later <= STEPS; later++) /* of another past */
@@ -354,6 +349,42 @@ static bool begin_from(struct model *m, uint64_t step)
 	for (int k = 0; k < SEATS; k++)
 		if (m->seat[k].link == SL_LINK_JOINING)
 			welcome(m, k, true);
+}
+
+static bool begin_from(struct model *m, uint64_t step)
+{
+	if (!all_hold(m, step) || (!m->kind->least && !sl_records_can_begin(&m->r, step, NULL)) ||
+	    (step && !m->w.file[step].there))
+		return false;
+	check_back(m, step);
+	read_file(m, step);
+	open_from(m, step);
+	return true;
+}
+
+/* As choose_behind does. */
+static bool begin_behind(struct model *m, uint64_t step)
+{
+	uint64_t from;
+	int holding = 0;
+
+	if (m->kind->least || !m->w.file[step].there)
+		return false;
+	read_file(m, step);
+	for (int k = 0; k < SEATS; k++) {
+		const bool holds = m->record[k].hello && sl_hello_holds(&m->hello[k], step);
+
+		holding += holds;
+		if (m->record[k].hello && !holds && !sl_record_was_late(&m->r, k, step, &from))
+			return false;
+	}
+	if (!holding || !sl_records_can_begin(&m->r, step, NULL))
+		return false;
+	for (int k = 0; k < SEATS; k++)
+		if (sl_record_was_late(&m->r, k, step, &from))
+			m->record[k].number = from;
+	open_from(m, step);
+	m->r.late_at = step;
 	return true;
 }
 
@@ -376,9 +407,12 @@ static void choose(struct model *m)
 		refuse(m, stranger);
 		return;
 	}
-	for (int step = STEPS; step >= 0; step--)
-		if (begin_from(m, (uint64_t)step))
+	for (int step = STEPS; step >= 0; step--) {
+		if (begin_from(m, (uint64_t)step) || (step && begin_behind(m, (uint64_t)step)))
 			return;
+		if (m->r.n_stored) /* what the newest says is what check_back looks at */
+			read_file(m, m->stored[0]);
+	}
 	for (int k = 0; k < SEATS; k++)
 		if (m->seat[k].link != SL_LINK_NONE)
 			refuse(m, k);
