@@ -298,6 +298,7 @@ static void job_done(struct sl_job *job)
 {
 	struct sl_group *g = (struct sl_group *)(void *)((char *)job - offsetof(struct sl_group, job));
 
+	g->shown = g->trunk.kept;
 	if (g->what == GROUP_CHOOSE)
 		chosen(g);
 	else if (g->what == GROUP_REJOIN)
@@ -559,6 +560,11 @@ void sl_group_leave(struct sl_group *g, struct sl_middle *m)
 		m->group = NULL;
 	if (--g->refs == 0)
 		sl_group_drop(g);
+}
+
+const struct sl_checkpoint_state *sl_group_checkpoints(const struct sl_group *g)
+{
+	return &g->shown;
 }
 
 struct sl_group_status sl_group_status(const struct sl_group *g, const struct sl_middle *m)

@@ -84,5 +84,6 @@ struct sl_group_status {
 	char missing[128];         /* members of this rank that a step waits for without a link, as in "1, 2" */
 };
 struct sl_group_status sl_group_status(const struct sl_group *group, const struct sl_middle *m);
+const struct sl_checkpoint_state *sl_group_checkpoints(const struct sl_group *group);
 
 #endif

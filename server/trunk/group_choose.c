@@ -475,6 +475,8 @@ void sl_group_run_choose(struct sl_group *g)
 			sl_group_note_owner(g, k);
 	g->met = 0;
 	g->trunk.state = g->err ? SL_TRUNK_NONE : SL_TRUNK_WHOLE;
+	if (!g->err && g->trunk.r.on_disk)
+		sl_checkpoint_good(&g->trunk.kept, g->trunk.r.on_disk);
 	if (!g->err)
 		sl_group_ends_begin(g);
 }

@@ -125,6 +125,7 @@ struct sl_group {
 	bool heard;       /* who is in, by the newest checkpoint */
 	bool said_short;  /* that there are too few members to go on */
 	uint64_t late;
+	struct sl_checkpoint_state shown; /* the loop's copy of trunk.kept */
 	/* the job under way */
 	struct sl_job job;
 	struct sl_share share;

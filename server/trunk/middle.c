@@ -360,6 +360,6 @@ struct sl_middle_status sl_middle_status(const struct sl_middle *m)
 					 .agreed = m->stage != SL_MIDDLE_ASKS ? &m->agreement.agreed : NULL,
 					 .network = m->network,
 					 .part = m->part,
-					 .checkpoint = m->shown,
+					 .checkpoint = m->group ? *sl_group_checkpoints(m->group) : m->shown,
 					 .stats = sl_port_stats(m->port)};
 }

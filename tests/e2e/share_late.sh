@@ -45,10 +45,12 @@ goes_away() { # NEWER: member 2 dies at its checkpoint, and the others do so man
 	end_process "${pid[2]}"
 	wait_for 'the others do not go on' gone_on "$1"
 }
+kept() { "$SPLITS" status --control "$tmp/one.sock" --json | jq -e 'any(.sessions[]; .group == "gone" and .checkpoint_step > 0)' >/dev/null; }
 two_files() { [ "$(ls "$tmp/$group-2"/checkpoint-*.safetensors | wc -l)" -ge 2 ]; }
 gone_on() { [ "$(grep -c "group-late: group $group: .* member 2" "$tmp/one.log")" -ge 1 ] && has_steps $group-0 $(($(steps_of $group-2) + $1)); }
 group=gone
 goes_away 4
+wait_for 'the status of a member has no checkpoint' kept
 begin 2 --resume
 for k in 0 1 2; do ends_with "${pid[k]}" 0 $patience "member $k of a group that one was gone from"; done
 grep -q 'ends-behind' "$tmp/gone-2.log" || fail 'the member that was gone does not say that its head and tail are behind'
