@@ -35,5 +35,10 @@ enum sl_err sl_drive_explain(const struct sl_conf_client *conf, struct sl_fail *
 
 /* Writes setup->weights to log.dir/model.safetensors, unless log.dir is "". */
 enum sl_err sl_drive_save(const struct sl_setup *setup, uint64_t steps, struct sl_fail *fail) SL_MUST_CHECK;
+struct sl_local;
+/* The weights of `local` to log.dir/best.safetensors. A file that cannot be written costs these weights, not the run.
+ */
+enum sl_err sl_drive_keep_best(struct sl_setup *setup, struct sl_local *local, struct sl_training *run,
+			       struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -31,9 +31,8 @@ enum sl_err sl_drive_save(const struct sl_setup *setup, uint64_t steps, struct s
 	return save(setup, SL_MODEL_FILE, steps, fail);
 }
 
-/* A file that cannot be written costs these weights, not the run. */
-static enum sl_err keep_best(struct sl_setup *setup, struct sl_local *local, struct sl_training *run,
-			     struct sl_fail *fail)
+enum sl_err sl_drive_keep_best(struct sl_setup *setup, struct sl_local *local, struct sl_training *run,
+			       struct sl_fail *fail)
 {
 	uint64_t step = sl_training_state(run).step;
 	struct sl_fail why;
@@ -112,7 +111,7 @@ static enum sl_err run_all(struct sl_setup *setup, const struct sl_drive_options
 		err = one_batch(local, run, loader[want == SL_WANT_STEP ? SL_SPLIT_TRAIN : SL_SPLIT_TEST],
 				want == SL_WANT_STEP, options->predict, fail);
 		if (!err && sl_training_best_due(run))
-			err = keep_best(setup, local, run, fail);
+			err = sl_drive_keep_best(setup, local, run, fail);
 	}
 	/* NaN or Inf ends a run in good order: its weights are those of the last step that was applied */
 	if ((!err || err == SL_ERR_NONFINITE) && sl_local_get_weights(local, &setup->weights))

@@ -202,6 +202,8 @@ static enum sl_err evaluate(struct group *g)
 			break;
 		sl_training_score(m->run, feed.target, feed.rows);
 		sl_training_done(m->run, &m->result);
+		if (sl_training_best_due(m->run))
+			err = sl_drive_keep_best(&m->setup, m->local, m->run, g->fail);
 	}
 	release_batches(g, SL_SPLIT_TEST);
 	return err;

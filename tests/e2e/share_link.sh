@@ -8,7 +8,8 @@ cd "$(dirname "$0")/../.."
 begin_groups 0.01
 private=share.ends=private # heads and tails of their own
 
-group two "$tmp/sgd.yaml" 2 $private data.partition=iid train.epochs=2
+group two "$tmp/sgd.yaml" 2 $private data.partition=iid train.epochs=2 train.keep_best=true
+for k in 0 1; do cmp "$tmp/two-$k/best.safetensors" "$tmp/two/member-$k/best.safetensors" || fail 'the best weights differ'; done
 group three "$tmp/adamw.yaml" 3 $private data.partition=dirichlet:2 codec='topk:0.3,ef=true|quant:8'
 group four "$tmp/adamw.yaml" 4 $private data.partition=by_label train.chunks=3 codec.head_act=lowrank:2,warm=true codec.head_grad=lowrank:2,warm=true threads=2
 group weighted "$tmp/sgd.yaml" 2 $private data.partition=iid train.epochs=2 train.class_weights=1,2,3,4,5,6,7,8,9,0.5
