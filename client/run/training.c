@@ -275,6 +275,7 @@ static void log_epoch(struct sl_training *r)
 	};
 	struct sl_score score[SL_SCORES_MOST];
 	char test[64 + SL_SCORES_MOST * (SL_SCORE_TEXT + 2)] = "", text[SL_SCORE_TEXT];
+	char loss[48] = "no step was done here";
 	int n;
 
 	if (e->rows) {
@@ -287,7 +288,9 @@ static void log_epoch(struct sl_training *r)
 				      sl_summary_score_text(&score[i], text));
 	}
 	sl_journal_epoch(&r->journal, &line);
-	sl_log(SL_LOG_INFO, "epoch", "%d of %d: train loss %.4f%s%s", r->epoch + 1, all_epochs(r), line.train_loss,
+	if (!isnan(line.train_loss))
+		snprintf(loss, sizeof loss, "train loss %.4f", line.train_loss);
+	sl_log(SL_LOG_INFO, "epoch", "%d of %d: %s%s%s", r->epoch + 1, all_epochs(r), loss,
 	       accuracy_text(line.train_acc, text), test);
 }
 
