@@ -72,10 +72,12 @@ static void come_behind(struct sl_group *g, uint64_t newest)
 	struct sl_group_seat *seat = &g->seat[g->which];
 
 	if (g->ends && !sl_group_ends_reach(g, newest)) {
-		g->err = sl_fail_at(&g->fail, "share.member", SL_ERR_MISMATCH,
-				    "member %d goes on from step %" PRIu64 ", and group %s, at step %" PRIu64
-				    ", has not kept the means of heads and tails from there on",
-				    g->which, newest, g->name, g->trunk.r.done);
+		g->err = sl_fail_at(
+			&g->fail, "share.member", SL_ERR_MISMATCH,
+			"member %d goes on from step %" PRIu64 ", and group %s, at step %" PRIu64
+			", has not kept the means of heads and tails from there on. Members that may be away for "
+			"long need a range in share.clients, such as %d..%d",
+			g->which, newest, g->name, g->trunk.r.done, g->n > 2 ? g->n - 1 : 1, g->n);
 		return;
 	}
 	if (!g->ends)

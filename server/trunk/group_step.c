@@ -212,8 +212,10 @@ void sl_group_run_catch_up(struct sl_group *g)
 	g->err = sl_group_ends_reach(g, g->behind)
 			 ? SL_OK
 			 : sl_fail_set(&g->fail, SL_ERR_MISMATCH,
-				       "member %d is too far behind: group %s has not kept the mean of step %" PRIu64,
-				       g->which, g->name, g->behind);
+				       "member %d is too far behind: group %s has not kept the mean of step %" PRIu64
+				       " for it. Members that may be away for long need a range in share.clients, such "
+				       "as %d..%d: then they get the heads and tails of others",
+				       g->which, g->name, g->behind, g->n > 2 ? g->n - 1 : 1, g->n);
 	if (g->err)
 		return;
 	g->trunk.r.seat[g->which].number = g->behind + 1;
