@@ -159,7 +159,19 @@ static enum sl_err agree_and_plan(struct sl_setup *s, struct sl_parts *parts, st
 	return err ? err : sl_plan_open_parts(&s->plan, parts, &s->agreement.plan, fail);
 }
 
-/* 1 … 0xffff, of the learning rate and its schedule. How long the run is does not count: it may be made longer. */
+/* Members with other ones would pull the same weights apart; or, of the loss, the head and tail that they share. */
+static bool counts_for_all(const struct sl_conf_client *c, const char *path)
+{
+	static const char *const loss[] = {"train.loss", "train.class_weights", "train.label_smoothing"};
+
+	for (size_t i = 0; i < sizeof loss / sizeof *loss && c->agreed.share.ends != SL_ENDS_PRIVATE; i++)
+		if (strcmp(path, loss[i]) == 0)
+			return true;
+	return strcmp(path, "train.optimizer.lr") == 0 || strncmp(path, "train.schedule.", 15) == 0;
+}
+
+/* 1 … 0xffff, of the learning rate, its schedule and the loss. How long the run is does not count: it may be made
+ * longer. */
 static int rates_of(const struct sl_conf_client *c)
 {
 	const struct sl_conf_schema *schema = &sl_conf_client_schema;
@@ -170,8 +182,7 @@ static int rates_of(const struct sl_conf_client *c)
 		const char *path = schema->key[i].path;
 		int n;
 
-		if ((strcmp(path, "train.optimizer.lr") != 0 && strncmp(path, "train.schedule.", 15) != 0) ||
-		    sl_conf_client_is_idle(c, path))
+		if (!counts_for_all(c, path) || sl_conf_client_is_idle(c, path))
 			continue;
 		n = snprintf(text, sizeof text, "%s ", path);
 		if (sl_conf_value_text(schema, c, path, text + n, sizeof text - (size_t)n) == SL_OK)

@@ -357,10 +357,12 @@ enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agree
 				"data.like for tables), or take share.ends: private",
 				first->share.group);
 		if (strcmp(keys[i].path, "share.rates") == 0)
-			return sl_fail_at(fail, "train.optimizer.lr", SL_ERR_MISMATCH,
-					  "this client's learning rate or schedule is not that of group %s: all "
-					  "members need the same train.optimizer.lr and train.schedule",
-					  first->share.group);
+			return sl_fail_at(
+				fail, "train.optimizer.lr", SL_ERR_MISMATCH,
+				"this client's learning rate, schedule or loss is not that of group %s: all members "
+				"need the same train.optimizer.lr and train.schedule, and where they share heads and "
+				"tails the same train.loss, train.class_weights and train.label_smoothing",
+				first->share.group);
 		if (strcmp(keys[i].path, "share.epoch_steps") == 0)
 			return sl_fail_at(fail, keys[i].path, SL_ERR_MISMATCH,
 					  "an epoch of group %s has %s steps, one of this client has %s: where members "

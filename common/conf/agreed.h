@@ -109,7 +109,7 @@ struct sl_agreed {
 		int64_t turns; /* steps of an epoch that are this member's own; 0: all, as in sync */
 		int64_t dealt; /* a hash of share.batches; 0: there are none */
 		int labels;    /* stands for classes and columns, where ends are shared; 0: not known */
-		int rates;     /* stands for the learning rate and its schedule; 0: not known */
+		int rates;     /* stands for the learning rate, its schedule and the loss; 0: not known */
 	} share;
 };
 
@@ -204,7 +204,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 	X(SL_INT64, "share.turns", share.turns, PLAIN, 0, 0x1p53, "0", NULL, "steps of an epoch that are this member's own; 0: all") \
 	X(SL_INT64, "share.dealt", share.dealt, PLAIN, 0, 0x1p53, "0", NULL, "stands for share.batches, of all members; 0: there are none") \
 	X(SL_INT, "share.labels", share.labels, DERIVED, 0, 0xffff, "0", NULL, "stands for classes and columns of all members; 0: not known") \
-	X(SL_INT, "share.rates", share.rates, DERIVED, 0, 0xffff, "0", NULL, "stands for learning rate and schedule of all members; 0: not known")
+	X(SL_INT, "share.rates", share.rates, DERIVED, 0, 0xffff, "0", NULL, "stands for learning rate, schedule and loss of all members; 0: not known")
 /* Not in a config: the phases before it say it. */
 #define SL_AGREED_PHASE(X) \
 	X(SL_INT64, "phase.step", phase_step, PLAIN, 0, 0x1p53, "0", NULL, "step at which this phase of train.phases begins")

@@ -84,8 +84,10 @@ config=$tmp/client.yaml refusing=--fresh refused 78 "classes or columns are not 
 	--set share.epoch_steps=3 --set data.dir="$tmp/part%m" --set log.dir="$tmp/both"
 group=like pair --set data.like="$tmp/remote/model.safetensors" --set data.ignore=nothing*
 [ $ended = 0 ] || fail "data.like: $(tail -n 2 "$tmp"/like-?.log)"
-group=rates pair --set data.like="$tmp/remote/model.safetensors" --set data.ignore=nothing* --set train.schedule.warmup_epochs=0.5
-[ $ended = 78 ] && grep -q "learning rate or schedule is not that of group rates" "$tmp"/rates-?.log || fail "a member with another schedule: $ended, $(tail -n 2 "$tmp"/rates-?.log)"
+for other in train.schedule.warmup_epochs=0.5 train.label_smoothing=0.1; do
+	group=rates-${#other} pair --set data.like="$tmp/remote/model.safetensors" --set data.ignore=nothing* --set $other
+	[ $ended = 78 ] && grep -q "learning rate, schedule or loss is not that of group rates" "$tmp"/rates-${#other}-?.log || fail "a member with $other: $ended, $(tail -n 2 "$tmp"/rates-${#other}-?.log)"
+done
 refused 78 'one output has no classes: write model.task: labels' --set model.classes=1
 refused 65 'says nothing of columns' --set data.like="$tmp/client.yaml"
 like() { refused 78 "$1" --set data.like="$tmp/remote/model.safetensors" "${@:2}"; }
