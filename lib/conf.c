@@ -229,6 +229,7 @@ int split_conf_resume(split_conf *c, const void *token, size_t n, split_error *e
 	free(c->token);
 	c->token = copy;
 	c->token_bytes = n;
+	c->train_seed = (int64_t)read.train_seed;
 	return SPLIT_OK;
 }
 
@@ -252,19 +253,14 @@ void split_conf_free(split_conf *c)
 /* ---- what follows from them ---- */
 
 /* What is drawn goes on as before: where no seed is set, it is the token's. */
-static enum sl_err take_seed(struct split_middle *m, const split_conf *c, struct sl_fail *fail)
+static void take_seed(struct split_middle *m, const split_conf *c)
 {
 	static const char key[] = "train.seed=";
-	struct sl_token t;
-	enum sl_err err;
 
 	for (int i = 0; i < c->n_set; i++)
 		if (strncmp(c->set[i], key, sizeof key - 1) == 0)
-			return SL_OK;
-	err = sl_token_read(&t, c->token, c->token_bytes, fail);
-	if (!err)
-		m->conf.agreed.seed = (int64_t)t.train_seed;
-	return err;
+			return;
+	m->conf.agreed.seed = c->train_seed;
 }
 
 static enum sl_err read_conf(struct split_middle *m, const split_conf *c, struct sl_fail *fail)
@@ -285,7 +281,7 @@ static enum sl_err read_conf(struct split_middle *m, const split_conf *c, struct
 			    strncmp(why.text, origin, sizeof origin - 1) == 0 ? why.text + sizeof origin - 1
 									      : why.text);
 	if (!err && c->token)
-		err = take_seed(m, c, fail);
+		take_seed(m, c);
 	m->keep_every = (uint64_t)c->keep_every;
 	m->wait_ms = (uint64_t)c->wait_s * 1000;
 	return err;

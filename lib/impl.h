@@ -32,6 +32,7 @@ struct split_conf {
 	int n_weight;
 	uint8_t *token;
 	size_t token_bytes;
+	int64_t train_seed; /* the token's */
 	/* keys that no config has */
 	int64_t row_tokens, chunk_tokens, keep_every, wait_s, calls;
 	char group[SL_CONF_GROUPS][SL_CONF_RULE_TEXT];

@@ -8,9 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/base/grow.h"
-
 #include "client/cmd/run_log.h"
+#include "common/base/grow.h"
 
 /* Steps are gathered in stretches of equal length. When all are in use, neighbours are joined and stretches are twice
  * as long from then on, so that memory does not grow with the run. */

@@ -334,6 +334,21 @@ static bool is_unsaid(const struct sl_agreed *a, const char *path)
 	       (strcmp(path, "share.rates") == 0 && !a->share.rates);
 }
 
+/* Hashes of what members need alike: the key that a user knows, and the sentence around the group's name. */
+static const struct {
+	const char *path, *key, *what, *advice;
+} hashes[] = {
+	{"share.dealt", "share.batches", "list is another than that", ": all members need the same"},
+	{"share.labels", "data.dir", "classes or columns are not those",
+	 ", so one tail cannot learn both: give all members the same names (an empty folder for a class without "
+	 "pictures; "
+	 "data.like for tables), or take share.ends: private"},
+	{"share.rates", "train.optimizer.lr", "learning rate, schedule or loss is not that",
+	 ": all members need the same train.optimizer.lr and train.schedule, and where they share heads and tails the "
+	 "same "
+	 "train.loss, train.class_weights and train.label_smoothing"},
+};
+
 enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agreed *member, struct sl_fail *fail)
 {
 	for (int i = 0; i < N_KEYS; i++) {
@@ -344,25 +359,11 @@ enum sl_err sl_agreed_joins(const struct sl_agreed *first, const struct sl_agree
 		if (strcmp(theirs, own) == 0 || is_own(keys[i].path) || sl_agreed_is_idle(member, keys[i].path) ||
 		    is_unsaid(first, keys[i].path) || is_unsaid(member, keys[i].path))
 			continue;
-		if (strcmp(keys[i].path, "share.dealt") == 0)
-			return sl_fail_at(fail, "share.batches", SL_ERR_MISMATCH,
-					  "this client's list is another than that of group %s: all members need the "
-					  "same",
-					  first->share.group);
-		if (strcmp(keys[i].path, "share.labels") == 0)
-			return sl_fail_at(
-				fail, "data.dir", SL_ERR_MISMATCH,
-				"this client's classes or columns are not those of group %s, so one tail cannot learn "
-				"both: give all members the same names (an empty folder for a class without pictures; "
-				"data.like for tables), or take share.ends: private",
-				first->share.group);
-		if (strcmp(keys[i].path, "share.rates") == 0)
-			return sl_fail_at(
-				fail, "train.optimizer.lr", SL_ERR_MISMATCH,
-				"this client's learning rate, schedule or loss is not that of group %s: all members "
-				"need the same train.optimizer.lr and train.schedule, and where they share heads and "
-				"tails the same train.loss, train.class_weights and train.label_smoothing",
-				first->share.group);
+		for (size_t h = 0; h < sizeof hashes / sizeof *hashes; h++)
+			if (strcmp(keys[i].path, hashes[h].path) == 0)
+				return sl_fail_at(fail, hashes[h].key, SL_ERR_MISMATCH,
+						  "this client's %s of group %s%s", hashes[h].what, first->share.group,
+						  hashes[h].advice);
 		if (strcmp(keys[i].path, "share.epoch_steps") == 0)
 			return sl_fail_at(fail, keys[i].path, SL_ERR_MISMATCH,
 					  "an epoch of group %s has %s steps, one of this client has %s: where members "

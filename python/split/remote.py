@@ -457,10 +457,11 @@ class RemoteModule(nn.Module):
             if self._skips == 3:
                 _log.warning("zero_grad() came between backward() and step(), three times by now: the middle does not learn")
             return Step(number, 0, 0.0, True)
-        if not any(c.back for c in self._open):
+        backs = sum(c.back for c in self._open)
+        if not backs:
             raise errors.usage(f"step {self.step_number} has no gradient: call backward() first", self.step_number)
-        if sum(c.back for c in self._open) != self._marked:
-            raise errors.usage(f"of step {self.step_number}, {sum(c.back for c in self._open)} calls had a backward, and {self._marked} were for "
+        if backs != self._marked:
+            raise errors.usage(f"of step {self.step_number}, {backs} calls had a backward, and {self._marked} were for "
                                "the middle's parameters: call drop() behind torch.autograd.grad() of something else", self.step_number)
         number, before = self._open[0].step, self._crossed
         self._middle.step(lr if lr is not None else self._groups.rate() if self._groups else self._lr, scale * self._clip)

@@ -382,17 +382,19 @@ static bool go_on_apart(const struct sl_group *g, uint64_t step)
 	return here && can_do_without(g, step);
 }
 
-/* A checkpoint behind `common`, of steps that the group did without somebody who is here now. That member goes on as
- * if it had come back while the others train. *step 0: there is none. */
-static enum sl_err choose_behind(struct sl_group *g, uint64_t common, const char *whose, uint64_t *step,
-				 struct sl_fail *fail)
+/* A checkpoint behind all that everybody holds, of steps that the group did without somebody who is here now. That
+ * member goes on as if it had come back while the others train. *step 0: there is none. */
+static enum sl_err choose_behind(struct sl_group *g, const char *whose, uint64_t *step, struct sl_fail *fail)
 {
 	uint64_t from;
 
 	*step = 0;
-	for (int i = 0; i < g->trunk.r.n_stored && g->stored[i] > common && !*step; i++) {
-		enum sl_err err = take_up(g, g->stored[i], fail);
+	for (int i = 0; i < g->trunk.r.n_stored && !*step; i++) {
+		enum sl_err err;
 
+		if (all_hold(g, g->stored[i]) && can_do_without(g, g->stored[i]))
+			break;
+		err = take_up(g, g->stored[i], fail);
 		if (err && !sl_trunk_passes_over(err, g->stored[i], whose, fail))
 			return err;
 		if (!err && go_on_apart(g, g->stored[i]))
@@ -408,15 +410,6 @@ static enum sl_err choose_behind(struct sl_group *g, uint64_t common, const char
 	return SL_OK;
 }
 
-static uint64_t newest_stored(const struct sl_group *g, const uint64_t *step, int n)
-{
-	for (int i = 0; i < n; i++)
-		for (int file = 0; file < g->trunk.r.n_stored; file++)
-			if (g->stored[file] == step[i])
-				return step[i];
-	return 0;
-}
-
 /* The newest step that all members hold and the store has, or 0. */
 static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 {
@@ -430,7 +423,7 @@ static enum sl_err choose(struct sl_group *g, struct sl_fail *fail)
 	snprintf(whose, sizeof whose, "group %s: ", g->name);
 	if (!sl_group_turns_fit(g, fail)) /* of all ranks' members, of which this one knows now */
 		return SL_ERR_MISMATCH;
-	err = g->groups->ranks ? SL_OK : choose_behind(g, newest_stored(g, held, n), whose, &behind, fail);
+	err = g->groups->ranks ? SL_OK : choose_behind(g, whose, &behind, fail);
 	if (err || behind)
 		return err;
 	err = sl_trunk_take_newest(&taker, held, n, &i, tried, fail);
