@@ -154,7 +154,7 @@ train() {
 			[ $rc -gt 128 ] || die "$id: splits ended with status $rc: $(tail -n 1 "$dir/server.log")"
 			note_start "server ended with status $rc"
 			start_server
-				fi
+		fi
 		for ((k = 0; k < members; k++)); do
 			[ -z "${clients[k]}" ] || alive "${clients[k]}" || client_ended $k
 		done
@@ -168,17 +168,24 @@ train() {
 
 hours() { awk "BEGIN {printf \"%.2f\", ($1) / 3600}"; }
 
+# seconds_a_step: of this row so far, else as RESULTS has it of this row or its table, maybe from another machine; or 0
+seconds_a_step() {
+	[ "$wall" = 0 ] || [ "$steps" = 0 ] || { awk "BEGIN {print $wall / $steps}"; return; }
+	[ -f "$results.jsonl" ] || { echo 0; return; }
+	jq -rs --arg row "$id" '(map(select(.row == $row)) + map(select(.row / "/" | .[0] == ($row / "/" | .[0])))) as $like |
+		[$like[] | select(.steps > 0)][0] // {wall_s: 0, steps: 1} | .wall_s / .steps' "$results.jsonl"
+}
+
 list() {
-	local line steps total rate known='' left state
+	local line steps total rate left state
 	printf '%-28s %9s %-22s %8s %8s %8s\n' row published state 'wall h' 'CPU h' 'h left'
 	while read -r line; do
 		take_row "$line"
 		steps=$(steps_done) total=$(steps_all) left='?' state='not begun'
 		take_cost
-		[ "$wall" = 0 ] || [ "$steps" = 0 ] || known=$(awk "BEGIN {print $wall / $steps}") # of this row, else the last
 		[ "$total" != 0 ] || total=$("$build/splitc" train "$config" "${set[@]}" --set insert.head= --set insert.tail= \
 			--set model.insert_weights= --set train.freeze= --check-config 2>/dev/null | grep -o '[0-9]* steps on' | grep -o '[0-9]*' || echo 0)
-		rate=${known:-0}
+		rate=$(seconds_a_step)
 		if is_done; then
 			state=$(jq -r 'select(.type == "summary") | "done: \(10000 * .test_acc | round / 100) %"' "$(log)" | tail -n 1) left=0
 		elif [ "$steps" != 0 ]; then

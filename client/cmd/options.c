@@ -149,13 +149,13 @@ static enum sl_err check_log(const struct sl_options *o, const struct sl_conf_cl
 	return err;
 }
 
-static enum sl_err count_steps(const struct sl_conf_client *conf, int64_t samples, uint64_t *steps,
+static enum sl_err count_steps(const struct sl_conf_client *conf, int64_t samples, int64_t of_group, uint64_t *steps,
 			       struct sl_fail *fail)
 {
 	enum sl_err err;
 
 	if (!conf->train.phases.n)
-		return sl_training_steps(conf, NULL, samples, steps, fail);
+		return sl_training_steps(conf, NULL, samples, of_group, steps, fail);
 	err = sl_phases_check(conf, fail);
 	return err ? err : sl_phases_steps(conf, samples, steps, fail);
 }
@@ -196,7 +196,7 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 	if (!err && (uses & SL_USES_TEST_SET))
 		err = check_metrics(conf, fail);
 	if (!err && (uses & SL_USES_TRAIN_SET))
-		err = count_steps(conf, samples[SL_SPLIT_TRAIN], &steps, fail);
+		err = count_steps(conf, samples[SL_SPLIT_TRAIN], setup->epoch_steps, &steps, fail);
 	if (!err && (uses & SL_USES_LINK) && !o->local)
 		err = check_auth(conf, fail);
 	if (!err && (uses & SL_USES_LOG))

@@ -124,7 +124,7 @@ enum sl_err sl_phases_steps(const struct sl_conf_client *conf, int64_t samples, 
 		uint64_t n = 0;
 
 		sl_phase_conf(&own, conf, i);
-		err = sl_training_steps(&own, &phase, samples, &n, fail);
+		err = sl_training_steps(&own, &phase, samples, 0, &n, fail);
 		*steps += n;
 	}
 	return err;

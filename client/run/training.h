@@ -61,10 +61,10 @@ void sl_training_close(struct sl_training *run); /* NULL is fine */
 /* Without a progress bar from here on: stdout is lines that somebody may read on the same terminal. */
 void sl_training_hush(struct sl_training *run);
 
-/* How many steps a run on so many training samples has, or one phase of it (else NULL). CONFIG where there is none, or
- * the schedule does not fit it. */
+/* How many steps a run on so many training samples has, or one phase of it (else NULL). An epoch has of_group steps; 0:
+ * the batches of the samples. CONFIG where there is none, or the schedule does not fit it. */
 enum sl_err sl_training_steps(const struct sl_conf_client *conf, const struct sl_phase *phase, int64_t samples,
-			      uint64_t *steps, struct sl_fail *fail) SL_MUST_CHECK;
+			      int64_t of_group, uint64_t *steps, struct sl_fail *fail) SL_MUST_CHECK;
 
 enum sl_want sl_training_next(struct sl_training *run);
 /* For a wanted step, own or not: its number and learning rate. For a wanted evaluation: the number of the batch. */

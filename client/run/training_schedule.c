@@ -62,9 +62,9 @@ static enum sl_err make_schedule(const struct sl_conf_client *c, int all_epochs,
 	return SL_OK;
 }
 
-static int64_t epoch_steps(const struct sl_conf_client *c, int64_t samples)
+static int64_t epoch_steps(const struct sl_conf_client *c, int64_t samples, int64_t of_group)
 {
-	return sl_run_batches(samples, c->agreed.batch, c->train.drop_last);
+	return of_group ? of_group : sl_run_batches(samples, c->agreed.batch, c->train.drop_last);
 }
 
 /* Memory is taken for a batch, not for what there is of it. A member of a group may well have less than others. */
@@ -79,9 +79,9 @@ static void warn_of_batch(const struct sl_conf_client *c, int64_t samples)
 }
 
 enum sl_err sl_training_steps(const struct sl_conf_client *c, const struct sl_phase *phase, int64_t samples,
-			      uint64_t *steps, struct sl_fail *fail)
+			      int64_t of_group, uint64_t *steps, struct sl_fail *fail)
 {
-	const int64_t per_epoch = epoch_steps(c, samples);
+	const int64_t per_epoch = epoch_steps(c, samples, of_group);
 	struct sl_schedule schedule;
 	enum sl_err err =
 		make_schedule(c, phase ? phase->epochs : c->train.epochs, samples, per_epoch, &schedule, fail);
@@ -113,7 +113,7 @@ enum sl_err sl_run_open_schedule(struct sl_training *r, struct sl_fail *fail)
 	int64_t samples = r->setup->set[SL_SPLIT_TRAIN].count;
 	enum sl_err err;
 
-	r->steps_per_epoch = r->setup->epoch_steps ? r->setup->epoch_steps : epoch_steps(c, samples);
+	r->steps_per_epoch = epoch_steps(c, samples, r->setup->epoch_steps);
 	err = make_schedule(c, phase->count ? phase->epochs : c->train.epochs, samples, r->steps_per_epoch,
 			    &r->schedule, fail);
 	r->total_steps = phase->count ? phase->step + (uint64_t)c->train.epochs * (uint64_t)r->steps_per_epoch

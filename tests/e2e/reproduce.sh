@@ -65,6 +65,7 @@ acc=$(jq 'select(.type == "summary") | .test_acc' "$tmp/undisturbed/log.jsonl")
 [ "$(cell tiny/none '[.outcome, .steps, .starts, .test_acc, (.curve | length)] | join(" ")')" = "finished 60 4 $acc 2" ] ||
 	fail "the row's figures: $(cell tiny/none .)"
 [ "$(cell groups/two '[.outcome, .steps, .starts] | join(" ")')" = 'finished 30 1' ] || fail "the group's figures: $(cell groups/two .)"
+[ "$(cat "$tmp/out/groups/two/steps")" = 30 ] || fail "--check-config counted $(cat "$tmp/out/groups/two/steps") steps of a group"
 [ "$(cell tiny/none '.cpu_s > 0 and .cpu_s < 100 and .wall_s > 0')" = true ] || fail 'no cost of the row'
 percent=$(awk "BEGIN {printf \"%g\", int(10000 * $acc + 0.5) / 100}")
 grep -qF "| none | 11.5 | $percent | " "$tmp/page.md" || fail "the page: $(cat "$tmp/page.md")"
@@ -81,6 +82,8 @@ before=$(cell tiny/none .)
 rm -r "$row"
 reproduce --write
 [ "$(cell tiny/none .)" = "$before" ] || fail 'a line of the page was lost with its folder'
+reproduce --list tiny >"$tmp/list" # a row that is not here takes as long as the page says
+grep -qE '^tiny/none +11.5 not begun +0.00 +0.00 +0\.[0-9]+$' "$tmp/list" || fail "the list: $(cat "$tmp/list")"
 
 # rows that cannot be
 refused() { # WORDS ROW

@@ -292,10 +292,10 @@ static void more_steps_than_there_are_are_none(void **state)
 
 	(void)state;
 	configure(100);
-	assert_int_equal(sl_training_steps(&conf, NULL, 5, &steps, &fail), SL_OK);
+	assert_int_equal(sl_training_steps(&conf, NULL, 5, 0, &steps, &fail), SL_OK);
 	assert_int_equal(steps, 6);
 	configure(4);
-	assert_int_equal(sl_training_steps(&conf, NULL, 5, &steps, &fail), SL_OK);
+	assert_int_equal(sl_training_steps(&conf, NULL, 5, 0, &steps, &fail), SL_OK);
 	assert_int_equal(steps, 4);
 }
 

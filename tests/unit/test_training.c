@@ -540,14 +540,14 @@ static void schedules_that_are_none_are_refused(void **state)
 
 	(void)state;
 	configure("schedule", 1);
-	assert_int_equal(sl_training_steps(&conf, NULL, STEPS * BATCH, &steps, &fail), SL_OK);
+	assert_int_equal(sl_training_steps(&conf, NULL, STEPS * BATCH, 0, &steps, &fail), SL_OK);
 	assert_true(steps == STEPS * EPOCHS);
 	conf.train.schedule.warmup_epochs = EPOCHS;
-	assert_int_equal(sl_training_steps(&conf, NULL, STEPS * BATCH, &steps, &fail), SL_ERR_CONFIG);
+	assert_int_equal(sl_training_steps(&conf, NULL, STEPS * BATCH, 0, &steps, &fail), SL_ERR_CONFIG);
 	assert_non_null(strstr(fail.text, "train.schedule.warmup_epochs (default): "));
 	configure("schedule", 1);
 	conf.train.drop_last = true;
-	assert_int_equal(sl_training_steps(&conf, NULL, BATCH - 1, &steps, &fail), SL_ERR_CONFIG);
+	assert_int_equal(sl_training_steps(&conf, NULL, BATCH - 1, 0, &steps, &fail), SL_ERR_CONFIG);
 	assert_non_null(strstr(fail.text, "train.batch (default): "));
 }
 
