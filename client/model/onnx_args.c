@@ -294,7 +294,8 @@ bool sl_onnx_learns(const struct sl_onnx_import *im, const Onnx__Tensor *t)
 {
 	return t && t->name && t->name[0] && sl_onnx_find_init(im->onnx, t->name) == t &&
 	       strncmp(t->name, "onnx::", 6) != 0 && /* a number that torch has folded */
-	       (strncmp(t->name, "val_", 4) != 0 || t->name[4 + strspn(t->name + 4, "0123456789")]);
+	       (strncmp(t->name, "val_", 4) != 0 || t->name[4 + strspn(t->name + 4, "0123456789")] ||
+		strncmp(im->onnx->graph->node[0]->name, "node_", 5) != 0); /* the newer exporter's */
 }
 
 /* Input `i` as the next parameter, [n_dims of them], of that many dimensions; NULL after a refusal. */
@@ -335,11 +336,20 @@ static const Onnx__Tensor *take_param(struct sl_onnx_import *im, const Onnx__Ten
 	return t;
 }
 
+/* A parameter that the file turns is not what its bytes say. */
+static void must_stand(struct sl_onnx_import *im, const struct sl_onnx_value *v)
+{
+	if (v && v->transposed)
+		sl_onnx_refuse(im, "its parameter '%.96s' is transposed, which is read of a linear layer's alone",
+			       v->constant->name);
+}
+
 const Onnx__Tensor *sl_onnx_param_in(struct sl_onnx_import *im, size_t i, size_t n_dims)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, i);
 	int64_t all = 1;
 
+	must_stand(im, v);
 	for (int d = 0; v && v->constant && d < v->n_dim; d++)
 		all *= v->dim[d];
 	if (v && v->constant && all != sl_onnx_count(v->constant))
@@ -355,6 +365,7 @@ const Onnx__Tensor *sl_onnx_param_named(struct sl_onnx_import *im, const char *n
 	const struct sl_onnx_value *v = sl_onnx_find(im, name);
 	const Onnx__Tensor *t = v && v->known ? v->constant : NULL;
 
+	must_stand(im, v);
 	return take_param(im, t, 1, t ? t->n_dims : 0);
 }
 

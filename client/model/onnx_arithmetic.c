@@ -218,7 +218,7 @@ static int repeated(struct sl_onnx_import *im, size_t i, struct sl_onnx_value *x
 	struct sl_shape shape = {n - 1, {0}}, file = {0};
 	int64_t dim[4] = {1, 1, 1, 1}, all = 1;
 	const Onnx__Tensor *t;
-	bool same;
+	bool same, fits = true;
 
 	if ((token ? sl_onnx_innermost(im, x, n - 1, false) : canonical(im, x)) < 0)
 		return -1;
@@ -235,7 +235,9 @@ static int repeated(struct sl_onnx_import *im, size_t i, struct sl_onnx_value *x
 		return -1;
 	}
 	same = n != 4 || dim[1] == 1 || (dim[2] == 1 && dim[3] == 1);
-	if (!same && t->n_dims != 4) {
+	for (int k = 0; k < 4 && !same && fits; k++)
+		fits = t->n_dims == 4 && t->dims[k] == dim[k];
+	if (!fits) {
 		sl_onnx_refuse(im, "its parameter '%.96s' has one number for each pixel, and is not [1, C, H, W]",
 			       t->name);
 		return -1;
@@ -300,6 +302,16 @@ static bool reader_repeats(struct sl_onnx_import *im, const int64_t *to, int n)
 	return same;
 }
 
+/* Whether a parameter stays what it is: every sample has the same, or the reader repeats it. */
+static bool stays(struct sl_onnx_import *im, const struct sl_onnx_value *p, const int64_t *to, int n)
+{
+	bool same = true;
+
+	for (int i = 0, d = p->n_dim - n; i < n; i++, d++)
+		same &= to[i] == 1 || (d >= 0 && to[i] == p->dim[d]) || (i == 0 && to[i] == im->batch);
+	return same || reader_repeats(im, to, n);
+}
+
 void sl_onnx_expand(struct sl_onnx_import *im, const int64_t *to, int n)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0);
@@ -312,7 +324,12 @@ void sl_onnx_expand(struct sl_onnx_import *im, const int64_t *to, int n)
 		fits = to[i] == has || to[i] == 1 || (has == 1 && to[i] > 0 && to[i] <= SL_ONNX_MOST);
 		want.dim[n == 4 ? (int[]){0, 3, 1, 2}[i] : i] = to[i] == 1 ? has : to[i];
 	}
-	if (!fits || canonical(im, v) < 0)
+	if (v && v->value < 0) {
+		if (!stays(im, v, to, n))
+			sl_onnx_refuse(im, "it repeats the parameter '%.96s' within a sample, which is not read",
+				       v->constant->name);
+		sl_onnx_out_same(im, v);
+	} else if (!fits || canonical(im, v) < 0)
 		sl_onnx_refuse(im, "it repeats a computed value in a way that is not read");
 	else if (reader_repeats(im, to, n))
 		sl_onnx_out_same(im, v);
@@ -467,12 +484,20 @@ static int bent(struct sl_onnx_import *im, int x, float above, float below)
 	return sl_build_add(im->b, im->name, y, sl_build_scale(im->b, im->name, x, below));
 }
 
+/* max(x, 0) + max(−x, 0), whose gradient at 0 is 0 */
+static int magnitude(struct sl_onnx_import *im, int x)
+{
+	const int minus = sl_build_act(im->b, im->name, sl_build_scale(im->b, im->name, x, -1), SL_ACT_RELU);
+
+	return sl_build_add(im->b, im->name, sl_build_act(im->b, im->name, x, SL_ACT_RELU), minus);
+}
+
 void sl_onnx_read_abs(struct sl_onnx_import *im)
 {
 	const int x = sl_onnx_data_in(im, 0, 0);
 
 	if (!im->b->err)
-		sl_onnx_out_like(im, bent(im, x, 2, -1), sl_onnx_in(im, 0));
+		sl_onnx_out_like(im, magnitude(im, x), sl_onnx_in(im, 0));
 }
 
 /* x / (1 + |x|) */
@@ -483,7 +508,7 @@ void sl_onnx_read_softsign(struct sl_onnx_import *im)
 
 	if (im->b->err)
 		return;
-	y = sl_build_affine(im->b, im->name, bent(im, x, 2, -1), 1, 1);
+	y = sl_build_affine(im->b, im->name, magnitude(im, x), 1, 1);
 	y = sl_build_math(im->b, im->name, y, SL_MATH_RECIPROCAL);
 	sl_onnx_out_like(im, sl_build_mul(im->b, im->name, x, y), sl_onnx_in(im, 0));
 }
@@ -529,7 +554,7 @@ void sl_onnx_read_elu(struct sl_onnx_import *im)
 		elu(im, sl_onnx_attr_float(im, "alpha", 1), 1);
 }
 
-/* relu(x) − w · relu(−x), the parameter for each channel or for all of them. */
+/* relu(x) + w · (x − relu(x)), the parameter for each channel or for all of them. */
 void sl_onnx_read_prelu(struct sl_onnx_import *im)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0);
@@ -543,8 +568,8 @@ void sl_onnx_read_prelu(struct sl_onnx_import *im)
 	kind = fit(im, 1, v, SL_OP_MUL, AS_IT_IS, &p);
 	if (im->b->err)
 		return;
-	x = v->value;
-	y = sl_build_act(im->b, im->name, sl_build_scale(im->b, im->name, x, -1), SL_ACT_RELU);
-	y = sl_build_scale(im->b, im->name, sl_build_pair(im->b, im->name, kind, y, p), -1);
-	sl_onnx_out_like(im, sl_build_add(im->b, im->name, sl_build_act(im->b, im->name, x, SL_ACT_RELU), y), v);
+	x = sl_build_act(im->b, im->name, v->value, SL_ACT_RELU);
+	y = sl_build_add(im->b, im->name, v->value, sl_build_scale(im->b, im->name, x, -1));
+	y = sl_build_pair(im->b, im->name, kind, y, p);
+	sl_onnx_out_like(im, sl_build_add(im->b, im->name, x, y), v);
 }

@@ -29,7 +29,7 @@ static int bias_behind(struct sl_onnx_import *im, int64_t out)
 static void linear(struct sl_onnx_import *im, bool turned)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0);
-	const struct sl_onnx_value *w = sl_onnx_in(im, 1);
+	struct sl_onnx_value *w = sl_onnx_in(im, 1);
 	const bool transposed = w && w->transposed != turned;
 	const int before = im->n_param;
 	const Onnx__Tensor *weight;
@@ -41,6 +41,8 @@ static void linear(struct sl_onnx_import *im, bool turned)
 	if (sl_onnx_data_in(im, 0, 0) < 0)
 		return;
 	last = v->view.n_axis - 1;
+	if (w)
+		w->transposed = false; /* the layer has it turned */
 	weight = sl_onnx_param_in(im, 1, 2);
 	if (!weight)
 		return;

@@ -61,7 +61,7 @@ struct sl_onnx_text sl_onnx_emit_output(struct sl_onnx_emit *e)
 {
 	struct sl_onnx_text made;
 
-	snprintf(made.t, sizeof made.t, "value_%d", ++e->n_made);
+	snprintf(made.t, sizeof made.t, "/value_%d", ++e->n_made);
 	put_text(&e->node, 2, made.t);
 	return made;
 }

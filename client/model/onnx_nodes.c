@@ -73,17 +73,34 @@ static void read_smooth(struct sl_onnx_import *im)
 	read_each(im, SL_ACT_NONE);
 }
 
-/* Max(x, bound) is bound + max(x − bound, 0); of Min all signs are others. */
-static void bound(struct sl_onnx_import *im, size_t i, float at, float sign)
+/* The smaller one of x and `at`, or with sign −1 the larger one; at the bound there is a gradient, as torch.clamp has
+ * it. `at` + relu(x − at) would lose what is small beside the bound, and x + relu(at − x) the bound where x is far
+ * beyond it. So x is brought below twice the bound first, without rounding: by relu6 of x by a power of two. */
+static int bounded(struct sl_onnx_import *im, int x, float at, float sign)
 {
-	int x = sl_onnx_data_in(im, i, 0);
+	struct sl_build *b = im->b;
+	const char *name = im->name;
+	const float far = sign * at; /* t is sign · x, of which the smaller one is wanted */
+	float by;
+	int low, near, exponent;
 
-	if (!(at > -1e30f && at < 1e30f))
-		sl_onnx_refuse(im, "its bound is %g", (double)at);
-	if (im->b->err)
-		return;
-	x = sl_build_act(im->b, im->name, sl_build_affine(im->b, im->name, x, sign, -sign * at), SL_ACT_RELU);
-	sl_onnx_out_like(im, sl_build_affine(im->b, im->name, x, sign, at), sl_onnx_in(im, i));
+	if (!(at > -1e18f && at < 1e18f))
+		sl_onnx_refuse(im, "its bound is %g, where ±1e18 is the most", (double)at);
+	if (b->err)
+		return -1;
+	if (far <= 0) { /* far − d − relu(−d), d = far − t */
+		x = sl_build_affine(b, name, x, -sign, far);
+		near = sl_build_act(b, name, sl_build_scale(b, name, x, -1), SL_ACT_RELU);
+		return sl_build_affine(b, name, sl_build_add(b, name, x, near), -sign, at);
+	}
+	(void)frexpf(far / 6, &exponent);
+	by = ldexpf(1, exponent > -99 ? exponent : -99);
+	low = sl_build_act(b, name, sl_build_affine(b, name, x, sign, 0), SL_ACT_RELU);
+	low = sl_build_add(b, name, x, sl_build_scale(b, name, low, -sign));
+	near = sl_build_act(b, name, sl_build_scale(b, name, x, sign / by), SL_ACT_RELU6);
+	x = sl_build_add(b, name, low, sl_build_scale(b, name, near, sign * by));
+	near = sl_build_act(b, name, sl_build_affine(b, name, x, sign, -far), SL_ACT_RELU);
+	return sl_build_add(b, name, x, sl_build_scale(b, name, near, -sign));
 }
 
 /* Max and Min of a value and a number, as clamp has them. */
@@ -95,36 +112,27 @@ static void read_bound(struct sl_onnx_import *im)
 	if (!i && !sl_onnx_fixed_in(im, 1, &at))
 		sl_onnx_refuse(im, "torch's maximum and minimum of two values are not read: write them with relu");
 	else
-		bound(im, i, at, im->node->op_type[1] == 'a' ? 1 : -1);
+		sl_onnx_out_like(im, bounded(im, sl_onnx_data_in(im, i, 0), at, im->node->op_type[1] == 'a' ? -1 : 1),
+				 sl_onnx_in(im, i));
 }
 
 static void read_clip(struct sl_onnx_import *im)
 {
 	float low, high;
 	const bool has_low = sl_onnx_fixed_in(im, 1, &low), has_high = sl_onnx_fixed_in(im, 2, &high);
-	int x, y;
+	const bool no_low = im->node->n_input < 2 || !im->node->input[1][0],
+		   no_high = im->node->n_input < 3 || !im->node->input[2][0];
+	int x;
 
-	if (has_low != has_high &&
-	    (has_low ? im->node->n_input < 3 || !im->node->input[2][0] : !im->node->input[1][0])) {
-		bound(im, 0, has_low ? low : high, has_low ? 1 : -1);
-		return;
-	}
-	if (!has_low || !has_high || !(low > -1e30f && low < high) || !(high < 1e30f)) {
-		sl_onnx_refuse(im, "its bounds are not two constants, the lower one first");
-		return;
-	}
-	if (low == 0 && high == 6) {
+	if (has_low == no_low || has_high == no_high || (no_low && no_high) || (has_low && has_high && low >= high))
+		sl_onnx_refuse(im, "its bounds are not constants, the lower one first");
+	if (has_low && has_high && low == 0 && high == 6) {
 		read_each(im, SL_ACT_RELU6);
 		return;
 	}
 	x = sl_onnx_data_in(im, 0, 0);
-	if (im->b->err)
-		return;
-	/* low + max(x − low, 0) − max(x − high, 0) */
-	y = sl_build_act(im->b, im->name, sl_build_affine(im->b, im->name, x, 1, -high), SL_ACT_RELU);
-	x = sl_build_act(im->b, im->name, sl_build_affine(im->b, im->name, x, 1, -low), SL_ACT_RELU);
-	x = sl_build_add(im->b, im->name, x, sl_build_affine(im->b, im->name, y, -1, low));
-	sl_onnx_out_like(im, x, sl_onnx_in(im, 0));
+	x = has_low ? bounded(im, x, low, -1) : x;
+	sl_onnx_out_like(im, has_high ? bounded(im, x, high, 1) : x, sl_onnx_in(im, 0));
 }
 
 static void read_dropout(struct sl_onnx_import *im)
@@ -257,6 +265,9 @@ static void read_cast(struct sl_onnx_import *im)
 	if (v && v->value < 0 && to == SL_ONNX_FLOAT && v->constant && v->constant->data_type == SL_ONNX_DOUBLE &&
 	    sl_onnx_count(v->constant) == 1 && sl_onnx_mask_in(im, 0, &one))
 		sl_onnx_out_number(im, one.at[0][0]);
+	else if (v && v->n_ints == 1 && to == SL_ONNX_FLOAT && im->batch == SL_ONNX_ANY_BATCH &&
+		 v->ints[0] % SL_ONNX_ANY_BATCH == 0)
+		sl_onnx_refuse(im, "it computes with the number of samples, which is not known here");
 	else if (v && v->value < 0 && to == SL_ONNX_FLOAT && (v->is_number || v->n_ints == 1))
 		sl_onnx_out_number(im, v->is_number ? v->number : (float)v->ints[0]);
 	else if (v && v->value < 0 && v->constant &&
@@ -286,7 +297,7 @@ static void read_expand(struct sl_onnx_import *im)
 		else
 			same = to[i] == 1 || to[i] == sl_onnx_axis_size(&v->view, i);
 	}
-	if (!same && v->value >= 0)
+	if ((!same && v->value >= 0) || (v->value < 0 && sl_onnx_learns(im, v->constant)))
 		sl_onnx_expand(im, to, n);
 	else if (!same)
 		sl_onnx_refuse(im, "it repeats a constant, which is not read");

@@ -14,8 +14,8 @@ static bool number(struct sl_onnx_import *im, const char *name, float *out)
 {
 	const struct sl_onnx_value *v = name[0] ? sl_onnx_find(im, name) : NULL;
 
-	if (!v || !v->known || v->value >= 0 || !v->constant || v->constant->data_type != SL_ONNX_FLOAT ||
-	    sl_onnx_count(v->constant) != 1)
+	if (!v || !v->known || v->value >= 0 || !v->constant || sl_onnx_learns(im, v->constant) ||
+	    v->constant->data_type != SL_ONNX_FLOAT || sl_onnx_count(v->constant) != 1)
 		return false;
 	sl_onnx_read_f32(v->constant, out);
 	return true;
@@ -43,8 +43,9 @@ bool sl_onnx_reads(const Onnx__Node *n, const char *name)
 	return false;
 }
 
-/* The parameter that the next node of that kind multiplies or adds, a vector of so many; -1: none. */
-static int next_param(struct sl_onnx_import *im, int index, const char *kind, int64_t count)
+/* The parameter that the next node of that kind multiplies or adds, a vector of so many along that axis, which the
+ * last one is 1 of; -1: none. */
+static int next_param(struct sl_onnx_import *im, int index, const char *kind, int64_t count, int axis)
 {
 	const int next = sl_onnx_next(im, index, kind);
 	const char *name = next < 0 ? "" : other(node_at(im, next), node_at(im, index)->output[0]);
@@ -54,16 +55,16 @@ static int next_param(struct sl_onnx_import *im, int index, const char *kind, in
 	if (!v || v->value >= 0 || !v->constant || !v->constant->name || v->constant->n_dims != 1 ||
 	    sl_onnx_count(v->constant) != count)
 		return -1;
-	for (int i = 0; v->known && i < v->n_dim; i++)
+	for (int i = 0; i < v->n_dim; i++)
 		all *= v->dim[i];
-	return v->known && all != count ? -1 : next;
+	return v->known && all == count && v->n_dim >= axis && v->dim[v->n_dim - axis] == count ? next : -1;
 }
 
 /* γ and β of a norm become its parameters, if both are there: behind `index`. Returns the last node. */
-static int take_affine(struct sl_onnx_import *im, int index, int64_t c, bool *weight, bool *bias)
+static int take_affine(struct sl_onnx_import *im, int index, int64_t c, int axis, bool *weight, bool *bias)
 {
-	const int before = im->n_param, mul = next_param(im, index, "Mul", c);
-	const int add = mul < 0 ? -1 : next_param(im, mul, "Add", c);
+	const int before = im->n_param, mul = next_param(im, index, "Mul", c, axis);
+	const int add = mul < 0 ? -1 : next_param(im, mul, "Add", c, axis);
 
 	*weight = mul >= 0;
 	*bias = add >= 0;
@@ -144,14 +145,14 @@ bool sl_onnx_read_layernorm(struct sl_onnx_import *im)
 	    !number(im, node_at(im, pow)->input[1], &two) || two != 2)
 		return false;
 	at = sl_onnx_next(im, pow, "ReduceMean");
-	at = at < 0 ? -1 : next_with(im, at, "Add", &eps);
+	at = at < 0 || first_axis(im, node_at(im, at), v->view.n_axis) != first ? -1 : next_with(im, at, "Add", &eps);
 	at = at < 0 ? -1 : sl_onnx_next(im, at, "Sqrt");
 	if (at < 0 || !sl_onnx_reads(node_at(im, div), node_at(im, at)->output[0]) ||
 	    strcmp(node_at(im, div)->input[0], node_at(im, sub)->output[0]) != 0)
 		return false;
 	weight = first == last;
 	if (weight)
-		at = take_affine(im, div, sl_onnx_axis_size(&v->view, last), &weight, &bias);
+		at = take_affine(im, div, sl_onnx_axis_size(&v->view, last), 1, &weight, &bias);
 	if (!weight) {
 		sl_onnx_join(im, div);
 		sl_onnx_plain_norm(im, v, first, eps);
@@ -187,7 +188,7 @@ bool sl_onnx_read_rmsnorm(struct sl_onnx_import *im)
 	mul = mul < 0 ? -1 : sl_onnx_next(im, mul, "Mul");
 	if (mul < 0 || !sl_onnx_reads(node_at(im, mul), im->node->input[0]))
 		return false;
-	at = next_param(im, mul, "Mul", sl_onnx_axis_size(&v->view, last));
+	at = next_param(im, mul, "Mul", sl_onnx_axis_size(&v->view, last), 1);
 	if (at < 0)
 		return false;
 	x = sl_onnx_innermost(im, v, last, false);
@@ -241,6 +242,23 @@ bool sl_onnx_all_are(const struct sl_onnx_import *im, const struct sl_onnx_value
 	return true;
 }
 
+/* Whether a Reshape gives back the shape of this node's input. */
+static bool restores(struct sl_onnx_import *im, const struct sl_onnx_value *v, const Onnx__Node *n)
+{
+	const struct sl_onnx_value *shape = n->n_input > 1 ? sl_onnx_find(im, n->input[1]) : NULL;
+	const Onnx__Node *maker = node_at(im, shape ? shape->maker : -1);
+	int64_t to[SL_ONNX_INTS];
+	const int n_to = shape && shape->known ? sl_onnx_ints_of(shape, to) : -1;
+	bool same = n_to == v->view.n_axis;
+
+	if (n_to < 0)
+		return maker && maker->n_input && strcmp(maker->op_type, "Shape") == 0 &&
+		       strcmp(maker->input[0], im->node->input[0]) == 0;
+	for (int i = 0; same && i < n_to; i++)
+		same = to[i] < 1 || to[i] == sl_onnx_axis_size(&v->view, i);
+	return same;
+}
+
 /* Reshape to [batch, groups, −1], InstanceNormalization by ones and zeros, Reshape back, and Mul and Add of parameters.
  */
 bool sl_onnx_read_groupnorm(struct sl_onnx_import *im)
@@ -259,12 +277,13 @@ bool sl_onnx_read_groupnorm(struct sl_onnx_import *im)
 	for (size_t i = 0; i < node_at(im, norm)->n_attribute; i++)
 		if (strcmp(node_at(im, norm)->attribute[i]->name, "epsilon") == 0)
 			eps = node_at(im, norm)->attribute[i]->f;
-	if (to[1] < 1 || c % to[1] || !sl_onnx_all_are(im, sl_onnx_find(im, node_at(im, norm)->input[1]), to[1], 1) ||
+	if ((to[0] && to[0] != im->batch) || to[1] < 1 || c % to[1] || !restores(im, v, node_at(im, at)) ||
+	    !sl_onnx_all_are(im, sl_onnx_find(im, node_at(im, norm)->input[1]), to[1], 1) ||
 	    !sl_onnx_all_are(im, sl_onnx_find(im, node_at(im, norm)->input[2]), to[1], 0) ||
 	    !(eps >= 1e-30f && eps <= 1))
 		return false;
 	x = sl_onnx_image_in(im);
-	at = take_affine(im, at, c, &weight, &bias);
+	at = take_affine(im, at, c, v->view.n_axis - 1, &weight, &bias);
 	if (im->b->err)
 		return true;
 	if (weight != bias) {

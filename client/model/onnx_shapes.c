@@ -218,7 +218,7 @@ void sl_onnx_read_transpose(struct sl_onnx_import *im)
 		return;
 	if (constant_in(im)) { /* a linear layer's weight */
 		made = *v;
-		made.transposed = !made.transposed;
+		made.transposed ^= !perm || perm->n_ints != 2 || perm->ints[0];
 		if (v->n_dim != 2)
 			sl_onnx_refuse(im, "it turns a parameter of other than two dimensions, which is not read");
 		sl_onnx_out_same(im, &made);
@@ -317,13 +317,15 @@ static void cut(struct sl_onnx_import *im, struct sl_onnx_value *v, int axis, st
 static bool front_of_constant(struct sl_onnx_import *im)
 {
 	struct sl_onnx_value made;
-	int64_t from[SL_ONNX_INTS], to[SL_ONNX_INTS], axis[SL_ONNX_INTS];
+	int64_t from[SL_ONNX_INTS], to[SL_ONNX_INTS], axis[SL_ONNX_INTS], step[SL_ONNX_INTS];
 
 	if (!constant_in(im) || sl_onnx_ints_in(im, 1, from) != 1 || sl_onnx_ints_in(im, 2, to) != 1 ||
 	    im->node->n_input < 4 || sl_onnx_ints_in(im, 3, axis) != 1)
 		return false;
 	made = *constant_in(im);
 	axis[0] += axis[0] < 0 ? made.n_dim : 0;
+	if (im->node->n_input > 4 && (sl_onnx_ints_in(im, 4, step) != 1 || step[0] != 1))
+		return false;
 	if (axis[0] < 0 || axis[0] >= made.n_dim || from[0] || to[0] < 1 || (to[0] > made.dim[axis[0]] && !im->tokens))
 		return false;
 	if (to[0] == im->tokens || to[0] < made.dim[axis[0]])

@@ -482,7 +482,7 @@ void sl_onnx_read_resize(struct sl_onnx_import *im)
 		return;
 	if (linear && is_word(where, "align_corners"))
 		how = SL_RESAMPLE_ALIGNED;
-	else if (!linear && is_word(where, "asymmetric") && is_word(nearest, "floor"))
+	else if ((!mode || is_word(mode, "nearest")) && is_word(where, "asymmetric") && is_word(nearest, "floor"))
 		how = SL_RESAMPLE_NEAREST;
 	else if (!linear || (where && !is_word(where, "half_pixel") && !is_word(where, "pytorch_half_pixel"))) {
 		sl_onnx_refuse(im, "of torch's upsampling nearest and bilinear are read");
@@ -495,7 +495,9 @@ void sl_onnx_read_resize(struct sl_onnx_import *im)
 	for (int i = 0; i < 2 && !im->b->err; i++) {
 		const struct sl_shape s = sl_build_shape(im->b, x);
 
-		if (to[2 + i] < 1 || to[2 + i] > SL_ONNX_MOST)
+		if (to[0] != (sizes ? im->batch : 1) || to[1] != (sizes ? s.dim[3] : 1))
+			sl_onnx_refuse(im, "it changes other sizes than an image's height and width");
+		else if (to[2 + i] < 1 || to[2 + i] > SL_ONNX_MOST)
 			sl_onnx_refuse(im, "it makes images of no size, or of one that is too large");
 		else
 			x = resize(im, x, 1 + i, 0, sizes ? to[2 + i] : to[2 + i] * s.dim[1 + i], how);

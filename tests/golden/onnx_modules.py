@@ -172,6 +172,12 @@ def sdpa(q, k, v, heads, causal=False):
     return (a.softmax(-1) @ v).transpose(1, 2).reshape(n, s, f)
 
 
+def two_means(x, w, over=(1, 2, 3)):
+    """A layer norm, but for the axes that the variance is over."""
+    d = x - x.mean(-1, keepdim=True)
+    return w * (d / (d.pow(2).mean(over, keepdim=True) + 1e-5).sqrt())
+
+
 def as_newer(path):
     """The file in the form of the newer exporter: names of its own, constants and axes as initializers, opset 18."""
     m = onnx.load(path)
@@ -359,6 +365,29 @@ add("attention causal", fn(lambda m, x: attend(m.q(x), x, x, 2, torch.full((64, 
 add("attention of PyTorch 2", fn(lambda m, x: sdpa(m.q(x), m.k(x), x, 2), q=nn.Linear(C, C), k=nn.Linear(C, C)), "tokens")
 add("attention of PyTorch 2 causal", fn(lambda m, x: sdpa(m.q(x), x, x, 2, True), q=nn.Linear(C, C)), "tokens")
 add("TransformerEncoderLayer", lambda: nn.TransformerEncoderLayer(C, 2, 16, 0.0, "gelu", batch_first=True, norm_first=True), "tokens")
+# what looks like another module, or like the same parameter; what is not read may be refused
+add("clamp far", fn(lambda m, x: x.clamp(-1e6, 1e6)))
+add("clamp far min", fn(lambda m, x: x.clamp(min=-1e6)))
+add("clamp tiny", fn(lambda m, x: x * (1e6 * (x - 1e3).clamp(min=1e-6))))
+add("clamp above", fn(lambda m, x: x * (x + 1e6).clamp(0.25, 2) - x * (x - 1e6).clamp(0.25, 2)))
+add("abs of 0", fn(lambda m, x: x + (x * m.z).abs(), z=torch.zeros(C, 1, 1)))
+add("PReLU of 0", fn(lambda m, x: x + m.a(x * m.z), z=torch.zeros(C, 1, 1), a=nn.PReLU()))
+add("LeakyReLU of 0", fn(lambda m, x: x + m.a(x * m.z), z=torch.zeros(C, 1, 1), a=nn.LeakyReLU(0.3)))
+add("clamp of 0", fn(lambda m, x: x + (x * m.z).clamp(0, 1) + (x * m.z).clamp(min=0), z=torch.zeros(C, 1, 1)))
+add("transposed parameter", fn(lambda m, x: x + m.p.t(), p=torch.randn(C, 64)), "tokens")
+add("transposed square", fn(lambda m, x: x * m.p.t(), p=torch.randn(SIZE, SIZE)))
+add("parameter in its order", fn(lambda m, x: x * m.p.permute(0, 1), p=torch.randn(64, C)), "tokens")
+add("linear by a transposed parameter", fn(lambda m, x: x @ m.p.permute(0, 1), p=torch.randn(12, 12)), "rows")
+add("expanded tokens", fn(lambda m, x: torch.cat([m.p.expand(x.shape[0], 3, C), x], 1).mean(1), p=torch.randn(1, 1, C)), "tokens")
+add("expanded features", fn(lambda m, x: torch.cat([m.p.expand(x.shape[0], 3, C), x], 1), p=torch.randn(1, 3, 1)), "tokens")
+add("norm of two means", fn(lambda m, x: m.w * (x - x.mean(-1, keepdim=True)) / ((x - x.mean(-1, keepdim=True)).pow(2).mean((1, 2, 3), keepdim=True) + 1e-5).sqrt(), w=torch.randn(SIZE)))
+add("norm of two means in one", fn(lambda m, x: two_means(x, m.w), w=torch.randn(SIZE)))
+add("RMSNorm weight of channels", fn(lambda m, x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * m.w.view(C, 1, 1), w=torch.randn(C)))
+add("LayerNorm weight of channels", fn(lambda m, x: two_means(F.silu(x), m.w.view(C, 1, 1), -1), w=torch.randn(C)))
+add("GroupNorm weight of rows", fn(lambda m, x: F.group_norm(x, 2) * m.w.view(SIZE, 1) + m.b.view(SIZE, 1), w=torch.randn(SIZE), b=torch.randn(SIZE)))
+add("parameter of pixels reshaped", fn(lambda m, x: x + m.p.reshape(1, C, SIZE, SIZE), p=torch.randn(C, SIZE, SIZE, 1)))
+add("instance norm over samples", fn(lambda m, x: F.instance_norm(x.reshape(C, 2, -1)).reshape(x.shape)))
+add("epsilon that learns", fn(lambda m, x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + m.eps) * m.w, eps=torch.tensor(0.5), w=torch.randn(C)), "tokens")
 for name in ("TransformerEncoderLayer", "MultiheadAttention causal", "clamp min", "attention of PyTorch 2 causal", "RMSNorm", "LayerNorm plain", "GroupNorm", "SE Linear", "Upsample size", "F.relu6",
              "LayerScale tokens", "class token", "BatchNorm2d", "GELU", "attention of timm"):
     add(NEWER + name, *MODULES[name])

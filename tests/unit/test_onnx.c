@@ -415,7 +415,7 @@ static const struct change changes[] = {
 	 "its tensor 'onnx::Conv_27' is no module's: the file is of a network in evaluation, or with folded constants, "
 	 "which would train another network; export with torch.onnx.export(model.train(), x, FILE, "
 	 "training=TrainingMode.TRAINING, do_constant_folding=False"},
-	{relu5, SL_ERR_CONFIG, "its bounds are not two constants, the lower one first"},
+	{relu5, SL_ERR_CONFIG, "its bounds are not constants, the lower one first"},
 	{learned_bound, SL_ERR_CONFIG, "'block.bn1.weight' is a parameter or a buffer, and would not learn here"},
 	{odd_border, SL_ERR_CONFIG, "its pads are too large"},
 	{later_value, SL_ERR_CONFIG, "reads '/Flatten_output_0', which is an output that is not read, or made later"},
