@@ -107,6 +107,9 @@ bool sl_onnx_name_by(struct sl_onnx_import *im, const char *param);
 int sl_onnx_by_name(const void *a, const void *b);
 /* What a name stands for; NULL: the file has no such name. */
 struct sl_onnx_value *sl_onnx_find(struct sl_onnx_import *im, const char *name);
+/* What a refusal for the place of an axis says besides: in an example of one sample other axes of 1 look like the
+ * batch. */
+#define SL_ONNX_OF_ONE(im) ((im)->batch == 1 ? "; its example is of 1 sample: export the network with 2" : "")
 /* CONFIG: "node 'Conv_3' (Conv): " and the sentence. */
 void sl_onnx_refuse(struct sl_onnx_import *im, const char *fmt, ...) SL_PRINTF(2, 3);
 /* What input `i` of the node is; NULL: it is left out, or there was a failure. */

@@ -294,7 +294,7 @@ static void cut(struct sl_onnx_import *im, struct sl_onnx_value *v, int axis, st
 		return;
 	}
 	if (axis == sl_onnx_batch_axis(&v->view) || a.size < 1) {
-		sl_onnx_refuse(im, a.size < 1 ? "it takes nothing" : "it takes some of the batch");
+		sl_onnx_refuse(im, "it takes %s%s", a.size < 1 ? "nothing" : "some of the batch", SL_ONNX_OF_ONE(im));
 		return;
 	}
 	a.axis = sl_onnx_own_axis(im, v, axis, &x);

@@ -208,7 +208,7 @@ int sl_onnx_arrange(struct sl_onnx_import *im, struct sl_onnx_value *v, const in
 	for (int i = 0; i < n && w == n; i++)
 		same &= now[i] == want[i];
 	if (w != n || sl_shape_row(&s) > INT32_MAX) {
-		sl_onnx_refuse(im, "its input's axes cannot be put in the order that it takes");
+		sl_onnx_refuse(im, "its input's axes cannot be put in the order that it takes%s", SL_ONNX_OF_ONE(im));
 		return -1;
 	}
 	if (!same)
