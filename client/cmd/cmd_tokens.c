@@ -137,7 +137,7 @@ static enum sl_err choose(const struct tokens *t, const char *path, char *file, 
 	if (spec->format == SL_RECORDS_FORMAT_COUNT || spec->format == SL_RECORDS_LINES)
 		return sl_fail_set(fail, SL_ERR_USAGE,
 				   "tokens: the format of %s is not known: give --format tsv, csv or jsonl", path);
-	spec->header = true;
+	spec->header = spec->exact = true;
 	spec->a.name = t->column[0];
 	spec->b.name = t->column[1][0] ? t->column[1] : NULL;
 	return SL_OK;

@@ -105,7 +105,7 @@ static int files_of(const struct sl_set_spec *spec, enum sl_split split)
 static enum sl_err records_of(struct sl_records_spec *out, const char *path, bool unlabelled, struct sl_fail *fail)
 {
 	*out = (struct sl_records_spec){
-		.path = path, .header = true, .a = {NULL, -1}, .b = {NULL, -1}, .label = {NULL, -1}};
+		.path = path, .header = true, .exact = true, .a = {NULL, -1}, .b = {NULL, -1}, .label = {NULL, -1}};
 	out->format = sl_records_format_of(path);
 	if (out->format == SL_RECORDS_FORMAT_COUNT || (out->format == SL_RECORDS_LINES && !unlabelled))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: its name must end in .tsv, .csv or .jsonl%s", path,
@@ -272,6 +272,7 @@ static enum sl_err choose_given(struct sl_records_spec *out, char path[PATH_MAX]
 	*out = (struct sl_records_spec){.path = path,
 					.format = sl_records_format_of(path),
 					.header = true,
+					.exact = !task,
 					.b.number = -1,
 					.label = {NULL, -1}};
 	if (out->format < SL_RECORDS_FORMAT_COUNT && out->format != SL_RECORDS_LINES) {

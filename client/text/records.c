@@ -30,6 +30,7 @@ struct sl_records {
 	struct sl_records_spec spec;
 	struct sl_lines lines;
 	int column[COLUMNS]; /* numbers of a, b, label; -1: there is none */
+	int names;           /* of the header; 0: there is none */
 	char *record;        /* CSV without quotes; a copy of JSON's texts */
 	size_t len, cap;
 	struct field *field;
@@ -269,6 +270,7 @@ static enum sl_err find_columns(struct sl_records *r, struct sl_fail *fail)
 
 	if (err || ended)
 		return err ? err : sl_fail_set(fail, SL_ERR_DATA, "%s:1: no header: the file is empty", r->lines.name);
+	r->names = r->n_field;
 	for (int i = 0; i < COLUMNS; i++) {
 		const char *name = by_name ? column[i]->name : NULL;
 
@@ -363,6 +365,10 @@ enum sl_err sl_records_next(struct sl_records *r, struct sl_record *row, struct 
 					   r->lines.name, r->begins, r->n_field, r->n_field == 1 ? "" : "s",
 					   columns_needed(r));
 	}
+	if (!err && !ended && r->spec.exact && r->names && r->n_field > r->names)
+		err = sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: %d cells, where the header names %d columns%s",
+				  r->lines.name, r->begins, r->n_field, r->names,
+				  r->spec.format == SL_RECORDS_CSV ? ": put a text that has a comma in quotes" : "");
 	if (err)
 		return err;
 	*row = (struct sl_record){.line = r->begins};

@@ -32,6 +32,7 @@ struct sl_records_spec {
 	const char *path; /* "-": standard input */
 	enum sl_records_format format;
 	bool header;     /* TSV, CSV: the first row names the columns */
+	bool exact;      /* refuse a row with more cells than the header has; some files of GLUE have such rows */
 	bool skip_short; /* leave out rows with too few columns, as GLUE's own reader does in QQP */
 	struct sl_records_column a, b, label; /* not of SL_RECORDS_LINES */
 };
@@ -53,7 +54,7 @@ enum sl_err sl_records_open_bytes(struct sl_records **out, const struct sl_recor
 				  struct sl_fail *fail) SL_MUST_CHECK;
 void sl_records_close(struct sl_records *rows); /* NULL is fine */
 
-/* DATA: a row has too few columns, or is no CSV or JSON; LIMIT, IO, NOMEM. *fail names file and line. */
+/* DATA: a row has too few columns, or too many, or is no CSV or JSON; LIMIT, IO, NOMEM. *fail names file and line. */
 enum sl_err sl_records_next(struct sl_records *rows, struct sl_record *row, struct sl_fail *fail) SL_MUST_CHECK;
 /* All fields of the row that was read last, of TSV and CSV; valid as the row is. */
 int sl_records_fields(const struct sl_records *rows);

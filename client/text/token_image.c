@@ -75,7 +75,7 @@ uint64_t sl_token_image_key(const struct sl_token_set_spec *spec, struct sl_byte
 
 	mix_number(&key, sl_tokenizer_hash(spec->tokenizer));
 	mix_number(&key, (uint64_t)spec->max_length);
-	mix_number(&key, (uint64_t)r->format << 2 | (uint64_t)r->header << 1 | r->skip_short);
+	mix_number(&key, (uint64_t)r->format << 3 | (uint64_t)r->exact << 2 | (uint64_t)r->header << 1 | r->skip_short);
 	mix_column(&key, &r->a);
 	mix_column(&key, &r->b);
 	mix_column(&key, &r->label);

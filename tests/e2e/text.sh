@@ -165,6 +165,9 @@ client 'bert masked' "$tmp/bert.yaml" --local || fail "BERT with a mask: exit st
 cola 0 300 >"$tmp/CoLA/train.tsv"
 sed -i '3s/yes\|no, sir/maybe/' "$tmp/own/dev.tsv"
 refused 65 'dev.tsv:3: label "maybe": one of no, sir, yes' "${own[@]}" --set data.train_files=a.csv
+printf 'yes,red, red,b\n' >>"$tmp/own/a.csv"
+refused 65 "a.csv:$(wc -l <"$tmp/own/a.csv"): 4 cells, where the header names 3 columns: put a text" "${own[@]}" --set data.train_files=a.csv
+sed -i '$d' "$tmp/own/a.csv"
 printf 'na\xefve,red,b\n' >>"$tmp/own/a.csv"
 refused 65 "a.csv:$(wc -l <"$tmp/own/a.csv"): the text is not UTF-8; of Latin-1" "${own[@]}" --set data.train_files=a.csv
 turns='made texts'

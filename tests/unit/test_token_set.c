@@ -120,6 +120,9 @@ static void test_tsv(void **state)
 	expect(&spec, "more\ty\ttext\nB\t1\tA\n", "A|B|1;");
 	expect(&spec, "more\ttext\nB\t1\tA\n", "x.tsv:1: no column \"y\"; the header names more, text");
 	expect(&spec, "", "x.tsv:1: no header: the file is empty");
+	expect(&spec, "more\ty\ttext\nB\t1\tA\tC\n", "A|B|1;");
+	spec.exact = true;
+	expect(&spec, "more\ty\ttext\nB\t1\tA\nB\t1\tA\tC\n", "x.tsv:3: 4 cells, where the header names 3 columns");
 }
 
 static void test_csv(void **state)
@@ -135,6 +138,11 @@ static void test_csv(void **state)
 	expect(&spec, "a,b\"c\n", "x.csv:1: a quote inside a field that does not begin with one");
 	expect(&spec, "\"a\"b,c\n", "x.csv:1: something other than a comma after a closing quote");
 	expect(&spec, ",\n", "||-;");
+	spec.exact = true; /* no header names columns */
+	expect(&spec, "a,b,c\n", "a|b|-;");
+	spec.header = true;
+	expect(&spec, "t,y\nwell, yes,1\n",
+	       "x.csv:2: 3 cells, where the header names 2 columns: put a text that has a comma in quotes");
 }
 
 static void test_jsonl(void **state)
