@@ -132,10 +132,12 @@ static const struct kind *kind_inside(const char *folder, unsigned input, const 
 		if (sl_set_check(&there, &spec, &why) == SL_OK)
 			return k;
 	}
-	snprintf(table, sizeof table, sl_ends_with(folder, ".csv") ? "%s" : "%s/train.csv", folder);
 	for (const struct kind *k = kinds; k < kinds + KINDS; k++)
 		if (k->input == SL_NETWORK_ROWS && (!input || (k->input & input)))
-			return access(table, F_OK) == 0 ? k : usual;
+			return sl_set_usual(table, folder, SL_SPLIT_TRAIN, ".csv") ||
+					       (sl_ends_with(folder, ".csv") && access(folder, F_OK) == 0)
+				       ? k
+				       : usual;
 	return usual;
 }
 

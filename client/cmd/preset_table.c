@@ -66,7 +66,7 @@ void sl_preset_table_read(struct sl_preset_table *c, const char *folder)
 	struct sl_fail why;
 
 	*c = (struct sl_preset_table){.label = "label"};
-	if (sl_csv_name(&c->table, folder, "train.csv", NULL, &why) != SL_OK || sl_csv_read(&c->table, &why) != SL_OK)
+	if (sl_csv_name(&c->table, folder, SL_SPLIT_TRAIN, &why) != SL_OK || sl_csv_read(&c->table, &why) != SL_OK)
 		return;
 	if (sl_csv_find(&c->table, c->label) < 0)
 		c->label = sl_name(&c->table.header, c->table.columns - 1);

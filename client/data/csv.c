@@ -446,8 +446,7 @@ static enum sl_err fill_recalled(struct table *t, struct sl_csv *sheet, const st
 				 struct sl_fail *fail)
 {
 	const char *dir = spec->dir ? spec->dir : ".";
-	const bool train = spec->split == SL_SPLIT_TRAIN;
-	enum sl_err err = sl_csv_name(sheet, dir, train ? "train.csv" : "val.csv", train ? NULL : "test.csv", fail);
+	enum sl_err err = sl_csv_name(sheet, dir, spec->split, fail);
 
 	if (!err)
 		err = sl_csv_read(sheet, fail);
@@ -475,7 +474,7 @@ static enum sl_err fill_table(struct table *t, struct sl_csv sheet[2], const str
 		err = recall(t, spec, fail);
 		return err ? err : (t->given ? fill_given : fill_recalled)(t, &sheet[1], spec, fail);
 	}
-	err = sl_csv_name(&sheet[0], dir, "train.csv", NULL, fail);
+	err = sl_csv_name(&sheet[0], dir, SL_SPLIT_TRAIN, fail);
 	if (!err)
 		err = sl_csv_read(&sheet[0], fail);
 	if (!err)
@@ -486,7 +485,7 @@ static enum sl_err fill_table(struct table *t, struct sl_csv sheet[2], const str
 		warn(t, &sheet[0]);
 	if (err || spec->split == SL_SPLIT_TRAIN)
 		return err ? err : encode(t, &sheet[0], spec, spec->max_samples, fail);
-	err = sl_csv_name(&sheet[1], dir, "val.csv", "test.csv", fail);
+	err = sl_csv_name(&sheet[1], dir, SL_SPLIT_TEST, fail);
 	if (!err)
 		err = sl_csv_read(&sheet[1], fail);
 	if (!err)

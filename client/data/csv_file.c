@@ -207,17 +207,17 @@ enum sl_err sl_csv_target(const struct sl_csv *s, const struct sl_set_spec *spec
 	return SL_OK;
 }
 
-enum sl_err sl_csv_name(struct sl_csv *s, const char *dir, const char *name, const char *other, struct sl_fail *fail)
+enum sl_err sl_csv_name(struct sl_csv *s, const char *dir, enum sl_split split, struct sl_fail *fail)
 {
 	const bool alone = sl_folder_is_file(dir);
 
-	if (snprintf(s->path, sizeof s->path, alone ? "%s" : "%s/%s", dir, name) >= PATH_MAX)
+	if (!alone && sl_set_usual(s->path, dir, split, ".csv"))
+		return SL_OK;
+	if (snprintf(s->path, sizeof s->path, alone ? "%s" : "%s/train.csv", dir) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", dir);
-	if (!other || (!alone && access(s->path, F_OK) == 0))
-		return SL_OK;
-	if (!alone && snprintf(s->path, sizeof s->path, "%s/%s", dir, other) < PATH_MAX && access(s->path, F_OK) == 0)
-		return SL_OK;
-	return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: there is no %s or %s; " SL_PARTS_HINT, dir, name, other);
+	return split == SL_SPLIT_TRAIN
+		       ? SL_OK
+		       : sl_fail_set(fail, SL_ERR_NOINPUT, "%s: there is no val.csv or test.csv; " SL_PARTS_HINT, dir);
 }
 
 static enum sl_err take_pictures(struct sl_names *files, union sl_label **out, const struct sl_csv *s,
@@ -245,11 +245,9 @@ static enum sl_err take_pictures(struct sl_names *files, union sl_label **out, c
 enum sl_err sl_csv_pictures(struct sl_names *files, union sl_label **out, const char *dir,
 			    const struct sl_set_spec *spec, struct sl_fail *fail)
 {
-	const bool train = spec->split == SL_SPLIT_TRAIN;
 	struct sl_csv *s = calloc(1, sizeof *s);
 	int *column = NULL;
-	enum sl_err err = s ? sl_csv_name(s, dir, train ? "train.csv" : "val.csv", train ? NULL : "test.csv", fail)
-			    : no_memory(fail);
+	enum sl_err err = s ? sl_csv_name(s, dir, spec->split, fail) : no_memory(fail);
 
 	if (!err && access(s->path, F_OK) != 0)
 		err = sl_fail_set(fail, SL_ERR_NOINPUT,

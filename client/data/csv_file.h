@@ -17,10 +17,9 @@ struct sl_csv {
 	int columns;
 };
 
-/* s->path becomes dir/name, or where that is not there dir/other; NULL: there is no other. A dir that is a file is
- * training's, and has no other. NOINPUT. */
-enum sl_err sl_csv_name(struct sl_csv *s, const char *dir, const char *name, const char *other,
-			struct sl_fail *fail) SL_MUST_CHECK;
+/* s->path becomes the split's usual file in `dir`; where training's is not there, it is train.csv. A dir that is a file
+ * is training's, and has no other. NOINPUT. */
+enum sl_err sl_csv_name(struct sl_csv *s, const char *dir, enum sl_split split, struct sl_fail *fail) SL_MUST_CHECK;
 /* Reads s->path; the rest is zeroed before. DATA also where there is no row. Close it in any case. */
 enum sl_err sl_csv_read(struct sl_csv *s, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_csv_close(struct sl_csv *s);

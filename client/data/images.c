@@ -19,6 +19,7 @@
 #include "common/base/folder.h"
 #include "common/base/grow.h"
 #include "common/base/log.h"
+#include "common/base/text.h"
 
 #define SUFFIXES ".jpg .jpeg .png .webp .tif .tiff .bmp .ppm .pgm .dcm"
 enum { MAX_DEPTH = 32, MAX_CLASSES = 100000, MOST_KINDS = 8 };
@@ -259,31 +260,29 @@ static int32_t find_class(const struct sl_names *classes, const char *name)
 	return -1;
 }
 
-/* The split's folder, and the one whose sub-folders are the classes: train's, or this one where there is no train/. */
+/* The split's folder, and the one whose sub-folders are the classes: train's, or this one where there is no train/.
+ * With data.split `dir` may hold the classes: another name than train is training's only beside one of the other split.
+ */
 static enum sl_err find_root(char root[PATH_MAX], char classes[PATH_MAX], const struct sl_set_spec *spec,
 			     struct sl_fail *fail)
 {
 	const char *dir = spec->dir ? spec->dir : ".";
-	const char *const names[] = {spec->split == SL_SPLIT_TRAIN ? "train" : "val", "test"};
 
-	if (strlen(dir) + sizeof "/train" > PATH_MAX)
+	if (strlen(dir) + sizeof "/validation" > PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", dir);
 	if (!sl_folder_is(dir))
 		return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: %s", dir,
 				   access(dir, F_OK) ? strerror(errno) : "not a folder");
-	sprintf(classes, "%s/train", dir);
-	sprintf(root, "%s/%s", dir, names[0]);
-	if (spec->parts && !sl_folder_is(root)) /* class folders that data.split divides */
+	if (spec->parts && (!sl_set_usual(root, dir, SL_SPLIT_TRAIN, "") ||
+			    (!sl_ends_with(root, "/train") && !sl_set_usual(classes, dir, SL_SPLIT_TEST, ""))))
 		strcpy(root, dir);
-	if (spec->split != SL_SPLIT_TRAIN && !sl_folder_is(root))
-		sprintf(root, "%s/%s", dir, names[1]);
-	if (!sl_folder_is(root))
+	else if (!sl_set_usual(root, dir, spec->split, ""))
 		return sl_fail_set(
 			fail, SL_ERR_NOINPUT,
 			"%s: no folder %s in it; it must hold train/ and val/ (or test/), and these a folder "
 			"for each class; " SL_PARTS_HINT,
 			dir, spec->split == SL_SPLIT_TRAIN ? "train" : "val or test");
-	if (!sl_folder_is(classes))
+	if (spec->split == SL_SPLIT_TRAIN || !sl_set_usual(classes, dir, SL_SPLIT_TRAIN, ""))
 		strcpy(classes, root);
 	return SL_OK;
 }
@@ -584,7 +583,7 @@ static uint64_t fingerprint(const struct sl_set *set)
 }
 
 /* A folder of pictures, one sub-folder for each class, as torchvision's ImageFolder reads it. The folder is train/, and
- * val/ or test/, of the set's `dir`; `files` means nothing. Classes are the names of train's sub-folders, sorted by
+ * the other split's, of the set's `dir`; `files` means nothing. Classes are the names of train's sub-folders, sorted by
  * bytes; pictures of a class are sorted by folder and name, in folders below it too; links are followed. Labels count
  * from 0. Opening reads names alone, and keeps them in one block; `sample` reads and decodes one file. Of max_samples
  * pictures every class has its share: they are spread evenly over the list. DATA: fewer than two classes, a class

@@ -1,11 +1,13 @@
 #include "client/data/source.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/data/parts.h"
 #include "client/data/sources.h"
+#include "common/base/folder.h"
 
 #define SOURCE(id, name, word) &sl_source_##name,
 static const struct sl_source *const sources[] = {SL_DATA_KINDS(SOURCE) NULL};
@@ -70,6 +72,24 @@ enum sl_err sl_set_check(struct sl_set *out, const struct sl_set_spec *spec, str
 		out->source = source;
 	}
 	return err;
+}
+
+bool sl_set_usual(char out[PATH_MAX], const char *dir, enum sl_split split, const char *end)
+{
+	static const char *const names[SL_SPLIT_COUNT][8] = {{"train", "training"},
+							     {"val", "valid", "validation", "dev", "test", "testing"}};
+	const size_t at = strlen(dir) + 1;
+
+	for (const char *const *name = names[split]; *name; name++)
+		for (size_t capitals = 0; capitals < 3; capitals++) { /* none, the first, all */
+			if (snprintf(out, PATH_MAX, "%s/%s%s", dir, *name, end) >= PATH_MAX)
+				return false;
+			for (size_t i = 0; i < (capitals < 2 ? capitals : strlen(*name)); i++)
+				out[at + i] = (char)toupper((unsigned char)out[at + i]);
+			if (end[0] ? sl_folder_is_file(out) : sl_folder_is(out))
+				return true;
+		}
+	return false;
 }
 
 enum sl_err sl_set_label(const struct sl_set *set, int64_t index, struct sl_room *room, int32_t *out,

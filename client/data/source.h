@@ -3,6 +3,7 @@
 #ifndef SL_CLIENT_DATA_SOURCE_H
 #define SL_CLIENT_DATA_SOURCE_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -180,6 +181,9 @@ const struct sl_source *sl_source_find(const char *name); /* a word of data.kind
 enum sl_err sl_set_open(struct sl_set *out, const struct sl_set_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
 /* Fills count, classes and fields of *out; there is nothing to close. */
 enum sl_err sl_set_check(struct sl_set *out, const struct sl_set_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
+/* A split's usual folder in `dir`, or with `end` (".csv") its file: train, or val, valid, validation, dev, test, or
+ * one of those as "Test" or "TEST". false: none is there. */
+bool sl_set_usual(char out[PATH_MAX], const char *dir, enum sl_split split, const char *end);
 /* The label of a sample of a set of classes; reads the sample where the source has no other way. */
 enum sl_err sl_set_label(const struct sl_set *set, int64_t index, struct sl_room *room, int32_t *out,
 			 struct sl_fail *fail) SL_MUST_CHECK;

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "client/data/csv_file.h"
@@ -69,9 +68,7 @@ static const struct sl_glue_task *task_of(const struct sl_source *self)
 static enum sl_err path_of(char path[PATH_MAX], const struct sl_set_spec *spec, enum sl_split split, int i,
 			   struct sl_fail *fail)
 {
-	static const char *const usual[SL_SPLIT_COUNT][5] = {{"train", NULL},
-							     {"dev", "val", "validation", "test", NULL}};
-	static const char *const ends[] = {"tsv", "csv", "jsonl", "txt", NULL};
+	static const char *const ends[] = {".tsv", ".csv", ".jsonl", ".txt", NULL};
 	const char *dir = spec->dir ? spec->dir : ".";
 	const char *const *files = split == SL_SPLIT_TRAIN ? spec->train_files : spec->files;
 
@@ -83,13 +80,11 @@ static enum sl_err path_of(char path[PATH_MAX], const struct sl_set_spec *spec, 
 		return snprintf(path, PATH_MAX, "%s", dir) < PATH_MAX
 			       ? SL_OK
 			       : sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", dir);
-	for (const char *const *name = usual[split]; *name; name++)
-		for (const char *const *end = ends; *end && (spec->unlabelled || end != &ends[3]); end++)
-			if (snprintf(path, PATH_MAX, "%s/%s.%s", dir, *name, *end) < PATH_MAX &&
-			    access(path, F_OK) == 0)
-				return SL_OK;
+	for (const char *const *end = ends; *end && (spec->unlabelled || end != &ends[3]); end++)
+		if (sl_set_usual(path, dir, split, *end))
+			return SL_OK;
 	return sl_fail_set(fail, SL_ERR_NOINPUT, "%s: there is no %s with the end .tsv, .csv or .jsonl%s%s", dir,
-			   split == SL_SPLIT_TRAIN ? "train" : "dev, val, validation or test",
+			   split == SL_SPLIT_TRAIN ? "train" : "val, dev or test",
 			   spec->unlabelled ? ", or .txt for a text a line" : "",
 			   split == SL_SPLIT_TRAIN ? "" : "; " SL_PARTS_HINT);
 }
@@ -582,10 +577,10 @@ static uint64_t fingerprint(const struct sl_set *set)
 
 /* Texts as rows of token ids, special tokens included, cut at max_tokens. They are kept beside the text (`cache`).
  * Rows of GLUE's tasks: train.tsv, and dev.tsv for the other split, in the task's folder or the one above it. Own
- * texts: train_files and `files`, or train and dev, val, validation or test with the end .tsv, .csv or .jsonl. A first
- * line (or each object) names the columns; `column` has one or two texts, `label` the class, by the order of the
- * numbers or else of the bytes of training's labels, or with `numbers` a number. DATA: an empty text, one that is no
- * UTF-8, too few columns, a label that training lacks; *fail names file and line. */
+ * texts: train_files and `files`, or a split's usual file with the end .tsv, .csv or .jsonl. A first line (or each
+ * object) names the columns; `column` has one or two texts, `label` the class, by the order of the numbers or else of
+ * the bytes of training's labels, or with `numbers` a number. DATA: an empty text, one that is no UTF-8, too few or
+ * too many columns, a label that training lacks; *fail names file and line. */
 SOURCE(text, "text");
 /* As sl_glue_tasks. */
 SOURCE(cola, "cola");

@@ -133,6 +133,15 @@ in_folder "$tmp/with" "$SPLITC" init table.yaml --force --data csv:table
 [ $rc = 0 ] && ! grep split: "$tmp/with/table.yaml" || fail "val.csv is passed over: $(cat "$tmp/err")"
 in_folder "$tmp/with" "$SPLITC" train table.yaml --set train.batch=2 --set train.chunks=1 --check-config
 [ $rc = 65 ] && grep -qF 'val.csv:2: column "colour": "green" does not occur in training' "$tmp/err" || fail "a val.csv that does not fit: $rc: $(cat "$tmp/err")"
+# other names of the same parts are known, and share out nothing
+mkdir "$tmp/with/named"
+mv "$tmp/with/table/val.csv" "$tmp/with/table/Valid.csv"
+cp -r "$tmp/with/photos/train" "$tmp/with/named/Training"
+cp -r "$tmp/with/photos/val" "$tmp/with/named/Testing"
+for row in 'csv:table 3' 'images:named 3' 'named 3'; do
+	in_folder "$tmp/with" "$SPLITC" init named.yaml --force --data "${row% *}"
+	[ $rc = 0 ] && grep -q "^  classes: ${row#* }" "$tmp/with/named.yaml" && ! grep split: "$tmp/with/named.yaml" || fail "other names, ${row}: $(cat "$tmp/err")"
+done
 # one set alone is shared out: class folders, one table. A column that names its rows is left out
 { echo ',id,patientId,paid,out'; for i in $(seq 40); do echo "$((i - 1)),p-$i,$((100 - i)),$i,$((i % 2))"; done; } >"$tmp/with/one.csv"
 sed -E '3s/[0-9]+,(.)$/,\1/; s/^[^,]*,/,/; 1s/^/none/' "$tmp/with/one.csv" >"$tmp/with/holes.csv"

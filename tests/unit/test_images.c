@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/data/parts.h"
 #include "client/data/source.h"
 
 static char root[64];
@@ -199,6 +200,43 @@ static void wrong_files_are_named(void **state)
 	sl_room_close(&room);
 }
 
+/* Folders of other names are training and test where both are there; a class may be called Train. */
+static void other_usual_names_are_known(void **state)
+{
+	const struct sl_parts parts = {.share = {0.5, 0.5}, .by = "", .own = SL_PARTS_TRAIN};
+	const struct sl_set_spec spec = {
+		.source = "images", .split = SL_SPLIT_TRAIN, .dir = root, .parts = &parts, .picture.max_pixels = 1024};
+	struct sl_set set;
+	struct sl_fail fail;
+
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		char path[64];
+
+		snprintf(path, sizeof path, "%s/%d.ppm", i % 2 ? "Train/a" : "Bus", i);
+		make(path);
+	}
+	assert_int_equal(sl_set_open(&set, &spec, &fail), SL_OK);
+	assert_string_equal(set.source->class_name(&set, 1), "Train");
+	sl_set_close(&set);
+	make("Train/b/1.ppm");
+	make("Validation/b/1.ppm");
+	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
+		assert_int_equal(open_split(&set, split, 0, &fail), SL_OK);
+		assert_int_equal(set.count, split == SL_SPLIT_TRAIN ? 11 : 1);
+		assert_string_equal(set.source->class_name(&set, 1), "b");
+		sl_set_close(&set);
+	}
+	assert_int_equal(sl_set_open(&set, &spec, &fail), SL_OK);
+	assert_string_equal(set.source->class_name(&set, 1), "b");
+	sl_set_close(&set);
+	make("val/a/1.ppm");
+	make("val/a/2.ppm");
+	assert_int_equal(open_split(&set, SL_SPLIT_TEST, 0, &fail), SL_OK);
+	assert_int_equal(set.count, 2); /* the first name counts */
+	sl_set_close(&set);
+}
+
 static int make_root(void **state)
 {
 	(void)state;
@@ -220,6 +258,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(are_listed_in_order, make_root, drop_root),
 		cmocka_unit_test_setup_teardown(links_are_followed, make_root, drop_root),
+		cmocka_unit_test_setup_teardown(other_usual_names_are_known, make_root, drop_root),
 		cmocka_unit_test_setup_teardown(wrong_folders_are_named, make_root, drop_root),
 		cmocka_unit_test_setup_teardown(wrong_files_are_named, make_root, drop_root),
 	};
