@@ -5,8 +5,12 @@
 #include <stdlib.h>
 
 #include "client/model/onnx.h"
+#include "common/base/log.h"
 
-enum { CHANNELS = 3 }; /* that a network of images takes */
+enum {
+	CHANNELS = 3, /* that a network of images takes */
+	MASKS = 64
+}; /* that are looked at */
 
 int sl_setup_network_channels(const struct sl_setup *s)
 {
@@ -142,6 +146,37 @@ enum sl_err sl_setup_check_transforms(const struct sl_setup *s, struct sl_fail *
 	return err;
 }
 
+/* Many tools write masks of 0 and 255, of which 255 is not counted: all answers would be right. One mask with a second
+ * class is enough. Whatever cannot be read is refused where it is used. */
+static void look_at_masks(const struct sl_set *set, const char *of)
+{
+	const int64_t n = set->count < MASKS ? set->count : MASKS;
+	struct sl_room room = {0};
+	bool ignored = false, several = false;
+	int only = SL_LEARN_IGNORED;
+
+	for (int64_t i = 0; i < n && !several; i++) {
+		struct sl_value value[SL_FIELD_COUNT] = {0};
+		const struct sl_value *mask = &value[SL_FIELD_TARGET];
+
+		if (set->source->sample(set, sl_set_spread(i, n, set->count), &room, value, NULL) != SL_OK)
+			continue;
+		for (int64_t k = 0; k < mask->dim[0] * mask->dim[1]; k++) {
+			const int pixel = ((const uint8_t *)mask->data)[k];
+
+			several |= pixel != SL_LEARN_IGNORED && only != SL_LEARN_IGNORED && pixel != only;
+			ignored |= pixel == SL_LEARN_IGNORED;
+			only = pixel == SL_LEARN_IGNORED ? only : pixel;
+		}
+	}
+	sl_room_close(&room);
+	if (ignored && !several)
+		sl_log(SL_LOG_WARN, "one-class-masks",
+		       "%lld masks of %s were looked at: all pixels are %d or 255, and 255 is not counted, so every "
+		       "answer would be right; if 255 is a class, write its number there, such as 1",
+		       (long long)n, of, only == SL_LEARN_IGNORED ? 0 : only);
+}
+
 enum sl_err sl_setup_prepare(struct sl_setup *s, struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
@@ -150,5 +185,8 @@ enum sl_err sl_setup_prepare(struct sl_setup *s, struct sl_fail *fail)
 		return open_augment(s, fail);
 	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++)
 		err = open_transform(s, (enum sl_split)split, &s->transform[split], fail);
+	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++)
+		if (s->set[split].source && s->conf->model.task == SL_CONF_PIXELS && !s->given)
+			look_at_masks(&s->set[split], split == SL_SPLIT_TRAIN ? "training" : "the evaluation");
 	return err;
 }

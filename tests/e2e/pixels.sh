@@ -92,6 +92,13 @@ of=unnamed refused 78 'give model.task: pixels' --set model.task=classes --set t
 of=unnamed refused 78 'dice and dice_ce are losses of pixels' --set model.task=classes --set train.best_metric=accuracy
 command=predict refused 64 'give --out FOLDER'
 command=predict refused 64 'leave out --csv' --csv --out "$tmp/csv"
+# masks of 0 and 255 would make every answer right
+"$SPLITC" data "$tmp/run.yaml" 2>&1 | grep 'were looked at' && fail 'good masks are warned of'
+cp -r "$tmp/photos" "$tmp/binary"
+"$python" -c 'import sys; from PIL import Image; [Image.open(p).point(lambda x: 255 if x else 0, "L").save(p) for p in sys.argv[1:]]' "$tmp"/binary/masks/train/*/*.png
+client binary "$tmp/run.yaml" --local --set data.dir="$tmp/binary" --set train.epochs=1 || fail "binary: $(tail -n 2 "$tmp/binary.log")"
+[ "$(grep -cE 'WARN.* masks of training were looked at: all pixels are 0 or 255, and 255 is not counted' "$tmp/binary.log")" = 1 ] || fail "binary: $(cat "$tmp/binary.log")"
+grep 'masks of the evaluation' "$tmp/binary.log" && fail 'the evaluation has good masks'
 bad() {
 	"$python" -c "import sys, numpy as np; from PIL import Image; $1.save(sys.argv[1])" "$tmp/photos/masks/train/a/photo-0.png"
 	refused 65 "photo-0.png: $2"
