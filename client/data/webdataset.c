@@ -18,6 +18,7 @@
 #include "client/data/picture.h"
 #include "client/data/sources.h"
 #include "common/base/grow.h"
+#include "common/base/log.h"
 #include "common/base/text.h"
 
 enum { BLOCK = 512, BUFFER = 1 << 16, MOST_LABEL_BYTES = 1 << 20, MOST_CLASSES = 100000, MOST_SHARDS = 100000 };
@@ -33,7 +34,9 @@ struct shards {
 	int64_t wanted; /* samples; key.n or fewer */
 	struct sl_picture_spec picture;
 	int classes;
-	bool given; /* tar files of pictures that are to be predicted: no labels are looked for */
+	bool given;                /* tar files of pictures that are to be predicted: no labels are looked for */
+	int64_t beside;            /* pictures that are not read */
+	char beside_one[PATH_MAX]; /* the last of them */
 };
 
 /* A shard that is read, from a place on. */
@@ -50,6 +53,7 @@ struct group {
 	char key[PATH_MAX];
 	int64_t picture_at; /* −1: it has none yet */
 	int32_t label;      /* −1: the same */
+	bool beside;        /* it has a picture that is not read */
 };
 
 static enum sl_err no_memory(struct sl_fail *fail)
@@ -191,8 +195,13 @@ static enum sl_err end_group(struct shards *s, const struct group *g, const char
 {
 	const int64_t n = s->key.n;
 
-	if (!g->key[0] || (g->picture_at < 0 && g->label < 0))
+	if (!g->key[0] || (g->picture_at < 0 && g->label < 0 && !g->beside))
 		return SL_OK; /* neither: notes beside the samples */
+	if (g->picture_at < 0 && g->beside)
+		return sl_fail_set(fail, SL_ERR_DATA,
+				   "%s: %.200s: a sample's name ends at the first dot, so \"%.60s\" has no picture: "
+				   "rename its members without further dots",
+				   path, s->beside_one, g->key);
 	if (g->picture_at < 0 || g->label < 0)
 		return sl_fail_set(fail, SL_ERR_DATA, "%s: %.200s: the sample has no %s", path, g->key,
 				   g->label < 0 ? "label (.cls, or .json)" : "picture");
@@ -236,10 +245,15 @@ static enum sl_err add_member(struct shards *s, struct reading *r, struct archiv
 		snprintf(g->key, sizeof g->key, "%.*s", (int)(dot - name), name);
 		g->picture_at = -1;
 		g->label = -1;
+		g->beside = false;
 	}
 	if (g->picture_at < 0 && sl_picture_name(dot) && !strchr(dot + 1, '.'))
 		g->picture_at = archive_read_header_position(r->archive);
-	else if (strcmp(dot, ".cls") == 0 || (strcmp(dot, ".json") == 0 && g->label < 0))
+	else if (sl_picture_name(dot)) {
+		g->beside = true;
+		s->beside++;
+		snprintf(s->beside_one, sizeof s->beside_one, "%s", name);
+	} else if (strcmp(dot, ".cls") == 0 || (strcmp(dot, ".json") == 0 && g->label < 0))
 		return read_label(r, name, archive_entry_size(entry), dot[1] == 'j', &g->label, fail);
 	return SL_OK;
 }
@@ -401,6 +415,11 @@ static enum sl_err open_set(const struct sl_source *self, struct sl_set *out, co
 		shards_close(s);
 		return err;
 	}
+	if (s->beside)
+		sl_log(SL_LOG_WARN, "pictures-beside",
+		       "pictures that are not read: %lld, such as %.200s; a sample has one, and its name ends at the "
+		       "first dot",
+		       (long long)s->beside, s->beside_one);
 	s->wanted = spec->max_samples && spec->max_samples < s->key.n ? spec->max_samples : s->key.n;
 	s->picture = spec->picture;
 	*out = (struct sl_set){

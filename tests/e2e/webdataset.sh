@@ -63,6 +63,20 @@ cp "${train[0]}" "$tmp/shards/1.jpg"
 tar -C "$tmp/shards" -cf "$tmp/shards/train-003.tar" 1.jpg 1.cls
 refused '1.cls: must be a class from 0 to'
 rm "$tmp/shards/train-003.tar"
+# a name that has another dot is no sample's
+echo 1 >"$tmp/shards/1.cls"
+for name in x.1 x.2; do
+	cp "${train[0]}" "$tmp/shards/$name.png"
+	cp "$tmp/shards/1.cls" "$tmp/shards/$name.cls"
+done
+tar -C "$tmp/shards" -cf "$tmp/shards/train-003.tar" x.1.png x.1.cls x.2.png x.2.cls
+refused "train-003.tar: x.2.png: a sample's name ends at the first dot, so \"x\" has no picture: rename its members without further dots"
+cp "${train[0]}" "$tmp/shards/x.png"
+cp "$tmp/shards/1.cls" "$tmp/shards/x.cls"
+tar -C "$tmp/shards" -cf "$tmp/shards/train-003.tar" x.png x.cls x.1.png x.1.cls
+"$SPLITC" train "$tmp/shards.yaml" --check-config >"$tmp/out" 2>&1 || fail "a second picture: $(cat "$tmp/out")"
+grep -q 'WARN.* pictures that are not read: 1, such as x.1.png; a sample has one' "$tmp/out" || fail "a second picture: $(cat "$tmp/out")"
+rm "$tmp/shards/train-003.tar"
 status=0
 "$SPLITC" train "$tmp/shards.yaml" --check-config --set 'data.train_files=train-{000..}.tar' >"$tmp/out" 2>&1 || status=$?
 [ $status = 78 ] && grep -qF 'numbers are written as {000..146}' "$tmp/out" || fail "wrong braces: $status, $(cat "$tmp/out")"
