@@ -50,11 +50,10 @@ static enum sl_err empty_cell(const struct sl_csv *s, int64_t row, int column, c
 			   advice);
 }
 
-/* "None" may be a class, and so may what a model has learned. */
+/* What a model has learned may be a class. */
 static bool lacks_label(const struct table *t, const char *cell)
 {
-	return sl_csv_is_missing(cell) && strcmp(cell, "None") != 0 &&
-	       !(t->recalled && *cell && sl_csv_place(&t->labels, cell) >= 0);
+	return sl_csv_lacks_label(cell) && !(t->recalled && *cell && sl_csv_place(&t->labels, cell) >= 0);
 }
 
 /* Labels must be there, and so must the columns that are read, unless their cells may be missing. */
@@ -133,13 +132,8 @@ static enum sl_err learn_labels(struct table *t, const struct sl_csv *s, const s
 	if (!err && has_classes(spec) && t->labels.n < 2)
 		err = sl_fail_set(fail, SL_ERR_DATA,
 				  "%s: all rows have the same label; a classifier needs two classes or more", s->path);
-	for (int64_t i = 1; i < t->labels.n && has_classes(spec) && !err; i++)
-		if (sl_csv_alike(sl_name(&t->labels, i - 1), sl_name(&t->labels, i))) /* neighbours in their order */
-			err = sl_fail_set(
-				fail, SL_ERR_DATA,
-				"%s: the labels \"%.60s\" and \"%.60s\" are written in two ways: write them the "
-				"same",
-				s->path, sl_name(&t->labels, i - 1), sl_name(&t->labels, i));
+	if (!err && has_classes(spec))
+		err = sl_csv_check_labels(s->path, &t->labels, fail);
 	return err;
 }
 

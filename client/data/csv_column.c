@@ -9,38 +9,64 @@
 
 #include "common/base/log.h"
 
+enum { MANY = 10 }; /* different numbers beside one word, which is a mark then, and no class */
+
 static enum sl_err no_memory(struct sl_fail *fail)
 {
 	return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for a table");
 }
 
+/* Begins behind the blanks in front, and its length leaves out those behind. */
+static const char *trim(const char *text, size_t *len)
+{
+	text += strspn(text, " \t");
+	*len = strlen(text);
+	while (*len && strchr(" \t", text[*len - 1]))
+		--*len;
+	return text;
+}
+
 bool sl_csv_is_missing(const char *cell)
 {
-	static const char *const words[] = {"", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"};
+	static const char *const words[] = {"",     "NA",   "N/A",    "n/a",     "NaN",      "nan",     "NULL",
+					    "null", "None", "?",      "#N/A",    "#N/A N/A", "#NA",     "<NA>",
+					    "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN",  "-1.#QNAN"};
+	size_t len;
 
+	cell = trim(cell, &len);
 	for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-		if (strcmp(cell, words[i]) == 0)
+		if (strlen(words[i]) == len && memcmp(cell, words[i], len) == 0)
 			return true;
 	return false;
 }
 
-static size_t length_without_blanks(const char *text)
+bool sl_csv_lacks_label(const char *cell)
 {
-	size_t n = strlen(text);
-
-	while (n && text[n - 1] == ' ')
-		n--;
-	return n;
+	return sl_csv_is_missing(cell) && strcmp(cell, "None") != 0;
 }
 
-bool sl_csv_alike(const char *a, const char *b)
+static bool are_alike(const char *a, const char *b)
 {
-	const size_t len = length_without_blanks(a);
+	size_t n, m;
 	double x, y;
 
-	if (len == length_without_blanks(b) && strncmp(a, b, len) == 0)
-		return true;
-	return !strchr(a, '.') != !strchr(b, '.') && sl_text_number(a, &x) && sl_text_number(b, &y) && x == y;
+	if (sl_text_number(a, &x) && sl_text_number(b, &y))
+		return x == y;
+	a = trim(a, &n);
+	b = trim(b, &m);
+	return n == m && memcmp(a, b, n) == 0;
+}
+
+enum sl_err sl_csv_check_labels(const char *path, const struct sl_names *labels, struct sl_fail *fail)
+{
+	for (int64_t i = 1; i < labels->n; i++)
+		for (int64_t k = labels->n > SL_CSV_MOST_TEXTS ? i - 1 : 0; k < i; k++)
+			if (are_alike(sl_name(labels, k), sl_name(labels, i)))
+				return sl_fail_set(fail, SL_ERR_DATA,
+						   "%s: the labels \"%.60s\" and \"%.60s\" are written in two ways: "
+						   "write them the same",
+						   path, sl_name(labels, k), sl_name(labels, i));
+	return SL_OK;
 }
 
 enum sl_err sl_csv_different(struct sl_names *out, const struct sl_csv *s, int column, bool fill, struct sl_fail *fail)
@@ -72,6 +98,7 @@ struct sl_csv_tally sl_csv_count(const struct sl_csv *s, int column, bool fill)
 		} else if (sl_text_number(cell, &x)) {
 			n.numbers++;
 		} else {
+			n.several |= n.words && strcmp(cell, sl_csv_cell(s, n.word, column)) != 0;
 			n.words++;
 			n.word = r;
 		}
@@ -144,14 +171,16 @@ int64_t sl_csv_column_warn(const struct sl_csv_column *c, const struct sl_csv *s
 {
 	const struct sl_csv_tally n = sl_csv_count(s, c->at, fill);
 
-	if (n.words && 2 * n.numbers > s->rows)
+	if (n.words && (2 * n.numbers > s->rows || (!n.several && c->text.n > MANY)))
 		sl_log(SL_LOG_WARN, "column-of-words",
 		       "%s:%zu: column \"%.60s\": \"%.60s\" is no number, but %lld of %lld cells are: the column is "
 		       "read as words, with %d features; %s",
 		       s->path, s->line[n.word], c->name, sl_csv_cell(s, n.word, c->at), (long long)n.numbers,
 		       (long long)s->rows, c->n,
 		       sl_csv_is_missing(sl_csv_cell(s, n.word, c->at)) ? "data.missing: mean leaves such cells out"
-									: "give a number here, or leave the row out");
+		       : n.several                                      ? "give a number here, or leave the row out"
+				   : "give a number here; if it stands for a missing one, leave the cell empty and set "
+				     "data.missing: mean");
 	else if (n.words && s->rows >= 20 && 2 * c->text.n > n.words)
 		sl_log(SL_LOG_WARN, "column-of-texts",
 		       "%s:%zu: column \"%.60s\": most texts, such as \"%.60s\", occur once, and each becomes a "
@@ -183,7 +212,8 @@ enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_
 	double value;
 	int place;
 
-	if (unknown && sl_csv_is_missing(cell))
+	place = c->number ? -1 : sl_csv_place(&c->text, cell);
+	if (place < 0 && unknown && sl_csv_is_missing(cell))
 		return SL_OK;
 	if (c->number) {
 		if (!sl_text_number(cell, &value))
@@ -198,7 +228,6 @@ enum sl_err sl_csv_column_encode(const struct sl_csv_column *c, const struct sl_
 					   s->path, s->line[row], c->name, cell);
 		return SL_OK;
 	}
-	place = sl_csv_place(&c->text, cell);
 	if (place >= 0)
 		x[place] = 1;
 	else if (!unknown)

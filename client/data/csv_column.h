@@ -19,12 +19,16 @@ struct sl_csv_column {
 };
 
 bool sl_csv_is_missing(const char *cell);
-/* Whether two texts are one, written in two ways: with blanks behind it, or as 1.0 beside 1. */
-bool sl_csv_alike(const char *a, const char *b);
+/* The same of a label; "None" may be a class. */
+bool sl_csv_lacks_label(const char *cell);
+/* DATA: two labels are one, written in two ways: with blanks around it, or as 1.0 beside 1. Of more than
+ * SL_CSV_MOST_TEXTS only neighbours are compared. */
+enum sl_err sl_csv_check_labels(const char *path, const struct sl_names *labels, struct sl_fail *fail) SL_MUST_CHECK;
 
 struct sl_csv_tally {
 	int64_t rows, numbers, words, missing; /* they add up; without `fill` none is missing */
 	int64_t empty, word;                   /* word: the row of the last one */
+	bool several;                          /* the words are not all the same */
 };
 struct sl_csv_tally sl_csv_count(const struct sl_csv *s, int column, bool fill);
 
@@ -32,7 +36,8 @@ struct sl_csv_tally sl_csv_count(const struct sl_csv *s, int column, bool fill);
  * NULL: all. DATA: no cell says anything, or there are too many texts; NOMEM. */
 enum sl_err sl_csv_column_learn(struct sl_csv_column *c, const struct sl_csv *s, int at, const bool *own, bool fill,
 				struct sl_fail *fail) SL_MUST_CHECK;
-/* Warns where a few cells make words of a column of numbers. Returns how many cells are missing. */
+/* Warns where a few cells make words of a column of numbers, or one word beside many numbers does. Returns how many
+ * cells are missing. */
 int64_t sl_csv_column_warn(const struct sl_csv_column *c, const struct sl_csv *s, bool fill);
 
 /* Texts that training lacks, which count as missing cells. Begins zeroed. */

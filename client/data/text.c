@@ -5,7 +5,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "client/data/csv_file.h"
+#include "client/data/csv_column.h"
 #include "client/data/parts.h"
 #include "client/data/sources.h"
 #include "client/text/glue.h"
@@ -140,14 +140,19 @@ static enum sl_err add_label(void *all, const char *path, const struct sl_record
 	enum sl_err err = row->a.len ? sl_csv_check(path, row->line, row->a, fail)
 				     : sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: an empty label", path, row->line);
 	char *text;
-	bool fits;
 
 	if (err)
 		return err;
 	text = strndup((const char *)row->a.data, row->a.len);
-	fits = text && sl_names_add(all, text);
+	if (text && sl_csv_lacks_label(text))
+		err = sl_fail_set(fail, SL_ERR_DATA,
+				  "%s:%zu: the label is missing: %s; leave such rows out; if it is a class, give it "
+				  "another name",
+				  path, row->line, text);
+	else if (!text || !sl_names_add(all, text))
+		err = no_memory(fail);
 	free(text);
-	return fits ? SL_OK : no_memory(fail);
+	return err;
 }
 
 /* The column data.split.by of all rows. */
@@ -228,7 +233,7 @@ static enum sl_err name_classes(struct texts *t, struct sl_names *all, const cha
 	for (int64_t i = 0; i < t->label.n; i++)
 		t->name[i] = sl_name(&t->label, i);
 	t->value = (struct sl_labels){.name = t->name, .classes = (int)t->label.n};
-	return SL_OK;
+	return sl_csv_check_labels(path, &t->label, fail);
 }
 
 /* Classes are those of training, also where it is the other split that is opened. */

@@ -129,6 +129,10 @@ done <<-'ROWS'
 	1s/noise/colour/|train.csv:1: columns 3 and 4 are both called "colour": give one of them another name
 	9s/,[a-z]*$/,NA/|train.csv:9: the cell of column "kind" is missing: NA; leave such rows out; if it is a class, give it another name
 	9s/$/ /;10s/$/ /;11s/$/ /|are written in two ways: write them the same
+	9s/,\([a-z]*\)$/,	\1/|are written in two ways: write them the same
+	2,300s/,[a-z]*$/,0/;301,$s/,[a-z]*$/,1/;9s/0$/00/|the labels "0" and "00" are written in two ways: write them the same
+	2,300s/,[a-z]*$/,0/;301,$s/,[a-z]*$/,1/;400s/1$/1e0/|the labels "1" and "1e0" are written in two ways: write them the same
+	9s/,[a-z]*$/,<NA>/|train.csv:9: the cell of column "kind" is missing: <NA>; leave such rows out
 	9s/,[0-9.]*,/,1e300,/|train.csv: column "size, cm" has numbers too large to compute its mean or deviation
 	9s/red/\xe9/;9s/green/\xe9/;9s/blue/\xe9/|train.csv:9: the text is not UTF-8; of Latin-1, for instance, iconv -f latin1 -t utf-8 makes it
 ROWS
@@ -147,6 +151,14 @@ awk 'BEGIN {for (r = 0; r < 3; r++) {for (i = 0; i < 20000; i++) printf r ? "%.0
 jq -e '.features == 20000 - 11111' "$tmp/out" >"$tmp/said" || fail "many columns: $(cat "$tmp/out")"
 cp "$tmp/whole" "$tmp/table/train.csv"
 refused 78 'model.features: csv has rows of 603 numbers, the model takes 5' --set 'data.ignore="size, cm",noise'
+# one text beside many numbers stands for what is missing
+sed '2,450s/,[0-9]*,\([a-z]*\)$/,#N\/A,\1/' "$tmp/whole" >"$tmp/table/train.csv"
+"$SPLITC" data "$tmp/client.yaml" >"$tmp/out" 2>"$tmp/err" || fail "a column with #N/A: $?"
+grep -q 'WARN column-of-words: .*column "noise": "#N/A" is no number, .*; data.missing: mean leaves such cells out' "$tmp/err" || fail "#N/A: $(cat "$tmp/err")"
+"$SPLITC" data "$tmp/client.yaml" --set data.missing=mean --json 2>"$tmp/err" | jq -e '.features == 5' >"$tmp/out" || fail "#N/A is a missing cell: $(cat "$tmp/err")"
+sed -i 's/#N.A/none here/' "$tmp/table/train.csv"
+"$SPLITC" data "$tmp/client.yaml" >"$tmp/out" 2>"$tmp/err" || fail "a column with a mark: $?"
+grep -q '"none here" is no number, .*; give a number here; if it stands for a missing one, leave the cell empty and set data.missing: mean' "$tmp/err" || fail "a mark: $(cat "$tmp/err")"
 # one cell that is no number makes words of a column
 sed '9s/^\([^,]*\),[^,]*/\1,NA/' "$tmp/whole" >"$tmp/table/train.csv"
 "$SPLITC" data "$tmp/client.yaml" >"$tmp/out" 2>"$tmp/err" || fail "a column with NA: $?"

@@ -165,6 +165,14 @@ client 'bert masked' "$tmp/bert.yaml" --local || fail "BERT with a mask: exit st
 cola 0 300 >"$tmp/CoLA/train.tsv"
 sed -i '3s/yes\|no, sir/maybe/' "$tmp/own/dev.tsv"
 refused 65 'dev.tsv:3: label "maybe": one of no, sir, yes' "${own[@]}" --set data.train_files=a.csv
+while IFS='|' read -r label said; do
+	sed "3s/^yes\|^\"no, sir\"/$label/" "$tmp/own/a.csv" >"$tmp/own/odd.csv"
+	refused 65 "odd.csv$said" "${own[@]}" --set data.train_files=odd.csv
+done <<-'ROWS'
+	nan|:3: the label is missing: nan; leave such rows out; if it is a class, give it another name
+	yes |: the labels "yes" and "yes " are written in two ways: write them the same
+	 yes|: the labels " yes" and "yes" are written in two ways: write them the same
+ROWS
 printf 'yes,red, red,b\n' >>"$tmp/own/a.csv"
 refused 65 "a.csv:$(wc -l <"$tmp/own/a.csv"): 4 cells, where the header names 3 columns: put a text" "${own[@]}" --set data.train_files=a.csv
 sed -i '$d' "$tmp/own/a.csv"
