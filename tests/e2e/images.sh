@@ -44,6 +44,13 @@ client skips "$tmp/client.yaml" --local $skip || fail "on_bad_sample: skip: exit
 [ "$(grep -c "WARN bad-sample: .*the next sample takes its place" "$tmp/skips.log")" = 2 ] ||
 	fail "on_bad_sample: skip: $(grep WARN "$tmp/skips.log")"
 grep -q "bad-sample: $jpeg: " "$tmp/skips.log" && grep -q "bad-sample: $png: " "$tmp/skips.log" || fail "no names: $(grep WARN "$tmp/skips.log")"
+grep -q 'counts it twice' "$tmp/skips.log" && fail 'a picture of training counts twice in no evaluation'
+good=$(ls "$tmp/pictures/val/"*/* | sed -n 2p)
+cp "$good" "$tmp/good"
+printf 'not a picture' >"$good"
+"$SPLITC" eval "$tmp/client.yaml" --local $skip --set log.dir="$tmp/skips" >"$tmp/out" 2>&1 || fail "eval of a broken picture: $(cat "$tmp/out")"
+grep -qF 'takes its place, and an evaluation counts it twice (bad samples so far: 1)' "$tmp/out" || fail "eval of a broken picture: $(cat "$tmp/out")"
+cp "$tmp/good" "$good"
 
 # killed in its third step, and resumed
 killed_client 2 skips "$tmp/client.yaml" $skip
