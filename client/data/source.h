@@ -94,6 +94,7 @@ struct sl_set {
 	char passed_kinds[120];     /* how many of each kind, for messages: "35 .gif, 2 .dcm" */
 	int classes;                /* labels lie in [0, classes); 0: there are numbers, or several labels, instead */
 	int vocab;                  /* tokens lie in [0, vocab); 0: the input is no tokens */
+	uint64_t tokenizer;         /* hash of its files; 0: there is none */
 	bool next;                  /* targets say with which of a row's tokens the loss begins */
 	int32_t pad;                /* the token that rows are padded with */
 	struct sl_mask_ids mask;    /* of texts: the token that hides others, and the bounds of random ones */

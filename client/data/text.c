@@ -146,9 +146,8 @@ static enum sl_err add_label(void *all, const char *path, const struct sl_record
 	text = strndup((const char *)row->a.data, row->a.len);
 	if (text && sl_csv_lacks_label(text))
 		err = sl_fail_set(fail, SL_ERR_DATA,
-				  "%s:%zu: the label is missing: %s; leave such rows out; if it is a class, give it "
-				  "another name",
-				  path, row->line, text);
+				  "%s:%zu: the label is missing: %s; leave such rows out, or rename the class", path,
+				  row->line, text);
 	else if (!text || !sl_names_add(all, text))
 		err = no_memory(fail);
 	free(text);
@@ -433,6 +432,7 @@ static void describe(struct sl_set *out, const struct sl_source *self, struct te
 		.count = spec->max_samples && spec->max_samples < all ? spec->max_samples : all,
 		.classes = t->given || spec->next.on ? 0 : t->value.classes,
 		.vocab = sl_tokenizer_size(tokenizer),
+		.tokenizer = sl_tokenizer_hash(tokenizer),
 		.next = spec->next.on,
 		.pad = sl_tokenizer_pad(tokenizer) < 0 ? 0 : sl_tokenizer_pad(tokenizer),
 		.metrics = t->target ? NULL : metrics_of(task, !of->met),

@@ -70,6 +70,15 @@ static void add_pictures(json_t *about, const struct sl_setup *s, const struct s
 	json_object_set_new(about, "transforms", list);
 }
 
+static void add_texts(json_t *about, const struct sl_setup *s, const struct sl_set *set)
+{
+	char hash[24];
+
+	snprintf(hash, sizeof hash, "%016" PRIx64, set->tokenizer);
+	json_object_set_new(about, "tokenizer", json_string(hash));
+	json_object_set_new(about, "max_length", json_integer(sl_setup_row_most(s->conf)));
+}
+
 static const char *const split_name[SL_SPLIT_COUNT] = {"train", "test"};
 
 /* Which samples are which part's. */
@@ -119,6 +128,8 @@ static json_t *about_set(const struct sl_setup *s, const struct sl_set *set)
 	add_classes(about, set);
 	if (strcmp(set->field[SL_FIELD_INPUT].name, "image") == 0)
 		add_pictures(about, s, set);
+	if (set->tokenizer)
+		add_texts(about, s, set);
 	if (set->source->describe)
 		set->source->describe(set, about);
 	return about;
@@ -386,6 +397,7 @@ static bool is_older_grey(const json_t *then)
 enum sl_err sl_about_check(const struct sl_setup *s, struct sl_fail *fail)
 {
 	static const char *const of_pictures[] = {"image", "channels", "bits", "exif", "window", "transforms"};
+	static const char *const of_texts[] = {"tokenizer", "max_length"};
 	json_t *then = sl_about_parse(s), *now = then ? about_set(s, &s->set[SL_SPLIT_TEST]) : NULL;
 	enum sl_err err = SL_OK;
 
@@ -394,6 +406,9 @@ enum sl_err sl_about_check(const struct sl_setup *s, struct sl_fail *fail)
 	for (size_t i = 0; i < sizeof of_pictures / sizeof of_pictures[0] && now && !err; i++)
 		if (json_object_get(then, "transforms") && json_object_get(now, "transforms") && !is_older_grey(then))
 			warn_of_other(then, now, of_pictures[i]);
+	for (size_t i = 0; i < sizeof of_texts / sizeof of_texts[0] && now && !err; i++)
+		if (json_object_get(then, of_texts[i]) && json_object_get(now, of_texts[i]))
+			warn_of_other(then, now, of_texts[i]);
 	if (now && !err && sl_conf_splits(s->conf) && json_object_get(then, "split")) {
 		json_object_set_new(now, "split", split_of(s->conf));
 		warn_of_other(then, now, "split"); /* what it learned may be among these samples */

@@ -40,8 +40,7 @@ static void point_to(const char **out, const struct sl_conf_list *list)
 		out[i] = list->item[i];
 }
 
-/* Tokens of a row at most. */
-static int row_most(const struct sl_conf_client *c)
+int sl_setup_row_most(const struct sl_conf_client *c)
 {
 	return c->data.max_length && c->data.max_length < c->model.tokens ? c->data.max_length : c->model.tokens;
 }
@@ -77,7 +76,7 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.source = sl_conf_data_kinds[c->data.kind],
 		.split = split,
 		.dir = name_dir(c, name->dir),
-		.max_tokens = row_most(c),
+		.max_tokens = sl_setup_row_most(c),
 		.max_samples = split == SL_SPLIT_TRAIN ? c->data.train_limit : c->data.test_limit,
 		.picture = sl_setup_pictures(s),
 		.label = name->label,
@@ -379,11 +378,11 @@ enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, st
 		return sl_conf_client_fail(c, "data.kind", fail, "the network takes tokens, and %s has none",
 					   sl_conf_data_kinds[c->data.kind]);
 	if (s->reads == SL_READS_NONE) {
-		*row = c->data.pad == SL_CONF_PAD_MAX ? row_most(c) : c->model.tokens;
+		*row = c->data.pad == SL_CONF_PAD_MAX ? sl_setup_row_most(c) : c->model.tokens;
 		*chunk = rows * *row;
 		return SL_OK;
 	}
-	*row = c->data.pad == SL_CONF_PAD_MAX ? row_most(c) : 1;
+	*row = c->data.pad == SL_CONF_PAD_MAX ? sl_setup_row_most(c) : 1;
 	*chunk = rows; /* rows have a token each, at least */
 	for (int split = first; split < SL_SPLIT_COUNT && !err; split++) {
 		int64_t longest = 0, most = 0;

@@ -43,6 +43,12 @@ predict() {
 train
 train --local $numbers
 predict labelled
+grep other-data "$tmp/predict.log" && fail 'the tokenizer is that of the training'
+cp -r "$tmp/tokenizer" "$tmp/other"
+sed -i '$d' "$tmp/other/merges.txt"
+predict otherwise --local --set data.tokenizer="$tmp/other" --set data.max_length=39
+grep -q '^WARN other-data: the model was trained with tokenizer "[0-9a-f]*", and this config has "[0-9a-f]*"$' "$tmp/predict.log" &&
+	grep -q '^WARN other-data: the model was trained with max_length 40, and this config has 39$' "$tmp/predict.log" || fail "another tokenizer: $(cat "$tmp/predict.log")"
 predict labelled-numbers --local $numbers
 jq -se 'map(.class_name) | unique - ["bad", "good"] == []' "$tmp/labelled" >"$tmp/out" || fail "no names: $(head -n 1 "$tmp/labelled")"
 

@@ -169,7 +169,7 @@ while IFS='|' read -r label said; do
 	sed "3s/^yes\|^\"no, sir\"/$label/" "$tmp/own/a.csv" >"$tmp/own/odd.csv"
 	refused 65 "odd.csv$said" "${own[@]}" --set data.train_files=odd.csv
 done <<-'ROWS'
-	nan|:3: the label is missing: nan; leave such rows out; if it is a class, give it another name
+	nan|:3: the label is missing: nan; leave such rows out, or rename the class
 	yes |: the labels "yes" and "yes " are written in two ways: write them the same
 	 yes|: the labels " yes" and "yes" are written in two ways: write them the same
 ROWS
