@@ -119,11 +119,11 @@ static const char *number(double x, const char *unknown, char text[NUMBER])
 
 /* ---- names ---- */
 
-/* A text as CSV has it (RFC 4180), as a string of JSON, or as it is. */
+/* A text as CSV has it (RFC 4180), as a string of JSON, or in a line of text. */
 static void put_quoted(const struct sl_predict_spec *s, const char *text)
 {
 	const bool json = s->format == SL_PREDICT_JSON;
-	const bool quotes = json || (s->format == SL_PREDICT_CSV && strpbrk(text, ",\""));
+	const bool quotes = json || (s->format == SL_PREDICT_CSV && strpbrk(text, ",\"\r\n"));
 
 	if (quotes)
 		putc('"', s->out);
@@ -132,7 +132,10 @@ static void put_quoted(const struct sl_predict_spec *s, const char *text)
 			putc(json ? '\\' : '"', s->out);
 		if (json && *text == '\\')
 			putc('\\', s->out);
-		putc(*text, s->out);
+		if (json && (unsigned char)*text < ' ')
+			fprintf(s->out, "\\u%04x", *text);
+		else
+			putc(!quotes && (unsigned char)*text < ' ' ? '?' : *text, s->out);
 	}
 	if (quotes)
 		putc('"', s->out);
@@ -181,8 +184,10 @@ static void put_text(const struct sl_predict *p, int32_t label, int best)
 		putc(' ', s->out);
 		put_value(p, p->value[p->order[k]]);
 	}
-	if (s->class_name)
-		fprintf(s->out, "  %s", s->class_name[best]);
+	if (s->class_name) {
+		fputs("  ", s->out);
+		put_class(s, best);
+	}
 	if (names_samples(s)) {
 		fputs("  ", s->out);
 		put_sample(p);

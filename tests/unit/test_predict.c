@@ -129,6 +129,30 @@ static void names_and_the_most_probable(void **state)
 			 "{\"class\":1,\"class_name\":\"dog, small\",\"logit\":2}]}\n");
 }
 
+static void names_may_have_line_ends(void **state)
+{
+	static const char *const class_name[CLASSES] = {"cat\r", "dog", "hen\nbrown"};
+	struct sl_predict_spec spec = {.unlabelled = true,
+				       .task = &sl_learn_tasks[SL_LEARN_CLASSES],
+				       .classes = CLASSES,
+				       .class_name = class_name};
+	(void)state;
+	check_spec(spec, "  sample  class  probability  class_name\n"
+			 "       0      2  0.5000  hen?brown\n"
+			 "       1      0  0.4683  cat?\n"
+			 "       2      0  -  cat?\n");
+	spec.format = SL_PREDICT_CSV;
+	spec.logits = true;
+	check_spec(spec, "sample,class,logit_0,logit_1,logit_2,class_name\n"
+			 "0,2,0,0,0.693147182,\"hen\nbrown\"\n"
+			 "1,0,1,-1,1,\"cat\r\"\n"
+			 "2,0,,2,0,\"cat\r\"\n");
+	spec.format = SL_PREDICT_JSON;
+	check_spec(spec, "{\"sample\":0,\"class\":2,\"class_name\":\"hen\\u000abrown\",\"logits\":[0,0,0.693147182]}\n"
+			 "{\"sample\":1,\"class\":0,\"class_name\":\"cat\\u000d\",\"logits\":[1,-1,1]}\n"
+			 "{\"sample\":2,\"class\":0,\"class_name\":\"cat\\u000d\",\"logits\":[null,2,0]}\n");
+}
+
 /* In place of sample 1, which cannot be read, the loader has put sample 2. */
 static void a_sample_that_cannot_be_read_has_no_line(void **state)
 {
@@ -158,6 +182,7 @@ static void a_sample_that_cannot_be_read_has_no_line(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_may_have_line_ends),
 		cmocka_unit_test(a_sample_that_cannot_be_read_has_no_line),
 		cmocka_unit_test(text_has_the_class_and_its_probability),
 		cmocka_unit_test(csv_has_all_classes),
