@@ -116,10 +116,10 @@ static enum sl_err write_over(const char *path, const char *text, struct sl_fail
 }
 
 static enum sl_err init(const struct sl_options *o, const char *path, struct sl_conf_client *conf,
-			struct sl_fail *uncounted, struct sl_fail *fail)
+			struct sl_fail *counted, struct sl_fail *fail)
 {
 	struct sl_preset preset = {
-		.server = o->server, .model = o->model, .data = o->data, .cut = o->cut, .uncounted = uncounted};
+		.server = o->server, .model = o->model, .data = o->data, .cut = o->cut, .counted = counted};
 	char answer[4][ANSWER], log_dir[ANSWER], text[SL_PRESET_TEXT];
 	enum sl_err err = SL_OK;
 
@@ -159,26 +159,29 @@ int splitc_init(int argc, char **argv)
 {
 	struct sl_options o = {.command = "init", .usage = usage};
 	struct sl_conf_client conf;
-	struct sl_fail uncounted, fail;
+	struct sl_fail counted, fail;
 	const char *path;
 	int status = sl_options_parse(&o, argc, argv, SL_OPT_INIT, 1);
 
 	if (status >= 0)
 		return status;
 	path = o.config ? o.config : "splitc.yaml";
-	if (init(&o, path, &conf, &uncounted, &fail) != SL_OK)
+	if (init(&o, path, &conf, &counted, &fail) != SL_OK)
 		return sl_command_failed(&fail);
 	printf("%s is written. What comes next:\n  splitc train %s --check-config\n  splitc train %s\n", path, path,
 	       path);
 	printf("The run needs splits at %s, unless you give --local.\n", conf.server);
-	if (conf.data.kind == SL_DATA_CSV && uncounted.code == SL_OK && !conf.model.onnx[0] &&
+	if (conf.data.kind == SL_DATA_CSV && counted.code == SL_OK && !conf.model.onnx[0] &&
 	    access(conf.data.dir, R_OK) == 0)
 		say_columns(&conf);
+	if (counted.code == SL_OK && counted.text[0])
+		printf("The classes are %s.\n", counted.text);
 	if (access(conf.data.dir, R_OK) != 0)
 		printf("The folder of the data, %s, does not exist yet.\n", conf.data.dir);
-	if (uncounted.code != SL_OK && !conf.model.onnx[0]) /* an ONNX file says how many */
-		printf("The classes could not be counted (%s). Run `splitc init %s --force` again once the data are "
-		       "right, or set model.classes yourself.\n",
-		       uncounted.text, path);
-	return 0;
+	if (counted.code == SL_OK || conf.model.onnx[0]) /* an ONNX file says how many */
+		return 0;
+	printf("The classes could not be counted (%s). Run `splitc init %s --force` again once the data are "
+	       "right, or set model.classes yourself.\n",
+	       counted.text, path);
+	return access(conf.data.dir, R_OK) == 0 ? sl_err_exit_status(counted.code) : 0; /* the data may be to come */
 }

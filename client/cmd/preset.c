@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/cmd/data_name.h"
 #include "client/cmd/preset_table.h"
 #include "client/cmd/preset_templates.h"
 #include "client/data/parts.h"
@@ -38,7 +39,7 @@ static const struct kind {
 	{"stsb", "glue", "1", SL_NETWORK_TOKENS, NULL},
 	{"text", "data/texts", NULL, SL_NETWORK_TOKENS, NULL},
 };
-enum { KINDS = sizeof kinds / sizeof kinds[0], MOST_SETS = 16, ROW_TOKENS = 128 };
+enum { KINDS = sizeof kinds / sizeof kinds[0], MOST_SETS = 16, ROW_TOKENS = 128, NAMED = 5 };
 
 struct sets {
 	char text[MOST_SETS][PATH_MAX + 32];
@@ -61,21 +62,37 @@ static bool sets_has(const struct sets *sets, const char *begin)
 	return false;
 }
 
+/* The first classes, and how many more there are. */
+static void name_classes(const struct sl_set *set, struct sl_fail *out)
+{
+	char name[SL_DATA_NAME_BYTES];
+	size_t n = 0;
+
+	for (int i = 0; i < set->classes && i < NAMED; i++)
+		n += (size_t)snprintf(out->text + n, sizeof out->text - n, "%s%.40s", i ? ", " : "",
+				      sl_data_class_name(set, i, name));
+	if (set->classes > NAMED)
+		snprintf(out->text + n, sizeof out->text - n, " and %d more", set->classes - NAMED);
+}
+
 /* As many as the folder holds, and of a table its features, unless the network's file says; where it cannot be read
  * yet, the default stays. */
-static void set_counted(struct sets *s, const struct sl_set_spec *spec, struct sl_fail *why)
+static void set_counted(struct sets *s, const struct sl_set_spec *spec, struct sl_fail *counted)
 {
+	const bool onnx = sets_has(s, "model.onnx=");
 	struct sl_set there;
 	char count[24];
 
-	if (sl_set_check(&there, spec, why) != SL_OK || sets_has(s, "model.onnx="))
+	if (sl_set_open(&there, spec, counted) != SL_OK)
 		return;
+	name_classes(&there, counted);
 	snprintf(count, sizeof count, "%d", there.classes);
-	if (there.classes)
+	if (there.classes && !onnx)
 		set(s, "model.classes", count);
 	snprintf(count, sizeof count, "%lld", (long long)there.field[SL_FIELD_INPUT].dim[0]);
-	if (strcmp(spec->source, "csv") == 0)
+	if (strcmp(spec->source, "csv") == 0 && !onnx)
 		set(s, "model.features", count);
+	sl_set_close(&there);
 }
 
 static void set_columns(struct sets *s, struct sl_preset_table *c)
@@ -207,7 +224,7 @@ static void set_split(struct sets *s, struct sl_set_spec *spec, const struct sl_
 
 /* A decoder learns from texts alone, and has no classes. */
 static void set_data(struct sets *s, const struct kind *k, const char *folder, const char *tokenizer,
-		     const struct sl_model_takes *takes, struct sl_fail *uncounted)
+		     const struct sl_model_takes *takes, struct sl_fail *counted)
 {
 	const bool decoder = takes->decoder;
 	static const char *const column[] = {"text"};
@@ -241,7 +258,7 @@ static void set_data(struct sets *s, const struct kind *k, const char *folder, c
 	}
 	set_split(s, &spec, &parts);
 	if (!decoder)
-		set_counted(s, &spec, uncounted);
+		set_counted(s, &spec, counted);
 	sl_csv_close(&of.table);
 }
 
@@ -423,10 +440,10 @@ static enum sl_err set_all(struct sets *sets, const struct sl_preset *preset, bo
 	unsigned input = 0;
 	struct sl_model_takes takes;
 	char tokens[24];
-	struct sl_fail why, *uncounted = preset->uncounted ? preset->uncounted : &why;
+	struct sl_fail why, *counted = preset->counted ? preset->counted : &why;
 	enum sl_err err;
 
-	uncounted->code = SL_OK;
+	*counted = (struct sl_fail){.code = SL_OK};
 	if (model && strncmp(model, of_folder, strlen(of_folder)) == 0) {
 		tokenizer = model + strlen(of_folder);
 		model = SL_CONF_HUGGINGFACE;
@@ -468,7 +485,7 @@ static enum sl_err set_all(struct sets *sets, const struct sl_preset *preset, bo
 		set(sets, "model.head", "causal_lm");
 	if (k->input == SL_NETWORK_IMAGES)
 		set_sizes(sets, k, model, small);
-	set_data(sets, k, folder, tokenizer, &takes, uncounted);
+	set_data(sets, k, folder, tokenizer, &takes, counted);
 	set(sets, "log.dir", preset->log_dir ? preset->log_dir : "runs/demo");
 	return SL_OK;
 }

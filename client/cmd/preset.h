@@ -12,7 +12,7 @@ struct sl_preset {
 	const char *data;   /* KIND:FOLDER, KIND, or FOLDER */
 	const char *cut;    /* A:-B, or HEAD_END,TAIL_BEGIN */
 	const char *log_dir;
-	struct sl_fail *uncounted; /* if not NULL: its code is SL_OK, or why the data's classes could not be counted */
+	struct sl_fail *counted; /* if not NULL: names the data's classes, or says why they could not be counted */
 };
 
 enum { SL_PRESET_TEXT = 4 * PATH_MAX };

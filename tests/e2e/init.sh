@@ -81,6 +81,7 @@ cp -r "$tmp/with/photos/train" "$tmp/with/photos/val"
 # a folder says by itself what it is
 in_folder "$tmp/with" "$SPLITC" init guessed.yaml --data photos
 [ $rc = 0 ] && effective guessed.yaml >"$tmp/written" && grep -q 'kind: "\?images' "$tmp/written" && grep -q 'classes: 3' "$tmp/written" || fail "a folder of photos: $(cat "$tmp/err")"
+grep -qx 'The classes are a, b, c.' "$tmp/out" || fail "the classes are not said: $(cat "$tmp/out")"
 in_folder "$tmp/with" "$SPLITC" init pictures.yaml --data images:photos
 [ $rc = 0 ] && effective pictures.yaml >"$tmp/written" && grep -q 'classes: 3' "$tmp/written" && grep -q '  kind: images' "$tmp/written" || fail "images: $(cat "$tmp/err")"
 in_folder "$tmp/with" "$SPLITC" train pictures.yaml --set train.batch=2 --set train.chunks=1 --set train.schedule.warmup_epochs=0 --check-config
@@ -125,6 +126,7 @@ mkdir "$tmp/with/photos/train/none"
 for row in 'images:photos photos/train/none: the class has no picture' 'csv:nowhere nowhere/train.csv: No such file' 'images:photos'; do
 	[ "$row" != images:photos ] || rmdir "$tmp/with/photos/train/none"
 	in_folder "$tmp/with" "$SPLITC" init uncounted.yaml --force --data "${row%% *}"
+	case $row in *'no picture') [ $rc = 65 ] ;; *) [ $rc = 0 ] ;; esac || fail "init, ${row}: exit status $rc"
 	if [ "$row" = images:photos ]; then ! grep 'could not be counted' "$tmp/out"; else grep -qF "could not be counted (${row#* }" "$tmp/out"; fi || fail "init, ${row}: $(cat "$tmp/out")"
 done
 # a validation file that does not fit is no reason to share out training's
