@@ -38,7 +38,7 @@ def overwrite(x, y, name):
     if type(x) not in (Value, Last):
         x.changed = name
         return y
-    x.number = y.number
+    x.number, x.shape = y.number, y.shape
     return x
 
 

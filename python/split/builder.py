@@ -30,10 +30,13 @@ def _of_images(f):
             raise errors.config(f"{x.path}: {list(x.shape)} beside channels that come last; the server has one number for each channel there")
         return Own(x.path, x.tensor, x.learns, (x.shape[-1], 1, 1)) if own else x.image() if isinstance(x, Last) else x
 
-    def both(self, name, a, b, *args):
-        if not isinstance(a, Last) and not isinstance(b, Last):
-            return f(self, name, a, b, *args)
-        y = f(self, name, each(a), each(b), *args)
+    def both(self, name, a, b, *args, **more):
+        values = [isinstance(x, Last) for x in (a, b) if isinstance(x, Value)]
+        if not any(values):
+            return f(self, name, a, b, *args, **more)
+        if not all(values):
+            raise errors.config(f"{name}: channels come last in one of its values, and not in the other one: permute one of them")
+        y = f(self, name, each(a), each(b), *args, **more)
         return Last(y.number, (*y.shape[1:], y.shape[0]))
     return both
 
@@ -113,6 +116,11 @@ class Param:
         (into if self.rows is None else into[self.rows[0]:self.rows[1]]).copy_(t)
 
 
+class Tokens(int):
+    """How many tokens rows of unequal numbers have at most: a size, with which forward cannot compute."""
+
+
+ROWS = object()  # how many a call has, among sizes
 UNREAD = object()  # of what no graph has, such as a comparison of activations; whoever reads it is refused
 
 
@@ -203,8 +211,9 @@ class Builder:
         return self.streams
 
     def keeps_rows(self, name, size):
-        if isinstance(size[0], int) and size[0] not in (-1, self.rows):
-            raise errors.config(f"{name}: the first size is {size[0]}; the server keeps rows as they are: write x.size(0) or -1")
+        if size[0] is not ROWS and size[0] not in (-1, self.rows):
+            said = size[0] if isinstance(size[0], int) else "computed"
+            raise errors.config(f"{name}: the first size is {said}; the server keeps rows as they are: write x.size(0) or -1")
 
     def reads(self, found, *given):
         """found was computed from the numbers of given: Own, among others. Where it shows them itself, they are sent as they are."""
@@ -343,6 +352,8 @@ class Builder:
             return a
         if not isinstance(x, Value):
             raise errors.config(f"{a.path}: {OWN}")
+        if len(a.shape) > len(x.shape) + 1:
+            raise errors.config(f"{a.path}: it has {len(a.shape)} dimensions beside {len(x.shape) + 1} with rows")
         if a.tensor.numel() == 1 and not a.learns:
             return self.reads(a.tensor.item(), a)
         shape = a.shape

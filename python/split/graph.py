@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import aliases, encoders, errors, heads, made, tracing
-from .builder import MATH, MEAN, NEAREST, OWN, UNREAD, Builder, Last, Own, Param, Parted, Value, image, must, one, params, real
+from .builder import (MATH, MEAN, NEAREST, OWN, ROWS, UNREAD, Builder, Last, Own, Param, Parted, Tokens, Value, image, must, one, params,
+                      real)
 
 
 _ALL = (1 << 63) - 1  # a script's end of what has none
@@ -348,8 +349,10 @@ def _f_dropout(b, name, x, p=0.5, training=True, inplace=False):
 
 def call_function(b, build, name, target, args, kwargs):
     """build: of FUNCTIONS, for target."""
-    flat = [a for of in args for a in (of if isinstance(of, (list, tuple)) else [of])]
+    flat = [a for of in (*args, *kwargs.values()) for a in (of if isinstance(of, (list, tuple)) else [of])]
     aliases.check(name, flat)
+    if build not in _VIEWS and any(isinstance(a, Tokens) or a is ROWS for a in flat):
+        raise errors.config(f"{name}: computes with the number of rows or tokens, of which each call may have another")
     if any(isinstance(a, (heads.View, heads.Scores)) for a in args):
         build = _OF_HEADS.get(build, build)
     if build not in _TAKE_OWN:
@@ -360,7 +363,7 @@ def call_function(b, build, name, target, args, kwargs):
         y = build(b, name, *args, **kwargs)
     except (AttributeError, TypeError, ValueError) as e:
         raise errors.config(f"{name}: it is called with what the server does not know there: {e}") from e
-    if build in _VIEWS and isinstance(args[0], Value):
+    if build in (*_VIEWS, _f_dropout) and isinstance(args[0], Value):  # what drops nothing gives its input
         aliases.view(args[0], *(y if isinstance(y, tuple) else [y]))
     elif isinstance(y, Value) and target not in ("float", "contiguous"):
         y = aliases.own(y, flat)
@@ -414,7 +417,6 @@ _OF_HEADS = {Builder.mul: heads.mul, Builder.div: heads.div, Builder.add: heads.
 OF_CONSTANTS = {"getitem", "slice", "select", "unsqueeze", "squeeze", "transpose", "permute", "t", "view", "reshape", "expand", "size",
                 "dim", "to", "float", "bool", "neg", "exp", "log", "sqrt", "reciprocal", "sin", "cos", "add", "sub", "mul", "div",
                 "truediv", "tril", "triu", "masked_fill", "eq", "ne", "lt", "gt", "le", "ge", "logical_not", "bitwise_not", "invert"}
-_ROWS = object()  # how many a call has
 _OF_NUMBERS = {operator.add, operator.sub, operator.mul, *tracing.IN_PLACE, operator.floordiv, operator.truediv, operator.mod, operator.neg,
                operator.pow, math.sqrt}
 _SAY_NOTHING = {"_assert", "_assert_is_none", "dim", "size", "eq", "getattr", "ne", "__eq__"}
@@ -451,22 +453,21 @@ def call_module(b, build, name, m, prefix, args, kwargs):
         y = build(b, name, m, prefix, args[0])
     except (AttributeError, TypeError) as e:
         raise errors.config(f"{name}: {type(m).__name__} is not as its package makes it: {e}") from e
-    if isinstance(m, nn.Flatten):
+    if isinstance(m, (nn.Flatten, nn.Dropout)):
         aliases.view(args[0], y)
     return aliases.overwrite(args[0], y, name) if getattr(m, "inplace", False) else y
 
 
-def _number(node, args):
+def _number(b, node, args):
     """Sizes, and numbers and lists that are made of them; None: it is something else."""
     x = args[0] if args else None
     if isinstance(x, (Value, Own)) and (node.target == "size" or (node.target is getattr and args[1] == "shape")):
-        viewed = isinstance(x, (heads.View, heads.Scores))
-        shape = x.shape if isinstance(x, Own) else tuple(x.sizes(_ROWS)) if viewed else (_ROWS, *x.shape)
+        shape = x.shape if isinstance(x, Own) else tuple(heads.sizes(b, x))
         return shape if node.target is getattr or len(args) == 1 else shape[args[1]]
     if node.target is operator.add and all(isinstance(a, (list, tuple)) for a in args):
         return (*args[0], *args[1])
-    if node.target in _OF_NUMBERS and any(a is _ROWS for a in args):
-        raise errors.config(f"{node.name}: computes with the number of rows, which each call may have another")
+    if node.target in _OF_NUMBERS and any(a is ROWS or isinstance(a, Tokens) for a in args):
+        raise errors.config(f"{node.name}: computes with the number of rows or tokens, of which each call may have another")
     numbers = node.op == "call_function" and node.target in _OF_NUMBERS and all(isinstance(a, (int, float)) for a in args)
     return node.target(*args) if numbers else None
 
@@ -476,12 +477,12 @@ def _folded(b, node, args, kwargs):
     flat = [a for of in (*args, *kwargs.values()) for a in (of if isinstance(of, (list, tuple)) else [of])]
     word = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     if word not in OF_CONSTANTS or not any(isinstance(a, Own) for a in flat) or any(
-            isinstance(a, Value) or a is _ROWS or (isinstance(a, Own) and a.learns) for a in flat):
+            isinstance(a, (Value, Tokens)) or a is ROWS or (isinstance(a, Own) and a.learns) for a in flat):
         return None
     args = [a.tensor if isinstance(a, Own) else a for a in args]
     found = getattr(args[0], word)(*args[1:], **kwargs) if node.op == "call_method" else node.target(*args, **kwargs)
     b.reads(found, *(flat if word not in ("size", "dim") else ()))
-    return Own(node.name, found, False) if isinstance(found, torch.Tensor) else found
+    return Own(node.name + ".constant", found, False) if isinstance(found, torch.Tensor) else found
 
 
 def _learns(node):
@@ -504,7 +505,7 @@ def _call(b, module, strip, node, env):
         m = module.get_submodule(node.target)
         prefix = node.target[len(strip):] + "." * (node.target != strip.rstrip("."))
         return call_module(b, builder_of(m), node.target[len(strip):] or "0", m, prefix, args, kwargs)
-    found = _number(node, args)
+    found = _number(b, node, args)
     found = _folded(b, node, args, kwargs) if found is None else found
     if found is not None:
         return found
@@ -533,6 +534,7 @@ def read(b, module, strip, graph):
             out = env.get(node.args[0]) if isinstance(node.args[0], torch.fx.Node) else None
         elif node.op == "get_attr":
             tensor = operator.attrgetter(node.target)(module)
+            tracing.check_read(node.target, module.get_submodule(node.target.rpartition(".")[0]))
             env[node] = Own(node.target[len(strip):], tensor, isinstance(tensor, nn.Parameter))
         else:
             env[node] = _call(b, module, strip, node, env)

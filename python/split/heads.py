@@ -7,9 +7,10 @@ import torch
 import torch.nn.functional as F
 
 from . import errors
-from .builder import Own, Turned, Value
+from .builder import ROWS, Own, Tokens, Turned, Value
 
 _ROWS, _TOKENS = "rows", "tokens"
+_LEAST = 1 / 64  # of factors behind a mask, such as one by the root of 4,096 features
 _HIDES = -1e4  # a mask adds this much, or less, to the scores of keys that take no part
 
 
@@ -25,9 +26,9 @@ class View(Value):
     def number(self):
         raise errors.config(f"a shape of {len(self.axes)} dimensions is not known on the server; of tokens it is in attention alone")
 
-    def sizes(self, rows):
+    def sizes(self, rows, tokens=int):
         """As PyTorch has them."""
-        of = {_ROWS: rows, _TOKENS: self.of.shape[0]}
+        of = {_ROWS: rows, _TOKENS: tokens(self.of.shape[0])}
         return [of[a] if a in of else a[0] for a in self.axes]
 
     def heads(self, turned=False):
@@ -59,11 +60,19 @@ class Scores(Value):
     def number(self):
         raise errors.config("scores of attention are not known on the server without a softmax and values behind them")
 
-    def sizes(self, rows):
-        return [rows, *self.shape]
+    def sizes(self, rows, tokens=int):
+        return [rows, *self.shape[:-2], *map(tokens, self.shape[-2:])]
 
     def but(self, **changes):
         return dataclasses.replace(self, **changes)
+
+
+def sizes(b, x):
+    """Those of x with its rows."""
+    tokens = Tokens if b.per_token else int
+    if isinstance(x, (View, Scores)):
+        return x.sizes(ROWS, tokens)
+    return [ROWS, tokens(x.shape[0]), *x.shape[1:]]
 
 
 # ---- views
@@ -85,7 +94,7 @@ def view(b, name, x, *size):
 
 def parted(b, name, x):
     """x: Parted, with its dimensions 1 and 2 transposed."""
-    return transpose(b, name, view(b, name, x.of, (None, *x.shape)), 1, 2)
+    return transpose(b, name, view(b, name, x.of, (-1, *x.shape)), 1, 2)
 
 
 def _tokens(b, name, x):
@@ -151,13 +160,18 @@ def unbind(b, name, x, dim=0):
 
 # ---- scores
 
+def _now(x):
+    """x, which forward may change in place before the server computes with it."""
+    return Value(x.number, x.shape)
+
+
 def matmul(b, name, x, y):
     if isinstance(x, Scores) and x.soft:
         return _attend(b, name, x, y)
     if isinstance(x, View) and isinstance(y, View) and x.heads() and x.heads() == y.heads(turned=True):
-        return Scores(x.of, y.of, x.heads(), x.by * y.by)
+        return Scores(_now(x.of), _now(y.of), x.heads(), x.by * y.by)
     if type(x) is Value and isinstance(y, Turned) and len(x.shape) == len(y.shape) == 2:
-        return Scores(x, y.of, 1, alone=True)
+        return Scores(_now(x), _now(y.of), 1, alone=True)
     raise errors.config(f"{name}: a product of matrices {list(x.shape)} and {list(y.shape)} is not known on the server; it has "
                         "queries by transposed keys, and what softmax makes of them by values")
 
@@ -195,8 +209,10 @@ def _scaled(f, name, x, by, number):
     """x with another factor: number, or the tensor by of a module."""
     if isinstance(x, Scores) and x.soft:
         raise errors.config(f"{name}: a factor behind attention's softmax is not known on the server")
+    if isinstance(x, Scores) and x.causal and not (number and number >= _LEAST):
+        raise errors.config(f"{name}: the factor {number} behind a mask, which must still hide: {_LEAST:g} or more is known on the server")
     if number is not None:
-        return x.but(by=x.by * number) if isinstance(x, Scores) else View(x.of, x.axes, x.by * number)
+        return x.but(by=x.by * number) if isinstance(x, Scores) else View(_now(x.of), x.axes, x.by * number)
     return x.but(q=f(name, x.q, by)) if isinstance(x, Scores) else View(f(name, x.of, by), x.axes, x.by)
 
 
@@ -248,7 +264,7 @@ def masked(b, name, x, mask, value):
 
 def add(b, name, x, y, alpha=1):
     x, mask = (x, y) if isinstance(x, Scores) else (y, x)
-    if not isinstance(x, Scores) or x.soft or alpha != 1:
+    if not isinstance(x, Scores) or x.soft or alpha != 1 or (isinstance(mask, Own) and mask.tensor.dtype == torch.bool):
         raise errors.config(f"{name}: sums of heads are not known on the server; add tokens")
     return x.but(causal=hides(b, name, mask, x.q.shape[0]) or x.causal)
 
@@ -261,7 +277,7 @@ def attention(b, name, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, 
     if isinstance(attn_mask, Own) and attn_mask.tensor.dtype == torch.bool:
         attn_mask = Own(attn_mask.path, b.reads(~attn_mask.tensor, attn_mask), attn_mask.learns)
     if attn_mask is not None:
-        scores = add(b, name, scores, attn_mask)
+        scores = scores.but(causal=hides(b, name, attn_mask, q.of.shape[0] if isinstance(q, View) else q.shape[0]) or is_causal)
     return _attend(b, name, scores.but(soft=True, p=b.rate(name, dropout_p)), v)
 
 

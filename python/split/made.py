@@ -237,15 +237,16 @@ def _expand(b, name, x, *size):
     size = list(size[0] if isinstance(size[0], (list, tuple)) else size)
     if isinstance(x, Own) and len(size) == len(x.shape) and x.shape[0] == 1:
         x = b.each_row(x)
+    b.keeps_rows(name, size)
     size = size[1:]
     want = [h if n == -1 else n for n, h in zip(size, x.shape)]
-    if len(want) != len(x.shape) or any(n != h and h != 1 for n, h in zip(want, x.shape)):
+    if isinstance(x, Last) or len(size) != len(x.shape) or any(n != h and h != 1 for n, h in zip(want, x.shape)):
         raise errors.config(f"{name}: {list(x.shape)} cannot be repeated to {size}, both without rows")
     return Repeated(x, want, lambda: b.repeated(name, x, want))
 
 
 def _expand_as(b, name, x, other):
-    return _expand(b, name, x, None, *other.shape)
+    return _expand(b, name, x, -1, *other.shape)
 
 
 def _layer_norm(b, name, x, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):

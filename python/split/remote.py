@@ -253,7 +253,7 @@ class RemoteModule(nn.Module):
     def _begin(self, resume=None):
         weights = {p.name: p.to_graph(self._tensor(p)).numpy() for p in self._builder.params}
         middle = self.__dict__["_middle"] = Middle(self._text, weights, resume, **self._conf)
-        self.__dict__.update(_crossed=middle.crossed()[0], _fetched=self._versions(), _skips=0, _kept=resume is not None)  # crossed: behind the last step
+        self.__dict__.update(_crossed=middle.crossed()[0], _fetched=self._versions(), _skips=0, _graded=False, _kept=resume is not None)  # crossed: behind the last step
 
     def _tensor(self, p):
         return self._state[p.key] if p.constant is None else p.constant
@@ -346,6 +346,12 @@ class RemoteModule(nn.Module):
             self.__dict__["_fetched"] = self._versions()
             _log.warning("the parameters of the module were changed here, and the server has its own: load_state_dict() of the "
                          "RemoteModule sends some")
+
+        graded = not self._graded and next((n for n, p in self._module.named_parameters() if p.grad is not None), None)
+        if graded:
+            self.__dict__["_graded"] = True
+            _log.warning("%s: a gradient of the module's own came to it here, as of a penalty or a tied layer, and the server does not "
+                         "get it", graded)
 
     def _versions(self):
         return sum(p._version for p in self._state.values())

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import aliases, errors, graph, heads, tracing
-from .builder import UNREAD as _UNKNOWN, Builder, Own, Value  # what depends on the rows of a call, too
+from .builder import ROWS, UNREAD as _UNKNOWN, Builder, Last, Own, Tokens, Value  # unknown is what depends on the rows of a call, too
 from .lora import Lora
 
 _NUMBERS = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
@@ -37,11 +37,16 @@ class _Held(list):
         super().__init__(_Held(i) if isinstance(i, (list, tuple)) else i for i in items)
 
 
+def _unclear(i):
+    """What each call may have otherwise."""
+    return i is _UNKNOWN or i is ROWS or isinstance(i, Tokens)
+
+
 def _is_constant(i):
     """A number, or a tensor that does not learn."""
     if isinstance(i, _Sub):
         return isinstance(i.held, torch.Tensor) and not i.learns
-    return i is not _UNKNOWN and not isinstance(i, (Value, Own))
+    return not _unclear(i) and not isinstance(i, (Value, Own))
 
 
 def _leaf(m):
@@ -104,6 +109,7 @@ class _Walk:
     def prim_GetAttr(self, node, ins, env):
         name, owner = node.s("name"), ins[0]
         found = getattr(owner.held, name)
+        tracing.check_read(name, owner.held)
         whole = isinstance(found, (torch.nn.Module, torch.Tensor))
         learns = any(name == n for n, _ in owner.held.named_parameters(recurse=False))
         path = f"{owner.path}.{name}" if owner.path else name
@@ -174,20 +180,20 @@ class _Walk:
         if isinstance(x, (list, tuple)) and word in ("__getitem__", "len", "add", "list", "copy"):
             return len(x) if word == "len" else [*x, *ins[1]] if word == "add" else x[ins[1]] if word == "__getitem__" else list(x)
         if isinstance(x, Value) and word in ("dim", "size"):
-            shape = x.sizes(_UNKNOWN) if isinstance(x, (heads.View, heads.Scores)) else [_UNKNOWN, *x.shape]
+            shape = heads.sizes(self.b, x)
             return len(shape) if word == "dim" else shape[ins[1]] if len(ins) > 1 else shape
         flat = [part for i in ins for part in (i if isinstance(i, (list, tuple)) else [i])]
         if word in graph.OF_CONSTANTS and any(isinstance(i, _Sub) for i in ins) and all(_is_constant(i) for i in flat):
             found = getattr(torch.ops.aten, word)(*(i.held if isinstance(i, _Sub) else i for i in ins))
             self.b.reads(found, *(self.own(i) for i in flat if word not in ("size", "dim")))
-            return _Sub(found, self.unique(word)) if isinstance(found, torch.Tensor) else found
-        if word in _MAKE and _UNKNOWN not in flat:
+            return _Sub(found, self.unique(word) + ".constant") if isinstance(found, torch.Tensor) else found
+        if word in _MAKE and not any(map(_unclear, flat)):
             n = _MAKE[word]
-            return _Sub(getattr(torch.ops.aten, word)(*ins[:n], dtype=ins[n]), self.unique(word))
+            return _Sub(getattr(torch.ops.aten, word)(*ins[:n], dtype=ins[n]), self.unique(word) + ".constant")
         if any(isinstance(i, (Value, Own, _Sub)) for i in flat):
             called = next((f for f in (word, getattr(torch, word, None), getattr(F, word, None)) if f in graph.FUNCTIONS), None)
             return self.function(word, called, ins)
-        return _NUMBERS[word](*ins) if word in _NUMBERS and not any(i is _UNKNOWN for i in flat) else _UNKNOWN
+        return _NUMBERS[word](*ins) if word in _NUMBERS and not any(map(_unclear, flat)) else _UNKNOWN
 
     @staticmethod
     def own(a):
@@ -221,19 +227,22 @@ def _both_modes(of, module, shape, per_token):
         out = of(b, training)
         if not isinstance(out, Value) or not b.nodes:
             raise errors.config("the middle takes one tensor and gives one")
+        if isinstance(out, Last):
+            raise errors.config("channels come last in the output: permute them back, or begin the tail in front of that")
         aliases.check("the output", [out])
         return b, out
 
     def text(training):
         b, out = filled(training, without_dropout=True, evaluates=not training)
-        return b.text(out, lambda p: "")
+        return b.text(out, lambda p: ""), [p.constant for p in b.params]
     found = filled(True)
     held = {key for key, _ in (*module.named_parameters(), *module.named_buffers())}
     twice = next((p.key for p in found[0].params if p.constant is None and p.key not in held), None)
     if twice:
         raise errors.config(f"{twice}: its layer is in two places of what the server computes as one layer, such as an encoder: give each "
                             "place a layer of its own")
-    if text(True) != text(False):
+    (trains, own), (evaluates, other) = text(True), text(False)
+    if trains != evaluates or not all(t is u or torch.equal(t, u) for t, u in zip(own, other)):
         raise errors.config("forward computes something else in evaluation than in training, or in each call; the server has one "
                             "computation, in which dropout and batch norms alone tell the two apart")
     return found

@@ -78,18 +78,60 @@ def _states():
     return repr((random.getstate(), numpy.random.get_state(), torch.get_rng_state().tolist()))
 
 
+def _shown(v):
+    """What tells whether forward has changed an attribute."""
+    if isinstance(v, torch.Tensor):
+        return id(v), v._version
+    if isinstance(v, dict):
+        return [(k, _shown(x)) for k, x in v.items()]
+    if isinstance(v, (list, tuple, set)):
+        return [_shown(x) for x in v]
+    return v if isinstance(v, (type(None), bool, int, float, str)) else id(v)
+
+
+@contextlib.contextmanager
+def _unchanged(module):
+    """Refuses what forward would do once, where PyTorch does it in each call; modules have their attributes back."""
+    had = [(name or "forward", m, dict(vars(m)), _shown(vars(m))) for name, m in module.named_modules()]
+    try:
+        yield
+        name = next((name for name, m, _, shown in had if _shown(vars(m)) != shown), None)
+        if name:
+            raise ValueError(f"{name} changes what its module holds")
+    finally:
+        for _, m, attributes, _ in had:
+            vars(m).clear()
+            vars(m).update(attributes)
+
+
+@contextlib.contextmanager
+def _no_functions():
+    """A function with a gradient of its own would be computed on the graph's names, and its gradient be lost."""
+    def refuse(*args):
+        raise ValueError("it uses a torch.autograd.Function, whose gradient the server does not know")
+    had = vars(torch.autograd.Function).get("apply")
+    torch.autograd.Function.apply = refuse
+    try:
+        yield
+    finally:
+        if had is None:
+            del torch.autograd.Function.apply
+        else:
+            torch.autograd.Function.apply = had
+
+
 def trace(module, is_leaf):
     """torch.fx's graph of forward, with the usual values of its other arguments. is_leaf(m): what m does is known."""
     arguments = list(inspect.signature(module.forward).parameters.values())[1:]
     usual = {a.name: a.default for a in arguments if isinstance(a.default, (type(None), bool, int, float, str))}
     before = _states()
     try:
-        with torch.enable_grad():
+        with torch.enable_grad(), _unchanged(module), _no_functions():
             traced = _Tracer(is_leaf).trace(module, usual or None)
-        if any(n.op == "get_attr" and n.target.startswith("_tensor_constant") for n in traced.nodes):
-            raise ValueError("forward makes a tensor that does not depend on its input")  # it may be another one in each call
-        if _states() != before:
-            raise ValueError("forward draws random numbers in Python, which would be drawn once")
+            if any(n.op == "get_attr" and n.target.startswith("_tensor_constant") for n in traced.nodes):
+                raise ValueError("forward makes a tensor that does not depend on its input")  # it may be another one in each call
+            if _states() != before:
+                raise ValueError("forward draws random numbers in Python, which would be drawn once")
         return traced
     except Exception as e:
         raise errors.config(f"torch.fx cannot follow {type(module).__name__}: {e}; keep what it cannot follow in head or "
@@ -124,16 +166,23 @@ def check(module):
         pass
     for name, m in module.named_modules():
         what = name or type(m).__name__
-        if m._forward_hooks or m._forward_pre_hooks or m._backward_hooks:
+        if m._forward_hooks or m._forward_pre_hooks or m._backward_hooks or getattr(m, "_backward_pre_hooks", None):
             raise errors.config(f"{what}: it has hooks, as those of weight_norm, spectral_norm and prune, and the server has none")
-        if "forward" in vars(m) and not isinstance(m, torch.jit.ScriptModule):
+        called = type(m).__call__ is not nn.Module.__call__ and not isinstance(m, torch.fx.GraphModule)
+        if ("forward" in vars(m) or called) and not isinstance(m, torch.jit.ScriptModule):
             raise errors.config(f"{what}: its forward was replaced by another function; make a class of its own for that")
         for key, p in m.named_parameters(name, recurse=False):
             if names.setdefault(id(p), key) != key:
                 raise errors.config(f"{key}: it is the same parameter as {names[id(p)]}; the server has one place for each: call "
                                     "one layer twice instead")
-            if p._backward_hooks:
+            if p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None):
                 raise errors.config(f"{key}: it has hooks on its gradient, and the server has none")
+
+
+def check_read(name, module):
+    """A tensor or number that forward itself reads of a module."""
+    if hasattr(module, "num_batches_tracked") and name.rpartition(".")[2] in ("running_mean", "running_var", "num_batches_tracked"):
+        raise errors.config(f"{name}: forward reads what a batch norm counts, which changes on the server")
 
 
 def changes(target, args, kwargs):

@@ -1,5 +1,6 @@
 """What a script does beside its layers: in place, in evaluation, in Python, behind RemoteModule. All of it is done or refused."""
 import copy
+import itertools
 import logging
 import random
 from typing import Optional
@@ -14,6 +15,7 @@ from middles import refused
 from torch_api import BertLayer, BertLayers, batches, remote, run
 
 TOKENS = (8, 6, 12)
+calls = itertools.count()
 
 
 class Of(nn.Module):
@@ -209,7 +211,6 @@ class Python(nn.Module):
         self.a, self.k, self.of = nn.Linear(12, 12), 0, of
 
     def forward(self, x):
-        self.k += 1
         return self.a(x) * self.of(self)
 
 
@@ -348,12 +349,113 @@ def check_refused():
             (torch.jit.script(Scoped()), "a with statement, such as torch.no_grad()", TOKENS),
             (Python(lambda m: random.random()), "draws random numbers in Python", TOKENS),
             (Python(lambda m: float(torch.rand(()))), "draws random numbers in Python", TOKENS),
-            (Python(lambda m: m.k), "something else in evaluation than in training, or in each call", TOKENS),
+            (Python(lambda m: setattr(m, "k", m.k + 1) or m.k), "changes what its module holds", TOKENS),
+            (Python(lambda m: next(calls)), "something else in evaluation than in training, or in each call", TOKENS),
             (Of(lambda m, x: m.layer(x) * (0.5 if m.training else 1.0), nn.Linear(12, 12)), "something else in evaluation", TOKENS),
             (Of(lambda m, x: F.dropout(m.layer(x), 0.5), nn.Linear(12, 12)), "training=self.training", TOKENS),
             (Of(lambda m, x: relu_(m.layer(x))), "relu_ is not known", SHAPE), (views, "changed in place", TOKENS), (parts, "changed in place", TOKENS),
             (Of(lambda m, x: m.layer(x).view(1, -1)), "the first size is 1", SHAPE)):
         refused(split.ConfigError, says, remote, module, shape)
+
+
+class Lengthened(nn.Module):
+    """torch.fx cannot follow the loop; as a script its sizes are known."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(12, 12)
+
+    def forward(self, x):
+        y = self.layer(x)
+        for i in range(x.size(1) - 4):
+            y = y + 1.0
+        b, t, f = y.shape
+        return y.reshape(b * t, -1)
+
+
+class Scaled(nn.Linear):
+    """By a constant that training and evaluation have otherwise, and a parameter that has the name of a computation."""
+
+    def __init__(self, of):
+        super().__init__(12, 12)
+        self.of, self.exp = of, nn.Parameter(torch.zeros(12))
+        self.register_buffer("b", torch.full((12,), 2.0))
+
+    def forward(self, x):
+        return self.of(self, super().forward(x))
+
+
+class Turned(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, g):
+        return -g
+
+
+class Called(nn.Linear):
+    def __call__(self, x):
+        return super().__call__(x) * 2
+
+
+def scores(m, x):
+    return m.layer(x) @ x.transpose(1, 2) * 12 ** -0.5
+
+
+def check_misread():
+    """What looks like another computation is computed as it is written, or refused."""
+    cube, square = (8, 4, 4, 4), nn.Conv2d(4, 4, 1)
+    last = lambda m, x: m.layer(x).permute(0, 2, 3, 1)
+    for of, layer, says, shape in (
+            (last, square, "channels come last in the output", cube), (lambda m, x: (last(m, x) + x).permute(0, 3, 1, 2), square, "channels come last in one", cube),
+            (lambda m, x: (last(m, x) * x[:, :, :1, :1]).permute(0, 3, 1, 2), square, "channels come last in one", cube),
+            (lambda m, x: (last(m, x).mean(1, keepdim=True).expand(-1, 4, 4, 4) * x).permute(0, 3, 1, 2), square, "", cube),
+            (lambda m, x: m.layer[1](m.layer[0](x)) + m.layer[1].running_mean.view(1, -1, 1, 1), nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4)), "which changes on the server", cube),
+            (lambda m, x: Turned.apply(m.layer(x)), nn.Linear(12, 12), "torch.autograd.Function", TOKENS),
+            (lambda m, x: m.layer(x).expand(5, 8, 8), nn.Linear(8, 8), "the first size is 5", (8, 8)),
+            (lambda m, x: m.layer(x).expand(8, 8, 8), nn.Linear(8, 8), "cannot be repeated", (8, 8)),
+            (lambda m, x: (scores(m, x).masked_fill(m.past, -1e9) * -1).softmax(-1) @ x, nn.Linear(12, 12), "which must still hide", TOKENS),
+            (lambda m, x: (scores(m, x).masked_fill(m.past, -1e4) / 1e4).softmax(-1) @ x, nn.Linear(12, 12), "which must still hide", TOKENS),
+            (lambda m, x: ((m.layer(x) @ x.transpose(1, 2)).masked_fill(m.past, -1e9) / 12 ** 0.5).softmax(-1) @ x, nn.Linear(12, 12), None, TOKENS),
+            (lambda m, x: (scores(m, x) + m.past).softmax(-1) @ x, nn.Linear(12, 12), "sums of heads", TOKENS),
+            (lambda m, x: m.layer(x).transpose_(1, 2).mean(1), nn.Linear(12, 12), None, TOKENS),
+            (lambda m, x: (lambda q, k: (lambda s: (q.add_(1.0), s.softmax(-1) @ x)[1] + q)(q @ k.transpose(1, 2)))(m.layer(x), x), nn.Linear(12, 12), None, TOKENS),
+            (lambda m, x: (lambda y: (lambda z: (y.add_(1.0), torch.cat(tensors=[z, x], dim=2))[1])(y[:, :, :4]))(m.layer(x)), nn.Linear(12, 12), "changed in place", TOKENS),
+            (lambda m, x: (lambda y: (lambda z: (z.add_(1.0), y * z)[1])(F.dropout(y, 0.0, m.training)))(m.layer(x)), nn.Linear(12, 12), None, TOKENS),
+            (lambda m, x: (lambda y: (lambda z: (z.add_(1.0), y * z)[1])(F.dropout(y, 0.3, m.training)))(m.layer(x)), nn.Linear(12, 12), "changed in place", TOKENS),
+            (lambda m, x: torch.add(m.layer(x), x, alpha=2), nn.Linear(12, 12), None, TOKENS)):
+        mid = Of(of, layer)
+        mid.register_buffer("past", torch.ones(6, 6).triu(1).bool())
+        check_reading(mid, says, shape)
+    for mid, says, shape in (
+            (Lengthened(), "the first size is computed", TOKENS), (torch.jit.script(Lengthened()), "the first size is computed", TOKENS),
+            (Scaled(lambda m, y: y * (m.b * 2.0 if m.training else m.b * 3.0)), "something else in evaluation", TOKENS),
+            (Scaled(lambda m, y: y * m.b.exp() + m.exp), None, TOKENS), (nn.Sequential(Called(12, 12)), "its forward was replaced", TOKENS),
+            (Scaled(lambda m, y: (setattr(m, "last", y), y)[1]), "changes what its module holds", TOKENS),
+            (Scaled(lambda m, y: y + torch.full_like(m.b, 2.0)), "", TOKENS)):
+        check_reading(mid, says, shape)
+        assert not hasattr(mid, "last")
+    own = Of(lambda m, x: m.layer(x) + m.one, nn.Linear(12, 12))
+    own.one = nn.Parameter(torch.ones(1, 1, 1))
+    check_reading(own, "it has 3 dimensions beside 2", (8, 12))
+    check_reading(own, None, TOKENS)
+    each = Of(lambda m, x: m.layer(x) / x.size(1), nn.Linear(12, 12))
+    refused(split.ConfigError, "the number of rows or tokens", remote, each, TOKENS, lengths=True)
+    check_reading(each, None, TOKENS)
+
+
+def check_reading(mid, says, shape):
+    """says: what a refusal says; None: it is read."""
+    if says is not None:
+        return refused(split.ConfigError, says, remote, mid, shape)
+    x, m = torch.randn(shape), remote(copy.deepcopy(mid), shape)
+    for training in (True, False):
+        y, theirs = mid.train(training)(x.clone()), m.train(training)(x.clone())
+        assert y.shape == theirs.shape and (y - theirs).abs().max() < 1e-4, (training, y, theirs)
+        m.drop()
+    m.close(True)
 
 
 def check_inputs():
@@ -435,13 +537,17 @@ def check_behind():
         opt.zero_grad()
         m.step()
     assert sum("were changed here" in s for s in said) == 1 and sum("the middle does not learn" in s for s in said) == 1, said
-    F.cross_entropy(m(x), t).backward()
+    (F.cross_entropy(m(x), t) + mid.weight.square().sum()).backward()
     both = [split.clip_grad_norm_([], m, bound) for bound in (0.01, float("inf"))]
     assert both[0] > 0.05 and abs(both[1] - 0.01) < 1e-4, both
     m.step()
+    for _ in range(2):
+        F.cross_entropy(m(x), t).backward()
+        m.step()
+    assert sum("weight: a gradient of the module's own" in s for s in said) == 1, said
     mid.requires_grad_(False)
     refused(split.UsageError, "requires_grad was changed", m, x)
 
 
 if __name__ == "__main__":
-    run(check_computed, check_kinks, check_refused, check_parts, check_others, check_unread, check_read, check_inputs, check_groups, check_loads, check_silence, check_behind)
+    run(check_computed, check_kinks, check_refused, check_parts, check_others, check_unread, check_read, check_misread, check_inputs, check_groups, check_loads, check_silence, check_behind)
