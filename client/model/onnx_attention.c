@@ -1,12 +1,15 @@
 /* Products with a weight are linear layers; products of two computed values are attention, as torch writes it out:
  * softmax(q·kᵀ·scale + mask)·v, with batch and heads as axes of their own, or as one. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "client/model/onnx_arithmetic.h"
 #include "client/model/onnx_tokens.h"
 
 enum { MOST_PARTS = 16 }; /* of queries that are more than keys */
+/* Of factors behind a mask, which must still hide: such as one by the root of 4,096 features. */
+#define LEAST_FACTOR (1 / 64.0f)
 
 /* ---- linear layers */
 
@@ -112,9 +115,9 @@ static int heads_of(struct sl_onnx_import *im, struct sl_onnx_value *v, int s, i
 	return sl_onnx_arrange(im, v, atom, n, (int64_t[]){tokens, *heads * features}, 2);
 }
 
-static void scores(struct sl_onnx_import *im)
+static void scores(struct sl_onnx_import *im, struct sl_onnx_value q, struct sl_onnx_value k)
 {
-	struct sl_onnx_value q = *sl_onnx_in(im, 0), k = *sl_onnx_in(im, 1), made = {.value = -1};
+	struct sl_onnx_value made = {.value = -1};
 	const int last = q.view.n_axis - 1;
 	int64_t heads, same;
 
@@ -160,9 +163,8 @@ static int attend_in_parts(struct sl_onnx_import *im, const struct sl_onnx_score
 	return sl_build_resample(im->b, im->name, all, part);
 }
 
-static void attend(struct sl_onnx_import *im, const struct sl_onnx_scores *s)
+static void attend(struct sl_onnx_import *im, const struct sl_onnx_scores *s, struct sl_onnx_value v)
 {
-	struct sl_onnx_value v = *sl_onnx_in(im, 1);
 	const int last = v.view.n_axis - 1;
 	const float scale = s->scale * sqrtf((float)s->d);
 	struct sl_attention_attr a = {.heads = s->heads, .causal = s->causal, .p = s->p};
@@ -191,6 +193,88 @@ static void attend(struct sl_onnx_import *im, const struct sl_onnx_scores *s)
 	sl_onnx_out_view(im, x, &view);
 }
 
+/* ---- torch.einsum: its equation calls the axes of two inputs and of the output by letters */
+
+enum { LETTERS = SL_ONNX_ATOMS + 1 };
+
+static bool read_equation(struct sl_onnx_import *im, char word[3][LETTERS])
+{
+	const Onnx__Attribute *a = sl_onnx_attr(im, "equation", SL_ONNX_ATTR_STRING);
+	int at = 0, n = 0;
+
+	for (size_t i = 0; a && i < a->s.len; i++) {
+		const char c = (char)a->s.data[i];
+
+		if (c == ',' || c == '>') {
+			at++;
+			n = 0;
+		} else if (c != ' ' && c != '-') {
+			if (c < 'A' || at > 2 || n == LETTERS - 1 || strchr(word[at], c))
+				return false;
+			word[at][n++] = c;
+		}
+	}
+	return at == 2;
+}
+
+/* Those letters of a word that another one has, or has not, and the third one has, or has not. */
+static void pick(char out[LETTERS], const char *from, const char *other, bool has, const char *third, bool third_has)
+{
+	for (; *from; from++)
+		if ((strchr(other, *from) != NULL) == has && (strchr(third, *from) != NULL) == third_has)
+			*out++ = *from;
+	*out = 0;
+}
+
+static void reorder(struct sl_onnx_value *v, const char *has, const char *want)
+{
+	const struct sl_onnx_view view = v->view;
+
+	for (int i = 0; want[i]; i++)
+		v->view.axis[i] = view.axis[strchr(has, want[i]) - has];
+}
+
+/* A product over one axis, in any order of axes: as matmul reads it. */
+static void einsum(struct sl_onnx_import *im)
+{
+	char word[3][LETTERS] = {{0}}, same[LETTERS], inner[LETTERS], own[2][LETTERS], want[3][3 * LETTERS];
+	const struct sl_onnx_value *in[2] = {sl_onnx_in(im, 0), sl_onnx_in(im, 1)};
+	bool fits = !im->b->err && in[0] && in[1] && in[1]->value >= 0 && read_equation(im, word), soft, first;
+	struct sl_onnx_value a, b;
+
+	soft = fits && in[0]->scores.heads;
+	fits = fits && (soft || in[0]->value >= 0) && (int)strlen(word[1]) == in[1]->view.n_axis &&
+	       (int)strlen(word[0]) == (soft ? in[0]->scores.n_axis : in[0]->view.n_axis);
+	pick(same, word[0], word[1], true, word[2], true);
+	pick(inner, word[0], word[1], true, word[2], false);
+	pick(own[0], word[0], word[1], false, word[2], true);
+	pick(own[1], word[1], word[0], false, word[2], true);
+	for (int i = 0; i < 3; i++)
+		fits &= strlen(word[i]) == strlen(same) + 2;
+	if (!fits || strlen(inner) != 1 || strlen(own[0]) != 1 || strlen(own[1]) != 1) {
+		sl_onnx_refuse(
+			im, "of torch's einsum products of two values over one axis are read, as attention has them");
+		return;
+	}
+	first = soft || strchr(word[2], *own[0]) < strchr(word[2], *own[1]); /* a query's place comes before a key's */
+	snprintf(want[0], sizeof *want, "%s%s%s", same, own[!first], inner);
+	snprintf(want[1], sizeof *want, "%s%s%s", same, inner, own[first]);
+	snprintf(want[2], sizeof *want, "%s%s%s", same, own[!first], own[first]);
+	a = *in[!first];
+	b = *in[first];
+	reorder(&b, word[first], want[1]);
+	if (strcmp(soft ? word[0] : word[2], want[soft ? 0 : 2]) != 0) {
+		sl_onnx_refuse(
+			im, "einsum has the scores of attention in another order than [batch, heads, queries, keys]");
+	} else if (soft) {
+		attend(im, &a.scores, b);
+		reorder(sl_onnx_find(im, im->node->output[0]), want[2], word[2]);
+	} else {
+		reorder(&a, word[!first], want[0]);
+		scores(im, a, b);
+	}
+}
+
 void sl_onnx_read_matmul(struct sl_onnx_import *im)
 {
 	const struct sl_onnx_value *a = sl_onnx_in(im, 0), *b = sl_onnx_in(im, 1);
@@ -199,8 +283,12 @@ void sl_onnx_read_matmul(struct sl_onnx_import *im)
 		sl_onnx_refuse(im, "an input is left out");
 		return;
 	}
+	if (im->node->op_type[0] == 'E') {
+		einsum(im);
+		return;
+	}
 	if (a->scores.heads && b->value >= 0) {
-		attend(im, &a->scores);
+		attend(im, &a->scores, *b);
 		return;
 	}
 	if (b->value < 0) {
@@ -208,7 +296,7 @@ void sl_onnx_read_matmul(struct sl_onnx_import *im)
 		return;
 	}
 	if (sl_onnx_data_in(im, 0, 0) >= 0 && sl_onnx_data_in(im, 1, 0) >= 0)
-		scores(im);
+		scores(im, *a, *b);
 }
 
 bool sl_onnx_read_scores(struct sl_onnx_import *im)
@@ -225,7 +313,7 @@ bool sl_onnx_read_scores(struct sl_onnx_import *im)
 		return false;
 	made = *v;
 	if (mask && (strcmp(kind, "Mul") == 0 || strcmp(kind, "Div") == 0) && sl_onnx_fixed_in(im, 1, &by) && by != 0 &&
-	    !made.scores.softmax)
+	    !made.scores.softmax && (!made.scores.causal || (kind[0] == 'M' ? by : 1 / by) >= LEAST_FACTOR))
 		made.scores.scale *= kind[0] == 'M' ? by : 1 / by;
 	else if (strcmp(kind, "Add") == 0 && !made.scores.softmax && sl_onnx_mask_in(im, mask, &added))
 		made.scores.causal |= sl_onnx_hides_behind(im, &added);

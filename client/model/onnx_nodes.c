@@ -419,6 +419,7 @@ static const struct sl_onnx_kind kinds[] = {
 	{"DepthToSpace", 1, 1, "blocksize mode", .read = sl_onnx_read_depth_to_space},
 	{"Div", 2, 2, "", .read = sl_onnx_read_div},
 	{"Dropout", 3, 3, "", .read = read_dropout},
+	{"Einsum", 2, 2, "equation", .read = sl_onnx_read_matmul},
 	{"Elu", 1, 1, "alpha", .read = sl_onnx_read_elu},
 	{"Equal", 2, 2, "", .read = read_known},
 	{"Erf", 1, 1, "", .read = sl_onnx_refuse_kind}, /* alone: of a GELU it is read with its first node */

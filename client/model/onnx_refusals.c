@@ -13,7 +13,6 @@ static const struct advice {
 } advices[] = {
 	{"ArgMax", "argmax", "leave it out: a network gives logits"},
 	{"CumSum", "cumsum", NULL},
-	{"Einsum", "einsum", "write it with matmul"},
 	{"Expand", "expand", "write it with additions, which repeat a parameter for every sample"},
 	{"GRU", "nn.GRU", NULL},
 	{"GatherElements", "gather", NULL},

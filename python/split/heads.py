@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from . import errors
-from .builder import ROWS, Own, Tokens, Turned, Value
+from .builder import ROWS, Own, Parted, Tokens, Turned, Value
 
 _ROWS, _TOKENS = "rows", "tokens"
 _LEAST = 1 / 64  # of factors behind a mask, such as one by the root of 4,096 features
@@ -190,6 +190,31 @@ def _attend(b, name, x, v):
     return y if alone else View(y, v.axes, v.by)
 
 
+def _ordered(b, name, x, has, want):
+    """x, whose dimensions are called as the letters of has, in another order."""
+    x = view(b, name, x.of, (-1, *x.shape)) if isinstance(x, Parted) else x
+    if has == want:
+        return x
+    if type(x) is Value and len(has) == 3 and want == has[0] + has[:0:-1]:
+        return b.turned(name, x)
+    return permute(b, name, x, [has.index(c) for c in want])
+
+
+def einsum(b, name, equation, *operands):
+    """A product of matrices in any order of dimensions."""
+    x, y = operands[0] if isinstance(operands[0], (list, tuple)) else operands
+    left, _, out = equation.replace(" ", "").partition("->")
+    u, v = left.split(",")
+    same, inner = "".join(c for c in u if c in v and c in out), "".join(c for c in u if c in v and c not in out)
+    i, j = "".join(c for c in u if c not in v), "".join(c for c in v if c not in u)
+    if (len(inner), len(i), len(j)) != (1, 1, 1) or sorted(out) != sorted(same + i + j) or len(set(u)) < len(u) or len(set(v)) < len(v):
+        raise errors.config(f"{name}: einsum of {equation} is not known on the server, which multiplies two tensors over one dimension")
+    if out.index(j) < out.index(i) and not (isinstance(x, Scores) and x.soft):  # queries are those whose place comes first
+        x, y, u, v, i, j = y, x, v, u, j, i
+    found = matmul(b, name, _ordered(b, name, x, u, same + i + inner), _ordered(b, name, y, v, same + inner + j))
+    return _ordered(b, name, found, same + i + j, out)
+
+
 def softmax(b, name, x, dim=None, *args):
     """args: what says nothing, and a dtype."""
     if not isinstance(x, Scores) or x.soft or dim not in (-1, len(x.shape)):
@@ -283,6 +308,7 @@ def attention(b, name, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, 
 
 FUNCTIONS = {
     operator.matmul: matmul, torch.matmul: matmul, "matmul": matmul, torch.bmm: matmul, "bmm": matmul,
+    torch.einsum: einsum, "einsum": einsum,
     F.softmax: lambda b, name, x, dim=None, _stacklevel=3, dtype=None: softmax(b, name, x, dim),
     torch.softmax: softmax, "softmax": softmax, "unbind": unbind, torch.unbind: unbind, "masked_fill": masked, torch.masked_fill: masked,
 }

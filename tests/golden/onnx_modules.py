@@ -66,12 +66,19 @@ class Net(nn.Module):
         return self.fc(self.body(x).flatten(1))
 
 
-def attend(q, k, v, heads, mask=None):
+def summed(q, k, v, heads, scores, values, turn=False):
+    q, k, v = (t.reshape(t.shape[0], t.shape[1], heads, -1) for t in (q, k, v))
+    q, k, v = (t.transpose(1, 2) for t in (q, k, v)) if turn else (q, k, v)
+    y = torch.einsum(values, (torch.einsum(scores, q, k) * 0.4).softmax(-1), v)
+    return (y.transpose(1, 2) if turn else y).flatten(2)
+
+
+def attend(q, k, v, heads, mask=None, by=1):
     """scaled_dot_product_attention, written out as a ViT does."""
     n, s, f = q.shape
     q, k, v = (t.reshape(n, s, heads, f // heads).transpose(1, 2) for t in (q, k, v))
     a = (q @ k.transpose(-2, -1)) * 0.5  # of 4 features
-    a = a.softmax(-1) if mask is None else (a + mask).softmax(-1)
+    a = a.softmax(-1) if mask is None else ((a + mask) * by if by != 1 else a + mask).softmax(-1)
     return (a @ v).transpose(1, 2).reshape(n, s, f)
 
 
@@ -364,6 +371,11 @@ add("attention written out", fn(lambda m, x: attend(m.q(x), m.k(x), m.v(x), 2), 
 add("attention causal", fn(lambda m, x: attend(m.q(x), x, x, 2, torch.full((64, 64), float("-inf")).triu(1)), q=nn.Linear(C, C)), "tokens")
 add("attention of PyTorch 2", fn(lambda m, x: sdpa(m.q(x), m.k(x), x, 2), q=nn.Linear(C, C), k=nn.Linear(C, C)), "tokens")
 add("attention of PyTorch 2 causal", fn(lambda m, x: sdpa(m.q(x), x, x, 2, True), q=nn.Linear(C, C)), "tokens")
+add("attention by einsum", fn(lambda m, x: summed(m.q(x), m.k(x), x, 2, "bihd,bjhd->bhij", "bhij,bjhd->bihd"), q=nn.Linear(C, C), k=nn.Linear(C, C)), "tokens")
+add("attention by einsum of heads", fn(lambda m, x: summed(m.q(x), m.k(x), x, 2, "bhid,bhjd->bhij", "bhij,bhjd->bhid", True), q=nn.Linear(C, C), k=nn.Linear(C, C)), "tokens")
+add("attention by einsum, keys first", fn(lambda m, x: summed(m.q(x), m.k(x), x, 2, "bjhd, bihd -> bhij", "bhij, bjhd -> bihd"), q=nn.Linear(C, C), k=nn.Linear(C, C)), "tokens")
+add("attention of a factor behind a mask", fn(lambda m, x: attend(m.q(x), x, x, 2, torch.full((64, 64), -1e9).triu(1), -1), q=nn.Linear(C, C)), "tokens")
+add("attention of a scale behind a mask", fn(lambda m, x: attend(m.q(x), x, x, 2, torch.full((64, 64), float("-inf")).triu(1), 0.7), q=nn.Linear(C, C)), "tokens")
 add("TransformerEncoderLayer", lambda: nn.TransformerEncoderLayer(C, 2, 16, 0.0, "gelu", batch_first=True, norm_first=True), "tokens")
 # what looks like another module, or like the same parameter; what is not read may be refused
 add("clamp far", fn(lambda m, x: x.clamp(-1e6, 1e6)))

@@ -67,7 +67,7 @@ static void no_groups(Onnx__Model *m)
 
 static void other_kind(Onnx__Model *m)
 {
-	onnx_set(&onnx_node(m, "/Flatten")->op_type, "Einsum");
+	onnx_set(&onnx_node(m, "/Flatten")->op_type, "GridSample");
 }
 
 static void other_domain(Onnx__Model *m)
@@ -100,7 +100,7 @@ static void several(Onnx__Model *m)
 	onnx_attr(onnx_node(m, conv1), "group")->i = 3;
 	onnx_attr(onnx_node(m, stem), "group")->i = 3;
 	evaluation(m); /* behind a value that is unread: nothing is said of it */
-	onnx_set(&onnx_node(m, "/classifier/classifier.1/Relu")->op_type, "Einsum");
+	onnx_set(&onnx_node(m, "/classifier/classifier.1/Relu")->op_type, "GridSample");
 	onnx_set(&onnx_node(m, "/classifier/classifier.3/Relu")->op_type, "Unheard");
 }
 
@@ -402,14 +402,15 @@ static const struct change changes[] = {
 	{groups, SL_ERR_CONFIG,
 	 "its weight 'block.conv1.weight' is [8, 4, 3, 3], which does not fit 8 channels in 3 groups"},
 	{no_groups, SL_ERR_CONFIG, "in 0 groups"},
-	{other_kind, SL_ERR_CONFIG, "node '/Flatten' (Einsum): torch's einsum is not read; write it with matmul"},
+	{other_kind, SL_ERR_CONFIG, "node '/Flatten' (GridSample): torch's F.grid_sample is not read"},
 	{other_domain, SL_ERR_CONFIG, "node '/Flatten' (Flatten): this kind is not read"},
 	{unknown_attribute, SL_ERR_CONFIG, "its attribute swift is not read"},
 	{attribute_twice, SL_ERR_CONFIG, "its attribute pads is there twice"},
 	{evaluation, SL_ERR_CONFIG, "it is of a network in evaluation; export model.train() with"},
 	{dropout_off, SL_ERR_CONFIG, "its training_mode is not the constant true"},
 	{several, SL_ERR_CONFIG,
-	 "3 modules are not read, which the lines above explain: stem.0 (Conv), classifier.1 (Einsum), classifier.3 "
+	 "3 modules are not read, which the lines above explain: stem.0 (Conv), classifier.1 (GridSample), "
+	 "classifier.3 "
 	 "(Unheard)"},
 	{folded, SL_ERR_CONFIG,
 	 "its tensor 'onnx::Conv_27' is no module's: the file is of a network in evaluation, or with folded constants, "

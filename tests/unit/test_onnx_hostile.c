@@ -331,6 +331,7 @@ static const struct hostile hostiles[] = {
 	 CONF, "do not lie in 0 … 1"},
 	{"a ratio that is no number", small, constant, "/classifier/classifier.0/Constant", NULL, INT64_MIN, CONF,
 	 "its ratio is no constant"},
+	{"einsum without an equation", many, kind, "/block/attn/MatMul_2", "Einsum", 0, CONF, "torch's einsum"},
 	{"a bound that is no number", small, constant, "/down/down.2/Constant_1", NULL, INT64_MIN, CONF,
 	 "bound is nan"},
 	{"a border of 2^62", small, constant, "/pool/Constant", NULL, HUGE, CONF, "it pads the batch"},

@@ -52,6 +52,33 @@ class Timm(nn.Module):
         return (attn.softmax(dim=-1) @ v).transpose(1, 2).reshape(B, N, C)
 
 
+class Summed(nn.Module):
+    """By einsum, as many papers' code has it; the heads stand behind the tokens, or in front of them."""
+
+    def __init__(self, scores="bihd,bjhd->bhij", values="bhij,bjhd->bihd", turn=False):
+        super().__init__()
+        self.qkv, self.heads, self.scores, self.values, self.turn = nn.Linear(E, 3 * E), H, scores, values, turn
+
+    def forward(self, x):
+        B, N, C = x.shape
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        q, k, v = q.view(B, N, self.heads, -1), k.view(B, N, self.heads, -1), v.view(B, N, self.heads, -1)
+        if self.turn:
+            q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+        y = torch.einsum(self.values, torch.einsum(self.scores, q, k).mul(0.5).softmax(dim=-1), v)
+        return (y.transpose(1, 2) if self.turn else y).reshape(B, N, C)
+
+
+class Lone(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k = nn.Linear(E, E), nn.Linear(E, E)
+
+    def forward(self, x):
+        s = torch.einsum("bjd,bid->bij", self.k(x), self.q(x)) * 0.3
+        return torch.einsum("bij, bjd -> bid", s.softmax(-1), x)
+
+
 class Annotated(nn.Module):
     """As the annotated Transformer writes it."""
 
@@ -120,7 +147,8 @@ class Masked(nn.Module):
 
 
 MODULES = {"nanoGPT": Nano, "nanoGPT without a mask": lambda: Nano(False), "timm": Timm, "annotated": Annotated, "one": One,
-           "masked": Masked}
+           "masked": Masked, "einsum": Summed, "einsum of heads": lambda: Summed("bhid,bhjd->bhij", "bhij,bhjd->bhid", True),
+           "einsum of other orders": lambda: Summed("bjhd,bihd->bhij"), "einsum of one": Lone}
 
 
 class Scored(nn.Module):
@@ -163,6 +191,8 @@ def check_refused():
                         (lambda m, y, s: s.masked_fill(m.first, -1e9).softmax(-1) @ y, "only causal masks"),
                         (lambda m, y, s: (s * s).softmax(-1) @ y, "single numbers"), (lambda m, y, s: s.softmax(1) @ y, "over the keys"),
                         (lambda m, y, s: (s.softmax(-1) @ y).flatten(2), "transpose"), (lambda m, y, s: s @ y, "by transposed keys"),
+                        (lambda m, y, s: torch.einsum("bhij,bhjd->bhd", s, y), "over one dimension"),
+                        (lambda m, y, s: torch.einsum("bhid,bhid->bhid", y, y), "over one dimension"),
                         (lambda m, y, s: F.softmax(y, -1), "over the keys"), (lambda m, y, s: y + y, "add tokens"),
                         (lambda m, y, s: F.relu(y).transpose(1, 2).flatten(2), "in attention alone")):
         refused(split.ConfigError, says, remote, Scored(makes), SHAPE)
