@@ -253,9 +253,10 @@ def _by_fx(module):
     leaf = graph.builder_of(module)
     whole, strip = (nn.Sequential(module), "0.") if leaf else (module, "")
     traced = {}
-    for training in (True, False):
-        with tracing.mode(whole, training):
-            traced[training] = tracing.trace(whole, graph.builder_of)
+    with tracing.unchanged(whole):
+        for training in (True, False):
+            with tracing.mode(whole, training):
+                traced[training] = tracing.trace(whole, graph.builder_of)
     return lambda b, training: graph.read(b, whole, strip, traced[training])
 
 

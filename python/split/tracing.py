@@ -89,15 +89,21 @@ def _shown(v):
     return v if isinstance(v, (type(None), bool, int, float, str)) else id(v)
 
 
+def _is_kept(v):
+    """What forward computes, and keeps for others to look at: they find nothing there."""
+    return isinstance(v, torch.fx.Proxy) or (isinstance(v, tuple) and all(map(_is_kept, v)) and bool(v))
+
+
 @contextlib.contextmanager
-def _unchanged(module):
-    """Refuses what forward would do once, where PyTorch does it in each call; modules have their attributes back."""
-    had = [(name or "forward", m, dict(vars(m)), _shown(vars(m))) for name, m in module.named_modules()]
+def unchanged(module):
+    """Refuses what forward would do once, where PyTorch does it in each call. Modules have their attributes back."""
+    had = [(name or "forward", m, dict(vars(m)), {k: _shown(v) for k, v in vars(m).items()}) for name, m in module.named_modules()]
     try:
         yield
-        name = next((name for name, m, _, shown in had if _shown(vars(m)) != shown), None)
-        if name:
-            raise ValueError(f"{name} changes what its module holds")
+        for name, m, _, shown in had:
+            word = next((k for k in {**shown, **vars(m)} if not _is_kept(vars(m).get(k)) and shown.get(k, m) != _shown(vars(m).get(k, m))), None)
+            if word:
+                raise errors.config(f"{name} changes {word}, which its module holds; the server would never see that")
     finally:
         for _, m, attributes, _ in had:
             vars(m).clear()
@@ -126,7 +132,7 @@ def trace(module, is_leaf):
     usual = {a.name: a.default for a in arguments if isinstance(a.default, (type(None), bool, int, float, str))}
     before = _states()
     try:
-        with torch.enable_grad(), _unchanged(module), _no_functions():
+        with torch.enable_grad(), _no_functions():
             traced = _Tracer(is_leaf).trace(module, usual or None)
             if any(n.op == "get_attr" and n.target.startswith("_tensor_constant") for n in traced.nodes):
                 raise ValueError("forward makes a tensor that does not depend on its input")  # it may be another one in each call

@@ -349,7 +349,7 @@ def check_refused():
             (torch.jit.script(Scoped()), "a with statement, such as torch.no_grad()", TOKENS),
             (Python(lambda m: random.random()), "draws random numbers in Python", TOKENS),
             (Python(lambda m: float(torch.rand(()))), "draws random numbers in Python", TOKENS),
-            (Python(lambda m: setattr(m, "k", m.k + 1) or m.k), "changes what its module holds", TOKENS),
+            (Python(lambda m: setattr(m, "k", m.k + 1) or m.k), "forward changes k, which its module holds", TOKENS),
             (Python(lambda m: next(calls)), "something else in evaluation than in training, or in each call", TOKENS),
             (Of(lambda m, x: m.layer(x) * (0.5 if m.training else 1.0), nn.Linear(12, 12)), "something else in evaluation", TOKENS),
             (Of(lambda m, x: F.dropout(m.layer(x), 0.5), nn.Linear(12, 12)), "training=self.training", TOKENS),
@@ -378,7 +378,7 @@ class Scaled(nn.Linear):
 
     def __init__(self, of):
         super().__init__(12, 12)
-        self.of, self.exp = of, nn.Parameter(torch.zeros(12))
+        self.of, self.exp, self.kept = of, nn.Parameter(torch.zeros(12)), []
         self.register_buffer("b", torch.full((12,), 2.0))
 
     def forward(self, x):
@@ -433,10 +433,12 @@ def check_misread():
             (Lengthened(), "the first size is computed", TOKENS), (torch.jit.script(Lengthened()), "the first size is computed", TOKENS),
             (Scaled(lambda m, y: y * (m.b * 2.0 if m.training else m.b * 3.0)), "something else in evaluation", TOKENS),
             (Scaled(lambda m, y: y * m.b.exp() + m.exp), None, TOKENS), (nn.Sequential(Called(12, 12)), "its forward was replaced", TOKENS),
-            (Scaled(lambda m, y: (setattr(m, "last", y), y)[1]), "changes what its module holds", TOKENS),
+            (Scaled(lambda m, y: (setattr(m, "last", y), y)[1]), None, TOKENS),
+            (Scaled(lambda m, y: (lambda z: (setattr(m, "last", z), z)[1])(y + getattr(m, "last", 0.0))), "", TOKENS),
+            (Scaled(lambda m, y: (m.b.add_(1.0), y)[1]), "", TOKENS), (Scaled(lambda m, y: (m.kept.append(y), y)[1]), "kept", TOKENS),
             (Scaled(lambda m, y: y + torch.full_like(m.b, 2.0)), "", TOKENS)):
         check_reading(mid, says, shape)
-        assert not hasattr(mid, "last")
+        assert says is None or not hasattr(mid, "last")
     own = Of(lambda m, x: m.layer(x) + m.one, nn.Linear(12, 12))
     own.one = nn.Parameter(torch.ones(1, 1, 1))
     check_reading(own, "it has 3 dimensions beside 2", (8, 12))
