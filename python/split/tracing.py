@@ -136,6 +136,8 @@ def trace(module, is_leaf):
             traced = _Tracer(is_leaf).trace(module, usual or None)
             if any(n.op == "get_attr" and n.target.startswith("_tensor_constant") for n in traced.nodes):
                 raise ValueError("forward makes a tensor that does not depend on its input")  # it may be another one in each call
+            if any(given.graph is not traced for n in traced.nodes for given in n.all_input_nodes):
+                raise ValueError("forward reads what it kept in an earlier call")
             if _states() != before:
                 raise ValueError("forward draws random numbers in Python, which would be drawn once")
         return traced
