@@ -333,14 +333,15 @@ static void take_slot(struct sl_loader *loader, struct slot *slot, size_t rows)
 static enum sl_err count_most_tokens(struct sl_loader *loader, int64_t rows, struct sl_fail *fail)
 {
 	const struct sl_loader_spec *spec = &loader->spec;
-	enum sl_err err = sl_set_most_tokens(spec->set, spec->pad ? 1 : rows, &loader->most_tokens, fail);
+	const bool alike = spec->pad || spec->balanced; /* the longest row may come several times */
+	enum sl_err err = sl_set_most_tokens(spec->set, alike ? 1 : rows, &loader->most_tokens, fail);
 
 	if (!err)
 		err = sl_set_most_tokens(spec->set, 1, &loader->longest, fail);
 	if (!err && spec->pad == SL_PAD_MAX && spec->pad_to < loader->most_tokens)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "rows of %lld tokens are not padded to %lld",
 				   (long long)loader->most_tokens, (long long)spec->pad_to);
-	if (!err && spec->pad)
+	if (!err && alike)
 		loader->most_tokens = rows * (spec->pad == SL_PAD_MAX ? spec->pad_to : loader->most_tokens);
 	if (!err && loader->most_tokens > INT32_MAX)
 		err = sl_fail_set(fail, SL_ERR_LIMIT, "a batch may have %lld tokens, where %d are the most",

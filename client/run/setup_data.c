@@ -395,7 +395,7 @@ enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, st
 		*row = longest > *row ? longest : *row;
 		*chunk = most > *chunk ? most : *chunk;
 	}
-	if (c->data.pad)
+	if (c->data.pad || c->data.sampling == SL_SAMPLING_BALANCED) /* which takes a long row several times */
 		*chunk = rows * *row;
 	if (!err && *chunk > INT32_MAX)
 		return sl_conf_client_fail(c, "train.batch", fail,

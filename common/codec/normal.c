@@ -130,7 +130,7 @@ static void set_call(struct normal *q, const struct sl_extent *xs)
 /* Tokens whose scales are one unit of work. */
 static int64_t unit_of(const struct normal *q)
 {
-	return q->features < SL_CODEC_BLOCK ? SL_CODEC_BLOCK / q->features : 1;
+	return q->features && q->features < SL_CODEC_BLOCK ? SL_CODEC_BLOCK / q->features : 1;
 }
 
 /* A token's sum does not depend on where the token lies. */

@@ -66,7 +66,7 @@ static void prepare(struct randomk *r, const struct sl_codec_call *call, int64_t
 	r->key = sl_codec_key(r->env.seed, r->env.pair_dir, call, SL_STAGE_TRANSFORM);
 	r->n = n;
 	r->k = sl_codec_kept(r->env.arg[RATIO], n);
-	r->step = ((uint64_t)n << 32) / (uint64_t)r->k;
+	r->step = r->k ? ((uint64_t)n << 32) / (uint64_t)r->k : 0;
 	r->phase = (uint64_t)((unsigned __int128)r->step * sl_rng_u32(&r->key, 0) >> 32);
 }
 

@@ -170,12 +170,12 @@ static inline int64_t sl_stage_threads(const struct sl_stage_env *env)
 /* NULL where no stage has this id (name). */
 const struct sl_codec_stage *sl_codec_stage_find(const char *name, size_t len);
 
-/* Elements that a share of n leaves: at least one. */
+/* Elements that a share of n leaves: at least one, where there are some. */
 static inline int64_t sl_codec_kept(double share, int64_t n)
 {
 	int64_t k = llrint(share * (double)n);
 
-	return k < 1 ? 1 : k > n ? n : k;
+	return k < 1 ? n > 0 : k > n ? n : k;
 }
 
 /* Units of work in n elements. */

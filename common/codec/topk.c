@@ -134,7 +134,7 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 		return sl_keeper_forward(keeper, call, x, n, y, ys);
 	keeper->set = sl_places_slot(&keeper->places, call->slot);
 	keeper->set->n = 0;
-	err = sl_select_run(t->select, x, n, k, &t->selection);
+	err = n ? sl_select_run(t->select, x, n, k, &t->selection) : SL_OK;
 	if (err != SL_OK)
 		return err;
 	keeper->set->n = n;

@@ -47,6 +47,14 @@ learns local matthews
 [ -s "$tmp/CoLA/train.tsv.tokens" ] && [ -s "$tmp/CoLA/dev.tsv.tokens" ] || fail 'no tokens lie beside the text'
 client linked "$config" --set server="$one" || fail "with a server: exit status $?"
 same_run linked local 38
+# of the rarer class there is one text, the longest: it comes in a batch again and again
+mkdir -p "$tmp/rare/CoLA"
+{ rows 0 200 | awk -F '\t' '$1 == 0 && n++ < 31 {print "made\t0\t\t" $2}'; printf 'made\t1\t\tred'; printf ' fish%.0s' $(seq 12); echo; } >"$tmp/rare/CoLA/train.tsv"
+cp "$tmp/CoLA/dev.tsv" "$tmp/rare/CoLA"
+rare=(--set data.dir="$tmp/rare" --set data.sampling=balanced --set train.batch=32 --set train.chunks=2)
+client rare "$config" --local "${rare[@]}" || fail "balanced texts: $(tail -n 3 "$tmp/rare.log")"
+client rare2 "$config" --set server="$one" "${rare[@]}" || fail "balanced texts, with a server: $(tail -n 3 "$tmp/rare2.log")"
+same_run rare2 rare 2
 # the tokens are another run's, broken, or not to be kept
 printf x | dd of="$tmp/CoLA/train.tsv.tokens" bs=1 seek=300 conv=notrunc status=none
 client spoilt "$config" --set server="$two" --set threads=2 --set codec=none || fail "with another server: exit status $?"

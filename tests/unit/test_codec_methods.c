@@ -53,6 +53,17 @@ static const char *const all_specs[] = {
 	"zstd:1",
 	"topk:0.1,ef=true|quant:8",
 	"lowrank:1,warm=true",
+	/* behind what may keep nothing */
+	"threshold:1000|normal:2",
+	"threshold:1000|topk:0.3",
+	"threshold:1000|randomk:0.3|quant:8",
+	"threshold:1000,ef=true|topk:0.3|normal:3",
+	"threshold:1000|sortquant:6+2",
+	"threshold:1000|quant:4,round=stochastic",
+	"threshold:1000|terngrad",
+	"threshold:1000|qsgd:10,bucket=512",
+	"threshold:1000|adaptive:0.3",
+	"threshold:1000|bf16|zstd",
 };
 
 enum { SPECS = sizeof all_specs / sizeof all_specs[0] };
