@@ -172,6 +172,13 @@ static bool may_be_longer(const char *dir, uint64_t total_steps)
 	return past.resumable && total_steps > past.steps;
 }
 
+/* The same, of a run that has begun to go on. */
+static bool is_behind(const struct sl_last_run *run, const char *dir, uint64_t total_steps)
+{
+	return run->n < SL_LAST_RUN_STEPS && may_be_longer(dir, total_steps) &&
+	       sl_past_run(dir).steps < run->step[run->n - 1];
+}
+
 static enum sl_err read_done(struct sl_last_run *run, const char *dir, const struct sl_plan *plan, const char *session,
 			     struct sl_fail *fail)
 {
@@ -179,6 +186,8 @@ static enum sl_err read_done(struct sl_last_run *run, const char *dir, const str
 	struct sl_fail why;
 	enum sl_err err = take_file(run, dir, plan, SL_CHECKPOINT_DONE, step, session, &why);
 
+	if (err && run->n) /* there are later ones */
+		return SL_OK;
 	if (err)
 		return sl_fail_set(fail, err, "--resume: the run is done, and cannot go on from its last state: %s",
 				   why.text);
@@ -212,7 +221,7 @@ enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_conf_clien
 		warn_of(&refused, SL_OK);
 	else if (refused.n)
 		err = say_refused(&refused, fail);
-	else
+	if (!err && (!run.n || is_behind(&run, dir, total_steps)))
 		err = read_done(&run, dir, plan, session, fail);
 	if (!err)
 		*out = run;
@@ -225,10 +234,11 @@ void sl_last_run_explain(struct sl_fail *fail)
 	const struct sl_fail why = *fail;
 
 	if (why.code == SL_ERR_MISMATCH)
-		sl_fail_set(fail, why.code,
-			    "%.300s. This run is done, and nothing of it has changed. If the server has lost its side, "
-			    "begin another run with this one's weights: another log.dir, and model.weights",
-			    why.text);
+		sl_fail_set(
+			fail, why.code,
+			"%.300s. A run that is done is made longer here, and its model is still there. If the server "
+			"has lost its side, begin another run with that: another log.dir, and model.weights",
+			why.text);
 }
 
 void sl_last_run_finish(const char *dir, uint64_t step, bool keep)

@@ -17,7 +17,7 @@ struct sl_last_run {
 	uint64_t step[SL_LAST_RUN_STEPS]; /* newest first, of files that are whole and of this plan and session */
 	int n;
 	bool certain; /* of one of them the server has said that its side is on its disk */
-	bool done;    /* the run came to its end, and goes on from there because it is to be longer; n is 1 */
+	bool done;    /* the last of them is the end of a run that is to be longer: that file has another name */
 };
 
 /* What lies in log.dir of a run that has no checkpoints. */
@@ -32,9 +32,9 @@ struct sl_past_run sl_past_run(const char *dir);
 enum sl_err sl_past_run_epochs(const char *dir, uint64_t steps, int *epochs, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Reads the checkpoints in conf->log.dir whole, newest first, until SL_LAST_RUN_STEPS are good. A warning names each
- * bad one. Without checkpoints it takes the last state of a finished run, if `total_steps` is more than that run's
- * length. NOINPUT: there is neither; the text says what is there and what can be done. DATA or MISMATCH: no checkpoint
- * is good; the error is that of the newest. Otherwise errors of sl_run_secret_read. */
+ * bad one. Behind them it takes the last state of a finished run, if `total_steps` is more than that run's length: the
+ * server may hold no later one. NOINPUT: there is neither; the text says what is there and what can be done. DATA or
+ * MISMATCH: no checkpoint is good; the error is that of the newest. Otherwise errors of sl_run_secret_read. */
 enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_conf_client *conf, const struct sl_plan *plan,
 			     uint64_t total_steps, struct sl_fail *fail) SL_MUST_CHECK;
 

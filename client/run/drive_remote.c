@@ -70,6 +70,7 @@ static void on_fetched(void *arg)
 
 	enum sl_err err = sl_audit_fetched(d->audit, d->remote, sl_training_state(d->run).step, d->fail);
 
+	sl_drive_count(d); /* the weights may be most of what a short run carries */
 	SL_FAILPOINT(d->state == DRIVE_FETCH ? SL_FP_CLIENT_FETCHED : SL_FP_NONE);
 	if (err) {
 		sl_drive_fault(d, err);

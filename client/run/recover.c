@@ -31,6 +31,7 @@ struct sl_recover {
 	struct sl_client_state live, ahead;
 	bool has_live, has_ahead;
 	bool crowded; /* step 0 had no place in the last offer */
+	bool stale;   /* the server's side of the last state that was given is of another link */
 	struct sl_retry retry;
 	struct sl_step_result ahead_result;
 };
@@ -48,7 +49,7 @@ static enum sl_err find_session(struct sl_recover *r, uint64_t total_steps, stru
 	sl_archive_found(r->archive, run.step, run.n);
 	r->longer = run.done;
 	r->certain = run.certain && !r->setup->conf->agreed.share.group[0]; /* a group may know better */
-	r->done_at = run.step[0];
+	r->done_at = run.step[run.n - 1];
 	return SL_OK;
 }
 
@@ -229,10 +230,12 @@ static enum sl_err check_made(const struct sl_remote *remote, const struct sl_cl
 			   s->step, sl_remote_made(remote), s->made);
 }
 
-static enum sl_err give(struct sl_remote *remote, const struct sl_client_state *s, struct sl_fail *fail)
+static enum sl_err give(struct sl_recover *r, struct sl_remote *remote, const struct sl_client_state *s,
+			struct sl_fail *fail)
 {
 	enum sl_err err = check_made(remote, s, fail);
 
+	r->stale = err != SL_OK;
 	if (err)
 		return err;
 	err = sl_remote_give(remote, s);
@@ -267,7 +270,7 @@ static enum sl_err read_file(struct sl_recover *r, struct sl_remote *remote, str
 	if (!err)
 		err = sl_training_restore(run, &c, fail);
 	if (!err)
-		err = give(remote, s, fail);
+		err = give(r, remote, s, fail);
 	return err;
 }
 
@@ -317,7 +320,7 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 			sl_archive_go_back(r->archive, next_step, sl_remote_session(remote)->common);
 		return err;
 	}
-	return give(remote, held, fail);
+	return give(r, remote, held, fail);
 }
 
 enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, struct sl_training *run,
@@ -356,9 +359,17 @@ bool sl_recover_must_wait(const struct sl_recover *r, const struct sl_training *
 }
 
 /* Refusing what a file's own content or disk is to blame for; a plan, a core or a schedule that differs stays an error.
- */
+ * A server that was killed may hold the step of an earlier link, where this side cannot know that its own is there. */
 bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err)
 {
+	if (r->stale && r->has_ahead && next_step == r->ahead.step) {
+		r->has_ahead = r->stale = false;
+		return true;
+	}
+	if (r->stale && !r->has_live && !r->certain && !r->setup->conf->agreed.share.group[0]) {
+		r->stale = false;
+		return sl_archive_refuse(r->archive, next_step);
+	}
 	if (r->has_live || (err != SL_ERR_DATA && err != SL_ERR_IO && err != SL_ERR_NOINPUT))
 		return false;
 	return sl_archive_refuse(r->archive, next_step);

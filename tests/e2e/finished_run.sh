@@ -41,7 +41,7 @@ as_it_was "--resume of a finished run"
 mv "$tmp/store" "$tmp/kept" && mkdir "$tmp/store"
 rc=0
 client run "$tmp/client.yaml" "${sets[@]}" --resume --set train.epochs=2 || rc=$?
-[ $rc = 78 ] && grep -q 'the server refused: no common step to go on from: .* This run is done, and nothing of it has changed.*model.weights$' "$tmp/run.log" ||
+[ $rc = 78 ] && grep -q 'the server refused: no common step to go on from: .* A run that is done is made longer here.*model.weights$' "$tmp/run.log" ||
 	fail "a server that has forgotten the run: status $rc"
 as_it_was "a server that has forgotten the run"
 rmdir "$tmp/store" && mv "$tmp/kept" "$tmp/store"
