@@ -8,6 +8,7 @@
 
 #include "client/model/weights_file.h"
 #include "client/persist/model_file.h"
+#include "client/run/setup_pictures.h"
 #include "common/base/log.h"
 #include "common/base/newfile.h"
 #include "common/base/text.h"
@@ -35,18 +36,16 @@ static void add_pictures(json_t *about, const struct sl_setup *s, const struct s
 	const struct sl_transform *t = s->transform[SL_SPLIT_TEST];
 	const bool grey = set->field[SL_FIELD_INPUT].dim[2] == 1;
 	json_t *list = json_array();
-	struct sl_conf_list usual, *steps = &usual;
+	struct sl_conf_list steps;
 	char norm[SL_CONF_TEXT];
 	float mean[3], std[3];
 
-	sl_transform_usual(&usual, c->model.image.h, c->model.image.w, false);
-	if (c->data.test_transforms.n)
-		steps = (struct sl_conf_list *)&c->data.test_transforms;
+	sl_setup_steps(&steps, c, SL_SPLIT_TEST);
 	if (grey) /* pictures are read so */
 		json_array_append_new(list, json_string("Grayscale()"));
-	for (int i = 0; i < steps->n; i++)
-		if (!strstr(steps->item[i], "Normalize") && !(grey && strstr(steps->item[i], "Grayscale")))
-			json_array_append_new(list, json_string(steps->item[i]));
+	for (int i = 0; i < steps.n; i++)
+		if (!strstr(steps.item[i], "Normalize") && !(grey && strstr(steps.item[i], "Grayscale")))
+			json_array_append_new(list, json_string(steps.item[i]));
 	if (t)
 		sl_transform_norm(t, mean, std);
 	else

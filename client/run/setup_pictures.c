@@ -3,14 +3,20 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/model/onnx.h"
 #include "common/base/log.h"
 
 enum {
 	CHANNELS = 3, /* that a network of images takes */
-	MASKS = 64
-}; /* that are looked at */
+	MASKS = 64,   /* that are looked at */
+	COLOURS = 2
+};
+
+static const char *const keys[SL_SPLIT_COUNT] = {"data.transforms", "data.test_transforms"};
+/* What changes the numbers of every picture, in the order in which they may stand. */
+static const char *const colours[COLOURS] = {"Grayscale", "Normalize"};
 
 int sl_setup_network_channels(const struct sl_setup *s)
 {
@@ -101,21 +107,44 @@ static bool transforms(const struct sl_conf_client *c)
 	return sl_setup_decodes(c) || c->data.transforms.n;
 }
 
+/* The step of this name; NULL: there is none. RandomGrayscale is another step than Grayscale. */
+static const char *find_step(const struct sl_conf_list *list, const char *name)
+{
+	for (int i = 0; i < list->n; i++)
+		if (strstr(list->item[i], name) && !strstr(list->item[i], "Random"))
+			return list->item[i];
+	return NULL;
+}
+
+void sl_setup_steps(struct sl_conf_list *out, const struct sl_conf_client *c, enum sl_split split)
+{
+	const bool train = split == SL_SPLIT_TRAIN;
+	const struct sl_conf_list *own = train ? &c->data.transforms : &c->data.test_transforms;
+	const struct sl_conf_list *other = train ? &c->data.test_transforms : &c->data.transforms;
+
+	if (own->n) {
+		*out = *own;
+		return;
+	}
+	sl_transform_usual(out, c->model.image.h, c->model.image.w, train);
+	for (int k = 0; k < COLOURS; k++)
+		if (find_step(other, colours[k]))
+			strcpy(out->item[out->n++], find_step(other, colours[k]));
+}
+
 static enum sl_err open_transform(const struct sl_setup *s, enum sl_split split, struct sl_transform **out,
 				  struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = s->conf;
 	const bool train = split == SL_SPLIT_TRAIN;
-	struct sl_conf_list usual, *list = &usual;
+	struct sl_conf_list list;
 	struct sl_fail why;
 
-	sl_transform_usual(&usual, c->model.image.h, c->model.image.w, train);
-	if (train ? c->data.transforms.n : c->data.test_transforms.n)
-		list = (struct sl_conf_list *)(train ? &c->data.transforms : &c->data.test_transforms);
+	sl_setup_steps(&list, c, split);
 	if (sl_transform_open(out,
 			      &(struct sl_transform_spec){
-				      .step = (const char(*)[SL_CONF_TEXT])list->item,
-				      .n = list->n,
+				      .step = (const char(*)[SL_CONF_TEXT])list.item,
+				      .n = list.n,
 				      .out_h = c->model.image.h,
 				      .out_w = c->model.image.w,
 				      .norm = sl_setup_norm(c),
@@ -125,24 +154,59 @@ static enum sl_err open_transform(const struct sl_setup *s, enum sl_split split,
 				      .masked = c->model.task == SL_CONF_PIXELS,
 			      },
 			      &why) != SL_OK)
-		return sl_conf_client_fail(c, train ? "data.transforms" : "data.test_transforms", fail, "%s", why.text);
+		return sl_conf_client_fail(c, keys[split], fail, "%s", why.text);
+	return SL_OK;
+}
+
+/* A network that learned from other numbers than it is evaluated with answers at random. */
+static enum sl_err check_alike(const struct sl_setup *s, struct sl_transform *const t[SL_SPLIT_COUNT],
+			       struct sl_fail *fail)
+{
+	struct sl_conf_list list[SL_SPLIT_COUNT];
+	float norm[SL_SPLIT_COUNT][2][CHANNELS];
+
+	for (int split = 0; split < SL_SPLIT_COUNT; split++) {
+		sl_setup_steps(&list[split], s->conf, (enum sl_split)split);
+		sl_transform_norm(t[split], norm[split][0], norm[split][1]);
+	}
+	for (int k = 0; k < COLOURS; k++) {
+		const char *in[] = {find_step(&list[0], colours[k]), find_step(&list[1], colours[k])};
+		const int bad = in[SL_SPLIT_TRAIN] ? SL_SPLIT_TEST : SL_SPLIT_TRAIN, other = !bad;
+		const bool grey = strcmp(colours[k], "Grayscale") == 0;
+
+		if (grey ? !in[0] != !in[1] && channels_of(s) != 1 : memcmp(norm[0], norm[1], sizeof norm[0]) != 0)
+			return sl_conf_client_fail(s->conf, keys[bad], fail,
+						   "has %s, and %s has %s, so evaluations would see other numbers than "
+						   "training: write the same %s into both lists",
+						   in[bad] ? in[bad]
+						   : grey  ? "no Grayscale"
+							   : "no Normalize",
+						   keys[other], in[other], colours[k]);
+	}
 	return SL_OK;
 }
 
 enum sl_err sl_setup_check_transforms(const struct sl_setup *s, struct sl_fail *fail)
 {
+	const int first = s->conf->data.transforms.n ? SL_SPLIT_TRAIN : SL_SPLIT_TEST; /* the usual ones take from it */
+	struct sl_transform *t[SL_SPLIT_COUNT] = {0};
 	enum sl_err err = SL_OK;
 	double window[2];
 
 	if (s->conf->data.window.n && !read_window(s->conf, window))
 		return sl_conf_client_fail(s->conf, "data.window", fail,
 					   "must be two numbers, [centre, width], with a width of at least 1");
-	for (int split = 0; split < SL_SPLIT_COUNT && !err && transforms(s->conf); split++) {
-		struct sl_transform *t = NULL;
+	if (!transforms(s->conf))
+		return SL_OK;
+	for (int i = 0; i < SL_SPLIT_COUNT && !err; i++) {
+		const int split = (first + i) % SL_SPLIT_COUNT;
 
-		err = open_transform(s, (enum sl_split)split, &t, fail);
-		sl_transform_close(t);
+		err = open_transform(s, (enum sl_split)split, &t[split], fail);
 	}
+	if (!err)
+		err = check_alike(s, t, fail);
+	for (int split = 0; split < SL_SPLIT_COUNT; split++)
+		sl_transform_close(t[split]);
 	return err;
 }
 

@@ -10,6 +10,9 @@ bool sl_setup_decodes(const struct sl_conf_client *conf);
 int sl_setup_network_channels(const struct sl_setup *s);
 /* How pictures are decoded. Where data.channels is not given, the network or its file says how many there are. */
 struct sl_picture_spec sl_setup_pictures(const struct sl_setup *s);
+/* The steps of data.transforms or data.test_transforms. Where that list is empty, the usual ones, with Grayscale and
+ * Normalize of the other list. */
+void sl_setup_steps(struct sl_conf_list *out, const struct sl_conf_client *conf, enum sl_split split);
 /* Once the sets are open: s->augment for CIFAR's own steps, else s->transform. */
 enum sl_err sl_setup_prepare(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 

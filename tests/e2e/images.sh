@@ -29,6 +29,10 @@ same_run mixed-remote mixed $steps
 client smooth "$tmp/client.yaml" --local --set train.label_smoothing=0.1 || fail "label smoothing: exit status $?"
 [ "$(learned mixed)" != "$(learned smooth)" ] || fail "train.mixup made no difference"
 
+# one list alone: the usual steps of the other do the same to colours
+client own "$tmp/client.yaml" --local --set 'data.transforms=Resize((32, 32)),Grayscale(3),Normalize(0.25, 0.5)' || fail "one list of transforms: $(tail -n 2 "$tmp/own.log")"
+grep -qaF '[\"Resize((32, 32))\",\"Grayscale(3)\",\"Normalize((0.25, 0.25, 0.25), (0.5, 0.5, 0.5))\"]' "$tmp/own/model.safetensors" || fail 'an evaluation sees other colours'
+
 # broken ones, of two formats: the first ends the run
 jpeg=$(ls "$tmp/pictures/train/"*/*.jpg | sed -n 3p)
 png=$(ls "$tmp/pictures/train/"*/*.png | sed -n 5p)
@@ -59,6 +63,10 @@ refused 66 "--set data.dir: $tmp/none: No such file" --set data.dir="$tmp/none"
 refused 78 'the model only 9' --set model.classes=9
 refused 78 'data.transforms: step 1, RandomCorp(32): there is no step of this name' --set 'data.transforms=RandomCorp(32),Resize(32)'
 refused 78 'data.test_transforms: step 2, Cutout(4): an evaluation leaves nothing to chance' --set 'data.test_transforms=Resize((32, 32)),Cutout(4)'
+own='data.transforms=Resize((32, 32)),Grayscale(3),Normalize(0.25, 0.5)'
+refused 78 'data.test_transforms: has no Normalize, and data.transforms has Normalize(0.25, 0.5), so' --set "$own" --set 'data.test_transforms=Resize((32, 32)),Grayscale(3)'
+refused 78 'data.transforms: has no Grayscale, and data.test_transforms has Grayscale(3), so' --set 'data.transforms=Resize((32, 32))' --set 'data.test_transforms=Resize((32, 32)),Grayscale(3)'
+refused 78 'data.test_transforms: has Normalize(0.5, 0.5), and data.transforms has Normalize(0.25, 0.5), so' --set "$own" --set 'data.test_transforms=Resize((32, 32)),Grayscale(3),Normalize(0.5, 0.5)'
 refused 78 'data.flip: data.transforms say what is done' --set data.flip=false
 mkdir "$tmp/pictures/val/class-x"
 refused 65 "$tmp/pictures/val/class-x: train/ has no class of this name"
