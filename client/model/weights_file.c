@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "client/model/lora.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
 
@@ -165,7 +166,7 @@ static bool is_ignored(const struct sl_model *m, const char *name)
 struct reading {
 	const struct sl_model *m;
 	const struct sl_st_file *file;
-	bool partial;
+	bool partial, new_inserts;
 	bool new_head;                    /* no parameter of the head is there */
 	const struct sl_st_tensor **from; /* [n_param], NULL: none */
 	const char *ignored;              /* the first of them; "": none */
@@ -218,7 +219,7 @@ static bool is_wanted(const struct reading *r, int i)
 	const struct sl_file_param *p = &r->m->file[i];
 	const struct sl_st_tensor *t = r->from[i];
 
-	return !(p->optional && !t) && !(p->head && r->new_head) &&
+	return !(p->optional && !t && (r->new_inserts || sl_lora_has(r->m, i))) && !(p->head && r->new_head) &&
 	       !(r->partial && in_last_unit(r->m, r->m->graph.param[i].name) && (!t || !same_shape(t, p)));
 }
 
@@ -243,7 +244,10 @@ static enum sl_err find_all(struct reading *r, unsigned how, struct sl_fail *fai
 enum sl_err sl_weights_load_file(const struct sl_model *model, const struct sl_st_file *file, unsigned how,
 				 float *const *param, bool *loaded, struct sl_fail *fail)
 {
-	struct reading r = {.m = model, .file = file, .partial = how & SL_WEIGHTS_PARTIAL};
+	struct reading r = {.m = model,
+			    .file = file,
+			    .partial = how & SL_WEIGHTS_PARTIAL,
+			    .new_inserts = how & SL_WEIGHTS_NEW_INSERTS};
 	enum sl_err err;
 
 	r.from = calloc((size_t)model->graph.n_param + 1, sizeof *r.from);

@@ -35,16 +35,17 @@ enum {
 	/* Tensors of the model's last unit may be missing or of another shape (a new classifier), and others in its
 	 * name are passed over. */
 	SL_WEIGHTS_PARTIAL = 1,
-	SL_WEIGHTS_NEW_HEAD = 2 /* all parameters of a head (model.h) may be missing, or none */
+	SL_WEIGHTS_NEW_HEAD = 2,   /* all parameters of a head (model.h) may be missing, or none */
+	SL_WEIGHTS_NEW_INSERTS = 4 /* parameters of inserts may be missing */
 };
 
 /* Strict: a tensor missing, of another shape, not of floats, or unknown to the model is DATA, and named. Passed over
  * are
  * *.num_batches_tracked, and what model->ignored matches, of which one line of the log says. Names may lack
- * model->prefix. Optional parameters may be missing. loaded[i] (of n_param, may be NULL) says which parameters the file
- * gave; the others' buffers are untouched, for sl_param_init to fill. Everything is checked before the first buffer is
- * written; an IO error later leaves them undefined. `param` NULL: nothing is read, only checked. `path`: a file, or a
- * folder as sl_st_open_folder reads it. */
+ * model->prefix. Adapters may be missing: new ones change nothing. loaded[i] (of n_param, may be NULL) says which
+ * parameters the file gave; the others' buffers are untouched, for sl_param_init to fill. Everything is checked before
+ * the first buffer is written; an IO error later leaves them undefined. `param` NULL: nothing is read, only checked.
+ * `path`: a file, or a folder as sl_st_open_folder reads it. */
 enum sl_err sl_weights_load_file(const struct sl_model *model, const struct sl_st_file *file, unsigned how,
 				 float *const *param, bool *loaded, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_weights_load(const struct sl_model *model, const char *path, unsigned how, float *const *param,

@@ -285,7 +285,8 @@ static unsigned first_weights(const struct sl_setup *s, const char **path, bool 
 	if (!strict && !(*path)[0] && folder[0] && sl_st_in_folder(folder))
 		*path = folder;
 	return strict ? SL_WEIGHTS_STRICT
-		      : (s->conf->model.partial ? SL_WEIGHTS_PARTIAL : 0) | (folder[0] ? SL_WEIGHTS_NEW_HEAD : 0);
+		      : SL_WEIGHTS_NEW_INSERTS | (s->conf->model.partial ? SL_WEIGHTS_PARTIAL : 0) |
+				(folder[0] ? SL_WEIGHTS_NEW_HEAD : 0);
 }
 
 /* What is frozen and lies in the file in 16 bits stays so: the plan has it as such. */

@@ -41,4 +41,10 @@ if client 'stray' "$tmp/client.yaml" --local --set model.weights="$tmp/conv/mode
 	fail 'inserts in the file and none in the model were taken'
 fi
 grep -q '"insert\.' "$tmp/stray.log" || fail 'the error does not name what is too much'
+for command in eval predict export; do
+	status=0
+	"$SPLITC" $command "$tmp/client.yaml" $([ $command != export ] || echo "$tmp/out.safetensors") --set log.dir="$tmp/none" \
+		--set "${conv[0]}" --set "${conv[1]}" >"$tmp/out" 2>&1 || status=$?
+	[ $status = 65 ] && grep -q 'tensor "insert[^ ]*" is missing' "$tmp/out" || fail "$command, no weights of inserts: $status, $(cat "$tmp/out")"
+done
 echo "$cases runs equal their local twin"

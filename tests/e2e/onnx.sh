@@ -118,7 +118,7 @@ same_run text2 text1 12
 no_onnx() {
 	local status=0 says=$1
 	shift
-	"$SPLITC" export "$tmp/back.yaml" "$tmp/no.onnx" --weights "$tmp/still/model.safetensors" "$@" >"$tmp/out" 2>&1 || status=$?
+	"$SPLITC" export "$tmp/back.yaml" "$tmp/no.onnx" --weights "$tmp/local codecs/model.safetensors" "$@" >"$tmp/out" 2>&1 || status=$?
 	[ "$status" = 78 ] && grep -qF -- "$says" "$tmp/out" && [ ! -e "$tmp/no.onnx" ] || fail "$*: exit status $status, $(cat "$tmp/out")"
 }
 no_onnx 'has inserts, which is not written as ONNX: name a file that ends with .safetensors' --set insert.tail=linear:20 --set data.transforms='Resize((16, 16))' --set data.test_transforms='Resize((16, 16))'
