@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a file has no room for is cut off: the list of files, which may be long, is the last. */
+/* What a file has no room for is cut off: lists of steps and files, which may be long, are the last. */
 static const char *const paths[] = {"train.epochs",
 				    "train.max_steps",
 				    "train.optimizer.lr",
@@ -29,12 +29,18 @@ static const char *const paths[] = {"train.epochs",
 				    "data.crop_padding",
 				    "data.flip",
 				    "data.normalize",
+				    "data.channels",
+				    "data.bits",
+				    "data.exif",
+				    "data.jpeg",
+				    "data.window",
 				    "data.transforms",
 				    "data.label",
 				    "model.task",
 				    "train.loss",
 				    "train.class_weights",
 				    "data.ignore",
+				    "data.test_transforms",
 				    "data.train_files"};
 enum { N_PATHS = sizeof paths / sizeof paths[0] };
 

@@ -63,6 +63,8 @@ static void add_pictures(json_t *about, const struct sl_setup *s, const struct s
 		json_object_set_new(about, "bits", json_integer(16));
 	if (c->data.exif)
 		json_object_set_new(about, "exif", json_true());
+	if (sl_setup_decodes(c))
+		json_object_set_new(about, "jpeg", json_string(c->data.jpeg == SL_JPEG_EXACT ? "exact" : "fast"));
 	if (c->data.window.n == 2)
 		json_object_set_new(about, "window",
 				    json_pack("[s, s]", c->data.window.item[0], c->data.window.item[1]));
@@ -396,7 +398,7 @@ static bool is_older_grey(const json_t *then)
 enum sl_err sl_about_check(const struct sl_setup *s, struct sl_fail *fail)
 {
 	static const char *const of_pictures[] = {"image", "channels", "bits", "exif", "window", "transforms"};
-	static const char *const of_texts[] = {"tokenizer", "max_length"};
+	static const char *const of_both[] = {"tokenizer", "max_length", "jpeg"}; /* jpeg: older files do not say it */
 	json_t *then = sl_about_parse(s), *now = then ? about_set(s, &s->set[SL_SPLIT_TEST]) : NULL;
 	enum sl_err err = SL_OK;
 
@@ -405,9 +407,9 @@ enum sl_err sl_about_check(const struct sl_setup *s, struct sl_fail *fail)
 	for (size_t i = 0; i < sizeof of_pictures / sizeof of_pictures[0] && now && !err; i++)
 		if (json_object_get(then, "transforms") && json_object_get(now, "transforms") && !is_older_grey(then))
 			warn_of_other(then, now, of_pictures[i]);
-	for (size_t i = 0; i < sizeof of_texts / sizeof of_texts[0] && now && !err; i++)
-		if (json_object_get(then, of_texts[i]) && json_object_get(now, of_texts[i]))
-			warn_of_other(then, now, of_texts[i]);
+	for (size_t i = 0; i < sizeof of_both / sizeof of_both[0] && now && !err; i++)
+		if (json_object_get(then, of_both[i]) && json_object_get(now, of_both[i]))
+			warn_of_other(then, now, of_both[i]);
 	if (now && !err && sl_conf_splits(s->conf) && json_object_get(then, "split")) {
 		json_object_set_new(now, "split", split_of(s->conf));
 		warn_of_other(then, now, "split"); /* what it learned may be among these samples */

@@ -32,6 +32,8 @@ client smooth "$tmp/client.yaml" --local --set train.label_smoothing=0.1 || fail
 # one list alone: the usual steps of the other do the same to colours
 client own "$tmp/client.yaml" --local --set 'data.transforms=Resize((32, 32)),Grayscale(3),Normalize(0.25, 0.5)' || fail "one list of transforms: $(tail -n 2 "$tmp/own.log")"
 grep -qaF '[\"Resize((32, 32))\",\"Grayscale(3)\",\"Normalize((0.25, 0.25, 0.25), (0.5, 0.5, 0.5))\"]' "$tmp/own/model.safetensors" || fail 'an evaluation sees other colours'
+"$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/plain" --set data.jpeg=exact >"$tmp/out" 2>&1 || fail "eval: $(cat "$tmp/out")"
+grep -q '^WARN other-data: the model was trained with jpeg "fast", and this config has "exact"$' "$tmp/out" || fail "another data.jpeg: $(cat "$tmp/out")"
 
 # broken ones, of two formats: the first ends the run
 jpeg=$(ls "$tmp/pictures/train/"*/*.jpg | sed -n 3p)

@@ -484,6 +484,19 @@ static void changed_settings_are_named(void **state)
 	conf.data.train_files.n = 0;
 	assert_true(sl_same_run_changed(&conf, then, text));
 	assert_string_equal(text, "data.train_files was [\"a b.bin\"], is []");
+	conf.data.exif = !conf.data.exif;
+	conf.data.bits = SL_BITS_16;
+	conf.data.jpeg = SL_JPEG_EXACT;
+	conf.data.channels = SL_CHANNELS_GREY;
+	conf.data.window.n = conf.data.test_transforms.n = 1;
+	snprintf(conf.data.test_transforms.item[0], sizeof conf.data.test_transforms.item[0], "Resize((32, 32))");
+	snprintf(conf.data.window.item[0], sizeof conf.data.window.item[0], "40");
+	sl_same_run_note(&conf, then);
+	configure("changed", 1);
+	assert_true(sl_same_run_changed(&conf, then, text));
+	assert_string_equal(text, "data.channels was 1, is network; data.bits was 16, is 8; data.exif was true, is "
+				  "false; data.jpeg was exact, is fast; data.window was [\"40\"], is []; "
+				  "data.test_transforms was [\"Resize((32, 32))\"], is []");
 	/* one of which the other is the beginning */
 	conf.train.lr = 0.15;
 	sl_same_run_note(&conf, then);
@@ -494,7 +507,7 @@ static void changed_settings_are_named(void **state)
 	conf.data.train_files.n = SL_CONF_LIST_MAX;
 	for (int i = 0; i < SL_CONF_LIST_MAX; i++)
 		snprintf(conf.data.train_files.item[i], sizeof conf.data.train_files.item[i],
-			 "a-file-of-the-data-%d.bin", i);
+			 "a-file-of-the-data-that-has-a-longer-name-%d.bin", i);
 	sl_same_run_note(&conf, then);
 	assert_true(strlen(then) < sizeof then && strlen(then) > sizeof then / 2);
 	assert_false(sl_same_run_changed(&conf, then, text));
