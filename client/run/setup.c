@@ -248,6 +248,10 @@ enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	enum sl_err err = sizes_of_onnx(conf, fail);
 
+	if (!err && !sl_conf_weights_fit(conf))
+		return sl_conf_client_fail(conf, "train.class_weights", fail,
+					   "needs a number for each of the %d classes or labels, got %d",
+					   conf->model.classes, conf->train.class_weights.n);
 	if (!err && conf->data.kind == SL_DATA_CSV && conf->model.task == SL_CONF_CLASSES && conf->model.classes == 1)
 		return sl_conf_client_fail(conf, "model.task", fail,
 					   "a network with one output has no classes: write model.task: labels, if the "

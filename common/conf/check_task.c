@@ -34,6 +34,14 @@ static const char *check_head(const struct sl_conf_client *c, char why[SL_CONF_W
 	return NULL;
 }
 
+bool sl_conf_weights_fit(const struct sl_conf_client *c)
+{
+	const struct sl_conf_list *w = &c->train.class_weights;
+	const bool word = w->n == 1 && strspn(w->item[0], "0123456789.eE+-") != strlen(w->item[0]);
+
+	return w->n < 1 || word || w->n == c->model.classes;
+}
+
 /* What weights of classes need: a loss that has classes, whose weights this client sums. */
 static const char *check_weights(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
@@ -45,7 +53,7 @@ static const char *check_weights(const struct sl_conf_client *c, char why[SL_CON
 	for (int i = 0; i < w->n && w->n > 1; i++)
 		if (strcmp(w->item[i], "none") == 0 || strcmp(w->item[i], "balanced") == 0)
 			snprintf(why, SL_CONF_WHY, "%s stands alone, and not in a list", w->item[i]);
-	if (!why[0] && !word && w->n != c->model.classes)
+	if (!why[0] && !c->model.onnx[0] && !sl_conf_weights_fit(c)) /* of ONNX: sl_setup_sizes, which reads the file */
 		snprintf(why, SL_CONF_WHY, "needs a number for each of the %d classes or labels, got %d",
 			 c->model.classes, w->n);
 	if (!why[0] && (!sl_conf_learns_labels(c) || c->model.head != SL_CONF_CLASSIFIER || has_numbers(c)))

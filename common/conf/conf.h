@@ -373,6 +373,8 @@ static inline enum sl_err SL_MUST_CHECK sl_conf_client_load(struct sl_conf_clien
 	return sl_conf_load(&sl_conf_client_schema, out, path, set, n_set, fail);
 }
 
+/* Whether train.class_weights is no list, or has a number for each class. */
+bool sl_conf_weights_fit(const struct sl_conf_client *conf);
 /* Training goes by what the data say of samples, not by an activation that an insert gives back. */
 static inline bool sl_conf_learns_labels(const struct sl_conf_client *c)
 {

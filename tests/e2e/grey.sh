@@ -44,6 +44,8 @@ right=$(awk -F, 'NR > 1 && index($NF, $(NF - 1) "/") {n++} END {print n + 0}' "$
 [ "$right" -ge 20 ] || fail "$right of 24 pictures are right: $(cat "$tmp/predicted.csv")"
 grep -qF '\"channels\":1,\"bits\":16' "$tmp/local grey/model.safetensors" || fail 'the model does not say that it takes grey of 16 bits'
 
+client weighted "$config" --local --set train.epochs=1 --set train.class_weights=1,2,3 || fail "weights of the file's three classes: $(cat "$tmp/weighted.log")"
+refused 78 'train.class_weights: needs a number for each of the 3 classes or labels, got 2' --set train.class_weights=1,2
 refused 78 'data.channels: the network takes image [16,16,1]; images has image [H,W,3]: data with 1 channel would fit' --set data.channels=3
 refused 78 'step 1, RandAugment(): is of 8 bits: take data.bits: 8' --set 'data.transforms=RandAugment(),Resize((16, 16))'
 refused 78 'data.bits: must be 8 or 16, got "12"' --set data.bits=12
