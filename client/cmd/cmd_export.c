@@ -34,7 +34,8 @@ static const char *const usage[] = {
 	"A state_dict holds no strides. With form: imagenet it computes the same in torchvision's mobilenet_v2. With "
 	"form: cifar it fits there too, but computes something else until you change three layers: features.0.0 and "
 	"features.2.conv.1.0 need stride 1, and features.2 needs its sum where it has as many output channels as "
-	"input channels (docs/howto-pytorch.md). The file's metadata record model, width, form, image and normalize.",
+	"input channels (docs/howto-pytorch.md). The file's metadata record model, width and form, and of pictures "
+	"image and normalize.",
 	NULL,
 };
 
@@ -45,13 +46,22 @@ static const char *form_text(const struct sl_conf_client *conf)
 	return conf->model.form == SL_FORM_CIFAR ? "cifar" : "imagenet";
 }
 
-static const char *normalize_text(const struct sl_conf_client *conf)
+/* How the pictures of training were normalised: as the model's own file says, else by the config. */
+static const char *normalize_text(const struct sl_conf_client *conf, const json_t *about)
 {
 	static const char *const text[] = {[SL_NORMALIZE_NONE] = "none",
 					   [SL_NORMALIZE_CIFAR10] = "cifar10",
 					   [SL_NORMALIZE_CIFAR100] = "cifar100",
 					   [SL_NORMALIZE_IMAGENET] = "imagenet"};
+	const json_t *steps = json_object_get(about, "transforms");
+	const char *said = json_string_value(json_array_get(steps, json_array_size(steps) - 1));
+	char word[SL_CONF_TEXT];
+	float mean[3], std[3];
 
+	sl_norm_values(sl_setup_norm(conf), mean, std);
+	sl_about_norm(word, mean, std, false);
+	if (said)
+		return strcmp(said, word) == 0 ? text[conf->data.normalize] : said;
 	for (int i = 0; i < conf->data.test_transforms.n; i++)
 		if (strstr(conf->data.test_transforms.item[i], "Normalize"))
 			return conf->data.test_transforms.item[i];
@@ -85,24 +95,34 @@ static enum sl_err write_model(const char *out, const struct sl_setup *setup, st
 				    {"model", setup->plan->model->name},
 				    {"width", width},
 				    {"form", form_text(conf)},
-				    {"image", image},
-				    {"normalize", normalize_text(conf)},
+				    {NULL, NULL},
+				    {NULL, NULL},
 				    {NULL, NULL},
 				    {NULL, NULL}};
-	int notes = 6;
+	const struct sl_graph *g = &setup->plan->model->graph;
+	json_t *about = sl_about_parse(setup);
+	int notes = 4;
+	enum sl_err err;
 
 	snprintf(steps, sizeof steps, "%" PRId64, setup->trained);
 	snprintf(width, sizeof width, "%g", conf->model.width);
 	snprintf(image, sizeof image, conf->model.image.h == conf->model.image.w ? "%d" : "%dx%d", conf->model.image.h,
 		 conf->model.image.w);
+	if (g->value[g->in[0].value].shape.ndim == 4) {
+		note[notes++] = (struct sl_st_note){"image", image};
+		note[notes++] = (struct sl_st_note){"normalize", normalize_text(conf, about)};
+	}
 	if (setup->trained < INT64_MAX)
 		note[notes++] = (struct sl_st_note){SL_WEIGHTS_STEPS, steps};
 	if (setup->about)
 		note[notes++] = (struct sl_st_note){SL_MODEL_DATA, setup->about};
 	if (sl_ends_with(out, ".onnx"))
-		return sl_onnx_write(setup->plan->model, out, (const float *const *)setup->weights.value, note, notes,
-				     fail);
-	return save_merged(setup, out, note, notes, fail);
+		err = sl_onnx_write(setup->plan->model, out, (const float *const *)setup->weights.value, note, notes,
+				    fail);
+	else
+		err = save_merged(setup, out, note, notes, fail);
+	json_decref(about);
+	return err;
 }
 
 /* What the run's own process has written for us, and removes when it ends. */

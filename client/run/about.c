@@ -29,6 +29,15 @@ static void add_classes(json_t *about, const struct sl_set *set)
 	json_object_set_new(about, "classes", list);
 }
 
+void sl_about_norm(char out[SL_CONF_TEXT], const float mean[3], const float std[3], bool grey)
+{
+	if (grey)
+		snprintf(out, SL_CONF_TEXT, "Normalize((%.9g,), (%.9g,))", (double)mean[0], (double)std[0]);
+	else
+		snprintf(out, SL_CONF_TEXT, "Normalize((%.9g, %.9g, %.9g), (%.9g, %.9g, %.9g))", (double)mean[0],
+			 (double)mean[1], (double)mean[2], (double)std[0], (double)std[1], (double)std[2]);
+}
+
 /* Every step of an evaluation, in torchvision's words; the last one is Normalize. */
 static void add_pictures(json_t *about, const struct sl_setup *s, const struct sl_set *set)
 {
@@ -50,11 +59,7 @@ static void add_pictures(json_t *about, const struct sl_setup *s, const struct s
 		sl_transform_norm(t, mean, std);
 	else
 		sl_norm_values(sl_setup_norm(c), mean, std);
-	if (grey)
-		snprintf(norm, sizeof norm, "Normalize((%.9g,), (%.9g,))", (double)mean[0], (double)std[0]);
-	else
-		snprintf(norm, sizeof norm, "Normalize((%.9g, %.9g, %.9g), (%.9g, %.9g, %.9g))", (double)mean[0],
-			 (double)mean[1], (double)mean[2], (double)std[0], (double)std[1], (double)std[2]);
+	sl_about_norm(norm, mean, std, grey);
 	json_array_append_new(list, json_string(norm));
 	json_object_set_new(about, "image", json_pack("[i, i]", c->model.image.h, c->model.image.w));
 	if (grey)

@@ -33,6 +33,8 @@ void sl_about_forget(struct sl_setup *setup); /* drops that; idempotent */
 /* Of the names of classes, and of a table's columns and their texts, in their order: 16 bits, so that nobody reads a
  * name from it. Never 0. */
 int64_t sl_about_labels(const struct sl_setup *setup);
+/* The Normalize that the list of transforms ends with. */
+void sl_about_norm(char out[SL_CONF_TEXT], const float mean[3], const float std[3], bool grey);
 /* An object, which the caller drops; NULL: there is none. */
 json_t *sl_about_parse(const struct sl_setup *setup);
 

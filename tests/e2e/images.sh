@@ -34,6 +34,11 @@ client own "$tmp/client.yaml" --local --set 'data.transforms=Resize((32, 32)),Gr
 grep -qaF '[\"Resize((32, 32))\",\"Grayscale(3)\",\"Normalize((0.25, 0.25, 0.25), (0.5, 0.5, 0.5))\"]' "$tmp/own/model.safetensors" || fail 'an evaluation sees other colours'
 "$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/plain" --set data.jpeg=exact >"$tmp/out" 2>&1 || fail "eval: $(cat "$tmp/out")"
 grep -q '^WARN other-data: the model was trained with jpeg "fast", and this config has "exact"$' "$tmp/out" || fail "another data.jpeg: $(cat "$tmp/out")"
+# an export says how its training normalised, whatever the config says now
+for export in cifar10 none; do
+	"$SPLITC" export "$tmp/client.yaml" "$tmp/$export.safetensors" --set log.dir="$tmp/plain" --set data.normalize=$export >"$tmp/out" 2>&1 || fail "export: $(cat "$tmp/out")"
+done
+grep -qa '"normalize": *"cifar10"' "$tmp/cifar10.safetensors" && grep -qa '"normalize": *"Normalize((0.49' "$tmp/none.safetensors" || fail 'an export says another Normalize than its training'
 
 # broken ones, of two formats: the first ends the run
 jpeg=$(ls "$tmp/pictures/train/"*/*.jpg | sed -n 3p)

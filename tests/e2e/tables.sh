@@ -43,6 +43,7 @@ tr '\r' '\n' <"$tmp/remote.log" | grep -q "^eval 6/6 *4/4 .* acc $(printf %.1f "
 # torchvision has no network of tables
 "$SPLITC" export "$tmp/client.yaml" "$tmp/out.safetensors" --weights "$tmp/remote/model.safetensors" 2>"$tmp/err" || fail "export: $(cat "$tmp/err")"
 [ ! -s "$tmp/err" ] || fail "an export of a table's network says $(cat "$tmp/err")"
+! grep -qaE '"(image|normalize)":' "$tmp/out.safetensors" || fail "an export of a table's network speaks of images"
 grep -aq '"form":"only"' "$tmp/out.safetensors" || fail "form of a table's network"
 cp "$tmp/client.yaml" "$tmp/kept.yaml"
 status=0
