@@ -184,6 +184,7 @@ static enum sl_err read_pair(const struct sl_conf_client *conf, struct sl_setup 
 	if (err)
 		return err;
 	sl_about_read(setup, NULL);
+	sl_about_check_network(setup);
 	err = sl_fetch_pair(setup, &step, &why);
 	setup->trained = (int64_t)step;
 	return err ? sl_fail_set(fail, err,

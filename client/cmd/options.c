@@ -75,6 +75,8 @@ enum sl_err sl_options_trained(const struct sl_options *o, const struct sl_conf_
 		return sl_fail_set(fail, err,
 				   "%s cannot be read: `splitc train` writes it; or name another file with --weights",
 				   path);
+	if (!err)
+		sl_about_check_network(setup);
 	return err;
 }
 

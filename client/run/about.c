@@ -6,6 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "client/model/network.h"
 #include "client/model/weights_file.h"
 #include "client/persist/model_file.h"
 #include "client/run/setup_pictures.h"
@@ -125,6 +126,51 @@ static char *dump(const json_t *about)
 	return json_dumps(about, JSON_COMPACT | JSON_REAL_PRECISION(17));
 }
 
+static void warn_of_other(const json_t *then, const json_t *now, const char *key, const char *advice)
+{
+	const json_t *was = json_object_get(then, key), *is = json_object_get(now, key);
+	char *a = was ? json_dumps(was, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+	char *b = is ? json_dumps(is, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+
+	if (!was != !is || (was && !json_equal(was, is)))
+		sl_log(SL_LOG_WARN, "other-data", "the model was trained with %s %.300s, and this config has %.300s%s",
+		       key, a ? a : "of its own", b ? b : "none", advice);
+	free(a);
+	free(b);
+}
+
+static void warn_where_both(const json_t *then, const json_t *now, const char *key, const char *advice)
+{
+	if (json_object_get(then, key) && json_object_get(now, key))
+		warn_of_other(then, now, key, advice);
+}
+
+/* Of a network that learns the loss of what inserts restore, the rest is left out: nothing is said of it. */
+static void add_network(json_t *about, const struct sl_setup *s)
+{
+	uint64_t hash = s->plan && s->plan->model && sl_conf_learns_labels(s->conf) ? sl_network_hash(s->plan) : 0;
+	char text[24];
+
+	snprintf(text, sizeof text, "%016" PRIx64, hash);
+	if (hash)
+		json_object_set_new(about, "network", json_string(text));
+	if (s->conf->lora.rank)
+		json_object_set_new(about, "lora_alpha", json_real(s->conf->lora.alpha));
+}
+
+void sl_about_check_network(const struct sl_setup *s)
+{
+	json_t *then = sl_about_parse(s), *now = json_object();
+
+	add_network(now, s);
+	warn_where_both(then, now, "network",
+			": it computes otherwise with these weights. Compare model.name, model.form, insert, the files "
+			"of model.huggingface or model.onnx, and with an insert the cut, with the training's");
+	warn_where_both(then, now, "lora_alpha", " (lora.alpha), by which adapters count");
+	json_decref(then);
+	json_decref(now);
+}
+
 /* But for the samples themselves. */
 static json_t *about_set(const struct sl_setup *s, const struct sl_set *set)
 {
@@ -146,6 +192,7 @@ enum sl_err sl_about_make(struct sl_setup *s, struct sl_fail *fail)
 	json_t *about = about_set(s, &s->set[SL_SPLIT_TRAIN]);
 
 	add_fingerprints(about, s);
+	add_network(about, s);
 	free(s->about);
 	s->about = dump(about);
 	json_decref(about);
@@ -379,19 +426,6 @@ static enum sl_err same_labels(const struct sl_setup *s, const json_t *then, con
 	return SL_OK;
 }
 
-static void warn_of_other(const json_t *then, const json_t *now, const char *key)
-{
-	const json_t *was = json_object_get(then, key), *is = json_object_get(now, key);
-	char *a = was ? json_dumps(was, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-	char *b = is ? json_dumps(is, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-
-	if (!was != !is || (was && !json_equal(was, is)))
-		sl_log(SL_LOG_WARN, "other-data", "the model was trained with %s %.300s, and this config has %.300s",
-		       key, a ? a : "of its own", b ? b : "none");
-	free(a);
-	free(b);
-}
-
 /* Such a file has three numbers for one channel, and no Grayscale. */
 static bool is_older_grey(const json_t *then)
 {
@@ -411,13 +445,12 @@ enum sl_err sl_about_check(const struct sl_setup *s, struct sl_fail *fail)
 		err = same_labels(s, then, now, fail);
 	for (size_t i = 0; i < sizeof of_pictures / sizeof of_pictures[0] && now && !err; i++)
 		if (json_object_get(then, "transforms") && json_object_get(now, "transforms") && !is_older_grey(then))
-			warn_of_other(then, now, of_pictures[i]);
+			warn_of_other(then, now, of_pictures[i], "");
 	for (size_t i = 0; i < sizeof of_both / sizeof of_both[0] && now && !err; i++)
-		if (json_object_get(then, of_both[i]) && json_object_get(now, of_both[i]))
-			warn_of_other(then, now, of_both[i]);
+		warn_where_both(then, now, of_both[i], "");
 	if (now && !err && sl_conf_splits(s->conf) && json_object_get(then, "split")) {
 		json_object_set_new(now, "split", split_of(s->conf));
-		warn_of_other(then, now, "split"); /* what it learned may be among these samples */
+		warn_of_other(then, now, "split", ""); /* what it learned may be among these samples */
 	}
 	json_decref(then);
 	json_decref(now);

@@ -23,6 +23,8 @@ enum sl_err sl_about_compare(const struct sl_setup *setup, struct sl_fail *fail)
 /* For an evaluation, whose data are open: MISMATCH where its classes or task are not those of the model's file. Other
  * ways to make inputs of pictures are warned of. */
 enum sl_err sl_about_check(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
+/* For trained weights, behind sl_setup_plan: warns where the plan's network is not the one that setup->about names. */
+void sl_about_check_network(const struct sl_setup *setup);
 /* Writes it to log.dir. */
 enum sl_err sl_about_keep(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -34,6 +34,13 @@ compare 'a codec behind' "${conv[@]}" codec=quant:8
 [ "$(sent conv)" -lt "$(($(sent none) / 3))" ] || fail "conv sends $(sent conv) bytes, none $(sent none)"
 [ "$(sent 'a codec behind')" -lt "$(($(sent conv) / 2))" ] || fail "a codec behind sends $(sent 'a codec behind') bytes"
 
+# the same tensors with another stride are another network
+evaluate() { timeout -k 5 $patience "$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/conv" "$@" >"$tmp/eval.log" 2>&1 || fail "eval $*"; }
+evaluate --set "${conv[0]}" --set "${conv[1]}" --set train.chunks=1
+! grep -q other-data "$tmp/eval.log" || fail "the same inserts: $(cat "$tmp/eval.log")"
+evaluate --set insert.head=conv:3,k=3,s=2 --set "${conv[1]}"
+grep -q '^WARN other-data: the model was trained with network' "$tmp/eval.log" || fail "another stride: $(cat "$tmp/eval.log")"
+
 # weights without inserts: those start from the seed; with them: all are taken
 compare 'from weights without' "${conv[@]}" model.weights="$tmp/none/model.safetensors"
 compare 'from weights with' "${conv[@]}" model.weights="$tmp/conv/model.safetensors"

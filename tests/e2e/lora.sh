@@ -59,8 +59,16 @@ near() { # A B: the same logits, to 1e-5
 logits unmerged
 logits merged --weights "$tmp/base/model.safetensors"
 logits without --weights "$tmp/base/model.safetensors" --set lora.rank=0
+[ "$(grep -c other-data "$tmp/predict.log")" = 0 ] || fail "weights without adapters count as another network's: $(cat "$tmp/predict.log")"
 near unmerged merged
 near unmerged without
+
+jq '.num_attention_heads = 3' "$tmp/toy/config.json" >"$tmp/config.json"
+mkdir "$tmp/heads"
+mv "$tmp/config.json" "$tmp/heads"
+logits other --set lora.alpha=64 --set model.huggingface="$tmp/heads"
+grep -q '^WARN other-data: the model was trained with lora_alpha 8.0, and this config has 64.0' "$tmp/predict.log" &&
+	grep -q '^WARN other-data: the model was trained with network' "$tmp/predict.log" || fail "another alpha and other heads: $(cat "$tmp/predict.log")"
 
 # PEFT's files, into a run that hardly learns.
 "$SPLITC" export "$config" "$tmp/peft" --adapter --set log.dir="$tmp/local plain" >"$tmp/export.log" 2>&1 || fail 'export --adapter'

@@ -67,6 +67,14 @@ tail -n +2 "$tmp/text.out" | awk '{print $1 "," $2 "," $3}' | diff - <(tail -n +
 "$SPLITC" export "$tmp/client.yaml" "$tmp/model.safetensors" --set log.dir="$tmp/run" >"$tmp/export.log" 2>&1 || fail 'export'
 predict exported --csv --local --weights "$tmp/model.safetensors" --set log.dir=
 cmp "$tmp/csv.out" "$tmp/exported.out" || fail 'an exported model says something else'
+# another network with the same tensors; the same one, cut elsewhere and without dropout, is none
+other='^WARN other-data: the model was trained with network "[0-9a-f]*", and this config has "[0-9a-f]*": it computes otherwise'
+predict form --csv --local --set model.form=cifar
+grep -q "$other" "$tmp/form.log" || fail "another form: $(cat "$tmp/form.log")"
+"$SPLITC" export "$tmp/client.yaml" "$tmp/form.onnx" --set log.dir="$tmp/run" --set model.form=cifar >"$tmp/export.log" 2>&1 || fail 'export of another form'
+grep -q "$other" "$tmp/export.log" || fail "export of another form: $(cat "$tmp/export.log")"
+predict cut --csv --local --set partition=5:-2 --set model.dropout=0 --set train.batch=7 --set train.chunks=1
+! grep -q other-data "$tmp/cut.log" "$tmp/exported.log" "$tmp/split.log" || fail 'the same network counts as another'
 # a codec that is lossy makes a difference, so the values are those that crossed
 predict coarse --csv --set codec=quant:2
 ! cmp -s "$tmp/csv.out" "$tmp/coarse.out" || fail 'two bits made no difference'
