@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/cmd/command.h"
+#include "client/run/about.h"
 #include "client/run/generate.h"
 #include "client/text/lines.h"
 #include "client/text/tokenizer.h"
@@ -249,6 +250,8 @@ static enum sl_err prepare(struct texts *t, struct sl_conf_client *conf, struct 
 	err = sl_options_trained(t->o, conf, setup, false, fail);
 	if (!err)
 		err = open_tokenizer(t, conf, fail);
+	if (!err)
+		sl_about_check_tokenizer(setup, sl_tokenizer_hash(t->tokenizer));
 	if (!err)
 		err = encode_prompts(t, fail);
 	return err ? err : sl_setup_backend(setup, fail);

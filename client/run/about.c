@@ -77,13 +77,28 @@ static void add_pictures(json_t *about, const struct sl_setup *s, const struct s
 	json_object_set_new(about, "transforms", list);
 }
 
-static void add_texts(json_t *about, const struct sl_setup *s, const struct sl_set *set)
+static void add_tokenizer(json_t *about, uint64_t tokenizer)
 {
 	char hash[24];
 
-	snprintf(hash, sizeof hash, "%016" PRIx64, set->tokenizer);
+	snprintf(hash, sizeof hash, "%016" PRIx64, tokenizer);
 	json_object_set_new(about, "tokenizer", json_string(hash));
+}
+
+static void add_texts(json_t *about, const struct sl_setup *s, const struct sl_set *set)
+{
+	const struct sl_conf_client *c = s->conf;
+	json_t *list = json_array();
+
+	add_tokenizer(about, set->tokenizer);
 	json_object_set_new(about, "max_length", json_integer(sl_setup_row_most(s->conf)));
+	json_object_set_new(about, "text_columns", list);
+	for (int i = 0; i < c->data.columns.n; i++)
+		json_array_append_new(list, sl_json_text(c->data.columns.item[i]));
+	if (c->model.head != SL_CONF_CAUSAL_LM)
+		return;
+	json_object_set_new(about, "end", json_boolean(c->data.end));
+	json_object_set_new(about, "loss_on", json_string(c->data.loss_on == SL_CONF_LOSS_ALL ? "all" : "completion"));
 }
 
 static const char *const split_name[SL_SPLIT_COUNT] = {"train", "test"};
@@ -167,6 +182,16 @@ void sl_about_check_network(const struct sl_setup *s)
 			": it computes otherwise with these weights. Compare model.name, model.form, insert, the files "
 			"of model.huggingface or model.onnx, and with an insert the cut, with the training's");
 	warn_where_both(then, now, "lora_alpha", " (lora.alpha), by which adapters count");
+	json_decref(then);
+	json_decref(now);
+}
+
+void sl_about_check_tokenizer(const struct sl_setup *s, uint64_t tokenizer)
+{
+	json_t *then = sl_about_parse(s), *now = json_object();
+
+	add_tokenizer(now, tokenizer);
+	warn_where_both(then, now, "tokenizer", "");
 	json_decref(then);
 	json_decref(now);
 }
@@ -437,7 +462,12 @@ static bool is_older_grey(const json_t *then)
 enum sl_err sl_about_check(const struct sl_setup *s, struct sl_fail *fail)
 {
 	static const char *const of_pictures[] = {"image", "channels", "bits", "exif", "window", "transforms"};
-	static const char *const of_both[] = {"tokenizer", "max_length", "jpeg"}; /* jpeg: older files do not say it */
+	static const char *const of_both[][2] = {{"jpeg", ""}, /* older files do not say it */
+						 {"tokenizer", ""},
+						 {"max_length", ""},
+						 {"text_columns", " (data.columns)"},
+						 {"end", " (data.end)"},
+						 {"loss_on", " (data.loss_on)"}};
 	json_t *then = sl_about_parse(s), *now = then ? about_set(s, &s->set[SL_SPLIT_TEST]) : NULL;
 	enum sl_err err = SL_OK;
 
@@ -447,7 +477,7 @@ enum sl_err sl_about_check(const struct sl_setup *s, struct sl_fail *fail)
 		if (json_object_get(then, "transforms") && json_object_get(now, "transforms") && !is_older_grey(then))
 			warn_of_other(then, now, of_pictures[i], "");
 	for (size_t i = 0; i < sizeof of_both / sizeof of_both[0] && now && !err; i++)
-		warn_where_both(then, now, of_both[i], "");
+		warn_where_both(then, now, of_both[i][0], of_both[i][1]);
 	if (now && !err && sl_conf_splits(s->conf) && json_object_get(then, "split")) {
 		json_object_set_new(now, "split", split_of(s->conf));
 		warn_of_other(then, now, "split", ""); /* what it learned may be among these samples */

@@ -25,6 +25,8 @@ enum sl_err sl_about_compare(const struct sl_setup *setup, struct sl_fail *fail)
 enum sl_err sl_about_check(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
 /* For trained weights, behind sl_setup_plan: warns where the plan's network is not the one that setup->about names. */
 void sl_about_check_network(const struct sl_setup *setup);
+/* Likewise, where texts come from elsewhere than a data set: warns of another tokenizer, by its hash. */
+void sl_about_check_tokenizer(const struct sl_setup *setup, uint64_t tokenizer);
 /* Writes it to log.dir. */
 enum sl_err sl_about_keep(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
 

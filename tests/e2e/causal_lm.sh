@@ -130,6 +130,15 @@ done
 [ "$(writes --local "${drawn[@]}")" = "$(writes --local "${drawn[@]}" --set train.batch=1 --set train.chunks=1)" ] || fail 'a prompt alone has another text'
 "$SPLITC" generate "$config" --local --weights "$model" --prompt 'green red' --json >"$tmp/json" || fail 'generate --json'
 jq -e '.prompt == "green red" and (.text | length > 0) and (.ids | length > 0) and (.reason == "end" or .reason == "length")' "$tmp/json" >"$tmp/out" || fail "generate --json: $(cat "$tmp/json")"
+cp -r "$tmp/made" "$tmp/retold"
+sed -i '$d' "$tmp/retold/merges.txt"
+for tokenizer in made retold; do
+	"$SPLITC" generate "$config" --local --weights "$model" --prompt 'green red' --set data.tokenizer="$tmp/$tokenizer" >"$tmp/out" 2>"$tmp/$tokenizer.log" || fail "generate with $tokenizer"
+done
+grep -q '^WARN other-data: the model was trained with tokenizer "[0-9a-f]*", and this config has "[0-9a-f]*"$' "$tmp/retold.log" &&
+	! grep -q other-data "$tmp/made.log" || fail "generate with another tokenizer: $(cat "$tmp/made.log" "$tmp/retold.log")"
+"$SPLITC" eval "$config" --local --weights "$model" --set data.end=false >"$tmp/out" 2>"$tmp/eval.log" || fail 'eval without ends'
+[ "$(grep other-data "$tmp/eval.log")" = 'WARN other-data: the model was trained with end true, and this config has false (data.end)' ] || fail "eval without ends: $(cat "$tmp/eval.log")"
 "$SPLITC" generate "$config" --local --weights "$model" --prompt 'green red' | grep -q '^green red ' || fail 'generate --prompt'
 printf '\357\273\277green red\n' >"$tmp/marked"
 "$SPLITC" generate "$config" --local --weights "$model" --prompts "$tmp/marked" --json | cmp "$tmp/json" - || fail 'a byte order mark is part of a prompt'

@@ -75,6 +75,7 @@ printf 'red fish\tthe water\ngreen\tred\n' >"$tmp/pairs/lines"
 jq -Rc 'split("\t") | {a: .[0], b: .[1]}' "$tmp/pairs/lines" >"$tmp/pairs/objects.jsonl"
 predict tabs --local --set 'data.columns=a,b' "$tmp/pairs/lines"
 predict objects --local --set 'data.columns=a,b' "$tmp/pairs/objects.jsonl"
+[ "$(grep other-data "$tmp/predict.log")" = 'WARN other-data: the model was trained with text_columns ["text"], and this config has ["a","b"] (data.columns)' ] || fail "other columns: $(cat "$tmp/predict.log")"
 equals '{class, probabilities}' tabs objects
 status=0
 printf 'one\n\nthree\n' | "$SPLITC" predict "$tmp/texts.yaml" --local - >"$tmp/out" 2>&1 || status=$?
