@@ -307,22 +307,30 @@ enum sl_err sl_about_recall(struct sl_setup *s, struct sl_fail *fail)
 	return sl_conf_client_blame(s->conf, "data.like", load(&s->recalled, s->conf->data.like, fail), fail);
 }
 
-int64_t sl_about_labels(const struct sl_setup *s)
+/* Of columns their names and texts are left. */
+static void strip_numbers(json_t *about)
 {
-	const struct sl_set *set = &s->set[SL_SPLIT_TRAIN];
-	json_t *about = json_object(), *column;
-	uint64_t hash = 0;
+	json_t *column;
 	size_t i;
-	char *text;
 
-	add_classes(about, set);
-	if (set->source->describe)
-		set->source->describe(set, about);
 	json_array_foreach(json_object_get(about, "columns"), i, column)
 	{
 		json_object_del(column, "mean");
 		json_object_del(column, "deviation");
 	}
+}
+
+int64_t sl_about_labels(const struct sl_setup *s)
+{
+	const struct sl_set *set = &s->set[SL_SPLIT_TRAIN];
+	json_t *about = json_object();
+	uint64_t hash = 0;
+	char *text;
+
+	add_classes(about, set);
+	if (set->source->describe)
+		set->source->describe(set, about);
+	strip_numbers(about);
 	json_object_del(about, "missing");
 	text = dump(about);
 	json_decref(about);
@@ -449,6 +457,29 @@ static enum sl_err same_labels(const struct sl_setup *s, const json_t *then, con
 			"would count as other classes: put the training data back",
 			i, text_of(json_array_get(is, i), "none"), text_of(json_array_get(was, i), "none"));
 	return SL_OK;
+}
+
+void sl_about_check_columns(const struct sl_setup *s)
+{
+	const char *path = s->conf->model.weights;
+	struct sl_setup other = {.about = path[0] ? sl_weights_note(path, SL_MODEL_DATA) : NULL};
+	json_t *then = sl_about_parse(&other), *now = sl_about_parse(s);
+	const json_t *was, *is;
+
+	strip_numbers(then);
+	strip_numbers(now);
+	was = json_object_get(then, "columns");
+	is = json_object_get(now, "columns");
+	if (was && is && !json_equal(was, is))
+		sl_log(SL_LOG_WARN, "other-columns",
+		       "model.weights was trained with other columns or texts than these, or in another order, from "
+		       "column %zu on: its weights take them for others. data.like: %.200s takes those of the model",
+		       first_other(was, is) + 1, path);
+	else if (was && is)
+		warn_where_both(then, now, "classes", ": model.weights gives outputs to others");
+	json_decref(then);
+	json_decref(now);
+	free(other.about);
 }
 
 /* Such a file has three numbers for one channel, and no Grayscale. */

@@ -27,6 +27,9 @@ enum sl_err sl_about_check(const struct sl_setup *setup, struct sl_fail *fail) S
 void sl_about_check_network(const struct sl_setup *setup);
 /* Likewise, where texts come from elsewhere than a data set: warns of another tokenizer, by its hash. */
 void sl_about_check_tokenizer(const struct sl_setup *setup, uint64_t tokenizer);
+/* For a training from model.weights, behind sl_about_make: warns where that file's table has other columns, or other
+ * texts in them, which become other features. */
+void sl_about_check_columns(const struct sl_setup *setup);
 /* Writes it to log.dir. */
 enum sl_err sl_about_keep(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -534,7 +534,11 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 		err = sl_setup_class_weights(s, fail);
 	if (!err && strcmp(s->set[SL_SPLIT_TEST].field[SL_FIELD_INPUT].name, "image") == 0)
 		err = sl_setup_prepare(s, fail);
-	return err || !train ? err : sl_about_make(s, fail);
+	if (!err && train)
+		err = sl_about_make(s, fail);
+	if (!err && train)
+		sl_about_check_columns(s);
+	return err;
 }
 
 int sl_setup_loader_threads(const struct sl_conf_client *c)

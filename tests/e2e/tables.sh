@@ -85,6 +85,14 @@ config=$tmp/client.yaml refusing=--fresh refused 78 "classes or columns are not 
 	--set share.epoch_steps=3 --set data.dir="$tmp/part%m" --set log.dir="$tmp/both"
 group=like pair --set data.like="$tmp/remote/model.safetensors" --set data.ignore=nothing*
 [ $ended = 0 ] || fail "data.like: $(tail -n 2 "$tmp"/like-?.log)"
+# weights that know other columns: a warning, unless they are taken over
+mkdir "$tmp/turned"
+for part in train test; do awk -F, -v OFS=, 'NR == 1 {print "id,noise,colour,\"size, cm\",kind"; next} {print $1, $4, $3, $2, $5}' "$tmp/table/$part.csv" >"$tmp/turned/$part.csv"; done
+sed "s#$tmp/table#$tmp/turned#; s/epochs: 6/epochs: 1/" "$tmp/client.yaml" >"$tmp/turned.yaml"
+client turned "$tmp/turned.yaml" --local --set model.weights="$tmp/remote/model.safetensors" || fail "turned: exit status $?"
+grep -q "^WARN other-columns: model.weights was trained with .* from column 1 on: .* data.like: $tmp/remote/model.safetensors takes" "$tmp/turned.log" || fail "turned: $(cat "$tmp/turned.log")"
+client taken "$tmp/turned.yaml" --local --set model.weights="$tmp/remote/model.safetensors" --set data.like="$tmp/remote/model.safetensors" || fail "data.like: exit status $?"
+! grep -q WARN "$tmp/taken.log" || fail "columns that are taken over: $(cat "$tmp/taken.log")"
 for other in train.schedule.warmup_epochs=0.5 train.label_smoothing=0.1; do
 	group=rates-${#other} pair --set data.like="$tmp/remote/model.safetensors" --set data.ignore=nothing* --set $other
 	[ $ended = 78 ] && grep -q "learning rate, schedule or loss is not that of group rates" "$tmp"/rates-${#other}-?.log || fail "a member with $other: $ended, $(tail -n 2 "$tmp"/rates-${#other}-?.log)"
