@@ -186,11 +186,15 @@ static int two_layers(struct encoder *e, int x, int classes)
 	return dense(e, "classifier.out_proj", x, classes);
 }
 
-/* Of BERT: a pooler, which is trained before, dropout, classifier. */
+/* Of BERT: a pooler, which is trained before, unless that was as a masked language model; dropout, classifier. */
 static int pooled(struct encoder *e, int x, int classes)
 {
+	const struct sl_model *m = e->b->model;
+
 	sl_build_unit(e->b, "pooler");
 	x = dense(e, "bert.pooler.dense", x, e->c->features);
+	for (int i = m->graph.n_param - 2; i < m->graph.n_param && x >= 0; i++)
+		m->file[i].near_head = true;
 	x = sl_build_smooth(e->b, "bert.pooler.tanh", x, SL_OP_TANH, false);
 	sl_build_unit(e->b, "classifier");
 	sl_build_new_head(e->b);

@@ -22,6 +22,7 @@ struct sl_file_param {
 	int64_t channels; /* HWC_FROM_CHW: C */
 	bool optional;    /* a weight file may lack it: then it starts from its initialisation */
 	bool head;        /* of a head that pretrained files lack */
+	bool near_head;   /* trained before, but a file that lacks the head may lack it, too */
 };
 
 enum { SL_MODEL_NOTE = SL_NAME_MAX + 96 };

@@ -93,6 +93,15 @@ same_run again after $steps
 client tuned "$config" --local --set model.head=classifier --set model.classes=2 --set tail_begin=classifier --set model.huggingface="$tmp/dry" \
 	--set data.kind=made_tokens --set data.dir=. --set data.train_limit=64 --set data.test_limit=16 || fail "tuned: exit status $?"
 
+# so does one of BERT, whose file lacks the pooler that the classifier reads
+mkdir "$tmp/bert"
+jq '.model_type = "bert" | .architectures = ["BertForMaskedLM"]' "$tmp/toy/config.json" >"$tmp/bert/config.json"
+client masks "$config" --local --set model.huggingface="$tmp/bert" --set tail_begin=cls.predictions || fail "masks: exit status $?"
+cp "$tmp/masks/model.safetensors" "$tmp/bert"
+client pooled "$config" --local --set model.head=classifier --set model.classes=2 --set tail_begin=pooler --set model.huggingface="$tmp/bert" \
+	--set data.kind=made_tokens --set data.dir=. --set data.train_limit=64 --set data.test_limit=16 || fail "pooled: exit status $?"
+grep -q '^INFO weights-partial: .* tensors; the others, bert.pooler.dense.weight first, start from seed 3' "$tmp/pooled.log" || fail "pooled: $(cat "$tmp/pooled.log")"
+
 # The table counts once, as a parameter of the head; the decoder's products count in the tail, for the chosen tokens of a row.
 "$SPLITC" flops "$config" --json >"$tmp/flops" || fail "flops: exit status $?"
 jq -e '.head.parameters > 700 * 24 and .tail.parameters == 24 * 24 + 24 + 2 * 24 + 700 and .tail.macs == 32 * 8 * (24 * 24 + 2 * 24 + 700 * 24)' \
