@@ -218,7 +218,8 @@ static bool is_wanted(const struct reading *r, int i)
 {
 	const struct sl_file_param *p = &r->m->file[i];
 	const struct sl_st_tensor *t = r->from[i];
-	const bool optional = (p->optional && (r->new_inserts || sl_lora_has(r->m, i))) || (p->near_head && r->new_head);
+	const bool optional =
+		(p->optional && (r->new_inserts || sl_lora_has(r->m, i))) || (p->near_head && r->new_head);
 
 	return !(optional && !t) && !(p->head && r->new_head) &&
 	       !(r->partial && in_last_unit(r->m, r->m->graph.param[i].name) && (!t || !same_shape(t, p)));

@@ -35,7 +35,8 @@ enum {
 	/* Tensors of the model's last unit may be missing or of another shape (a new classifier), and others in its
 	 * name are passed over. */
 	SL_WEIGHTS_PARTIAL = 1,
-	SL_WEIGHTS_NEW_HEAD = 2,   /* all parameters of a head (model.h) may be missing, or none; then those near it may */
+	SL_WEIGHTS_NEW_HEAD =
+		2, /* all parameters of a head (model.h) may be missing, or none; then those near it may */
 	SL_WEIGHTS_NEW_INSERTS = 4 /* parameters of inserts may be missing */
 };
 
