@@ -696,7 +696,7 @@ man: $(B)/man/splitc.1 $(B)/man/splits.1 $(B)/man/split.3 ## build/<variant>/man
 
 INTO := "$(DESTDIR)$(PREFIX)"
 LIBS_INTO := "$(DESTDIR)$(LIBDIR)"
-install: all man ## PREFIX (/usr/local), DESTDIR: daemons, manual pages, example configs, units for systemd
+install: all $(B)/man/splitc.1 $(B)/man/splits.1 ## PREFIX (/usr/local), DESTDIR: daemons, manual pages, example configs, units for systemd
 	install -d $(addprefix $(INTO)/,bin share/split/configs/encoder-small share/split/configs/decoder-small share/split/prometheus lib/systemd/system share/man/man1 share/bash-completion/completions)
 	install -m 644 $(B)/man/splitc.1 $(B)/man/splits.1 $(INTO)/share/man/man1/
 	for p in splitc splits; do \
