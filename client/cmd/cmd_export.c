@@ -91,14 +91,10 @@ static enum sl_err write_model(const char *out, const struct sl_setup *setup, st
 {
 	const struct sl_conf_client *conf = setup->conf;
 	char steps[24], width[32], image[16];
-	struct sl_st_note note[] = {{"software", "splitc " SL_VERSION},
-				    {"model", setup->plan->model->name},
-				    {"width", width},
-				    {"form", form_text(conf)},
-				    {NULL, NULL},
-				    {NULL, NULL},
-				    {NULL, NULL},
-				    {NULL, NULL}};
+	struct sl_st_note note[8] = {{"software", "splitc " SL_VERSION},
+				     {"model", setup->plan->model->name},
+				     {"width", width},
+				     {"form", form_text(conf)}};
 	const struct sl_graph *g = &setup->plan->model->graph;
 	json_t *about = sl_about_parse(setup);
 	int notes = 4;

@@ -164,25 +164,9 @@ static enum sl_err find_secret(const char *dir, struct sl_secret *secret, char n
 	return SL_OK;
 }
 
-/* The last state of a run that is done is there, and is to be longer. */
-static bool may_be_longer(const char *dir, uint64_t total_steps)
-{
-	const struct sl_past_run past = sl_past_run(dir);
-
-	return past.resumable && total_steps > past.steps;
-}
-
-/* The same, of a run that has begun to go on. */
-static bool is_behind(const struct sl_last_run *run, const char *dir, uint64_t total_steps)
-{
-	return run->n < SL_LAST_RUN_STEPS && may_be_longer(dir, total_steps) &&
-	       sl_past_run(dir).steps < run->step[run->n - 1];
-}
-
 static enum sl_err read_done(struct sl_last_run *run, const char *dir, const struct sl_plan *plan, const char *session,
-			     struct sl_fail *fail)
+			     uint64_t step, struct sl_fail *fail)
 {
-	uint64_t step = sl_past_run(dir).steps;
 	struct sl_fail why;
 	enum sl_err err = take_file(run, dir, plan, SL_CHECKPOINT_DONE, step, session, &why);
 
@@ -199,13 +183,15 @@ enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_conf_clien
 			     uint64_t total_steps, struct sl_fail *fail)
 {
 	const char *dir = conf->log.dir;
+	const struct sl_past_run past = sl_past_run(dir);
+	const bool longer = past.resumable && total_steps > past.steps;
 	struct sl_last_run run = {.n = 0};
 	struct refused refused = {.n = 0};
 	uint64_t step = UINT64_MAX;
 	char session[SL_HEX16_TEXT];
 	enum sl_err err;
 
-	if (!dir[0] || (!sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step) && !may_be_longer(dir, total_steps)))
+	if (!dir[0] || (!sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step) && !longer))
 		return say_none(conf, fail);
 	err = find_secret(dir, &run.secret, session, fail);
 	if (err)
@@ -221,8 +207,8 @@ enum sl_err sl_last_run_read(struct sl_last_run *out, const struct sl_conf_clien
 		warn_of(&refused, SL_OK);
 	else if (refused.n)
 		err = say_refused(&refused, fail);
-	if (!err && (!run.n || is_behind(&run, dir, total_steps)))
-		err = read_done(&run, dir, plan, session, fail);
+	if (!err && longer && run.n < SL_LAST_RUN_STEPS && (!run.n || past.steps < run.step[run.n - 1]))
+		err = read_done(&run, dir, plan, session, past.steps, fail);
 	if (!err)
 		*out = run;
 	sl_secret_wipe(&run.secret);

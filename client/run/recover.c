@@ -299,6 +299,7 @@ static enum sl_err restore(struct sl_recover *r, struct sl_remote *remote, struc
 	enum sl_err err = r->unkept ? sl_run_secret_keep(r->dir, &r->secret, fail) : SL_OK;
 
 	r->linked = true;
+	r->stale = false;
 	if (err)
 		return err;
 	r->unkept = false;
@@ -362,17 +363,14 @@ bool sl_recover_must_wait(const struct sl_recover *r, const struct sl_training *
  * A server that was killed may hold the step of an earlier link, where this side cannot know that its own is there. */
 bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err)
 {
+	const bool at_fault = r->stale ? !r->certain && !r->setup->conf->agreed.share.group[0]
+				       : err == SL_ERR_DATA || err == SL_ERR_IO || err == SL_ERR_NOINPUT;
+
 	if (r->stale && r->has_ahead && next_step == r->ahead.step) {
-		r->has_ahead = r->stale = false;
+		r->has_ahead = false;
 		return true;
 	}
-	if (r->stale && !r->has_live && !r->certain && !r->setup->conf->agreed.share.group[0]) {
-		r->stale = false;
-		return sl_archive_refuse(r->archive, next_step);
-	}
-	if (r->has_live || (err != SL_ERR_DATA && err != SL_ERR_IO && err != SL_ERR_NOINPUT))
-		return false;
-	return sl_archive_refuse(r->archive, next_step);
+	return at_fault && !r->has_live && sl_archive_refuse(r->archive, next_step);
 }
 
 /* Takes the state, and begins to write it. */

@@ -131,8 +131,9 @@ enum sl_err sl_setup_backend(struct sl_setup *s, struct sl_fail *fail) SL_MUST_C
 enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void (*wake)(void *arg), void *arg,
 			    struct sl_loader **out, struct sl_fail *fail) SL_MUST_CHECK;
 /* How many threads prepare samples; 0: all CPUs. */
-int sl_setup_row_most(const struct sl_conf_client *conf); /* tokens of a row at most */
 int sl_setup_loader_threads(const struct sl_conf_client *conf);
+/* Tokens of a row at most. */
+int sl_setup_row_most(const struct sl_conf_client *conf);
 /* What a link takes of the config and of what is open here; all is borrowed, `auth` too. The rest is zero. */
 struct sl_link_conf sl_setup_link(struct sl_setup *s, const struct sl_transport_auth *auth);
 /* Where *fail, from here or from the server, names a key of the config (train.precision, train.batch): puts the key's

@@ -121,6 +121,13 @@ class Tokens(int):
 
 
 ROWS = object()  # how many a call has, among sizes
+
+
+def of_call(x):
+    """A size of which each call may have another."""
+    return x is ROWS or isinstance(x, Tokens)
+
+
 UNREAD = object()  # of what no graph has, such as a comparison of activations; whoever reads it is refused
 
 

@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import aliases, encoders, errors, heads, made, tracing
-from .builder import (MATH, MEAN, NEAREST, OWN, ROWS, UNREAD, Builder, Last, Own, Param, Parted, Tokens, Value, image, must, one, params,
-                      real)
+from .builder import MATH, MEAN, NEAREST, OWN, UNREAD, Builder, Last, Own, Param, Parted, Value, image, must, of_call, one, params, real
 
 
 _ALL = (1 << 63) - 1  # a script's end of what has none
@@ -347,12 +346,17 @@ def _f_dropout(b, name, x, p=0.5, training=True, inplace=False):
     return heads.dropped(b, name, x, b.rate(name, p if training else 0.0))
 
 
+def _check_sizes(name, args):
+    if any(map(of_call, args)):
+        raise errors.config(f"{name}: computes with the number of rows or tokens, of which each call may have another")
+
+
 def call_function(b, build, name, target, args, kwargs):
     """build: of FUNCTIONS, for target."""
     flat = [a for of in (*args, *kwargs.values()) for a in (of if isinstance(of, (list, tuple)) else [of])]
     aliases.check(name, flat)
-    if build not in _VIEWS and any(isinstance(a, Tokens) or a is ROWS for a in flat):
-        raise errors.config(f"{name}: computes with the number of rows or tokens, of which each call may have another")
+    if build not in _VIEWS:
+        _check_sizes(name, flat)
     if any(isinstance(a, (heads.View, heads.Scores)) for a in args):
         build = _OF_HEADS.get(build, build)
     if build not in _TAKE_OWN:
@@ -466,8 +470,8 @@ def _number(b, node, args):
         return shape if node.target is getattr or len(args) == 1 else shape[args[1]]
     if node.target is operator.add and all(isinstance(a, (list, tuple)) for a in args):
         return (*args[0], *args[1])
-    if node.target in _OF_NUMBERS and any(a is ROWS or isinstance(a, Tokens) for a in args):
-        raise errors.config(f"{node.name}: computes with the number of rows or tokens, of which each call may have another")
+    if node.target in _OF_NUMBERS:
+        _check_sizes(node.name, args)
     numbers = node.op == "call_function" and node.target in _OF_NUMBERS and all(isinstance(a, (int, float)) for a in args)
     return node.target(*args) if numbers else None
 
@@ -477,7 +481,7 @@ def _folded(b, node, args, kwargs):
     flat = [a for of in (*args, *kwargs.values()) for a in (of if isinstance(of, (list, tuple)) else [of])]
     word = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     if word not in OF_CONSTANTS or not any(isinstance(a, Own) for a in flat) or any(
-            isinstance(a, (Value, Tokens)) or a is ROWS or (isinstance(a, Own) and a.learns) for a in flat):
+            isinstance(a, Value) or of_call(a) or (isinstance(a, Own) and a.learns) for a in flat):
         return None
     args = [a.tensor if isinstance(a, Own) else a for a in args]
     found = getattr(args[0], word)(*args[1:], **kwargs) if node.op == "call_method" else node.target(*args, **kwargs)

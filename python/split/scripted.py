@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from . import aliases, errors, graph, heads, tracing
-from .builder import ROWS, UNREAD as _UNKNOWN, Builder, Last, Own, Tokens, Value  # unknown is what depends on the rows of a call, too
+from .builder import UNREAD as _UNKNOWN, Builder, Last, Own, Value, of_call  # unknown is what depends on the rows of a call, too
 from .lora import Lora
 
 _NUMBERS = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
@@ -39,7 +39,7 @@ class _Held(list):
 
 def _unclear(i):
     """What each call may have otherwise."""
-    return i is _UNKNOWN or i is ROWS or isinstance(i, Tokens)
+    return i is _UNKNOWN or of_call(i)
 
 
 def _is_constant(i):

@@ -134,12 +134,12 @@ def trace(module, is_leaf):
     try:
         with torch.enable_grad(), _no_functions():
             traced = _Tracer(is_leaf).trace(module, usual or None)
-            if any(n.op == "get_attr" and n.target.startswith("_tensor_constant") for n in traced.nodes):
-                raise ValueError("forward makes a tensor that does not depend on its input")  # it may be another one in each call
-            if any(given.graph is not traced for n in traced.nodes for given in n.all_input_nodes):
-                raise ValueError("forward reads what it kept in an earlier call")
-            if _states() != before:
-                raise ValueError("forward draws random numbers in Python, which would be drawn once")
+        if any(n.op == "get_attr" and n.target.startswith("_tensor_constant") for n in traced.nodes):
+            raise ValueError("forward makes a tensor that does not depend on its input")  # it may be another one in each call
+        if any(given.graph is not traced for n in traced.nodes for given in n.all_input_nodes):
+            raise ValueError("forward reads what it kept in an earlier call")
+        if _states() != before:
+            raise ValueError("forward draws random numbers in Python, which would be drawn once")
         return traced
     except Exception as e:
         raise errors.config(f"torch.fx cannot follow {type(module).__name__}: {e}; keep what it cannot follow in head or "
