@@ -100,8 +100,9 @@ static uint32_t *place_at(const struct sl_exec *e, int slot)
 	return begin_at(e, slot) + sl_dims_numbers(e->plan->rows, sl_plan_pairs(&e->plan->spec));
 }
 
-/* To attention a row's padding is a row of its own: no token in front of it sees it, and kernels need not know. */
-static struct sl_dims dims_of(const struct sl_exec *e, const struct sl_exec_call *call, enum sl_op_kind kind)
+/* To attention over tokens a row's padding is a row of its own: no token in front of it sees it, and kernels need not
+ * know. Attention inside per-row values has as many rows as they. */
+static struct sl_dims dims_of(const struct sl_exec *e, const struct sl_exec_call *call, const struct sl_op *op)
 {
 	struct sl_dims dims = call->dims;
 
@@ -112,7 +113,7 @@ static struct sl_dims dims_of(const struct sl_exec *e, const struct sl_exec_call
 		if (dims.place && sl_plan_chosen_most(e->plan, &e->segment->graph))
 			dims.place = place_at(e, call->slot);
 	}
-	if (dims.pieces && kind == SL_OP_ATTENTION)
+	if (dims.pieces && op->kind == SL_OP_ATTENTION && !op->u.attention.each)
 		dims = (struct sl_dims){.rows = 2 * dims.rows, .tokens = dims.tokens, .begin = dims.pieces};
 	return dims;
 }
@@ -161,7 +162,7 @@ static struct sl_op_call op_call(struct sl_exec *e, int i, const struct sl_exec_
 		.be = e->be,
 		.op = e->op[i],
 		.state = e->state[i],
-		.dims = dims_of(e, call, so->op.kind),
+		.dims = dims_of(e, call, &so->op),
 		.rng = {e->plan->spec.seed, call->step, (uint16_t)call->chunk, so->op.stream},
 		.training = call->training,
 		.saved = e->saved_area + (size_t)call->slot * e->layout.saved_bytes + e->layout.saved_offset[i],

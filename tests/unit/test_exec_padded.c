@@ -13,7 +13,7 @@
 
 #include "common/base/pool.h"
 #include "common/exec/exec.h"
-#include "common/graph/graph.h"
+#include "common/graph/graph_text.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/ref/ref.h"
 #include "tests/support/codec.h"
@@ -236,11 +236,78 @@ static void a_table_has_all_places(void **state)
 	sl_graph_close(&g);
 }
 
+static const struct sl_kernel *attention;
+static int64_t rows_told;
+
+static enum sl_err told(const struct sl_op_call *call)
+{
+	rows_told = call->dims.rows;
+	return attention->forward(call);
+}
+
+/* Attention inside per-row values has the rows of the chunk, whatever their padding is. Over tokens it has twice as
+ * many, each row's padding being one. */
+static void attention_has_the_rows_of_its_values(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t rows;
+	} graphs[] = {
+		{"graph 1\nin head_act f32 T[8] most=9\nparam w [9,9] normal:0.1:0\nnode t transpose %0 tokens=9\n"
+		 "node a attention %1 %1 %1\nnode l linear %2 &0\nout mid_act %3\n",
+		 ROWS},
+		{"graph 1\nin head_act f32 T[8] most=9\nparam w [8,8] normal:0.1:0\n"
+		 "node a attention %0 %0 %0\nnode l linear %1 &0\nout mid_act %2\n",
+		 2 * ROWS},
+	};
+	const struct sl_plan_spec spec = {
+		.batch = ROWS, .chunks = 1, .row_tokens = LONGEST, .chunk_tokens = ALL, .padded = true};
+	uint32_t pieces[2 * ROWS + 1];
+	struct sl_exec_call call = {.dims = {.rows = ROWS, .tokens = ALL, .begin = padded, .pieces = pieces},
+				    .training = true};
+	struct sl_backend be;
+	struct sl_backend_ops ops;
+	struct sl_kernel spy;
+	struct sl_fail fail;
+
+	(void)state;
+	for (int r = 0; r < ROWS; r++) {
+		pieces[2 * r] = padded[r];
+		pieces[2 * r + 1] = padded[r] + begin[r + 1] - begin[r];
+	}
+	pieces[2 * ROWS] = ALL;
+	assert_int_equal(sl_ref_backend_open(&be, &fail), SL_OK);
+	ops = *be.ops;
+	attention = ops.kernel[SL_OP_ATTENTION];
+	spy = *attention;
+	spy.forward = told;
+	ops.kernel[SL_OP_ATTENTION] = &spy;
+	be.ops = &ops;
+	for (size_t i = 0; i < sizeof graphs / sizeof graphs[0]; i++) {
+		struct sl_graph g;
+		struct sl_plan *plan;
+		struct sl_exec *exec;
+
+		if (sl_graph_read(&g, graphs[i].text, strlen(graphs[i].text), &fail) != SL_OK ||
+		    sl_plan_open_part(&plan, &spec, SL_MIDDLE, &g, &fail) != SL_OK ||
+		    sl_exec_open(&exec, plan, SL_MIDDLE, &be, &fail) != SL_OK)
+			fail_msg("%s", fail.text);
+		memset(sl_exec_input(exec, 0, ALL).data, 0, ALL * 8 * sizeof(float));
+		assert_int_equal(sl_exec_begin(exec), SL_OK);
+		assert_int_equal(sl_exec_forward(exec, &call, NULL), SL_OK);
+		assert_int_equal(rows_told, graphs[i].rows);
+		sl_exec_close(exec);
+		sl_plan_close(plan);
+	}
+	be.ops->close(&be);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(padding_changes_nothing),
 		cmocka_unit_test(a_table_has_all_places),
+		cmocka_unit_test(attention_has_the_rows_of_its_values),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
