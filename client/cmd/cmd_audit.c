@@ -36,6 +36,10 @@ static enum sl_err refuse(const struct sl_conf_client *conf, struct sl_fail *fai
 		return sl_conf_client_fail(
 			conf, "share.group", fail,
 			"a group's steps cannot be audited: a member cannot repeat the others' part");
+	if (conf->agreed.ema > 0)
+		return sl_conf_client_fail(conf, "train.ema", fail,
+					   "a run with averages cannot be audited: the server gives them in place of "
+					   "the weights that learn");
 	if (conf->train.phases.n)
 		return sl_conf_client_fail(conf, "train.phases", fail,
 					   "a run with phases is audited while it trains, by train.audit.every");

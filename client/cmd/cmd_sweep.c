@@ -135,6 +135,8 @@ int splitc_sweep(int argc, char **argv)
 	status = sl_options_load(&o, SL_USES_FOR_TRAINING, &conf);
 	if (status > 0 || (status == 0 && !o.check_config))
 		return status;
+	if (o.lr_range && !o.codecs && o.check_config)
+		return 0;
 	if (o.lr_range && !o.codecs)
 		return sl_sweep_lr(&o, &conf, &fail) ? sl_command_failed(&fail) : 0;
 	if (!o.codecs && !conf.data.split.folds)

@@ -89,10 +89,8 @@ static enum sl_err run_phases(struct sl_setup *setup, const struct sl_conf_clien
 	const int n = conf->train.phases.n;
 	uint64_t step = 0;
 	int index = 0;
-	enum sl_err err = sl_phases_check(conf, fail);
+	enum sl_err err = sl_phases_check(conf, local, fail);
 
-	if (!err && !local && !conf->log.dir[0])
-		err = sl_conf_client_fail(conf, "train.phases", fail, "needs a folder in log.dir, for checkpoints");
 	if (!err && drive->resume)
 		err = sl_phases_done(conf, &index, &step, fail);
 	drive->end = local ? &end : NULL;

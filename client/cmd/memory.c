@@ -54,7 +54,8 @@ static void take(uint64_t out[PARTS], const struct sl_session_memory *m, uint64_
 	out[SUM] = sl_memory_total(sl_session_memory_sum(m)) + own;
 }
 
-static enum sl_err count(struct need *out, const struct sl_setup *setup, struct sl_backend *be, struct sl_fail *fail)
+static enum sl_err count(struct need *out, const struct sl_setup *setup, struct sl_backend *be, bool here,
+			 struct sl_fail *fail)
 {
 	const struct sl_plan_segment *part = setup->plan->segment;
 	struct sl_session_memory client, server;
@@ -68,12 +69,12 @@ static enum sl_err count(struct need *out, const struct sl_setup *setup, struct 
 	out->bytes[SL_SESSION_CLIENT][CHECKPOINT] = state_bytes(&part[SL_HEAD]) + state_bytes(&part[SL_TAIL]);
 	out->bytes[SL_SESSION_CLIENT][MAPPED] = mapped_bytes(setup->plan->model);
 	err = sl_setup_memory(setup, SL_SESSION_SERVER, be, &server, &why);
-	if (err == SL_ERR_CONFIG)
+	if (err == SL_ERR_CONFIG && !here)
 		snprintf(out->unknown, sizeof out->unknown, "%s", sl_fail_sentence(&why));
 	else if (err)
-		return sl_fail_set(fail, err, "%s", why.text);
+		*fail = why;
 	if (err)
-		return SL_OK;
+		return out->unknown[0] ? SL_OK : err;
 	take(out->bytes[SL_SESSION_SERVER], &server, 0);
 	/* of the middle's weights it makes no copy */
 	out->bytes[SL_SESSION_SERVER][CHECKPOINT] =
@@ -81,7 +82,7 @@ static enum sl_err count(struct need *out, const struct sl_setup *setup, struct 
 	return SL_OK;
 }
 
-static enum sl_err find(struct need *out, const struct sl_setup *setup, struct sl_fail *fail)
+static enum sl_err find(struct need *out, const struct sl_setup *setup, bool here, struct sl_fail *fail)
 {
 	struct sl_pool *pool = NULL;
 	struct sl_backend be;
@@ -92,17 +93,27 @@ static enum sl_err find(struct need *out, const struct sl_setup *setup, struct s
 	err = sl_cpu_backend_open(&be, pool, fail);
 	if (!err) {
 		be.recompute = sl_setup_recomputes(setup, &be);
-		err = count(out, setup, &be, fail);
+		err = count(out, setup, &be, here, fail);
 		be.ops->close(&be);
 	}
 	sl_pool_close(pool);
 	return err;
 }
 
+enum sl_err sl_memory_check(const struct sl_setup *setup, bool here, struct sl_fail *fail)
+{
+	struct need need;
+	enum sl_err err = find(&need, setup, here, fail);
+
+	if (err)
+		sl_setup_blame(setup, fail);
+	return err;
+}
+
 enum sl_err sl_memory_print(const struct sl_setup *setup, struct sl_fail *fail)
 {
 	struct need need;
-	enum sl_err err = find(&need, setup, fail);
+	enum sl_err err = find(&need, setup, false, fail);
 
 	if (err)
 		return err;
@@ -134,7 +145,7 @@ static json_t *side_json(const uint64_t bytes[PARTS])
 enum sl_err sl_memory_json(const struct sl_setup *setup, json_t **out, struct sl_fail *fail)
 {
 	struct need need;
-	enum sl_err err = find(&need, setup, fail);
+	enum sl_err err = find(&need, setup, false, fail);
 
 	if (err)
 		return err;

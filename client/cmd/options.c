@@ -151,14 +151,14 @@ static enum sl_err check_log(const struct sl_options *o, const struct sl_conf_cl
 	return err;
 }
 
-static enum sl_err count_steps(const struct sl_conf_client *conf, int64_t samples, int64_t of_group, uint64_t *steps,
-			       struct sl_fail *fail)
+static enum sl_err count_steps(const struct sl_conf_client *conf, bool local, int64_t samples, int64_t of_group,
+			       uint64_t *steps, struct sl_fail *fail)
 {
 	enum sl_err err;
 
 	if (!conf->train.phases.n)
 		return sl_training_steps(conf, NULL, samples, of_group, steps, fail);
-	err = sl_phases_check(conf, fail);
+	err = sl_phases_check(conf, local, fail);
 	return err ? err : sl_phases_steps(conf, samples, steps, fail);
 }
 
@@ -186,6 +186,7 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 	struct sl_fail taken;
 	enum sl_err err;
 
+	setup->alone = o->alone != NULL;
 	setup->reads = uses & SL_USES_TRAIN_SET  ? SL_READS_ALL
 		       : uses & SL_USES_TEST_SET ? SL_READS_TEST
 						 : SL_READS_NONE;
@@ -195,10 +196,16 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 		err = sl_setup_check_weights(setup, conf->model.weights, false, fail);
 	if (!err && (uses & SL_USES_TEST_SET))
 		err = sl_setup_check_data(setup, uses & SL_USES_TRAIN_SET, samples, fail);
+	if (setup->alone && setup->set[SL_SPLIT_TRAIN].source) /* a member's part of them */
+		samples[SL_SPLIT_TRAIN] = setup->set[SL_SPLIT_TRAIN].count;
 	if (!err && (uses & SL_USES_TEST_SET))
 		err = check_metrics(conf, fail);
 	if (!err && (uses & SL_USES_TRAIN_SET))
-		err = count_steps(conf, samples[SL_SPLIT_TRAIN], setup->epoch_steps, &steps, fail);
+		err = count_steps(conf, o->local, samples[SL_SPLIT_TRAIN], setup->epoch_steps, &steps, fail);
+	if (!err && (uses & SL_USES_TRAIN_SET) && (uses & SL_USES_LINK))
+		err = sl_memory_check(setup, o->local || conf->train.audit_every, fail);
+	if (!err && (uses & SL_USES_LINK))
+		err = sl_noise_read(&setup->noise, conf, fail);
 	if (!err && (uses & SL_USES_LINK) && !o->local)
 		err = check_auth(conf, fail);
 	if (!err && (uses & SL_USES_LOG))

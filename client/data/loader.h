@@ -33,8 +33,9 @@ struct sl_loader_spec {
 	/* A sample that cannot be read is named in the log, once, and the next one that can takes its place. Which one
 	 * that is depends on the set alone, so that a step can be replayed. False: the batch says so (`err`). */
 	bool skip_bad;
-	bool balanced; /* training: as many samples of each class that occurs; those of small ones come several times */
-	bool by_length;  /* of a set of tokens, training: a batch's rows are of like length */
+	bool balanced;  /* training, where sl_set_has_classes: as many samples of each class that occurs; those of small
+			   ones come several times */
+	bool by_length; /* of a set of tokens, training: a batch's rows are of like length */
 	enum sl_pad pad; /* of a set of tokens */
 	int64_t pad_to;  /* tokens of a padded row, at least the set's longest */
 	float masked;    /* of a set of tokens: this share of them is masked (mask.h); 0: none */

@@ -52,10 +52,7 @@ enum sl_err sl_balance_open(struct sl_balance **out, const struct sl_set *set, s
 	int32_t *name = calloc(classes + 1, sizeof *name);
 	enum sl_err err = SL_OK;
 
-	if (set->field[SL_FIELD_TARGET].dtype != SL_I32 || set->classes < 2)
-		err = sl_fail_at(fail, "data.sampling", SL_ERR_CONFIG,
-				 "balanced needs classes, and these data have none: take shuffled");
-	if (b && !err) {
+	if (b) {
 		b->count = set->count;
 		b->class = calloc(count, sizeof *b->class);
 		b->list = calloc(count, sizeof *b->list);
@@ -64,7 +61,7 @@ enum sl_err sl_balance_open(struct sl_balance **out, const struct sl_set *set, s
 		b->turn = calloc(classes, sizeof *b->turn);
 		b->again = calloc(count, sizeof *b->again);
 	}
-	if (!err && (!b || !name || !b->class || !b->list || !b->from || !b->given || !b->turn || !b->again))
+	if (!b || !name || !b->class || !b->list || !b->from || !b->given || !b->turn || !b->again)
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the data loader");
 	if (!err)
 		err = read_labels(set, b->class, fail);

@@ -185,6 +185,12 @@ enum sl_err sl_set_check(struct sl_set *out, const struct sl_set_spec *spec, str
 /* A split's usual folder in `dir`, or with `end` (".csv") its file: train, or val, valid, validation, dev, test, or
  * one of those as "Test" or "TEST". false: none is there. */
 bool sl_set_usual(char out[PATH_MAX], const char *dir, enum sl_split split, const char *end);
+/* Labels are one of several classes, and no numbers. */
+static inline bool sl_set_has_classes(const struct sl_set *set)
+{
+	return set->field[SL_FIELD_TARGET].dtype == SL_I32 && set->classes > 1;
+}
+
 /* The label of a sample of a set of classes; reads the sample where the source has no other way. */
 enum sl_err sl_set_label(const struct sl_set *set, int64_t index, struct sl_room *room, int32_t *out,
 			 struct sl_fail *fail) SL_MUST_CHECK;

@@ -89,13 +89,15 @@ static enum sl_err check_plan(const struct sl_setup *s, int index, uint8_t layou
 	return check_codecs(s, index, fail);
 }
 
-enum sl_err sl_phases_check(const struct sl_conf_client *conf, struct sl_fail *fail)
+enum sl_err sl_phases_check(const struct sl_conf_client *conf, bool local, struct sl_fail *fail)
 {
 	static struct sl_conf_client own;
 	uint8_t layout[SL_PLAN_HASH_BYTES];
 	struct sl_fail why;
 	enum sl_err err = SL_OK;
 
+	if (!local && !conf->log.dir[0])
+		return sl_conf_client_fail(conf, "train.phases", fail, "needs a folder in log.dir, for checkpoints");
 	for (int i = 0; i < conf->train.phases.n && !err; i++) {
 		struct sl_setup setup = {.phase = sl_phase_at(conf, i, 0)};
 

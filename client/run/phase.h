@@ -12,8 +12,8 @@ void sl_phase_conf(struct sl_conf_client *out, const struct sl_conf_client *conf
 struct sl_phase sl_phase_at(const struct sl_conf_client *conf, int index, uint64_t step);
 
 /* Whether every phase can be, and go on with the parameters of the one before: plans and transforms. CONFIG with the
- * phase and what is wrong. */
-enum sl_err sl_phases_check(const struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;
+ * phase and what is wrong. `local`: no checkpoint is needed. */
+enum sl_err sl_phases_check(const struct sl_conf_client *conf, bool local, struct sl_fail *fail) SL_MUST_CHECK;
 /* Steps of all phases. */
 enum sl_err sl_phases_steps(const struct sl_conf_client *conf, int64_t samples, uint64_t *steps,
 			    struct sl_fail *fail) SL_MUST_CHECK;

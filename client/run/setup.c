@@ -370,6 +370,10 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 		return sl_conf_client_blame(conf, why.key, err, pass_on(fail, &why));
 	if (err)
 		return sl_fail_set(fail, err, "%s", why.text);
+	for (int i = 0; i < 2 && s->epoch_steps; i++)
+		if (sl_decay_falls(&s->plan->decay[i], UINT64_MAX))
+			return sl_conf_client_fail(conf, i ? "insert.tail" : "insert.head", fail,
+						   "inserts that decay cannot be shared by a group");
 	err = try_codecs(s, fail);
 	return err ? err : try_end_codecs(s, fail);
 }
@@ -563,8 +567,10 @@ void sl_setup_close(struct sl_setup *s)
 		int64_t taken, put;
 
 		sl_kept_count(s->kept, &taken, &put);
-		sl_log(SL_LOG_INFO, "head-kept", "the head computed %lld samples, and %lld were kept from before",
-		       (long long)put, (long long)taken);
+		if (put)
+			sl_log(SL_LOG_INFO, "head-kept",
+			       "the head computed %lld samples, and %lld were kept from before", (long long)put,
+			       (long long)taken);
 		sl_kept_close(s->kept);
 	}
 	sl_dcor_close(s->dcor);

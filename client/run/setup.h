@@ -113,9 +113,12 @@ static inline uint64_t sl_setup_round(const struct sl_setup *s)
 enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 /* class_weights.c, of training's data; sl_setup_data calls it. */
 enum sl_err sl_setup_class_weights(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
+/* setup_kept.c: makes room for what head and server keep of training's samples; sl_setup_data calls it. */
+enum sl_err sl_setup_keep(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail) SL_MUST_CHECK;
-/* What the two above would say of the files, without reading them: whether they are there, and of the right form and
- * size, and their labels in range. *samples: [SL_SPLIT_COUNT], those of `train` are 0 where it is false. */
+/* What sl_setup_weights and sl_setup_data would say of the files, without reading them: whether they are there, and of
+ * the right form and size, and their labels in range. *samples: [SL_SPLIT_COUNT], those of `train` are 0 where it is
+ * false. */
 enum sl_err sl_setup_check_weights(const struct sl_setup *s, const char *path, bool strict,
 				   struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_setup_check_data(struct sl_setup *s, bool train, int64_t *samples, struct sl_fail *fail) SL_MUST_CHECK;

@@ -226,6 +226,14 @@ static void note_few_classes(const struct sl_conf_client *c, const struct sl_set
 		       c->model.classes, set->classes, set->classes);
 }
 
+static enum sl_err check_sampling(const struct sl_setup *s, const struct sl_set *set, struct sl_fail *fail)
+{
+	if (!s->plan || s->conf->data.sampling != SL_SAMPLING_BALANCED || sl_set_has_classes(set))
+		return SL_OK;
+	return sl_conf_client_fail(s->conf, "data.sampling", fail,
+				   "balanced needs classes, and these data have none: take shuffled");
+}
+
 static enum sl_err open_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail)
 {
 	struct names name;
@@ -355,7 +363,7 @@ enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail)
 	err = deal_turns(s, &parts, samples, fail);
 	if (err)
 		return err;
-	if (s->epoch_steps < 1 || (s->turns.mode != SL_SHARE_SYNC && !s->turns.count[member]))
+	if (s->epoch_steps < 1 || !s->turns.count[member])
 		return sl_conf_client_fail(c, "train.batch", fail, "%lld samples make no batch of %d for each member",
 					   (long long)samples[member], c->agreed.batch);
 	return SL_OK;
@@ -418,102 +426,13 @@ enum sl_err sl_setup_check_data(struct sl_setup *s, bool train, int64_t *samples
 		struct sl_set set;
 
 		err = check_split(s, &spec, &set, sl_set_check(&set, &spec, fail), fail);
+		if (!err && split == SL_SPLIT_TRAIN)
+			err = check_sampling(s, &set, fail);
 		if (!err)
 			samples[split] = set.count;
 	}
 	sl_about_forget(s);
-	return err;
-}
-
-/* What a sample's activations depend on besides the sample. */
-static const char *drawn_anew(const struct sl_conf_client *c)
-{
-	return c->model.head == SL_CONF_MASKED_LM ? "cannot be where tokens are masked anew in each epoch"
-	       : c->data.pad                      ? "needs rows without padding: leave data.pad out"
-	       : c->agreed.share.group[0]         ? "cannot be in a group"
-						  : NULL;
-}
-
-static enum sl_err keep_head(struct sl_setup *s, struct sl_fail *fail)
-{
-	const struct sl_conf_client *c = s->conf;
-	const char *why_not = drawn_anew(c);
-	struct sl_fail why;
-	enum sl_err err;
-
-	if (!c->train.keep_head_bytes || !s->plan || s->kept)
-		return SL_OK;
-	if (why_not)
-		return sl_conf_client_fail(c, "train.keep_head_bytes", fail, "%s", why_not);
-	err = sl_kept_open(&s->kept, s->plan, &s->set[SL_SPLIT_TRAIN], c->train.keep_head_bytes, &why);
-	if (err) {
-		(void)!sl_fail_set(fail, err, "%s", why.text);
-		return sl_conf_client_blame(c, "train.keep_head_bytes", err, fail);
-	}
-	sl_log(SL_LOG_INFO, "head-kept", "activations of the head are kept: %lld bytes for %lld samples",
-	       (long long)sl_kept_bytes(s->kept), (long long)s->set[SL_SPLIT_TRAIN].count);
-	return SL_OK;
-}
-
-/* A token that is sent again has to come back the same, whatever is coded beside it. */
-static enum sl_err check_tokens_alone(const struct sl_setup *s, struct sl_fail *fail)
-{
-	const struct sl_codec_spec *codec = &s->agreement.codec[SL_DIR_HEAD_ACT];
-	const struct sl_shape one = sl_plan_cut_shape(s->plan, false, 1);
-
-	if (sl_codec_by_token(codec, sl_shape_row(&one)))
-		return SL_OK;
-	return sl_fail_set(fail, SL_ERR_CONFIG,
-			   "needs a codec.head_act that codes each token by itself, and %s does not: take none, f16, "
-			   "bf16, normal, hadamard|normal, or quant with a block that divides %lld",
-			   codec->text, (long long)sl_shape_row(&one));
-}
-
-static enum sl_err place_homes(struct sl_setup *s, struct sl_fail *fail)
-{
-	const struct sl_set *set = &s->set[SL_SPLIT_TRAIN];
-	const struct sl_shape one = sl_plan_cut_shape(s->plan, false, 1);
-	const int64_t most = s->conf->train.keep_sent_bytes, token = sl_shape_row(&one) * (int64_t)sizeof(float);
-	int64_t tokens = 0;
-
-	s->home = calloc((size_t)set->count + 1, sizeof *s->home);
-	if (!s->home)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the places of %lld samples",
-				   (long long)set->count);
-	for (int64_t i = 0; i < set->count; i++) {
-		s->home[i] = (uint32_t)tokens;
-		tokens += set->source->extent(set, i);
-	}
-	if (tokens > INT32_MAX || tokens * token > most)
-		return sl_fail_set(fail, SL_ERR_LIMIT, "%lld samples take %lld bytes, and %lld are allowed",
-				   (long long)set->count, (long long)(tokens * token), (long long)most);
-	s->plan->spec.keep_tokens = s->agreement.agreed.keep_tokens = tokens;
-	sl_log(SL_LOG_INFO, "sent-kept", "the server keeps what the head has sent: %lld bytes for %lld samples",
-	       (long long)(tokens * token), (long long)set->count);
-	return SL_OK;
-}
-
-static enum sl_err keep_sent(struct sl_setup *s, struct sl_fail *fail)
-{
-	const struct sl_conf_client *c = s->conf;
-	const char *why_not = c->noise.head_act > 0 ? "cannot be with noise.head_act, which is drawn anew in each step"
-						    : drawn_anew(c);
-	struct sl_fail why;
-	enum sl_err err;
-
-	if (!c->train.keep_sent_bytes || !s->plan || s->home)
-		return SL_OK;
-	if (why_not)
-		return sl_conf_client_fail(c, "train.keep_sent_bytes", fail, "%s", why_not);
-	err = sl_kept_check(s->plan, &why);
-	if (!err)
-		err = check_tokens_alone(s, &why);
-	if (!err)
-		err = place_homes(s, &why);
-	if (!err)
-		return SL_OK;
-	(void)!sl_fail_set(fail, err, "%s", why.text);
-	return sl_conf_client_blame(c, "train.keep_sent_bytes", err, fail);
+	return err || !train ? err : sl_setup_keep(s, fail);
 }
 
 enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
@@ -522,14 +441,14 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 
 	if (!err && train)
 		err = open_split(s, SL_SPLIT_TRAIN, fail);
+	if (!err && train)
+		err = check_sampling(s, &s->set[SL_SPLIT_TRAIN], fail);
 	if (!err)
 		err = open_split(s, SL_SPLIT_TEST, fail);
-	if (!err && train)
-		err = keep_head(s, fail);
 	if (!err && train && s->plan && !s->dcor)
 		err = sl_dcor_open(&s->dcor, s->plan, s->set[SL_SPLIT_TEST].count, fail);
 	if (!err && train)
-		err = keep_sent(s, fail);
+		err = sl_setup_keep(s, fail);
 	if (!err && train)
 		err = sl_setup_class_weights(s, fail);
 	if (!err && strcmp(s->set[SL_SPLIT_TEST].field[SL_FIELD_INPUT].name, "image") == 0)

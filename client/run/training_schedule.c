@@ -78,6 +78,20 @@ static void warn_of_batch(const struct sl_conf_client *c, int64_t samples)
 		       (long long)samples);
 }
 
+/* The middle that a run ends with is an average. `of_group`: an epoch's steps, and a round's unless the config says. */
+static enum sl_err check_rounds(const struct sl_conf_client *c, int64_t of_group, uint64_t total, struct sl_fail *fail)
+{
+	const uint64_t round = (uint64_t)(c->agreed.share.round ? c->agreed.share.round : of_group);
+	const uint64_t whole = round ? total / round * round : 0;
+
+	if (!of_group || c->agreed.share.mode != SL_SHARE_ROUNDS || whole == total)
+		return SL_OK;
+	return sl_conf_client_fail(c, "share.round", fail,
+				   "the run has %" PRIu64 " steps, which are no whole rounds of %" PRIu64
+				   ": train.max_steps: %" PRIu64 " would be right",
+				   total, round, whole ? whole : round);
+}
+
 enum sl_err sl_training_steps(const struct sl_conf_client *c, const struct sl_phase *phase, int64_t samples,
 			      int64_t of_group, uint64_t *steps, struct sl_fail *fail)
 {
@@ -89,21 +103,10 @@ enum sl_err sl_training_steps(const struct sl_conf_client *c, const struct sl_ph
 	if (!err)
 		warn_of_batch(c, samples);
 	if (!err)
+		err = check_rounds(c, of_group, (uint64_t)schedule.total_steps, fail);
+	if (!err)
 		*steps = phase ? (uint64_t)(c->train.epochs * per_epoch) : (uint64_t)schedule.total_steps;
 	return err;
-}
-
-/* The middle that a run ends with is an average. */
-static enum sl_err check_rounds(const struct sl_training *r, struct sl_fail *fail)
-{
-	const uint64_t round = sl_setup_round(r->setup), whole = round ? r->total_steps / round * round : 0;
-
-	if (!round || whole == r->total_steps)
-		return SL_OK;
-	return sl_conf_client_fail(r->setup->conf, "share.round", fail,
-				   "the run has %" PRIu64 " steps, which are no whole rounds of %" PRIu64
-				   ": train.max_steps: %" PRIu64 " would be right",
-				   r->total_steps, round, whole ? whole : round);
 }
 
 enum sl_err sl_run_open_schedule(struct sl_training *r, struct sl_fail *fail)
@@ -121,7 +124,7 @@ enum sl_err sl_run_open_schedule(struct sl_training *r, struct sl_fail *fail)
 	r->planned_steps = r->total_steps;
 	if (!err)
 		warn_of_batch(c, samples);
-	return err ? err : check_rounds(r, fail);
+	return err ? err : check_rounds(c, r->setup->epoch_steps, r->total_steps, fail);
 }
 
 /* A phase is at its place among all epochs, whatever steps those before it had. */

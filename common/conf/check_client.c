@@ -434,9 +434,9 @@ static const char *check_share(const struct sl_conf_client *c, char why[SL_CONF_
 static const char *check_audit(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	if (c->train.audit_every && c->agreed.ema > 0) {
-		snprintf(why, SL_CONF_WHY,
-			 "is not possible with train.ema, whose averages a Fetch brings otherwise; "
-			 "splitc audit is");
+		snprintf(
+			why, SL_CONF_WHY,
+			"is not possible with train.ema: the server gives averages in place of the weights that learn");
 		return "train.audit.every";
 	}
 	if (!c->train.audit_every || !c->agreed.share.group[0])
@@ -549,7 +549,7 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 	}
 	if ((c->noise.head_act > 0 || c->noise.mid_grad > 0) != (c->noise.key[0] != 0)) {
 		snprintf(why, SL_CONF_WHY,
-			 "noise needs a key file (splitc keygen FILE), and head_act or mid_grad above 0");
+			 "noise needs a key file (splitc keygen --out FILE), and head_act or mid_grad above 0");
 		return "noise.key";
 	}
 	if (c->log.tensorboard && !c->log.dir[0]) {

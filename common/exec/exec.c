@@ -153,13 +153,6 @@ static enum sl_err take_part(struct sl_exec *e, struct sl_fail *fail)
 	enum sl_err err = SL_OK;
 
 	e->to = e->grad;
-	if (part_bytes(e) && e->segment->tied_count)
-		return sl_fail_at(fail, "train.chunk_sums", SL_ERR_CONFIG,
-				  "does not hold where head and tail learn one table of tokens: freeze it, as adapters "
-				  "do, or take false");
-	if (part_bytes(e) && !e->be->host_memory && !e->be->ops->add)
-		return sl_fail_at(fail, "train.chunk_sums", SL_ERR_CONFIG, "%s cannot add up chunks apart: take false",
-				  e->be->ops->name);
 	if (part_bytes(e))
 		err = take(e, &e->part, part_bytes(e), fail);
 	if (!err && chunk_trial_bytes(e))
@@ -270,6 +263,27 @@ static enum sl_err check_precision(const struct sl_plan_segment *s, const struct
 								      : "server with a GPU");
 }
 
+/* What the plan asks of sums and averages. */
+static enum sl_err check_sums(const struct sl_exec *e, struct sl_fail *fail)
+{
+	const bool adds = e->be->host_memory || e->be->ops->add;
+
+	if (e->plan->spec.accumulate > 1 && e->n_narrow)
+		return sl_fail_at(fail, "train.accumulate", SL_ERR_CONFIG,
+				  "inserts that decay are pulled once in each batch: leave this key out");
+	if (e->plan->spec.ema > 0 && !adds)
+		return sl_fail_at(fail, "train.ema", SL_ERR_CONFIG, "%s cannot average weights: leave this key out",
+				  e->be->ops->name);
+	if (part_bytes(e) && e->segment->tied_count)
+		return sl_fail_at(fail, "train.chunk_sums", SL_ERR_CONFIG,
+				  "does not hold where head and tail learn one table of tokens: freeze it, as adapters "
+				  "do, or take false");
+	if (part_bytes(e) && !adds)
+		return sl_fail_at(fail, "train.chunk_sums", SL_ERR_CONFIG, "%s cannot add up chunks apart: take false",
+				  e->be->ops->name);
+	return SL_OK;
+}
+
 enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, enum sl_segment which,
 			    struct sl_backend *be, struct sl_fail *fail)
 {
@@ -305,12 +319,8 @@ enum sl_err sl_exec_prepare(struct sl_exec **out, const struct sl_plan *plan, en
 		err = prepare_ops(e, sizes, fail);
 	if (!err && sl_exec_held_open(e))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the executor");
-	if (!err && plan->spec.accumulate > 1 && e->n_narrow)
-		err = sl_fail_at(fail, "train.accumulate", SL_ERR_CONFIG,
-				 "inserts that decay are pulled once in each batch: leave this key out");
-	if (!err && plan->spec.ema > 0 && !be->host_memory && !be->ops->add)
-		err = sl_fail_at(fail, "train.ema", SL_ERR_CONFIG, "%s cannot average weights: leave this key out",
-				 be->ops->name);
+	if (!err)
+		err = check_sums(e, fail);
 	if (!err)
 		take_widths(e);
 	if (!err && sl_layout_open(&e->layout, s, e->node, e->n_node, sizes))

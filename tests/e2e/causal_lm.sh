@@ -109,6 +109,12 @@ client 'sent by none' "$config" --set server="$two" "${keep[@]}" --set codec.hea
 client 'local by none' "$config" --local "${keep[@]}" --set codec.head_act=none || fail "local by none: exit status $?"
 same_run 'sent once' 'sent again' $((3 * steps))
 same_run 'sent by none' 'local by none' $((3 * steps))
+# noise follows from the key and the sample, so it is the same in every epoch
+"$SPLITC" keygen --out "$tmp/noise.key" >"$tmp/out" 2>&1
+noise=("${keep[@]}" --set noise.head_act=0.1 --set noise.key="$tmp/noise.key")
+client 'noise once' "$config" --set server="$two" "${noise[@]}" || fail "noise once: exit status $?"
+client 'noise again' "$config" --set server="$two" "${noise[@]}" --set train.keep_sent_bytes=0 || fail "noise again: exit status $?"
+same_run 'noise once' 'noise again' $((3 * steps))
 [ "$(crossed 'sent once' head_act)" -lt "$(($(crossed 'sent again' head_act) * 6 / 10))" ] || fail "head_act has $(crossed 'sent once' head_act) bytes"
 killed_client 5 'sent again' "$config" --set server="$two" --set train.checkpoint_every=2 "${keep[@]}"
 
@@ -188,14 +194,11 @@ writes_not 66 'none: ' --prompts "$tmp/none"
 writes_not 78 'model.head: generate needs a decoder' --set model.head=classifier
 writes_not 78 'generate.top_p' --set generate.top_p=0
 
-refusing='--local --set log.dir='
 refused 78 'tokens are chosen in the middle' --set partition=2:-1
 refused 78 'tail_tokens: loss needs a tail in which no token sees another one: it begins at layers.2' --set partition=2:-3 --set tail_tokens=loss
 keep=(--set head_end=embed_tokens --set train.freeze='*embed_tokens*' --set train.keep_sent_bytes=10000000)
 refused 78 'train.keep_sent_bytes: needs a codec.head_act that codes each token by itself, and quant:4 does not' "${keep[@]}" --set codec=quant:4
 refused 78 'train.keep_sent_bytes: needs a codec.head_act that codes each token by itself' "${keep[@]}" --set codec=quant:4,block=24,ef=true
-"$SPLITC" keygen --out "$tmp/noise.key" >"$tmp/out" 2>&1
-refused 78 'train.keep_sent_bytes: cannot be with noise.head_act' "${keep[@]}" --set noise.head_act=0.1 --set noise.key="$tmp/noise.key"
 refused 78 'train.keep_sent_bytes: needs a head in which nothing learns' --set train.keep_sent_bytes=10000000
 refused 78 'model.head: llama is a decoder: give causal_lm' --set model.head=classifier --set data.kind=made_tokens --set data.dir=.
 refused 78 'model.head: llama is a decoder: give causal_lm' --set model.head=masked_lm

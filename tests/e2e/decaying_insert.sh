@@ -66,6 +66,8 @@ rc=0
 	--set codec.head_grad=lowrank:2 >"$tmp/unfit.log" 2>&1 || rc=$?
 [ $rc = 78 ] && grep -q 'codec.head_grad.*to which the decaying insert narrows' "$tmp/unfit.log" || fail "lowrank:2 on 1 channel: exit status $rc, $(cat "$tmp/unfit.log")"
 
+refused 78 'insert.head: inserts that decay cannot be shared by a group' --local --clients 2 --set insert.head=decaylinear:rate=0.9,every=2,times=2
+
 # an evaluation behind the run: as wide as behind its 11 steps, which is the width of the run's own; the server agrees
 test_of() { sed -n "s/.*\"type\":\"$2\".*\"test_loss\":\\([^,]*\\),\"test_acc\":\\([^,}]*\\).*/\\1 \\2/p" "$1" | tail -n 1; }
 for where in --local "--set server=$endpoint"; do

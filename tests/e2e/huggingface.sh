@@ -116,7 +116,6 @@ same_run again after $steps
 [ "$(learned again)" != "$(learned 'local cut 3 4')" ] || fail "the folder's weights made no difference"
 grep -q 'weights-none: .*/toy has no model.safetensors' "$tmp/local cut 3 4.log" || fail 'nothing says that weights are random'
 
-refusing='--local --set log.dir='
 broken() { # JQ
 	rm -rf "$tmp/broken"
 	mkdir "$tmp/broken"

@@ -50,7 +50,6 @@ said=$(sed -n 's/.*head-kept: activations of the head are kept: \([0-9]*\) bytes
 set=(--set server="$two" --set train.checkpoint_every=2 --set codec=quant:8,ef=true)
 killed_client 5 'local quant' "$config" "${set[@]}"
 
-refusing='--local --set log.dir='
 refused 78 'train.keep_head_bytes: needs a head in which nothing learns' --set train.freeze=roberta.embeddings.*
 refused 78 'train.keep_head_bytes: needs a head without dropout: roberta.embeddings.dropout' --set model.huggingface="$tmp/wet"
 refused 78 'train.keep_head_bytes: needs rows without padding' --set data.pad=longest

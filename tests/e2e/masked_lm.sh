@@ -109,7 +109,6 @@ jq -e '.head.parameters > 700 * 24 and .tail.parameters == 24 * 24 + 24 + 2 * 24
 "$SPLITC" data "$config" >"$tmp/table" || fail "data: exit status $?"
 grep -q '^tokens of a row' "$tmp/table" || fail "data: $(cat "$tmp/table")"
 
-refusing='--local --set log.dir='
 refused 78 'tokens are chosen in the middle' --set tail_begin=lm_head.decoder
 refused 78 'tokens are chosen in the middle' --set tail_begin=lm_head.gelu --set model.huggingface="$tmp/untied"
 refused 78 'train.metrics: belongs to classifiers' --set train.metrics=f1

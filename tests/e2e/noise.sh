@@ -49,7 +49,6 @@ differs 'gradients alone' --set noise.head_act=0
 set=(--set server="$two" --set train.checkpoint_every=1)
 killed_client 2 'local plain' "$config" "${set[@]}"
 
-refusing='--local --set log.dir='
 refused 78 'noise.key: noise needs a key file' --set noise.key=
 refused 78 'noise needs a key file' --set noise.head_act=0 --set noise.mid_grad=0
 refused 66 'noise.key' --set noise.key="$tmp/none"

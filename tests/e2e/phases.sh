@@ -96,6 +96,7 @@ refused 78 'train.phases: must be {epochs: N' --set 'train.phases=image=32'
 refused 78 'train.epochs: train.phases say how many epochs' --set train.epochs=3
 refused 78 'train.max_steps: belongs to a run without train.phases' --set train.max_steps=3
 refused 78 'train.checkpoint_every: train.phases need checkpoints' --set train.checkpoint_every=0
+refused 78 'train.phases: needs a folder in log.dir' --set log.dir=
 refused 78 'train.phases: phase 3 has more chunks' --set 'train.phases=epochs=1,epochs=1,epochs=1 batch=3'
 refused 78 'is not possible in a group' --set share.group=some
 refused 78 'keeps something from step to step' --set codec=topk:0.1,ef=true

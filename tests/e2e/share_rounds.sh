@@ -51,4 +51,5 @@ refused_beside 2 share.rows 'belongs to share.mode: sync' share.mode=rounds shar
 refused_beside 2 share.round 'belongs to share.mode: rounds' share.round=3
 refused_beside 2 share.moments 'belongs to share.mode: rounds' share.mode=serial share.moments=zero
 refused_beside 2 share.round 'no whole rounds of 4: train.max_steps: 8 would be right' share.mode=rounds share.round=4
+config=$tmp/sgd.yaml refused 78 'share.round: the run has ' --set share.group=g --set share.clients=2 --set share.mode=rounds --set share.round=4
 echo "share_rounds: ok, absent $absent"

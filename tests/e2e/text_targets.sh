@@ -55,10 +55,10 @@ is numbers-local '.test_metrics.r2 > 0.9 and (.targets | map(.name)) == ["length
 jq -se 'all(.[]; .labels == .said)' "$tmp/labels.known" >"$tmp/out" || fail 'labels that were not learned are said'
 [ "$(jq -c .labels "$tmp/labels.known" | sort | uniq -c | awk '{print $1}' | tr '\n' ' ')" = '20 20 20 20 ' ] || fail 'other labels'
 
-refusing='--local --set log.dir='
 config=$tmp/labels.yaml refused 65 'train.tsv:3: column "price": "-1.25" is no label: 1, the row has it, or 0' --set data.label=warm,price
 config=$tmp/numbers.yaml refused 65 'column "text": label "red the boxes 0." is not a number' --set data.label=length,text
 config=$tmp/numbers.yaml refused 65 'no column "weight"; the header names text, warm' --set data.label=length,weight
+config=$tmp/numbers.yaml refused 78 'data.sampling: balanced needs classes' --set data.sampling=balanced
 config=$tmp/labels.yaml refused 78 'data.label names 2 columns, and the network has 3 outputs' --set model.classes=3
 config=$tmp/labels.yaml refused 78 'several columns are several numbers or labels' --set model.task=classes
 client 'labels-linked killed' "$tmp/labels.yaml" --set train.epochs=4 --resume --set data.label=fresh,warm && fail 'resumed with other labels'
