@@ -59,6 +59,10 @@ enum sl_err sl_on_abandon_again(struct sl_session *s, const struct sl_event *ev,
 {
 	if (s->fate == SL_PASS_GOES_ON)
 		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "Abandon frame where no step is under way");
+	/* what it told with its COMMIT may just be decoded, so nothing may take its place */
+	if (s->committed)
+		return sl_fail_set(&out->fail, SL_ERR_PROTOCOL, "step %" PRIu64 " abandoned after its COMMIT",
+				   s->number);
 	if (s->role == SL_SESSION_SERVER)
 		s->late = false; /* the client abandoned the step before it heard so */
 	return sl_abandon_check(s, ev->frame, s->number, out);

@@ -255,6 +255,23 @@ static void a_member_is_late_at_any_moment(void **state)
 	assert_true(before_commit > 50 && behind_it > 50);
 }
 
+/* The group goes on without a member while the worker may still decode what that told with its COMMIT. */
+static void who_has_committed_abandons_nothing(void **state)
+{
+	struct sl_frame f = {.kind = SL_FRAME_ABANDON};
+
+	(void)state;
+	open_sharing(3, true);
+	rig_begin_step(&rig, 61);
+	rig_settle(&rig);
+	assert_int_equal(server()->s.state, SL_SESSION_COMMIT);
+	tell(SL_EV_LATE, 13);
+	assert_int_equal(server()->s.state, SL_SESSION_ABANDON);
+	f.epoch = server()->s.epoch;
+	f.u.abandon.step = server()->s.number;
+	assert_int_equal(rig_frame(&rig, RIG_SERVER, &f), SL_ERR_PROTOCOL);
+}
+
 /* Parts of shared heads and tails where they cannot be. */
 static void ends_out_of_place_are_refused(void **state)
 {
@@ -404,6 +421,7 @@ int main(void)
 		cmocka_unit_test(a_group_says_when),
 		cmocka_unit_test(who_waits_is_heard),
 		cmocka_unit_test(a_member_is_late_at_any_moment),
+		cmocka_unit_test(who_has_committed_abandons_nothing),
 		cmocka_unit_test(ends_out_of_place_are_refused),
 		cmocka_unit_test(a_member_catches_up),
 		cmocka_unit_test(steps_of_others_are_passed),
