@@ -3,6 +3,7 @@
 #include "client/cmd/command.h"
 #include "client/persist/last_run.h"
 #include "client/run/answers.h"
+#include "client/run/phase.h"
 #include "common/session/checkpoint.h"
 #include "common/telemetry/show.h"
 
@@ -48,7 +49,8 @@ static bool is_done(const struct sl_conf_client *conf)
 	const struct sl_past_run past = sl_past_run(conf->log.dir);
 	uint64_t step = UINT64_MAX;
 
-	return past.model && !past.stopped && !sl_checkpoint_older(conf->log.dir, SL_CHECKPOINT_CLIENT, &step);
+	return past.model && !past.stopped && !sl_checkpoint_older(conf->log.dir, SL_CHECKPOINT_CLIENT, &step) &&
+	       !sl_phases_more(conf);
 }
 
 static enum sl_err show(const struct sl_options *o, const struct sl_conf_client *conf, const struct sl_status_how *how,

@@ -9,7 +9,8 @@
 #include "client/run/principal.h"
 
 static const char *const usage[] = {
-	"splitc train [CONFIG] [--local | --resume | --fresh] [--epochs N] [--batch N] [--lr X] [--set KEY=VALUE]… "
+	"splitc train [CONFIG] [--local | --resume | --fresh | --auto-resume] [--epochs N] [--batch N] [--lr X] [--set "
+	"KEY=VALUE]… "
 	"[--json]",
 	"Trains with the config's server. In log.dir it writes log.jsonl (a line per step and per epoch, and a "
 	"summary), checkpoints, and at the end model.safetensors.",
@@ -19,7 +20,8 @@ static const char *const usage[] = {
 	"The first Ctrl-C, SIGTERM or SIGHUP ends the run after the step under way and keeps its weights. A second "
 	"one ends it at once. --resume goes on with the run.",
 	"A finished run is kept. To train another one in the same log.dir, give --fresh. To train the finished one "
-	"further, give --resume --set train.epochs=N.",
+	"further, give --resume --set train.epochs=N. --auto-resume suits what starts a run again and again, such as "
+	"a service: it begins the run, goes on with it, or ends with status 0 if it is done.",
 	"The table at the end has a row for each of the four tensors. wire MB is what crossed the link, headers of "
 	"messages included; up goes to the server, down comes from it. fp32 MB is the size without codec and insert. "
 	"real is the ratio of the two; nominal is the ratio by the codec's own count. Average MB/s is what a step "
@@ -111,6 +113,7 @@ static enum sl_err run_phases(struct sl_setup *setup, const struct sl_conf_clien
 		if (!more || setup->in_use)
 			break;
 		sl_setup_close(setup);
+		sl_loop_unsilence();
 		drive->resume = !local;
 		index++;
 	}
@@ -168,6 +171,17 @@ static int take_short(struct sl_options *o)
 	return -1;
 }
 
+/* Whether the run of --auto-resume is done; if not, whether it is to be resumed. */
+static bool is_done(struct sl_options *o, const struct sl_conf_client *conf)
+{
+	const struct sl_past_run past = sl_past_run(conf->log.dir);
+	uint64_t step = UINT64_MAX;
+
+	o->resume = (conf->log.dir[0] && sl_checkpoint_older(conf->log.dir, SL_CHECKPOINT_CLIENT, &step)) ||
+		    sl_phases_more(conf);
+	return !o->resume && past.model && !past.stopped;
+}
+
 int splitc_train(int argc, char **argv)
 {
 	struct sl_options o = {.command = "train", .usage = usage};
@@ -185,16 +199,18 @@ int splitc_train(int argc, char **argv)
 	status = take_short(&o);
 	if (status >= 0)
 		return status;
-	if (o.local && o.resume)
-		return sl_command_failed(&(struct sl_fail){
-			.code = SL_ERR_USAGE,
-			.text = "train: --local keeps no checkpoints, so there is nothing to --resume"});
-	if (o.resume && o.fresh)
-		return sl_command_failed(
-			&(struct sl_fail){.code = SL_ERR_USAGE, .text = "train: give --resume or --fresh, not both"});
+	if (o.local && (o.resume || o.auto_resume))
+		return refuse("--local keeps no checkpoints, so there is nothing to --resume");
+	if (o.resume + o.fresh + o.auto_resume > 1)
+		return refuse("give one of --resume, --fresh and --auto-resume");
 	status = sl_options_load(&o, SL_USES_FOR_TRAINING | SL_USES_LOG | SL_USES_DEMO, &conf);
 	if (status >= 0)
 		return status;
+	if (o.auto_resume && is_done(&o, &conf)) {
+		printf("the run in %s is done: give it more epochs with --resume, or remove it with --fresh\n",
+		       conf.log.dir);
+		return 0;
+	}
 	if (!o.resume && !o.fresh && sl_journal_taken(&conf, &fail) != SL_OK)
 		return sl_command_failed(&fail);
 	if (!conf.log.dir[0])

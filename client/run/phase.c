@@ -158,6 +158,16 @@ enum sl_err sl_phases_done(const struct sl_conf_client *conf, int *index, uint64
 	return err;
 }
 
+bool sl_phases_more(const struct sl_conf_client *conf)
+{
+	struct sl_fail why;
+	uint64_t step;
+	int index;
+
+	return conf->train.phases.n && sl_past_run(conf->log.dir).resumable &&
+	       sl_phases_done(conf, &index, &step, &why) != SL_ERR_NOINPUT;
+}
+
 void sl_phase_end_close(struct sl_phase_end *end)
 {
 	sl_local_state_close(&end->state);

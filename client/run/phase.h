@@ -11,6 +11,8 @@ void sl_phase_conf(struct sl_conf_client *out, const struct sl_conf_client *conf
 /* The phase that begins with that step. */
 struct sl_phase sl_phase_at(const struct sl_conf_client *conf, int index, uint64_t step);
 
+/* Whether a run in log.dir came to the end of a phase behind which others are to follow. */
+bool sl_phases_more(const struct sl_conf_client *conf);
 /* Whether every phase can be, and go on with the parameters of the one before: plans and transforms. CONFIG with the
  * phase and what is wrong. `local`: no checkpoint is needed. */
 enum sl_err sl_phases_check(const struct sl_conf_client *conf, bool local, struct sl_fail *fail) SL_MUST_CHECK;

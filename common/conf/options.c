@@ -34,6 +34,8 @@ static const struct option table[] = {
 	 "needs more to do, such as --set train.epochs=N"},
 	{"--fresh", NULL, SL_OPT_RESUME, AT(fresh),
 	 "remove the run that log.dir holds, finished or not, and begin a new one"},
+	{"--auto-resume", NULL, SL_OPT_RESUME, AT(auto_resume),
+	 "begin the run, or go on with it, or end with status 0 if it is done: for what starts it again and again"},
 	{"--epochs", "N", SL_OPT_TRAIN, AT(epochs), "short for --set train.epochs=N"},
 	{"--batch", "N", SL_OPT_TRAIN, AT(batch), "short for --set train.batch=N"},
 	{"--lr", "X", SL_OPT_TRAIN, AT(lr), "short for --set train.optimizer.lr=X"},

@@ -19,8 +19,8 @@ struct sl_options {
 	const char *operand; /* the second */
 	const char *set[SL_MAX_SETS];
 	int n_set;
-	bool json, local, resume, fresh, check_config, print_config, parity, prometheus, measure, csv, logits, live,
-		ready, quiet, watch, force, text, pair, stats, adapter, ids;
+	bool json, local, resume, fresh, auto_resume, check_config, print_config, parity, prometheus, measure, csv,
+		logits, live, ready, quiet, watch, force, text, pair, stats, adapter, ids;
 	const char *weights, *control, *codecs, *out, *shape, *threads; /* NULL: not given */
 	const char *server, *model, *data, *cut;                        /* of init; the same */
 	const char *max_length, *task, *split, *columns, *format;       /* of tokens; NULL: not given */
@@ -44,7 +44,7 @@ enum {
 	SL_OPT_SWEEP = 32,   /* --codecs, --lr-range, --out DIR */
 	SL_OPT_PARITY = 64,
 	SL_OPT_OUT = 128,      /* --out FILE */
-	SL_OPT_RESUME = 256,   /* --resume, --fresh */
+	SL_OPT_RESUME = 256,   /* --resume, --fresh, --auto-resume */
 	SL_OPT_MEASURE = 512,  /* --measure, --shape, --threads */
 	SL_OPT_PREDICT = 1024, /* --logits, --csv, --top, --out FILE, --force, and --json of lines */
 	SL_OPT_INIT = 2048,    /* --server, --model, --data, --cut, --force */

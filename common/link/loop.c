@@ -73,6 +73,7 @@ static void close_leftover(uv_handle_t *handle, void *arg)
 }
 
 static const int signums[SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
+static int silenced; /* so many of them, by the loop that was closed last */
 
 /* libuv leaves the default action behind, which would end a process that is over already, and change its status. */
 static void close_signals(struct sl_loop *loop)
@@ -81,6 +82,7 @@ static void close_signals(struct sl_loop *loop)
 		uv_close((uv_handle_t *)&loop->signal[i], NULL);
 		signal(signums[i], SIG_IGN);
 	}
+	silenced = loop->signals_open;
 	if (loop->hangup_open) {
 		uv_close((uv_handle_t *)&loop->hangup, NULL);
 		signal(SIGHUP, SIG_IGN);
@@ -238,6 +240,12 @@ enum sl_err sl_loop_on_signals(struct sl_loop *loop, void (*fn)(void *arg, int s
 		uv_unref((uv_handle_t *)uv); /* waiting for a signal alone keeps nobody up */
 	}
 	return SL_OK;
+}
+
+void sl_loop_unsilence(void)
+{
+	while (silenced > 0)
+		signal(signums[--silenced], SIG_DFL);
 }
 
 static void hung_up(uv_signal_t *uv, int signum)

@@ -60,7 +60,7 @@ expect 64 "unknown command 'server'" "$SPLITC" help server
 expect 0 'usage: splitc train [CONFIG]' "$SPLITC" help train
 expect 0 '--set KEY=VALUE' "$SPLITS" serve --help
 for check in "" --check-config; do
-	expect 64 'give --resume or --fresh, not both' "$SPLITC" train "$tmp/good.yaml" --resume --fresh $check
+	expect 64 'give one of --resume, --fresh and --auto-resume' "$SPLITC" train "$tmp/good.yaml" --resume --fresh $check
 	expect 64 '--local keeps no checkpoints' "$SPLITC" train "$tmp/good.yaml" --resume --local $check
 done
 expect 64 "unknown option '--loacl'" "$SPLITC" train "$tmp/good.yaml" --loacl

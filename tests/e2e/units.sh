@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The command of the client's unit for systemd: it begins a run, goes on with one that was killed, and the conditions start no
-# run that is done. Where systemd-analyze is, it reads both units.
+# The command of the client's unit for systemd: it begins a run, goes on with one that was killed, also between two phases,
+# and leaves one alone that is done. Where systemd-analyze is, it reads both units.
 set -eu
 cd "$(dirname "$0")/../.."
 . tests/e2e/lib/daemons.sh
@@ -25,32 +25,32 @@ start() {
 	started+=("$service_pid")
 }
 
-# starts: whether the conditions let systemd start it (any of those with a bar)
-starts() {
-	local line key path
-	while read -r line; do
-		key=${line%%=*} path=${line#*=|}
-		case $key in
-		ConditionPathExistsGlob) if compgen -G "$path" >/dev/null; then return 0; fi ;;
-		ConditionPathExists) [ "${path#!}" != "$path" ] || fail "a condition that this test does not know: $line"
-			if [ ! -e "${path#!}" ]; then return 0; fi ;;
-		esac
-	done < <(grep '^Condition' $unit | here)
-	return 1
-}
-
-starts || fail "a run that has not begun is not started"
 command=${command//"$SPLITC"/$PWD/$BUILD/fail/splitc}
 export SPLIT_FAILPOINTS=client.kept=kill@3
 start first
 unset SPLIT_FAILPOINTS
 ends_with "$service_pid" 137 $patience "the killed run"
-starts || fail "a run that was killed is not started"
 start second
 ends_with "$service_pid" 0 $patience "the second start"
 grep -q 'from step [1-9]' "$tmp/second.log" || fail "it did not go on from its checkpoint"
 same_run undisturbed run 160
-! starts || fail "a run that is done is started again"
+start third
+ends_with "$service_pid" 0 $patience "the start of a run that is done"
+grep -q 'is done' "$tmp/third.log" || fail "a run that is done: $(cat "$tmp/third.log")"
+same_run undisturbed run 160
+
+# a kill between two phases: there is a model, and no checkpoint
+sed -e 's/^\( *\)epochs: 4/\1phases: [{epochs: 2, image: 32}, {epochs: 1, image: 32}]/' "$tmp/etc.yaml" >"$tmp/phases.yaml"
+client phases "$tmp/phases.yaml" || fail "the run with phases: status $?"
+mv "$tmp/phases.yaml" "$tmp/etc.yaml"
+rm -r "$tmp/run"
+mkdir "$tmp/run"
+SPLIT_FAILPOINTS=client.done=kill@81 start between
+ends_with "$service_pid" 137 $patience "the run that was killed between two phases"
+! compgen -G "$tmp/run/checkpoint-*" >"$tmp/out" || fail "the kill came too late: $(cat "$tmp/out")"
+start behind
+ends_with "$service_pid" 0 $patience "the second phase: $(tail -n 3 "$tmp/between.log")"
+same_run phases run 120
 
 if command -v systemd-analyze >/dev/null; then
 	mkdir "$tmp/units"
