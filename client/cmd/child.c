@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
@@ -93,14 +94,24 @@ static void last_line(const char *path, char out[SL_CHILD_TEXT])
 		fclose(file);
 }
 
+static volatile sig_atomic_t under_way; /* the process that is waited for; 0: none */
+
+void sl_child_end(void)
+{
+	if (under_way)
+		kill(under_way, SIGTERM);
+}
+
 static enum sl_err wait_for(pid_t pid, const char *stderr_path, struct sl_fail *fail)
 {
 	char said[SL_CHILD_TEXT];
 	int status;
 
+	under_way = pid;
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			return sl_fail_set(fail, SL_ERR_OS, "waiting for another splitc: %s", strerror(errno));
+	under_way = 0;
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return SL_OK;
 	last_line(stderr_path, said);

@@ -27,6 +27,8 @@ void sl_child_set(struct sl_child *c, const char *key, const char *value);
  * its last line where that went to a file), DATA where what it printed is no JSON. *out: json_decref. A signal that
  * ends this process's group reaches it as well. */
 enum sl_err sl_child_run(struct sl_child *c, const char *stderr_path, json_t **out, struct sl_fail *fail) SL_MUST_CHECK;
+/* Asks the one that is waited for to end; in a signal handler. */
+void sl_child_end(void);
 /* A number of what it printed; NaN: null there, or not there. */
 double sl_child_number(const json_t *said, const char *key);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "client/cmd/child.h"
 #include "client/cmd/sweep.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"
@@ -35,9 +36,12 @@ static volatile sig_atomic_t stop_asked;
 static void on_signal(int signum)
 {
 	stop_asked = 1;
+	if (signum == SIGTERM)
+		sl_child_end();
 }
 
-/* The row under way gets the signal too and ends in good order; a second one kills it, not what was written. */
+/* The row under way gets the signal too, of Ctrl-C by the terminal, and ends in good order; a second one kills it, not
+ * what was written. */
 static void catch_signals(void)
 {
 	struct sigaction action = {.sa_handler = on_signal};

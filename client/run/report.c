@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "client/run/metric.h"
@@ -124,7 +123,7 @@ static void put_place(struct sl_status *out, const char *dir)
 
 	out->disk_free_bytes = disk.free;
 	out->disk_bytes = disk.all;
-	out->started_s = (int64_t)time(NULL) - (int64_t)out->uptime_s;
+	out->started_s = sl_started_s();
 }
 
 static void put_traffic(struct sl_status_session *out, const struct sl_traffic t[SL_WAYS])

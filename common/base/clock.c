@@ -1,5 +1,6 @@
 #include "common/base/clock.h"
 
+#include <stdatomic.h>
 #include <time.h>
 
 static uint64_t read_clock(clockid_t clock)
@@ -13,6 +14,14 @@ static uint64_t read_clock(clockid_t clock)
 uint64_t sl_now_ns(void)
 {
 	return read_clock(CLOCK_MONOTONIC);
+}
+
+int64_t sl_started_s(void)
+{
+	static _Atomic int64_t began;
+	int64_t at = 0, now = (int64_t)time(NULL);
+
+	return atomic_compare_exchange_strong(&began, &at, now) ? now : at;
 }
 
 uint64_t sl_now_coarse_ns(void)

@@ -10,6 +10,8 @@ static inline uint64_t sl_now_ms(void)
 {
 	return sl_now_ns() / 1000000u;
 }
+/* When the process first asked, in seconds since 1970: sl_command_run asks as a program begins. */
+int64_t sl_started_s(void);
 static inline double sl_seconds_since(uint64_t start_ns)
 {
 	return (double)(sl_now_ns() - start_ns) * 1e-9;

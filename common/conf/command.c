@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/failpoint.h"
 #include "common/base/nearest.h"
 #include "common/base/version.h"
@@ -97,6 +98,7 @@ int sl_command_run(const char *program, const char *build, const char *computes_
 	int status;
 
 	open_closed_streams();
+	(void)sl_started_s();
 	status = SL_FAILPOINT_MAIN(argc, argv);
 	if (status >= 0)
 		return status;

@@ -14,7 +14,7 @@
 #include "common/base/clock.h"
 #include "common/link/loop_uv.h"
 
-enum { CLIENTS = 8, CLIENT_MS = 1000, REQUEST_MAX = 64, ANSWER_MAX = 1 << 20, BACKLOG = 8, CHUNK = 65536 };
+enum { CLIENTS = 8, CLIENT_MS = 1000, REQUEST_MAX = 64, ANSWER_MAX = 8 << 20, BACKLOG = 8, CHUNK = 65536 };
 
 struct client {
 	struct sl_control *control;
@@ -386,7 +386,7 @@ static enum sl_err ask_receive(int fd, uint64_t deadline_ms, const char *path, c
 		}
 		len += n > 0 ? (size_t)n : 0;
 		if (len == ANSWER_MAX) {
-			err = sl_fail_set(fail, SL_ERR_LIMIT, "the answer of %s is longer than 1 MiB", path);
+			err = sl_fail_set(fail, SL_ERR_LIMIT, "the answer of %s is longer than 8 MiB", path);
 			break;
 		}
 		if (len == cap) {

@@ -383,6 +383,7 @@ struct sl_host_view sl_host_view(const struct sl_host *h)
 			count(&counts, h->session[i], h->ending[i]);
 	return (struct sl_host_view){
 		.session = h->session,
+		.second = h->second,
 		.rate = h->rate,
 		.key = h->auth ? h->key : NULL,
 		.allow = h->auth ? sl_gate_list(h->auth->gate) : NULL,

@@ -14,6 +14,7 @@ struct sl_host_counts {
 
 struct sl_host_view {
 	struct sl_middle *const *session; /* [n_session]; NULL: a free place */
+	const bool *second;               /* [n_session]: a new link of one that is still there */
 	const struct sl_rate *rate;       /* [n_session]: bytes sent and received */
 	const struct sl_key *key;         /* [n_session] of their clients; NULL: no auth */
 	const struct sl_allow *allow;     /* with auth */

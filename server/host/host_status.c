@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/telemetry/status.h"
@@ -159,10 +159,10 @@ char *sl_host_status(const struct sl_host *host)
 	PUT(status.version, "%s", SL_VERSION);
 	PUT(status.address, "%.120s", sl_host_endpoint(host));
 	PUT(status.device, "%.120s", v.device);
-	status.started_s = (int64_t)time(NULL) - (int64_t)v.uptime_s;
+	status.started_s = sl_started_s();
 	status.sessions_limit = v.sessions_limit;
 	for (int i = 0; i < v.n_session; i++)
-		if (v.session[i])
+		if (v.session[i] && !v.second[i])
 			fill(&status.session[status.n_session++], v.session[i], v.key ? &v.key[i] : NULL, v.allow,
 			     &v.rate[i], v.now_ms);
 	status.ready = !v.shut && status.n_session < v.sessions_limit;

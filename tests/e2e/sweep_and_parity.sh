@@ -147,6 +147,15 @@ for where in --local "--set server=$endpoint"; do
 	[ "$with" != "$without" ] || fail 'two bits made no difference'
 done
 
+# SIGTERM to the sweep alone reaches its row, and no other begins
+"$SPLITC" sweep "$tmp/client.yaml" --codecs "$tmp/none.yaml" --out "$tmp/stopped" --local --set train.epochs=99999 >"$tmp/stopped.log" 2>&1 &
+sweep=$!
+started+=("$sweep")
+wait_for 'no row begins' grep -qs '"step":' "$tmp/stopped/row-01/log.jsonl"
+kill -TERM "$sweep"
+ends_with "$sweep" 69 $patience 'a sweep that was told to end'
+grep -q '"outcome":"interrupted"' "$tmp/stopped/row-01/log.jsonl" && [ ! -e "$tmp/stopped/row-02" ] || fail "the sweep went on: $(tail -n 3 "$tmp/stopped.log")"
+
 # weights that hold NaN: a loss that is none is no 0
 model=$tmp/trained/model.safetensors
 head_bytes=$(od -An -tu8 -N 8 "$model" | tr -d ' ')

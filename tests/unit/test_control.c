@@ -20,7 +20,7 @@
 #include "common/link/loop.h"
 #include "tests/support/still_clock.h"
 
-enum { ASK_MS = 60000, MIB = 1 << 20, TURN_MS = 10 /* in which a test's clock goes on */ };
+enum { ASK_MS = 60000, MOST = 8 << 20, TURN_MS = 10 /* in which a test's clock goes on */ };
 
 /* A daemon whose loop runs in a thread of its own. */
 struct daemon {
@@ -46,7 +46,7 @@ static char *answer(void *arg, const char *request)
 	if (strcmp(request, "status") == 0)
 		return strdup("{\"schema\":1}\n");
 	if (strcmp(request, "large") == 0 || strcmp(request, "too large") == 0) {
-		size_t len = MIB - (*request == 'l');
+		size_t len = MOST - (*request == 'l');
 		char *text = malloc(len + 1);
 
 		memset(text, 'x', len);
@@ -199,7 +199,7 @@ static void a_question_is_answered(void **state)
 		free(text);
 	}
 	assert_int_equal(sl_control_ask(d->path, "large", ASK_MS, &text, &fail), SL_OK);
-	assert_int_equal(strlen(text), MIB - 1);
+	assert_int_equal(strlen(text), MOST - 1);
 	free(text);
 }
 
