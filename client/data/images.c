@@ -42,10 +42,10 @@ struct folder_set {
 	struct kind kind[MOST_KINDS]; /* of files that are passed over; the last one has all further kinds */
 	struct sl_picture_spec picture;
 	union sl_label *target; /* [files.n, targets], in place of classes; NULL: there are classes */
-	int targets;
+	int targets, mask_classes;
+	bool lacking;      /* classes may have no picture */
 	const char *masks; /* of a class for each pixel: their folder in `dir`; NULL: no masks are read */
 	char *dir;
-	int mask_classes;
 };
 
 static enum sl_err no_memory(struct sl_fail *fail)
@@ -235,7 +235,7 @@ static enum sl_err add_class(struct folder_set *set, const char *name, int32_t l
 					  "%s: NIfTI: volumes are not read yet; save slices as PNG or "
 					  "TIFF of 16 bits, or as DICOM",
 					  name);
-	if (!err && set->files.n == before)
+	if (!err && set->files.n == before && !set->lacking)
 		err = set->root && name[0]
 			      ? sl_fail_set(fail, SL_ERR_DATA, "%s/%s: the class has no picture (" SUFFIXES ")",
 					    set->root, name)
@@ -316,7 +316,7 @@ static enum sl_err list_pictures(struct folder_set *set, struct sl_fail *fail)
 				: add_class(set, sl_name(&here, i), label, fail);
 	}
 	if (!err && !set->files.n)
-		err = sl_fail_set(fail, SL_ERR_DATA, "%s: no class folders", set->root);
+		err = sl_fail_set(fail, SL_ERR_DATA, "%s: no class folders with pictures", set->root);
 	sl_names_close(&here);
 	return err;
 }
@@ -428,6 +428,7 @@ static enum sl_err list_all(struct folder_set *set, const struct sl_set_spec *sp
 	set->root = strdup(root);
 	if (!set->root)
 		return no_memory(fail);
+	set->lacking = spec->lacking;
 	if (is_masked(spec))
 		return list_masked(set, spec, fail);
 	err = find_classes(set, classes, fail);

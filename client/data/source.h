@@ -68,6 +68,7 @@ struct sl_set_spec {
 		train_files; /* of own texts: the files whose labels are the classes, [ntrain_files]; NULL: the usual */
 	int ncolumns, ntrain_files;
 	bool unlabelled; /* labels are not read, and need not be there */
+	bool lacking;    /* of folders of classes: one may have no picture, since others of a group have them */
 	/* What is to be predicted: files and folders as a user names them, [ngiven], in place of dir and files. Nothing
 	 * has a label. NULL: it is a split of the data set. */
 	const char *const *given;

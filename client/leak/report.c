@@ -293,7 +293,7 @@ enum sl_err sl_leak_write(const struct sl_leak *l, const struct sl_setup *s, int
 	enum sl_err err = in_folder(path, dir, "leak.md", fail);
 	FILE *f;
 
-	if (!err && mkdir(dir, 0777) && errno != EEXIST)
+	if (!err && mkdir(dir, 0700) && errno != EEXIST)
 		err = sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", dir, strerror(errno));
 	if (err)
 		return err;

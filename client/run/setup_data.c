@@ -94,6 +94,7 @@ static struct sl_set_spec data_spec(const struct sl_setup *s, enum sl_split spli
 		.masks = c->data.masks,
 		.mask_classes = c->model.classes,
 		.unlabelled = !sl_setup_task(c)->labelled,
+		.lacking = c->agreed.share.group[0] != 0,
 		.next = {.on = c->model.head == SL_CONF_CAUSAL_LM,
 			 .all = c->data.loss_on == SL_CONF_LOSS_ALL,
 			 .end = c->data.end && s->takes.n_end ? s->takes.end[0] : -1,

@@ -136,7 +136,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 	X(SL_INT, "train.accumulate", accumulate, PLAIN, 1, 4096, "1", "batches", \
 		"the optimizer steps once in so many batches, by the mean of their gradients; memory is that of one batch") \
 	X(SL_DOUBLE, "train.ema", ema, PLAIN, 0, 0.999999, "0", "0: off", \
-		"evaluations, best.safetensors and the model have averages of the weights, of which each step of the optimizer leaves this share, such as 0.999; training goes on without them") \
+		"keeps a moving average of the weights: after each step of the optimizer this share of the old average remains, such as 0.999; evaluations, best.safetensors and the model use the average, training does not") \
 	X(SL_CHOICE, "train.optimizer.kind", optimizer.kind, PLAIN, sl_agreed_optimizers, "sgd", \
 		"optimizer of both sides; adam and adamw need an lr (PyTorch's default is 0.001)") \
 	X(SL_DOUBLE, "train.optimizer.momentum", optimizer.momentum, SGD, 0, 0.9999, "0.9", NULL, "momentum of sgd, as in torch.optim.SGD") \
@@ -190,7 +190,7 @@ extern const char *const sl_agreed_moments[], *const sl_agreed_ends[], *const sl
 		"what codec.end_grad and codec.end_mean code: each, every parameter by itself; all, the parameters of head and tail as one vector")
 #define SL_AGREED_ROUNDS(X) \
 	X(SL_DOUBLE, "share.member_norm", share.member_norm, PLAIN, 0, 1e30, "0", "0: off", \
-		"a step is done without a member whose gradient of the middle, or with share.ends of head and tail, has a larger norm than this; in rounds a round without a member whose head and tail changed more") \
+		"leaves a member out of a step if the norm of its gradient (middle; with share.ends also head and tail) is above this; in rounds, if its head and tail changed by more") \
 	X(SL_INT64, "share.round", share.round, PLAIN, 0, 0x1p53, "0", "steps; 0: an epoch", \
 		"rounds: steps after which the members' copies are averaged, each by the rows it was trained with") \
 	X(SL_CHOICE, "share.moments", share.moments, PLAIN, sl_agreed_moments, "keep", \

@@ -178,7 +178,7 @@ static const struct sl_conf_key keys[] = {
 	SL_BOOL(T, "generate.cache", generate.cache, "true", "of splitc generate: both sides keep keys and values of every prompt, and a new token crosses alone; false: each pass has all of the text"),
 
 	SL_DOUBLE(T, "noise.head_act", noise.head_act, 0, 1e6, "0", "0: none", "normal noise on the head's activations before they are sent: its deviation, as a multiple of each sample's root mean square"),
-	SL_DOUBLE(T, "noise.mid_grad", noise.mid_grad, 0, 1e6, "0", "0: none", "the same on the gradients that the client sends"),
+	SL_DOUBLE(T, "noise.mid_grad", noise.mid_grad, 0, 1e6, "0", "0: none", "the same on mid_grad, the gradient that the client sends at the cut; not on gradients of shared heads and tails"),
 	SL_STRING(T, "noise.key", noise.key, NULL, "", "key file, made by splitc keygen, that the noise is drawn from: it stays on this host, for the server must not know it"),
 
 	SL_AGREED_CODEC(AGREED)

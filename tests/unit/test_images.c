@@ -146,6 +146,10 @@ static void refuses(enum sl_split split, enum sl_err want, const char *says)
 
 static void wrong_folders_are_named(void **state)
 {
+	const struct sl_set_spec member = {
+		.source = "images", .split = SL_SPLIT_TRAIN, .dir = root, .picture.max_pixels = 1024, .lacking = true};
+	struct sl_set lacks;
+	struct sl_fail fail;
 	char path[128];
 
 	(void)state;
@@ -157,9 +161,13 @@ static void wrong_folders_are_named(void **state)
 	refuses(SL_SPLIT_TRAIN, SL_ERR_DATA, "/train: only one class; a classifier needs two classes");
 	make_folder("train/dogs");
 	refuses(SL_SPLIT_TRAIN, SL_ERR_DATA, "/train/dogs: the class has no picture");
+	assert_int_equal(sl_set_open(&lacks, &member, &fail), SL_OK); /* others of its group have dogs */
+	assert_int_equal(lacks.count, 1);
+	assert_int_equal(lacks.classes, 2);
+	sl_set_close(&lacks);
 	make("train/dogs/1.ppm");
 	make_folder("test");
-	refuses(SL_SPLIT_TEST, SL_ERR_DATA, "/test: no class folders");
+	refuses(SL_SPLIT_TEST, SL_ERR_DATA, "/test: no class folders with pictures");
 	make("test/mice/1.ppm");
 	refuses(SL_SPLIT_TEST, SL_ERR_DATA, "/test/mice: train/ has no class of this name");
 	if (getuid() == 0)
