@@ -48,12 +48,7 @@ ALWAYS void moments_strip(double *total, double *total_sq, const float *origin, 
 static void moments(double *total, double *total_sq, const float *origin, const float *x, int64_t ld, int64_t rows,
 		    int c)
 {
-	int k = 0;
-
-	for (; k + VL <= c; k += VL)
-		moments_strip(total + k, total_sq + k, origin + k, x + k, ld, rows, VL);
-	if (k < c)
-		moments_strip(total + k, total_sq + k, origin + k, x + k, ld, rows, c - k);
+	FOR_REGISTERS(c, moments_strip(total + R, total_sq + R, origin + R, x + R, ld, rows, L));
 }
 
 /* Maps take ROWS rows together, so that the coefficients of a channel are loaded once for them. */
@@ -72,12 +67,7 @@ ALWAYS void bn_forward_at(float *y, const float *x, const struct sl_cpu_bn *n, i
 ALWAYS void bn_forward_rows(float *y, const float *x, const struct sl_cpu_bn *n, int t, int64_t ld, int c,
 			    enum sl_act act)
 {
-	int k = 0;
-
-	for (; k + VL <= c; k += VL)
-		bn_forward_at(y, x, n, t, ld, k, VL, act);
-	if (k < c)
-		bn_forward_at(y, x, n, t, ld, k, c - k, act);
+	FOR_REGISTERS(c, bn_forward_at(y, x, n, t, ld, R, L, act));
 }
 
 ALWAYS void bn_forward_as(float *y, const float *x, const struct sl_cpu_bn *n, int64_t ld, int64_t rows, int c,
@@ -158,12 +148,7 @@ ALWAYS void bn_sums_strip(double *sum_g, double *sum_gx, const float *dy, const 
 ALWAYS void bn_sums_as(double *sum_g, double *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,
 		       int64_t ld, int64_t rows, int c, enum sl_act act)
 {
-	int k = 0;
-
-	for (; k + VL <= c; k += VL)
-		bn_sums_strip(sum_g, sum_gx, dy, x, n, k, ld, rows, act, VL);
-	if (k < c)
-		bn_sums_strip(sum_g, sum_gx, dy, x, n, k, ld, rows, act, c - k);
+	FOR_REGISTERS(c, bn_sums_strip(sum_g, sum_gx, dy, x, n, R, ld, rows, act, L));
 }
 
 static void bn_sums(double *sum_g, double *sum_gx, const float *dy, const float *x, const struct sl_cpu_bn *n,
@@ -190,12 +175,7 @@ ALWAYS void bn_backward_at(float *dx, const float *dy, const float *x, const str
 ALWAYS void bn_backward_rows(float *dx, const float *dy, const float *x, const struct sl_cpu_bn *n, int t, int c,
 			     enum sl_act act, bool add)
 {
-	int k = 0;
-
-	for (; k + VL <= c; k += VL)
-		bn_backward_at(dx, dy, x, n, t, c, k, VL, act, add);
-	if (k < c)
-		bn_backward_at(dx, dy, x, n, t, c, k, c - k, act, add);
+	FOR_REGISTERS(c, bn_backward_at(dx, dy, x, n, t, c, R, L, act, add));
 }
 
 ALWAYS void bn_backward_as(float *dx, const float *dy, const float *x, const struct sl_cpu_bn *n, int64_t rows, int c,

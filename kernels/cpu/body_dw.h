@@ -3,19 +3,6 @@
  * SL_DW_LANES] with a zero column on either side, so that there are no edges. In tensors the next column lies ldx or
  * ldy floats on; l channels are in use. */
 
-/* A strip register by register: R its first channel, L the lanes in use, a constant where that is all of them. */
-#define FOR_REGISTERS(l, call)                    \
-	do {                                      \
-		for (int R = 0; R < (l); R += VL) \
-			if ((l)-R >= VL) {        \
-				enum { L = VL };  \
-				call;             \
-			} else {                  \
-				int L = (l)-R;    \
-				call;             \
-			}                         \
-	} while (0)
-
 /* t neighbouring outputs at once share their input columns. */
 ALWAYS void dw_tile(float *y, int64_t ldy, const float *const x[3], const vf w[9], vf bias, int l, int stride, int t)
 {

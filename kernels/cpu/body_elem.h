@@ -3,6 +3,21 @@
 
 #define ALWAYS static inline __attribute__((always_inline))
 
+/* `l` channels register by register: R its first channel, L the lanes in use, a constant where that is all of them. */
+#define FOR_REGISTERS(l, call)                   \
+	do {                                     \
+		int R = 0;                       \
+                                                 \
+		for (; R + VL <= (l); R += VL) { \
+			enum { L = VL };         \
+			call;                    \
+		}                                \
+		if (R < (l)) {                   \
+			const int L = (l)-R;     \
+			call;                    \
+		}                                \
+	} while (0)
+
 static inline void prefetch_lines(struct sl_prefetch *next, int64_t lines)
 {
 	while (next->n > 0 && lines > 0) {

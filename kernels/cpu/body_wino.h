@@ -58,12 +58,7 @@ ALWAYS void wino_in_lanes(float *v, int64_t plane, const float *const d[16], int
 
 static void wino_in(float *v, int64_t plane, const float *const d[16], int c, int from, int to)
 {
-	int k = 0;
-
-	for (; k + VL <= c; k += VL)
-		wino_in_lanes(v, plane, d, k, VL, from, to);
-	if (k < c)
-		wino_in_lanes(v, plane, d, k, c - k, from, to);
+	FOR_REGISTERS(c, wino_in_lanes(v, plane, d, R, L, from, to));
 }
 
 ALWAYS void wino_grad_lanes(float *m, int64_t plane, const float *const dy[4], int64_t k, int l, int from, int to)
@@ -89,12 +84,7 @@ ALWAYS void wino_grad_lanes(float *m, int64_t plane, const float *const dy[4], i
 
 static void wino_grad(float *m, int64_t plane, const float *const dy[4], int c, int from, int to)
 {
-	int k = 0;
-
-	for (; k + VL <= c; k += VL)
-		wino_grad_lanes(m, plane, dy, k, VL, from, to);
-	if (k < c)
-		wino_grad_lanes(m, plane, dy, k, c - k, from, to);
+	FOR_REGISTERS(c, wino_grad_lanes(m, plane, dy, R, L, from, to));
 }
 
 ALWAYS void wino_out_lanes(float *const y[4], const float *m, int64_t plane, const float *bias, int64_t k, int l,
@@ -123,12 +113,7 @@ ALWAYS void wino_out_lanes(float *const y[4], const float *m, int64_t plane, con
 
 static void wino_out(float *const y[4], const float *m, int64_t plane, const float *bias, int c, bool add)
 {
-	int k = 0;
-
-	for (; k + VL <= c; k += VL)
-		wino_out_lanes(y, m, plane, bias, k, VL, add);
-	if (k < c)
-		wino_out_lanes(y, m, plane, bias, k, c - k, add);
+	FOR_REGISTERS(c, wino_out_lanes(y, m, plane, bias, R, L, add));
 }
 
 /* The four rows of G·g, g with three. */
