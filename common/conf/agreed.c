@@ -97,102 +97,75 @@ bool sl_agreed_is_idle(const struct sl_agreed *a, const char *path)
 }
 
 /* Of a group. */
-static const char *check_share(const struct sl_agreed *a, char *why, size_t size)
+static const char *check_share(const struct sl_agreed *a, char why[SL_CONF_WHY])
 {
-	if (a->share.member >= a->share.clients) {
-		snprintf(why, size, "must be below share.clients (%d), got %d", a->share.clients, a->share.member);
-		return "share.member";
-	}
-	if (a->share.mode == SL_SHARE_SYNC && a->share.rows && a->share.rows < a->batch) {
-		snprintf(why, size, "must be at least train.batch (%d), got %lld", a->batch, (long long)a->share.rows);
-		return "share.rows";
-	}
-	if (a->phase_step) {
-		snprintf(why, size, "phases are not possible in a group (share.group)");
-		return "phase.step";
-	}
-	if (a->share.turns && a->share.turns > a->share.epoch_steps) {
-		snprintf(why, size, "are %lld, and an epoch has %lld steps", (long long)a->share.turns,
-			 (long long)a->share.epoch_steps);
-		return "share.turns";
-	}
-	if (a->share.ends != SL_ENDS_PRIVATE &&
-	    (a->share.ends == SL_ENDS_ROUND) != (a->share.mode == SL_SHARE_ROUNDS)) {
-		snprintf(why, size, "%s does not go with share.mode: %s: take private or %s",
-			 sl_agreed_ends[a->share.ends], sl_agreed_modes[a->share.mode],
-			 sl_agreed_ends[a->share.mode == SL_SHARE_ROUNDS ? SL_ENDS_ROUND : SL_ENDS_STEP]);
-		return "share.ends";
-	}
-	if (a->share.least && a->share.mode == SL_SHARE_SERIAL) {
-		snprintf(why, size,
-			 "%d..%d does not go with share.mode: serial, where an epoch has all members' turns: take one "
-			 "number",
-			 a->share.least, a->share.clients);
-		return "share.clients";
-	}
-	if (a->share.least && sl_agreed_keeps_moments(a)) {
-		snprintf(
-			why, size,
+	if (a->share.member >= a->share.clients)
+		return sl_conf_say(why, "share.member", "must be below share.clients (%d), got %d", a->share.clients,
+				   a->share.member);
+	if (a->share.mode == SL_SHARE_SYNC && a->share.rows && a->share.rows < a->batch)
+		return sl_conf_say(why, "share.rows", "must be at least train.batch (%d), got %lld", a->batch,
+				   (long long)a->share.rows);
+	if (a->phase_step)
+		return sl_conf_say(why, "phase.step", "phases are not possible in a group (share.group)");
+	if (a->share.turns && a->share.turns > a->share.epoch_steps)
+		return sl_conf_say(why, "share.turns", "are %lld, and an epoch has %lld steps",
+				   (long long)a->share.turns, (long long)a->share.epoch_steps);
+	if (a->share.ends != SL_ENDS_PRIVATE && (a->share.ends == SL_ENDS_ROUND) != (a->share.mode == SL_SHARE_ROUNDS))
+		return sl_conf_say(why, "share.ends", "%s does not go with share.mode: %s: take private or %s",
+				   sl_agreed_ends[a->share.ends], sl_agreed_modes[a->share.mode],
+				   sl_agreed_ends[a->share.mode == SL_SHARE_ROUNDS ? SL_ENDS_ROUND : SL_ENDS_STEP]);
+	if (a->share.least && a->share.mode == SL_SHARE_SERIAL)
+		return sl_conf_say(
+			why, "share.clients",
+			"%d..%d does not go with share.mode: serial, where an epoch has all members' turns: take one "
+			"number",
+			a->share.least, a->share.clients);
+	if (a->share.least && sl_agreed_keeps_moments(a))
+		return sl_conf_say(
+			why, "share.moments",
 			"keep does not go with share.clients: %d..%d, since a newcomer has no moments: take average or "
 			"zero",
 			a->share.least, a->share.clients);
-		return "share.moments";
-	}
-	if (a->fetch_state || a->keep_tokens) {
-		snprintf(why, size, "a member of a group cannot ask for it");
-		return a->fetch_state ? "fetch.state" : "keep.tokens";
-	}
-	if (a->precision == SL_CONF_FP16) {
-		snprintf(why, size, "fp16 is not possible in a group (share.group): take bf16 or fp32");
-		return "train.precision";
-	}
+	if (a->fetch_state || a->keep_tokens)
+		return sl_conf_say(why, a->fetch_state ? "fetch.state" : "keep.tokens",
+				   "a member of a group cannot ask for it");
+	if (a->precision == SL_CONF_FP16)
+		return sl_conf_say(why, "train.precision",
+				   "fp16 is not possible in a group (share.group): take bf16 or fp32");
 	return NULL;
 }
 
-const char *sl_agreed_check(const struct sl_agreed *a, char *why, size_t size)
+const char *sl_agreed_check(const struct sl_agreed *a, char why[SL_CONF_WHY])
 {
-	if (a->optimizer.kind == SL_CONF_SGD && a->optimizer.nesterov && a->optimizer.momentum == 0) {
-		snprintf(why, size, "needs a train.optimizer.momentum above 0");
-		return "train.optimizer.nesterov";
-	}
-	if (a->cross.head_grad && !a->cross.mid_grad) {
-		snprintf(why, size, "cannot be true where cross.mid_grad is false");
-		return "cross.head_grad";
-	}
-	if (a->chunks > a->batch) {
-		snprintf(why, size, "must be at most train.batch (%d), got %d", a->batch, a->chunks);
-		return "train.chunks";
-	}
-	if (a->accumulate > 1 && a->precision == SL_CONF_FP16) {
-		snprintf(why, size,
-			 "is not possible in fp16, whose loss scale may change in between: take bf16 or fp32");
-		return "train.accumulate";
-	}
+	if (a->optimizer.kind == SL_CONF_SGD && a->optimizer.nesterov && a->optimizer.momentum == 0)
+		return sl_conf_say(why, "train.optimizer.nesterov", "needs a train.optimizer.momentum above 0");
+	if (a->cross.head_grad && !a->cross.mid_grad)
+		return sl_conf_say(why, "cross.head_grad", "cannot be true where cross.mid_grad is false");
+	if (a->chunks > a->batch)
+		return sl_conf_say(why, "train.chunks", "must be at most train.batch (%d), got %d", a->batch,
+				   a->chunks);
+	if (a->accumulate > 1 && a->precision == SL_CONF_FP16)
+		return sl_conf_say(
+			why, "train.accumulate",
+			"is not possible in fp16, whose loss scale may change in between: take bf16 or fp32");
 	if (a->free_calls &&
-	    (a->clip_norm > 0 || a->chunk_sums || a->share.group[0] || a->padded || !a->cross.mid_grad)) {
-		snprintf(
-			why, size,
+	    (a->clip_norm > 0 || a->chunk_sums || a->share.group[0] || a->padded || !a->cross.mid_grad))
+		return sl_conf_say(
+			why, "calls.free",
 			"goes neither with train.clip_norm, train.chunk_sums, share.group nor tokens.padded, and needs "
 			"cross.mid_grad");
-		return "calls.free";
-	}
-	if (a->fetch_state && a->ema > 0) {
-		snprintf(why, size, "is not possible together with an audit, which fetches the weights that learn");
-		return "train.ema";
-	}
-	if (a->share.group[0] && (a->accumulate > 1 || a->ema > 0)) {
-		snprintf(why, size, "is not possible in a group (share.group)");
-		return a->ema > 0 ? "train.ema" : "train.accumulate";
-	}
-	if (a->cached && (a->padded || !a->row_tokens || a->share.group[0])) {
-		snprintf(why, size, "is for rows of tokens that are not padded, of a client without a group");
-		return "tokens.cached";
-	}
-	if (a->token_loss && (!a->row_tokens || a->accumulate > 1)) {
-		snprintf(why, size, "is for rows of tokens, and batches that do not add up");
-		return "loss.tokens";
-	}
-	return a->share.group[0] ? check_share(a, why, size) : NULL;
+	if (a->fetch_state && a->ema > 0)
+		return sl_conf_say(why, "train.ema",
+				   "is not possible together with an audit, which fetches the weights that learn");
+	if (a->share.group[0] && (a->accumulate > 1 || a->ema > 0))
+		return sl_conf_say(why, a->ema > 0 ? "train.ema" : "train.accumulate",
+				   "is not possible in a group (share.group)");
+	if (a->cached && (a->padded || !a->row_tokens || a->share.group[0]))
+		return sl_conf_say(why, "tokens.cached",
+				   "is for rows of tokens that are not padded, of a client without a group");
+	if (a->token_loss && (!a->row_tokens || a->accumulate > 1))
+		return sl_conf_say(why, "loss.tokens", "is for rows of tokens, and batches that do not add up");
+	return a->share.group[0] ? check_share(a, why) : NULL;
 }
 
 static void value_text(const struct sl_conf_key *key, const struct sl_agreed *a, char out[VALUE])
@@ -279,7 +252,7 @@ enum sl_err sl_agreed_read(struct sl_agreed *a, const char *text, size_t len, st
 	err = read_lines(&read, text + sizeof first_line - 1, text + len, fail);
 	if (err)
 		return err;
-	blame = sl_agreed_check(&read, why, sizeof why);
+	blame = sl_agreed_check(&read, why);
 	if (blame)
 		return sl_fail_at(fail, blame, SL_ERR_LIMIT, "%s", why);
 	if (sl_agreed_write(&read, again) != len || memcmp(again, text, len) != 0)

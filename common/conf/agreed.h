@@ -237,9 +237,6 @@ bool sl_agreed_is_share(const char *path); /* a key that only a group has */
 bool sl_agreed_shares_ends(const struct sl_agreed *a);
 /* In rounds each member keeps moments of its own. */
 bool sl_agreed_keeps_moments(const struct sl_agreed *agreed);
-/* What the bounds of single keys do not say: the key to blame, and in *why a sentence that says what would be right;
- * NULL: nothing. */
-const char *sl_agreed_check(const struct sl_agreed *a, char *why, size_t size);
 
 /* Idle keys are left out, whatever they hold. Returns the length without the NUL. */
 size_t sl_agreed_write(const struct sl_agreed *a, char out[SL_AGREED_TEXT]);

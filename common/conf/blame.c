@@ -13,6 +13,16 @@ int sl_conf_find(const struct sl_conf_schema *schema, const char *path)
 	return -1;
 }
 
+const char *sl_conf_say(char why[SL_CONF_WHY], const char *key, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(why, SL_CONF_WHY, fmt, args);
+	va_end(args);
+	return key;
+}
+
 bool sl_conf_is_default(const struct sl_conf_schema *schema, const void *conf, const char *key)
 {
 	int index = sl_conf_find(schema, key);

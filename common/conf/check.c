@@ -11,8 +11,7 @@
 
 static const char *say(char why[SL_CONF_WHY], const char *wanted, const char *got)
 {
-	snprintf(why, SL_CONF_WHY, "%.240s, got \"%.60s\"", wanted, got);
-	return why;
+	return sl_conf_say(why, why, "%.240s, got \"%.60s\"", wanted, got);
 }
 
 /* Splits tcp://host:port; the host may be [IPv6]. `least` is the lowest port that will do. */
@@ -220,16 +219,12 @@ const char *sl_conf_check_server_device(const void *value, char why[SL_CONF_WHY]
 
 const char *sl_conf_check_link(const struct sl_conf_link *link, char why[SL_CONF_WHY])
 {
-	if (link->window_bytes < link->part_bytes) {
-		snprintf(why, SL_CONF_WHY, "must not be smaller than link.part_bytes (%lld bytes)",
-			 (long long)link->part_bytes);
-		return "link.window_bytes";
-	}
-	if (link->timeout_ms < 2 * link->heartbeat_ms) {
-		snprintf(why, SL_CONF_WHY, "must be at least twice link.heartbeat_ms (%d), got %d", link->heartbeat_ms,
-			 link->timeout_ms);
-		return "link.timeout_ms";
-	}
+	if (link->window_bytes < link->part_bytes)
+		return sl_conf_say(why, "link.window_bytes", "must not be smaller than link.part_bytes (%lld bytes)",
+				   (long long)link->part_bytes);
+	if (link->timeout_ms < 2 * link->heartbeat_ms)
+		return sl_conf_say(why, "link.timeout_ms", "must be at least twice link.heartbeat_ms (%d), got %d",
+				   link->heartbeat_ms, link->timeout_ms);
 	return NULL;
 }
 

@@ -37,6 +37,9 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY]);
 /* What goes with model.task and model.head; returns the key to blame. */
 const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_WHY]);
 
+/* What the bounds of an agreement's single keys do not say; returns the key to blame. */
+const char *sl_agreed_check(const struct sl_agreed *a, char why[SL_CONF_WHY]);
+
 /* What both sides ask of their link; returns the key to blame. */
 const char *sl_conf_check_link(const struct sl_conf_link *link, char why[SL_CONF_WHY]);
 bool sl_conf_is_loopback(const char *address); /* that has the form of sl_conf_check_listen */

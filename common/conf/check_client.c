@@ -203,11 +203,10 @@ static const char *check_needs(const struct sl_conf_client *c, char why[SL_CONF_
 			if (!line || (line > 0 && put_aside))
 				continue;
 			if (n->has)
-				snprintf(why, SL_CONF_WHY, "%.48s has none: it is of %.160s; leave this key out",
-					 c->model.name, names_with(n->has, names));
-			else
-				snprintf(why, SL_CONF_WHY, "%s", n->why);
-			return key_at(i);
+				return sl_conf_say(why, key_at(i),
+						   "%.48s has none: it is of %.160s; leave this key out", c->model.name,
+						   names_with(n->has, names));
+			return sl_conf_say(why, key_at(i), "%s", n->why);
 		}
 	}
 	return NULL;
@@ -236,10 +235,8 @@ static const char *check_source(const char *path, char name[SL_CONF_TEXT], const
 	if (!path[0] == (strcmp(name, word) != 0))
 		return NULL;
 	if (path[0])
-		snprintf(why, SL_CONF_WHY, "stands instead of model.name: give one of them");
-	else
-		snprintf(why, SL_CONF_WHY, "needs the %s in model.%s", what, word);
-	return path;
+		return sl_conf_say(why, path, "stands instead of model.name: give one of them");
+	return sl_conf_say(why, path, "needs the %s in model.%s", what, word);
 }
 
 static const char *check_model(struct sl_conf_client *c, char why[SL_CONF_WHY])
@@ -260,8 +257,7 @@ static const char *check_lora(const struct sl_conf_client *c, char why[SL_CONF_W
 {
 	if (!c->lora.rank || c->model.huggingface[0])
 		return NULL;
-	snprintf(why, SL_CONF_WHY, "adapters belong to networks of model.huggingface");
-	return "lora.rank";
+	return sl_conf_say(why, "lora.rank", "adapters belong to networks of model.huggingface");
 }
 
 /* `glue` becomes the kind of its task. */
@@ -274,28 +270,23 @@ static const char *choose_task(struct sl_conf_client *c, char why[SL_CONF_WHY])
 			c->data.kind = (enum sl_conf_data_kind)kind;
 			return NULL;
 		}
-	snprintf(why, SL_CONF_WHY,
-		 "glue needs a task: cola, sst2, mrpc, qqp, mnli, mnli-mm, qnli, rte, stsb or wnli, got \"%.60s\"",
-		 c->data.task);
-	return "data.task";
+	return sl_conf_say(
+		why, "data.task",
+		"glue needs a task: cola, sst2, mrpc, qqp, mnli, mnli-mm, qnli, rte, stsb or wnli, got \"%.60s\"",
+		c->data.task);
 }
 
 static const char *check_data(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
-	if (c->data.kind < SL_DATA_IMAGES && !c->data.transforms.n != !c->data.test_transforms.n) {
-		snprintf(why, SL_CONF_WHY, "data.transforms and data.test_transforms: both, or none of them");
-		return c->data.transforms.n ? "data.transforms" : "data.test_transforms";
-	}
-	if (c->data.kind >= SL_DATA_COLA && !c->data.tokenizer[0]) {
-		snprintf(why, SL_CONF_WHY,
-			 "texts need a tokenizer: a folder with tokenizer.json, vocab.json and "
-			 "merges.txt, or vocab.txt");
-		return "data.tokenizer";
-	}
-	if (c->data.columns.n < 1 || c->data.columns.n > 2) {
-		snprintf(why, SL_CONF_WHY, "one column of text, or two of pairs");
-		return "data.columns";
-	}
+	if (c->data.kind < SL_DATA_IMAGES && !c->data.transforms.n != !c->data.test_transforms.n)
+		return sl_conf_say(why, c->data.transforms.n ? "data.transforms" : "data.test_transforms",
+				   "data.transforms and data.test_transforms: both, or none of them");
+	if (c->data.kind >= SL_DATA_COLA && !c->data.tokenizer[0])
+		return sl_conf_say(why, "data.tokenizer",
+				   "texts need a tokenizer: a folder with tokenizer.json, vocab.json and "
+				   "merges.txt, or vocab.txt");
+	if (c->data.columns.n < 1 || c->data.columns.n > 2)
+		return sl_conf_say(why, "data.columns", "one column of text, or two of pairs");
 	return NULL;
 }
 
@@ -303,30 +294,25 @@ static const char *check_split(const struct sl_conf_client *c, char why[SL_CONF_
 {
 	const double all = c->data.split.train + c->data.split.val + c->data.split.test;
 
-	if (!c->data.split.folds && (all > 0 ? fabs(all - 1) > 1e-6 : false)) {
-		snprintf(why, SL_CONF_WHY, "train, val and test must add up to 1, and are %g, %g and %g",
-			 c->data.split.train, c->data.split.val, c->data.split.test);
-		return "data.split.train";
-	}
-	if (c->data.split.train > 0 && !(c->data.split.train < 1)) {
-		snprintf(why, SL_CONF_WHY, "leaves nothing to evaluate with: give val or test a share");
-		return "data.split.train";
-	}
-	if (c->data.split.folds == 1 || (c->data.split.folds && c->data.split.test >= 1)) {
-		snprintf(why, SL_CONF_WHY, "needs 2 or more, and test a share below 1");
-		return "data.split.folds";
-	}
-	if (c->data.split.folds && c->data.split.fold >= c->data.split.folds) {
-		snprintf(why, SL_CONF_WHY, "must be below data.split.folds (%d), got %d", c->data.split.folds,
-			 c->data.split.fold);
-		return "data.split.fold";
-	}
+	if (!c->data.split.folds && (all > 0 ? fabs(all - 1) > 1e-6 : false))
+		return sl_conf_say(why, "data.split.train",
+				   "train, val and test must add up to 1, and are %g, %g and %g", c->data.split.train,
+				   c->data.split.val, c->data.split.test);
+	if (c->data.split.train > 0 && !(c->data.split.train < 1))
+		return sl_conf_say(why, "data.split.train",
+				   "leaves nothing to evaluate with: give val or test a share");
+	if (c->data.split.folds == 1 || (c->data.split.folds && c->data.split.test >= 1))
+		return sl_conf_say(why, "data.split.folds", "needs 2 or more, and test a share below 1");
+	if (c->data.split.folds && c->data.split.fold >= c->data.split.folds)
+		return sl_conf_say(why, "data.split.fold", "must be below data.split.folds (%d), got %d",
+				   c->data.split.folds, c->data.split.fold);
 	return NULL;
 }
 
-/* `by_set`: it was --set that chose the kind. What the file has of the other kind was meant for that, with its lr. */
-static const char *check_kind(const struct sl_conf_client *c, bool by_set, char why[SL_CONF_WHY])
+/* Where --set chose the kind: what the file has of the other kind was meant for that, with its lr. */
+static const char *check_kind(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
+	const bool by_set = line_of(c, "train.optimizer.kind") < 0;
 	const char *kind = sl_agreed_optimizers[c->agreed.optimizer.kind];
 	const bool sgd = c->agreed.optimizer.kind == SL_CONF_SGD;
 	const char *lr_is = line_of(c, "train.optimizer.lr") ? NULL : "the default of";
@@ -339,17 +325,15 @@ static const char *check_kind(const struct sl_conf_client *c, bool by_set, char 
 			if (line_of(c, "train.optimizer.lr") > 0)
 				lr_is = "the file's";
 		} else if (line) {
-			snprintf(why, SL_CONF_WHY, "%s does not have this key: it belongs to %s", kind,
-				 sgd ? "adam and adamw" : "sgd");
-			return key_at(i);
+			return sl_conf_say(why, key_at(i), "%s does not have this key: it belongs to %s", kind,
+					   sgd ? "adam and adamw" : "sgd");
 		}
 	}
 	if (sgd || !lr_is || c->train.schedule.kind == SL_CONF_POINTS)
 		return NULL;
-	snprintf(why, SL_CONF_WHY,
-		 "%s needs a train.optimizer.lr%s: %s %g is meant for sgd; PyTorch's default for %s is 0.001", kind,
-		 by_set ? " by --set, too" : "", lr_is, c->train.lr, kind);
-	return "train.optimizer.kind";
+	return sl_conf_say(why, "train.optimizer.kind",
+			   "%s needs a train.optimizer.lr%s: %s %g is meant for sgd; PyTorch's default for %s is 0.001",
+			   kind, by_set ? " by --set, too" : "", lr_is, c->train.lr, kind);
 }
 
 static const char *check_schedule(const struct sl_conf_client *c, char why[SL_CONF_WHY])
@@ -357,23 +341,18 @@ static const char *check_schedule(const struct sl_conf_client *c, char why[SL_CO
 	if (has_points(c))
 		return sl_conf_check_points(&c->train.schedule.points, why) ? "train.schedule.points" : NULL;
 	if (c->train.schedule.kind == SL_CONF_STEP) {
-		if (!c->train.schedule.milestones.n == !c->train.schedule.every_epochs) {
-			snprintf(why, SL_CONF_WHY,
-				 "step needs train.schedule.every_epochs or train.schedule.milestones, and not both");
-			return "train.schedule.kind";
-		}
+		if (!c->train.schedule.milestones.n == !c->train.schedule.every_epochs)
+			return sl_conf_say(
+				why, "train.schedule.kind",
+				"step needs train.schedule.every_epochs or train.schedule.milestones, and not both");
 		if (sl_conf_check_epochs(&c->train.schedule.milestones, why))
 			return "train.schedule.milestones";
 	}
-	if (c->train.schedule.kind == SL_CONF_EXPONENTIAL && !(c->train.schedule.end_lr > 0)) {
-		snprintf(why, SL_CONF_WHY, "exponential needs an end_lr above 0");
-		return "train.schedule.end_lr";
-	}
-	if (c->train.schedule.end_lr > c->train.lr && c->train.schedule.kind != SL_CONF_EXPONENTIAL) {
-		snprintf(why, SL_CONF_WHY, "must be at most train.optimizer.lr (%g), got %g", c->train.lr,
-			 c->train.schedule.end_lr);
-		return "train.schedule.end_lr";
-	}
+	if (c->train.schedule.kind == SL_CONF_EXPONENTIAL && !(c->train.schedule.end_lr > 0))
+		return sl_conf_say(why, "train.schedule.end_lr", "exponential needs an end_lr above 0");
+	if (c->train.schedule.end_lr > c->train.lr && c->train.schedule.kind != SL_CONF_EXPONENTIAL)
+		return sl_conf_say(why, "train.schedule.end_lr", "must be at most train.optimizer.lr (%g), got %g",
+				   c->train.lr, c->train.schedule.end_lr);
 	return NULL;
 }
 
@@ -381,68 +360,55 @@ static const char *check_schedule(const struct sl_conf_client *c, char why[SL_CO
 static const char *check_share(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
 	for (int i = 0; i < sl_conf_client_schema.n_key; i++)
-		if (!c->agreed.share.group[0] && sl_agreed_is_share(key_at(i)) && c->origin.mark[i].line) {
-			snprintf(why, SL_CONF_WHY, "needs the name of a group in share.group");
-			return key_at(i);
-		}
-	if (!c->agreed.share.group[0] && strcmp(c->data.partition, "files") != 0) {
-		snprintf(why, SL_CONF_WHY, "belongs to a group: it needs a name in share.group");
-		return "data.partition";
-	}
+		if (!c->agreed.share.group[0] && sl_agreed_is_share(key_at(i)) && c->origin.mark[i].line)
+			return sl_conf_say(why, key_at(i), "needs the name of a group in share.group");
+	if (!c->agreed.share.group[0] && strcmp(c->data.partition, "files") != 0)
+		return sl_conf_say(why, "data.partition", "belongs to a group: it needs a name in share.group");
 	for (int i = 0; i < sl_conf_client_schema.n_key; i++) {
 		const char *mode = sl_agreed_other_mode(&c->agreed, key_at(i));
 
 		if (!c->agreed.share.group[0] || !mode || !c->origin.mark[i].line)
 			continue;
-		snprintf(why, SL_CONF_WHY, "belongs to share.mode: %s; this group's is %s: leave this key out", mode,
-			 sl_agreed_modes[c->agreed.share.mode]);
-		return key_at(i);
+		return sl_conf_say(why, key_at(i), "belongs to share.mode: %s; this group's is %s: leave this key out",
+				   mode, sl_agreed_modes[c->agreed.share.mode]);
 	}
 	if (!sl_agreed_shares_ends(&c->agreed)) {
 		static const char *const of_ends[] = {"codec.end_grad", "codec.end_mean", "share.layers"};
 
 		for (size_t i = 0; i < sizeof of_ends / sizeof of_ends[0]; i++)
-			if (line_of(c, of_ends[i])) {
-				snprintf(why, SL_CONF_WHY,
-					 "belongs to shared heads and tails: it needs share.ends: step or round");
-				return of_ends[i];
-			}
+			if (line_of(c, of_ends[i]))
+				return sl_conf_say(
+					why, of_ends[i],
+					"belongs to shared heads and tails: it needs share.ends: step or round");
 	}
-	if (c->batches.n && c->batches.n != c->agreed.share.clients) {
-		snprintf(why, SL_CONF_WHY, "needs a number for each of the %d members (share.clients), got %d",
-			 c->agreed.share.clients, c->batches.n);
-		return "share.batches";
-	}
-	if (c->agreed.share.epoch_steps && c->agreed.share.mode == SL_SHARE_SERIAL) {
-		snprintf(why, SL_CONF_WHY,
-			 "belongs to share.mode: sync and rounds; in serial an epoch has all batches: share.batches");
-		return "share.epoch_steps";
-	}
-	if ((c->batches.n || c->agreed.share.epoch_steps) && strcmp(c->data.partition, "files") != 0) {
-		snprintf(why, SL_CONF_WHY,
-			 "belongs to data.partition: files; all members know how others are dealt out");
-		return c->batches.n ? "share.batches" : "share.epoch_steps";
-	}
-	if (c->agreed.share.group[0] && c->train.chunk_loss == SL_CHUNK_LOSS_SUM) {
-		snprintf(why, SL_CONF_WHY, "sum is not possible in a group (share.group): the loss is a mean");
-		return "train.chunk_loss";
-	}
+	if (c->batches.n && c->batches.n != c->agreed.share.clients)
+		return sl_conf_say(why, "share.batches",
+				   "needs a number for each of the %d members (share.clients), got %d",
+				   c->agreed.share.clients, c->batches.n);
+	if (c->agreed.share.epoch_steps && c->agreed.share.mode == SL_SHARE_SERIAL)
+		return sl_conf_say(
+			why, "share.epoch_steps",
+			"belongs to share.mode: sync and rounds; in serial an epoch has all batches: share.batches");
+	if ((c->batches.n || c->agreed.share.epoch_steps) && strcmp(c->data.partition, "files") != 0)
+		return sl_conf_say(why, c->batches.n ? "share.batches" : "share.epoch_steps",
+				   "belongs to data.partition: files; all members know how others are dealt out");
+	if (c->agreed.share.group[0] && c->train.chunk_loss == SL_CHUNK_LOSS_SUM)
+		return sl_conf_say(why, "train.chunk_loss",
+				   "sum is not possible in a group (share.group): the loss is a mean");
 	return NULL;
 }
 
 /* A member sees its own part of a step alone. */
 static const char *check_audit(const struct sl_conf_client *c, char why[SL_CONF_WHY])
 {
-	if (c->train.audit_every && c->agreed.ema > 0) {
-		snprintf(
-			why, SL_CONF_WHY,
-			"is not possible with train.ema: the server gives averages in place of the weights that learn");
-		return "train.audit.every";
-	}
+	if (c->train.audit_every && c->agreed.ema > 0)
+		return sl_conf_say(why, "train.audit.every",
+				   "is not possible with train.ema: the server gives averages in place of the weights "
+				   "that learn");
 	if (!c->train.audit_every || !c->agreed.share.group[0])
 		return NULL;
-	snprintf(why, SL_CONF_WHY, "is not possible in a group (share.group): a member cannot repeat the others' part");
-	return "train.audit.every";
+	return sl_conf_say(why, "train.audit.every",
+			   "is not possible in a group (share.group): a member cannot repeat the others' part");
 }
 
 /* What phases need, and what they cannot have. */
@@ -452,35 +418,26 @@ static const char *check_phases(const struct sl_conf_client *c, char why[SL_CONF
 
 	if (!c->train.phases.n)
 		return NULL;
-	if (epochs > 0 ? line_of(c, "train.phases") > 0 : epochs < 0) {
-		snprintf(why, SL_CONF_WHY, "train.phases say how many epochs each of them has; leave this key out");
-		return "train.epochs";
-	}
-	if (c->train.max_steps) {
-		snprintf(why, SL_CONF_WHY, "belongs to a run without train.phases; leave this key out");
-		return "train.max_steps";
-	}
-	if (!c->train.checkpoint_every) {
-		snprintf(why, SL_CONF_WHY, "train.phases need checkpoints: a phase goes on from the last one's");
-		return "train.checkpoint_every";
-	}
-	if (c->agreed.share.group[0]) {
-		snprintf(why, SL_CONF_WHY, "is not possible in a group (share.group)");
-		return "train.phases";
-	}
-	if (!learns_labels(c)) {
-		snprintf(why, SL_CONF_WHY, "belongs to train.loss: labels; leave this key out");
-		return "train.phases";
-	}
+	if (epochs > 0 ? line_of(c, "train.phases") > 0 : epochs < 0)
+		return sl_conf_say(why, "train.epochs",
+				   "train.phases say how many epochs each of them has; leave this key out");
+	if (c->train.max_steps)
+		return sl_conf_say(why, "train.max_steps", "belongs to a run without train.phases; leave this key out");
+	if (!c->train.checkpoint_every)
+		return sl_conf_say(why, "train.checkpoint_every",
+				   "train.phases need checkpoints: a phase goes on from the last one's");
+	if (c->agreed.share.group[0])
+		return sl_conf_say(why, "train.phases", "is not possible in a group (share.group)");
+	if (!learns_labels(c))
+		return sl_conf_say(why, "train.phases", "belongs to train.loss: labels; leave this key out");
 	for (int i = 0; i < c->train.phases.n; i++) {
 		struct sl_conf_phase p;
 
 		if (!sl_conf_phase_read(c->train.phases.item[i], &p))
 			return "train.phases";
-		if ((p.chunks ? p.chunks : c->agreed.chunks) > (p.batch ? p.batch : c->agreed.batch)) {
-			snprintf(why, SL_CONF_WHY, "phase %d has more chunks than its batch has samples", i + 1);
-			return "train.phases";
-		}
+		if ((p.chunks ? p.chunks : c->agreed.chunks) > (p.batch ? p.batch : c->agreed.batch))
+			return sl_conf_say(why, "train.phases", "phase %d has more chunks than its batch has samples",
+					   i + 1);
 	}
 	return NULL;
 }
@@ -491,17 +448,24 @@ static const char *check_stop(const struct sl_conf_client *c, char why[SL_CONF_W
 	if (!c->train.stop.patience)
 		return NULL;
 	if (c->agreed.share.group[0] || c->train.phases.n)
-		snprintf(why, SL_CONF_WHY, "is not possible %s: leave train.stop out",
-			 c->train.phases.n ? "with train.phases" : "in a group (share.group)");
-	else if (!c->train.eval_every)
-		snprintf(why, SL_CONF_WHY, "goes by evaluations after epochs: train.eval_every must be 1 or more");
-	else
-		return NULL;
-	return "train.stop.patience";
+		return sl_conf_say(why, "train.stop.patience", "is not possible %s: leave train.stop out",
+				   c->train.phases.n ? "with train.phases" : "in a group (share.group)");
+	if (!c->train.eval_every)
+		return sl_conf_say(why, "train.stop.patience",
+				   "goes by evaluations after epochs: train.eval_every must be 1 or more");
+	return NULL;
+}
+
+static const char *check_agreed(const struct sl_conf_client *c, char why[SL_CONF_WHY])
+{
+	return sl_agreed_check(&c->agreed, why);
 }
 
 const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 {
+	static const char *(*const checks[])(const struct sl_conf_client *c, char why[SL_CONF_WHY]) = {
+		check_needs, sl_conf_check_task, check_data,   check_split, check_kind, check_agreed,
+		check_share, check_schedule,     check_phases, check_stop,  check_audit};
 	struct sl_conf_client *c = conf;
 	const char *blame = check_model(c, why);
 
@@ -513,57 +477,28 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 		blame = check_lora(c, why);
 	if (!blame)
 		blame = choose_task(c, why);
-	if (!blame)
-		blame = check_needs(c, why);
-	if (!blame)
-		blame = sl_conf_check_task(c, why);
-	if (!blame)
-		blame = check_data(c, why);
-	if (!blame)
-		blame = check_split(c, why);
-	if (!blame)
-		blame = check_kind(c, line_of(c, "train.optimizer.kind") < 0, why);
-	if (!blame)
-		blame = sl_agreed_check(&c->agreed, why, SL_CONF_WHY);
-	if (!blame)
-		blame = check_share(c, why);
-	if (!blame)
-		blame = check_schedule(c, why);
-	if (!blame)
-		blame = check_phases(c, why);
-	if (!blame)
-		blame = check_stop(c, why);
-	if (!blame)
-		blame = check_audit(c, why);
+	for (size_t i = 0; i < sizeof checks / sizeof checks[0] && !blame; i++)
+		blame = checks[i](c, why);
 	if (blame)
 		return blame;
-	if (c->agreed.precision == SL_CONF_FP16 && c->train.on_nan != SL_NAN_SKIP) {
-		snprintf(why, SL_CONF_WHY,
-			 "fp16 needs train.on_nan: skip, since steps whose scaled gradients overflow are left out; "
-			 "bf16 does not");
-		return "train.precision";
-	}
-	if (c->model.partial && !c->model.weights[0] && !c->model.huggingface[0]) {
-		snprintf(why, SL_CONF_WHY, "needs a file in model.weights");
-		return "model.partial";
-	}
-	if ((c->noise.head_act > 0 || c->noise.mid_grad > 0) != (c->noise.key[0] != 0)) {
-		snprintf(why, SL_CONF_WHY,
-			 "noise needs a key file (splitc keygen --out FILE), and head_act or mid_grad above 0");
-		return "noise.key";
-	}
-	if (c->log.tensorboard && !c->log.dir[0]) {
-		snprintf(why, SL_CONF_WHY, "needs a folder in log.dir");
-		return "log.tensorboard";
-	}
-	if (!c->auth.secret_key[0] != !c->auth.server_key[0]) {
-		snprintf(why, SL_CONF_WHY, "auth needs both secret_key and server_key, or neither");
-		return c->auth.secret_key[0] ? "auth.secret_key" : "auth.server_key";
-	}
-	if (!sl_conf_default_control(c->control, "splitc", c->log.dir)) {
-		snprintf(why, SL_CONF_WHY, "$XDG_RUNTIME_DIR is too long for a socket: give a path of at most %d bytes",
-			 SL_CONF_SOCKET_PATH - 1);
-		return "control";
-	}
+	if (c->agreed.precision == SL_CONF_FP16 && c->train.on_nan != SL_NAN_SKIP)
+		return sl_conf_say(
+			why, "train.precision",
+			"fp16 needs train.on_nan: skip, since steps whose scaled gradients overflow are left out; "
+			"bf16 does not");
+	if (c->model.partial && !c->model.weights[0] && !c->model.huggingface[0])
+		return sl_conf_say(why, "model.partial", "needs a file in model.weights");
+	if ((c->noise.head_act > 0 || c->noise.mid_grad > 0) != (c->noise.key[0] != 0))
+		return sl_conf_say(why, "noise.key",
+				   "noise needs a key file (splitc keygen --out FILE), and head_act or mid_grad above 0");
+	if (c->log.tensorboard && !c->log.dir[0])
+		return sl_conf_say(why, "log.tensorboard", "needs a folder in log.dir");
+	if (!c->auth.secret_key[0] != !c->auth.server_key[0])
+		return sl_conf_say(why, c->auth.secret_key[0] ? "auth.secret_key" : "auth.server_key",
+				   "auth needs both secret_key and server_key, or neither");
+	if (!sl_conf_default_control(c->control, "splitc", c->log.dir))
+		return sl_conf_say(why, "control",
+				   "$XDG_RUNTIME_DIR is too long for a socket: give a path of at most %d bytes",
+				   SL_CONF_SOCKET_PATH - 1);
 	return sl_conf_check_link(&c->link, why);
 }

@@ -22,15 +22,11 @@ static const char *check_head(const struct sl_conf_client *c, char why[SL_CONF_W
 
 	if (c->model.head == SL_CONF_CLASSIFIER)
 		return NULL;
-	if (!sl_conf_learns_labels(c)) {
-		snprintf(why, SL_CONF_WHY, "%s language model has the loss of its labels alone", what);
-		return "train.loss";
-	}
-	if (c->data.pack == SL_CONF_PACK_JOIN && c->data.columns.n > 1 && c->data.loss_on == SL_CONF_LOSS_COMPLETION) {
-		snprintf(why, SL_CONF_WHY,
-			 "join makes rows of several texts, which have no prompt: give data.loss_on: all");
-		return "data.pack";
-	}
+	if (!sl_conf_learns_labels(c))
+		return sl_conf_say(why, "train.loss", "%s language model has the loss of its labels alone", what);
+	if (c->data.pack == SL_CONF_PACK_JOIN && c->data.columns.n > 1 && c->data.loss_on == SL_CONF_LOSS_COMPLETION)
+		return sl_conf_say(why, "data.pack",
+				   "join makes rows of several texts, which have no prompt: give data.loss_on: all");
 	return NULL;
 }
 
@@ -92,10 +88,8 @@ static const char *check_pixels(const struct sl_conf_client *c, char why[SL_CONF
 	};
 
 	for (size_t i = 0; i < sizeof rule / sizeof rule[0] && c->model.task == SL_CONF_PIXELS; i++)
-		if (rule[i].bad) {
-			snprintf(why, SL_CONF_WHY, "%s", rule[i].why);
-			return rule[i].key;
-		}
+		if (rule[i].bad)
+			return sl_conf_say(why, rule[i].key, "%s", rule[i].why);
 	return NULL;
 }
 
@@ -109,41 +103,29 @@ const char *sl_conf_check_task(const struct sl_conf_client *c, char why[SL_CONF_
 	if (key)
 		return key;
 	if ((is_of_numbers(c->train.loss) && !numbers) ||
-	    (c->train.loss >= SL_CONF_DICE && c->model.task != SL_CONF_PIXELS)) {
-		snprintf(why, SL_CONF_WHY,
-			 c->train.loss >= SL_CONF_DICE
-				 ? "dice and dice_ce are losses of pixels: they need model.task: pixels"
-				 : "mse, l1 and huber are losses of numbers: they need model.task: numbers");
-		return "train.loss";
-	}
-	if (!classes && (c->train.label_smoothing > 0 || c->train.mixup > 0)) {
-		snprintf(why, SL_CONF_WHY, "only classes can be mixed or smoothed; leave this key out");
-		return c->train.mixup > 0 ? "train.mixup" : "train.label_smoothing";
-	}
-	if (c->model.head != SL_CONF_CLASSIFIER && !classes) {
-		snprintf(why, SL_CONF_WHY, "a language model has no labels of its own; leave this key out");
-		return "model.task";
-	}
-	if (classes && c->data.label.n > 1) {
-		snprintf(why, SL_CONF_WHY,
-			 "several columns are several numbers or labels: they need model.task: numbers or labels");
-		return "data.label";
-	}
-	if (c->model.task == SL_CONF_SEVERAL_LABELS && !table && !texts && c->data.kind != SL_DATA_IMAGES) {
-		snprintf(why, SL_CONF_WHY, "several labels are of data.kind: csv, images and text");
-		return "model.task";
-	}
+	    (c->train.loss >= SL_CONF_DICE && c->model.task != SL_CONF_PIXELS))
+		return sl_conf_say(why, "train.loss",
+				   c->train.loss >= SL_CONF_DICE
+					   ? "dice and dice_ce are losses of pixels: they need model.task: pixels"
+					   : "mse, l1 and huber are losses of numbers: they need model.task: numbers");
+	if (!classes && (c->train.label_smoothing > 0 || c->train.mixup > 0))
+		return sl_conf_say(why, c->train.mixup > 0 ? "train.mixup" : "train.label_smoothing",
+				   "only classes can be mixed or smoothed; leave this key out");
+	if (c->model.head != SL_CONF_CLASSIFIER && !classes)
+		return sl_conf_say(why, "model.task", "a language model has no labels of its own; leave this key out");
+	if (classes && c->data.label.n > 1)
+		return sl_conf_say(
+			why, "data.label",
+			"several columns are several numbers or labels: they need model.task: numbers or labels");
+	if (c->model.task == SL_CONF_SEVERAL_LABELS && !table && !texts && c->data.kind != SL_DATA_IMAGES)
+		return sl_conf_say(why, "model.task", "several labels are of data.kind: csv, images and text");
 	if (c->model.task != SL_CONF_CLASSES && c->model.task != SL_CONF_PIXELS &&
-	    (table || texts || c->data.kind == SL_DATA_IMAGES) && c->model.classes != c->data.label.n) {
-		snprintf(why, SL_CONF_WHY,
-			 "data.label names %d column%s, and the network has %d outputs: they must be as many",
-			 c->data.label.n, c->data.label.n == 1 ? "" : "s", c->model.classes);
-		return "model.classes";
-	}
-	if (c->data.label.n < 1) {
-		snprintf(why, SL_CONF_WHY, "needs the name of a column");
-		return "data.label";
-	}
+	    (table || texts || c->data.kind == SL_DATA_IMAGES) && c->model.classes != c->data.label.n)
+		return sl_conf_say(why, "model.classes",
+				   "data.label names %d column%s, and the network has %d outputs: they must be as many",
+				   c->data.label.n, c->data.label.n == 1 ? "" : "s", c->model.classes);
+	if (c->data.label.n < 1)
+		return sl_conf_say(why, "data.label", "needs the name of a column");
 	why[0] = 0;
 	if (check_weights(c, why))
 		return "train.class_weights";

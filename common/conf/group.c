@@ -86,11 +86,11 @@ const char *sl_conf_check_group(const void *value, char why[SL_CONF_WHY])
 
 	if (read_group(value, &g) && g.n_match)
 		return NULL;
-	snprintf(why, SL_CONF_WHY,
-		 "must be patterns with lr=FACTOR (0 to %g), weight_decay=NUMBER (0 to %g) or both, such as \"*.bias "
-		 "weight_decay=0\", at most %d patterns each, got \"%.60s\"",
-		 most_lr, most_decay, SL_CONF_GROUP_PATTERNS, (const char *)value);
-	return why;
+	return sl_conf_say(
+		why, why,
+		"must be patterns with lr=FACTOR (0 to %g), weight_decay=NUMBER (0 to %g) or both, such as \"*.bias "
+		"weight_decay=0\", at most %d patterns each, got \"%.60s\"",
+		most_lr, most_decay, SL_CONF_GROUP_PATTERNS, (const char *)value);
 }
 
 /* One spelling, since both sides hash it. */
@@ -107,6 +107,5 @@ const char *sl_conf_check_rule(const void *value, char why[SL_CONF_WHY])
 		if (strcmp(again, text) == 0)
 			return NULL;
 	}
-	snprintf(why, SL_CONF_WHY, "must be a group's rule, such as lr=0.1 weight_decay=0, got \"%.60s\"", text);
-	return why;
+	return sl_conf_say(why, why, "must be a group's rule, such as lr=0.1 weight_decay=0, got \"%.60s\"", text);
 }

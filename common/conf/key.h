@@ -88,6 +88,9 @@ const char *sl_conf_elsewhere(const struct sl_conf_schema *schema, const char *n
 const char *sl_conf_suggest(const struct sl_conf_schema *schema, const char *section, const char *name,
 			    char out[SL_CONF_WHY]);
 
+/* Writes the sentence to `why` and returns `key`, so that a check refuses in one statement. */
+const char *sl_conf_say(char why[SL_CONF_WHY], const char *key, const char *fmt, ...) SL_PRINTF(3, 4);
+
 /* file.c: a config's text, which free() gives back. CONFIG: longer than SL_CONF_MAX_BYTES; else as sl_file_read. */
 enum sl_err sl_conf_read(const char *path, uint8_t **text, size_t *len, struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -81,9 +81,9 @@ const char *sl_conf_check_phase(const void *value, char why[SL_CONF_WHY])
 
 	if (sl_conf_phase_read(value, &p))
 		return NULL;
-	snprintf(why, SL_CONF_WHY,
-		 "must be {epochs: N, image: PIXELS, batch: N, chunks: N, lr: FACTOR}, of which only epochs is needed, "
-		 "such as {epochs: 5, image: 128, batch: 512}; got \"%.60s\"",
-		 (const char *)value);
-	return why;
+	return sl_conf_say(
+		why, why,
+		"must be {epochs: N, image: PIXELS, batch: N, chunks: N, lr: FACTOR}, of which only epochs is needed, "
+		"such as {epochs: 5, image: 128, batch: 512}; got \"%.60s\"",
+		(const char *)value);
 }

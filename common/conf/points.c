@@ -32,9 +32,8 @@ const char *sl_conf_check_epoch(const void *value, char why[SL_CONF_WHY])
 
 	if (sl_conf_point(value, &epoch, NULL))
 		return NULL;
-	snprintf(why, SL_CONF_WHY, "must be numbers of epochs from 0 to %g, such as [16, 27], got \"%.60s\"",
-		 most_epochs, (const char *)value);
-	return why;
+	return sl_conf_say(why, why, "must be numbers of epochs from 0 to %g, such as [16, 27], got \"%.60s\"",
+			   most_epochs, (const char *)value);
 }
 
 const char *sl_conf_check_point(const void *value, char why[SL_CONF_WHY])
@@ -43,11 +42,10 @@ const char *sl_conf_check_point(const void *value, char why[SL_CONF_WHY])
 
 	if (sl_conf_point(value, &epoch, &lr))
 		return NULL;
-	snprintf(why, SL_CONF_WHY,
-		 "must be EPOCH:LR each, an epoch from 0 to %g and a learning rate from 0 to %g, such as "
-		 "[0:0, 5:0.4, 24:0], got \"%.60s\"",
-		 most_epochs, most_lr, (const char *)value);
-	return why;
+	return sl_conf_say(why, why,
+			   "must be EPOCH:LR each, an epoch from 0 to %g and a learning rate from 0 to %g, such as "
+			   "[0:0, 5:0.4, 24:0], got \"%.60s\"",
+			   most_epochs, most_lr, (const char *)value);
 }
 
 /* *highest: of the learning rates, where they have some. */
@@ -56,10 +54,8 @@ static const char *check(const struct sl_conf_list *list, double *highest, char 
 	double before = -1, epoch = 0, lr = 0;
 
 	for (int i = 0; i < list->n; i++, before = epoch) {
-		if (!sl_conf_point(list->item[i], &epoch, highest ? &lr : NULL) || epoch <= before) {
-			snprintf(why, SL_CONF_WHY, "the epochs must rise, and \"%.60s\" does not", list->item[i]);
-			return why;
-		}
+		if (!sl_conf_point(list->item[i], &epoch, highest ? &lr : NULL) || epoch <= before)
+			return sl_conf_say(why, why, "the epochs must rise, and \"%.60s\" does not", list->item[i]);
 		if (highest)
 			*highest = fmax(*highest, lr);
 	}
@@ -79,6 +75,5 @@ const char *sl_conf_check_points(const struct sl_conf_list *points, char why[SL_
 		return why;
 	if (points->n >= 2 && highest > 0)
 		return NULL;
-	snprintf(why, SL_CONF_WHY, "needs two points or more, and one of them with a learning rate above 0");
-	return why;
+	return sl_conf_say(why, why, "needs two points or more, and one of them with a learning rate above 0");
 }

@@ -46,22 +46,19 @@ static const char *finish(void *conf, char why[SL_CONF_WHY])
 {
 	struct sl_conf_server *c = conf;
 
-	if (!c->auth.secret_key[0] != !c->auth.clients[0]) {
-		snprintf(why, SL_CONF_WHY, "auth needs both secret_key and clients, or neither");
-		return c->auth.secret_key[0] ? "auth.secret_key" : "auth.clients";
-	}
-	if (!c->auth.secret_key[0] && !sl_conf_is_loopback(c->listen)) {
-		snprintf(why, SL_CONF_WHY,
-			 "must be on loopback, such as tcp://127.0.0.1:5570, unless auth.secret_key and auth.clients "
-			 "are set; got \"%.60s\"",
-			 c->listen);
-		return "listen";
-	}
-	if (!sl_conf_default_control(c->control, "splits", NULL)) {
-		snprintf(why, SL_CONF_WHY, "$XDG_RUNTIME_DIR is too long for a socket: give a path of at most %d bytes",
-			 SL_CONF_SOCKET_PATH - 1);
-		return "control";
-	}
+	if (!c->auth.secret_key[0] != !c->auth.clients[0])
+		return sl_conf_say(why, c->auth.secret_key[0] ? "auth.secret_key" : "auth.clients",
+				   "auth needs both secret_key and clients, or neither");
+	if (!c->auth.secret_key[0] && !sl_conf_is_loopback(c->listen))
+		return sl_conf_say(
+			why, "listen",
+			"must be on loopback, such as tcp://127.0.0.1:5570, unless auth.secret_key and auth.clients "
+			"are set; got \"%.60s\"",
+			c->listen);
+	if (!sl_conf_default_control(c->control, "splits", NULL))
+		return sl_conf_say(why, "control",
+				   "$XDG_RUNTIME_DIR is too long for a socket: give a path of at most %d bytes",
+				   SL_CONF_SOCKET_PATH - 1);
 	return sl_conf_check_link(&c->link, why);
 }
 

@@ -13,9 +13,9 @@ static const char *check_name(const void *value, char why[SL_CONF_WHY])
 
 	if (*name && !strpbrk(name, "\"\\,`"))
 		return NULL;
-	snprintf(why, SL_CONF_WHY,
-		 "must be a name without quotes, commas and backslashes, such as quant 8, got \"%.60s\"", name);
-	return why;
+	return sl_conf_say(why, why,
+			   "must be a name without quotes, commas and backslashes, such as quant 8, got \"%.60s\"",
+			   name);
 }
 
 static const char *check_codec(const void *value, char why[SL_CONF_WHY])
@@ -30,8 +30,7 @@ static const char *check_setting(const void *value, char why[SL_CONF_WHY])
 
 	if (equals && equals > text)
 		return NULL;
-	snprintf(why, SL_CONF_WHY, "must be KEY=VALUE, such as train.optimizer.lr=0.01, got \"%.60s\"", text);
-	return why;
+	return sl_conf_say(why, why, "must be KEY=VALUE, such as train.optimizer.lr=0.01, got \"%.60s\"", text);
 }
 
 /* clang-format off */

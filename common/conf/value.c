@@ -84,10 +84,8 @@ static const char *refuse(const struct sl_conf_key *key, const char *text, char 
 
 	sl_conf_value_wanted(key, wanted);
 	if (*text)
-		snprintf(why, SL_CONF_WHY, "must be %.150s, got \"%.60s\"", wanted, text);
-	else
-		snprintf(why, SL_CONF_WHY, "must be %.200s, got nothing", wanted);
-	return why;
+		return sl_conf_say(why, why, "must be %.150s, got \"%.60s\"", wanted, text);
+	return sl_conf_say(why, why, "must be %.200s, got nothing", wanted);
 }
 
 static bool parse_int(const char *text, const char **end, int64_t *out)
@@ -164,17 +162,14 @@ static int printable(const char *s)
 
 static const char *check_text(const char *text, size_t size, char why[SL_CONF_WHY])
 {
-	if (strlen(text) >= size) {
-		snprintf(why, SL_CONF_WHY, "must have at most %zu bytes, got %zu", size - 1, strlen(text));
-		return why;
-	}
+	if (strlen(text) >= size)
+		return sl_conf_say(why, why, "must have at most %zu bytes, got %zu", size - 1, strlen(text));
 	for (const char *p = text; *p;) {
-		int n = printable(p);
-		if (n == 0) {
-			snprintf(why, SL_CONF_WHY, "must be UTF-8 without control characters (byte %zu)",
-				 (size_t)(p - text) + 1);
-			return why;
-		}
+		const size_t n = printable(p);
+
+		if (n == 0)
+			return sl_conf_say(why, why, "must be UTF-8 without control characters (byte %zu)",
+					   (size_t)(p - text) + 1);
 		p += n;
 	}
 	return NULL;
@@ -198,10 +193,8 @@ const char *sl_conf_value_append(const struct sl_conf_key *key, void *conf, cons
 {
 	struct sl_conf_list *list = field(key, conf);
 
-	if (list->n == SL_CONF_LIST_MAX) {
-		snprintf(why, SL_CONF_WHY, "must have at most %d items", SL_CONF_LIST_MAX);
-		return why;
-	}
+	if (list->n == SL_CONF_LIST_MAX)
+		return sl_conf_say(why, why, "must have at most %d items", SL_CONF_LIST_MAX);
 	if (check_text(text, SL_CONF_TEXT, why) || (key->check && key->check(text, why)))
 		return why;
 	memcpy(list->item[list->n++], text, strlen(text) + 1);
