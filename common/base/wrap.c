@@ -1,6 +1,14 @@
 #include "common/base/wrap.h"
 
 #include <stddef.h>
+#include <sys/ioctl.h>
+
+int sl_terminal_columns(int fd)
+{
+	struct winsize size;
+
+	return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
 
 static int columns_of(const char *text, size_t len)
 {

@@ -7,6 +7,8 @@
 
 enum { SL_WRAP_WIDTH = 79 };
 
+int sl_terminal_columns(int fd); /* 0: it is no terminal, or one that does not say */
+
 /* Words of `text` and a newline, in lines of at most `width` (0: one line) that begin at `column`, where the cursor
  * stands. What is in [] is one word. */
 void sl_print_wrapped(FILE *to, const char *text, int column, int width);

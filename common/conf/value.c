@@ -135,29 +135,15 @@ static bool parse_double(const char *text, double *out)
 }
 
 /* Length of one character that YAML can carry unescaped and a log line can show, 0 for any other. */
-static int printable(const char *s)
+static size_t printable(const char *s)
 {
-	const unsigned char *p = (const unsigned char *)s;
-	uint32_t c;
-	int n;
+	/* the separators that YAML reads as line ends, the byte order mark, non-characters */
+	static const char *const refused[] = {"\u2028", "\u2029", "\ufeff", "\xef\xbf\xbe", "\xef\xbf\xbf"};
 
-	if (p[0] < 0x80)
-		return p[0] >= ' ' && p[0] != 0x7f;
-	n = p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
-	if (n == 0)
-		return 0;
-	c = p[0] & (0xffu >> (n + 1));
-	for (int i = 1; i < n; i++) {
-		if ((p[i] & 0xc0) != 0x80)
+	for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+		if (strncmp(s, refused[i], 3) == 0)
 			return 0;
-		c = c << 6 | (p[i] & 0x3f);
-	}
-	if (c < (n == 2 ? 0xa0u : n == 3 ? 0x800u : 0x10000u) || c > 0x10ffff)
-		return 0;
-	/* surrogates, the separators that YAML reads as line ends, the byte order mark, non-characters */
-	if ((c >= 0xd800 && c < 0xe000) || c == 0x2028 || c == 0x2029 || c == 0xfeff || c == 0xfffe || c == 0xffff)
-		return 0;
-	return n;
+	return sl_text_character(s, strnlen(s, 4));
 }
 
 static const char *check_text(const char *text, size_t size, char why[SL_CONF_WHY])

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/base/wrap.h"
 #include "common/telemetry/rate.h"
 
 enum { DRAW_MS = 100, PLAIN_MS = 10000, BAR_MIN = 8, BAR_MAX = 40, PLAIN_WIDTH = 400 };
@@ -126,15 +126,6 @@ static void write_whole(int fd, const char *data, size_t len)
 	}
 }
 
-static int columns(int fd)
-{
-	struct winsize size;
-
-	if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-		return size.ws_col;
-	return 80;
-}
-
 /* The log's hook, under its lock. */
 static void wipe(void *arg)
 {
@@ -155,8 +146,10 @@ static void draw(void *arg)
 		n = sl_progress_line(line, &p->state, &p->rates, PLAIN_WIDTH, false);
 		n = snprintf(out, sizeof out, "%s\n", line);
 	} else {
+		const int columns = sl_terminal_columns(p->fd);
+
 		/* the last column stays free: some terminals wrap as soon as it is written */
-		n = sl_progress_line(line, &p->state, &p->rates, columns(p->fd) - 1, true);
+		n = sl_progress_line(line, &p->state, &p->rates, (columns ? columns : 80) - 1, true);
 		n = snprintf(out, sizeof out, "\r%s%s%s\033[K", p->colour ? "\033[36m" : "", line,
 			     p->colour ? "\033[0m" : "");
 		p->visible = true;

@@ -4,23 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "common/base/wrap.h"
 #include "common/link/control.h"
 #include "common/telemetry/progress.h"
 #include "common/telemetry/spark.h"
 #include "common/telemetry/status.h"
 
 enum { TIMEOUT_MS = 2000, WATCH_S = 1 };
-
-/* Of the terminal; 0 where stdout is none. */
-static int columns(void)
-{
-	struct winsize size;
-
-	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
 
 static enum sl_err not_ready(const struct sl_status *s, struct sl_fail *fail)
 {
@@ -103,7 +95,7 @@ static void print_table(const struct sl_status *s, struct watched *w)
 
 	if (screen)
 		fputs("\033[H\033[2J", stdout);
-	sl_status_table(s, columns(), stdout);
+	sl_status_table(s, sl_terminal_columns(STDOUT_FILENO), stdout);
 	if (w)
 		print_loss(w, s);
 	if (w && !screen)

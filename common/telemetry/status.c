@@ -130,20 +130,6 @@ static const struct member codec_members[] = {
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
-static json_t *text_value(const char *text)
-{
-	json_t *value = json_string(text);
-	char ascii[SL_STATUS_TEXT];
-	size_t i;
-
-	if (value)
-		return value;
-	for (i = 0; i < sizeof ascii - 1 && text[i]; i++)
-		ascii[i] = text[i] >= ' ' && text[i] < 0x7f ? text[i] : '?';
-	ascii[i] = 0;
-	return json_string(ascii);
-}
-
 static json_t *members_to_json(const struct member *m, size_t n, const void *from)
 {
 	json_t *object = json_object();
@@ -153,7 +139,7 @@ static json_t *members_to_json(const struct member *m, size_t n, const void *fro
 		json_t *value;
 
 		if (m[i].type == TEXT)
-			value = text_value(at);
+			value = sl_json_text(at);
 		else if (m[i].type == WHOLE)
 			value = json_integer(*(const int64_t *)at);
 		else

@@ -16,15 +16,9 @@
 #include "common/base/log.h"
 #include "common/base/newfile.h"
 #include "common/base/pieces.h"
+#include "common/base/text.h"
 #include "common/base/worker.h"
 #include "common/weights/weights.h"
-
-static bool ends(const char *name, const char *suffix)
-{
-	size_t n = strlen(name), s = strlen(suffix);
-
-	return n > s && strcmp(name + n - s, suffix) == 0;
-}
 
 bool sl_store_owns(const char *name)
 {
@@ -36,7 +30,7 @@ bool sl_store_owns(const char *name)
 		name += owner == SL_FINGERPRINT - 1 ? hex + 1 + owner : hex;
 		return strcmp(name, ".f32") == 0 || strcmp(name, ".f32.tmp") == 0;
 	}
-	return session && (ends(name, ".safetensors") || ends(name, ".safetensors.tmp"));
+	return session && (sl_ends_with(name, ".safetensors") || sl_ends_with(name, ".safetensors.tmp"));
 }
 
 /* What a killed server left. */
@@ -46,7 +40,7 @@ static void remove_tmp(const char *dir)
 	struct dirent *entry;
 
 	while (d && (entry = readdir(d)))
-		if (ends(entry->d_name, ".tmp") && sl_store_owns(entry->d_name))
+		if (sl_ends_with(entry->d_name, ".tmp") && sl_store_owns(entry->d_name))
 			unlinkat(dirfd(d), entry->d_name, 0);
 	if (d)
 		closedir(d);
