@@ -118,8 +118,8 @@ static enum sl_err write_file(const struct sl_keep *k, const struct sl_checkpoin
 	return err;
 }
 
-static enum sl_err write_state(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
-			       const struct sl_buf *records, struct sl_fail *fail)
+enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
+			  const struct sl_buf *records, struct sl_fail *fail)
 {
 	struct snapshot s;
 	enum sl_err err;
@@ -137,18 +137,6 @@ static enum sl_err write_state(const struct sl_keep *k, uint64_t step, struct sl
 	}
 	close_snapshot(&s);
 	return err;
-}
-
-enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
-			  struct sl_fail *fail)
-{
-	return write_state(k, step, exec, port, NULL, fail);
-}
-
-enum sl_err sl_keep_write_group(const struct sl_keep *k, uint64_t step, struct sl_exec *exec,
-				const struct sl_buf *records, struct sl_fail *fail)
-{
-	return write_state(k, step, exec, NULL, records, fail);
 }
 
 static enum sl_err give(struct snapshot *s, uint64_t step, struct sl_exec *exec, struct sl_port *port,
@@ -170,8 +158,8 @@ static enum sl_err give(struct snapshot *s, uint64_t step, struct sl_exec *exec,
 		       : SL_OK;
 }
 
-static enum sl_err read_state(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
-			      struct sl_buf *records, struct sl_fail *fail)
+enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
+			 struct sl_buf *records, struct sl_fail *fail)
 {
 	struct snapshot s;
 	uint64_t made = 0;
@@ -200,18 +188,6 @@ static enum sl_err read_state(struct sl_keep *k, uint64_t step, struct sl_exec *
 		k->made = made;
 	close_snapshot(&s);
 	return err;
-}
-
-enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
-			 struct sl_fail *fail)
-{
-	return read_state(k, step, exec, port, NULL, fail);
-}
-
-enum sl_err sl_keep_read_group(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_buf *records,
-			       struct sl_fail *fail)
-{
-	return read_state(k, step, exec, NULL, records, fail);
 }
 
 void sl_keep_leave(const struct sl_keep *k, uint64_t step)

@@ -27,19 +27,15 @@ struct sl_keep {
 /* `tidy`: the store's limits, borrowed; NULL: none. `session`: its name. `owner` NULL: no auth. */
 void sl_keep_open(struct sl_keep *k, const char *dir, struct sl_tidy *tidy, const uint8_t session[16],
 		  const struct sl_key *owner, const struct sl_plan *plan, const char *core);
-/* `step`: the next one to do. LIMIT: the store has no room for it. */
+/* `step`: the next one to do. LIMIT: the store has no room for it. Of a session's own middle `records` is NULL. Of a
+ * group's trunk `port` is NULL, and `records` is what its members' codecs keep: bytes that the caller reads and writes.
+ * For reading, records->cap is the room; len becomes what was read. */
 enum sl_err sl_keep_write(const struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
-			  struct sl_fail *fail) SL_MUST_CHECK;
+			  const struct sl_buf *records, struct sl_fail *fail) SL_MUST_CHECK;
 /* NOINPUT: not kept; DATA, MISMATCH, IO: kept, but damaged, of another plan, or the disk does not give it. On failure
  * nothing of exec and port has changed, unless the device failed. */
 enum sl_err sl_keep_read(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_port *port,
-			 struct sl_fail *fail) SL_MUST_CHECK;
-/* The same of a group's trunk: what its members' codecs keep is `records`, bytes that the caller reads and writes. For
- * reading, records->cap is the room; len becomes what was read. */
-enum sl_err sl_keep_write_group(const struct sl_keep *k, uint64_t step, struct sl_exec *exec,
-				const struct sl_buf *records, struct sl_fail *fail) SL_MUST_CHECK;
-enum sl_err sl_keep_read_group(struct sl_keep *k, uint64_t step, struct sl_exec *exec, struct sl_buf *records,
-			       struct sl_fail *fail) SL_MUST_CHECK;
+			 struct sl_buf *records, struct sl_fail *fail) SL_MUST_CHECK;
 /* What the newest file says of members that have left, and its step. False: there is none, or it says nothing. */
 bool sl_keep_who_left(const struct sl_keep *k, uint64_t *step, char left[SL_KEEP_LEFT]);
 /* The same of the file of `step`. */

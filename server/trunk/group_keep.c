@@ -151,7 +151,7 @@ bool sl_group_keep(struct sl_group *g)
 		sl_trunk_pin(&g->trunk);
 		note_left(g);
 		g->trunk.keep.made = g->branch;
-		err = sl_keep_write_group(&g->trunk.keep, g->trunk.r.done, g->trunk.exec, &records, &fail);
+		err = sl_keep_write(&g->trunk.keep, g->trunk.r.done, g->trunk.exec, NULL, &records, &fail);
 	}
 	free(records.data);
 	return sl_trunk_wrote(&g->trunk, whose, err, &fail);
@@ -273,7 +273,7 @@ enum sl_err sl_group_read(struct sl_group *g, uint64_t step, struct sl_fail *fai
 	enum sl_err err = room_for_records(g, step, &records);
 
 	if (!err)
-		err = sl_keep_read_group(&g->trunk.keep, step, g->trunk.exec, &records, fail);
+		err = sl_keep_read(&g->trunk.keep, step, g->trunk.exec, NULL, &records, fail);
 	if (!err)
 		err = read_records(g, &records, fail);
 	free(records.data);

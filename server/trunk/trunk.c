@@ -93,7 +93,7 @@ static enum sl_err take_up(void *arg, uint64_t step, struct sl_fail *fail)
 		err = sl_exec_follow(t->exec, step);
 	if (err)
 		return err;
-	return step ? sl_keep_read(&t->keep, step, t->exec, o->port, fail)
+	return step ? sl_keep_read(&t->keep, step, t->exec, o->port, NULL, fail)
 		    : sl_trunk_first_weights(t->exec, t->plan, o->store, o->hello, o->port, o->need_weights);
 }
 
@@ -213,7 +213,7 @@ static bool keep(struct sl_trunk *t, struct sl_port *port)
 	if (!sl_trunk_has_store(t, alone))
 		return false;
 	SL_FAILPOINT(SL_FP_SERVER_KEEP);
-	err = sl_keep_write(&t->keep, t->r.done, t->exec, port, &fail);
+	err = sl_keep_write(&t->keep, t->r.done, t->exec, port, NULL, &fail);
 	return sl_trunk_wrote(t, alone, err, &fail);
 }
 
