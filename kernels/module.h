@@ -17,10 +17,10 @@
 
 #include "common/exec/backend.h"
 
-enum { SL_MODULE_ABI = 9, SL_MODULE_TEXT = 256 };
+enum { SL_MODULE_ABI = 10, SL_MODULE_TEXT = 256 };
 
 struct sl_module_options {
-	int device;         /* 0 … device_count - 1 */
+	int device;         /* from 0 on, as CUDA counts */
 	bool graphs;        /* passes are recorded once, as a CUDA graph each, and launched as one */
 	bool overlap;       /* a task is queued while the one before it is done, and payloads are copied beside it */
 	bool inexact_order; /* cuDNN may choose algorithms that add in a varying order: two runs differ in the last bits
@@ -32,8 +32,6 @@ struct sl_module_options {
 struct sl_module {
 	uint32_t abi;
 	uint32_t table_bytes; /* sl_module_table_bytes() of its build */
-	/* Devices that a driver answers for. UNAVAILABLE: no driver, or none of its devices. */
-	enum sl_err (*device_count)(int *out, struct sl_fail *fail);
 	/* One line for logs and reports: name, architecture, memory, library versions. */
 	enum sl_err (*describe)(int device, char out[SL_MODULE_TEXT], struct sl_fail *fail);
 	/* Fills *be; be->ops->close frees it. UNAVAILABLE: no such device, or one this module was not built for. */

@@ -222,7 +222,6 @@ static bool hand_over(struct sl_outq *q, struct sl_bytes header, const struct sl
 		q->stats.frames++;
 		q->stats.header_bytes += header.len;
 		q->stats.payload_bytes += payload->bytes.len;
-		q->stats.waiting_bytes -= payload->release ? payload->bytes.len : header.len + payload->bytes.len;
 		return true;
 	}
 	if (err != SL_ERR_BUSY) {
@@ -365,7 +364,6 @@ enum sl_err sl_outq_control(struct sl_outq *q, const struct sl_frame *frame)
 		return err;
 	c->payload = frame->payload;
 	q->control_count++;
-	q->stats.waiting_bytes += c->len + c->payload.len;
 	sl_outq_pump(q);
 	return SL_OK;
 }
@@ -382,7 +380,6 @@ void sl_outq_post(struct sl_outq *q, struct sl_run *run)
 		link = &(*link)->next;
 	run->next = *link;
 	*link = run;
-	q->stats.waiting_bytes += run->len;
 	sl_outq_pump(q);
 }
 
@@ -424,7 +421,6 @@ void sl_outq_drop(struct sl_outq *q)
 			continue;
 		}
 		*link = run->next;
-		q->stats.waiting_bytes -= run->len - run->next_offset;
 		run->len = run->next_offset;
 		run->next = NULL;
 		if (!run->parts_out) { /* else the last part that comes back ends it */
@@ -452,7 +448,6 @@ void sl_outq_abort(struct sl_outq *q)
 	q->control_count = 0;
 	q->awaited_count = 0;
 	q->credit = 0;
-	q->stats.waiting_bytes = 0;
 }
 
 bool sl_outq_idle(const struct sl_outq *q)

@@ -35,7 +35,6 @@ struct sl_run {
 
 struct sl_outq_stats {
 	uint64_t header_bytes, payload_bytes, frames; /* on the wire, framing of ZeroMQ not counted */
-	uint64_t waiting_bytes;                       /* queued here, not handed over yet */
 	/* Best run of a tensor: its bytes / seconds from its first part's handing over to the peer's word, by credit,
 	 * that it has taken in the last one (the peak client rate). What buffers swallow does not count. */
 	double peak_bytes_per_s;

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/cuda.h"
 
-static enum sl_err device_count(int *out, struct sl_fail *fail)
+static enum sl_err properties(int device, struct cudaDeviceProp *out, struct sl_fail *fail)
 {
 	int count = 0;
 	cudaError_t status = cudaGetDeviceCount(&count);
@@ -12,18 +12,6 @@ static enum sl_err device_count(int *out, struct sl_fail *fail)
 	if (status != cudaSuccess || count == 0)
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "no CUDA device: %s",
 				   status ? cudaGetErrorString(status) : "the driver lists none");
-	*out = count;
-	return SL_OK;
-}
-
-static enum sl_err properties(int device, struct cudaDeviceProp *out, struct sl_fail *fail)
-{
-	int count = 0;
-	enum sl_err err = device_count(&count, fail);
-	cudaError_t status;
-
-	if (err)
-		return err;
 	if (device < 0 || device >= count)
 		return sl_fail_set(fail, SL_ERR_UNAVAILABLE, "no CUDA device %d: there %s %d, numbered from 0", device,
 				   count == 1 ? "is" : "are", count);
@@ -103,8 +91,7 @@ __attribute__((visibility("default"))) sl_module_fn sl_cuda_module;
 
 const struct sl_module *sl_cuda_module(void)
 {
-	static struct sl_module module = {
-		.abi = SL_MODULE_ABI, .device_count = device_count, .describe = describe, .open = open_device};
+	static struct sl_module module = {.abi = SL_MODULE_ABI, .describe = describe, .open = open_device};
 
 	module.table_bytes = sl_module_table_bytes();
 	return &module;

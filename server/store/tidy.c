@@ -336,7 +336,6 @@ struct sl_tidy_result sl_tidy_run(const struct sl_tidy *w, int64_t now_s)
 		/* its session may have come meanwhile */
 		if (e->goes && !is_live(w, e->name) && removed(w, e, age_s)) {
 			r.removed++;
-			r.removed_bytes += e->bytes;
 			continue;
 		}
 		r.files++;

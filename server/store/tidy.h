@@ -58,7 +58,7 @@ void sl_tidy_end(struct sl_tidy *tidy, struct sl_tidy_write *write);
 
 struct sl_tidy_result {
 	int64_t files, bytes, oldest_s; /* that are left; oldest_s: since the one unused for longest was used */
-	int64_t removed, removed_bytes;
+	int64_t removed;
 	struct sl_diskspace space; /* of the disk it lies on, when that is done */
 };
 

@@ -169,14 +169,13 @@ static void test_no_driver_no_device(void **state)
 	struct sl_backend be = {0};
 	char text[SL_MODULE_TEXT] = "untouched";
 	struct sl_fail fail;
-	int count = -7;
 
 	(void)state;
 	memset(&fake, 0, sizeof fake);
 	fake.count_status = OLD_DRIVER;
-	assert_int_equal(module->device_count(&count, &fail), SL_ERR_UNAVAILABLE);
+	assert_int_equal(module->describe(0, text, &fail), SL_ERR_UNAVAILABLE);
 	assert_string_equal(fail.text, "no CUDA device: CUDA driver version is insufficient for CUDA runtime version");
-	assert_int_equal(count, -7);
+	assert_string_equal(text, "untouched");
 	fake.count_status = cudaSuccess;
 	assert_int_equal(module->open(&be, &options, &fail), SL_ERR_UNAVAILABLE);
 	assert_string_equal(fail.text, "no CUDA device: the driver lists none");

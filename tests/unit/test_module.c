@@ -70,7 +70,6 @@ static void test_built(void **state)
 	struct sl_backend be = {.impl = &be};
 	char path[4096], text[SL_MODULE_TEXT] = "untouched";
 	const char *built = built_module(path);
-	int count = -7;
 
 	(void)state;
 	if (!built) {
@@ -82,10 +81,8 @@ static void test_built(void **state)
 	assert_int_equal(sl_module_open(built, &be, 4711, &fail), SL_ERR_UNAVAILABLE);
 	assert_one_sentence(&fail);
 	assert_ptr_equal(be.impl, &be);
-	if (module->device_count(&count, &fail) == SL_OK) {
+	if (module->describe(0, text, &fail) == SL_OK) {
 		be = (struct sl_backend){0};
-		assert_true(count > 0);
-		assert_int_equal(module->describe(0, text, &fail), SL_OK);
 		print_message("%s\n", text);
 		assert_int_equal(sl_module_open(built, &be, 0, &fail), SL_OK);
 		assert_string_equal(be.ops->name, "cuda");
@@ -96,8 +93,6 @@ static void test_built(void **state)
 	assert_int_equal(fail.code, SL_ERR_UNAVAILABLE);
 	assert_one_sentence(&fail);
 	print_message("%s\n", fail.text);
-	assert_int_equal(count, -7);
-	assert_int_equal(module->describe(0, text, &fail), SL_ERR_UNAVAILABLE);
 	assert_string_equal(text, "untouched");
 	assert_int_equal(sl_module_open(built, &be, 0, &fail), SL_ERR_UNAVAILABLE);
 	assert_ptr_equal(be.impl, &be);

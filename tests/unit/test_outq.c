@@ -28,7 +28,6 @@ static void runs_arrive_whole_by_priority(const char *endpoint)
 		run[i] = run_of(rig, fill(data[i], i), (uint32_t)i, (int[]){2, 1, 2, 0}[i]);
 		sl_outq_post(rig->queue, &run[i]);
 	}
-	assert_int_equal(sl_outq_stats(rig->queue).waiting_bytes, 4 * RUN);
 	assert_false(sl_outq_idle(rig->queue));
 	rig->give_credit = true;
 	rig->stop_at_sents = 4;
@@ -50,7 +49,6 @@ static void runs_arrive_whole_by_priority(const char *endpoint)
 	assert_int_equal(stats.frames, 404);
 	assert_int_equal(stats.payload_bytes, 4 * RUN);
 	assert_true(stats.header_bytes > 404 * 20 && stats.header_bytes < 404 * 80);
-	assert_int_equal(stats.waiting_bytes, 0);
 	assert_true(stats.peak_bytes_per_s > 0);
 	assert_true(sl_outq_idle(rig->queue));
 	rig_close(rig);
@@ -219,7 +217,6 @@ static void abort_forgets_what_waits(const char *endpoint)
 	sl_outq_post(rig->queue, &run[0]);
 	sl_outq_post(rig->queue, &run[1]);
 	sl_loop_run(rig->loop);
-	assert_int_equal(sl_outq_stats(rig->queue).waiting_bytes, 0);
 	memset(&run[1], 0x5a, sizeof run[1]); /* nobody looks at it any more */
 	for (int i = 0; i < 1000 && !sl_outq_idle(rig->queue); i++)
 		run_for(rig, 2);

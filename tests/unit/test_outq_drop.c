@@ -16,7 +16,6 @@ static void what_is_dropped_ends_once(void **state)
 	sl_outq_post(rig->queue, &weights);
 	sl_outq_drop(rig->queue);
 	assert_int_equal(rig->sents, 0);
-	assert_int_equal(sl_outq_stats(rig->queue).waiting_bytes, RUN);
 	sl_outq_credit(rig->queue, PLENTY);
 	rig->stop_at_sents = 2;
 	sl_loop_run(rig->loop);
@@ -24,7 +23,6 @@ static void what_is_dropped_ends_once(void **state)
 	assert_int_equal(rig->sent[0], 0);
 	assert_int_equal(rig->parts[0], 10);
 	assert_memory_equal(rig->got[2], data, RUN);
-	assert_int_equal(sl_outq_stats(rig->queue).waiting_bytes, 0);
 	header_bytes = weights.header_bytes;
 	assert_int_equal(run.header_bytes + header_bytes, sl_outq_stats(rig->queue).header_bytes);
 	rig->stop_at_sents = 3;
