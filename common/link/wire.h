@@ -178,9 +178,7 @@ struct sl_abandon {
 
 struct sl_heartbeat {
 	uint64_t sent_ms; /* of the sender's clock */
-	/* last sent_ms seen from the other side, plus the time since it came: the round trip is what is missing to
-	 * that side's present; 0: none */
-	uint64_t echo_ms;
+	uint64_t echo_ms; /* 0: older peers of this protocol measured round trips with it */
 };
 
 struct sl_frame {

@@ -305,10 +305,8 @@ struct sl_session {
 	/* liveness */
 	uint32_t patience_ms; /* silence after which the peer is lost; 0: wait for ever */
 	uint64_t heard_ms, said_ms;
-	uint64_t peer_sent_ms, peer_sent_heard_ms; /* the last heartbeat's, and when it came */
-	double rtt_ms;                             /* of the last heartbeat; 0: not known */
-	const char *device;                        /* server: how it calls itself in Welcome; borrowed, or NULL */
-	char there[SL_WIRE_DEVICE];                /* client: that */
+	const char *device;         /* server: how it calls itself in Welcome; borrowed, or NULL */
+	char there[SL_WIRE_DEVICE]; /* client: that */
 	struct sl_session_counts counts;
 	bool writing; /* kept[0] is still being written */
 	bool common;  /* client: as in struct sl_welcome */
