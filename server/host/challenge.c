@@ -1,29 +1,6 @@
 #include "server/host/challenge.h"
 
-#include <stdlib.h>
 #include <sys/random.h>
-
-struct entry {
-	sl_peer peer;
-	uint64_t since_ms;
-	uint8_t nonce[SL_NONCE_BYTES];
-};
-
-struct sl_challenges {
-	struct entry entry[SL_CHALLENGES];
-	int n;
-};
-
-enum sl_err sl_challenges_open(struct sl_challenges **out, struct sl_fail *fail)
-{
-	*out = calloc(1, sizeof **out);
-	return *out ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a table of challenges");
-}
-
-void sl_challenges_close(struct sl_challenges *c)
-{
-	free(c);
-}
 
 static int index_of(const struct sl_challenges *c, sl_peer peer)
 {
@@ -61,7 +38,7 @@ const uint8_t *sl_challenges_find(const struct sl_challenges *c, sl_peer peer)
 const uint8_t *sl_challenges_make(struct sl_challenges *c, sl_peer peer, uint64_t now_ms, sl_peer *gone)
 {
 	const uint8_t *nonce = sl_challenges_find(c, peer);
-	struct entry fresh = {.peer = peer, .since_ms = now_ms};
+	struct sl_challenges_entry fresh = {.peer = peer, .since_ms = now_ms};
 
 	*gone = 0;
 	if (nonce)

@@ -8,10 +8,14 @@
 
 enum { SL_CHALLENGES = 1024, SL_CHALLENGE_MS = 10000 };
 
-struct sl_challenges;
-
-enum sl_err sl_challenges_open(struct sl_challenges **out, struct sl_fail *fail) SL_MUST_CHECK;
-void sl_challenges_close(struct sl_challenges *c); /* NULL is fine */
+struct sl_challenges { /* zeros: an empty table */
+	struct sl_challenges_entry {
+		sl_peer peer;
+		uint64_t since_ms;
+		uint8_t nonce[SL_NONCE_BYTES];
+	} entry[SL_CHALLENGES];
+	int n;
+};
 
 /* The nonce of this connection; NULL: it has none. */
 const uint8_t *sl_challenges_find(const struct sl_challenges *c, sl_peer peer);

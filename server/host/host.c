@@ -63,7 +63,7 @@ void sl_host_take_out(struct sl_host *h, int i)
 				   sl_middle_session(middle)->epoch);
 	sl_transport_forget(h->transport, sl_middle_peer(middle));
 	h->session[i] = NULL;
-	sl_housekeeping_leave(&h->keeping, i);
+	sl_tidy_leave(&h->keeping.what, i);
 	h->closing++;
 	sl_middle_close(middle, session_closed, h);
 }
@@ -113,7 +113,7 @@ static void on_lost(void *arg, sl_peer peer)
 	struct sl_fail why;
 
 	if (i < 0) {
-		sl_challenges_end(h->challenges, peer);
+		sl_challenges_end(&h->challenges, peer);
 		return;
 	}
 	sl_fail_set(&why, SL_ERR_PEER_LOST, "the connection is gone");
@@ -122,7 +122,6 @@ static void on_lost(void *arg, sl_peer peer)
 
 static void host_free(struct sl_host *h)
 {
-	sl_challenges_close(h->challenges);
 	free(h->session);
 	free(h->ending);
 	free(h->second);
@@ -292,7 +291,6 @@ static struct sl_host *host_new(const struct sl_conf_server *conf)
 {
 	struct sl_host *h = calloc(1, sizeof *h);
 	size_t places = 2 * (size_t)conf->limits.sessions;
-	struct sl_fail why;
 
 	if (!h)
 		return NULL;
@@ -305,7 +303,7 @@ static struct sl_host *host_new(const struct sl_conf_server *conf)
 	h->key = calloc(places, sizeof *h->key);
 	h->rate = calloc(places, sizeof *h->rate);
 	if (h->session && h->ending && h->second && h->key && h->rate &&
-	    sl_challenges_open(&h->challenges, &why) == SL_OK && sl_housekeeping_open(&h->keeping, conf) == SL_OK)
+	    sl_housekeeping_open(&h->keeping, conf) == SL_OK)
 		return h;
 	host_free(h);
 	return NULL;

@@ -26,7 +26,7 @@ void sl_host_turn_away(struct sl_host *h, sl_peer peer, uint64_t epoch, const st
 	h->turned_away++;
 	sl_refuse_fill(&frame.u.refuse, why);
 	say(h, peer, &frame);
-	sl_challenges_end(h->challenges, peer);
+	sl_challenges_end(&h->challenges, peer);
 	sl_transport_forget(h->transport, peer);
 }
 
@@ -37,7 +37,7 @@ static enum sl_err challenge(struct sl_host *h, sl_peer peer, uint64_t epoch, ui
 {
 	struct sl_frame frame = {.kind = SL_FRAME_CHALLENGE, .epoch = epoch, .u.challenge.above = above};
 	sl_peer gone;
-	const uint8_t *nonce = sl_challenges_make(h->challenges, peer, sl_loop_now_ms(h->loop), &gone);
+	const uint8_t *nonce = sl_challenges_make(&h->challenges, peer, sl_loop_now_ms(h->loop), &gone);
 
 	if (gone)
 		sl_transport_forget(h->transport, gone);
@@ -52,7 +52,7 @@ void sl_host_forget_late(struct sl_host *h)
 {
 	sl_peer late;
 
-	while ((late = sl_challenges_late(h->challenges, sl_loop_now_ms(h->loop))))
+	while ((late = sl_challenges_late(&h->challenges, sl_loop_now_ms(h->loop))))
 		sl_transport_forget(h->transport, late);
 }
 
@@ -60,13 +60,13 @@ void sl_host_forget_late(struct sl_host *h)
 static enum sl_err prove(struct sl_host *h, sl_peer peer, const struct sl_frame *hello, bool *proven,
 			 struct sl_fail *fail)
 {
-	const uint8_t *nonce = sl_challenges_find(h->challenges, peer);
+	const uint8_t *nonce = sl_challenges_find(&h->challenges, peer);
 
 	*proven = false;
 	if (!nonce || sl_proof_lacks(&hello->u.hello))
 		return challenge(h, peer, hello->epoch, 0, fail);
 	*proven = sl_proof_holds(&hello->u.hello, nonce);
-	sl_challenges_end(h->challenges, peer);
+	sl_challenges_end(&h->challenges, peer);
 	return *proven ? SL_OK
 		       : sl_fail_set(fail, SL_ERR_PROTOCOL,
 				     "the Hello is not signed with the key of its session, or the signature is "
@@ -212,7 +212,7 @@ void sl_host_admitted(void *arg, struct sl_middle *middle)
 		if (h->session[i] == middle) {
 			h->second[i] = false;
 			if (sl_middle_group(middle)) /* whose files are not the session's */
-				sl_housekeeping_join(&h->keeping, i, sl_group_file_name(sl_middle_group(middle)));
+				sl_tidy_join(&h->keeping.what, i, sl_group_file_name(sl_middle_group(middle)));
 		}
 	end_older(h, &sl_middle_session(middle)->hello, false);
 }
@@ -256,7 +256,7 @@ static void join(struct sl_host *h, int place, const struct sl_hello *hello)
 	uint8_t name[16];
 
 	sl_session_name(hello->session, name);
-	sl_housekeeping_join(&h->keeping, place, name);
+	sl_tidy_join(&h->keeping.what, place, name);
 }
 
 /* A proven Hello, of an epoch above all of its session's. */

@@ -27,7 +27,7 @@ struct sl_host {
 	bool *ending;               /* over, or closing: gone at one of the next ticks */
 	bool *second;               /* not admitted yet, and an older link of its session stands */
 	int closing;                /* sessions whose close is under way */
-	struct sl_challenges *challenges;
+	struct sl_challenges challenges;
 	struct sl_epochs epochs;
 	uint64_t turned_away, malformed; /* peers without a session; messages of the wrong form */
 	struct sl_host_counts counts;    /* of links that are over; frames and bytes of all */

@@ -59,16 +59,6 @@ void sl_housekeeping_measure(struct sl_housekeeping *k)
 		       (double)k->what.bytes / 1e9, (double)k->what.bytes_per_key / 1e9);
 }
 
-void sl_housekeeping_join(struct sl_housekeeping *k, int place, const uint8_t name[16])
-{
-	sl_tidy_join(&k->what, place, name);
-}
-
-void sl_housekeeping_leave(struct sl_housekeeping *k, int place)
-{
-	sl_tidy_leave(&k->what, place);
-}
-
 void sl_housekeeping_tick(struct sl_housekeeping *k, struct sl_worker *worker, uint64_t now_ms)
 {
 	if (k->busy || now_ms < k->due_ms || !k->what.dir[0])

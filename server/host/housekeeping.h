@@ -8,8 +8,8 @@
 #include "server/store/tidy.h"
 
 struct sl_housekeeping {
-	struct sl_job job; /* first */
-	struct sl_tidy what;
+	struct sl_job job;            /* first */
+	struct sl_tidy what;          /* its places are twice limits.sessions: sl_tidy_join, even during a job */
 	struct sl_tidy_result result; /* of the last one that is done */
 	struct sl_tidy_result found;  /* (worker) */
 	uint64_t due_ms, opened_ms;
@@ -24,10 +24,6 @@ void sl_housekeeping_close(struct sl_housekeeping *keeping); /* no job may be un
 
 /* The store is there: its limits, where the config leaves them open. */
 void sl_housekeeping_measure(struct sl_housekeeping *keeping);
-/* A session, by its name, is live in this place, below twice limits.sessions, until another one is or
- * sl_housekeeping_leave: its files are left alone, by the job under way, too. */
-void sl_housekeeping_join(struct sl_housekeeping *keeping, int place, const uint8_t name[16]);
-void sl_housekeeping_leave(struct sl_housekeeping *keeping, int place);
 /* Starts the job where it is time. */
 void sl_housekeeping_tick(struct sl_housekeeping *keeping, struct sl_worker *worker, uint64_t now_ms);
 

@@ -144,10 +144,10 @@ static void sessions_that_left_are_live_no_more(void **state)
 	assert_int_equal(sl_worker_open(&worker, "test", wake, NULL, &fail), SL_OK);
 	assert_int_equal(sl_housekeeping_open(&keeping, &conf), SL_OK);
 	for (int round = 0; round < 4; round++, now_ms += (uint64_t)keeping.every_ms) {
-		sl_housekeeping_join(&keeping, round % 2, id_a);
+		sl_tidy_join(&keeping.what, round % 2, id_a);
 		run_now(&keeping, worker, now_ms);
 		assert_left(0x1cc);
-		sl_housekeeping_leave(&keeping, round % 2);
+		sl_tidy_leave(&keeping.what, round % 2);
 		run_now(&keeping, worker, now_ms + (uint64_t)keeping.every_ms - 1); /* it is not time again */
 		assert_left(0x1cc);
 	}
