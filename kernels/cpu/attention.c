@@ -382,8 +382,8 @@ static void backward_block(struct task *t, struct block *b)
 
 	look(t, b, true);
 	if (c->din[2].data)
-		sl_gemm_outer(j->simd, t->scratch + j->at.dv, j->d, b->kept, j->ld, b->columns, dy, ld, j->d, b->n,
-			      &t->none);
+		j->simd->gemm_outer(t->scratch + j->at.dv, j->d, b->kept, j->ld, b->columns, dy, ld, j->d, b->n,
+				    &t->none);
 	if (!dq && !c->din[1].data)
 		return;
 	sl_gemm_rows(&(struct sl_gemm_weights){j->simd, t->vt.packed, j->d, b->columns, false}, ds, j->ld, &dy, 1, ld,
@@ -391,8 +391,8 @@ static void backward_block(struct task *t, struct block *b)
 	for (int64_t r = 0; r < b->n; r++)
 		j->simd->softmax_back(ds + r * j->ld, b->p + r * j->ld, b->kept + r * j->ld, b->columns, j->scale);
 	if (c->din[1].data)
-		sl_gemm_outer(j->simd, t->scratch + j->at.dk, j->d, ds, j->ld, b->columns, b->q, b->ldq, j->d, b->n,
-			      &t->none);
+		j->simd->gemm_outer(t->scratch + j->at.dk, j->d, ds, j->ld, b->columns, b->q, b->ldq, j->d, b->n,
+				    &t->none);
 	if (!dq)
 		return;
 	dq += b->i * ld;

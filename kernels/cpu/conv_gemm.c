@@ -402,10 +402,10 @@ static void backward_rows(const struct job *j, int64_t span, int64_t m, int64_t 
 	float *dw = weights_of(j, span), *db = j->part + span * part_floats(j) + sl_cpu_line(o * j->k);
 
 	if (call->dw != NULL && j->turned)
-		sl_gemm_outer(simd, dw, o, patches(j, m, rows, k, worker), j->ld_p, j->k, dy, j->ld_dy, o, rows, next);
+		simd->gemm_outer(dw, o, patches(j, m, rows, k, worker), j->ld_p, j->k, dy, j->ld_dy, o, rows, next);
 	else if (call->dw != NULL)
-		sl_gemm_outer(simd, dw + k.at, j->k, dy, j->ld_dy, o, patches(j, m, rows, k, worker) + k.at, j->ld_p,
-			      k.n, rows, next);
+		simd->gemm_outer(dw + k.at, j->k, dy, j->ld_dy, o, patches(j, m, rows, k, worker) + k.at, j->ld_p, k.n,
+				 rows, next);
 	if (call->dbias != NULL && k.at == 0)
 		simd->row_sum(db, dy, j->ld_dy, rows, (int)o);
 	if (j->direct && call->dx != NULL)
@@ -448,9 +448,8 @@ static void data_image(void *arg, int64_t n, struct sl_pool_step *s)
 		int64_t rows = sl_cpu_min(j->block_rows, (n + 1) * plane - m);
 
 		const float *dy = gradient(j, m, rows, s->worker);
-		struct sl_prefetch none = {.n = 0};
 
-		sl_gemm_rows(&j->w, dp, j->k, &dy, 1, j->ld_dy, rows, false, &none);
+		sl_gemm_rows(&j->w, dp, j->k, &dy, 1, j->ld_dy, rows, false, &(struct sl_prefetch){0});
 		for (int64_t r = 0; r < rows; r++)
 			scatter_patch(j, dp + r * j->k, m + r);
 		m += rows;

@@ -162,10 +162,9 @@ static void forward_task(void *arg, int64_t task, int worker)
 	float *p = j->scratch + worker * scratch_floats(j), *y = j->call->y + (n * j->pixels + m) * o + g * j->out;
 	const float *bias = j->call->bias;
 	const float *seg = p;
-	struct sl_prefetch none = {.n = 0};
 
 	copy_patches(j, p, n, m, rows, g);
-	sl_gemm_rows(&w, y, o, &seg, 1, j->k, rows, false, &none);
+	sl_gemm_rows(&w, y, o, &seg, 1, j->k, rows, false, &(struct sl_prefetch){0});
 	for (int64_t r = 0; r < rows && bias != NULL; r++)
 		for (int64_t i = 0; i < j->out; i++)
 			y[r * o + i] += bias[g * j->out + i];
@@ -193,9 +192,8 @@ static void data_task(void *arg, int64_t task, struct sl_pool_step *s)
 	for (int64_t m = s->at; m < j->pixels;) {
 		const int64_t rows = sl_cpu_min(j->block_rows, j->pixels - m);
 		const float *dy = j->call->dy + (n * j->pixels + m) * o + g * j->out;
-		struct sl_prefetch none = {.n = 0};
 
-		sl_gemm_rows(&w, p, j->k, &dy, 1, o, rows, false, &none);
+		sl_gemm_rows(&w, p, j->k, &dy, 1, o, rows, false, &(struct sl_prefetch){0});
 		scatter_patches(j, p, n, m, rows, g);
 		m += rows;
 		if (sl_pool_stop(s, m))
@@ -207,10 +205,9 @@ static void data_task(void *arg, int64_t task, struct sl_pool_step *s)
 static void weight_rows(const struct job *j, float *dw, float *p, int64_t n, int64_t m, int64_t rows, int64_t g)
 {
 	const float *dy = j->call->dy + (n * j->pixels + m) * j->d.o + g * j->out;
-	struct sl_prefetch none = {.n = 0};
 
 	copy_patches(j, p, n, m, rows, g);
-	sl_gemm_outer(j->simd, dw, j->k, dy, j->d.o, j->out, p, j->k, j->k, rows, &none);
+	j->simd->gemm_outer(dw, j->k, dy, j->d.o, j->out, p, j->k, j->k, rows, &(struct sl_prefetch){0});
 }
 
 /* dW of one group, of a span of images, whose blocks are its steps; the first group also has dbias of all. */

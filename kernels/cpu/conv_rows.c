@@ -86,11 +86,10 @@ static void forward_band(void *arg, int64_t index, struct sl_pool_step *s)
 	sl_rows_image(&x, b.n);
 	for (int64_t o = b.from + s->at; o < b.to; o++) {
 		float *y = call->y + (b.n * d->out_h + o) * d->out_w * d->o;
-		struct sl_prefetch none = {.n = 0};
 		const float *seg[SL_ROWS_MOST];
 
 		sl_rows_of(&x, o, seg);
-		sl_gemm_rows(&j->w, y, d->o, seg, d->kh, d->stride * d->c, d->out_w, false, &none);
+		sl_gemm_rows(&j->w, y, d->o, seg, d->kh, d->stride * d->c, d->out_w, false, &(struct sl_prefetch){0});
 		if (call->bias != NULL)
 			j->w.simd->add_row(y, call->bias, d->out_w, (int)d->o);
 		if (call->post != NULL && call->training) {
@@ -131,12 +130,11 @@ static void weight_row(const struct job *j, struct sl_rows *x, float *dw, int64_
 	const struct sl_conv_dims *d = &j->d;
 	const int64_t taps = (int64_t)d->kw * d->c;
 	const float *dy = gradient_row(j, n, o, worker), *seg[SL_ROWS_MOST];
-	struct sl_prefetch none = {.n = 0};
 
 	sl_rows_of(x, o, seg);
 	for (int i = 0; i < d->kh; i++)
-		sl_gemm_outer(j->w.simd, dw + i * taps * d->o, d->o, seg[i], d->stride * d->c, taps, dy, d->o, d->o,
-			      d->out_w, &none);
+		j->w.simd->gemm_outer(dw + i * taps * d->o, d->o, seg[i], d->stride * d->c, taps, dy, d->o, d->o,
+				      d->out_w, &(struct sl_prefetch){0});
 	j->w.simd->row_sum(dw + j->k * d->o, dy, d->o, d->out_w, (int)d->o);
 }
 

@@ -156,14 +156,14 @@ static int64_t span_end(const struct job *j, int64_t span)
 static void gram_row(const struct job *j, struct worker *w, int64_t o)
 {
 	const int64_t n = j->k + 1, half = (n + 1) / 2;
-	struct sl_prefetch none = {.n = 0};
 	const float *seg[SL_ROWS_MOST];
 
 	sl_rows_of(&w->x, o, seg);
 	j->simd->patches(w->row, j->patch, seg, j->d.kh, (int)j->taps, j->d.stride * j->d.c, j->d.out_w);
-	sl_gemm_outer(j->simd, w->sums, j->patch, w->row, j->patch, half, w->row, j->patch, n, j->d.out_w, &none);
-	sl_gemm_outer(j->simd, w->sums + half * (j->patch + 1), j->patch, w->row + half, j->patch, n - half,
-		      w->row + half, j->patch, n - half, j->d.out_w, &none);
+	j->simd->gemm_outer(w->sums, j->patch, w->row, j->patch, half, w->row, j->patch, n, j->d.out_w,
+			    &(struct sl_prefetch){0});
+	j->simd->gemm_outer(w->sums + half * (j->patch + 1), j->patch, w->row + half, j->patch, n - half, w->row + half,
+			    j->patch, n - half, j->d.out_w, &(struct sl_prefetch){0});
 }
 
 /* That of a span, whose bands are its steps. How many patches `sums` holds, fewer than FLOAT_SUMS, goes along in the
@@ -240,10 +240,10 @@ static void forward_band(void *arg, int64_t index, int worker)
 	sl_rows_image(&w.x, b.n);
 	for (int64_t o = b.from; o < b.to; o++) {
 		float *z = j->call->y + (b.n * d->out_h + o) * d->out_w * d->o;
-		struct sl_prefetch none = {.n = 0};
 
 		sl_rows_of(&w.x, o, seg);
-		sl_gemm_rows(&j->w, w.row, d->o, seg, d->kh, d->stride * d->c, d->out_w, false, &none);
+		sl_gemm_rows(&j->w, w.row, d->o, seg, d->kh, d->stride * d->c, d->out_w, false,
+			     &(struct sl_prefetch){0});
 		if (j->stream)
 			j->simd->bn_forward_stream(z, w.row, &j->bn, d->out_w, (int)d->o, j->act);
 		else
@@ -304,8 +304,8 @@ static void backward_span(void *arg, int64_t span, struct sl_pool_step *s)
 
 			sl_rows_of(&w.x, o, seg);
 			for (int i = 0; i < d->kh; i++)
-				sl_gemm_outer(j->simd, w.sums + i * j->taps * d->o, d->o, seg[i], d->stride * d->c,
-					      j->taps, g, d->o, d->o, d->out_w, &ahead);
+				j->simd->gemm_outer(w.sums + i * j->taps * d->o, d->o, seg[i], d->stride * d->c,
+						    j->taps, g, d->o, d->o, d->out_w, &ahead);
 			j->simd->row_sum(w.sums + j->k * d->o, g, d->o, d->out_w, (int)d->o);
 		}
 		empty(part, w.sums, floats);

@@ -322,10 +322,9 @@ static void pass_block(void *arg, int64_t block, int worker)
 	transform_in(j, &from, row, count, v, 0, 4);
 	for (int i = 0; i < PLACES; i++) {
 		const float *seg = v + i * place_floats(j, p->in);
-		struct sl_prefetch none = {.n = 0};
 
 		sl_gemm_rows(&p->u[i], m + i * place_floats(j, p->out), ldm, &seg, 1, ldv, count * j->tiles_w, false,
-			     &none);
+			     &(struct sl_prefetch){0});
 	}
 	transform_out(p, row, count, m);
 	if (!p->back && call->post != NULL && call->training)
@@ -365,13 +364,13 @@ static void weight_task(void *arg, int64_t task, struct sl_pool_step *s)
 	for (int64_t row = begin + s->at; row < end;) {
 		const int64_t count = sl_cpu_min(j->block_rows, end - row);
 		const struct pixels dy = gradient(j, row, count, 0, m + PLACES * place_floats(j, o));
-		struct sl_prefetch none = {.n = 0};
 
 		transform_in(j, &x, row, count, v, from, from + rows);
 		transform_gradient(j, &dy, row, count, column, n, m, from, from + rows);
 		for (int i = 0; i < 4 * rows; i++)
-			sl_gemm_outer(j->simd, du + i * o * c, c, m + i * place_floats(j, o), n + PAD, n,
-				      v + i * place_floats(j, c), c + PAD, c, count * j->tiles_w, &none);
+			j->simd->gemm_outer(du + i * o * c, c, m + i * place_floats(j, o), n + PAD, n,
+					    v + i * place_floats(j, c), c + PAD, c, count * j->tiles_w,
+					    &(struct sl_prefetch){0});
 		if (from == 0 && j->call->dbias != NULL)
 			for (int64_t px = first_row(j, row) * j->d.w; px < first_row(j, row + count) * j->d.w; px++)
 				j->simd->sum(db, db, dy.base + px * o + column, n);

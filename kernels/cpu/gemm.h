@@ -41,12 +41,4 @@ struct sl_gemm_weights sl_gemm_columns(const struct sl_gemm_weights *b, int64_t 
 void sl_gemm_rows(const struct sl_gemm_weights *b, float *y, int64_t ldy, const float *const *seg, int n_seg,
 		  int64_t lda, int64_t rows, bool add, struct sl_prefetch *next);
 
-/* c [na, nb] += Σ over rows m of a[m·lda + i]·b[m·ldb + j] */
-static inline void sl_gemm_outer(const struct sl_cpu_simd *simd, float *c, int64_t ldc, const float *a, int64_t lda,
-				 int64_t na, const float *b, int64_t ldb, int64_t nb, int64_t rows,
-				 struct sl_prefetch *next)
-{
-	simd->gemm_outer(c, ldc, a, lda, na, b, ldb, nb, rows, next);
-}
-
 #endif

@@ -290,8 +290,8 @@ static void outer_products(void **state)
 
 		memset(c, 0, sizeof c);
 		for (int block = 0; block < BLOCKS; block++)
-			sl_gemm_outer(level(l), c, NB, a + block * TALL * NA, NA, NA, b + block * TALL * NB, NB, NB,
-				      TALL, &none);
+			level(l)->gemm_outer(c, NB, a + block * TALL * NA, NA, NA, b + block * TALL * NB, NB, NB, TALL,
+					     &none);
 		for (int i = 0; i < NA; i++)
 			for (int j = 0; j < NB; j++) {
 				double want = 0, squares = 0;
@@ -322,12 +322,12 @@ static void wide_outer_products(void **state)
 	for (int l = 0; level(l) != NULL; l++) {
 		struct sl_prefetch none = {.n = 0};
 
-		sl_gemm_outer(level(l), whole, WIDTH, a, HIGH, HIGH, b, WIDTH, WIDTH, ROWS, &none);
+		level(l)->gemm_outer(whole, WIDTH, a, HIGH, HIGH, b, WIDTH, WIDTH, ROWS, &none);
 		for (int i = 0; i < HIGH; i += PART)
 			for (int k = 0; k < WIDTH; k += PART)
-				sl_gemm_outer(level(l), parts + i * WIDTH + k, WIDTH, a + i, HIGH,
-					      sl_cpu_min(PART, HIGH - i), b + k, WIDTH, sl_cpu_min(PART, WIDTH - k),
-					      ROWS, &none);
+				level(l)->gemm_outer(parts + i * WIDTH + k, WIDTH, a + i, HIGH,
+						     sl_cpu_min(PART, HIGH - i), b + k, WIDTH,
+						     sl_cpu_min(PART, WIDTH - k), ROWS, &none);
 		assert_memory_equal(whole, parts, HIGH * WIDTH * sizeof *whole);
 	}
 	free(a);
