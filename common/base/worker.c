@@ -327,16 +327,6 @@ uint64_t sl_worker_had_ms(struct sl_worker *worker, const struct sl_share *share
 	return ns / 1000000;
 }
 
-uint64_t sl_worker_late_ns(struct sl_worker *worker)
-{
-	uint64_t ns;
-
-	pthread_mutex_lock(&worker->lock);
-	ns = worker->late_ns;
-	pthread_mutex_unlock(&worker->lock);
-	return ns;
-}
-
 void sl_worker_unwant(struct sl_worker *worker, int (*owned)(const struct sl_job *job, void *arg), void *arg)
 {
 	pthread_mutex_lock(&worker->lock);

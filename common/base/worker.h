@@ -69,8 +69,6 @@ bool sl_worker_unwanted(void); /* on the thread of a job: it was told so */
 uint64_t sl_worker_silent_ms(struct sl_worker *worker);
 /* What this share's job under way has had of the worker's time; 0: there is none. */
 uint64_t sl_worker_had_ms(struct sl_worker *worker, const struct sl_share *share);
-/* The most that a job has given way, or ended, too late, while others waited: the longest piece so far. */
-uint64_t sl_worker_late_ns(struct sl_worker *worker);
 /* Calls `done` of every finished job, in order of completion, on the calling thread. */
 void sl_worker_drain(struct sl_worker *worker);
 /* Forgets every job with `owned(job, arg)` true: queued, running, held, or finished and not drained. It waits for the

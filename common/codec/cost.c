@@ -71,11 +71,6 @@ static struct sl_cost zstd_cost(double level, size_t bytes, bool encodes)
 				piece * (encodes ? zstd_worst_ns[at] : unzstd_ns) * 1e-9};
 }
 
-double sl_cost_bound_s(double piece_s)
-{
-	return SL_COST_BUSY * piece_s + SL_COST_MOMENT_MS * 1e-3;
-}
-
 void sl_cost_add(struct sl_cost *sum, struct sl_cost cost)
 {
 	sum->task_s += cost.task_s;

@@ -11,9 +11,6 @@ struct sl_cost {
 	double task_s, piece_s;
 };
 
-/* The most that a piece may take on a processor that is busy or slow: docs/SECURITY.md says the same. */
-enum { SL_COST_BUSY = 8, SL_COST_MOMENT_MS = 100 };
-double sl_cost_bound_s(double piece_s);
 /* The greater piece, and both tasks behind each other. */
 void sl_cost_add(struct sl_cost *sum, struct sl_cost cost);
 /* Of a tensor that is at most this large; begin is NULL. Nothing is allocated; it may be as large as it likes. */

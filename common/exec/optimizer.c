@@ -4,11 +4,6 @@
 
 static const char *const names[SL_OPTIMIZER_COUNT] = {"sgd", "adam", "adamw"};
 
-const char *sl_optimizer_name(enum sl_optimizer_kind kind)
-{
-	return names[kind];
-}
-
 int sl_optimizer_moments(enum sl_optimizer_kind kind)
 {
 	return kind == SL_OPTIMIZER_SGD ? 1 : 2;

@@ -39,8 +39,7 @@ struct sl_group_rule {
 	double weight_decay; /* in place of the optimizer's, 0 to 1 */
 };
 
-const char *sl_optimizer_name(enum sl_optimizer_kind kind); /* "sgd", "adam", "adamw" */
-int sl_optimizer_moments(enum sl_optimizer_kind kind);      /* areas as large as the trainable weights: 1 or 2 */
+int sl_optimizer_moments(enum sl_optimizer_kind kind); /* areas as large as the trainable weights: 1 or 2 */
 /* LIMIT, CONFIG with a sentence: a value out of its bounds, one that the kind has not. */
 enum sl_err sl_optimizer_check(const struct sl_optimizer *o, struct sl_fail *fail) SL_MUST_CHECK;
 

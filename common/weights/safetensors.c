@@ -404,27 +404,6 @@ static void copy_4(void *dst, const uint8_t *src, size_t count)
 	memcpy(dst, src, 4 * count);
 }
 
-static void copy_8(void *dst, const uint8_t *src, size_t count)
-{
-	memcpy(dst, src, 8 * count);
-}
-
-static void i64_of_i32(void *dst, const uint8_t *src, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		int32_t x;
-
-		memcpy(&x, src + 4 * i, sizeof(x));
-		((int64_t *)dst)[i] = x;
-	}
-}
-
-static void i64_of_u8(void *dst, const uint8_t *src, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		((int64_t *)dst)[i] = src[i];
-}
-
 struct conversion {
 	const char *dtype;
 	convert_fn *convert;
@@ -432,27 +411,31 @@ struct conversion {
 
 static const struct conversion to_f32[] = {
 	{"F32", copy_4}, {"F16", f32_of_f16}, {"BF16", f32_of_bf16}, {"F64", f32_of_f64}, {NULL, NULL}};
-static const struct conversion to_i64[] = {{"I64", copy_8}, {"I32", i64_of_i32}, {"U8", i64_of_u8}, {NULL, NULL}};
 
-static convert_fn *find_conversion(const struct conversion *list, const char *dtype)
+static convert_fn *find_conversion(const char *dtype)
 {
+	const struct conversion *list = to_f32;
+
 	while (list->dtype && strcmp(list->dtype, dtype))
 		list++;
 	return list->convert;
 }
 
-static enum sl_err read_converted(const struct sl_st_file *f, const struct sl_st_tensor *t,
-				  const struct conversion *list, const char *wanted, void *out, size_t out_size,
-				  struct sl_fail *fail)
+bool sl_st_is_float(const struct sl_st_tensor *tensor)
 {
-	convert_fn *convert = find_conversion(list, t->dtype);
-	uint8_t chunk[CHUNK_BYTES], *to = out;
+	return find_conversion(tensor->dtype) != NULL;
+}
+
+enum sl_err sl_st_read_f32(const struct sl_st_file *f, const struct sl_st_tensor *t, float *out, struct sl_fail *fail)
+{
+	convert_fn *convert = find_conversion(t->dtype);
+	uint8_t chunk[CHUNK_BYTES];
 	uint64_t done = 0;
 
 	f = sl_st_holder(f, t);
 	if (!convert)
-		return sl_fail_set(fail, SL_ERR_DATA, "%s: tensor \"%.96s\" is %.16s, not %s", f->name, t->name,
-				   t->dtype, wanted);
+		return sl_fail_set(fail, SL_ERR_DATA, "%s: tensor \"%.96s\" is %.16s, not F32, F16, BF16 or F64",
+				   f->name, t->name, t->dtype);
 	while (done < t->bytes) {
 		const size_t size = (size_t)sl_st_dtype_bytes(t->dtype);
 		const size_t len = t->bytes - done < CHUNK_BYTES ? (size_t)(t->bytes - done) : CHUNK_BYTES;
@@ -463,26 +446,9 @@ static enum sl_err read_converted(const struct sl_st_file *f, const struct sl_st
 
 		if (err != SL_OK)
 			return err;
-		convert(to, chunk, len / size);
-		to += len / size * out_size;
+		convert(out, chunk, len / size);
+		out += len / size;
 		done += len;
 	}
 	return SL_OK;
-}
-
-bool sl_st_is_float(const struct sl_st_tensor *tensor)
-{
-	return find_conversion(to_f32, tensor->dtype) != NULL;
-}
-
-enum sl_err sl_st_read_f32(const struct sl_st_file *file, const struct sl_st_tensor *tensor, float *out,
-			   struct sl_fail *fail)
-{
-	return read_converted(file, tensor, to_f32, "F32, F16, BF16 or F64", out, sizeof(*out), fail);
-}
-
-enum sl_err sl_st_read_i64(const struct sl_st_file *file, const struct sl_st_tensor *tensor, int64_t *out,
-			   struct sl_fail *fail)
-{
-	return read_converted(file, tensor, to_i64, "I64, I32 or U8", out, sizeof(*out), fail);
 }

@@ -62,9 +62,6 @@ bool sl_st_is_float(const struct sl_st_tensor *tensor);
 /* out: [count]. DATA where the dtype is not one that it reads, or the file has become shorter. */
 enum sl_err sl_st_read_f32(const struct sl_st_file *file, const struct sl_st_tensor *tensor, float *out,
 			   struct sl_fail *fail) SL_MUST_CHECK;
-/* I64, I32 and U8. */
-enum sl_err sl_st_read_i64(const struct sl_st_file *file, const struct sl_st_tensor *tensor, int64_t *out,
-			   struct sl_fail *fail) SL_MUST_CHECK;
 
 /* What is to be written; everything stays the caller's. */
 struct sl_st_item {

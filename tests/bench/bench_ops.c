@@ -16,6 +16,7 @@
 #include "client/model/split.h"
 #include "common/base/clock.h"
 #include "common/base/pool.h"
+#include "common/conf/agreed.h"
 #include "common/exec/exec.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/bench/op_times.h"
@@ -313,7 +314,7 @@ static void bench_updates(struct sl_backend *be, const struct sl_plan *plan, int
 			least = fmin(least, cpu_ms() - began);
 		}
 		printf("%-8s %" PRId64 " weights  CPU min %7.3f ms  %d bytes each  %.1f GB/s\n",
-		       sl_optimizer_name(how[k].kind), count, least, bytes, (double)(count * bytes) / least * 1e-6);
+		       sl_agreed_optimizers[how[k].kind], count, least, bytes, (double)(count * bytes) / least * 1e-6);
 	}
 	for (int i = 0; i < 2 + SL_MOMENTS_MOST; i++)
 		be->ops->free(be, area[i]);

@@ -12,6 +12,7 @@
 #include "common/base/pool.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/asked.h"
+#include "tests/support/whole.h"
 
 enum { MOST_STEPS = 64, PATH = 512 };
 
@@ -85,7 +86,7 @@ static void read_run(struct run *r, const char *prefix, int chunks)
 	wide = malloc((size_t)r->rows * sizeof *wide);
 	must(sl_st_read_f32(file, tensor(file, "input"), r->images, &why));
 	must(sl_st_read_f32(file, tensor(file, "lr"), r->lr, &why));
-	must(sl_st_read_i64(file, tensor(file, "label"), wide, &why));
+	must(whole_read(file, tensor(file, "label"), wide, &why));
 	for (int64_t i = 0; i < r->rows; i++)
 		r->labels[i] = (int32_t)wide[i];
 	free(wide);

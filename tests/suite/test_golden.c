@@ -22,6 +22,7 @@
 #include "kernels/cpu/cpu.h"
 #include "tests/ref/ref.h"
 #include "tests/support/asked.h"
+#include "tests/support/whole.h"
 
 static const double TOLERANCE = 1e-4, GRADIENT_FLOOR = 1e-3;
 
@@ -80,7 +81,7 @@ static int32_t *whole_numbers(const struct golden *g, const char *name, int64_t 
 	*count = t->count;
 	wide = malloc((size_t)t->count * sizeof *wide);
 	out = malloc((size_t)t->count * sizeof *out);
-	assert_int_equal(sl_st_read_i64(g->run, t, wide, &fail), SL_OK);
+	assert_int_equal(whole_read(g->run, t, wide, &fail), SL_OK);
 	for (int64_t i = 0; i < t->count; i++)
 		out[i] = (int32_t)wide[i];
 	free(wide);
@@ -523,7 +524,7 @@ static void run_form(const char *prefix, const char *backend, const struct form 
 	assert_in_range(g.steps, 1, 16);
 	assert_int_equal(sl_st_read_f32(g.run, sl_st_find(g.run, "lr"), lr, &fail), SL_OK);
 	assert_int_equal(sl_st_read_f32(g.run, sl_st_find(g.run, "loss"), loss, &fail), SL_OK);
-	assert_int_equal(sl_st_read_i64(g.run, sl_st_find(g.run, "correct"), correct, &fail), SL_OK);
+	assert_int_equal(whole_read(g.run, sl_st_find(g.run, "correct"), correct, &fail), SL_OK);
 	if (g.begin)
 		compare_logits(&g, "logits.first", 0);
 	for (int64_t step = 0; step < g.steps; step++) {

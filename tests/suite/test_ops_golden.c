@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "common/conf/agreed.h"
 #include "tests/golden/ops.h"
 #include "tests/ref/ref.h"
 #include "tests/support/op_run.h"
@@ -140,7 +141,7 @@ static void test_adam_equals_torch(void **state)
 		float weight[N], first[N] = {0}, second[N] = {0};
 		float *const moment[SL_MOMENTS_MOST] = {first, second};
 
-		snprintf(log.op, sizeof(log.op), "%s, setting %zu", sl_optimizer_name(golden_adam[k].how.kind), k);
+		snprintf(log.op, sizeof(log.op), "%s, setting %zu", sl_agreed_optimizers[golden_adam[k].how.kind], k);
 		memcpy(weight, golden_adam[k].before, sizeof(weight));
 		for (int step = 0; step < GOLDEN_SGD_STEPS; step++) {
 			const struct sl_update update =

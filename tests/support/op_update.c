@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/conf/agreed.h"
 #include "tests/support/op_run.h"
 
 enum { SEED = 20240229, STEPS = 4, AREAS = 2 + SL_MOMENTS_MOST };
@@ -109,7 +110,7 @@ void op_update_compare(struct sl_backend *got_on, struct sl_backend *want_on, bo
 				struct state got, want;
 
 				snprintf(log->op, sizeof log->op, "%s, setting %zu, %lld weights from %d on",
-					 sl_optimizer_name(settings[k].how.kind), k, (long long)counts[i], shift);
+					 sl_agreed_optimizers[settings[k].how.kind], k, (long long)counts[i], shift);
 				run(&got, got_on, &settings[k], counts[i], shift, log);
 				run(&want, want_on, &settings[k], counts[i], shift, log);
 				compare(&got, &want, counts[i], bits, log);
@@ -147,7 +148,7 @@ void op_update_by_hand(struct sl_backend *be, struct op_log *log)
 		const float weight = 2;
 		struct state s;
 
-		snprintf(log->op, sizeof log->op, "%s by hand, %zu", sl_optimizer_name(h->setting.how.kind), k);
+		snprintf(log->op, sizeof log->op, "%s by hand, %zu", sl_agreed_optimizers[h->setting.how.kind], k);
 		open_state(&s, be, &h->setting, 1, &weight, log);
 		for (uint64_t t = 1; t <= 2; t++) {
 			const struct sl_update update = sl_optimizer_step(&h->setting.how, h->setting.lr, t);

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/base/worker.h"
+#include "common/base/worker_turns.h"
 #include "common/codec/codec.h"
 #include "common/exec/backend.h"
 
@@ -95,7 +95,7 @@ static inline double piece_measure_job(struct sl_job *job, double *piece_s)
 	}
 	cpu_s = piece_cpu_s() - cpu_s;
 	used_s = (double)shares[0].used_ns * 1e-9;
-	*piece_s = (double)sl_worker_late_ns(r.worker) * 1e-9 * (cpu_s < used_s ? cpu_s / used_s : 1);
+	*piece_s = (double)r.worker->late_ns * 1e-9 * (cpu_s < used_s ? cpu_s / used_s : 1);
 	sl_worker_close(r.worker);
 	return used_s;
 }

@@ -22,6 +22,14 @@
 #include "server/trunk/cost.h"
 #include "tests/support/piece_rig.h"
 
+/* The most that a piece may take on a processor that is busy or slow: docs/SECURITY.md says the same. */
+enum { BUSY = 8, MOMENT_MS = 100 };
+
+static double bound_of(double piece_s)
+{
+	return BUSY * piece_s + MOMENT_MS * 1e-3;
+}
+
 enum { TASK_S = 120, PIECE_MS = 1000 }; /* the defaults: test_conf */
 
 static struct sl_plan *plan_of(int image, int64_t batch, int chunks, const char *head_end, const char *tail_begin)
@@ -283,13 +291,13 @@ static void the_worst_that_is_let_in_is_as_predicted(void **state)
 		done++;
 		for (int try = 0; try < 3; try++) {
 			found = measure(&all[i], &be);
-			if (found <= sl_cost_bound_s(all[i].piece_s))
+			if (found <= bound_of(all[i].piece_s))
 				break;
 		}
 		printf("%s of %s, %s: predicted %.0f ms, measured %.0f ms beyond a slice\n", all[i].spec,
 		       sl_shape_text(&all[i].shape, text), all[i].encodes ? "encoding" : "decoding",
 		       all[i].piece_s * 1e3, found * 1e3);
-		assert_true(found <= sl_cost_bound_s(all[i].piece_s));
+		assert_true(found <= bound_of(all[i].piece_s));
 	}
 	be.ops->close(&be);
 	sl_pool_close(pool);
@@ -343,7 +351,7 @@ static void a_login_of_many_weights_gives_way(void **state)
 	assert_int_equal(sl_cpu_backend_open(&be, pool, NULL), SL_OK);
 	l.plan = plan;
 	l.be = &be;
-	bound_s = sl_cost_bound_s(sl_weights_cost(plan).piece_s);
+	bound_s = bound_of(sl_weights_cost(plan).piece_s);
 	for (int try = 0; try < 3; try++) {
 		task_s = piece_measure_job(&l.job, &found_s);
 		assert_int_equal(l.err, SL_OK);
@@ -491,7 +499,7 @@ static void the_page_has_the_bound(void **state)
 	assert_non_null(file);
 	page[fread(page, 1, sizeof page - 1, file)] = 0;
 	fclose(file);
-	snprintf(bound, sizeof bound, "%d times the predicted time and %d ms", SL_COST_BUSY, SL_COST_MOMENT_MS);
+	snprintf(bound, sizeof bound, "%d times the predicted time and %d ms", BUSY, MOMENT_MS);
 	if (!strstr(page, bound))
 		fail_msg("docs/SECURITY.md does not say '%s'", bound);
 }

@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "common/weights/safetensors.h"
+#include "tests/support/whole.h"
 
 static char dir[] = "/tmp/split-safetensors-XXXXXX";
 static char path[128];
@@ -103,13 +104,13 @@ static void lists_and_reads(void **state)
 	memcpy(bits, x, sizeof(x));
 	assert_int_equal(bits[0], 0x03020100);
 	assert_int_equal(bits[1], 0x07060504);
-	assert_int_equal(sl_st_read_i64(file, sl_st_find(file, "a"), &n, &fail), SL_OK);
+	assert_int_equal(whole_read(file, sl_st_find(file, "a"), &n, &fail), SL_OK);
 	assert_int_equal(n, 8);
 	/* A dtype from the future is listed and refused on use, and so is one of the other kind. */
 	assert_false(sl_st_is_float(sl_st_find(file, "c")));
 	assert_int_equal(sl_st_read_f32(file, sl_st_find(file, "c"), x, &fail), SL_ERR_DATA);
 	assert_non_null(strstr(fail.text, "I9"));
-	assert_int_equal(sl_st_read_i64(file, sl_st_find(file, "b"), &n, &fail), SL_ERR_DATA);
+	assert_int_equal(whole_read(file, sl_st_find(file, "b"), &n, &fail), SL_ERR_DATA);
 	assert_int_equal(sl_st_read_f32(file, sl_st_find(file, "d"), x, &fail), SL_OK);
 	/* bytes of a tensor end with it, whatever comes behind */
 	assert_int_equal(sl_st_read_raw(file, sl_st_find(file, "b"), 6, raw, 2, &fail), SL_OK);
@@ -262,9 +263,9 @@ static void what_is_written_is_read(void **state)
 	assert_int_equal(sl_st_find(file, "n")->offset, 0); /* 8-byte elements first: all are aligned */
 	assert_int_equal(sl_st_read_f32(file, sl_st_find(file, "z"), y, &fail), SL_OK);
 	assert_memory_equal(x, y, N * sizeof(*x));
-	assert_int_equal(sl_st_read_i64(file, sl_st_find(file, "n"), got, &fail), SL_OK);
+	assert_int_equal(whole_read(file, sl_st_find(file, "n"), got, &fail), SL_OK);
 	assert_int_equal(got[0], -5);
-	assert_int_equal(sl_st_read_i64(file, sl_st_find(file, "a\"\n"), got, &fail), SL_OK);
+	assert_int_equal(whole_read(file, sl_st_find(file, "a\"\n"), got, &fail), SL_OK);
 	assert_int_equal(got[1], -8);
 	assert_int_equal(sl_file_read(path, 1 << 20, &first, &first_len, &fail), SL_OK);
 	assert_int_equal(sl_st_write(path, items, 3, notes, 2, SL_FP_MODEL_OPEN, &fail), SL_OK);
