@@ -206,13 +206,8 @@ static void on_abandoned(void *arg, const struct sl_fail *why)
 
 static enum sl_err take(struct split_middle *m, struct sl_lib_state *s, uint64_t step, uint64_t made)
 {
-	struct sl_codec *const *codec = sl_port_codecs(sl_link_port(m->link));
-	enum sl_err err = SL_OK;
+	enum sl_err err = sl_codecs_state_take(&s->codecs, sl_port_codecs(sl_link_port(m->link)));
 
-	if (!s->codecs.dir[0].data)
-		err = sl_codecs_state_open(&s->codecs, codec);
-	if (!err)
-		err = sl_codecs_state_take(&s->codecs, codec);
 	s->has = !err;
 	s->step = step;
 	s->made = made;

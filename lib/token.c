@@ -137,22 +137,15 @@ enum sl_err sl_lib_token_check(const struct split_middle *m, const struct sl_tok
 
 enum sl_err sl_lib_set_state(struct split_middle *m, const struct sl_token *t, struct sl_fail *fail)
 {
-	struct sl_codecs_state codecs = {0};
+	struct sl_codecs_state codecs, theirs = {0};
 	enum sl_err err = sl_lib_token_check(m, t, fail);
 
 	if (err)
 		return err;
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
-		const size_t len = t->codec[dir].len;
-
-		codecs.dir[dir] = (struct sl_buf){malloc(len + 1), len, len};
-		if (!codecs.dir[dir].data) {
-			sl_codecs_state_close(&codecs);
-			return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a token's state");
-		}
-		if (len)
-			memcpy(codecs.dir[dir].data, t->codec[dir].data, len);
-	}
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		theirs.dir[dir] = (struct sl_buf){(uint8_t *)(uintptr_t)t->codec[dir].data, t->codec[dir].len, 0};
+	if (sl_codecs_state_copy(&codecs, &theirs))
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a token's state");
 	sl_codecs_state_close(&m->live.codecs);
 	sl_secret_from(&m->secret, t->seed);
 	m->live = (struct sl_lib_state){t->step, t->made, codecs, true};

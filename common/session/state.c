@@ -126,6 +126,23 @@ void sl_codecs_state_close(struct sl_codecs_state *s)
 	*s = (struct sl_codecs_state){0};
 }
 
+enum sl_err sl_codecs_state_copy(struct sl_codecs_state *to, const struct sl_codecs_state *from)
+{
+	*to = (struct sl_codecs_state){0};
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
+		const size_t len = from->dir[dir].len;
+
+		to->dir[dir] = (struct sl_buf){malloc(len + 1), len, len};
+		if (!to->dir[dir].data) {
+			sl_codecs_state_close(to);
+			return SL_ERR_NOMEM;
+		}
+		if (len)
+			memcpy(to->dir[dir].data, from->dir[dir].data, len);
+	}
+	return SL_OK;
+}
+
 /* A run that went back to an earlier step may have wider tensors again. */
 static enum sl_err grow(struct sl_buf *buf, size_t cap)
 {
@@ -145,7 +162,7 @@ enum sl_err sl_codecs_state_take(struct sl_codecs_state *s, struct sl_codec *con
 	for (int dir = 0; dir < SL_DIR_COUNT && !err; dir++) {
 		size_t need = sl_codec_state_bytes(codec[dir]);
 
-		if (need > s->dir[dir].cap)
+		if (!s->dir[dir].data || need > s->dir[dir].cap)
 			err = grow(&s->dir[dir], need);
 		s->dir[dir].len = 0;
 		if (!err)

@@ -41,7 +41,9 @@ struct sl_codecs_state {
 };
 
 enum sl_err sl_codecs_state_open(struct sl_codecs_state *s, struct sl_codec *const codec[SL_DIR_COUNT]) SL_MUST_CHECK;
+enum sl_err sl_codecs_state_copy(struct sl_codecs_state *to, const struct sl_codecs_state *from) SL_MUST_CHECK;
 void sl_codecs_state_close(struct sl_codecs_state *s);
+/* Opens what is zeros. */
 enum sl_err sl_codecs_state_take(struct sl_codecs_state *s, struct sl_codec *const codec[SL_DIR_COUNT]) SL_MUST_CHECK;
 /* DATA, and all four codecs as after open, where it is not a state of theirs. */
 enum sl_err sl_codecs_state_give(const struct sl_codecs_state *s,

@@ -42,15 +42,11 @@ static size_t records_bytes(const struct sl_group *g)
 
 enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat)
 {
-	struct sl_codec *const *codec = sl_port_codecs(seat->m->port);
-	enum sl_err err = SL_OK;
+	enum sl_err err;
 
 	if (seat->fresh)
 		return SL_OK;
-	if (!seat->codecs.dir[0].data)
-		err = sl_codecs_state_open(&seat->codecs, codec);
-	if (!err)
-		err = sl_codecs_state_take(&seat->codecs, codec);
+	err = sl_codecs_state_take(&seat->codecs, sl_port_codecs(seat->m->port));
 	seat->kept = !err;
 	return err;
 }
@@ -168,38 +164,25 @@ void sl_group_keep_left(struct sl_group *g)
 		sl_group_keep(g);
 }
 
-/* The codecs of a member that is not here, for when it comes. */
-static enum sl_err set_aside(struct sl_group_seat *seat, const struct member_record *r, const uint8_t *at)
-{
-	sl_codecs_state_close(&seat->codecs);
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
-		struct sl_buf *to = &seat->codecs.dir[dir];
-
-		*to = (struct sl_buf){malloc(r->bytes[dir] + 1), r->bytes[dir], r->bytes[dir]};
-		if (!to->data) {
-			sl_codecs_state_close(&seat->codecs);
-			return SL_ERR_NOMEM;
-		}
-		memcpy(to->data, at, r->bytes[dir]);
-		at += r->bytes[dir];
-	}
-	seat->kept = true;
-	return SL_OK;
-}
-
-/* The codecs of one member, from `at` on. */
-static enum sl_err give_codecs(struct sl_group_seat *seat, const struct member_record *r, const uint8_t *at,
+/* The codecs of one member, from `at` on: the one that is here takes them, for another they are set aside. */
+static enum sl_err read_codecs(struct sl_group_seat *seat, const struct member_record *r, const uint8_t *at,
 			       struct sl_fail *fail)
 {
 	struct sl_codecs_state state = {0};
-	enum sl_err err;
 
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++) {
 		state.dir[dir] = (struct sl_buf){(uint8_t *)(uintptr_t)at, r->bytes[dir], r->bytes[dir]};
 		at += r->bytes[dir];
 	}
-	err = sl_codecs_state_give(&state, sl_port_codecs(seat->m->port));
-	return err ? sl_fail_set(fail, SL_ERR_DATA, "its state does not fit a member's codecs") : SL_OK;
+	if (seat->m)
+		return sl_codecs_state_give(&state, sl_port_codecs(seat->m->port))
+			       ? sl_fail_set(fail, SL_ERR_DATA, "its state does not fit a member's codecs")
+			       : SL_OK;
+	sl_codecs_state_close(&seat->codecs);
+	if (sl_codecs_state_copy(&seat->codecs, &state))
+		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a member's codecs");
+	seat->kept = true;
+	return SL_OK;
 }
 
 static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, struct sl_fail *fail)
@@ -227,10 +210,8 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 		memcpy(seat->owner.byte, r.owner, sizeof r.owner);
 		seat->kept = false;
 		seat->fresh = seat->fresh && !seat->m;
-		if (bytes && seat->m && !sl_group_is_foreign(g, k))
-			err = give_codecs(seat, &r, in->data + at, fail);
-		else if (bytes && !seat->m && set_aside(seat, &r, in->data + at))
-			err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a member's codecs");
+		if (bytes && !(seat->m && sl_group_is_foreign(g, k)))
+			err = read_codecs(seat, &r, in->data + at, fail);
 		if (!err && moment_bytes(g) && g->fold.part[k].copy &&
 		    read_moments(g, g->fold.part[k].copy, r.applied, in->data + at + bytes))
 			err = sl_fail_set(fail, SL_ERR_DEVICE, "a member's moments could not be set");
