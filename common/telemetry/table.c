@@ -1,8 +1,8 @@
 /* The status as a table for people. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "common/base/wrap.h"
@@ -11,11 +11,17 @@
 
 enum { CELL = 64, ID_SHOWN = 8, PEER_LEAST = 8, LONG_TASK_S = 10 };
 
+/* Of struct sl_status_session: a text, a whole number and of how many, a double (NaN: not known), seconds. */
+enum kind { TEXT, SHARE, REAL, AGE };
+
 struct column {
 	const char *title;
-	bool left;  /* else numbers, to the right */
+	enum kind kind; /* TEXT stands to the left, numbers to the right */
+	size_t at, of;  /* members; of: of SHARE */
+	/* of REAL */
+	double scale;
+	const char *format;
 	bool spare; /* left out where the table is wider than the terminal */
-	void (*cell)(const struct sl_status_session *s, char out[CELL]);
 };
 
 /* What a peer sent must not steer the terminal; nothing but ASCII keeps columns straight. */
@@ -35,39 +41,11 @@ static void put_text(char out[CELL], const char *text)
 	put_line(out, CELL, text);
 }
 
-static void SL_PRINTF(3, 4) put_real(char out[CELL], double x, const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	if (isnan(x))
-		strcpy(out, "-");
-	else
-		vsnprintf(out, CELL, fmt, args);
-	va_end(args);
-}
-
 static void put_bytes(char out[CELL], int64_t n)
 {
 	char text[SL_BYTES_TEXT];
 
 	put_text(out, sl_bytes_text(n > 0 ? (uint64_t)n : 0, text));
-}
-
-static void cell_id(const struct sl_status_session *s, char out[CELL])
-{
-	put_text(out, s->id);
-	out[ID_SHOWN] = 0;
-}
-
-static void cell_peer(const struct sl_status_session *s, char out[CELL])
-{
-	put_text(out, s->peer);
-}
-
-static void cell_phase(const struct sl_status_session *s, char out[CELL])
-{
-	put_text(out, s->phase);
 }
 
 /* 3, of 782: "3/782"; "-" where neither is known, as the epoch is not to a server. */
@@ -81,63 +59,49 @@ static void put_share(char out[CELL], int64_t n, int64_t all)
 		strcpy(out, "-");
 }
 
-static void cell_epoch(const struct sl_status_session *s, char out[CELL])
-{
-	put_share(out, s->epoch, s->epochs);
-}
-
-static void cell_step(const struct sl_status_session *s, char out[CELL])
-{
-	put_share(out, s->step, s->steps);
-}
-
-static void cell_loss(const struct sl_status_session *s, char out[CELL])
-{
-	put_real(out, s->loss, "%.4f", s->loss);
-}
-
-static void cell_acc(const struct sl_status_session *s, char out[CELL])
-{
-	put_real(out, s->acc, "%.1f%%", 100 * s->acc);
-}
-
-static void cell_rate(const struct sl_status_session *s, char out[CELL])
-{
-	put_real(out, s->samples_per_s, "%.0f", s->samples_per_s);
-}
-
-static void cell_tx_rate(const struct sl_status_session *s, char out[CELL])
-{
-	put_real(out, s->tx_mb_s, "%.1f", s->tx_mb_s);
-}
-
-static void cell_rx_rate(const struct sl_status_session *s, char out[CELL])
-{
-	put_real(out, s->rx_mb_s, "%.1f", s->rx_mb_s);
-}
-
-static void cell_left(const struct sl_status_session *s, char out[CELL])
-{
-	char text[16];
-
-	put_text(out, sl_progress_duration(s->left_s, text));
-}
-
-static void cell_idle(const struct sl_status_session *s, char out[CELL])
-{
-	char text[16];
-
-	put_text(out, sl_progress_duration(s->idle_s, text));
-}
-
+#define AT(member) offsetof(struct sl_status_session, member)
+enum { SESSION, PEER };
 static const struct column columns[] = {
-	{"SESSION", true, false, cell_id},      {"PEER", true, false, cell_peer},
-	{"PHASE", true, false, cell_phase},     {"EPOCH", false, false, cell_epoch},
-	{"STEP", false, false, cell_step},      {"LOSS", false, false, cell_loss},
-	{"ACC", false, false, cell_acc},        {"IMG/S", false, false, cell_rate},
-	{"TX MB/S", false, true, cell_tx_rate}, {"RX MB/S", false, true, cell_rx_rate},
-	{"LEFT", false, false, cell_left},      {"IDLE", false, false, cell_idle},
+	[SESSION] = {"SESSION", TEXT, AT(id)},
+	[PEER] = {"PEER", TEXT, AT(peer)},
+	{"PHASE", TEXT, AT(phase)},
+	{"EPOCH", SHARE, AT(epoch), AT(epochs)},
+	{"STEP", SHARE, AT(step), AT(steps)},
+	{"LOSS", REAL, AT(loss), 0, 1, "%.4f"},
+	{"ACC", REAL, AT(acc), 0, 100, "%.1f%%"},
+	{"IMG/S", REAL, AT(samples_per_s), 0, 1, "%.0f"},
+	{"TX MB/S", REAL, AT(tx_mb_s), 0, 1, "%.1f", true},
+	{"RX MB/S", REAL, AT(rx_mb_s), 0, 1, "%.1f", true},
+	{"LEFT", AGE, AT(left_s)},
+	{"IDLE", AGE, AT(idle_s)},
 };
+
+static void put_cell(char out[CELL], const struct sl_status_session *s, int c)
+{
+	const struct column *column = &columns[c];
+	const void *at = (const char *)s + column->at, *of = (const char *)s + column->of;
+	char text[16];
+
+	switch (column->kind) {
+	case TEXT:
+		put_text(out, at);
+		if (c == SESSION)
+			out[ID_SHOWN] = 0;
+		break;
+	case SHARE:
+		put_share(out, *(const int64_t *)at, *(const int64_t *)of);
+		break;
+	case REAL:
+		if (isnan(*(const double *)at))
+			strcpy(out, "-");
+		else
+			snprintf(out, CELL, column->format, column->scale * *(const double *)at);
+		break;
+	case AGE:
+		put_text(out, sl_progress_duration(*(const double *)at, text));
+		break;
+	}
+}
 
 enum { COLUMNS = sizeof columns / sizeof columns[0] };
 
@@ -150,13 +114,13 @@ static void choose_columns(const struct sl_status *status, int most, int width[C
 
 	for (int c = 0; c < COLUMNS; c++) {
 		char cell[CELL];
-		bool says = false, known = client && columns[c].cell == cell_peer;
+		bool says = false, known = client && c == PEER;
 
 		width[c] = (int)strlen(columns[c].title);
 		for (int i = 0; i < status->n_session; i++) {
 			int n;
 
-			columns[c].cell(&status->session[i], cell);
+			put_cell(cell, &status->session[i], c);
 			n = (int)strlen(cell);
 			says = says || (!known && strcmp(cell, "-") != 0);
 			width[c] = n > width[c] ? n : width[c];
@@ -170,9 +134,8 @@ static void choose_columns(const struct sl_status *status, int most, int width[C
 		sum -= columns[c].spare && width[c] ? width[c] + 2 : 0;
 		width[c] = columns[c].spare ? 0 : width[c];
 	}
-	for (int c = 0; c < COLUMNS; c++)
-		if (columns[c].cell == cell_peer && sum > most && width[c] > PEER_LEAST)
-			width[c] = width[c] - PEER_LEAST < sum - most ? PEER_LEAST : width[c] - (sum - most);
+	if (sum > most && width[PEER] > PEER_LEAST)
+		width[PEER] = width[PEER] - PEER_LEAST < sum - most ? PEER_LEAST : width[PEER] - (sum - most);
 }
 
 static void print_row(FILE *file, const int width[COLUMNS], const struct sl_status_session *s)
@@ -184,10 +147,10 @@ static void print_row(FILE *file, const int width[COLUMNS], const struct sl_stat
 		if (!width[c])
 			continue;
 		if (s)
-			columns[c].cell(s, cell);
+			put_cell(cell, s, c);
 		else
 			strcpy(cell, columns[c].title);
-		fprintf(file, columns[c].left ? "%s%-*.*s" : "%s%*.*s", gap, width[c], width[c], cell);
+		fprintf(file, columns[c].kind == TEXT ? "%s%-*.*s" : "%s%*.*s", gap, width[c], width[c], cell);
 		gap = "  ";
 	}
 	fputc('\n', file);
@@ -294,7 +257,7 @@ static void print_missed(FILE *file, const struct sl_status_session *s)
 
 	if (!s->checkpoint_missed)
 		return;
-	cell_id(s, id);
+	put_cell(id, s, SESSION);
 	put_line(why, sizeof why, s->checkpoint_error);
 	fprintf(file, "%s checkpoint: failed at step %" PRId64 ": %s; last good %" PRId64 "\n", id,
 		s->checkpoint_missed, why, s->checkpoint_step);
