@@ -1,40 +1,9 @@
 /* Products of a few rows with weights that are held in bfloat16, as generating text has them: the weights are read
  * once, straight from where they lie, and turned in registers. The sums are the chains of body_gemm.h's tiles, in their
  * order: the same bits as if the weights were packed. Included by simd_avx512.c after body_gemm.h. */
+#include "kernels/cpu/turn16.h"
+
 enum { HELD_ROWS = 4, HELD_DEEP = 32 /* weights of a column at a time: a cache line */ };
-
-/* t[i]: 16 pairs of row i. Becomes pair i of 16 rows. */
-ALWAYS void turn_pairs(__m512i t[16])
-{
-	__m512i u[16];
-
-#pragma GCC unroll 8
-	for (int i = 0; i < 16; i += 2) {
-		u[i] = _mm512_unpacklo_epi32(t[i], t[i + 1]);
-		u[i + 1] = _mm512_unpackhi_epi32(t[i], t[i + 1]);
-	}
-#pragma GCC unroll 4
-	for (int i = 0; i < 16; i += 4) {
-		t[i] = _mm512_unpacklo_epi64(u[i], u[i + 2]);
-		t[i + 1] = _mm512_unpackhi_epi64(u[i], u[i + 2]);
-		t[i + 2] = _mm512_unpacklo_epi64(u[i + 1], u[i + 3]);
-		t[i + 3] = _mm512_unpackhi_epi64(u[i + 1], u[i + 3]);
-	}
-#pragma GCC unroll 4
-	for (int i = 0; i < 4; i++) {
-		u[i] = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x88);
-		u[i + 4] = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xdd);
-		u[i + 8] = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x88);
-		u[i + 12] = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xdd);
-	}
-#pragma GCC unroll 4
-	for (int i = 0; i < 4; i++) {
-		t[i] = _mm512_shuffle_i32x4(u[i], u[i + 8], 0x88);
-		t[i + 4] = _mm512_shuffle_i32x4(u[i + 4], u[i + 12], 0x88);
-		t[i + 8] = _mm512_shuffle_i32x4(u[i], u[i + 8], 0xdd);
-		t[i + 12] = _mm512_shuffle_i32x4(u[i + 4], u[i + 12], 0xdd);
-	}
-}
 
 /* The chains of a product, of 16 columns and some rows. */
 struct chains {
@@ -116,7 +85,7 @@ ALWAYS void held_columns(float *y, int64_t ldy, const float *x, int64_t ldx, int
 			prefetch(from + 8 * HELD_DEEP);
 			t[i] = _mm512_maskz_loadu_epi16(deep, from);
 		}
-		turn_pairs(t);
+		sl_turn16(t); /* now pair i of 16 columns */
 		if (m == HELD_DEEP && c.left >= HELD_DEEP)
 			add_block(&c, t, x + k, ldx, m, rows, true);
 		else

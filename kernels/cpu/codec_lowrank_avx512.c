@@ -1,5 +1,6 @@
 /* Low-rank products. Each sum runs in the order that loops.h states; lanes are independent sums. */
 #include "kernels/cpu/codec_avx512.h"
+#include "kernels/cpu/turn16.h"
 
 static inline __mmask16 lanes(int64_t left)
 {
@@ -49,39 +50,6 @@ void sl_avx512_mul_xt(const float *x, int64_t m, int64_t c, const float *q, int 
 	}
 }
 
-/* row[i][k] becomes row[k][i]. */
-static inline void transpose(__m512 row[16])
-{
-	__m512 t[16];
-
-	for (int i = 0; i < 16; i += 2) {
-		t[i] = _mm512_unpacklo_ps(row[i], row[i + 1]);
-		t[i + 1] = _mm512_unpackhi_ps(row[i], row[i + 1]);
-	}
-	for (int i = 0; i < 16; i += 4) {
-		for (int h = 0; h < 2; h++) {
-			__m512d a = _mm512_castps_pd(t[i + h]), b = _mm512_castps_pd(t[i + 2 + h]);
-
-			row[i + 2 * h] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
-			row[i + 2 * h + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
-		}
-	}
-	/* row[4·g + s] now has, in lane l, columns 4·l + s of rows 4·g … 4·g+3 */
-	for (int s = 0; s < 4; s++) {
-		__m512 a = _mm512_shuffle_f32x4(row[s], row[4 + s], 0x88),
-		       b = _mm512_shuffle_f32x4(row[s], row[4 + s], 0xdd);
-		__m512 c = _mm512_shuffle_f32x4(row[8 + s], row[12 + s], 0x88);
-		__m512 d = _mm512_shuffle_f32x4(row[8 + s], row[12 + s], 0xdd);
-
-		t[s] = _mm512_shuffle_f32x4(a, c, 0x88);
-		t[8 + s] = _mm512_shuffle_f32x4(a, c, 0xdd);
-		t[4 + s] = _mm512_shuffle_f32x4(b, d, 0x88);
-		t[12 + s] = _mm512_shuffle_f32x4(b, d, 0xdd);
-	}
-	for (int i = 0; i < 16; i++)
-		row[i] = t[i];
-}
-
 /* Rows j … j+rows-1 of q for 16 (or `left`) rows of x. `rows` is a constant. */
 INLINE void x_tile(const float *x, int64_t left, int64_t m, int64_t c, const float *p, float *q, int rows)
 {
@@ -91,28 +59,31 @@ INLINE void x_tile(const float *x, int64_t left, int64_t m, int64_t c, const flo
 	for (int j = 0; j < rows; j++)
 		sum[j] = _mm512_setzero_ps();
 	for (; left >= 16 && k + 16 <= c; k += 16) {
-		__m512 v[16];
+		__m512i v[16];
 
 		for (int i = 0; i < 16; i++) {
-			v[i] = _mm512_loadu_ps(x + i * c + k);
+			v[i] = _mm512_loadu_si512(x + i * c + k);
 			ask_ahead(x + i * c + k);
 		}
-		transpose(v);
+		sl_turn16(v);
 		for (int i = 0; i < 16; i++) {
 			for (int j = 0; j < rows; j++)
-				sum[j] = _mm512_add_ps(sum[j], _mm512_mul_ps(v[i], _mm512_set1_ps(p[j * c + k + i])));
+				sum[j] = _mm512_add_ps(sum[j],
+						       _mm512_mul_ps((__m512)v[i], _mm512_set1_ps(p[j * c + k + i])));
 		}
 	}
 	/* the last columns, or few rows */
 	for (; k < c; k += 16) {
-		__m512 v[16];
+		__m512i v[16];
 
 		for (int i = 0; i < 16; i++)
-			v[i] = i < left ? _mm512_maskz_loadu_ps(lanes(c - k), x + i * c + k) : _mm512_setzero_ps();
-		transpose(v);
+			v[i] = i < left ? _mm512_maskz_loadu_epi32(lanes(c - k), x + i * c + k)
+					: _mm512_setzero_si512();
+		sl_turn16(v);
 		for (int i = 0; i < 16 && i < c - k; i++) {
 			for (int j = 0; j < rows; j++)
-				sum[j] = _mm512_add_ps(sum[j], _mm512_mul_ps(v[i], _mm512_set1_ps(p[j * c + k + i])));
+				sum[j] = _mm512_add_ps(sum[j],
+						       _mm512_mul_ps((__m512)v[i], _mm512_set1_ps(p[j * c + k + i])));
 		}
 	}
 	for (int j = 0; j < rows; j++)
