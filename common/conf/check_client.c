@@ -489,8 +489,9 @@ const char *sl_conf_client_finish(void *conf, char why[SL_CONF_WHY])
 	if (c->model.partial && !c->model.weights[0] && !c->model.huggingface[0])
 		return sl_conf_say(why, "model.partial", "needs a file in model.weights");
 	if ((c->noise.head_act > 0 || c->noise.mid_grad > 0) != (c->noise.key[0] != 0))
-		return sl_conf_say(why, "noise.key",
-				   "noise needs a key file (splitc keygen --out FILE), and head_act or mid_grad above 0");
+		return sl_conf_say(
+			why, "noise.key",
+			"noise needs a key file (splitc keygen --out FILE), and head_act or mid_grad above 0");
 	if (c->log.tensorboard && !c->log.dir[0])
 		return sl_conf_say(why, "log.tensorboard", "needs a folder in log.dir");
 	if (!c->auth.secret_key[0] != !c->auth.server_key[0])
