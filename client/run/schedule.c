@@ -4,57 +4,10 @@
 
 static const double max_steps = 1e15; /* exact in a double */
 
-/* The comparisons are written so that NaN fails them. */
-static enum sl_err check_points(const struct sl_schedule *s, struct sl_fail *fail)
-{
-	double highest = 0;
-
-	if (s->n_point < 0 || s->n_point > SL_SCHEDULE_MAX_POINTS)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "%d points; there is room for %d", s->n_point,
-				   SL_SCHEDULE_MAX_POINTS);
-	for (int i = 0; i < s->n_point; i++) {
-		const struct sl_schedule_point *p = &s->point[i];
-
-		if (!(i ? p->epoch > s->point[i - 1].epoch : p->epoch >= 0) || !(p->epoch <= max_steps))
-			return sl_fail_set(fail, SL_ERR_CONFIG, "epoch %g must be above the one before it", p->epoch);
-		if (!(p->lr >= 0 && isfinite(p->lr)))
-			return sl_fail_set(fail, SL_ERR_CONFIG, "lr is %g at epoch %g; it must be 0 or above", p->lr,
-					   p->epoch);
-		highest = fmax(highest, p->lr);
-	}
-	if (s->kind == SL_SCHEDULE_POINTS && !(highest > 0))
-		return sl_fail_set(fail, SL_ERR_CONFIG, "no point has an lr above 0");
-	return SL_OK;
-}
-
-static enum sl_err check_values(const struct sl_schedule *s, struct sl_fail *fail)
-{
-	if (s->kind == SL_SCHEDULE_POINTS)
-		return check_points(s, fail);
-	if (!(s->lr > 0 && isfinite(s->lr)))
-		return sl_fail_set(fail, SL_ERR_CONFIG, "lr is %g; it must be above 0", s->lr);
-	if (s->kind == SL_SCHEDULE_EXPONENTIAL && !(s->end_lr > 0 && isfinite(s->end_lr)))
-		return sl_fail_set(fail, SL_ERR_CONFIG, "end_lr is %g; it must be above 0", s->end_lr);
-	if (s->kind != SL_SCHEDULE_EXPONENTIAL && !(s->end_lr >= 0 && s->end_lr <= s->lr))
-		return sl_fail_set(fail, SL_ERR_CONFIG, "end_lr is %g; it must lie in 0 … lr (%g)", s->end_lr, s->lr);
-	if (s->kind == SL_SCHEDULE_POLYNOMIAL && !(s->power > 0 && isfinite(s->power)))
-		return sl_fail_set(fail, SL_ERR_CONFIG, "power is %g; it must be above 0", s->power);
-	if (s->kind != SL_SCHEDULE_STEP)
-		return SL_OK;
-	if (!(s->gamma > 0 && s->gamma <= 1))
-		return sl_fail_set(fail, SL_ERR_CONFIG, "gamma is %g; it must be above 0, and at most 1", s->gamma);
-	if (!(s->every_epochs >= 0 && s->every_epochs <= max_steps))
-		return sl_fail_set(fail, SL_ERR_CONFIG, "every_epochs is %g; it must be 0 or above", s->every_epochs);
-	return check_points(s, fail);
-}
-
 enum sl_err sl_schedule_set_epochs(struct sl_schedule *s, double epochs, double warmup_epochs, int64_t steps_per_epoch,
 				   struct sl_fail *fail)
 {
-	enum sl_err err = check_values(s, fail);
-
-	if (err)
-		return err;
+	/* The comparisons are written so that NaN fails them. */
 	if (steps_per_epoch < 1 || !(epochs > 0 && epochs * (double)steps_per_epoch <= max_steps))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%g epochs of %lld steps: both must be above 0", epochs,
 				   (long long)steps_per_epoch);

@@ -60,10 +60,8 @@ struct sl_schedule {
 	int64_t steps_per_epoch;
 };
 
-/* Sets the step counts from epochs (fractions allowed, rounded to the nearest step). CONFIG where a value lies outside
- * what the formulas allow: lr > 0, 0 ≤ end_lr ≤ lr, of EXPONENTIAL end_lr > 0, power > 0, 0 < gamma ≤ 1, every_epochs ≥
- * 0, 0 ≤ warm-up < epochs, steps_per_epoch ≥ 1. The points' epochs rise from 0 or above. Their lr are ≥ 0, and one of
- * them is above 0. */
+/* Sets the step counts from epochs (fractions allowed, rounded to the nearest step). CONFIG where steps_per_epoch is
+ * below 1, or 0 ≤ warm-up < epochs does not hold. The checks of the config have refused all other wrong values. */
 enum sl_err sl_schedule_set_epochs(struct sl_schedule *s, double epochs, double warmup_epochs, int64_t steps_per_epoch,
 				   struct sl_fail *fail) SL_MUST_CHECK;
 

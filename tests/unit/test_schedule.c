@@ -235,53 +235,18 @@ static void by_epoch(void **state)
 		assert_lr(&s, step, (double)(step / 3) / 4);
 }
 
-static void wrong_points_are_refused(void **state)
-{
-	const struct sl_schedule bad[] = {
-		{.kind = SL_SCHEDULE_POINTS},
-		{.kind = SL_SCHEDULE_POINTS, .n_point = 2, .point = {{0, 0}, {1, 0}}},
-		{.kind = SL_SCHEDULE_POINTS, .n_point = 2, .point = {{1, 1}, {1, 0}}},
-		{.kind = SL_SCHEDULE_POINTS, .n_point = 2, .point = {{-1, 1}, {1, 0}}},
-		{.kind = SL_SCHEDULE_POINTS, .n_point = 2, .point = {{0, 1}, {1, -1}}},
-		{.kind = SL_SCHEDULE_POINTS, .n_point = 2, .point = {{0, 1}, {(double)NAN, 0}}},
-		{.kind = SL_SCHEDULE_POINTS, .n_point = SL_SCHEDULE_MAX_POINTS + 1},
-		{.kind = SL_SCHEDULE_STEP, .lr = 1, .every_epochs = 1},
-		{.kind = SL_SCHEDULE_STEP, .lr = 1, .every_epochs = 1, .gamma = 2},
-		{.kind = SL_SCHEDULE_STEP, .lr = 1, .every_epochs = -1, .gamma = 1},
-		{.kind = SL_SCHEDULE_STEP, .lr = 1, .gamma = 1, .n_point = 2, .point = {{2, 0}, {1, 0}}},
-	};
-	struct sl_fail fail;
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		struct sl_schedule s = bad[i];
-
-		if (sl_schedule_set_epochs(&s, 3, 0, 4, &fail) != SL_ERR_CONFIG)
-			fail_msg("schedule %zu is accepted", i);
-	}
-}
-
 static void wrong_settings_are_refused(void **state)
 {
 	static const struct {
-		double lr, end_lr, power, epochs, warmup;
+		double epochs, warmup;
 		int64_t per_epoch;
-	} bad[] = {
-		{0, 0, 1, 1, 0, 1},           {-1, 0, 1, 1, 0, 1},
-		{(double)NAN, 0, 1, 1, 0, 1}, {(double)INFINITY, 0, 1, 1, 0, 1},
-		{1, 2, 1, 1, 0, 1},           {1, -1, 1, 1, 0, 1},
-		{1, 0, 0, 1, 0, 1},           {1, 0, 1, 0, 0, 1},
-		{1, 0, 1, 1, 1, 1},           {1, 0, 1, 1, -1, 1},
-		{1, 0, 1, 1, 0, 0},           {1, 0, 1, 1e300, 0, 1},
-	};
+	} bad[] = {{0, 0, 1},     {1, 1, 1},           {1, -1, 1},         {1, 0, 0},
+		   {1e300, 0, 1}, {(double)NAN, 0, 1}, {1, (double)NAN, 1}};
 	struct sl_fail fail;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		struct sl_schedule s = {.kind = SL_SCHEDULE_POLYNOMIAL,
-					.lr = bad[i].lr,
-					.end_lr = bad[i].end_lr,
-					.power = bad[i].power};
+		struct sl_schedule s = {.kind = SL_SCHEDULE_POLYNOMIAL, .lr = 1, .power = 1};
 
 		assert_int_equal(sl_schedule_set_epochs(&s, bad[i].epochs, bad[i].warmup, bad[i].per_epoch, &fail),
 				 SL_ERR_CONFIG);
@@ -301,7 +266,6 @@ int main(void)
 		cmocka_unit_test(points_are_joined_by_lines),
 		cmocka_unit_test(a_warm_up_from_zero),
 		cmocka_unit_test(by_epoch),
-		cmocka_unit_test(wrong_points_are_refused),
 		cmocka_unit_test(wrong_settings_are_refused),
 	};
 
