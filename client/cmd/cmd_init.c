@@ -105,16 +105,6 @@ static enum sl_err write_new(const char *path, const char *text, struct sl_fail 
 	return sl_fail_set(fail, SL_ERR_IO, "init: %s: %s", path, strerror(errno));
 }
 
-static enum sl_err write_over(const char *path, const char *text, struct sl_fail *fail)
-{
-	struct sl_newfile file;
-	enum sl_err err = sl_newfile_open(&file, path, 0666, SL_FP_NONE, fail);
-
-	if (!err)
-		err = sl_newfile_write(&file, text, strlen(text), fail);
-	return err ? err : sl_newfile_finish(&file, fail);
-}
-
 static enum sl_err init(const struct sl_options *o, const char *path, struct sl_conf_client *conf,
 			struct sl_fail *counted, struct sl_fail *fail)
 {
@@ -138,7 +128,8 @@ static enum sl_err init(const struct sl_options *o, const char *path, struct sl_
 		err = sl_preset_make(text, conf, &preset, fail);
 	if (err)
 		return err;
-	return o->force ? write_over(path, text, fail) : write_new(path, text, fail);
+	return o->force ? sl_newfile_put(path, 0666, SL_FP_NONE, text, strlen(text), fail)
+			: write_new(path, text, fail);
 }
 
 /* What was chosen of a table, which a user may see otherwise. */

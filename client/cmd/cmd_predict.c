@@ -135,7 +135,6 @@ static enum sl_err open_output(struct output *out, const struct sl_options *o, b
 /* The file appears where all went well. */
 static enum sl_err end_output(struct output *out, const struct sl_options *o, bool well, struct sl_fail *fail)
 {
-	struct sl_newfile file;
 	enum sl_err err = SL_OK;
 
 	if (!out->file || out->file == stdout)
@@ -143,11 +142,7 @@ static enum sl_err end_output(struct output *out, const struct sl_options *o, bo
 	if (fclose(out->file) != 0)
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %s", o->out);
 	if (!err && well)
-		err = sl_newfile_open(&file, o->out, 0666, SL_FP_NONE, fail);
-	if (!err && well)
-		err = sl_newfile_write(&file, out->text, out->len, fail);
-	if (!err && well)
-		err = sl_newfile_finish(&file, fail);
+		err = sl_newfile_put(o->out, 0666, SL_FP_NONE, out->text, out->len, fail);
 	free(out->text);
 	return err;
 }

@@ -72,7 +72,6 @@ static void put_row(FILE *file, const struct sl_conf_sweep_row *row, const struc
 enum sl_err sl_sweep_write_csv(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *result, int n,
 			       const char *out_dir, struct sl_fail *fail)
 {
-	struct sl_newfile to;
 	char path[PATH_MAX], *text = NULL;
 	size_t len = 0;
 	FILE *file;
@@ -95,11 +94,7 @@ enum sl_err sl_sweep_write_csv(const struct sl_conf_sweep_row *row, const struct
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %s", path);
 	}
 	/* rows took hours: those that are there are never given up for one more */
-	err = sl_newfile_open(&to, path, 0666, SL_FP_NONE, fail);
-	if (!err)
-		err = sl_newfile_write(&to, text, len, fail);
-	if (!err)
-		err = sl_newfile_finish(&to, fail);
+	err = sl_newfile_put(path, 0666, SL_FP_NONE, text, len, fail);
 	free(text);
 	return err;
 }

@@ -183,7 +183,6 @@ static json_t *heads_of(const struct sl_model *m)
 static enum sl_err write_config(const struct sl_model *m, const struct sl_lora *lora, const char *dir, const char *base,
 				struct sl_fail *fail)
 {
-	struct sl_newfile file;
 	char path[PATH_MAX], *text;
 	json_t *targets = json_array(), *saved = heads_of(m), *alpha, *root;
 	enum sl_err err = path_of(path, dir, config_name, fail);
@@ -201,11 +200,7 @@ static enum sl_err write_config(const struct sl_model *m, const struct sl_lora *
 	if (!err && !text)
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory to write %s", path);
 	if (!err)
-		err = sl_newfile_open(&file, path, 0600, SL_FP_NONE, fail);
-	if (!err)
-		err = sl_newfile_write(&file, text, strlen(text), fail);
-	if (!err)
-		err = sl_newfile_finish(&file, fail);
+		err = sl_newfile_put(path, 0600, SL_FP_NONE, text, strlen(text), fail);
 	free(text);
 	return err;
 }

@@ -261,15 +261,9 @@ static void put_notes(struct sl_onnx_message *m, const struct sl_st_note *notes,
 
 static enum sl_err write_file(const struct sl_onnx_message *file, const char *path, struct sl_fail *fail)
 {
-	struct sl_newfile f;
-	enum sl_err err;
-
 	if (file->full)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory to write %s", path);
-	err = sl_newfile_open(&f, path, 0600, SL_FP_MODEL_OPEN, fail);
-	if (!err)
-		err = sl_newfile_write(&f, file->data, file->len, fail);
-	return err ? err : sl_newfile_finish(&f, fail);
+	return sl_newfile_put(path, 0600, SL_FP_MODEL_OPEN, file->data, file->len, fail);
 }
 
 enum sl_err sl_onnx_emit_save(struct sl_onnx_emit *e, int opset, const struct sl_st_note *notes, int n_notes,

@@ -30,12 +30,8 @@ static enum sl_err write_down(const char *path, uint64_t number, struct sl_fail 
 {
 	char text[DIGITS + 2];
 	int n = snprintf(text, sizeof text, "%" PRIu64 "\n", number);
-	struct sl_newfile f;
-	enum sl_err err = sl_newfile_open(&f, path, 0600, SL_FP_NONE, fail);
 
-	if (!err)
-		err = sl_newfile_write(&f, text, (size_t)n, fail);
-	return err ? err : sl_newfile_finish(&f, fail);
+	return sl_newfile_put(path, 0600, SL_FP_NONE, text, (size_t)n, fail);
 }
 
 static void remember(const char *path, uint64_t number)

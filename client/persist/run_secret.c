@@ -20,16 +20,12 @@ static bool path_of(const char *dir, char out[PATH_MAX])
 static enum sl_err write_down(const char *path, const struct sl_secret *secret, struct sl_fail *fail)
 {
 	char text[DIGITS + 2];
-	struct sl_newfile f;
-	enum sl_err err = sl_newfile_open(&f, path, 0600, SL_FP_NONE, fail);
+	enum sl_err err;
 
 	for (int i = 0; i < SL_SECRET_BYTES; i++)
 		snprintf(text + 2 * i, 3, "%02x", secret->seed[i]);
 	text[DIGITS] = '\n';
-	if (!err)
-		err = sl_newfile_write(&f, text, DIGITS + 1, fail);
-	if (!err)
-		err = sl_newfile_finish(&f, fail);
+	err = sl_newfile_put(path, 0600, SL_FP_NONE, text, DIGITS + 1, fail);
 	explicit_bzero(text, sizeof text);
 	return err;
 }

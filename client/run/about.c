@@ -342,16 +342,11 @@ int64_t sl_about_labels(const struct sl_setup *s)
 
 enum sl_err sl_about_keep(const struct sl_setup *s, struct sl_fail *fail)
 {
-	struct sl_newfile file;
 	char path[PATH_MAX], *text = s->conf->log.dir[0] ? sl_about_text(s) : NULL;
 	enum sl_err err = text ? path_of(path, s, fail) : SL_OK;
 
 	if (!err && text)
-		err = sl_newfile_open(&file, path, 0666, SL_FP_NONE, fail);
-	if (!err && text)
-		err = sl_newfile_write(&file, text, strlen(text), fail);
-	if (!err && text)
-		err = sl_newfile_finish(&file, fail);
+		err = sl_newfile_put(path, 0600, SL_FP_NONE, text, strlen(text), fail);
 	free(text);
 	return err;
 }

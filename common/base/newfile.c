@@ -99,3 +99,14 @@ enum sl_err sl_newfile_finish(struct sl_newfile *f, struct sl_fail *fail)
 	SL_FAILPOINT(POINT(f, DONE));
 	return SL_OK;
 }
+
+enum sl_err sl_newfile_put(const char *path, mode_t mode, enum sl_failpoint points, const void *from, size_t len,
+			   struct sl_fail *fail)
+{
+	struct sl_newfile f;
+	enum sl_err err = sl_newfile_open(&f, path, mode, points, fail);
+
+	if (!err)
+		err = sl_newfile_write(&f, from, len, fail);
+	return err ? err : sl_newfile_finish(&f, fail);
+}

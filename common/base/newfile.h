@@ -26,5 +26,8 @@ enum sl_err sl_newfile_open(struct sl_newfile *f, const char *path, mode_t mode,
 enum sl_err sl_newfile_write(struct sl_newfile *f, const void *from, size_t len, struct sl_fail *fail) SL_MUST_CHECK;
 /* CANTCREATE, IO: given up; or, where only the folder could not be synced, there but perhaps not after a power cut. */
 enum sl_err sl_newfile_finish(struct sl_newfile *f, struct sl_fail *fail) SL_MUST_CHECK;
+/* All three, for a file that is in memory. CANTCREATE, IO. */
+enum sl_err sl_newfile_put(const char *path, mode_t mode, enum sl_failpoint points, const void *from, size_t len,
+			   struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

@@ -136,7 +136,6 @@ void sl_store_put(const char *dir, struct sl_tidy *tidy, const struct sl_key *ow
 {
 	const int64_t bytes = count * (int64_t)sizeof *range;
 	struct sl_tidy_write write;
-	struct sl_newfile file;
 	struct sl_fail fail;
 	char path[PATH_MAX];
 	enum sl_err err;
@@ -147,11 +146,7 @@ void sl_store_put(const char *dir, struct sl_tidy *tidy, const struct sl_key *ow
 	if (err == SL_ERR_BUSY) /* another session has the same ones, and keeps them */
 		return;
 	if (!err)
-		err = sl_newfile_open(&file, path, 0600, SL_FP_STORE_OPEN, &fail);
-	if (!err)
-		err = sl_newfile_write(&file, range, (size_t)bytes, &fail);
-	if (!err)
-		err = sl_newfile_finish(&file, &fail);
+		err = sl_newfile_put(path, 0600, SL_FP_STORE_OPEN, range, (size_t)bytes, &fail);
 	if (tidy)
 		sl_tidy_end(tidy, &write);
 	if (err)

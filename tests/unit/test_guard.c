@@ -72,12 +72,7 @@ static mode_t mode_of(const char *path)
 
 static enum sl_err write_new(const char *path, struct sl_fail *fail)
 {
-	struct sl_newfile f;
-	enum sl_err err = sl_newfile_open(&f, path, 0600, SL_FP_NONE, fail);
-
-	if (!err)
-		err = sl_newfile_write(&f, "new", 3, fail);
-	return err ? err : sl_newfile_finish(&f, fail);
+	return sl_newfile_put(path, 0600, SL_FP_NONE, "new", 3, fail);
 }
 
 static void a_new_file_is_written_through_no_link(void **state)
