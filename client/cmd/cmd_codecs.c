@@ -56,8 +56,6 @@ int splitc_codecs(int argc, char **argv)
 	for (const struct sl_codec_stage *const *s = sl_codec_stages(); *s; s++)
 		json_array_append_new(list, json_pack("{s:i, s:s, s:s, s:s}", "id", (*s)->id, "name", (*s)->name,
 						      "kind", kind_name((*s)->kind), "usage", (*s)->usage));
-	json_dumpf(list, stdout, JSON_INDENT(2));
-	putchar('\n');
-	json_decref(list);
+	sl_command_print_json(list, JSON_INDENT(2));
 	return 0;
 }

@@ -268,9 +268,7 @@ static void print_json(const struct look *l)
 		put_sizes(root, &s[SL_SPLIT_TRAIN]);
 	json_object_set_new(root, "samples_s", l->samples_per_s > 0 ? json_real(l->samples_per_s) : json_null());
 	json_object_set_new(root, "threads", json_integer(l->threads));
-	json_dumpf(root, stdout, JSON_INDENT(2));
-	putchar('\n');
-	json_decref(root);
+	sl_command_print_json(root, JSON_INDENT(2));
 }
 
 /* Names what cannot be read; the exit status. */

@@ -306,10 +306,8 @@ int splitc_export(int argc, char **argv)
 		return sl_options_missing(&o, "OUT");
 	if (check_out(&o, &fail))
 		return sl_command_failed(&fail);
-	if (o.adapter && !conf.lora.rank) {
-		(void)!sl_fail_set(&fail, SL_ERR_USAGE, "export --adapter: this config has no lora.rank");
-		return sl_command_failed(&fail);
-	}
+	if (o.adapter && !conf.lora.rank)
+		return sl_command_refuse("export --adapter: this config has no lora.rank");
 	status = export_model(&o, &conf, &setup, &fail) ? sl_command_failed(&fail) : 0;
 	if (!status && o.adapter)
 		printf("%s: adapters of %d layers%s\n", o.operand, setup.plan->model->n_adapter,

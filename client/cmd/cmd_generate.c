@@ -172,10 +172,7 @@ static void print_json(const struct texts *t, int number, const struct sl_genera
 		json_array_append_new(ids, json_integer(row->id[i]));
 	root = json_pack("{s:s, s:s, s:o, s:s}", "prompt", t->prompt[number], "text", text, "ids", ids, "reason",
 			 reason[row->end]);
-	if (root)
-		(void)json_dumpf(root, stdout, JSON_COMPACT);
-	putchar('\n');
-	json_decref(root);
+	sl_command_print_json(root, JSON_COMPACT);
 }
 
 static void on_done(void *arg, int number, const struct sl_generate_row *row)
@@ -279,11 +276,9 @@ int splitc_generate(int argc, char **argv)
 	int status =
 		sl_options_parse(&o, argc, argv, SL_OPT_CONFIG | SL_OPT_LOCAL | SL_OPT_WEIGHTS | SL_OPT_GENERATE, 1);
 
-	if (status < 0 && ((o.prompt && o.prompts) || (o.ids && o.json))) {
-		(void)!sl_fail_set(&fail, SL_ERR_USAGE, "generate: give %s, not both",
-				   o.ids && o.json ? "--ids or --json" : "--prompt or --prompts");
-		return sl_command_failed(&fail);
-	}
+	if (status < 0 && ((o.prompt && o.prompts) || (o.ids && o.json)))
+		return sl_command_refuse("generate: give %s, not both",
+					 o.ids && o.json ? "--ids or --json" : "--prompt or --prompts");
 	if (status < 0)
 		status = sl_options_load(&o, SL_USES_TRAINED | SL_USES_LINK, &conf);
 	if (status >= 0)

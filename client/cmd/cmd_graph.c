@@ -149,11 +149,8 @@ static void print_graphs(const struct sl_plan *plan, enum sl_segment only, bool 
 		else
 			print_part(&plan->segment[i]);
 	}
-	if (as_json) {
-		json_dumpf(root, stdout, JSON_INDENT(2));
-		putchar('\n');
-	}
-	json_decref(root);
+	if (as_json)
+		sl_command_print_json(root, JSON_INDENT(2));
 }
 
 static void put(void *file, const char *text, size_t len)
@@ -183,15 +180,10 @@ int splitc_graph(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	part = named_part(o.operand);
-	if (part < 0) {
-		(void)!sl_fail_set(&fail, SL_ERR_USAGE, "graph: %.40s is not a part: name head, middle or tail",
-				   o.operand);
-		return sl_command_failed(&fail);
-	}
-	if (o.json && o.text) {
-		(void)!sl_fail_set(&fail, SL_ERR_USAGE, "graph: give --json or --text, not both");
-		return sl_command_failed(&fail);
-	}
+	if (part < 0)
+		return sl_command_refuse("graph: %.40s is not a part: name head, middle or tail", o.operand);
+	if (o.json && o.text)
+		return sl_command_refuse("graph: give --json or --text, not both");
 	status = sl_options_load(&o, SL_USES_DEMO, &conf);
 	if (status >= 0)
 		return status;

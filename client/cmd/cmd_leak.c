@@ -100,9 +100,7 @@ static void show(const struct sl_leak *l, const struct sl_setup *setup, const ch
 	json_t *root = json ? sl_leak_json(l, setup) : NULL;
 
 	if (root) {
-		json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-		putchar('\n');
-		json_decref(root);
+		sl_command_print_json(root, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 		return;
 	}
 	for (int i = 0; i < SL_ATTACKERS; i++)

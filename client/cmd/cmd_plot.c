@@ -259,9 +259,7 @@ static void print_json(const struct plot *p)
 						      sl_json_real(r->best_acc), "wire_bytes", (json_int_t)r->bytes));
 	}
 	json_object_set_new(root, "runs", runs);
-	json_dumpf(root, stdout, 0);
-	putchar('\n');
-	json_decref(root);
+	sl_command_print_json(root, 0);
 }
 
 /* Which figures, of runs or of an evaluation. */

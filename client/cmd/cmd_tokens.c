@@ -69,12 +69,10 @@ static void print_json(const struct tokens *t, const struct sl_tokens *row, json
 		json_object_set(root, "label", label);
 	if (row->whole > row->n)
 		json_object_set_new(root, "whole", json_integer(row->whole));
-	json_dumpf(root, stdout, JSON_COMPACT);
-	putchar('\n');
+	sl_command_print_json(root, JSON_COMPACT);
 	json_decref(ids);
 	json_decref(types);
 	json_decref(texts);
-	json_decref(root);
 }
 
 static enum sl_err count_row(struct tokens *t, const struct sl_tokens *row, struct sl_fail *fail)
@@ -197,9 +195,7 @@ static void print_stats(struct tokens *t)
 					 "median", median, "p90", p90, "max", max, "max_length", t->max_length, "cut",
 					 (json_int_t)t->cut);
 
-		json_dumpf(root, stdout, JSON_INDENT(2));
-		putchar('\n');
-		json_decref(root);
+		sl_command_print_json(root, JSON_INDENT(2));
 		return;
 	}
 	printf("tokenizer   %s, %" PRId32 " tokens\n", kind, sl_tokenizer_size(t->tokenizer));

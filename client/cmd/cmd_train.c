@@ -131,14 +131,6 @@ static void say_kept(const struct sl_conf_client *conf)
 		       (unsigned long long)step);
 }
 
-static int refuse(const char *why)
-{
-	struct sl_fail fail;
-
-	(void)!sl_fail_set(&fail, SL_ERR_USAGE, "train: %s", why);
-	return sl_command_failed(&fail);
-}
-
 /* Options that are short for --set: --epochs, --batch, --lr; --clients for two keys, and --alone for a third. */
 static int take_short(struct sl_options *o)
 {
@@ -153,13 +145,13 @@ static int take_short(struct sl_options *o)
 	struct sl_fail fail = {0};
 
 	if ((o->clients || o->absent || o->alone) && !o->local)
-		return refuse("--clients, --absent and --alone need --local");
+		return sl_command_refuse("train: --clients, --absent and --alone need --local");
 	if (o->absent && o->alone)
-		return refuse("give --absent or --alone, not both");
+		return sl_command_refuse("train: give --absent or --alone, not both");
 	if (sl_absent_check(o->absent, &fail) != SL_OK)
 		return sl_command_failed(&fail);
 	if (o->n_set + 6 > SL_MAX_SETS)
-		return refuse("too many --set");
+		return sl_command_refuse("train: too many --set");
 	if (o->clients)
 		o->set[o->n_set++] = "share.group=local";
 	for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
@@ -200,9 +192,9 @@ int splitc_train(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	if (o.local && (o.resume || o.auto_resume))
-		return refuse("--local keeps no checkpoints, so there is nothing to --resume");
+		return sl_command_refuse("train: --local keeps no checkpoints, so there is nothing to --resume");
 	if (o.resume + o.fresh + o.auto_resume > 1)
-		return refuse("give one of --resume, --fresh and --auto-resume");
+		return sl_command_refuse("train: give one of --resume, --fresh and --auto-resume");
 	status = sl_options_load(&o, SL_USES_FOR_TRAINING | SL_USES_LOG | SL_USES_DEMO, &conf);
 	if (status >= 0)
 		return status;

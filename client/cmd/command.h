@@ -3,6 +3,7 @@
 #ifndef SL_CLIENT_CMD_COMMAND_H
 #define SL_CLIENT_CMD_COMMAND_H
 
+#include <jansson.h>
 #include <stdbool.h>
 
 #include "client/run/setup.h"
@@ -53,7 +54,11 @@ enum sl_err sl_options_evaluation(const struct sl_options *o, const struct sl_co
 /* Prints a text that may hold anything, which a terminal should not obey: what is no printable character becomes ?, but
  * for the characters `as_is`. */
 void sl_command_print_text(const char *text, const char *as_is);
+/* Prints `root` and a line break, and drops it. `flags`: jansson's. */
+void sl_command_print_json(json_t *root, size_t flags);
 /* Prints `splitc: text` and returns the error's exit status. */
 int sl_command_failed(const struct sl_fail *fail);
+/* The same of a usage error, with this text. */
+int sl_command_refuse(const char *format, ...) SL_PRINTF(1, 2);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cmd/command.h"
 #include "client/cmd/data_name.h"
 #include "client/text/tokenizer.h"
 #include "common/base/clock.h"
@@ -302,9 +303,7 @@ static void print_json(const struct look *l)
 	for (int i = 0; i < SAMPLES && l->sample[i][0]; i++)
 		json_array_append_new(samples, json_string(l->sample[i]));
 	json_object_set_new(root, "text", samples);
-	json_dumpf(root, stdout, JSON_INDENT(2));
-	putchar('\n');
-	json_decref(root);
+	sl_command_print_json(root, JSON_INDENT(2));
 }
 
 enum sl_err sl_data_tokens(struct sl_conf_client *conf, bool json, struct sl_fail *fail)

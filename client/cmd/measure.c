@@ -149,9 +149,7 @@ static void measure_tensor(struct measure *m, const char *name, struct sl_tensor
 					 sl_shape_text(&x->shape, shape));
 
 		json_object_set(line, "codecs", m->rows);
-		json_dumpf(line, stdout, JSON_COMPACT);
-		putchar('\n');
-		json_decref(line);
+		sl_command_print_json(line, JSON_COMPACT);
 	} else {
 		putchar('\n');
 	}

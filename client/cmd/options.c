@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -34,9 +35,29 @@ void sl_command_print_text(const char *text, const char *as_is)
 	}
 }
 
+void sl_command_print_json(json_t *root, size_t flags)
+{
+	json_dumpf(root, stdout, flags);
+	putchar('\n');
+	json_decref(root);
+}
+
 int sl_command_failed(const struct sl_fail *fail)
 {
 	return sl_options_failed("splitc", fail);
+}
+
+int sl_command_refuse(const char *format, ...)
+{
+	char text[SL_FAIL_TEXT];
+	struct sl_fail fail;
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	(void)!sl_fail_set(&fail, SL_ERR_USAGE, "%s", text);
+	return sl_command_failed(&fail);
 }
 
 /* A run that was killed has left no model yet: what lies there is an earlier one's. */
