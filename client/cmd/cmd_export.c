@@ -126,7 +126,7 @@ static enum sl_err read_asked(const struct sl_conf_client *conf, struct sl_setup
 {
 	struct sl_options asked = {.command = "export"};
 	char path[PATH_MAX];
-	enum sl_err err = sl_model_file_path(path, conf, SL_MODEL_ASKED, fail);
+	enum sl_err err = sl_log_dir_path(path, conf, SL_MODEL_ASKED, fail);
 
 	asked.weights = path;
 	return err ? err : sl_options_trained(&asked, conf, setup, false, fail);

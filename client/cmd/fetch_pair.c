@@ -9,6 +9,7 @@
 #include "client/persist/epoch.h"
 #include "client/persist/jsonl.h"
 #include "client/persist/last_run.h"
+#include "client/persist/model_file.h"
 #include "client/run/drive.h"
 #include "client/run/remote.h"
 #include "common/link/loop.h"
@@ -176,11 +177,10 @@ static enum sl_err lock_run(const struct fetch *f, struct sl_jsonl **log, struct
 {
 	const struct sl_conf_client *c = f->setup->conf;
 	char path[PATH_MAX];
-	enum sl_err err;
+	enum sl_err err = sl_log_dir_path(path, c, "log.jsonl", fail);
 
-	if (snprintf(path, sizeof path, "%s/log.jsonl", c->log.dir) >= PATH_MAX)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
-	err = sl_jsonl_open(log, path, fail);
+	if (!err)
+		err = sl_jsonl_open(log, path, fail);
 	if (err == SL_ERR_BUSY && f->audit)
 		return sl_fail_set(fail, err,
 				   "a process trains the run in '%.200s': pause it first (Ctrl-C), then audit",

@@ -21,24 +21,18 @@ static enum sl_err remove_last(struct sl_journal *j, const struct sl_conf_client
 {
 	const char *dir = conf->log.dir;
 	char model[PATH_MAX];
+	enum sl_err err = sl_log_dir_path(model, conf, SL_MODEL_FILE, fail);
 
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_CLIENT);
 	sl_checkpoint_clear(dir, SL_CHECKPOINT_DONE);
 	sl_model_file_remove(conf, SL_MODEL_BEST);
-	if (snprintf(model, sizeof model, "%s/" SL_MODEL_FILE, dir) >= PATH_MAX)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
+	if (err)
+		return err;
 	if (unlink(model) == 0 ? sl_folder_sync_of(model) != 0 : errno != ENOENT)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: %s", model, strerror(errno));
 	return sl_jsonl_empty(j->log) == SL_OK
 		       ? SL_OK
 		       : sl_fail_set(fail, SL_ERR_CANTCREATE, "%s/log.jsonl: %s", dir, strerror(errno));
-}
-
-static enum sl_err path_of(char path[PATH_MAX], const struct sl_conf_client *conf, struct sl_fail *fail)
-{
-	if (snprintf(path, PATH_MAX, "%s/log.jsonl", conf->log.dir) >= PATH_MAX)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
-	return SL_OK;
 }
 
 enum sl_err sl_journal_check(const struct sl_conf_client *conf, struct sl_fail *fail)
@@ -48,7 +42,7 @@ enum sl_err sl_journal_check(const struct sl_conf_client *conf, struct sl_fail *
 
 	if (!conf->log.dir[0])
 		return SL_OK;
-	err = path_of(path, conf, fail);
+	err = sl_log_dir_path(path, conf, "log.jsonl", fail);
 	return err ? err : sl_jsonl_check(path, fail);
 }
 
@@ -138,7 +132,7 @@ enum sl_err sl_journal_open(struct sl_journal *j, const struct sl_conf_client *c
 	*j = (struct sl_journal){.log = NULL};
 	if (!dir[0])
 		return SL_OK;
-	err = path_of(path, conf, fail);
+	err = sl_log_dir_path(path, conf, "log.jsonl", fail);
 	if (!err)
 		err = sl_jsonl_open(&j->log, path, fail);
 	if (!err)

@@ -7,8 +7,8 @@
 #include "client/model/weights_file.h"
 #include "common/base/version.h"
 
-enum sl_err sl_model_file_path(char path[PATH_MAX], const struct sl_conf_client *conf, const char *name,
-			       struct sl_fail *fail)
+enum sl_err sl_log_dir_path(char path[PATH_MAX], const struct sl_conf_client *conf, const char *name,
+			    struct sl_fail *fail)
 {
 	if (snprintf(path, PATH_MAX, "%s/%s", conf->log.dir, name) >= PATH_MAX)
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
@@ -26,7 +26,7 @@ enum sl_err sl_model_file_write(const struct sl_conf_client *conf, const struct 
 
 	if (!conf->log.dir[0])
 		return SL_OK;
-	err = sl_model_file_path(path, conf, name, fail);
+	err = sl_log_dir_path(path, conf, name, fail);
 	if (err)
 		return err;
 	snprintf(count, sizeof count, "%" PRIu64, steps);
@@ -38,7 +38,7 @@ int64_t sl_model_file_steps(const struct sl_conf_client *conf, const char *name)
 	char path[PATH_MAX];
 	struct sl_fail fail;
 
-	if (!conf->log.dir[0] || sl_model_file_path(path, conf, name, &fail) != SL_OK)
+	if (!conf->log.dir[0] || sl_log_dir_path(path, conf, name, &fail) != SL_OK)
 		return INT64_MAX;
 	return sl_weights_steps(path);
 }
@@ -48,6 +48,6 @@ void sl_model_file_remove(const struct sl_conf_client *conf, const char *name)
 	char path[PATH_MAX];
 	struct sl_fail fail;
 
-	if (conf->log.dir[0] && sl_model_file_path(path, conf, name, &fail) == SL_OK)
+	if (conf->log.dir[0] && sl_log_dir_path(path, conf, name, &fail) == SL_OK)
 		unlink(path);
 }

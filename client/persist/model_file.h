@@ -14,9 +14,9 @@
 
 #define SL_MODEL_DATA "data" /* a note of these files: what is known of the data */
 
-/* CANTCREATE: the path is too long. */
-enum sl_err sl_model_file_path(char path[PATH_MAX], const struct sl_conf_client *conf, const char *name,
-			       struct sl_fail *fail) SL_MUST_CHECK;
+/* The path of a file in log.dir. CANTCREATE: it is too long. */
+enum sl_err sl_log_dir_path(char path[PATH_MAX], const struct sl_conf_client *conf, const char *name,
+			    struct sl_fail *fail) SL_MUST_CHECK;
 /* `weights` of the plan's model behind so many steps, with what is known `about` its data (NULL: nothing); whole or not
  * at all (base/newfile.h). Nothing where log.dir is
  * "". Any thread. */

@@ -242,13 +242,6 @@ char *sl_about_text(const struct sl_setup *s)
 	return text;
 }
 
-static enum sl_err path_of(char path[PATH_MAX], const struct sl_setup *s, struct sl_fail *fail)
-{
-	if (snprintf(path, PATH_MAX, "%s/" SL_ABOUT_FILE, s->conf->log.dir) >= PATH_MAX)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "log.dir: the path is too long");
-	return SL_OK;
-}
-
 void sl_about_read(struct sl_setup *s, const char *path)
 {
 	char kept[PATH_MAX];
@@ -258,7 +251,7 @@ void sl_about_read(struct sl_setup *s, const char *path)
 
 	free(s->about);
 	s->about = path ? sl_weights_note(path, SL_MODEL_DATA) : NULL;
-	if (path || !s->conf->log.dir[0] || path_of(kept, s, &fail) != SL_OK ||
+	if (path || !s->conf->log.dir[0] || sl_log_dir_path(kept, s->conf, SL_ABOUT_FILE, &fail) != SL_OK ||
 	    sl_file_read(kept, MOST_BYTES, &data, &len, &fail) != SL_OK)
 		return;
 	s->about = (char *)data; /* a NUL stands behind it */
@@ -343,7 +336,7 @@ int64_t sl_about_labels(const struct sl_setup *s)
 enum sl_err sl_about_keep(const struct sl_setup *s, struct sl_fail *fail)
 {
 	char path[PATH_MAX], *text = s->conf->log.dir[0] ? sl_about_text(s) : NULL;
-	enum sl_err err = text ? path_of(path, s, fail) : SL_OK;
+	enum sl_err err = text ? sl_log_dir_path(path, s->conf, SL_ABOUT_FILE, fail) : SL_OK;
 
 	if (!err && text)
 		err = sl_newfile_put(path, 0600, SL_FP_NONE, text, strlen(text), fail);
