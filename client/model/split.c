@@ -361,15 +361,3 @@ enum sl_err sl_plan_open_parts(struct sl_plan **out, struct sl_parts *parts, con
 	*out = plan;
 	return SL_OK;
 }
-
-enum sl_err sl_plan_open(struct sl_plan **out, const struct sl_split_spec *spec, struct sl_fail *fail)
-{
-	struct sl_parts parts;
-	enum sl_err err = sl_parts_open(&parts, spec, fail);
-
-	if (err)
-		return err;
-	err = sl_plan_open_parts(out, &parts, &spec->plan, fail);
-	sl_parts_close(&parts);
-	return err;
-}

@@ -44,7 +44,5 @@ void sl_parts_close(struct sl_parts *parts); /* idempotent; a zeroed one is fine
 /* Plans the three parts, and takes over what *parts has. */
 enum sl_err sl_plan_open_parts(struct sl_plan **out, struct sl_parts *parts, const struct sl_plan_spec *spec,
 			       struct sl_fail *fail) SL_MUST_CHECK;
-/* All of it, with spec->plan as it is. */
-enum sl_err sl_plan_open(struct sl_plan **out, const struct sl_split_spec *spec, struct sl_fail *fail) SL_MUST_CHECK;
 
 #endif

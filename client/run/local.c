@@ -282,13 +282,6 @@ void sl_local_state_close(struct sl_local_state *state)
 		sl_exec_state_close(&state->part[i]);
 }
 
-enum sl_err sl_local_get_gradients(struct sl_local *l, enum sl_segment which, float *host)
-{
-	struct sl_exec *exec[SL_SEGMENT_COUNT] = {l->ends.head, l->middle, l->ends.tail};
-
-	return sl_exec_get_gradients(exec[which], host);
-}
-
 /* What the link would do to a tensor: encoded by the one side, decoded by the other. */
 static enum sl_err cross(struct sl_local *l, enum sl_dir dir, int chunk, const struct sl_tensor *from,
 			 struct sl_tensor *to, struct sl_fail *fail)

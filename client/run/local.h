@@ -84,7 +84,5 @@ enum sl_err sl_local_eval(struct sl_local *local, const struct sl_feed *feed, ui
 enum sl_err sl_local_follow(struct sl_local *local, uint64_t done, struct sl_fail *fail) SL_MUST_CHECK;
 /* Since it was opened, by tensor: bytes of the payloads, and what their methods' authors would count. */
 void sl_local_payload(const struct sl_local *local, uint64_t payload[SL_CROSS_COUNT], double nominal[SL_CROSS_COUNT]);
-/* Gradients of the last step's trainable front, by segment: for tests. */
-enum sl_err sl_local_get_gradients(struct sl_local *local, enum sl_segment which, float *host) SL_MUST_CHECK;
 
 #endif

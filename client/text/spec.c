@@ -171,11 +171,11 @@ static enum sl_err read_words(struct sl_tok_spec *spec, const struct sl_tok_file
 	return SL_OK;
 }
 
-/* tokenizer_config.json has the last word, where it has one. Its model_max_length may have 31 digits. */
+/* tokenizer_config.json has the last word, where it has one. Its model_max_length, which nobody reads, may have 31
+ * digits. */
 static enum sl_err read_config(struct sl_tok_spec *spec, const struct sl_tok_file *file, struct sl_fail *fail)
 {
 	json_t *root = NULL, *lower, *strip, *han, *space;
-	double most;
 	enum sl_err err = sl_tok_json(&root, file, JSON_DECODE_INT_AS_REAL, fail);
 
 	if (err)
@@ -192,8 +192,6 @@ static enum sl_err read_config(struct sl_tok_spec *spec, const struct sl_tok_fil
 		spec->han = json_is_true(han);
 	if (json_is_boolean(space))
 		spec->prefix_space = json_is_true(space);
-	most = json_number_value(json_object_get(root, "model_max_length"));
-	spec->model_length = most >= 1 && most <= INT32_MAX ? (int64_t)most : 0;
 	json_decref(root);
 	return SL_OK;
 }

@@ -65,8 +65,7 @@ struct sl_tok_spec {
 	struct sl_tok_added *added;
 	int n_added;
 	struct sl_tok_form single, pair;
-	int32_t unk;          /* -1: none */
-	int64_t model_length; /* the most tokens that the model takes, as tokenizer_config.json says; 0: it does not */
+	int32_t unk; /* -1: none */
 
 	struct sl_tok_merge *merge; /* BPE */
 	int32_t n_merge;

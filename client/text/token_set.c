@@ -11,7 +11,6 @@
 
 struct sl_token_set {
 	struct sl_token_image image;
-	bool cached;
 };
 
 struct builder;
@@ -210,7 +209,7 @@ enum sl_err sl_token_set_open(struct sl_token_set **out, const struct sl_token_s
 	uint8_t *text = NULL;
 	size_t len = 0;
 	char path[PATH_MAX];
-	bool keeps = cache_path(spec, path);
+	bool keeps = cache_path(spec, path), cached = false;
 	uint64_t key = 0;
 	enum sl_err err = set ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a set of texts");
 
@@ -218,11 +217,11 @@ enum sl_err sl_token_set_open(struct sl_token_set **out, const struct sl_token_s
 		err = sl_file_read(spec->records.path, SL_TOKEN_FILE_MOST, &text, &len, fail);
 	if (!err) {
 		key = sl_token_image_key(spec, (struct sl_bytes){text, len});
-		set->cached = keeps && sl_token_image_read(&set->image, path, key, spec);
-		if (!set->cached)
+		cached = keeps && sl_token_image_read(&set->image, path, key, spec);
+		if (!cached)
 			err = build(&set->image, spec, (struct sl_bytes){text, len}, fail);
 	}
-	if (!err && keeps && !set->cached)
+	if (!err && keeps && !cached)
 		keep(&set->image, path, key);
 	free(text);
 	if (err)
@@ -242,11 +241,6 @@ void sl_token_set_close(struct sl_token_set *set)
 int64_t sl_token_set_count(const struct sl_token_set *set)
 {
 	return (int64_t)set->image.count;
-}
-
-bool sl_token_set_cached(const struct sl_token_set *set)
-{
-	return set->cached;
 }
 
 uint64_t sl_token_set_hash(const struct sl_token_set *set, uint64_t seed)

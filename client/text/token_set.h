@@ -47,7 +47,6 @@ void sl_token_set_close(struct sl_token_set *set); /* NULL is fine */
 
 int64_t sl_token_set_count(const struct sl_token_set *set);
 int32_t sl_token_set_longest(const struct sl_token_set *set); /* ids of the longest row */
-bool sl_token_set_cached(const struct sl_token_set *set);     /* the ids were read from a cache */
 /* Of all ids and labels, behind `seed`. */
 uint64_t sl_token_set_hash(const struct sl_token_set *set, uint64_t seed);
 /* Of the row's texts as the file has them, whatever became of them; of joined texts that of one of them. */

@@ -178,11 +178,6 @@ int sl_tokenizer_special_ids(const struct sl_tokenizer *t, int32_t *id, int most
 	return n;
 }
 
-int64_t sl_tokenizer_model_length(const struct sl_tokenizer *t)
-{
-	return t->spec.model_length;
-}
-
 int sl_tokenizer_specials(const struct sl_tokenizer *t, bool pair)
 {
 	return pair ? t->spec.pair.specials : t->spec.single.specials;

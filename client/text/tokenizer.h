@@ -35,7 +35,6 @@ int32_t sl_tokenizer_pad(const struct sl_tokenizer *t);  /* <pad> or [PAD]; -1: 
 int32_t sl_tokenizer_mask(const struct sl_tokenizer *t); /* <mask> or [MASK]; -1: none */
 /* Ids that a sample's form, padding and masks have: what no text is made of. Returns how many, at most `most`. */
 int sl_tokenizer_special_ids(const struct sl_tokenizer *t, int32_t *id, int most);
-int64_t sl_tokenizer_model_length(const struct sl_tokenizer *t);    /* as struct sl_tok_spec */
 int sl_tokenizer_specials(const struct sl_tokenizer *t, bool pair); /* special tokens that a sample has */
 int sl_tokenizer_ending(const struct sl_tokenizer *t);              /* those behind a single text */
 uint64_t sl_tokenizer_hash(const struct sl_tokenizer *t);           /* XXH3 of the files it was read from */

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/model/split.h"
 #include "common/base/clock.h"
 #include "common/exec/exec.h"
 #include "kernels/module.h"
+#include "tests/support/plan_open.h"
 
 enum { BATCH = 64, ROUNDS = 7, SEED = 1 };
 
@@ -128,7 +128,7 @@ static void step_run(void *arg)
 	}
 }
 
-static struct sl_plan *plan_open(const struct options *o, int chunks)
+static struct sl_plan *open_plan(const struct options *o, int chunks)
 {
 	struct sl_split_spec spec = {.model = {.name = "mobilenet_v2", .width = 1, .classes = 10, .image = 224},
 				     .cut = o->cut,
@@ -139,7 +139,7 @@ static struct sl_plan *plan_open(const struct options *o, int chunks)
 	struct sl_plan *plan;
 	struct sl_fail fail;
 
-	if (sl_plan_open(&plan, &spec, &fail))
+	if (plan_open(&plan, &spec, &fail))
 		die("plan", &fail);
 	return plan;
 }
@@ -159,7 +159,7 @@ static void load_weights(struct sl_exec *exec, const struct sl_plan *plan)
 
 static void bench_middle(struct sl_backend *be, const struct options *o, int chunks)
 {
-	struct sl_plan *plan = plan_open(o, chunks);
+	struct sl_plan *plan = open_plan(o, chunks);
 	struct step step = {.chunks = chunks, .rows = BATCH / chunks};
 	struct sl_fail fail;
 	double forward, both, host;
@@ -349,7 +349,7 @@ enum { KINDS = SL_OP_COUNT + 1 }; /* depthwise has a row of its own */
 
 static void bench_layers(struct sl_backend *be, const struct options *o, int chunks)
 {
-	struct sl_plan *plan = plan_open(o, chunks);
+	struct sl_plan *plan = open_plan(o, chunks);
 	const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
 	double total[KINDS][2] = {{0}};
 

@@ -13,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/model/split.h"
 #include "common/base/clock.h"
 #include "common/base/pool.h"
 #include "common/conf/agreed.h"
 #include "common/exec/exec.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/bench/op_times.h"
+#include "tests/support/plan_open.h"
 
 enum { MAX_RUNS = 99, PEAK_GFLOPS = 240, MEMORY_GBS = 45 };
 
@@ -346,7 +346,7 @@ int main(int argc, char **argv)
 	snprintf(spec.model.name, sizeof spec.model.name, "%s", spec.model.onnx ? "onnx" : network[0]);
 	snprintf(spec.cut.head_end, sizeof spec.cut.head_end, "%s", network[1]);
 	snprintf(spec.cut.tail_begin, sizeof spec.cut.tail_begin, "%s", network[2]);
-	if (sl_plan_open(&plan, &spec, &fail) != SL_OK || sl_pool_open(&pool, set.threads, &fail) != SL_OK ||
+	if (plan_open(&plan, &spec, &fail) != SL_OK || sl_pool_open(&pool, set.threads, &fail) != SL_OK ||
 	    sl_cpu_backend_open(&be, pool, &fail) != SL_OK)
 		die(&fail);
 	printf("%s %d x %d, batch %d in chunks of %d, %d threads, %s%s%s\n\n", network[0], set.image, set.image,

@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "client/model/weights_file.h"
-#include "client/run/local.h"
 #include "common/base/pool.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/asked.h"
+#include "tests/support/local_gradients.h"
 #include "tests/support/whole.h"
 
 enum { MOST_STEPS = 64, PATH = 512 };
@@ -110,7 +110,7 @@ static void open_run(struct run *r, const char *prefix, int chunks)
 
 	read_run(r, prefix, chunks);
 	must(asked_settle(&r->asked, &why));
-	must(sl_plan_open(&r->plan, &r->asked.split, &why));
+	must(plan_open(&r->plan, &r->asked.split, &why));
 	must(sl_pool_open(&r->pool, 2, &why));
 	must(sl_cpu_backend_open(&r->be, r->pool, &why));
 	must(sl_local_open(&r->local, r->plan, &r->asked.agreement, false, &r->be, &why));
@@ -151,7 +151,7 @@ static void write_gradients(const struct run *r, const char *path)
 		const struct sl_plan_segment *s = &r->plan->segment[which];
 		float *range = malloc((size_t)s->trainable_count * sizeof *range + 1);
 
-		must(sl_local_get_gradients(r->local, (enum sl_segment)which, range));
+		must(local_gradients(r->local, (enum sl_segment)which, range));
 		for (int i = 0; i < s->n_param; i++)
 			if (m->graph.param[s->param[i].model_param].role != SL_STATISTIC)
 				items[n++] = item_of(m->graph.param[s->param[i].model_param].name,

@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/model/split.h"
 #include "common/base/pool.h"
 #include "common/exec/exec.h"
 #include "common/weights/weights.h"
 #include "kernels/cpu/cpu.h"
 #include "server/trunk/cost.h"
 #include "tests/support/piece_rig.h"
+#include "tests/support/plan_open.h"
 
 struct setting {
 	int image;
@@ -86,7 +86,7 @@ static struct sl_plan *plan_of(const struct setting *s)
 
 	snprintf(spec.cut.head_end, sizeof spec.cut.head_end, "%s", s->head_end);
 	snprintf(spec.cut.tail_begin, sizeof spec.cut.tail_begin, "%s", s->tail_begin);
-	if (sl_plan_open(&plan, &spec, &fail) != SL_OK)
+	if (plan_open(&plan, &spec, &fail) != SL_OK)
 		die(fail.text);
 	return plan;
 }

@@ -17,11 +17,11 @@
 
 #include "client/model/onnx.h"
 #include "client/model/weights_file.h"
-#include "client/run/local.h"
 #include "common/base/pool.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/ref/ref.h"
 #include "tests/support/asked.h"
+#include "tests/support/local_gradients.h"
 #include "tests/support/whole.h"
 
 static const double TOLERANCE = 1e-4, GRADIENT_FLOOR = 1e-3;
@@ -350,7 +350,7 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 		g->freeze.n = 0; /* torch is told what the model knows */
 	if (asked_settle(&g->asked, &fail))
 		fail_msg("%s", fail.text);
-	if (sl_plan_open(&g->plan, spec, &fail) != SL_OK)
+	if (plan_open(&g->plan, spec, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	open_backend(g, backend, 2);
 	g->be.logit_bytes = logit_bytes;
@@ -435,7 +435,7 @@ static void compare_gradients(struct golden *g)
 		const struct sl_plan_segment *s = &g->plan->segment[which];
 		float *range = malloc((size_t)s->trainable_count * sizeof *range + 1);
 
-		assert_int_equal(sl_local_get_gradients(g->local, (enum sl_segment)which, range), SL_OK);
+		assert_int_equal(local_gradients(g->local, (enum sl_segment)which, range), SL_OK);
 		for (int i = 0; i < s->n_param; i++) {
 			const struct sl_segment_param *p = &s->param[i];
 

@@ -12,12 +12,12 @@
 
 #include <cmocka.h>
 
-#include "client/model/split.h"
 #include "common/base/rng.h"
 #include "common/exec/exec.h"
 #include "kernels/module.h"
 #include "tests/ref/ref.h"
 #include "tests/support/gpu.h"
+#include "tests/support/plan_open.h"
 
 enum { SEED = 11, BATCH = 10, CHUNKS = 4 }; /* chunks of 3, 3, 3 and 1 */
 
@@ -183,7 +183,7 @@ static struct sl_plan *plan_of(const struct training *t)
 	struct sl_plan *plan;
 
 	snprintf(spec.cut.tail_begin, sizeof spec.cut.tail_begin, "%s", t->tail_begin ? t->tail_begin : last);
-	if (sl_plan_open(&plan, &spec, &fail))
+	if (plan_open(&plan, &spec, &fail))
 		fail_msg("%s", fail.text);
 	return plan;
 }

@@ -10,11 +10,11 @@
 
 #include <cmocka.h>
 
-#include "client/model/split.h"
 #include "common/exec/exec.h"
 #include "common/weights/weights.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cuda/graph.h"
+#include "tests/support/plan_open.h"
 
 static struct cu_graphs graphs;
 
@@ -264,7 +264,7 @@ static struct outcome train(bool recorded, int refuse, bool narrows)
 	be.ops = &ops;
 	if (narrows)
 		snprintf(spec.insert_tail, sizeof spec.insert_tail, "decaylinear:rate=0.7,every=4,times=2");
-	if (sl_plan_open(&plan, &spec, &fail) || sl_exec_open(&exec, plan, SL_MIDDLE, &be, &fail))
+	if (plan_open(&plan, &spec, &fail) || sl_exec_open(&exec, plan, SL_MIDDLE, &be, &fail))
 		fail_msg("%s", fail.text);
 	o.count = sl_exec_segment(exec)->weight_count;
 	load(exec, plan, o.count);

@@ -124,7 +124,7 @@ static struct sl_plan *decaying_plan(void)
 	struct sl_plan *plan;
 	struct sl_fail fail;
 
-	if (sl_plan_open(&plan, &spec, &fail) != SL_OK)
+	if (plan_open(&plan, &spec, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	return plan;
 }
@@ -150,7 +150,7 @@ static struct sl_plan *paired_plan(void)
 	struct sl_plan *plan;
 	struct sl_fail fail;
 
-	if (sl_plan_open(&plan, &spec, &fail) != SL_OK)
+	if (plan_open(&plan, &spec, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	assert_true(plan->whole_rows && sl_plan_lengths_cross(plan));
 	return plan;
@@ -167,7 +167,7 @@ static struct sl_plan *ungraded_plan(bool mid)
 	struct sl_plan *plan;
 	struct sl_fail fail;
 
-	if (sl_plan_open(&plan, &spec, &fail) != SL_OK)
+	if (plan_open(&plan, &spec, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	return plan;
 }

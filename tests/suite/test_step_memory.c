@@ -82,7 +82,7 @@ static void open_run(struct run *r)
 {
 	struct sl_fail fail = {0};
 
-	if (asked_settle(&r->asked, &fail) != SL_OK || sl_plan_open(&r->plan, &r->asked.split, &fail) != SL_OK)
+	if (asked_settle(&r->asked, &fail) != SL_OK || plan_open(&r->plan, &r->asked.split, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	assert_int_equal(sl_pool_open(&r->pool, 2, &fail), SL_OK);
 	assert_int_equal(sl_cpu_backend_open(&r->be, r->pool, &fail), SL_OK);

@@ -2,8 +2,8 @@
 #ifndef TEST_ASKED_H
 #define TEST_ASKED_H
 
-#include "client/model/split.h"
 #include "common/session/agree.h"
+#include "tests/support/plan_open.h"
 
 struct asked {
 	struct sl_agreement agreement;

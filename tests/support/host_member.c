@@ -54,7 +54,7 @@ static struct sl_frame hello(struct host_member *m, uint8_t session)
 
 	m->asked = agreement(m->k);
 	f = host_rig_hello_of(&m->asked, session, m->epoch, &weights);
-	assert_int_equal(sl_plan_open(&plan, &m->asked.split, &fail), SL_OK);
+	assert_int_equal(plan_open(&plan, &m->asked.split, &fail), SL_OK);
 	m->act_bytes = (size_t)(sl_plan_cut_most(plan, false) * sl_shape_row(&plan->segment[SL_MIDDLE].in_shape)) *
 		       sizeof(float);
 	m->grad_bytes = (size_t)(sl_plan_cut_most(plan, true) * sl_shape_row(&plan->segment[SL_MIDDLE].out_shape)) *

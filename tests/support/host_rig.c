@@ -287,7 +287,7 @@ struct sl_frame host_rig_hello_of(const struct asked *a, uint8_t session, uint64
 			       .heartbeat_ms = 50,
 			       .timeout_ms = 60000};
 	memcpy(h->session, host_rig_secret(session)->session, sizeof h->session);
-	if (sl_plan_open(&plan, &a->split, &fail) != SL_OK)
+	if (plan_open(&plan, &a->split, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	if (sl_agreement_say(&a->agreement, plan, &f.payload, h, &fail) != SL_OK)
 		fail_msg("%s", fail.text);

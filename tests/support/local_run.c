@@ -32,7 +32,7 @@ void local_run_open(struct local_run *r, const struct local_run_conf *conf)
 	if (asked_settle(&r->asked, &fail))
 		fail_msg("%s", fail.text);
 	spec->plan.optimizer = conf->optimizer;
-	if (sl_plan_open(&r->plan, spec, &fail) != SL_OK)
+	if (plan_open(&r->plan, spec, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	assert_int_equal(sl_pool_open(&r->pool, conf->threads, &fail), SL_OK);
 	err = conf->ref ? sl_ref_backend_open(&r->be, &fail) : sl_cpu_backend_open(&r->be, r->pool, &fail);

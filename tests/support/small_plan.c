@@ -32,7 +32,7 @@ struct sl_plan *small_plan_open_freezing(const char *partition, int chunks, cons
 
 	snprintf(spec.cut.partition, sizeof spec.cut.partition, "%s", partition);
 	snprintf(spec.insert_head, sizeof spec.insert_head, "%s", insert_head);
-	if (sl_plan_open(&plan, &spec, &fail) != SL_OK)
+	if (plan_open(&plan, &spec, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	return plan;
 }

@@ -2,7 +2,7 @@
 #ifndef SL_TESTS_SMALL_PLAN_H
 #define SL_TESTS_SMALL_PLAN_H
 
-#include "client/model/split.h"
+#include "tests/support/plan_open.h"
 
 enum { SMALL_BATCH = 8, SMALL_IMAGE = 32, SMALL_CLASSES = 10 };
 

@@ -207,7 +207,7 @@ static char *said(struct sl_hello *hello, size_t *len)
 	struct sl_fail fail;
 	char *text;
 
-	if (sl_plan_open(&plan, &a.split, &fail) || sl_agreement_say(&a.agreement, plan, &bytes, hello, &fail))
+	if (plan_open(&plan, &a.split, &fail) || sl_agreement_say(&a.agreement, plan, &bytes, hello, &fail))
 		fail_msg("%s", fail.text);
 	sl_plan_close(plan);
 	assert_true(hello->payload_xxh3 == sl_wire_hash(bytes));

@@ -76,7 +76,7 @@ static void gradients_are_scaled_wherever_they_lie(bool on_host)
 	float *g, *weights;
 	int64_t count;
 
-	if (sl_plan_open(&plan, &spec, &fail) || mixed_backend_open(&be, &fail))
+	if (plan_open(&plan, &spec, &fail) || mixed_backend_open(&be, &fail))
 		fail_msg("%s", fail.text);
 	be.host_memory = on_host;
 	exec = open_middle(plan, &be);

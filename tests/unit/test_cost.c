@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include "client/model/split.h"
 #include "client/run/setup.h"
 #include "common/base/pool.h"
 #include "common/base/rng.h"
@@ -21,6 +20,7 @@
 #include "kernels/cpu/cpu.h"
 #include "server/trunk/cost.h"
 #include "tests/support/piece_rig.h"
+#include "tests/support/plan_open.h"
 
 /* The most that a piece may take on a processor that is busy or slow: docs/SECURITY.md says the same. */
 enum { BUSY = 8, MOMENT_MS = 100 };
@@ -44,7 +44,7 @@ static struct sl_plan *plan_of(int image, int64_t batch, int chunks, const char 
 
 	snprintf(spec.cut.head_end, sizeof spec.cut.head_end, "%s", head_end);
 	snprintf(spec.cut.tail_begin, sizeof spec.cut.tail_begin, "%s", tail_begin);
-	if (sl_plan_open(&plan, &spec, &fail) != SL_OK)
+	if (plan_open(&plan, &spec, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	return plan;
 }
@@ -345,7 +345,7 @@ static void a_login_of_many_weights_gives_way(void **state)
 	struct sl_fail fail;
 
 	(void)state;
-	if (sl_plan_open(&plan, &spec, &fail) != SL_OK)
+	if (plan_open(&plan, &spec, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	assert_int_equal(sl_pool_open(&pool, 2, NULL), SL_OK);
 	assert_int_equal(sl_cpu_backend_open(&be, pool, NULL), SL_OK);

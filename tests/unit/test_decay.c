@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "common/base/rng.h"
+#include "tests/support/local_gradients.h"
 #include "tests/support/local_run.h"
 
 /* ---- the schedule */
@@ -133,7 +134,7 @@ static float *gradient_of(struct local_run *r, enum sl_segment which, const char
 	int p = find_param(r, name);
 
 	assert_non_null(all);
-	assert_int_equal(sl_local_get_gradients(r->local, which, all), SL_OK);
+	assert_int_equal(local_gradients(r->local, which, all), SL_OK);
 	for (int i = 0; i < s->n_param; i++)
 		if (s->param[i].model_param == p) {
 			one = malloc((size_t)s->param[i].count * sizeof *one);

@@ -35,7 +35,7 @@ static struct sl_plan *open_plan(double smoothing)
 	struct sl_plan *opened;
 	struct sl_fail fail;
 
-	return sl_plan_open(&opened, &spec, &fail) == SL_OK ? opened : NULL;
+	return plan_open(&opened, &spec, &fail) == SL_OK ? opened : NULL;
 }
 
 static void open_ends(struct sl_ends *e, int64_t rows)

@@ -398,7 +398,7 @@ static void dropout_is_drawn_for_every_step_and_chunk(void **state)
 
 	(void)state;
 	assert_int_equal(sl_cpu_backend_open(&be, NULL, &fail), SL_OK);
-	assert_int_equal(sl_plan_open(&plan, &spec, &fail), SL_OK);
+	assert_int_equal(plan_open(&plan, &spec, &fail), SL_OK);
 	assert_int_equal(sl_exec_open(&e, plan, SL_MIDDLE, &be, &fail), SL_OK);
 	s = sl_exec_segment(e);
 	assert_int_equal(s->op[s->n_op - 1].op.kind, SL_OP_DROPOUT);

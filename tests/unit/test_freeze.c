@@ -205,7 +205,7 @@ static void groups_have_ranges_of_their_own(void **state)
 	struct sl_fail fail;
 
 	(void)state;
-	if (sl_plan_open(&plan, &spec, &fail))
+	if (plan_open(&plan, &spec, &fail))
 		fail_msg("%s", fail.text);
 	middle = &plan->segment[SL_MIDDLE];
 	assert_int_equal(middle->group_end[2], middle->trainable_count);
@@ -222,7 +222,7 @@ static void groups_have_ranges_of_their_own(void **state)
 	assert_true(seen[0] > 0 && seen[1] > 0 && seen[2] > 0);
 	sl_plan_close(plan);
 	spec.plan.n_group = 1; /* as where a peer's text names a group that is not agreed on */
-	assert_int_equal(sl_plan_open(&plan, &spec, &fail), SL_ERR_CONFIG);
+	assert_int_equal(plan_open(&plan, &spec, &fail), SL_ERR_CONFIG);
 	assert_non_null(strstr(fail.text, "it is of group 2, where 1 can be"));
 }
 
@@ -238,7 +238,7 @@ static void refuses(const char *glob, const char *says)
 	struct sl_fail fail;
 
 	strcpy(list.item[0], glob);
-	assert_int_equal(sl_plan_open(&plan, &spec, &fail), SL_ERR_CONFIG);
+	assert_int_equal(plan_open(&plan, &spec, &fail), SL_ERR_CONFIG);
 	assert_string_equal(fail.key, "train.freeze");
 	assert_non_null(strstr(fail.text, says));
 	assert_null(plan);

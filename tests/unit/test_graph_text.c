@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "client/model/split.h"
 #include "common/graph/graph_text.h"
+#include "tests/support/plan_open.h"
 
 static void put(void *arg, const char *text, size_t len)
 {
@@ -65,7 +65,7 @@ static int cut_everywhere(const char *model, const char *head, const char *tail)
 			snprintf(spec.insert_head, sizeof spec.insert_head, "%s", head);
 			snprintf(spec.insert_tail, sizeof spec.insert_tail, "%s", tail);
 			snprintf(spec.cut.partition, sizeof spec.cut.partition, "%d:-%d", a, b);
-			if (sl_plan_open(&plan, &spec, &fail) != SL_OK)
+			if (plan_open(&plan, &spec, &fail) != SL_OK)
 				continue; /* no such units */
 			for (int part = 0; part < SL_SEGMENT_COUNT; part++)
 				comes_back(&plan->segment[part].graph, spec.cut.partition);

@@ -90,7 +90,7 @@ static void bytes_are_those_of_the_link(void **state)
 	struct sl_fail fail;
 
 	(void)state;
-	assert_int_equal(sl_plan_open(&plan, &a.split, &fail), SL_OK);
+	assert_int_equal(plan_open(&plan, &a.split, &fail), SL_OK);
 	total = SL_FRAME_BYTES + ROWS * (uint64_t)sl_shape_row(&plan->segment[SL_MIDDLE].in_shape) * sizeof(float);
 	sl_plan_close(plan);
 	host_rig_open(1, 256 << 20);

@@ -63,7 +63,7 @@ static void what_a_lost_session_has_queued_is_not_computed(void **state)
 	(void)state;
 	a.agreement.agreed.chunks = CHUNKS;
 	assert_int_equal(asked_settle(&a, &fail), SL_OK);
-	assert_int_equal(sl_plan_open(&plan, &a.split, &fail), SL_OK);
+	assert_int_equal(plan_open(&plan, &a.split, &fail), SL_OK);
 	hello = host_rig_hello_of(&a, 1, 1, NULL);
 	for (int i = 0; i < plan->segment[SL_MIDDLE].n_op; i++)
 		of_a_chunk += plan->segment[SL_MIDDLE].op[i].op.kind == SL_OP_CONV2D;
@@ -308,7 +308,7 @@ static void write_checkpoint(const char *folder, const struct asked *a, const ch
 	struct sl_fail fail;
 	float *zeros;
 
-	if (sl_plan_open(&plan, &a->split, &fail) != SL_OK)
+	if (plan_open(&plan, &a->split, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	s = &plan->segment[SL_MIDDLE];
 	zeros = calloc((size_t)s->weight_count, sizeof *zeros);
@@ -461,7 +461,7 @@ static void what_a_device_has_not_done_does_not_stop_the_loop(void **state)
 	struct sl_fail fail;
 
 	(void)state;
-	assert_int_equal(sl_plan_open(&plan, &a.split, &fail), SL_OK);
+	assert_int_equal(plan_open(&plan, &a.split, &fail), SL_OK);
 	host_rig_open(1, 256 << 20);
 	host_rig.counting_ops.mark_open = mark_open;
 	host_rig.counting_ops.mark = mark;

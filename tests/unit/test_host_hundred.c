@@ -93,7 +93,7 @@ static void call(int k, int members, int steps)
 
 	host_rig_connect_raw(&m->c);
 	m->asked = agreement(k, members, steps);
-	assert_int_equal(sl_plan_open(&plan, &m->asked.split, &fail), SL_OK);
+	assert_int_equal(plan_open(&plan, &m->asked.split, &fail), SL_OK);
 	s = &plan->segment[SL_MIDDLE];
 	m->act_bytes = (size_t)(ROWS * sl_shape_row(&s->in_shape)) * sizeof(float);
 	m->grad_bytes = (size_t)(ROWS * sl_shape_row(&s->out_shape)) * sizeof(float);

@@ -78,7 +78,7 @@ static void call(int k)
 	m->asked = agreement(k);
 	host_rig_connect_raw(&m->c);
 	hello = host_rig_hello_of(&m->asked, (uint8_t)(tests_run * MEMBERS + k), 1, NULL);
-	assert_int_equal(sl_plan_open(&plan, &m->asked.split, &fail), SL_OK);
+	assert_int_equal(plan_open(&plan, &m->asked.split, &fail), SL_OK);
 	m->act_bytes = (size_t)sl_shape_row(&plan->segment[SL_MIDDLE].in_shape) * ROWS * sizeof(float);
 	m->grad_bytes = (size_t)sl_shape_row(&plan->segment[SL_MIDDLE].out_shape) * ROWS * sizeof(float);
 	sl_end_layout_close(&layout);

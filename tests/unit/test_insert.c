@@ -120,7 +120,7 @@ static struct sl_plan *open_plan(const struct sl_split_spec *spec)
 	struct sl_plan *plan = NULL;
 	struct sl_fail fail;
 
-	if (sl_plan_open(&plan, spec, &fail) != SL_OK)
+	if (plan_open(&plan, spec, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	return plan;
 }
@@ -297,7 +297,7 @@ static bool refuses(struct sl_split_spec spec, const char *key)
 	struct sl_plan *plan = NULL;
 	struct sl_fail fail = {0};
 
-	return sl_plan_open(&plan, &spec, &fail) == SL_ERR_CONFIG && strcmp(fail.key, key) == 0;
+	return plan_open(&plan, &spec, &fail) == SL_ERR_CONFIG && strcmp(fail.key, key) == 0;
 }
 
 /* A loss of what an insert restores: the insert lies in the middle, behind what makes its activation, and it alone
@@ -343,7 +343,7 @@ static void plan_refuses(const char *head, const char *tail, const char *says)
 	struct sl_plan *plan = NULL;
 	struct sl_fail fail = {0};
 
-	assert_int_equal(sl_plan_open(&plan, &spec, &fail), SL_ERR_CONFIG);
+	assert_int_equal(plan_open(&plan, &spec, &fail), SL_ERR_CONFIG);
 	assert_null(plan);
 	if (!strstr(fail.text, says))
 		fail_msg("\"%s\" does not say \"%s\"", fail.text, says);

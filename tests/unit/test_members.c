@@ -40,7 +40,7 @@ static void open_members(struct members *g, struct local_run *one)
 		if (asked_settle(a, &fail))
 			fail_msg("%s", fail.text);
 		a->split.plan.optimizer = adamw();
-		if (sl_plan_open(&g->plan[k], &a->split, &fail))
+		if (plan_open(&g->plan[k], &a->split, &fail))
 			fail_msg("%s", fail.text);
 		if (k == 0) {
 			assert_int_equal(sl_exec_prepare(&g->trunk, g->plan[0], SL_MIDDLE, &one->be, &fail), SL_OK);

@@ -111,7 +111,7 @@ static struct sl_plan *open_plan(enum sl_precision precision, const char *insert
 	struct sl_fail fail;
 
 	snprintf(spec.insert_head, sizeof spec.insert_head, "%s", insert);
-	if (sl_plan_open(&plan, &spec, &fail))
+	if (plan_open(&plan, &spec, &fail))
 		fail_msg("%s", fail.text);
 	return plan;
 }
@@ -478,7 +478,7 @@ static void both_sides_agree_on_it(void **state)
 	a.agreement.agreed.precision = SL_CONF_FP16;
 	if (asked_settle(&a, &fail))
 		fail_msg("%s", fail.text);
-	assert_int_equal(sl_plan_open(&plan, &a.split, &fail), SL_OK);
+	assert_int_equal(plan_open(&plan, &a.split, &fail), SL_OK);
 	assert_int_equal(sl_agreement_say(&a.agreement, plan, &text, &hello, &fail), SL_OK);
 	assert_int_equal(sl_agreement_hear(&b.agreement, &other, text, &fail), SL_OK);
 	assert_int_equal(b.agreement.plan.precision, SL_PRECISION_FP16);
@@ -488,7 +488,7 @@ static void both_sides_agree_on_it(void **state)
 	b = a;
 	b.agreement.agreed.precision = SL_CONF_FP32;
 	assert_int_equal(asked_settle(&b, &fail), SL_OK);
-	assert_int_equal(sl_plan_open(&other, &b.split, &fail), SL_OK);
+	assert_int_equal(plan_open(&other, &b.split, &fail), SL_OK);
 	assert_memory_not_equal(plan->hash, other->hash, sizeof plan->hash);
 	sl_plan_close(other);
 	sl_plan_close(plan);

@@ -82,7 +82,7 @@ static void open_case(const struct run_case *c)
 	if (asked_settle(&asked, &fail))
 		fail_msg("%s", fail.text);
 	assert_int_equal(sl_cpu_backend_open(&cpu, NULL, &fail), SL_OK);
-	if (sl_plan_open(&plan, &asked.split, &fail) != SL_OK)
+	if (plan_open(&plan, &asked.split, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	assert_int_equal(sl_weights_open(&first, plan->model, &fail), SL_OK);
 	sl_weights_init(&first, plan->model, 9);

@@ -14,11 +14,11 @@
 
 #include <cmocka.h>
 
-#include "client/run/local.h"
 #include "common/base/pool.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/ref/ref.h"
 #include "tests/support/asked.h"
+#include "tests/support/local_gradients.h"
 
 enum { ROWS = 6, MOST = 11, CLASSES = 3, VOCAB = 40, REAL = 31, CHUNKS = 2 };
 static const uint32_t begin[ROWS + 1] = {0, 5, 6, 15, 17, 24, REAL};
@@ -88,7 +88,7 @@ static void run(struct sl_backend *be, const struct sl_cut_spec *cut, enum fill 
 	agreed->row_tokens = MOST;
 	agreed->chunk_tokens = ROWS / CHUNKS * MOST;
 	agreed->padded = fill != PACKED;
-	if (asked_settle(&a, &fail) || sl_plan_open(&plan, &a.split, &fail) ||
+	if (asked_settle(&a, &fail) || plan_open(&plan, &a.split, &fail) ||
 	    sl_local_open(&local, plan, &a.agreement, false, be, &fail) ||
 	    sl_weights_open(&weights, plan->model, &fail))
 		fail_msg("%s", fail.text);
@@ -102,7 +102,7 @@ static void run(struct sl_backend *be, const struct sl_cut_spec *cut, enum fill 
 	for (int s = 0; s < SL_SEGMENT_COUNT; s++) {
 		out->n[s] = plan->segment[s].trainable_count;
 		out->grad[s] = calloc((size_t)out->n[s], sizeof *out->grad[s]);
-		assert_int_equal(sl_local_get_gradients(local, (enum sl_segment)s, out->grad[s]), SL_OK);
+		assert_int_equal(local_gradients(local, (enum sl_segment)s, out->grad[s]), SL_OK);
 	}
 	sl_weights_close(&weights);
 	sl_local_close(local);

@@ -54,7 +54,7 @@ static struct sl_plan *plan_of(struct asked *a)
 	struct sl_plan *plan;
 	struct sl_fail fail = {0};
 
-	if (asked_settle(a, &fail) || sl_plan_open(&plan, &a->split, &fail))
+	if (asked_settle(a, &fail) || plan_open(&plan, &a->split, &fail))
 		fail_msg("%s", fail.text);
 	return plan;
 }
@@ -243,7 +243,7 @@ static void plan_refuses(struct asked *a, const char *key, const char *says)
 	struct sl_fail fail = {0};
 
 	if (!asked_settle(a, &fail))
-		assert_int_equal(sl_plan_open(&plan, &a->split, &fail), SL_ERR_CONFIG);
+		assert_int_equal(plan_open(&plan, &a->split, &fail), SL_ERR_CONFIG);
 	if (strcmp(fail.key, key) != 0 || !strstr(fail.text, says))
 		fail_msg("key '%s', \"%s\" does not say \"%s\"", fail.key, fail.text, says);
 }

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "client/model/split.h"
 #include "common/graph/graph_text.h"
+#include "tests/support/plan_open.h"
 
 static const struct sl_split_spec base = {.model = {"mobilenet_v2", 0.25, 10, 32, true, 0.2, 0, 0, 0, 0},
 					  .cut = {.partition = "1:-1"},
@@ -22,7 +22,7 @@ static struct sl_plan *plan_of(const struct sl_split_spec *spec)
 	struct sl_plan *plan;
 	struct sl_fail fail;
 
-	if (sl_plan_open(&plan, spec, &fail) != SL_OK)
+	if (plan_open(&plan, spec, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	return plan;
 }

@@ -60,7 +60,7 @@ static void open_plan(const char *codec)
 	if (asked_settle(&asked, &fail))
 		die(codec, fail.text);
 	sl_plan_close(plan);
-	if (sl_plan_open(&plan, &asked.split, &fail))
+	if (plan_open(&plan, &asked.split, &fail))
 		die("plan", fail.text);
 }
 

@@ -233,7 +233,7 @@ static void open_plan(void)
 	asked.agreement.agreed.batch = 2;
 	asked.agreement.agreed.chunks = 1;
 	asked.agreement.agreed.seed = 5;
-	if (asked_settle(&asked, &fail) || sl_plan_open(&plan, &asked.split, &fail)) {
+	if (asked_settle(&asked, &fail) || plan_open(&plan, &asked.split, &fail)) {
 		fprintf(stderr, "squatters: %s\n", fail.text);
 		exit(1);
 	}

@@ -177,7 +177,7 @@ static void open_plan(void)
 	asked.agreement.agreed.batch = 16;
 	asked.agreement.agreed.chunks = 4;
 	asked.agreement.agreed.seed = 3;
-	if (asked_settle(&asked, &fail) || sl_plan_open(&plan, &asked.split, &fail))
+	if (asked_settle(&asked, &fail) || plan_open(&plan, &asked.split, &fail))
 		die("plan", fail.text);
 }
 
