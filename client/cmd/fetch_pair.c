@@ -72,21 +72,10 @@ static void on_ready(void *arg, uint64_t next_step)
 		sl_link_fetch(sl_remote_link(f->remote));
 }
 
-/* The batches that the run itself would take next, so that no other rows cross. */
-static enum sl_err next_batch(struct fetch *f)
-{
-	enum sl_err err = sl_loader_next(f->loader, &f->batch);
-
-	if (err)
-		return sl_fail_set(f->fail, err, "the data loader: %s", sl_err_text(err));
-	if (f->batch->err)
-		*f->fail = f->batch->why;
-	return f->batch->err;
-}
-
+/* The batches are those that the run itself would take next, so that no other rows cross. */
 static void begin_step(struct fetch *f)
 {
-	const enum sl_err err = next_batch(f);
+	const enum sl_err err = sl_loader_take(f->loader, &f->batch, f->fail);
 	struct sl_feed feed;
 
 	if (err) {

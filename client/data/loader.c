@@ -174,6 +174,23 @@ void sl_loader_release(struct sl_loader *loader, const struct sl_batch *batch)
 	}
 }
 
+enum sl_err sl_loader_take(struct sl_loader *loader, const struct sl_batch **out, struct sl_fail *fail)
+{
+	enum sl_err err = sl_loader_next(loader, out);
+
+	if (err) {
+		*out = NULL;
+		return sl_fail_set(fail, err, "the data loader: %s", sl_err_text(err));
+	}
+	err = (*out)->err;
+	if (err) {
+		*fail = (*out)->why;
+		sl_loader_release(loader, *out);
+		*out = NULL;
+	}
+	return err;
+}
+
 enum sl_err sl_loader_seek(struct sl_loader *loader, uint64_t epoch, int64_t index)
 {
 	if (loader->waiting || index < 0 || index >= loader->batches)

@@ -120,6 +120,9 @@ void sl_loader_drain(struct sl_loader *loader);
 
 /* The blocking form, for a consumer without an event loop. LIMIT: `held` batches are held; BUSY: a request is open. */
 enum sl_err sl_loader_next(struct sl_loader *loader, const struct sl_batch **out) SL_MUST_CHECK;
+/* The same for a consumer that a bad sample ends. A failure is told in *fail, nothing is held then, and *out is NULL.
+ */
+enum sl_err sl_loader_take(struct sl_loader *loader, const struct sl_batch **out, struct sl_fail *fail) SL_MUST_CHECK;
 
 void sl_loader_release(struct sl_loader *loader, const struct sl_batch *batch);
 

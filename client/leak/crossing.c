@@ -106,14 +106,10 @@ static enum sl_err one_batch(struct collector *c, uint64_t number, const struct 
 	const int64_t step = c->setup->trained < INT64_MAX ? c->setup->trained : 0;
 	struct sl_step_result result;
 	struct sl_feed feed;
-	enum sl_err err = sl_loader_next(c->loader, out);
+	enum sl_err err = sl_loader_take(c->loader, out, fail);
 
 	if (err)
-		return sl_fail_set(fail, err, "the data loader: %s", sl_err_text(err));
-	if ((*out)->err) {
-		*fail = (*out)->why;
-		return (*out)->err;
-	}
+		return err;
 	feed = sl_feed_of(*out);
 	c->begin = feed.begin;
 	return sl_local_step(c->local, &feed, (uint64_t)step + number, 0, &result, fail);

@@ -33,26 +33,14 @@ bool sl_act_release(struct drive *d)
 	return true;
 }
 
-static bool loader_fails(struct drive *d, enum sl_err err)
-{
-	sl_drive_fault(d, sl_fail_set(d->fail, err, "the data loader: %s", sl_err_text(err)));
-	return false;
-}
-
 /* The loaders, which owe nothing, to where the run stands. */
 bool sl_act_seek(struct drive *d)
 {
-	const uint64_t batches = (uint64_t)sl_loader_batches(d->loader[SL_SPLIT_TRAIN]);
-	int64_t in_eval;
-	uint64_t at;
-	enum sl_err err;
+	const enum sl_err err = sl_training_seek(d->run, d->loader, d->fail);
 
-	/* a member with few data may begin again within an epoch of its group */
-	sl_training_position(d->run, &at, &in_eval);
-	err = sl_loader_seek(d->loader[SL_SPLIT_TRAIN], at / batches, (int64_t)(at % batches));
-	if (!err)
-		err = sl_loader_seek(d->loader[SL_SPLIT_TEST], 0, in_eval);
-	return err ? loader_fails(d, err) : true;
+	if (err)
+		sl_drive_fault(d, err);
+	return !err;
 }
 
 /* A loader that owes a batch cannot be set back before that batch has come. */
@@ -233,7 +221,7 @@ static void request(struct drive *d, struct sl_loader *from)
 	d->feed = FEED_OWED;
 	err = sl_loader_request(from, on_batch, d);
 	if (err)
-		loader_fails(d, err);
+		sl_drive_fault(d, sl_fail_set(d->fail, err, "the data loader: %s", sl_err_text(err)));
 }
 
 /* A member that fetches the weights of its last step says that its state is on its disk. False: the disk hangs. */

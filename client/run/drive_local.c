@@ -55,16 +55,10 @@ static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, st
 	struct sl_step_result result;
 	const struct sl_batch *batch;
 	struct sl_feed feed;
-	enum sl_err err = sl_loader_next(loader, &batch);
+	enum sl_err err = sl_loader_take(loader, &batch, fail);
 
 	if (err)
-		return sl_fail_set(fail, err, "the data loader: %s", sl_err_text(err));
-	if (batch->err) {
-		*fail = batch->why;
-		err = batch->err;
-		sl_loader_release(loader, batch);
 		return err;
-	}
 	feed = sl_feed_of(batch);
 	if (training)
 		err = sl_local_step(local, &feed, sl_training_number(run), sl_training_lr(run), &result, fail);
@@ -126,10 +120,9 @@ static const char *outcome(bool nonfinite)
 
 /* A phase goes on from the last one's end. */
 static enum sl_err begin_phase(struct sl_setup *setup, const struct sl_phase_end *end, struct sl_local *local,
-			       struct sl_training *run, struct sl_loader *loader, struct sl_fail *fail)
+			       struct sl_training *run, struct sl_loader *const loader[SL_SPLIT_COUNT],
+			       struct sl_fail *fail)
 {
-	int64_t in_eval;
-	uint64_t at, batches;
 	enum sl_err err;
 
 	if (!end || !setup->phase.index)
@@ -137,12 +130,7 @@ static enum sl_err begin_phase(struct sl_setup *setup, const struct sl_phase_end
 	err = sl_local_give(local, &end->state, end->step, fail);
 	if (!err)
 		err = sl_training_restore(run, &end->notes, fail);
-	if (err)
-		return err;
-	sl_training_position(run, &at, &in_eval);
-	batches = (uint64_t)sl_loader_batches(loader);
-	err = sl_loader_seek(loader, at / batches, (int64_t)(at % batches));
-	return err ? sl_fail_set(fail, err, "the data loader: %s", sl_err_text(err)) : SL_OK;
+	return err ? err : sl_training_seek(run, loader, fail);
 }
 
 static enum sl_err end_phase(struct sl_phase_end *end, struct sl_local *local, struct sl_training *run,
@@ -199,7 +187,7 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 	if (!err)
 		err = sl_local_hide(local, &setup->noise, fail);
 	if (!err)
-		err = begin_phase(setup, options->end, local, run, loader[SL_SPLIT_TRAIN], fail);
+		err = begin_phase(setup, options->end, local, run, loader, fail);
 	if (!err) {
 		sl_local_keep(local, setup->kept);
 		sl_local_weigh(local, setup->class_weight);

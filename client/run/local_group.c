@@ -163,17 +163,6 @@ static void close_all(struct group *g)
 
 /* ---- one batch of each member */
 
-static enum sl_err take_batch(struct member *m, enum sl_split split, struct sl_fail *fail)
-{
-	enum sl_err err = sl_loader_next(m->loader[split], &m->batch);
-
-	if (err)
-		return sl_fail_set(fail, err, "the data loader: %s", sl_err_text(err));
-	if (m->batch->err)
-		*fail = m->batch->why;
-	return m->batch->err;
-}
-
 static void release_batches(struct group *g, enum sl_split split)
 {
 	for (int k = 0; k < g->n; k++) {
@@ -193,7 +182,7 @@ static enum sl_err evaluate(struct group *g)
 
 		if (!m->here)
 			continue;
-		err = take_batch(m, SL_SPLIT_TEST, g->fail);
+		err = sl_loader_take(m->loader[SL_SPLIT_TEST], &m->batch, g->fail);
 		if (err)
 			break;
 		feed = sl_feed_of(m->batch);
@@ -213,7 +202,7 @@ static enum sl_err compute(struct group *g, int k)
 {
 	struct member *m = &g->member[k];
 	const double most = m->conf.agreed.share.member_norm;
-	enum sl_err err = take_batch(m, SL_SPLIT_TRAIN, g->fail);
+	enum sl_err err = sl_loader_take(m->loader[SL_SPLIT_TRAIN], &m->batch, g->fail);
 	int64_t rows[SL_PLAN_MAX_CHUNKS];
 	struct sl_feed feed;
 	double factor;
@@ -345,9 +334,6 @@ static enum sl_err step(struct group *g, double lr)
 /* It has been away, and takes part in the next step. `from`: a member that was in the last one. */
 static enum sl_err join(struct group *g, struct member *m, const struct member *from)
 {
-	const uint64_t batches = (uint64_t)sl_loader_batches(m->loader[SL_SPLIT_TRAIN]);
-	int64_t in_eval;
-	uint64_t at;
 	enum sl_err err;
 
 	if (m->part->copy && g->step % sl_setup_round(&m->setup))
@@ -356,12 +342,9 @@ static enum sl_err join(struct group *g, struct member *m, const struct member *
 				   " steps: it can where a round begins",
 				   m->conf.agreed.share.member, g->step + 1, sl_setup_round(&m->setup));
 	sl_training_join(m->run, g->step, false);
-	sl_training_position(m->run, &at, &in_eval);
-	err = sl_loader_seek(m->loader[SL_SPLIT_TRAIN], at / batches, (int64_t)(at % batches));
-	if (!err)
-		err = sl_loader_seek(m->loader[SL_SPLIT_TEST], 0, 0);
+	err = sl_training_seek(m->run, m->loader, g->fail);
 	if (err)
-		return sl_fail_set(g->fail, err, "the data loader: %s", sl_err_text(err));
+		return err;
 	m->own = sl_training_next(m->run) == SL_WANT_STEP;
 	if (m->part->copy && g->step && sl_copy_reset(m->part->copy, g->fold.trunk, true))
 		return sl_fail_set(g->fail, SL_ERR_DEVICE, "the copy of a member could not be set");

@@ -488,14 +488,21 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 		sl_summary_print(&line, &r->totals, link, json);
 }
 
-void sl_training_position(const struct sl_training *r, uint64_t *trained, int64_t *in_eval)
+enum sl_err sl_training_seek(const struct sl_training *r, struct sl_loader *const loader[SL_SPLIT_COUNT],
+			     struct sl_fail *fail)
 {
 	const struct sl_setup *s = r->setup;
+	const uint64_t batches = (uint64_t)sl_loader_batches(loader[SL_SPLIT_TRAIN]);
+	uint64_t at = (uint64_t)r->epoch * (uint64_t)r->steps_per_epoch + (uint64_t)r->in_epoch;
+	enum sl_err err;
 
-	*trained = (uint64_t)r->epoch * (uint64_t)r->steps_per_epoch + (uint64_t)r->in_epoch;
+	/* a member with few data may begin again within an epoch of its group */
 	if (s->epoch_steps)
-		*trained = sl_turns_before(&s->turns, s->conf->agreed.share.member, *trained);
-	*in_eval = r->in_eval;
+		at = sl_turns_before(&s->turns, s->conf->agreed.share.member, at);
+	err = sl_loader_seek(loader[SL_SPLIT_TRAIN], at / batches, (int64_t)(at % batches));
+	if (!err)
+		err = sl_loader_seek(loader[SL_SPLIT_TEST], 0, r->in_eval);
+	return err ? sl_fail_set(fail, err, "the data loader: %s", sl_err_text(err)) : SL_OK;
 }
 
 struct sl_training_state sl_training_state(const struct sl_training *r)

@@ -103,8 +103,9 @@ void sl_training_save(const struct sl_training *run, struct sl_checkpoint *c);
 void sl_training_notes(struct sl_checkpoint *c);
 enum sl_err sl_training_restore(struct sl_training *run, const struct sl_checkpoint *c,
 				struct sl_fail *fail) SL_MUST_CHECK;
-/* Where the loaders must stand: training batches done since the run began, and batches of the evaluation. */
-void sl_training_position(const struct sl_training *run, uint64_t *trained, int64_t *in_eval);
+/* Sets both loaders, of which none owes a batch, to where the run stands. BUG */
+enum sl_err sl_training_seek(const struct sl_training *run, struct sl_loader *const loader[SL_SPLIT_COUNT],
+			     struct sl_fail *fail) SL_MUST_CHECK;
 /* The group did the steps before `step` without this member: the run goes on there. Where they left its state alone,
  * that is still of step sl_training_held until a step is done, and a checkpoint says so. `has_ends`: it is the group's
  * state of `step`. */
