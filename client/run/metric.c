@@ -7,8 +7,10 @@ enum { TOP = 5, RIGHT = 0, ROWS = 1 };
 
 enum sl_err sl_metric_begin(const struct sl_metric *m, struct sl_metric_state *s, int width)
 {
-	*s = (struct sl_metric_state){.width = width};
-	return m->begin(s, width);
+	*s = (struct sl_metric_state){.of = m, .width = width, .counts = m->counts + m->per_class * width};
+	if (s->counts)
+		s->count = calloc((size_t)s->counts, sizeof *s->count);
+	return s->counts && !s->count ? SL_ERR_NOMEM : SL_OK;
 }
 
 void sl_metric_end(struct sl_metric_state *s)
@@ -20,23 +22,11 @@ void sl_metric_end(struct sl_metric_state *s)
 
 /* ---- metrics that count ---- */
 
-static enum sl_err begin_counts(struct sl_metric_state *s, int counts)
-{
-	s->count = calloc((size_t)counts, sizeof *s->count);
-	s->counts = counts;
-	return s->count ? SL_OK : SL_ERR_NOMEM;
-}
-
 static enum sl_err merge_counts(struct sl_metric_state *s, const struct sl_metric_state *behind)
 {
 	for (int i = 0; i < s->counts; i++)
 		s->count[i] += behind->count[i];
 	return SL_OK;
-}
-
-static enum sl_err begin_share(struct sl_metric_state *s, int width)
-{
-	return begin_counts(s, 2);
 }
 
 static double share_result(const struct sl_metric_state *s)
@@ -85,11 +75,6 @@ static enum sl_err add_top(struct sl_metric_state *s, const float *output, const
 }
 
 /* Counts by class: samples that are rightly of it, that are of it, that are said to be of it. */
-static enum sl_err begin_confusion(struct sl_metric_state *s, int width)
-{
-	return begin_counts(s, 3 * width);
-}
-
 static enum sl_err add_confusion(struct sl_metric_state *s, const float *output, const void *target, int64_t rows)
 {
 	int64_t *right = s->count, *is = right + s->width, *said = is + s->width;
@@ -123,9 +108,6 @@ static double matthews_result(const struct sl_metric_state *s)
 	return root > 0 ? (hits * n - both) / root : 0;
 }
 
-/* Of one class, each a share: rightly of it, of it, said to be of it, and all samples. */
-typedef double (*class_share)(double right, double is, double said, double n);
-
 static double f1_of(double right, double is, double said, double n)
 {
 	return 2 * right / (is + said);
@@ -146,16 +128,27 @@ static double specificity_of(double right, double is, double said, double n)
 	return n > is ? (n - is - said + right) / (n - is) : 0;
 }
 
+static double iou_of(double right, double is, double said, double n)
+{
+	return right / (is + said - right);
+}
+
 /* Of class k. `n`: all samples. */
-static double share_of(const struct sl_metric_state *s, int k, class_share share, double n)
+static double share_of(const struct sl_metric_state *s, int k, double n)
 {
 	const int64_t *right = s->count, *is = right + s->width, *said = is + s->width;
 
-	return share((double)right[k], (double)is[k], (double)said[k], n);
+	return s->of->class_share((double)right[k], (double)is[k], (double)said[k], n);
 }
 
-/* Of two classes that of class 1, else the mean of the classes that occur; `is_alone`: in labels, not in answers. */
-static double class_mean(const struct sl_metric_state *s, class_share share, bool both, bool is_alone)
+/* The shares of pixels do not take all samples into account. */
+double sl_metric_of_class(const struct sl_metric_state *s, int k)
+{
+	return share_of(s, k, 0);
+}
+
+/* Of two classes that of class 1, else the mean of the classes that occur. */
+static double class_mean(const struct sl_metric_state *s)
 {
 	const int64_t *is = s->count + s->width, *said = is + s->width;
 	double sum = 0, n = 0;
@@ -163,72 +156,16 @@ static double class_mean(const struct sl_metric_state *s, class_share share, boo
 
 	for (int k = 0; k < s->width; k++)
 		n += (double)is[k];
-	for (int k = s->width == 2 && !both; k < s->width; k++) {
-		if (is[k] + (is_alone ? 0 : said[k]) == 0)
+	for (int k = s->width == 2 && !s->of->both; k < s->width; k++) {
+		if (is[k] + (s->of->in_label ? 0 : said[k]) == 0)
 			continue;
-		sum += share_of(s, k, share, n);
+		sum += share_of(s, k, n);
 		classes++;
 	}
 	return classes ? sum / classes : n > 0 ? 0 : NAN;
 }
 
-static double iou_of(double right, double is, double said, double n)
-{
-	return right / (is + said - right);
-}
-
-static double iou_result(const struct sl_metric_state *s)
-{
-	return class_mean(s, iou_of, true, false);
-}
-
-static double dice_result(const struct sl_metric_state *s)
-{
-	return class_mean(s, f1_of, true, false);
-}
-
-/* 0 / 0, which is none, where the class does not occur. */
-static double iou_of_class(const struct sl_metric_state *s, int k)
-{
-	return share_of(s, k, iou_of, 0);
-}
-
-static double dice_of_class(const struct sl_metric_state *s, int k)
-{
-	return share_of(s, k, f1_of, 0);
-}
-
-static double f1_result(const struct sl_metric_state *s)
-{
-	return class_mean(s, f1_of, false, false);
-}
-
-static double precision_result(const struct sl_metric_state *s)
-{
-	return class_mean(s, precision_of, false, false);
-}
-
-static double recall_result(const struct sl_metric_state *s)
-{
-	return class_mean(s, recall_of, false, false);
-}
-
-static double specificity_result(const struct sl_metric_state *s)
-{
-	return class_mean(s, specificity_of, false, false);
-}
-
-static double balanced_result(const struct sl_metric_state *s)
-{
-	return class_mean(s, recall_of, true, true);
-}
-
 /* ---- metrics that correlate ---- */
-
-static enum sl_err begin_nothing(struct sl_metric_state *s, int width)
-{
-	return SL_OK;
-}
 
 void sl_metric_moment(struct sl_metric_state *s, double x, double y)
 {
@@ -319,35 +256,36 @@ static double r2_result(const struct sl_metric_state *s)
 }
 
 /* clang-format off */
-#define COUNTED begin_confusion, add_confusion, merge_counts
-#define MOMENTS begin_nothing, add_moments, merge_moments
-#define KEPT    begin_nothing, sl_metric_keep_labels, sl_metric_keep_more
+#define SHARE(add) add, merge_counts, share_result, .counts = 2
+#define MEAN(of) add_confusion, merge_counts, class_mean, .per_class = 3, .class_share = of
+#define MOMENTS add_moments, merge_moments
+#define KEPT sl_metric_keep_labels, sl_metric_keep_more
 enum {
 	CLASSES = 1 << SL_LEARN_CLASSES, LABELS = 1 << SL_LEARN_LABELS, EITHER = CLASSES | LABELS,
 	NUMBERS = 1 << SL_LEARN_NUMBER, PIXELS = 1 << SL_LEARN_PIXELS
 };
 const struct sl_metric sl_metrics[] = {
-	{"accuracy", CLASSES | PIXELS, false, true, false, 0, begin_share, add_accuracy, merge_counts, share_result, NULL},
-	{"top5", CLASSES, false, true, false, TOP + 1, begin_share, add_top, merge_counts, share_result, NULL},
-	{"matthews", EITHER, false, false, false, 0, COUNTED, matthews_result, NULL},
-	{"f1", EITHER, false, false, false, 0, COUNTED, f1_result, NULL},
-	{"precision", EITHER, false, false, false, 0, COUNTED, precision_result, NULL},
-	{"recall", EITHER, false, false, false, 0, COUNTED, recall_result, NULL},
-	{"specificity", EITHER, false, false, false, 0, COUNTED, specificity_result, NULL},
-	{"balanced_accuracy", EITHER | PIXELS, false, false, false, 0, COUNTED, balanced_result, NULL},
-	{"auc", EITHER, false, false, false, 0, KEPT, sl_metric_auc, NULL},
-	{"average_precision", EITHER, false, false, false, 0, KEPT, sl_metric_average_precision, NULL},
-	{"calibration_error", EITHER, false, false, true, 0, KEPT, sl_metric_calibration, NULL},
-	{"f1_micro", LABELS, true, false, false, 0, COUNTED, f1_result, NULL},
-	{"precision_micro", LABELS, true, false, false, 0, COUNTED, precision_result, NULL},
-	{"recall_micro", LABELS, true, false, false, 0, COUNTED, recall_result, NULL},
-	{"mean_iou", PIXELS, false, false, false, 0, COUNTED, iou_result, iou_of_class},
-	{"dice", PIXELS, false, false, false, 0, COUNTED, dice_result, dice_of_class},
-	{"pearson", NUMBERS, false, false, false, 0, MOMENTS, sl_metric_pearson, NULL},
-	{"spearman", NUMBERS, false, false, false, 0, begin_nothing, sl_metric_keep_numbers, sl_metric_keep_more, sl_metric_spearman, NULL},
-	{"mae", NUMBERS, false, false, true, 0, begin_nothing, add_errors, merge_errors, mae_result, NULL},
-	{"rmse", NUMBERS, false, false, true, 0, MOMENTS, rmse_result, NULL},
-	{"r2", NUMBERS, false, false, false, 0, MOMENTS, r2_result, NULL},
+	{"accuracy", CLASSES | PIXELS, false, true, false, 0, SHARE(add_accuracy)},
+	{"top5", CLASSES, false, true, false, TOP + 1, SHARE(add_top)},
+	{"matthews", EITHER, false, false, false, 0, add_confusion, merge_counts, .result = matthews_result, .per_class = 3},
+	{"f1", EITHER, false, false, false, 0, MEAN(f1_of)},
+	{"precision", EITHER, false, false, false, 0, MEAN(precision_of)},
+	{"recall", EITHER, false, false, false, 0, MEAN(recall_of)},
+	{"specificity", EITHER, false, false, false, 0, MEAN(specificity_of)},
+	{"balanced_accuracy", EITHER | PIXELS, false, false, false, 0, MEAN(recall_of), .both = true, .in_label = true},
+	{"auc", EITHER, false, false, false, 0, KEPT, .result = sl_metric_auc},
+	{"average_precision", EITHER, false, false, false, 0, KEPT, .result = sl_metric_average_precision},
+	{"calibration_error", EITHER, false, false, true, 0, KEPT, .result = sl_metric_calibration},
+	{"f1_micro", LABELS, true, false, false, 0, MEAN(f1_of)},
+	{"precision_micro", LABELS, true, false, false, 0, MEAN(precision_of)},
+	{"recall_micro", LABELS, true, false, false, 0, MEAN(recall_of)},
+	{"mean_iou", PIXELS, false, false, false, 0, MEAN(iou_of), .both = true, .of_class = true},
+	{"dice", PIXELS, false, false, false, 0, MEAN(f1_of), .both = true, .of_class = true},
+	{"pearson", NUMBERS, false, false, false, 0, MOMENTS, .result = sl_metric_pearson},
+	{"spearman", NUMBERS, false, false, false, 0, sl_metric_keep_numbers, sl_metric_keep_more, .result = sl_metric_spearman},
+	{"mae", NUMBERS, false, false, true, 0, add_errors, merge_errors, .result = mae_result},
+	{"rmse", NUMBERS, false, false, true, 0, MOMENTS, .result = rmse_result},
+	{"r2", NUMBERS, false, false, false, 0, MOMENTS, .result = r2_result},
 };
 /* clang-format on */
 const int sl_metric_count = sizeof sl_metrics / sizeof sl_metrics[0];

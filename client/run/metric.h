@@ -10,6 +10,7 @@
 #include "common/graph/task.h"
 
 struct sl_metric_state {
+	const struct sl_metric *of;
 	int width;
 	int64_t *count; /* [counts], of a metric that counts */
 	int counts;
@@ -30,12 +31,16 @@ struct sl_metric {
 	bool share;      /* of samples: shown in per cent */
 	bool lower;      /* is better */
 	int always_from; /* width from which it is computed unasked; 0: never */
-	enum sl_err (*begin)(struct sl_metric_state *s, int width);
 	enum sl_err (*add)(struct sl_metric_state *s, const float *output, const void *target, int64_t rows);
 	enum sl_err (*merge)(struct sl_metric_state *s, const struct sl_metric_state *behind);
 	double (*result)(const struct sl_metric_state *s); /* NaN where it is not defined */
-	double (*of_class)(const struct sl_metric_state *s,
-			   int k); /* of pixels: of one class alone; NULL: it is of all */
+	int counts, per_class;                             /* of one that counts: how many, in all and for each class */
+	/* Of one class, each a number of samples: rightly of it, of it, said to be of it, and all. NULL: the metric is
+	 * no mean over classes. */
+	double (*class_share)(double right, double is, double said, double n);
+	bool both;     /* of two classes too it is a mean, not what it is of class 1 */
+	bool in_label; /* a class occurs where labels have it; else also where answers have it */
+	bool of_class; /* sl_metric_of_class says something */
 };
 
 /* accuracy: the label is the first of the largest outputs, as the loss counts it.
@@ -64,7 +69,9 @@ enum sl_err sl_metric_find(const struct sl_metric **out, const char *name, const
 			   struct sl_fail *fail) SL_MUST_CHECK;
 
 enum sl_err sl_metric_begin(const struct sl_metric *m, struct sl_metric_state *s, int width) SL_MUST_CHECK;
-void sl_metric_end(struct sl_metric_state *s);    /* idempotent; a zeroed one is fine */
+void sl_metric_end(struct sl_metric_state *s); /* idempotent; a zeroed one is fine */
+/* Of class k alone; NaN where it does not occur. */
+double sl_metric_of_class(const struct sl_metric_state *s, int k);
 int sl_metric_largest(const float *x, int width); /* the first of the largest, as in the loss */
 
 enum { SL_SCORES_MOST = 24 };

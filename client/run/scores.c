@@ -276,7 +276,7 @@ double sl_scores_of(const struct sl_scores *s, int metric, int target)
 	const struct sl_metric *m = s->metric[metric];
 
 	if (!s->broken[metric] && s->kind == SL_LEARN_PIXELS)
-		return m->of_class ? m->of_class(&s->all[metric][0], target) : NAN;
+		return m->of_class ? sl_metric_of_class(&s->all[metric][0], target) : NAN;
 	if (s->broken[metric] || target >= states(s, metric))
 		return NAN;
 	return m->result(&s->all[metric][target]);
