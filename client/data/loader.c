@@ -83,7 +83,7 @@ static struct slot *take_ready(struct sl_loader *loader)
 		    slot->batch.index != loader->next.index)
 			continue;
 		slot->state = SLOT_HELD;
-		loader->held++;
+		loader->held = true;
 		loader->next = position_after(loader, loader->next);
 		refill(loader);
 		return slot;
@@ -111,7 +111,7 @@ void sl_loader_drain(struct sl_loader *loader)
 {
 	sl_worker_drain(loader->worker);
 	refill(loader);
-	if (loader->waiting && loader->held < loader->spec.held) {
+	if (loader->waiting && !loader->held) {
 		struct slot *slot = take_ready(loader);
 
 		if (slot) {
@@ -139,7 +139,7 @@ enum sl_err sl_loader_next(struct sl_loader *loader, const struct sl_batch **out
 {
 	if (loader->waiting)
 		return SL_ERR_BUSY;
-	if (loader->held == loader->spec.held)
+	if (loader->held)
 		return SL_ERR_LIMIT;
 	loader->asked_ns = sl_now_ns();
 	for (;;) {
@@ -167,7 +167,7 @@ void sl_loader_release(struct sl_loader *loader, const struct sl_batch *batch)
 		if (&slot->batch != batch || slot->state != SLOT_HELD)
 			continue;
 		slot->state = SLOT_FREE;
-		loader->held--;
+		loader->held = false;
 		refill(loader);
 		if (loader->waiting)
 			wake_consumer(loader);
@@ -223,9 +223,6 @@ static enum sl_err spec_check(const struct sl_loader_spec *spec, struct sl_fail 
 		return sl_fail_set(fail, SL_ERR_CONFIG, "the data set has %lld samples", (long long)spec->set->count);
 	if ((aug || spec->transform) != (strcmp(spec->set->field[SL_FIELD_INPUT].name, "image") == 0))
 		return sl_fail_set(fail, SL_ERR_BUG, "images are transformed, and nothing else");
-	if (spec->batch < 1 || spec->batch > SL_SET_MAX_SAMPLES)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "batch %lld is out of range: at least 1",
-				   (long long)spec->batch);
 	if (spec->members > 1 && spec->batch * spec->members > spec->set->count)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%d members with batches of %lld need more than %lld samples",
 				   spec->members, (long long)spec->batch, (long long)spec->set->count);
@@ -236,21 +233,6 @@ static enum sl_err spec_check(const struct sl_loader_spec *spec, struct sl_fail 
 	if (spec->mixup > 0 && spec->train &&
 	    (spec->set->source->extent || spec->set->field[SL_FIELD_TARGET].dtype != SL_I32))
 		return sl_fail_set(fail, SL_ERR_CONFIG, "only pictures and rows with labels can be mixed");
-	if (spec->masked > 0 && (spec->set->vocab < 1 || spec->set->mask.mask < 0 || !spec->set->source->extent))
-		return sl_fail_set(fail, SL_ERR_BUG, "only tokens of a tokenizer that has a mask can be masked");
-	if (spec->next && (!spec->set->next || spec->masked > 0))
-		return sl_fail_set(fail, SL_ERR_BUG, "only texts that say where a loss begins guess the next token");
-	if (spec->by_length && (!spec->train || !spec->set->source->extent))
-		return sl_fail_set(fail, SL_ERR_BUG, "batches of like length are of tokens, and of training");
-	if (spec->threads < 0 || spec->threads > SL_POOL_MAX_THREADS)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "%d threads are out of range: 0 (all CPUs) to %d",
-				   spec->threads, SL_POOL_MAX_THREADS);
-	if (spec->prefetch < 1 || spec->prefetch > SL_LOADER_MAX_PREFETCH)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "prefetch %d is out of range: 1 to %d batches", spec->prefetch,
-				   SL_LOADER_MAX_PREFETCH);
-	if (spec->held < 1 || spec->held > SL_LOADER_MAX_HELD)
-		return sl_fail_set(fail, SL_ERR_CONFIG, "held %d is out of range: 1 to %d batches", spec->held,
-				   SL_LOADER_MAX_HELD);
 	return SL_OK;
 }
 
@@ -440,7 +422,7 @@ enum sl_err sl_loader_open(struct sl_loader **out, const struct sl_loader_spec *
 	if (!loader)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "out of memory for the data loader");
 	loader->spec = *spec;
-	loader->nslots = spec->prefetch + spec->held;
+	loader->nslots = spec->prefetch + 1;
 	types_of_rows(loader);
 	loader->batches = spec->set->count / (spec->batch * members_of(spec));
 	if (spec->members <= 1 && !spec->drop_last && spec->set->count % spec->batch)

@@ -15,8 +15,6 @@
 #include "client/data/transform.h"
 #include "common/base/err.h"
 
-enum { SL_LOADER_MAX_PREFETCH = 64, SL_LOADER_MAX_HELD = 64 };
-
 /* How rows of tokens are made as long as each other: not at all, as the longest of the batch, all as `pad_to`. */
 enum sl_pad { SL_PAD_NONE, SL_PAD_LONGEST, SL_PAD_MAX };
 
@@ -42,8 +40,7 @@ struct sl_loader_spec {
 	bool next;       /* of a set of texts for the next token: each token with a loss guesses the one behind it */
 	double mixup;    /* of training: rows are mixed with λ ~ Beta(mixup, mixup) (mixup.h); 0: they are not */
 	uint64_t seed;
-	int prefetch; /* batches prepared ahead, 1 … SL_LOADER_MAX_PREFETCH */
-	int held;     /* batches the consumer may hold at once, 1 … SL_LOADER_MAX_HELD */
+	int prefetch; /* batches prepared ahead, at least 1 */
 	int threads;  /* that prepare a batch together, ≥ 1; 0: the CPUs this process may use */
 	/* Called, on any thread, when sl_loader_drain has something to do (uv_async_send). NULL: sl_loader_next only.
 	 */
@@ -99,26 +96,26 @@ struct sl_loader;
 /* On sl_loader_drain's thread. The batch is held by the consumer from here on. */
 typedef void sl_loader_fn(void *arg, const struct sl_batch *batch);
 
-/* Starts at (epoch 0, index 0). All memory is taken here. CONFIG: a number out of range, or no batch in an epoch;
- * NOMEM, OS. */
+/* Starts at (epoch 0, index 0). All memory is taken here. CONFIG: the set is not for what is
+ * asked, or there is no batch in an epoch; NOMEM, OS. */
 enum sl_err sl_loader_open(struct sl_loader **out, const struct sl_loader_spec *spec,
 			   struct sl_fail *fail) SL_MUST_CHECK;
-void sl_loader_close(struct sl_loader *loader); /* NULL is fine; waits for the batch in preparation; frees held ones */
+void sl_loader_close(struct sl_loader *loader); /* NULL is fine; waits for the batch in preparation; frees a held one */
 
 int64_t sl_loader_batches(const struct sl_loader *loader); /* per epoch */
 
-/* Makes (epoch, index) the next batch. What was prepared is kept where it is just that, else thrown away; held
- * batches stay. BUG: index outside the epoch, or a request is open. */
+/* Makes (epoch, index) the next batch. What was prepared is kept where it is just that, else thrown away; a
+ * held batch stays. BUG: index outside the epoch, or a request is open. */
 enum sl_err sl_loader_seek(struct sl_loader *loader, uint64_t epoch, int64_t index) SL_MUST_CHECK;
 
 /* Asks for the next batch; behind the last one of an epoch comes the first of the next epoch. `fn` is called once,
- * always from sl_loader_drain, as soon as the batch is ready and fewer than `held` batches are held.
+ * always from sl_loader_drain, as soon as the batch is ready and none is held.
  * BUSY: the previous request is still open. */
 enum sl_err sl_loader_request(struct sl_loader *loader, sl_loader_fn *fn, void *arg) SL_MUST_CHECK;
 /* Takes in finished batches and answers the open request. Never called from inside `fn`. */
 void sl_loader_drain(struct sl_loader *loader);
 
-/* The blocking form, for a consumer without an event loop. LIMIT: `held` batches are held; BUSY: a request is open. */
+/* The blocking form, for a consumer without an event loop. LIMIT: a batch is held; BUSY: a request is open. */
 enum sl_err sl_loader_next(struct sl_loader *loader, const struct sl_batch **out) SL_MUST_CHECK;
 /* The same for a consumer that a bad sample ends. A failure is told in *fail, nothing is held then, and *out is NULL.
  */

@@ -53,7 +53,8 @@ struct sl_loader {
 	sl_loader_fn *waiting;  /* the open request */
 	void *waiting_arg;
 	uint64_t asked_ns; /* the last request began to wait */
-	int held, nslots;
+	bool held;         /* the consumer has a batch */
+	int nslots;
 	struct slot *slots;
 
 	/* the worker's */

@@ -503,7 +503,6 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 		.mixup = s->conf->train.mixup,
 		.seed = cut ? (uint64_t)s->conf->agreed.seed : seed_of(s),
 		.prefetch = s->conf->data.prefetch,
-		.held = 1,
 		.threads = sl_setup_loader_threads(s->conf),
 		.skip_bad = sl_setup_decodes(s->conf) && s->conf->data.on_bad_sample == SL_BAD_SAMPLE_SKIP,
 		.wake = wake,

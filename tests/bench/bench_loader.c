@@ -43,7 +43,6 @@ int main(int argc, char **argv)
 						    .batch = 16,
 						    .train = true,
 						    .prefetch = 4,
-						    .held = 1,
 						    .threads = atoi(argv[2])},
 			   &fail) != SL_OK)
 		return complain(&fail);

@@ -42,7 +42,6 @@ static struct sl_loader_spec spec_of(bool by_length, enum sl_pad pad)
 				       .pad_to = MOST + 2,
 				       .seed = 42,
 				       .prefetch = 2,
-				       .held = 1,
 				       .threads = 1};
 }
 

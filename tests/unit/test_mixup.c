@@ -41,7 +41,6 @@ static struct sl_loader *open_loader(int64_t batch, int threads, bool train, dou
 					    .mixup = mixup,
 					    .seed = SEED,
 					    .prefetch = 2,
-					    .held = 1,
 					    .threads = threads};
 	struct sl_loader *loader = NULL;
 	struct sl_fail fail = {0};
