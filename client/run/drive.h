@@ -40,5 +40,11 @@ struct sl_local;
  */
 enum sl_err sl_drive_keep_best(struct sl_setup *setup, struct sl_local *local, struct sl_training *run,
 			       struct sl_fail *fail) SL_MUST_CHECK;
+/* Of a run in this process. From the first call on a first SIGINT, SIGTERM or SIGHUP asks for the run's end, and a
+ * second one ends the process. */
+void sl_drive_catch_signals(void);
+bool sl_drive_stopped(void);
+/* The summary. No link: what would have crossed it is payload alone. */
+void sl_drive_summary(struct sl_training *run, const struct sl_local *local, bool nonfinite, bool json);
 
 #endif

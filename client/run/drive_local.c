@@ -17,6 +17,28 @@ static void on_signal(int signum)
 	signal(signum, SIG_DFL); /* the second one ends the process */
 }
 
+void sl_drive_catch_signals(void)
+{
+	signal(SIGINT, on_signal);
+	signal(SIGTERM, on_signal);
+	if (signal(SIGHUP, on_signal) == SIG_IGN) /* nohup */
+		signal(SIGHUP, SIG_IGN);
+}
+
+bool sl_drive_stopped(void)
+{
+	return stop_asked;
+}
+
+void sl_drive_summary(struct sl_training *run, const struct sl_local *local, bool nonfinite, bool json)
+{
+	struct sl_training_link link = {0};
+
+	sl_local_payload(local, link.payload, link.nominal);
+	memcpy(link.wire, link.payload, sizeof link.wire);
+	sl_training_finish(run, &link, nonfinite ? "nonfinite" : stop_asked ? "interrupted" : "finished", json);
+}
+
 static enum sl_err save(const struct sl_setup *setup, const char *name, uint64_t steps, struct sl_fail *fail)
 {
 	char *about = sl_about_text(setup);
@@ -82,16 +104,6 @@ static enum sl_err one_batch(struct sl_local *local, struct sl_training *run, st
 	return err;
 }
 
-/* No link: what would have crossed it is payload alone. */
-static struct sl_training_link payload_figures(const struct sl_local *local)
-{
-	struct sl_training_link link = {0};
-
-	sl_local_payload(local, link.payload, link.nominal);
-	memcpy(link.wire, link.payload, sizeof link.wire);
-	return link;
-}
-
 static enum sl_err run_all(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_local *local,
 			   struct sl_training *run, struct sl_loader *loader[SL_SPLIT_COUNT], struct sl_fail *fail)
 {
@@ -111,11 +123,6 @@ static enum sl_err run_all(struct sl_setup *setup, const struct sl_drive_options
 	if ((!err || err == SL_ERR_NONFINITE) && sl_local_get_weights(local, &setup->weights))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be read back");
 	return err;
-}
-
-static const char *outcome(bool nonfinite)
-{
-	return nonfinite ? "nonfinite" : stop_asked ? "interrupted" : "finished";
 }
 
 /* A phase goes on from the last one's end. */
@@ -154,7 +161,6 @@ static enum sl_err end_phase(struct sl_phase_end *end, struct sl_local *local, s
 static enum sl_err finish(struct sl_setup *setup, const struct sl_drive_options *options, struct sl_local *local,
 			  struct sl_training *run, bool nonfinite, struct sl_fail *fail)
 {
-	const struct sl_training_link link = payload_figures(local);
 	enum sl_err err = SL_OK;
 
 	if (!options->eval_only)
@@ -162,7 +168,7 @@ static enum sl_err finish(struct sl_setup *setup, const struct sl_drive_options 
 	if (!err)
 		err = end_phase(options->end, local, run, fail);
 	if (!err && !options->predict)
-		sl_training_finish(run, &link, outcome(nonfinite), options->json);
+		sl_drive_summary(run, local, nonfinite, options->json);
 	return err;
 }
 
@@ -197,10 +203,7 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 		sl_training_hush(run);
 	if (!err)
 		sl_local_want_logits(local, options->predict ? options->predict->row : sl_training_outputs(run));
-	signal(SIGINT, on_signal);
-	signal(SIGTERM, on_signal);
-	if (signal(SIGHUP, on_signal) == SIG_IGN) /* nohup */
-		signal(SIGHUP, SIG_IGN);
+	sl_drive_catch_signals();
 	if (!err)
 		err = sl_training_begin(run, fail);
 	if (!err)

@@ -1,10 +1,8 @@
 #include "client/run/local_group.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "client/persist/journal.h"
 #include "client/run/absent.h"
@@ -36,14 +34,6 @@ struct group {
 	struct sl_buf mean;     /* as all hear it; empty: nobody was in the step */
 	struct sl_fail *fail;
 };
-
-static volatile sig_atomic_t stop_asked;
-
-static void on_signal(int signum)
-{
-	stop_asked = 1;
-	signal(signum, SIG_DFL); /* the second one ends the process */
-}
 
 /* ---- opening */
 
@@ -380,7 +370,7 @@ static enum sl_err run_all(struct group *g)
 {
 	enum sl_err err = SL_OK;
 
-	while (!err && !stop_asked) {
+	while (!err && !sl_drive_stopped()) {
 		enum sl_want want = SL_WANT_STEP;
 		struct member *some;
 
@@ -412,21 +402,14 @@ static enum sl_err finish(struct group *g, bool nonfinite)
 
 	for (int k = 0; k < g->n && !err; k++) {
 		struct member *m = &g->member[k];
-		struct sl_training_link link = {0};
 
 		if (sl_local_get_weights(m->local, &m->setup.weights))
 			return sl_fail_set(g->fail, SL_ERR_DEVICE, "the weights could not be read back");
 		err = sl_drive_save(&m->setup, sl_training_state(m->run).step, g->fail);
 		if (err)
 			break;
-		sl_local_payload(m->local, link.payload, link.nominal);
-		memcpy(link.wire, link.payload, sizeof link.wire);
 		sl_log(SL_LOG_INFO, "member", "what follows is member %d of %d", k, g->n);
-		sl_training_finish(m->run, &link,
-				   nonfinite    ? "nonfinite"
-				   : stop_asked ? "interrupted"
-						: "finished",
-				   g->options->json);
+		sl_drive_summary(m->run, m->local, nonfinite, g->options->json);
 	}
 	return err;
 }
@@ -469,10 +452,7 @@ enum sl_err sl_drive_local_group(struct sl_setup *setup, const struct sl_drive_o
 		err = open_member(&g, k, fail);
 	if (!err)
 		err = open_ends(&g, fail);
-	signal(SIGINT, on_signal);
-	signal(SIGTERM, on_signal);
-	if (signal(SIGHUP, on_signal) == SIG_IGN) /* nohup */
-		signal(SIGHUP, SIG_IGN);
+	sl_drive_catch_signals();
 	for (int k = 0; k < g.n && !err; k++)
 		err = sl_training_begin(g.member[k].run, fail);
 	if (!err)
