@@ -11,81 +11,38 @@
 
 #include "client/model/huggingface.h"
 
-struct decoder {
-	struct sl_build *b;
-	const struct sl_hf_config *c;
-	char at[SL_NAME_MAX]; /* of the layer that is built: "model.layers.0." */
-	struct sl_init init;
-};
-
-static const char *path(const struct decoder *d, const char *name, char out[SL_NAME_MAX])
-{
-	snprintf(out, SL_NAME_MAX, "%.50s%.40s", d->at, name);
-	return out;
-}
-
-static int dense(const struct decoder *d, const char *name, int in, int out_f, bool bias)
-{
-	char to[SL_NAME_MAX];
-
-	return sl_build_linear(d->b, path(d, name, to), in, out_f, bias, d->init);
-}
-
-static int added(const struct decoder *d, const char *name, int x, int y)
-{
-	char to[SL_NAME_MAX];
-
-	return sl_build_add(d->b, path(d, name, to), x, y);
-}
-
 /* `features`: that are normed together. */
-static int normed(const struct decoder *d, const char *name, int in, int features)
+static int normed(const struct sl_hf_layers *d, const char *name, int in, int features)
 {
 	char to[SL_NAME_MAX];
 
-	return sl_build_rmsnorm(d->b, path(d, name, to), in, features, (float)d->c->eps, d->c->form.plus);
-}
-
-static int dropped(const struct decoder *d, const char *name, int in, double p)
-{
-	char to[SL_NAME_MAX];
-
-	return p > 0 ? sl_build_dropout(d->b, path(d, name, to), in, (float)p) : in;
+	return sl_build_rmsnorm(d->b, sl_hf_path(d, name, to), in, features, (float)d->c->eps, d->c->form.plus);
 }
 
 /* Features [first, first + n) of each token. */
-static int cut(const struct decoder *d, const char *name, int in, int first, int n)
+static int cut(const struct sl_hf_layers *d, const char *name, int in, int first, int n)
 {
 	char to[SL_NAME_MAX];
 
-	return sl_build_resample(d->b, path(d, name, to), in,
+	return sl_build_resample(d->b, sl_hf_path(d, name, to), in,
 				 (struct sl_resample_attr){1, n, SL_RESAMPLE_CUT, first, 0, 1, 1});
 }
 
-static int scaled(const struct decoder *d, const char *name, int in, double by)
+static int scaled(const struct sl_hf_layers *d, const char *name, int in, double by)
 {
 	char to[SL_NAME_MAX];
 
-	return sl_build_scale(d->b, path(d, name, to), in, (float)by);
-}
-
-static int activated(const struct decoder *d, const char *name, int in)
-{
-	char to[SL_NAME_MAX];
-
-	if (d->c->act == SL_OP_ACT)
-		return sl_build_act(d->b, path(d, name, to), in, SL_ACT_RELU);
-	return sl_build_smooth(d->b, path(d, name, to), in, d->c->act, d->c->act_tanh);
+	return sl_build_scale(d->b, sl_hf_path(d, name, to), in, (float)by);
 }
 
 /* The attention of layer i. */
-static int attend(const struct decoder *d, const char *name, const int qkv[3], int i)
+static int attend(const struct sl_hf_layers *d, const char *name, const int qkv[3], int i)
 {
 	const struct sl_hf_config *c = d->c;
 	const struct sl_hf_rope *rope = c->local[i] ? &c->local_rope : &c->rope;
 	char to[SL_NAME_MAX];
 
-	return sl_build_attention(d->b, path(d, name, to), qkv[0], qkv[1], qkv[2],
+	return sl_build_attention(d->b, sl_hf_path(d, name, to), qkv[0], qkv[1], qkv[2],
 				  (struct sl_attention_attr){.heads = c->heads,
 							     .kv = c->kv,
 							     .causal = true,
@@ -98,7 +55,7 @@ static int attend(const struct decoder *d, const char *name, const int qkv[3], i
 }
 
 /* q, k, v out of one value. */
-static void parted(const struct decoder *d, const char *name, int all, int qkv[3])
+static void parted(const struct sl_hf_layers *d, const char *name, int all, int qkv[3])
 {
 	const int q = d->c->heads * d->c->head, kv = d->c->kv * d->c->head;
 	char to[3][SL_NAME_MAX];
@@ -109,18 +66,18 @@ static void parted(const struct decoder *d, const char *name, int all, int qkv[3
 	}
 }
 
-static int attended(const struct decoder *d, int x, int i)
+static int attended(const struct sl_hf_layers *d, int x, int i)
 {
 	const struct sl_hf_config *c = d->c;
 	const int q = c->heads * c->head, kv = c->kv * c->head;
 	int qkv[3];
 
 	if (c->form.fused) {
-		parted(d, "self_attn", dense(d, "self_attn.qkv_proj", x, q + 2 * kv, false), qkv);
+		parted(d, "self_attn", sl_hf_dense(d, "self_attn.qkv_proj", x, q + 2 * kv, false), qkv);
 	} else {
-		qkv[0] = dense(d, "self_attn.q_proj", x, q, c->qkv_bias);
-		qkv[1] = dense(d, "self_attn.k_proj", x, kv, c->qkv_bias);
-		qkv[2] = dense(d, "self_attn.v_proj", x, kv, c->qkv_bias);
+		qkv[0] = sl_hf_dense(d, "self_attn.q_proj", x, q, c->qkv_bias);
+		qkv[1] = sl_hf_dense(d, "self_attn.k_proj", x, kv, c->qkv_bias);
+		qkv[2] = sl_hf_dense(d, "self_attn.v_proj", x, kv, c->qkv_bias);
 	}
 	if (c->form.head_norms) {
 		qkv[0] = normed(d, "self_attn.q_norm", qkv[0], c->head);
@@ -129,28 +86,28 @@ static int attended(const struct decoder *d, int x, int i)
 	if (c->query > 0 && c->query != c->head)
 		qkv[0] = scaled(d, "self_attn.q_scale", qkv[0], sqrt(c->head / c->query));
 	x = attend(d, "self_attn.attention", qkv, i);
-	return dense(d, "self_attn.o_proj", x, c->features, c->out_bias);
+	return sl_hf_dense(d, "self_attn.o_proj", x, c->features, c->out_bias);
 }
 
-static int widened(const struct decoder *d, int x)
+static int widened(const struct sl_hf_layers *d, int x)
 {
 	const struct sl_hf_config *c = d->c;
 	char to[SL_NAME_MAX];
 	int gate, up;
 
 	if (c->form.fused) {
-		up = dense(d, "mlp.gate_up_proj", x, 2 * c->wide, false);
-		gate = activated(d, "mlp.act_fn", cut(d, "mlp.gate", up, 0, c->wide));
+		up = sl_hf_dense(d, "mlp.gate_up_proj", x, 2 * c->wide, false);
+		gate = sl_hf_activated(d, "mlp.act_fn", cut(d, "mlp.gate", up, 0, c->wide));
 		up = cut(d, "mlp.up", up, c->wide, c->wide);
 	} else {
-		gate = activated(d, "mlp.act_fn", dense(d, "mlp.gate_proj", x, c->wide, c->wide_bias));
-		up = dense(d, "mlp.up_proj", x, c->wide, c->wide_bias);
+		gate = sl_hf_activated(d, "mlp.act_fn", sl_hf_dense(d, "mlp.gate_proj", x, c->wide, c->wide_bias));
+		up = sl_hf_dense(d, "mlp.up_proj", x, c->wide, c->wide_bias);
 	}
-	x = sl_build_mul(d->b, path(d, "mlp.gated", to), gate, up);
-	return dense(d, "mlp.down_proj", x, c->features, c->wide_bias);
+	x = sl_build_mul(d->b, sl_hf_path(d, "mlp.gated", to), gate, up);
+	return sl_hf_dense(d, "mlp.down_proj", x, c->features, c->wide_bias);
 }
 
-static void begin_layer(struct decoder *d, const char *layers, int i)
+static void begin_layer(struct sl_hf_layers *d, const char *layers, int i)
 {
 	char unit[SL_NAME_MAX];
 
@@ -159,7 +116,7 @@ static void begin_layer(struct decoder *d, const char *layers, int i)
 	sl_build_unit(d->b, unit);
 }
 
-static int layer(struct decoder *d, int i, int x)
+static int layer(struct sl_hf_layers *d, int i, int x)
 {
 	const struct sl_hf_config *c = d->c;
 	const bool four = c->form.four_norms;
@@ -169,29 +126,29 @@ static int layer(struct decoder *d, int i, int x)
 	y = attended(d, normed(d, "input_layernorm", x, c->features), i);
 	if (four)
 		y = normed(d, "post_attention_layernorm", y, c->features);
-	x = added(d, "add_attention", x, dropped(d, "resid_attn_dropout", y, c->dropout));
+	x = sl_hf_added(d, "add_attention", x, sl_hf_dropped(d, "resid_attn_dropout", y, c->dropout));
 	y = widened(d, normed(d, four ? "pre_feedforward_layernorm" : "post_attention_layernorm", x, c->features));
 	if (four)
 		y = normed(d, "post_feedforward_layernorm", y, c->features);
-	return added(d, "add_mlp", x, dropped(d, "resid_mlp_dropout", y, c->dropout));
+	return sl_hf_added(d, "add_mlp", x, sl_hf_dropped(d, "resid_mlp_dropout", y, c->dropout));
 }
 
-static int centred(const struct decoder *d, const char *name, int in)
+static int centred(const struct sl_hf_layers *d, const char *name, int in)
 {
 	char to[SL_NAME_MAX];
 
-	return sl_build_layernorm(d->b, path(d, name, to), in, (float)d->c->eps);
+	return sl_build_layernorm(d->b, sl_hf_path(d, name, to), in, (float)d->c->eps);
 }
 
 /* A layer of transformers' Conv1D, whose weight is [in, out]. */
-static int conv1d(const struct decoder *d, const char *name, int in, int out_f)
+static int conv1d(const struct sl_hf_layers *d, const char *name, int in, int out_f)
 {
 	char to[SL_NAME_MAX];
 
-	return sl_build_matmul(d->b, path(d, name, to), in, out_f, true, d->init);
+	return sl_build_matmul(d->b, sl_hf_path(d, name, to), in, out_f, true, d->init);
 }
 
-static int gpt2_layer(struct decoder *d, int i, int x)
+static int gpt2_layer(struct sl_hf_layers *d, int i, int x)
 {
 	const struct sl_hf_config *c = d->c;
 	int qkv[3], y;
@@ -199,26 +156,26 @@ static int gpt2_layer(struct decoder *d, int i, int x)
 	begin_layer(d, "h", i);
 	parted(d, "attn", conv1d(d, "attn.c_attn", centred(d, "ln_1", x), 3 * c->features), qkv);
 	y = conv1d(d, "attn.c_proj", attend(d, "attn.attention", qkv, i), c->features);
-	x = added(d, "add_attention", x, dropped(d, "attn.resid_dropout", y, c->dropout));
-	y = activated(d, "mlp.act", conv1d(d, "mlp.c_fc", centred(d, "ln_2", x), c->wide));
-	y = dropped(d, "mlp.dropout", conv1d(d, "mlp.c_proj", y, c->features), c->dropout);
-	return added(d, "add_mlp", x, y);
+	x = sl_hf_added(d, "add_attention", x, sl_hf_dropped(d, "attn.resid_dropout", y, c->dropout));
+	y = sl_hf_activated(d, "mlp.act", conv1d(d, "mlp.c_fc", centred(d, "ln_2", x), c->wide));
+	y = sl_hf_dropped(d, "mlp.dropout", conv1d(d, "mlp.c_proj", y, c->features), c->dropout);
+	return sl_hf_added(d, "add_mlp", x, y);
 }
 
-static int gpt2_embedded(const struct decoder *d, struct sl_embedding_attr words)
+static int gpt2_embedded(const struct sl_hf_layers *d, struct sl_embedding_attr words)
 {
 	const struct sl_embedding_attr places = {.rows = d->c->positions, .features = d->c->features, .position = true};
 	char to[SL_NAME_MAX];
-	int x = sl_build_lookup(d->b, path(d, "wte", to), SL_BUILD_INPUT, words, d->init);
-	int y = sl_build_lookup(d->b, path(d, "wpe", to), SL_BUILD_INPUT, places, d->init);
+	int x = sl_build_lookup(d->b, sl_hf_path(d, "wte", to), SL_BUILD_INPUT, words, d->init);
+	int y = sl_build_lookup(d->b, sl_hf_path(d, "wpe", to), SL_BUILD_INPUT, places, d->init);
 
-	return dropped(d, "drop", added(d, "add_positions", x, y), d->c->head_dropout);
+	return sl_hf_dropped(d, "drop", sl_hf_added(d, "add_positions", x, y), d->c->head_dropout);
 }
 
-static int embedded(const struct decoder *d, struct sl_embedding_attr words)
+static int embedded(const struct sl_hf_layers *d, struct sl_embedding_attr words)
 {
 	char to[SL_NAME_MAX];
-	const int x = sl_build_lookup(d->b, path(d, "embed_tokens", to), SL_BUILD_INPUT, words, d->init);
+	const int x = sl_build_lookup(d->b, sl_hf_path(d, "embed_tokens", to), SL_BUILD_INPUT, words, d->init);
 
 	return d->c->form.scaled_table ? scaled(d, "embed_scale", x, sqrt(d->c->features)) : x;
 }
@@ -227,7 +184,7 @@ void sl_hf_decoder(struct sl_build *b, const struct sl_hf_config *c)
 {
 	const struct sl_embedding_attr words = {.rows = c->vocab, .features = c->features};
 	const bool gpt2 = c->family == SL_HF_GPT2;
-	struct decoder d = {.b = b, .c = c, .init = sl_init_normal(c->range)};
+	struct sl_hf_layers d = {.b = b, .c = c, .init = sl_init_normal(c->range)};
 	const int table = b->model->graph.n_param;
 	int x;
 

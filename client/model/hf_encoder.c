@@ -7,89 +7,45 @@
 
 #include "client/model/huggingface.h"
 
-struct encoder {
-	struct sl_build *b;
-	const struct sl_hf_config *c;
-	char at[SL_NAME_MAX]; /* of the layer that is built: "roberta.encoder.layer.0" */
-	int words;            /* the parameter that is the table of words */
-	struct sl_init init;
-};
-
-/* A module's path: that of the layer, or of the network, and what comes behind. Names are short enough by far. */
-static const char *path(const struct encoder *e, const char *name, char out[SL_NAME_MAX])
-{
-	snprintf(out, SL_NAME_MAX, "%.50s%s%.40s", e->at, e->at[0] ? "." : "", name);
-	return out;
-}
-
-static int dense(const struct encoder *e, const char *name, int in, int out_f)
+static int normed(const struct sl_hf_layers *e, const char *name, int in)
 {
 	char to[SL_NAME_MAX];
 
-	return sl_build_linear(e->b, path(e, name, to), in, out_f, true, e->init);
+	return sl_build_layernorm(e->b, sl_hf_path(e, name, to), in, (float)e->c->eps);
 }
 
-static int dropped(const struct encoder *e, const char *name, int in, double p)
-{
-	char to[SL_NAME_MAX];
-
-	return p > 0 ? sl_build_dropout(e->b, path(e, name, to), in, (float)p) : in;
-}
-
-static int added(const struct encoder *e, const char *name, int x, int y)
-{
-	char to[SL_NAME_MAX];
-
-	return sl_build_add(e->b, path(e, name, to), x, y);
-}
-
-static int normed(const struct encoder *e, const char *name, int in)
-{
-	char to[SL_NAME_MAX];
-
-	return sl_build_layernorm(e->b, path(e, name, to), in, (float)e->c->eps);
-}
-
-static int activated(const struct encoder *e, const char *name, int in)
-{
-	char to[SL_NAME_MAX];
-
-	if (e->c->act == SL_OP_ACT)
-		return sl_build_act(e->b, path(e, name, to), in, SL_ACT_RELU);
-	return sl_build_smooth(e->b, path(e, name, to), in, e->c->act, e->c->act_tanh);
-}
-
-static int looked_up(const struct encoder *e, const char *name, int rows, struct sl_embedding_attr attr)
+static int looked_up(const struct sl_hf_layers *e, const char *name, int rows, struct sl_embedding_attr attr)
 {
 	char to[SL_NAME_MAX];
 
 	attr.rows = rows;
 	attr.features = e->c->embedded;
-	return sl_build_lookup(e->b, path(e, name, to), SL_BUILD_INPUT, attr, e->init);
+	return sl_build_lookup(e->b, sl_hf_path(e, name, to), SL_BUILD_INPUT, attr, e->init);
 }
 
 /* Sums are taken in transformers' order: word, type, position. */
-static int embeddings(struct encoder *e)
+static int embeddings(struct sl_hf_layers *e)
 {
 	const struct sl_hf_config *c = e->c;
 	int x;
 
 	sl_build_unit(e->b, "embeddings");
-	snprintf(e->at, sizeof e->at, "%s.embeddings", sl_hf_family_name(c->family));
+	snprintf(e->at, sizeof e->at, "%s.embeddings.", sl_hf_family_name(c->family));
 	e->words = e->b->model->graph.n_param;
 	x = looked_up(e, "word_embeddings", c->vocab, (struct sl_embedding_attr){0});
 	if (c->types)
-		x = added(e, "add_type", x,
-			  looked_up(e, "token_type_embeddings", c->types,
-				    (struct sl_embedding_attr){.segment = true, .mark = c->mark > 0 ? c->mark : 0}));
-	x = added(e, "add_position", x,
-		  looked_up(e, "position_embeddings", c->positions,
-			    (struct sl_embedding_attr){.position = true, .first = c->first}));
-	x = dropped(e, "dropout", normed(e, "LayerNorm", x), c->dropout);
+		x = sl_hf_added(
+			e, "add_type", x,
+			looked_up(e, "token_type_embeddings", c->types,
+				  (struct sl_embedding_attr){.segment = true, .mark = c->mark > 0 ? c->mark : 0}));
+	x = sl_hf_added(e, "add_position", x,
+			looked_up(e, "position_embeddings", c->positions,
+				  (struct sl_embedding_attr){.position = true, .first = c->first}));
+	x = sl_hf_dropped(e, "dropout", normed(e, "LayerNorm", x), c->dropout);
 	if (c->embedded == c->features)
 		return x;
-	snprintf(e->at, sizeof e->at, "%s", sl_hf_family_name(c->family));
-	return dense(e, "embeddings_project", x, c->features);
+	snprintf(e->at, sizeof e->at, "%s.", sl_hf_family_name(c->family));
+	return sl_hf_dense(e, "embeddings_project", x, c->features, true);
 }
 
 /* Paths in a layer. */
@@ -128,34 +84,34 @@ static const struct names {
 		.add = "output_add",
 		.norm = "output_layer_norm"};
 
-static int layer(struct encoder *e, const struct names *n, int x)
+static int layer(struct sl_hf_layers *e, const struct names *n, int x)
 {
 	const struct sl_hf_config *c = e->c;
 	const struct sl_attention_attr attr = {.heads = c->heads, .p = (float)c->attention_dropout};
 	char to[SL_NAME_MAX];
 	int q, k, v, y;
 
-	q = dense(e, n->query, x, c->features);
-	k = dense(e, n->key, x, c->features);
-	v = dense(e, n->value, x, c->features);
-	y = sl_build_attention(e->b, path(e, n->attention, to), q, k, v, attr);
-	y = dense(e, n->out, y, c->features);
+	q = sl_hf_dense(e, n->query, x, c->features, true);
+	k = sl_hf_dense(e, n->key, x, c->features, true);
+	v = sl_hf_dense(e, n->value, x, c->features, true);
+	y = sl_build_attention(e->b, sl_hf_path(e, n->attention, to), q, k, v, attr);
+	y = sl_hf_dense(e, n->out, y, c->features, true);
 	if (n->out_dropout)
-		y = dropped(e, n->out_dropout, y, c->dropout);
-	x = normed(e, n->out_norm, added(e, n->out_add, y, x));
-	y = activated(e, n->act, dense(e, n->up, x, c->wide));
-	y = dropped(e, n->dropout, dense(e, n->down, y, c->features), c->dropout);
-	return normed(e, n->norm, added(e, n->add, y, x));
+		y = sl_hf_dropped(e, n->out_dropout, y, c->dropout);
+	x = normed(e, n->out_norm, sl_hf_added(e, n->out_add, y, x));
+	y = sl_hf_activated(e, n->act, sl_hf_dense(e, n->up, x, c->wide, true));
+	y = sl_hf_dropped(e, n->dropout, sl_hf_dense(e, n->down, y, c->features, true), c->dropout);
+	return normed(e, n->norm, sl_hf_added(e, n->add, y, x));
 }
 
-static int layers(struct encoder *e, int x)
+static int layers(struct sl_hf_layers *e, int x)
 {
 	const struct names *names = e->c->family == SL_HF_DISTILBERT ? &distilbert : &bert;
 	char unit[SL_NAME_MAX];
 
 	for (int i = 0; i < e->c->layers; i++) {
 		snprintf(unit, sizeof unit, "%s.%d", names->layers, i);
-		snprintf(e->at, sizeof e->at, "%s.%.60s", sl_hf_family_name(e->c->family), unit);
+		snprintf(e->at, sizeof e->at, "%s.%.60s.", sl_hf_family_name(e->c->family), unit);
 		sl_build_unit(e->b, unit);
 		x = layer(e, names, x);
 	}
@@ -163,7 +119,7 @@ static int layers(struct encoder *e, int x)
 	return x;
 }
 
-static int first_token(struct encoder *e, int x)
+static int first_token(struct sl_hf_layers *e, int x)
 {
 	char name[SL_NAME_MAX];
 
@@ -172,51 +128,51 @@ static int first_token(struct encoder *e, int x)
 }
 
 /* Of RoBERTa and ELECTRA: dropout, dense, tanh or GELU, dropout, out_proj. */
-static int two_layers(struct encoder *e, int x, int classes)
+static int two_layers(struct sl_hf_layers *e, int x, int classes)
 {
 	const bool gelu = e->c->family == SL_HF_ELECTRA;
 
 	sl_build_unit(e->b, "classifier");
 	sl_build_new_head(e->b);
-	x = dropped(e, "classifier.dropout_in", x, e->c->head_dropout);
-	x = dense(e, "classifier.dense", x, e->c->features);
+	x = sl_hf_dropped(e, "classifier.dropout_in", x, e->c->head_dropout);
+	x = sl_hf_dense(e, "classifier.dense", x, e->c->features, true);
 	x = sl_build_smooth(e->b, gelu ? "classifier.gelu" : "classifier.tanh", x, gelu ? SL_OP_GELU : SL_OP_TANH,
 			    false);
-	x = dropped(e, "classifier.dropout", x, e->c->head_dropout);
-	return dense(e, "classifier.out_proj", x, classes);
+	x = sl_hf_dropped(e, "classifier.dropout", x, e->c->head_dropout);
+	return sl_hf_dense(e, "classifier.out_proj", x, classes, true);
 }
 
 /* Of BERT: a pooler, which is trained before, unless that was as a masked language model; dropout, classifier. */
-static int pooled(struct encoder *e, int x, int classes)
+static int pooled(struct sl_hf_layers *e, int x, int classes)
 {
 	const struct sl_model *m = e->b->model;
 
 	sl_build_unit(e->b, "pooler");
-	x = dense(e, "bert.pooler.dense", x, e->c->features);
+	x = sl_hf_dense(e, "bert.pooler.dense", x, e->c->features, true);
 	for (int i = m->graph.n_param - 2; i < m->graph.n_param && x >= 0; i++)
 		m->file[i].near_head = true;
 	x = sl_build_smooth(e->b, "bert.pooler.tanh", x, SL_OP_TANH, false);
 	sl_build_unit(e->b, "classifier");
 	sl_build_new_head(e->b);
-	x = dropped(e, "classifier.dropout", x, e->c->head_dropout);
-	return dense(e, "classifier", x, classes);
+	x = sl_hf_dropped(e, "classifier.dropout", x, e->c->head_dropout);
+	return sl_hf_dense(e, "classifier", x, classes, true);
 }
 
 /* Of DistilBERT: dense, ReLU, dropout, classifier. */
-static int rectified(struct encoder *e, int x, int classes)
+static int rectified(struct sl_hf_layers *e, int x, int classes)
 {
 	sl_build_unit(e->b, "pre_classifier");
 	sl_build_new_head(e->b);
-	x = dense(e, "pre_classifier", x, e->c->features);
+	x = sl_hf_dense(e, "pre_classifier", x, e->c->features, true);
 	x = sl_build_act(e->b, "pre_classifier.relu", x, SL_ACT_RELU);
 	sl_build_unit(e->b, "classifier");
-	x = dropped(e, "classifier.dropout", x, e->c->head_dropout);
-	return dense(e, "classifier", x, classes);
+	x = sl_hf_dropped(e, "classifier.dropout", x, e->c->head_dropout);
+	return sl_hf_dense(e, "classifier", x, classes, true);
 }
 
 void sl_hf_encoder(struct sl_build *b, const struct sl_hf_config *config, int classes)
 {
-	struct encoder e = {.b = b, .c = config, .init = sl_init_normal(config->range)};
+	struct sl_hf_layers e = {.b = b, .c = config, .init = sl_init_normal(config->range)};
 	int x = first_token(&e, layers(&e, embeddings(&e)));
 
 	x = config->family == SL_HF_BERT         ? pooled(&e, x, classes)
@@ -241,17 +197,17 @@ static const struct masked_names {
 };
 
 /* RoBERTa and ELECTRA have GELU there, whatever the layers have. */
-static int masked_act(const struct encoder *e, const char *name, int in)
+static int masked_act(const struct sl_hf_layers *e, const char *name, int in)
 {
 	const bool gelu = e->c->family == SL_HF_ROBERTA || e->c->family == SL_HF_ELECTRA;
 
-	return gelu ? sl_build_smooth(e->b, name, in, SL_OP_GELU, false) : activated(e, name, in);
+	return gelu ? sl_build_smooth(e->b, name, in, SL_OP_GELU, false) : sl_hf_activated(e, name, in);
 }
 
 void sl_hf_masked(struct sl_build *b, const struct sl_hf_config *config, float share)
 {
 	const struct masked_names *n = &masked[config->family];
-	struct encoder e = {.b = b, .c = config, .init = sl_init_normal(config->range)};
+	struct sl_hf_layers e = {.b = b, .c = config, .init = sl_init_normal(config->range)};
 	int x = layers(&e, embeddings(&e));
 	char name[SL_NAME_MAX];
 
@@ -259,7 +215,7 @@ void sl_hf_masked(struct sl_build *b, const struct sl_hf_config *config, float s
 	sl_build_new_head(b);
 	snprintf(name, sizeof name, "%s.chosen_tokens", sl_hf_family_name(config->family));
 	x = sl_build_gather(b, name, x, share);
-	x = dense(&e, n->dense, x, config->embedded);
+	x = sl_hf_dense(&e, n->dense, x, config->embedded, true);
 	x = normed(&e, n->norm, masked_act(&e, n->act, x));
 	x = sl_build_decoder(b, n->decoder, x, config->untied ? -1 : e.words, n->bias, e.init);
 	sl_build_loss(b, "loss", x);

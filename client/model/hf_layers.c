@@ -1,0 +1,40 @@
+/* Layers that encoders and decoders of Hugging Face folders have alike. */
+#include <stdio.h>
+
+#include "client/model/huggingface.h"
+
+const char *sl_hf_path(const struct sl_hf_layers *l, const char *name, char out[SL_NAME_MAX])
+{
+	snprintf(out, SL_NAME_MAX, "%.50s%.40s", l->at, name);
+	return out;
+}
+
+int sl_hf_dense(const struct sl_hf_layers *l, const char *name, int in, int out_f, bool bias)
+{
+	char to[SL_NAME_MAX];
+
+	return sl_build_linear(l->b, sl_hf_path(l, name, to), in, out_f, bias, l->init);
+}
+
+int sl_hf_dropped(const struct sl_hf_layers *l, const char *name, int in, double p)
+{
+	char to[SL_NAME_MAX];
+
+	return p > 0 ? sl_build_dropout(l->b, sl_hf_path(l, name, to), in, (float)p) : in;
+}
+
+int sl_hf_added(const struct sl_hf_layers *l, const char *name, int x, int y)
+{
+	char to[SL_NAME_MAX];
+
+	return sl_build_add(l->b, sl_hf_path(l, name, to), x, y);
+}
+
+int sl_hf_activated(const struct sl_hf_layers *l, const char *name, int in)
+{
+	char to[SL_NAME_MAX];
+
+	if (l->c->act == SL_OP_ACT)
+		return sl_build_act(l->b, sl_hf_path(l, name, to), in, SL_ACT_RELU);
+	return sl_build_smooth(l->b, sl_hf_path(l, name, to), in, l->c->act, l->c->act_tanh);
+}
