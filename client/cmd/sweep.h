@@ -9,6 +9,14 @@
 
 enum { SL_SWEEP_MAX_ROWS = 256 };
 
+/* Columns of sweep.csv, in its order. A run's summary has them by the same names, but for the rates. */
+/* clang-format off */
+#define SL_SWEEP_FIGURES(X) \
+	X(rate_nominal) X(rate_real) X(test_acc) X(best_test_acc) X(test_loss) X(steps) \
+	X(t_per_batch_s) X(t_compute_per_batch_s) X(avg_mb_s) X(peak_client_mb_s) X(peak_server_mb_s)
+/* clang-format on */
+#define SL_SWEEP_FIELD(name) double name;
+
 /* Of one row; NAN: not known (a local run has no link). Rates are bytes over those of the tensors as fp32 and without
  * inserts, all four of them: nominal as the methods' authors count, real with indices, headers and padding. */
 struct sl_sweep_result {
@@ -17,9 +25,8 @@ struct sl_sweep_result {
 	int chunks;
 	bool waits; /* for a server that is lost */
 	char codec[4][SL_CONF_CODEC_TEXT];
-	double rate_nominal, rate_real, test_acc, best_test_acc, test_loss;
-	double t_per_batch_s, t_compute_per_batch_s, avg_mb_s, peak_client_mb_s, peak_server_mb_s;
-	double steps, wire_tx_bytes, wire_rx_bytes;
+	SL_SWEEP_FIGURES(SL_SWEEP_FIELD)
+	double wire_tx_bytes, wire_rx_bytes;
 	struct {
 		char name[24]; /* "": there is none */
 		double value;

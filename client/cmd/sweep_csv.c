@@ -35,12 +35,15 @@ static void put_settings(FILE *file, const struct sl_conf_list *set)
 }
 
 /* Empty where it is not known. */
-static void put_number(FILE *file, double x, const char *end)
+static void put_number(FILE *file, double x)
 {
 	if (isfinite(x))
 		fprintf(file, "%.8g", x);
-	fputs(end, file);
+	fputc(',', file);
 }
+
+#define COLUMN(name) #name ","
+#define PUT(name)    put_number(file, r->name);
 
 static void put_row(FILE *file, const struct sl_conf_sweep_row *row, const struct sl_sweep_result *r)
 {
@@ -52,17 +55,7 @@ static void put_row(FILE *file, const struct sl_conf_sweep_row *row, const struc
 	put_settings(file, &row->set);
 	fprintf(file, "%d,", r->chunks);
 	put_text(file, r->done ? "done" : r->error);
-	put_number(file, r->rate_nominal, ",");
-	put_number(file, r->rate_real, ",");
-	put_number(file, r->test_acc, ",");
-	put_number(file, r->best_test_acc, ",");
-	put_number(file, r->test_loss, ",");
-	put_number(file, r->steps, ",");
-	put_number(file, r->t_per_batch_s, ",");
-	put_number(file, r->t_compute_per_batch_s, ",");
-	put_number(file, r->avg_mb_s, ",");
-	put_number(file, r->peak_client_mb_s, ",");
-	put_number(file, r->peak_server_mb_s, ",");
+	SL_SWEEP_FIGURES(PUT)
 	if (r->done)
 		fprintf(file, "%.0f,%.0f\n", r->wire_tx_bytes, r->wire_rx_bytes);
 	else
@@ -83,9 +76,7 @@ enum sl_err sl_sweep_write_csv(const struct sl_conf_sweep_row *row, const struct
 	if (!file)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for %s", path);
 	fputs("name,codec_head_act,codec_mid_act,codec_mid_grad,codec_head_grad,insert_head,insert_tail,set,chunks,"
-	      "outcome,"
-	      "rate_nominal,rate_real,test_acc,best_test_acc,test_loss,steps,t_per_batch_s,t_compute_per_batch_s,"
-	      "avg_mb_s,peak_client_mb_s,peak_server_mb_s,wire_tx_bytes,wire_rx_bytes\n",
+	      "outcome," SL_SWEEP_FIGURES(COLUMN) "wire_tx_bytes,wire_rx_bytes\n",
 	      file);
 	for (int i = 0; i < n; i++)
 		put_row(file, &row[i], &result[i]);

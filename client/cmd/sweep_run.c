@@ -43,18 +43,17 @@ static void read_scores(struct sl_sweep_result *r, json_t *metrics)
 	}
 }
 
+#define READ(name)    r->name = sl_child_number(root, #name);
+#define UNKNOWN(name) .name = (double)NAN,
+
 static void read_summary(struct sl_sweep_result *r, const json_t *root)
 {
-	r->test_acc = sl_child_number(root, "test_acc");
-	r->best_test_acc = sl_child_number(root, "best_test_acc");
-	r->test_loss = sl_child_number(root, "test_loss");
-	r->steps = sl_child_number(root, "steps");
-	r->t_per_batch_s = sl_child_number(root, "t_per_batch_s");
-	r->t_compute_per_batch_s = sl_child_number(root, "t_compute_per_batch_s");
-	r->peak_client_mb_s = positive(sl_child_number(root, "peak_client_mb_s"));
-	r->peak_server_mb_s = positive(sl_child_number(root, "peak_server_mb_s"));
-	if (r->peak_client_mb_s > 0)
-		r->avg_mb_s = sl_child_number(root, "avg_mb_s");
+	SL_SWEEP_FIGURES(READ)
+	/* a local run has no link */
+	r->peak_client_mb_s = positive(r->peak_client_mb_s);
+	r->peak_server_mb_s = positive(r->peak_server_mb_s);
+	if (isnan(r->peak_client_mb_s))
+		r->avg_mb_s = (double)NAN;
 	r->wire_tx_bytes = sl_child_number(root, "wire_tx_bytes");
 	r->wire_rx_bytes = sl_child_number(root, "wire_rx_bytes");
 	read_scores(r, json_object_get(root, "test_metrics"));
@@ -121,7 +120,6 @@ static enum sl_err blame_row(const struct sl_options *o, const struct sl_conf_sw
 enum sl_err sl_sweep_begin(struct sl_sweep_result *r, const struct sl_options *o, const struct sl_conf_sweep_row *row,
 			   struct sl_fail *fail)
 {
-	const double unknown = (double)NAN;
 	const char *set[SL_MAX_SETS + SL_CONF_LIST_MAX];
 	struct sl_conf_client conf;
 	struct sl_fail why;
@@ -133,23 +131,11 @@ enum sl_err sl_sweep_begin(struct sl_sweep_result *r, const struct sl_options *o
 		set[n++] = row->set.item[i];
 	if (sl_conf_client_load(&conf, o->config, set, n, &why) != SL_OK)
 		return blame_row(o, row, &why, fail);
-	*r = (struct sl_sweep_result){
-		.waits = conf.link.on_server_lost == SL_LOST_WAIT,
-		.chunks = row->chunks ? row->chunks : conf.agreed.chunks,
-		.rate_nominal = unknown,
-		.rate_real = unknown,
-		.test_acc = unknown,
-		.best_test_acc = unknown,
-		.test_loss = unknown,
-		.t_per_batch_s = unknown,
-		.t_compute_per_batch_s = unknown,
-		.avg_mb_s = unknown,
-		.peak_client_mb_s = unknown,
-		.peak_server_mb_s = unknown,
-		.steps = unknown,
-		.wire_tx_bytes = unknown,
-		.wire_rx_bytes = unknown,
-	};
+	*r = (struct sl_sweep_result){.waits = conf.link.on_server_lost == SL_LOST_WAIT,
+				      .chunks = row->chunks ? row->chunks : conf.agreed.chunks,
+				      .wire_tx_bytes = (double)NAN,
+				      .wire_rx_bytes = (double)NAN,
+				      SL_SWEEP_FIGURES(UNKNOWN)};
 	for (int i = 0; i < 4; i++)
 		snprintf(r->codec[i], sizeof r->codec[i], "%s",
 			 row->codec[i][0] ? row->codec[i] : conf.agreed.codec[i]);
