@@ -30,7 +30,7 @@ static enum sl_err read_steps(const char *text, uint64_t *steps, struct sl_fail 
 	return SL_OK;
 }
 
-static enum sl_err refuse(const struct sl_conf_client *conf, struct sl_fail *fail)
+static enum sl_err suits(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	if (conf->agreed.share.group[0])
 		return sl_conf_client_fail(
@@ -48,12 +48,11 @@ static enum sl_err refuse(const struct sl_conf_client *conf, struct sl_fail *fai
 
 static enum sl_err open_setup(struct sl_setup *setup, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
-	enum sl_err err = refuse(conf, fail);
+	enum sl_err err;
 
 	setup->reads = SL_READS_ALL;
 	setup->audits = true;
-	if (!err)
-		err = sl_setup_plan(setup, conf, fail);
+	err = sl_setup_plan(setup, conf, fail);
 	if (!err)
 		err = sl_setup_weights(setup, conf->model.weights, false, fail);
 	if (!err)
@@ -75,7 +74,7 @@ static void say(uint64_t step, const struct sl_audit_sum *sum, bool json)
 
 int splitc_audit(int argc, char **argv)
 {
-	struct sl_options o = {.command = "audit", .usage = usage};
+	struct sl_options o = {.command = "audit", .usage = usage, .suits = suits};
 	static struct sl_conf_client conf;
 	struct sl_setup setup = {0};
 	struct sl_audit_sum sum;

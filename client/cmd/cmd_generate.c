@@ -228,12 +228,17 @@ static enum sl_err open_tokenizer(struct texts *t, const struct sl_conf_client *
 	return err ? sl_conf_client_fail(c, "data.tokenizer", fail, "%s", why.text) : SL_OK;
 }
 
+static enum sl_err suits(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	if (conf->model.head != SL_CONF_CAUSAL_LM)
+		return sl_conf_client_fail(conf, "model.head", fail, "generate needs a decoder: causal_lm");
+	return SL_OK;
+}
+
 static enum sl_err prepare(struct texts *t, struct sl_conf_client *conf, struct sl_setup *setup, struct sl_fail *fail)
 {
 	enum sl_err err;
 
-	if (conf->model.head != SL_CONF_CAUSAL_LM)
-		return sl_conf_client_fail(conf, "model.head", fail, "generate needs a decoder: causal_lm");
 	t->setup = setup;
 	err = read_prompts(t, fail);
 	if (err)
@@ -267,7 +272,7 @@ static void close_texts(struct texts *t)
 
 int splitc_generate(int argc, char **argv)
 {
-	struct sl_options o = {.command = "generate", .usage = usage};
+	struct sl_options o = {.command = "generate", .usage = usage, .suits = suits};
 	static struct sl_conf_client conf;
 	static struct sl_setup setup;
 	struct texts t = {.o = &o};

@@ -244,7 +244,7 @@ static enum sl_err check_out(const struct sl_conf_client *conf, const struct sl_
 	return SL_OK;
 }
 
-static enum sl_err check_config(const struct sl_conf_client *conf, const struct sl_options *o, struct sl_fail *fail)
+static enum sl_err suits(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	if (o->top && !sl_setup_task(conf)->met)
 		return sl_fail_set(fail, SL_ERR_USAGE, "predict: --top is of classes, and this network says %s",
@@ -258,7 +258,7 @@ static enum sl_err check_config(const struct sl_conf_client *conf, const struct 
 
 int splitc_predict(int argc, char **argv)
 {
-	struct sl_options o = {.command = "predict", .usage = usage};
+	struct sl_options o = {.command = "predict", .usage = usage, .suits = suits};
 	static struct sl_conf_client conf;
 	static struct sl_setup setup;
 	struct output out = {.file = NULL};
@@ -275,8 +275,6 @@ int splitc_predict(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	err = check_out(&conf, &o, &fail);
-	if (!err)
-		err = check_config(&conf, &o, &fail);
 	if (!err && given) {
 		setup.given = o.positional + 1;
 		setup.ngiven = o.n_positional - 1;

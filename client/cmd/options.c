@@ -172,17 +172,6 @@ static enum sl_err check_log(const struct sl_options *o, const struct sl_conf_cl
 	return err;
 }
 
-static enum sl_err count_steps(const struct sl_conf_client *conf, bool local, int64_t samples, int64_t of_group,
-			       uint64_t *steps, struct sl_fail *fail)
-{
-	enum sl_err err;
-
-	if (!conf->train.phases.n)
-		return sl_training_steps(conf, NULL, samples, of_group, steps, fail);
-	err = sl_phases_check(conf, local, fail);
-	return err ? err : sl_phases_steps(conf, samples, steps, fail);
-}
-
 /* What evaluations are asked for can be computed of classes, or of numbers. */
 static enum sl_err check_metrics(const struct sl_conf_client *c, struct sl_fail *fail)
 {
@@ -199,6 +188,25 @@ static enum sl_err check_metrics(const struct sl_conf_client *c, struct sl_fail 
 	return SL_OK;
 }
 
+/* A run with phases begins with the first one's sizes. */
+static enum sl_err check_plan(const struct sl_options *o, unsigned uses, const struct sl_conf_client *conf,
+			      struct sl_setup *setup, struct sl_fail *fail)
+{
+	static struct sl_conf_client first;
+	enum sl_err err;
+
+	if (uses & SL_USES_TRAINED)
+		return sl_options_trained(o, conf, setup, true, fail);
+	if (!conf->train.phases.n || !(uses & SL_USES_TRAIN_SET))
+		return sl_setup_plan(setup, conf, fail);
+	err = sl_phases_check(conf, o->local, fail);
+	if (err)
+		return err;
+	sl_phase_conf(&first, conf, 0);
+	setup->phase = sl_phase_at(conf, 0, 0);
+	return sl_setup_plan(setup, &first, fail);
+}
+
 static enum sl_err check_all(const struct sl_options *o, unsigned uses, const struct sl_conf_client *conf,
 			     struct sl_setup *setup, struct sl_fail *fail)
 {
@@ -211,8 +219,7 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 	setup->reads = uses & SL_USES_TRAIN_SET  ? SL_READS_ALL
 		       : uses & SL_USES_TEST_SET ? SL_READS_TEST
 						 : SL_READS_NONE;
-	err = uses & SL_USES_TRAINED ? sl_options_trained(o, conf, setup, true, fail)
-				     : sl_setup_plan(setup, conf, fail);
+	err = check_plan(o, uses, conf, setup, fail);
 	if (!err && (uses & SL_USES_WEIGHTS))
 		err = sl_setup_check_weights(setup, conf->model.weights, false, fail);
 	if (!err && (uses & SL_USES_TEST_SET))
@@ -222,7 +229,9 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 	if (!err && (uses & SL_USES_TEST_SET))
 		err = check_metrics(conf, fail);
 	if (!err && (uses & SL_USES_TRAIN_SET))
-		err = count_steps(conf, o->local, samples[SL_SPLIT_TRAIN], setup->epoch_steps, &steps, fail);
+		err = conf->train.phases.n ? sl_phases_steps(conf, samples[SL_SPLIT_TRAIN], &steps, fail)
+					   : sl_training_steps(conf, NULL, samples[SL_SPLIT_TRAIN], setup->epoch_steps,
+							       &steps, fail);
 	if (!err && (uses & SL_USES_TRAIN_SET) && (uses & SL_USES_LINK))
 		err = sl_memory_check(setup, o->local || conf->train.audit_every, fail);
 	if (!err && (uses & SL_USES_LINK))
@@ -303,6 +312,8 @@ int sl_options_load(const struct sl_options *o, unsigned uses, struct sl_conf_cl
 		(void)!sl_conf_print(&sl_conf_client_schema, conf, stdout); /* sl_command_run looks at stdout */
 		return 0;
 	}
+	if (!err && o->suits)
+		err = o->suits(o, conf, &fail);
 	if (err)
 		return sl_command_failed(&fail);
 	if (!o->check_config)

@@ -13,7 +13,9 @@ enum { SL_MAX_SETS = 64, SL_MAX_OPERANDS = 32, SL_ANY_OPERANDS = INT_MAX };
 struct sl_options {
 	const char *command;      /* "train" */
 	const char *const *usage; /* the synopsis, "splitc train CONFIG …"; then paragraphs; NULL-terminated */
-	const char **positional;  /* in argv */
+	/* What splitc's command asks of a config besides, --check-config too; NULL: nothing. Set it before parsing. */
+	enum sl_err (*suits)(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_fail *fail);
+	const char **positional; /* in argv */
 	int n_positional;
 	const char *config;  /* the first of them; NULL: not given */
 	const char *operand; /* the second */

@@ -192,6 +192,7 @@ writes_not 65 "$tmp/latin:2: invalid UTF-8 at byte 3 of the prompt" --prompts "$
 writes_not 64 'give --prompt or --prompts, not both' --prompt a --prompts b
 writes_not 66 'none: ' --prompts "$tmp/none"
 writes_not 78 'model.head: generate needs a decoder' --set model.head=classifier
+writes_not 78 'model.head: generate needs a decoder' --set model.head=classifier --check-config
 writes_not 78 'generate.top_p' --set generate.top_p=0
 
 refused 78 'tokens are chosen in the middle' --set partition=2:-1

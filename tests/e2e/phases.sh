@@ -92,6 +92,9 @@ client whole "$tmp/longer.yaml" --resume || fail "a phase more: status $?"
 client longer "$tmp/longer.yaml" --local || fail "a phase more, --local: status $?"
 same_run whole longer $((steps + 2))
 
+# model.image is of no phase
+"$SPLITC" train "$tmp/client.yaml" --check-config --set 'train.phases=epochs=1 image=48' --set 'data.test_transforms=Resize((48, 48))' \
+	--set 'data.transforms=Resize((48, 48))' >"$tmp/check" 2>&1 || fail "phases of another size than model.image: $(cat "$tmp/check")"
 refused 78 'train.phases: must be {epochs: N' --set 'train.phases=image=32'
 refused 78 'train.epochs: train.phases say how many epochs' --set train.epochs=3
 refused 78 'train.max_steps: belongs to a run without train.phases' --set train.max_steps=3
