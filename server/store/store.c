@@ -48,6 +48,7 @@ static void remove_tmp(const char *dir)
 
 enum sl_err sl_store_open(const char *dir, int *lock, struct sl_fail *fail)
 {
+	char path[PATH_MAX];
 	struct sl_fail why;
 	struct stat st;
 
@@ -61,8 +62,9 @@ enum sl_err sl_store_open(const char *dir, int *lock, struct sl_fail *fail)
 				   dir);
 	if (sl_guard_folder(dir, &why) != SL_OK)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "store: %s", why.text);
-	*lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	/* where there are no locks, or the folder may not be read, it is used all the same */
+	/* a file, since NFS has no locks of folders; where there are none at all the store is used all the same */
+	if (snprintf(path, sizeof path, "%s/lock", dir) < PATH_MAX)
+		*lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (*lock >= 0 && flock(*lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
 		sl_store_close(*lock);
 		*lock = -1;
