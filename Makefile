@@ -207,8 +207,8 @@ $(SIM_TESTS): $(B)/%: $(B)/%.o $(SUPPORT_OBJ) $(LIB)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(LDFLAGS) $(TEST_LDFLAGS) -Wl,-z,execstack -o $@ $(filter %.o,$^) $(LIB) $(TEST_LIBS) $(LDLIBS)
 
-# What kernels ask the worker is answered by the test.
-$(B)/tests/suite/test_op_price: TEST_LDFLAGS += $(addprefix -Wl$(comma)--wrap=sl_worker_,here turn turn_due)
+# What long loops ask the worker is answered by the test.
+$(addprefix $(B)/tests/suite/test_,op_price gives_way): TEST_LDFLAGS += $(addprefix -Wl$(comma)--wrap=sl_worker_,here turn turn_due)
 
 # What codecs, ports and steps take, on the host and on a device, is counted where they ask for it.
 MEMORY_TESTS := $(addprefix $(B)/tests/suite/test_,codec_memory port_memory step_memory)

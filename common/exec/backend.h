@@ -113,13 +113,16 @@ struct sl_op_sizes {
 	size_t workspace_bytes; /* shared by all ops of a segment */
 	size_t saved_bytes;     /* per op and chunk in flight */
 	size_t cache_bytes;     /* per op and row of the cache, where there is one; 0: the kernel has none */
+	size_t state_bytes;     /* per op, in host memory: what `start` will make */
 };
 
-/* What `prepare` is asked, and what it answers: `state` and `sizes`, which are zero before. */
+/* What `prepare` is asked, and what it answers: `state` and `sizes`, which are zero before. `start` gets back what
+ * `prepare` has answered. */
 struct sl_op_prepare {
 	struct sl_backend *be;
 	const struct sl_op *op;   /* in_shape[*].dim[0]: the most rows of a chunk */
 	struct sl_exec_form form; /* of all its calls */
+	int64_t row_tokens;       /* that a row of the plan has at most; 0: op->most */
 	struct sl_fail *fail;
 	void *state;
 	struct sl_op_sizes sizes;
@@ -129,6 +132,10 @@ struct sl_kernel {
 	/* Once, at plan time. On failure there is no state to release. NULL: nothing to prepare, and all sizes are 0.
 	 */
 	enum sl_err (*prepare)(struct sl_op_prepare *p);
+	/* Once, behind prepare, when there is room for sizes.state_bytes: makes the part of the state whose size or
+	 * time a peer chooses, and gives way meanwhile. On failure p->state is still what prepare left. NULL: there is
+	 * no such part. Not of an op that narrows. */
+	enum sl_err (*start)(struct sl_op_prepare *p);
 	void (*release)(void *state); /* NULL where there is no state; a state of NULL is fine */
 	enum sl_err (*forward)(const struct sl_op_call *call);
 	/* Parameter gradients are always added. */
@@ -140,6 +147,14 @@ struct sl_kernel {
 	bool (*takes)(const struct sl_op *op, struct sl_exec_form form);
 	bool takes_held; /* parameter 0 in 16 bits, in host memory; else the executor makes fp32 of it */
 };
+
+/* Both, for callers that count no memory. */
+static inline enum sl_err sl_kernel_open(const struct sl_kernel *k, struct sl_op_prepare *p)
+{
+	enum sl_err err = k->prepare ? k->prepare(p) : SL_OK;
+
+	return err || !k->start ? err : k->start(p);
+}
 
 /* ---- one pass */
 

@@ -8,7 +8,8 @@ static enum sl_err prepare_op(struct sl_exec *e, const struct sl_op *op, struct 
 			      struct sl_op_sizes *sizes, struct sl_fail *fail)
 {
 	const struct sl_kernel *k = e->be->ops->kernel[op->kind];
-	struct sl_op_prepare p = {.be = e->be, .op = op, .form = form, .fail = fail};
+	struct sl_op_prepare p = {
+		.be = e->be, .op = op, .form = form, .row_tokens = e->plan->spec.row_tokens, .fail = fail};
 	enum sl_err err = SL_OK;
 
 	if (!k)
@@ -17,6 +18,7 @@ static enum sl_err prepare_op(struct sl_exec *e, const struct sl_op *op, struct 
 	if (k->prepare)
 		err = k->prepare(&p);
 	*state = p.state;
+	e->state_bytes += p.sizes.state_bytes;
 	if (p.sizes.workspace_bytes > sizes->workspace_bytes)
 		sizes->workspace_bytes = p.sizes.workspace_bytes;
 	if (p.sizes.saved_bytes > sizes->saved_bytes)
@@ -52,6 +54,27 @@ static enum sl_err prepare_ops(struct sl_exec *e, struct sl_op_sizes *sizes, str
 
 		for (int k = 0; k < w->n && !err; k++)
 			err = prepare_op(e, &w->op[k], (struct sl_exec_form){0}, &w->state[k], &sizes[w->at], fail);
+	}
+	return err;
+}
+
+/* What kernels make once there is room for it. */
+static enum sl_err start_ops(struct sl_exec *e, struct sl_fail *fail)
+{
+	enum sl_err err = SL_OK;
+
+	for (int i = 0; i < e->segment->n_op && !err; i++) {
+		const struct sl_kernel *k = sl_exec_kernel(e, i);
+		struct sl_op_prepare p = {.be = e->be,
+					  .op = &e->segment->op[i].op,
+					  .row_tokens = e->plan->spec.row_tokens,
+					  .fail = fail,
+					  .state = e->state[i]};
+
+		if (!k->start || e->segment->op[i].narrows)
+			continue;
+		err = k->start(&p);
+		e->state[i] = p.state;
 	}
 	return err;
 }
@@ -223,6 +246,8 @@ enum sl_err sl_exec_allocate(struct sl_exec *e, struct sl_fail *fail)
 		err = take(e, &e->begin, begin_bytes(e), fail);
 	if (!err && e->plan->spec.cached)
 		err = take_cache(e, fail);
+	if (!err && !e->bare)
+		err = start_ops(e, fail);
 	if (!err && sl_exec_table_open(e))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the rows of an embedding");
 	return err;
@@ -420,7 +445,7 @@ struct sl_exec_memory sl_exec_memory(const struct sl_exec *e)
 		.weights = gradients + chunk_trial_bytes(e) + (e->lender ? 0 : own),
 		.slots = slots * (e->layout.slot_bytes + e->layout.saved_bytes) + begin_bytes(e) + cache_bytes(e) +
 			 (e->plan->spec.cached ? (size_t)e->plan->spec.batch * sizeof *e->filled : 0),
-		.scratch = e->bare ? 0 : e->layout.scratch_bytes + e->layout.workspace_bytes,
+		.scratch = e->bare ? 0 : e->layout.scratch_bytes + e->layout.workspace_bytes + e->state_bytes,
 	};
 
 	m.total = m.weights + m.slots + m.scratch;

@@ -33,6 +33,7 @@ struct sl_exec {
 	struct sl_backend *be;
 	const struct sl_op **op; /* [n_op] as wide as they are now */
 	void **state;            /* [n_op] the kernels' */
+	size_t state_bytes;      /* of what kernels make of it when memory is taken */
 	struct sl_narrow narrow[SL_NARROW_MOST];
 	int n_narrow;
 	uint64_t done;

@@ -11,9 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/worker.h"
 #include "kernels/cpu/gemm.h"
 
-enum { BLOCK = 56 /* queries: whole tiles of 14, 8 or 4 rows */, CHAIN = 128 };
+enum { BLOCK = 56 /* queries: whole tiles of 14, 8 or 4 rows */, CHAIN = 128, TURNS = 4096 /* made at once */ };
 
 /* Floats of a worker's scratch, and where its parts lie. */
 struct places {
@@ -29,7 +30,7 @@ struct places {
 struct job {
 	const struct sl_op_call *call;
 	const struct sl_cpu_simd *simd;
-	const float *turns; /* [most, D/2, 2]: cos, sin; NULL: none */
+	const float *turns; /* [tokens of a row at most, D/2, 2]: cos, sin; NULL: none */
 	int64_t heads, kv, d, most, ld, each;
 	struct places at;
 	float scale;
@@ -93,27 +94,51 @@ static struct job shapes_of(const struct sl_op *op)
 	return j;
 }
 
+/* Floats of the table of turns. A row has no more tokens than the plan says, whatever the graph would allow. */
+static int64_t turns_of(const struct sl_op_prepare *p, const struct job *j)
+{
+	const int64_t row = p->row_tokens, positions = row && row < j->most ? row : j->most;
+
+	return p->op->u.attention.rope > 0 ? positions * j->d : 0;
+}
+
 static enum sl_err prepare(struct sl_op_prepare *p)
 {
 	const struct job j = shapes_of(p->op);
 	const int64_t tokens = sl_shape_count(&p->op->in_shape[0]) / (j.heads * j.d);
-	float *turn;
 
 	p->sizes.saved_bytes = (size_t)(tokens * j.heads * 2) * sizeof(float);
 	p->sizes.workspace_bytes = (size_t)(sl_cpu_threads(p->be) * j.at.total) * sizeof(float);
 	p->sizes.cache_bytes = (size_t)(2 * j.kv * j.most * j.d) * sizeof(float);
-	if (p->op->u.attention.rope == 0)
-		return SL_OK;
-	p->state = turn = malloc((size_t)(j.most * j.d) * sizeof *turn);
-	if (!turn)
-		return sl_fail_set(p->fail, SL_ERR_NOMEM, "%s: no memory for rotary positions", p->op->name);
-	for (int64_t t = 0; t < j.most; t++)
-		for (int64_t c = 0; c < j.d / 2; c++, turn += 2) {
-			double angle = (double)t * sl_rope_frequency(&p->op->u.attention, c, j.d);
+	p->sizes.state_bytes = (size_t)turns_of(p, &j) * sizeof(float);
+	return SL_OK;
+}
 
-			turn[0] = (float)cos(angle);
-			turn[1] = (float)sin(angle);
+/* Its price is in server/trunk/cost_op.c. */
+static enum sl_err start(struct sl_op_prepare *p)
+{
+	const struct job j = shapes_of(p->op);
+	const int64_t floats = turns_of(p, &j), positions = floats / j.d;
+	float *turns;
+
+	if (!floats)
+		return SL_OK;
+	turns = malloc((size_t)floats * sizeof *turns);
+	if (!turns)
+		return sl_fail_set(p->fail, SL_ERR_NOMEM, "%s: no memory for rotary positions", p->op->name);
+	for (int64_t c = 0; c < j.d / 2; c++) {
+		const double frequency = sl_rope_frequency(&p->op->u.attention, c, j.d);
+
+		for (int64_t t = 0; t < positions; t++) {
+			float *turn = turns + t * j.d + 2 * c;
+
+			if ((c * positions + t) % TURNS == 0)
+				sl_worker_turn();
+			turn[0] = (float)cos((double)t * frequency);
+			turn[1] = (float)sin((double)t * frequency);
 		}
+	}
+	p->state = turns;
 	return SL_OK;
 }
 
@@ -462,4 +487,4 @@ static enum sl_err backward(const struct sl_op_call *call)
 }
 
 const struct sl_kernel sl_cpu_attention = {
-	.prepare = prepare, .release = free, .forward = forward, .backward = backward};
+	.prepare = prepare, .start = start, .release = free, .forward = forward, .backward = backward};

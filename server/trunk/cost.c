@@ -27,9 +27,13 @@ struct sl_cost sl_segment_cost(const struct sl_plan *plan, double products)
 
 struct sl_cost sl_weights_cost(const struct sl_plan *plan)
 {
-	const double n = (double)plan->segment[SL_MIDDLE].weight_count, piece = SL_PIECE_BYTES / sizeof(float);
+	const struct sl_plan_segment *s = &plan->segment[SL_MIDDLE];
+	const double n = (double)s->weight_count, piece = SL_PIECE_BYTES / sizeof(float);
+	struct sl_cost sum = {n * weight_ns * 1e-9, (n < piece ? n : piece) * weight_ns * 1e-9};
 
-	return (struct sl_cost){n * weight_ns * 1e-9, (n < piece ? n : piece) * weight_ns * 1e-9};
+	for (int i = 0; i < s->n_op; i++)
+		sl_cost_add(&sum, sl_op_start_cost(&s->op[i].op, plan->spec.row_tokens));
+	return sum;
 }
 
 static struct sl_cost pass_cost(const struct sl_plan *plan, const struct sl_codec_spec *from, bool from_mid,

@@ -11,8 +11,10 @@ struct sl_cost sl_session_cost(const struct sl_plan *plan, const struct sl_codec
 /* One op of a plan, `products` 1 forward and 2 backward; and whether ops of a kind have a price (cost_op.c). */
 struct sl_cost sl_op_cost(const struct sl_op *op, double products);
 bool sl_op_has_price(enum sl_op_kind kind);
-/* Its parts without codecs: one chunk through the middle, `products` 1 forward and 2 backward; and its first weights.
- */
+/* What its kernel makes before the first pass: rotary positions of rows of so many tokens at most. */
+struct sl_cost sl_op_start_cost(const struct sl_op *op, int64_t row_tokens);
+/* Its parts without codecs: one chunk through the middle, `products` 1 forward and 2 backward; and its first weights,
+ * with what kernels make before the first pass. */
 struct sl_cost sl_segment_cost(const struct sl_plan *plan, double products);
 struct sl_cost sl_weights_cost(const struct sl_plan *plan);
 /* LIMIT, with both values and the key, where it is above `task_s` or `piece_ms`; 0: no limit. */

@@ -291,6 +291,16 @@ static price_fn *const price_of[SL_OP_COUNT] = {
 	[SL_OP_GROUPNORM] = groupnorm, [SL_OP_REPEAT] = tokens,       [SL_OP_MATH] = smooth,
 };
 
+struct sl_cost sl_op_start_cost(const struct sl_op *op, int64_t row_tokens)
+{
+	enum { TURN_NS = 100, TURNS = 4096 };
+	const double turns = least((double)row_tokens, op->most) * features_of(&op->out_shape) / 2;
+
+	if (op->kind != SL_OP_ATTENTION || !(op->u.attention.rope > 0))
+		return (struct sl_cost){0};
+	return (struct sl_cost){turns / op->u.attention.heads * TURN_NS * 1e-9, TURNS * TURN_NS * 1e-9};
+}
+
 bool sl_op_has_price(enum sl_op_kind kind)
 {
 	return price_of[kind] != NULL;

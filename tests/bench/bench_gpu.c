@@ -270,7 +270,7 @@ static void bench_layer(struct sl_backend *be, const struct sl_plan_segment *s, 
 	const double bytes = (double)sl_dtype_bytes(sl_precision_dtype(op->precision));
 	double forward, backward, bytes_in, bytes_out;
 
-	if (l.kernel->prepare && l.kernel->prepare(&p))
+	if (sl_kernel_open(l.kernel, &p))
 		die(op->name, &fail);
 	l.call = (struct sl_op_call){.be = be,
 				     .op = op,

@@ -91,7 +91,7 @@ static struct op_time time_op(struct sl_backend *be, const struct sl_graph *grap
 	void *memory[4 + 2 * SL_OP_MAX_IN + 2 * SL_OP_MAX_PARAM];
 	int held = 0;
 
-	if (k->prepare && k->prepare(&prepared) != SL_OK)
+	if (sl_kernel_open(k, &prepared) != SL_OK)
 		die(&fail);
 	call.state = prepared.state;
 	for (int i = 0; i < op->n_in; i++) {

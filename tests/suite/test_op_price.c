@@ -243,8 +243,7 @@ static bool measure(struct trial *t, const struct op_point *p, int tries, struct
 	int32_t *zeros = zeros_of(sl_shape_count(&t->op.in_shape[0])); /* labels, or tokens */
 	bool fits;
 
-	if (kernel->prepare)
-		assert_int_equal(kernel->prepare(&prepare), SL_OK);
+	assert_int_equal(sl_kernel_open(kernel, &prepare), SL_OK);
 	call.state = prepare.state;
 	call.saved = take(&r, (int64_t)prepare.sizes.saved_bytes);
 	call.workspace = take(&r, (int64_t)prepare.sizes.workspace_bytes);

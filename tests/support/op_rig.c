@@ -154,7 +154,7 @@ bool op_rig_open(struct op_rig *rig, struct sl_backend *be, const struct op_case
 		op_log_fail(log, "the backend has no such op");
 		return false;
 	}
-	if (rig->kernel->prepare && rig->kernel->prepare(&p)) {
+	if (sl_kernel_open(rig->kernel, &p)) {
 		op_log_fail(log, "prepare: %s", fail.text);
 		return false;
 	}

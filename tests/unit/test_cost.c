@@ -16,6 +16,7 @@
 #include "common/base/pool.h"
 #include "common/base/rng.h"
 #include "common/exec/exec.h"
+#include "common/graph/graph_text.h"
 #include "common/session/mean.h"
 #include "kernels/cpu/cpu.h"
 #include "server/trunk/cost.h"
@@ -419,6 +420,35 @@ static void heads_and_tails_have_a_price(void **state)
 	assert_float_equal(sl_end_coder_cost(&env, true).task_s, pass_s, 1e-12);
 }
 
+/* A hundred tables of rotary positions, which a login makes: a pass over a single token would cost little. */
+static void a_login_of_many_rotary_positions_is_refused(void **state)
+{
+	enum { NODES = 100, LINE = 64 };
+	struct sl_plan_spec spec = {.batch = 1, .chunks = 1, .row_tokens = UINT16_MAX, .chunk_tokens = 1};
+	char *text = malloc((size_t)(NODES + 4) * LINE);
+	struct sl_fail fail = {0};
+
+	(void)state;
+	for (int few = 0; few < 2; few++) {
+		struct sl_graph g = {0};
+		struct sl_plan *plan;
+		struct sl_cost cost;
+		int n = sprintf(text, "graph 1\nin x f32 T[512] most=65535\nparam w [1,512] zero\n");
+
+		for (int i = 0; i < NODES; i++)
+			n += sprintf(text + n, "node n%d attention %%%d %%%d %%%d rope=1e+04\n", i, i, i, i);
+		n += sprintf(text + n, "node l linear %%%d &0\nout y %%%d\n", NODES, NODES + 1);
+		if (sl_graph_read(&g, text, (size_t)n, &fail) || sl_plan_open_part(&plan, &spec, SL_MIDDLE, &g, &fail))
+			fail_msg("%s", fail.text);
+		cost = cost_of(plan, "none", "none");
+		assert_int_equal(sl_session_cost_check(&cost, TASK_S, PIECE_MS, &fail), few ? SL_OK : SL_ERR_LIMIT);
+		assert_true(few || strstr(fail.text, "limits.task_s is 120"));
+		sl_plan_close(plan);
+		spec.row_tokens = 1000; /* no more are made than a row has tokens */
+	}
+	free(text);
+}
+
 /* ---- what is written of it */
 
 /* Configs name roberta-base, which everybody has to fetch. Its costs follow from its sizes. */
@@ -513,6 +543,7 @@ int main(void)
 		cmocka_unit_test(configs_that_come_with_it_are_let_in),
 		cmocka_unit_test(the_worst_that_is_let_in_is_as_predicted),
 		cmocka_unit_test(a_login_of_many_weights_gives_way),
+		cmocka_unit_test(a_login_of_many_rotary_positions_is_refused),
 		cmocka_unit_test(what_does_not_learn_costs_less),
 		cmocka_unit_test(heads_and_tails_have_a_price),
 		cmocka_unit_test(the_page_has_the_bound),

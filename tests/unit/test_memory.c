@@ -153,10 +153,64 @@ static void a_plan_is_counted(void **state)
 	sl_pool_close(pool);
 }
 
+/* A middle of attention over rows of so many tokens at most, where the graph would allow many more. */
+static struct sl_exec *prepare_attention(struct sl_backend *be, int64_t row_tokens, bool rotary, size_t *took)
+{
+	const struct sl_plan_spec spec = {
+		.batch = 1, .chunks = 1, .row_tokens = row_tokens, .chunk_tokens = row_tokens};
+	static struct sl_plan *plan;
+	struct sl_exec *exec = NULL;
+	struct sl_graph g = {0};
+	char text[200];
+	int n = sprintf(text,
+			"graph 1\nin x f32 T[64] most=60000\nparam w [1,64] zero\nnode a attention %%0 %%0 %%0%s\n"
+			"node l linear %%1 &0\nout y %%2\n",
+			rotary ? " rope=1e+04" : "");
+
+	sl_plan_close(plan);
+	plan = NULL;
+	if (sl_graph_read(&g, text, (size_t)n, &fail) || sl_plan_open_part(&plan, &spec, SL_MIDDLE, &g, &fail))
+		fail_msg("%s", fail.text);
+	*took = given_out();
+	assert_int_equal(sl_exec_prepare(&exec, plan, SL_MIDDLE, be, &fail), SL_OK);
+	*took = given_out() - *took;
+	return exec;
+}
+
+/* None is made before it was counted, and none for tokens that no row has. */
+static void rotary_positions_are_counted_before_they_are_made(void **state)
+{
+	static const int64_t row[] = {1, 5000};
+	struct sl_backend be;
+
+	(void)state;
+	assert_int_equal(sl_cpu_backend_open(&be, NULL, &fail), SL_OK);
+	for (int i = 0; i < 2; i++) {
+		const size_t table = (size_t)row[i] * 64 * sizeof(float);
+		size_t plain, took, made;
+		struct sl_exec *exec = prepare_attention(&be, row[i], false, &took);
+
+		plain = sl_exec_memory(exec).total;
+		sl_exec_close(exec);
+		exec = prepare_attention(&be, row[i], true, &took);
+		assert_int_equal(sl_exec_memory(exec).total, plain + table);
+		made = given_out();
+		assert_int_equal(sl_exec_allocate(exec, &fail), SL_OK);
+		made = given_out() - made;
+#ifndef SL_SANITIZED
+		assert_in_range(took, 0, 100000);
+		assert_in_range(made, table, table + 100000); /* tensors lie in arenas */
+#endif
+		sl_exec_close(exec);
+	}
+	be.ops->close(&be);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_plan_is_counted),
+		cmocka_unit_test(rotary_positions_are_counted_before_they_are_made),
 		cmocka_unit_test(an_older_link_s_memory_counts_as_free),
 		cmocka_unit_test(a_device_that_is_too_small_is_so_for_good),
 		cmocka_unit_test(what_another_program_holds_is_worth_waiting_for),
