@@ -60,6 +60,9 @@ void sl_group_leave(struct sl_group *group, struct sl_middle *m);
  * (sl_agreement_trunk): it is taken over or closed. MISMATCH: the group trains another middle. */
 enum sl_err sl_group_lend(struct sl_group *group, struct sl_middle *m, struct sl_plan *plan,
 			  struct sl_fail *fail) SL_MUST_CHECK;
+/* (worker) Room for what the codecs of the member keep when its link is over: taken before its first step, so that
+ * nothing they keep is ever lost for lack of it. LIMIT, BUSY, NOMEM. */
+enum sl_err sl_group_room_for_codecs(struct sl_group *group, struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
 /* (worker) Where heads and tails are shared (group_ends.c): what of a Hello's payload says, with its part of m->memory;
  * the task MEAN; and when the session is freed. */
 enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struct sl_fail *fail) SL_MUST_CHECK;

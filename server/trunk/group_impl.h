@@ -27,6 +27,7 @@ struct sl_group_seat {
 	struct sl_middle *m; /* its session, from sl_group_lend to sl_group_last */
 	uint64_t made;       /* the branch on which its state before `number` was made; 0: the first weights */
 	struct sl_codecs_state codecs; /* of its last session, where `kept` */
+	uint64_t codec_bytes;          /* that count for these: the most so far */
 	bool kept;
 	bool fresh; /* its session's codecs have not been given what is kept: theirs is not to be kept */
 	uint8_t session[SL_SESSION_BYTES]; /* whose run it is; zeros: nobody has been welcomed there */
@@ -151,7 +152,8 @@ struct sl_group {
 	int giver;               /* the member that has handed over its own; -1: nobody has */
 	/* (worker) */
 	_Atomic uint64_t *memory_used; /* the server's; NULL: nothing of it is this group's */
-	uint64_t memory_bytes;         /* of it: the trunk and, in rounds, the copies, which outlive links */
+	uint64_t memory_limit;         /* the server's; 0: none */
+	uint64_t memory_bytes; /* of it: the trunk, in rounds the copies, and what codecs keep, which outlive links */
 	struct sl_trunk trunk;
 	struct sl_group_ends *ends; /* NULL: members have heads and tails of their own */
 	struct sl_group_seat *seat; /* [n] */

@@ -1,6 +1,7 @@
 /* What of a group lies in the store: the trunk's state, and behind it each member's step and what its codecs keep. And
  * how a group takes up such a state, or the first weights. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +39,46 @@ static size_t records_bytes(const struct sl_group *g)
 	}
 	bytes += g->ends ? sl_end_coder_state_bytes(g->ends->sum.coder) : 0;
 	return bytes;
+}
+
+/* What a seat's codecs keep outlives its links, so it counts for the group until that ends. LIMIT, BUSY. */
+static enum sl_err count_codecs(struct sl_group *g, int k, uint64_t bytes, struct sl_fail *fail)
+{
+	struct sl_group_seat *seat = &g->seat[k];
+	const uint64_t more = bytes > seat->codec_bytes ? bytes - seat->codec_bytes : 0;
+	char what[SL_CONF_SHARE_TEXT + 60];
+	enum sl_err err;
+
+	if (!more || !g->memory_used)
+		return SL_OK;
+	snprintf(what, sizeof what, "what the codecs of member %d of group %s keep", k, g->name);
+	err = sl_memory_reserve(g->memory_used, g->memory_limit, more, what, fail);
+	if (err)
+		return err;
+	g->memory_bytes += more;
+	seat->codec_bytes = bytes;
+	return SL_OK;
+}
+
+enum sl_err sl_group_room_for_codecs(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
+{
+	struct sl_codec *const *codec = sl_port_codecs(m->port);
+	const int k = sl_group_seat_of(m);
+	struct sl_codecs_state *held = &g->seat[k].codecs;
+	uint64_t bytes = 0;
+	enum sl_err err;
+
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++) { /* buffers grow, and never shrink */
+		const size_t need = sl_codec_state_bytes(codec[dir]);
+
+		bytes += need > held->dir[dir].cap ? need : held->dir[dir].cap;
+	}
+	g->memory_used = m->env.memory_used;
+	g->memory_limit = m->env.memory_bytes;
+	err = count_codecs(g, k, bytes, fail);
+	if (!err && !held->dir[0].data && sl_codecs_state_open(held, codec))
+		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what the codecs of member %d keep", k);
+	return err;
 }
 
 enum sl_err sl_group_hold_codecs(struct sl_group_seat *seat)
@@ -210,7 +251,9 @@ static enum sl_err read_records(struct sl_group *g, const struct sl_buf *in, str
 		memcpy(seat->owner.byte, r.owner, sizeof r.owner);
 		seat->kept = false;
 		seat->fresh = seat->fresh && !seat->m;
-		if (bytes && !(seat->m && sl_group_is_foreign(g, k)))
+		if (bytes && !seat->m)
+			err = count_codecs(g, k, bytes, fail);
+		if (!err && bytes && !(seat->m && sl_group_is_foreign(g, k)))
 			err = read_codecs(seat, &r, in->data + at, fail);
 		if (!err && moment_bytes(g) && g->fold.part[k].copy &&
 		    read_moments(g, g->fold.part[k].copy, r.applied, in->data + at + bytes))

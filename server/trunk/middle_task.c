@@ -55,6 +55,8 @@ static enum sl_err take_memory(struct sl_middle *m, struct sl_fail *fail)
 		err = sl_exec_allocate(m->trunk.exec, fail);
 	if (!err)
 		err = sl_port_equip(m->port, m->trunk.plan, m->env.be, m->env.host_be, m->agreement.codec, fail);
+	if (!err && m->group)
+		err = sl_group_room_for_codecs(m->group, m, fail);
 	if (err != SL_ERR_NOMEM)
 		return err;
 	why = *fail;

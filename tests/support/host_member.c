@@ -33,6 +33,9 @@ static struct asked agreement(int k)
 	g->share.epoch_steps = host_group.epoch_steps;
 	g->share.member_norm = host_group.member_norm;
 	g->optimizer.momentum = 0;
+	for (int dir = 0; dir < SL_DIR_COUNT && host_group.codec; dir++)
+		if (dir == SL_DIR_MID_ACT || dir == SL_DIR_HEAD_GRAD)
+			snprintf(g->codec[dir], sizeof g->codec[dir], "%s", host_group.codec);
 	if (host_group.rounds) {
 		g->share.mode = SL_SHARE_ROUNDS;
 		g->share.rows = 0;

@@ -14,9 +14,10 @@ extern struct host_group {
 	int64_t epoch_steps;
 	int wait_s; /* share.wait_s; 0: for ever */
 	double member_norm, lr;
-	bool rounds;      /* of one step, with averaged moments; else mode sync */
-	bool checkpoints; /* each step asks for one */
-	bool plain;       /* a network of linear layers alone, in which gradients are what the member makes of them */
+	bool rounds;       /* of one step, with averaged moments; else mode sync */
+	bool checkpoints;  /* each step asks for one */
+	const char *codec; /* of what the server sends; NULL: the default */
+	bool plain;        /* a network of linear layers alone, in which gradients are what the member makes of them */
 } host_group;
 
 struct host_member {

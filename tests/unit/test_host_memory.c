@@ -1,18 +1,20 @@
-/* What limits.memory_bytes counts of a group: its middle once, in rounds a copy for each member, and what each member
- * computes with. */
+/* What limits.memory_bytes counts of a group: its middle once, in rounds a copy for each member, what each member
+ * computes with, and what the codecs of each seat keep when its link is over. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
+#include <ftw.h>
 
 #include "server/host/host_sessions.h"
 #include "tests/support/host_member.h"
 
-enum { MEMBERS = 4 };
+enum { MEMBERS = 4, PLAIN_STATE = 8 * SL_DIR_COUNT /* codecs that keep nothing say so */ };
 
 static struct host_member member[MEMBERS];
 static int tests_run;
@@ -80,7 +82,8 @@ static void a_group_is_counted_as_it_takes(void **state)
 	host_group.rounds = false;
 }
 
-/* Where the last of three does not fit by one byte it is refused, and what it was counted is given back. */
+/* Where the last of three does not fit by one byte it is refused, and what it was counted is given back. What codecs
+ * keep is counted last, when the copy is there already. */
 static void whoever_does_not_fit_is_refused(void **state)
 {
 	size_t taken;
@@ -93,7 +96,7 @@ static void whoever_does_not_fit_is_refused(void **state)
 		all = group_of(3, &taken);
 		two = all - (group_of(4, &taken) - all);
 		host_group.clients = 3;
-		begin((int64_t)all - 1);
+		begin((int64_t)all - PLAIN_STATE - 1);
 		for (int k = 0; k < 2; k++)
 			come(k);
 		while (counted() < two)
@@ -108,11 +111,90 @@ static void whoever_does_not_fit_is_refused(void **state)
 	host_group.rounds = false;
 }
 
+static void does_a_step(int members)
+{
+	for (int k = 0; k < members; k++) {
+		host_member_compute(&member[k], 0, HOST_GRAD, 1, 1e-3f);
+		host_member_commit(&member[k], 0, false);
+	}
+	for (int k = 0; k < members; k++)
+		host_rig_await(&member[k].c.came[SL_FRAME_COMMITTED], 1);
+}
+
+static void leaves(int k)
+{
+	const struct sl_frame bye = {.kind = SL_FRAME_BYE, .epoch = member[k].epoch};
+	const uint64_t before = counted();
+
+	host_rig_say(&member[k].c, &bye);
+	host_member_hang_up(&member[k]);
+	while (counted() == before || sl_host_view(host_rig.host).closing)
+		host_rig_turn();
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return remove(path);
+}
+
+/* Its seat holds what the codecs keep until the group ends, also where a server that has started again reads it from a
+ * checkpoint. A server without room for it does not let the member in. */
+static void what_codecs_keep_counts_after_a_member_has_left(void **state)
+{
+	char folder[] = "/tmp/split-codecs.XXXXXX";
+	uint64_t alone, both, kept;
+
+	assert_non_null(mkdtemp(folder));
+	host_rig.store = folder;
+	host_group.checkpoints = true;
+	host_group.clients = MEMBERS;
+	host_group.least = 1;
+	host_group.codec = "topk:1,ef=true";
+	begin(0);
+	come(0);
+	host_rig_await(&member[0].c.came[SL_FRAME_WELCOME], 1);
+	alone = counted();
+	come(1);
+	host_rig_await(&member[1].c.came[SL_FRAME_WELCOME], 1);
+	both = counted();
+	does_a_step(2);
+	leaves(1);
+	kept = counted() - alone;
+	assert_in_range(kept, member[1].act_bytes + member[1].grad_bytes,
+			member[1].act_bytes + member[1].grad_bytes + 2 * PLAIN_STATE);
+	end(1);
+
+	host_rig_open(MEMBERS, 0);
+	host_member_call_with(&member[0], 0, (uint8_t)(tests_run * MEMBERS), 2, &(uint64_t){1}, 1);
+	host_rig_await(&member[0].c.came[SL_FRAME_WELCOME], 1);
+	assert_int_equal(member[0].c.last[SL_FRAME_WELCOME].u.welcome.begin, 1);
+	assert_int_equal(counted(), alone + kept);
+	end(1);
+	host_rig.store = NULL;
+	host_group.checkpoints = false;
+	assert_int_equal(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+
+	begin((int64_t)both - 1);
+	come(0);
+	host_rig_await(&member[0].c.came[SL_FRAME_WELCOME], 1);
+	come(1);
+	assert_non_null(strstr(host_rig_refusal(&member[1].c, SL_ERR_BUSY), "what the codecs of member 1"));
+	while (counted() > alone)
+		host_rig_turn();
+	host_member_hang_up(&member[0]);
+	while (counted())
+		host_rig_turn();
+	end(2);
+	host_group.codec = NULL;
+	host_group.least = 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_group_is_counted_as_it_takes),
 		cmocka_unit_test(whoever_does_not_fit_is_refused),
+		cmocka_unit_test(what_codecs_keep_counts_after_a_member_has_left),
 	};
 
 	host_group = (struct host_group){.epoch_steps = 10, .lr = 0.05, .plain = true};
