@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/base/pool.h"
+#include "common/base/worker.h"
 
 struct measure {
 	struct sl_groups *g;
@@ -151,6 +152,8 @@ enum sl_err sl_groups_measure(struct sl_groups *g, const struct sl_codec_loops *
 		sl_pool_run(pool, (g->count + m.groups - 1) / m.groups, measure_groups, &m);
 	}
 	for (int64_t group = 0; group < g->count; group++) {
+		if (group % SL_CODEC_BLOCK == 0)
+			sl_worker_turn();
 		if (g->stat[group].range.top >= SL_F32_INF_BITS)
 			return SL_ERR_NONFINITE;
 	}

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "common/base/pool.h"
+#include "common/base/worker.h"
 #include "common/codec/sized.h"
 
 static const struct sl_arg args[] = {{0}};
@@ -26,7 +27,7 @@ struct hadamard {
 	float *factor; /* [features] ±1/√run */
 	float *room;   /* [threads][run] */
 	/* of the running call */
-	int64_t tokens;
+	int64_t n;
 	const float *x;
 	sl_f32u *y;
 	const sl_f32u *from;
@@ -82,9 +83,15 @@ static void draw_signs(struct hadamard *h)
 	const struct sl_codec_call never = {.step = UINT64_MAX};
 	const struct sl_rng_key key = sl_codec_key(h->env.seed, h->env.dir, &never, SL_STAGE_TRANSFORM);
 	const float scale = (float)(1 / sqrt((double)h->run));
+	uint32_t word = 0;
 
-	for (int64_t i = 0; i < h->features; i++)
-		h->factor[i] = sl_rng_u32(&key, (uint64_t)i / 32) >> i % 32 & 1 ? -scale : scale;
+	for (int64_t i = 0; i < h->features; i++) {
+		if (i % SL_CODEC_BLOCK == 0)
+			sl_worker_turn();
+		if (i % 32 == 0)
+			word = sl_rng_u32(&key, (uint64_t)i / 32);
+		h->factor[i] = word >> i % 32 & 1 ? -scale : scale;
+	}
 }
 
 static enum sl_err open_hadamard(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
@@ -108,22 +115,10 @@ static enum sl_err open_hadamard(void **state, const struct sl_stage_env *env, s
 	return SL_OK;
 }
 
-/* Tokens of one unit of work. */
-static int64_t unit_of(const struct hadamard *h)
+/* Where a block of the pool ends: it has whole runs, and a token of many features has several blocks. */
+static int64_t block_end(const struct hadamard *h, int64_t block)
 {
-	return h->features < SL_CODEC_BLOCK ? SL_CODEC_BLOCK / h->features : 1;
-}
-
-static int64_t units_of(const struct hadamard *h)
-{
-	return (h->tokens + unit_of(h) - 1) / unit_of(h);
-}
-
-static int64_t unit_end(const struct hadamard *h, int64_t unit)
-{
-	const int64_t end = (unit + 1) * unit_of(h);
-
-	return (end < h->tokens ? end : h->tokens) * h->features;
+	return (block + 1) * SL_CODEC_BLOCK < h->n ? (block + 1) * SL_CODEC_BLOCK : h->n;
 }
 
 /* Largest pattern without the sign: signed, because that is what plain x86-64 can compare. */
@@ -141,12 +136,12 @@ static int32_t largest(const float *x, int64_t n)
 	return most;
 }
 
-static void rotate_unit(void *arg, int64_t unit, int worker)
+static void rotate_block(void *arg, int64_t block, int worker)
 {
 	struct hadamard *h = arg;
 	float *room = h->room + worker * h->run;
 
-	for (int64_t at = unit * unit_of(h) * h->features; at < unit_end(h, unit); at += h->run) {
+	for (int64_t at = block * SL_CODEC_BLOCK; at < block_end(h, block); at += h->run) {
 		const float *factor = h->factor + at % h->features;
 
 		for (int64_t i = 0; i < h->run; i++)
@@ -158,12 +153,12 @@ static void rotate_unit(void *arg, int64_t unit, int worker)
 	}
 }
 
-static void rotate_unit_back(void *arg, int64_t unit, int worker)
+static void rotate_block_back(void *arg, int64_t block, int worker)
 {
 	struct hadamard *h = arg;
 	float *room = h->room + worker * h->run;
 
-	for (int64_t at = unit * unit_of(h) * h->features; at < unit_end(h, unit); at += h->run) {
+	for (int64_t at = block * SL_CODEC_BLOCK; at < block_end(h, block); at += h->run) {
 		const float *factor = h->factor + at % h->features;
 
 		memcpy(room, h->from + at, (size_t)h->run * sizeof *room);
@@ -178,11 +173,11 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 {
 	struct hadamard *h = state;
 
-	h->tokens = sl_shape_count(&xs->shape) / h->features;
+	h->n = sl_shape_count(&xs->shape);
 	h->x = x;
 	h->y = y;
 	h->nonfinite = false;
-	sl_pool_run(h->env.pool, units_of(h), rotate_unit, h);
+	sl_pool_run(h->env.pool, sl_codec_blocks(h->n), rotate_block, h);
 	*ys = *xs;
 	return h->nonfinite ? SL_ERR_NONFINITE : SL_OK;
 }
@@ -199,10 +194,10 @@ static enum sl_err inverse(void *state, const struct sl_codec_call *call, const 
 {
 	struct hadamard *h = state;
 
-	h->tokens = sl_shape_count(&xs->shape) / h->features;
+	h->n = sl_shape_count(&xs->shape);
 	h->from = y;
 	h->to = x;
-	sl_pool_run(h->env.pool, units_of(h), rotate_unit_back, h);
+	sl_pool_run(h->env.pool, sl_codec_blocks(h->n), rotate_block_back, h);
 	return SL_OK;
 }
 

@@ -297,6 +297,17 @@ static void decode_block(void *arg, int64_t block, int worker)
 	sl_codec_settle(l->env.loops);
 }
 
+/* Of all groups, by one thread. */
+static void in_pieces(struct levels *l, void (*fn)(struct levels *l, int64_t first, int64_t stop))
+{
+	const int64_t count = l->groups.count;
+
+	for (int64_t at = 0; at < count; at += SL_CODEC_BLOCK) {
+		sl_worker_turn();
+		fn(l, at, count - at < SL_CODEC_BLOCK ? count : at + SL_CODEC_BLOCK);
+	}
+}
+
 static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
 			  struct sl_buf *out)
 {
@@ -317,7 +328,7 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 		err = sl_groups_measure(&l->groups, l->env.loops, l->env.pool, x, l->squares);
 		if (err != SL_OK)
 			return err;
-		write_scales(l, 0, l->groups.count);
+		in_pieces(l, write_scales);
 	}
 	sl_pool_run(l->env.pool, sl_codec_blocks(l->groups.n), encode_block, l);
 	if (l->bad)
@@ -358,7 +369,7 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 	if (l->bad)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "levels: one is above %d", l->q);
 	if (!l->within)
-		read_scales(l, 0, l->groups.count);
+		in_pieces(l, read_scales);
 	l->y = x;
 	sl_pool_run(l->env.pool, sl_codec_blocks(n), decode_block, l);
 	return SL_OK;

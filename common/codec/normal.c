@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/pieces.h"
 #include "common/base/pool.h"
 #include "common/base/worker.h"
 #include "common/codec/sized.h"
@@ -225,7 +226,7 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 	sl_pool_run(q->env.pool, (q->tokens + unit_of(q) - 1) / unit_of(q), measure_unit, q);
 	if (q->nonfinite)
 		return SL_ERR_NONFINITE;
-	memcpy(scales, q->scale, (size_t)q->tokens * SCALE_BYTES);
+	sl_copy(scales, q->scale, (size_t)q->tokens * SCALE_BYTES);
 	sl_pool_run(q->env.pool, sl_codec_blocks(q->n), code_block, q);
 	out->len += bound(q->env.arg, false, xs);
 	return SL_OK;
@@ -263,7 +264,7 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 	err = check_scales(in.data, q->tokens, fail);
 	if (err)
 		return err;
-	memcpy(q->scale, in.data, (size_t)q->tokens * SCALE_BYTES);
+	sl_copy(q->scale, in.data, (size_t)q->tokens * SCALE_BYTES);
 	q->in = in.data + q->tokens * SCALE_BYTES;
 	q->y = x;
 	sl_pool_run(q->env.pool, sl_codec_blocks(q->n), code_block, q);

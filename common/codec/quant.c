@@ -189,38 +189,66 @@ fail:
 
 /* ---- ranges */
 
-static void measure_columns(void *arg, int64_t block, int worker)
+/* A task of more than one row has all of them in one go: then there are few channels. */
+static void measure_columns(void *arg, int64_t block, struct sl_pool_step *step)
 {
 	struct quant *q = arg;
-	int64_t c = q->channels, rows = task_rows(c), first = block * rows, all = q->groups.n / c;
+	int64_t c = q->channels, rows = task_rows(c), first = block * rows, all = q->groups.n / c, stop;
 	float *lo = q->extremes + block * 2 * c, *hi = lo + c;
 
-	for (int64_t j = 0; j < c; j++) {
-		lo[j] = INFINITY;
-		hi[j] = -INFINITY;
+	for (int64_t from = step->at; from < c; from = stop) {
+		uint32_t top;
+
+		stop = c - from < SL_CODEC_BLOCK ? c : from + SL_CODEC_BLOCK;
+		for (int64_t j = from; j < stop; j++) {
+			lo[j] = INFINITY;
+			hi[j] = -INFINITY;
+		}
+		top = q->env.loops->minmax_cols(q->x + first * c + from, first + rows < all ? rows : all - first,
+						stop - from, lo + from, hi + from);
+		q->tops[block] = from && q->tops[block] > top ? q->tops[block] : top;
+		if (stop < c && sl_pool_stop(step, stop))
+			return;
 	}
-	q->tops[block] =
-		q->env.loops->minmax_cols(q->x + first * c, first + rows < all ? rows : all - first, c, lo, hi);
+}
+
+/* What follows is one thread's: for `count` of them, in pieces. */
+static void in_pieces(struct quant *q, int64_t count, void (*fn)(struct quant *q, int64_t first, int64_t stop))
+{
+	for (int64_t at = 0; at < count; at += SL_CODEC_BLOCK) {
+		sl_worker_turn();
+		fn(q, at, count - at < SL_CODEC_BLOCK ? count : at + SL_CODEC_BLOCK);
+	}
+}
+
+/* Channels of all tasks together; the first one's have them. */
+static void join_columns(struct quant *q, int64_t first, int64_t stop)
+{
+	int64_t c = q->channels, rows = task_rows(c), tasks = (q->groups.n / c + rows - 1) / rows;
+	float *lo = q->extremes, *hi = lo + c;
+
+	for (int64_t t = 1; t < tasks; t++) {
+		const float *l = q->extremes + t * 2 * c, *h = l + c;
+
+		sl_worker_turn();
+		for (int64_t j = first; j < stop; j++) {
+			lo[j] = l[j] < lo[j] ? l[j] : lo[j];
+			hi[j] = h[j] > hi[j] ? h[j] : hi[j];
+		}
+	}
+	for (int64_t j = first; j < stop; j++)
+		q->groups.stat[j].range = (struct sl_range){lo[j], hi[j], 0};
 }
 
 static enum sl_err measure_channels(struct quant *q)
 {
 	int64_t c = q->channels, rows = task_rows(c), tasks = (q->groups.n / c + rows - 1) / rows;
-	float *lo = q->extremes, *hi = lo + c;
 
-	sl_pool_run(q->env.pool, tasks, measure_columns, q);
-	for (int64_t t = 0; t < tasks; t++) {
-		const float *l = q->extremes + t * 2 * c, *h = l + c;
-
+	sl_pool_run_long(q->env.pool, tasks, measure_columns, q);
+	for (int64_t t = 0; t < tasks; t++)
 		if (q->tops[t] >= SL_F32_INF_BITS)
 			return SL_ERR_NONFINITE;
-		for (int64_t j = 0; j < c; j++) {
-			lo[j] = l[j] < lo[j] ? l[j] : lo[j];
-			hi[j] = h[j] > hi[j] ? h[j] : hi[j];
-		}
-	}
-	for (int64_t j = 0; j < c; j++)
-		q->groups.stat[j].range = (struct sl_range){lo[j], hi[j], 0};
+	in_pieces(q, c, join_columns);
 	return SL_OK;
 }
 
@@ -391,7 +419,7 @@ static enum sl_err encode(void *state, const struct sl_codec_call *call, const f
 	if (err != SL_OK)
 		return err;
 	if (!q->within)
-		write_ranges(q, 0, count);
+		in_pieces(q, count, write_ranges);
 	sl_pool_run(q->env.pool, sl_codec_blocks(q->groups.n), encode_block, q);
 	if (q->nonfinite)
 		return SL_ERR_NONFINITE;
@@ -426,7 +454,7 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 	q->y = x;
 	set_groups(q, xs);
 	if (!q->within)
-		read_ranges(q, 0, count);
+		in_pieces(q, count, read_ranges);
 	sl_pool_run(q->env.pool, sl_codec_blocks(n), decode_block, q);
 	return SL_OK;
 }

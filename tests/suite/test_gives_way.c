@@ -1,5 +1,6 @@
 /* Long loops that run on one thread and are no blocks of a pool: each asks the worker for its turn often enough,
  * whatever sizes a peer chooses. The worker is this test, which counts how often it is asked. */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,12 +12,14 @@
 #include <cmocka.h>
 
 #include "common/base/worker.h"
-#include "common/graph/graph_text.h"
+#include "common/codec/loops.h"
 #include "kernels/cpu/cpu.h"
+#include "tests/support/codec.h"
 
 /* ---- in place of a worker */
 
-static long asked;
+static long asked; /* for its turn */
+static long looks; /* whether it is due, as pools do between blocks and steps */
 
 struct sl_worker *__wrap_sl_worker_here(void);
 void __wrap_sl_worker_turn(void);
@@ -35,7 +38,7 @@ void __wrap_sl_worker_turn(void)
 bool __wrap_sl_worker_turn_due(struct sl_worker *worker)
 {
 	(void)worker;
-	asked++;
+	looks++;
 	return false;
 }
 
@@ -68,6 +71,49 @@ static void rotary_positions_give_way(void **state)
 	kernel->release(p.state);
 }
 
+/* Of so many groups that PIECES of them are as many as a block has elements: what one thread does of each group, and
+ * that no block grows with a row. */
+static void codecs_of_many_groups_give_way(void **state)
+{
+	enum { PIECES = 4, MANY = PIECES * SL_CODEC_BLOCK };
+	static const struct {
+		const char *codec;
+		int64_t elements;
+		long open, encode, encode_looks, decode;
+	} cases[] = {
+		/* one look for each piece of the ranges, and of the codes */
+		{"quant:4,per=channel", MANY, 0, 2 * PIECES, 2 * PIECES, 2 * PIECES},
+		{"quant:4,block=9", 9 * MANY, 0, 2 * PIECES, 9 * PIECES, 2 * PIECES},
+		{"qsgd:7,norm=max,bucket=9", 9 * MANY, 0, 2 * PIECES, 9 * PIECES, 2 * PIECES},
+		{"terngrad,bucket=9", 9 * MANY, 0, 2 * PIECES, 9 * PIECES, 2 * PIECES},
+		/* runs of one */
+		{"hadamard", MANY + 1, PIECES, 0, PIECES + 1, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		const struct sl_shape shape = sl_shape2(1, cases[i].elements);
+		float *x = codec_make(cases[i].elements, RANDOM);
+		struct sl_codec *codec;
+		uint8_t *bytes;
+		size_t len;
+
+		asked = 0;
+		codec = codec_open(cases[i].codec, shape, &be, SL_DIR_HEAD_ACT, NULL);
+		assert_in_range(asked, cases[i].open, LONG_MAX);
+		asked = looks = 0;
+		assert_int_equal(codec_encode(codec, &codec_call0, x, shape, &bytes, &len), SL_OK);
+		assert_in_range(asked, cases[i].encode, LONG_MAX);
+		assert_in_range(looks, cases[i].encode_looks, LONG_MAX);
+		asked = 0;
+		assert_int_equal(codec_decode(codec, &codec_call0, bytes, len, shape, x), SL_OK);
+		assert_in_range(asked, cases[i].decode, LONG_MAX);
+		sl_codec_close(codec);
+		free(bytes);
+		free(x);
+	}
+}
+
 static int open_backend(void **state)
 {
 	(void)state;
@@ -85,6 +131,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rotary_positions_give_way),
+		cmocka_unit_test(codecs_of_many_groups_give_way),
 	};
 
 	return cmocka_run_group_tests(tests, open_backend, close_backend);
