@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/arena.h"
+#include "common/base/worker.h"
 #include "common/exec/leases.h"
 
 enum { TRIES = 20 };
@@ -337,7 +338,10 @@ out:
 	return err;
 }
 
-/* ---- recompute */
+/* ---- recompute
+ *
+ * The search takes the square of the nodes, for each try, and a peer chooses the nodes. So it gives way in its outer
+ * loops. */
 
 /* In front of node i: what the values that live across it take, where that is a single one, else 0; and what values in
  * front of it are kept. [n_node + 1] */
@@ -352,6 +356,7 @@ static void note_borders(const struct uses *u, struct border *b)
 	for (int i = 1; i <= u->n_node; i++) {
 		int across = 0;
 
+		sl_worker_turn();
 		for (int v = 0; v < u->n_value; v++) {
 			const bool before = u->use[v].birth < i && (u->use[v].there || v == u->s->out_value);
 
@@ -375,6 +380,7 @@ static void choose_borders(struct sl_layout *layout, struct border *b, int n_nod
 	for (int i = 1; i <= n_node; i++) {
 		if (!b[i].bytes)
 			continue;
+		sl_worker_turn();
 		b[i].from = -1;
 		for (int k = i - 1; k >= 0; k--) {
 			if (k && !b[k].bytes)

@@ -13,6 +13,8 @@
 
 #include "common/base/worker.h"
 #include "common/codec/loops.h"
+#include "common/exec/exec.h"
+#include "common/graph/graph_text.h"
 #include "kernels/cpu/cpu.h"
 #include "tests/support/codec.h"
 
@@ -114,6 +116,32 @@ static void codecs_of_many_groups_give_way(void **state)
 	}
 }
 
+/* A chain whose nodes keep nothing, so that every node is a border, and all of those before it are looked at. */
+static void the_search_for_what_is_computed_again_gives_way(void **state)
+{
+	enum { NODES = 300, TRIES = 20, LINE = 48 };
+	const struct sl_plan_spec spec = {.batch = 1, .chunks = 1};
+	char *text = malloc((size_t)(NODES + 4) * LINE);
+	struct sl_exec *exec = NULL;
+	struct sl_plan *plan = NULL;
+	struct sl_graph g = {0};
+	int n = sprintf(text, "graph 1\nin x f32 R[4]\nparam w [4,4] zero\nnode l linear %%0 &0\n");
+
+	(void)state;
+	for (int i = 1; i <= NODES; i++)
+		n += sprintf(text + n, "node n%d scale %%%d by=0.5\n", i, i);
+	n += sprintf(text + n, "out y %%%d\n", NODES + 1);
+	if (sl_graph_read(&g, text, (size_t)n, &fail) || sl_plan_open_part(&plan, &spec, SL_MIDDLE, &g, &fail) ||
+	    sl_exec_prepare(&exec, plan, SL_MIDDLE, &be, &fail))
+		fail_msg("%s", fail.text);
+	asked = 0;
+	assert_int_equal(sl_exec_recompute(exec, &fail), SL_OK);
+	assert_in_range(asked, (1 + TRIES) * NODES, LONG_MAX);
+	sl_exec_close(exec);
+	sl_plan_close(plan);
+	free(text);
+}
+
 static int open_backend(void **state)
 {
 	(void)state;
@@ -132,6 +160,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rotary_positions_give_way),
 		cmocka_unit_test(codecs_of_many_groups_give_way),
+		cmocka_unit_test(the_search_for_what_is_computed_again_gives_way),
 	};
 
 	return cmocka_run_group_tests(tests, open_backend, close_backend);
