@@ -1,150 +1,180 @@
-/* Two tables of members say what is in the document; rendering and parsing both walk them. */
+/* Two tables of members say what is in the document. Rendering, parsing and the metrics (prometheus.c) walk them: a
+ * metric comes where its member stands. */
 #include "common/telemetry/status.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdlib.h>
 
 #include "common/telemetry/json.h"
+#include "common/telemetry/status_members.h"
 
-enum member_type { TEXT, WHOLE, REAL };
-
-struct member {
-	const char *name;
-	enum member_type type;
-	size_t offset;
-	bool younger; /* than the first daemons of this schema: may be missing */
-};
-
-#define M(st, name, type)                                     \
-	{                                                     \
-#name, type, offsetof(struct st, name), false \
+#define MEMBER(st, member, is, ...)                                                               \
+	{                                                                                         \
+		.name = #member, .type = is, .offset = offsetof(struct st, member), ##__VA_ARGS__ \
 	}
-#define YOUNGER(st, name, type)                              \
-	{                                                    \
-#name, type, offsetof(struct st, name), true \
-	}
+#define DAEMON(...)              MEMBER(sl_status, __VA_ARGS__)
+#define SESSION(...)             MEMBER(sl_status_session, __VA_ARGS__)
+#define YOUNGER                  .younger = true
+#define GAUGE(...)               METRIC("gauge", __VA_ARGS__)
+#define COUNTER(...)             METRIC("counter", __VA_ARGS__)
+#define METRIC(is, called, says) .metric = "split_" called, .kind = is, .help = says
 
-static const struct member daemon_members[] = {
-	M(sl_status, role, TEXT),
-	M(sl_status, version, TEXT),
-	M(sl_status, address, TEXT),
-	M(sl_status, device, TEXT),
-	M(sl_status, pid, WHOLE),
-	M(sl_status, threads, WHOLE),
-	M(sl_status, uptime_s, REAL),
-	M(sl_status, malformed, WHOLE),
-	M(sl_status, turned_away, WHOLE),
-	M(sl_status, links, WHOLE),
-	M(sl_status, lost, WHOLE),
-	M(sl_status, frames, WHOLE),
-	M(sl_status, bytes, WHOLE),
-	M(sl_status, rejected, WHOLE),
-	M(sl_status, stale, WHOLE),
-	M(sl_status, task_s, REAL),
-	M(sl_status, store_files, WHOLE),
-	M(sl_status, store_bytes, WHOLE),
-	M(sl_status, store_oldest_s, REAL),
-	M(sl_status, heap_bytes, WHOLE),
-	YOUNGER(sl_status, memory_bytes, WHOLE),
-	YOUNGER(sl_status, memory_limit_bytes, WHOLE),
-	YOUNGER(sl_status, log_left_out, WHOLE),
-	YOUNGER(sl_status, store_limit_bytes, WHOLE),
-	YOUNGER(sl_status, not_stored, WHOLE),
-	YOUNGER(sl_status, ready, WHOLE),
-	YOUNGER(sl_status, sessions_limit, WHOLE),
-	YOUNGER(sl_status, started_s, WHOLE),
-	YOUNGER(sl_status, disk_free_bytes, WHOLE),
-	YOUNGER(sl_status, disk_bytes, WHOLE),
+const struct sl_status_member sl_status_of_daemon[] = {
+	DAEMON(role, TEXT),
+	DAEMON(version, TEXT),
+	DAEMON(address, TEXT),
+	DAEMON(device, TEXT),
+	DAEMON(pid, WHOLE),
+	DAEMON(threads, WHOLE, GAUGE("threads", "Threads of the compute pool.")),
+	DAEMON(uptime_s, REAL, GAUGE("uptime_seconds", "Time since the daemon started.")),
+	DAEMON(malformed, WHOLE, COUNTER("messages_malformed_total", "Messages that could not be decoded.")),
+	DAEMON(turned_away, WHOLE, COUNTER("peers_turned_away_total", "Peers that were refused a session.")),
+	DAEMON(links, WHOLE, COUNTER("links_total", "Links that were established.")),
+	DAEMON(lost, WHOLE, COUNTER("links_lost_total", "Links that ended without a Bye.")),
+	DAEMON(frames, WHOLE, COUNTER("frames_received_total", "Well-formed messages received.")),
+	DAEMON(bytes, WHOLE, COUNTER("received_bytes_total", "Bytes of these messages, headers included.")),
+	DAEMON(rejected, WHOLE, COUNTER("frames_rejected_total", "Frames that were refused and ended a session.")),
+	DAEMON(stale, WHOLE, COUNTER("frames_stale_total", "Frames of older links that were dropped.")),
+	DAEMON(task_s, REAL, GAUGE("task_seconds", "Running time of the current task.")),
+	DAEMON(store_files, WHOLE, GAUGE("store_files", "Files in the store.")),
+	DAEMON(store_bytes, WHOLE, GAUGE("store_bytes", "Bytes of the files in the store.")),
+	DAEMON(store_oldest_s, REAL),
+	DAEMON(heap_bytes, WHOLE, GAUGE("heap_bytes", "Bytes allocated with malloc, without tensors.")),
+	DAEMON(memory_bytes, WHOLE, YOUNGER,
+	       GAUGE("memory_bytes", "Memory reserved for sessions, on host and device.")),
+	DAEMON(memory_limit_bytes, WHOLE, YOUNGER,
+	       GAUGE("memory_limit_bytes", "Most memory that may be reserved; 0: no limit.")),
+	DAEMON(log_left_out, WHOLE, YOUNGER,
+	       COUNTER("log_lines_left_out_total", "Log lines that were left out by the log's limits.")),
+	DAEMON(store_limit_bytes, WHOLE, YOUNGER,
+	       GAUGE("store_limit_bytes", "Most bytes that the store may hold; 0: no limit.")),
+	DAEMON(not_stored, WHOLE, YOUNGER,
+	       COUNTER("store_refused_total", "Uploads and checkpoints that found no room.")),
+	DAEMON(ready, WHOLE, YOUNGER, GAUGE("ready", "1: the server takes sessions; the client is linked or done.")),
+	DAEMON(sessions_limit, WHOLE, YOUNGER,
+	       GAUGE("sessions_limit", "Sessions that a server may have; 0 for a client.")),
+	DAEMON(started_s, WHOLE, YOUNGER,
+	       GAUGE("start_time_seconds", "When the daemon started, in seconds since 1970.")),
+	DAEMON(disk_free_bytes, WHOLE, YOUNGER,
+	       GAUGE("disk_free_bytes", "Free bytes of the disk with the store or log.dir.")),
+	DAEMON(disk_bytes, WHOLE, YOUNGER, GAUGE("disk_bytes", "Size of that disk; 0: nothing is written.")),
+	{0},
 };
 
-static const struct member session_members[] = {
-	M(sl_status_session, id, TEXT),
-	M(sl_status_session, peer, TEXT),
-	M(sl_status_session, model, TEXT),
-	M(sl_status_session, partition, TEXT),
-	M(sl_status_session, phase, TEXT),
-	M(sl_status_session, epoch, WHOLE),
-	M(sl_status_session, step, WHOLE),
-	M(sl_status_session, skipped, WHOLE),
-	M(sl_status_session, loss, REAL),
-	M(sl_status_session, acc, REAL),
-	M(sl_status_session, samples_per_s, REAL),
-	M(sl_status_session, tx_mb_s, REAL),
-	M(sl_status_session, rx_mb_s, REAL),
-	M(sl_status_session, tx_bytes, WHOLE),
-	M(sl_status_session, rx_bytes, WHOLE),
-	M(sl_status_session, age_s, REAL),
-	M(sl_status_session, idle_s, REAL),
-	M(sl_status_session, stale_frames, WHOLE),
-	M(sl_status_session, checkpoint_step, WHOLE),
-	M(sl_status_session, checkpoint_missed, WHOLE),
-	M(sl_status_session, checkpoint_error, TEXT),
-	YOUNGER(sl_status_session, epochs, WHOLE),
-	YOUNGER(sl_status_session, steps, WHOLE),
-	YOUNGER(sl_status_session, left_s, REAL),
-	YOUNGER(sl_status_session, link_epoch, WHOLE),
-	YOUNGER(sl_status_session, best_step, WHOLE),
-	YOUNGER(sl_status_session, best_acc, REAL),
-	YOUNGER(sl_status_session, best_metric, TEXT),
-	YOUNGER(sl_status_session, evaluated_step, WHOLE),
-	YOUNGER(sl_status_session, test_loss, REAL),
-	YOUNGER(sl_status_session, test_acc, REAL),
-	YOUNGER(sl_status_session, dcor_squared, REAL),
-	YOUNGER(sl_status_session, memory_bytes, WHOLE),
-	YOUNGER(sl_status_session, memory_device_bytes, WHOLE),
-	YOUNGER(sl_status_session, weights_bytes, WHOLE),
-	YOUNGER(sl_status_session, activations_bytes, WHOLE),
-	YOUNGER(sl_status_session, codecs_bytes, WHOLE),
-	YOUNGER(sl_status_session, payloads_bytes, WHOLE),
-	YOUNGER(sl_status_session, group, TEXT),
-	YOUNGER(sl_status_session, missing, TEXT),
-	YOUNGER(sl_status_session, member, WHOLE),
-	YOUNGER(sl_status_session, members, WHOLE),
-	YOUNGER(sl_status_session, members_least, WHOLE),
-	YOUNGER(sl_status_session, members_here, WHOLE),
-	YOUNGER(sl_status_session, group_step, WHOLE),
-	YOUNGER(sl_status_session, late, WHOLE),
-	YOUNGER(sl_status_session, awaited, WHOLE),
-	YOUNGER(sl_status_session, end_grad_bytes, WHOLE),
-	YOUNGER(sl_status_session, end_mean_bytes, WHOLE),
-	YOUNGER(sl_status_session, wire_tx_bytes, WHOLE),
-	YOUNGER(sl_status_session, wire_rx_bytes, WHOLE),
-	YOUNGER(sl_status_session, weights_tx_bytes, WHOLE),
-	YOUNGER(sl_status_session, weights_rx_bytes, WHOLE),
-	YOUNGER(sl_status_session, framing_tx_bytes, WHOLE),
-	YOUNGER(sl_status_session, framing_rx_bytes, WHOLE),
-	YOUNGER(sl_status_session, curve_tx_bytes, WHOLE),
-	YOUNGER(sl_status_session, curve_rx_bytes, WHOLE),
+const struct sl_status_member sl_status_of_session[] = {
+	SESSION(id, TEXT),
+	SESSION(peer, TEXT),
+	SESSION(model, TEXT),
+	SESSION(partition, TEXT),
+	SESSION(phase, TEXT),
+	SESSION(epoch, WHOLE),
+	SESSION(step, WHOLE, GAUGE("session_step", "Steps of the run that are done.")),
+	SESSION(skipped, WHOLE, GAUGE("session_steps_skipped", "Steps left out: NaN or Inf, or late in a group.")),
+	SESSION(loss, REAL, GAUGE("session_loss", "Loss of the last batch.")),
+	SESSION(acc, REAL, GAUGE("session_accuracy_ratio", "Accuracy on the last batch, 0 to 1.")),
+	SESSION(samples_per_s, REAL, GAUGE("session_samples_per_second", "Over the last ten steps or so.")),
+	SESSION(tx_mb_s, REAL),
+	SESSION(rx_mb_s, REAL),
+	SESSION(tx_bytes, WHOLE, COUNTER("session_sent_bytes_total", "Bytes sent on this link.")),
+	SESSION(rx_bytes, WHOLE, COUNTER("session_received_bytes_total", "Bytes received on this link.")),
+	SESSION(age_s, REAL, GAUGE("session_age_seconds", "Time since the session began.")),
+	SESSION(idle_s, REAL,
+		GAUGE("session_idle_seconds", "Time since the last batch (client) or the last task (server).")),
+	SESSION(stale_frames, WHOLE),
+	SESSION(checkpoint_step, WHOLE, GAUGE("session_checkpoint_step", "Step of the newest checkpoint.")),
+	SESSION(checkpoint_missed, WHOLE,
+		GAUGE("session_checkpoint_missed_step",
+		      "Step of a later checkpoint that could not be written; 0: none.")),
+	SESSION(checkpoint_error, TEXT),
+	SESSION(epochs, WHOLE, YOUNGER),
+	SESSION(steps, WHOLE, YOUNGER, GAUGE("session_steps", "Steps of the whole run; 0: not known.")),
+	SESSION(left_s, REAL, YOUNGER, GAUGE("session_left_seconds", "Expected time until the run is done.")),
+	SESSION(link_epoch, WHOLE, YOUNGER),
+	SESSION(best_step, WHOLE, YOUNGER),
+	SESSION(best_acc, REAL, YOUNGER,
+		GAUGE("session_best_score",
+		      "What train.best_metric was in the best evaluation, whose weights are kept.")),
+	SESSION(best_metric, TEXT, YOUNGER),
+	SESSION(evaluated_step, WHOLE, YOUNGER,
+		GAUGE("session_evaluated_step", "Step of the last evaluation; 0: none.")),
+	SESSION(test_loss, REAL, YOUNGER, GAUGE("session_test_loss", "Loss of the last evaluation.")),
+	SESSION(test_acc, REAL, YOUNGER,
+		GAUGE("session_test_accuracy_ratio", "Accuracy of the last evaluation, 0 to 1.")),
+	SESSION(dcor_squared, REAL, YOUNGER,
+		GAUGE("session_distance_correlation_squared",
+		      "Of inputs and head_act in the last evaluation, without bias: what crosses tells of the data.")),
+	SESSION(memory_bytes, WHOLE, YOUNGER, GAUGE("session_memory_bytes", "Most memory that the session needs.")),
+	SESSION(memory_device_bytes, WHOLE, YOUNGER,
+		GAUGE("session_memory_device_bytes", "Part of that on the device.")),
+	SESSION(weights_bytes, WHOLE, YOUNGER,
+		GAUGE("session_weights_bytes", "Weights, gradients and optimizer state.")),
+	SESSION(activations_bytes, WHOLE, YOUNGER, GAUGE("session_activations_bytes", "Activations of all chunks.")),
+	SESSION(codecs_bytes, WHOLE, YOUNGER, GAUGE("session_codecs_bytes", "State and scratch of the codecs.")),
+	SESSION(payloads_bytes, WHOLE, YOUNGER, GAUGE("session_payloads_bytes", "Payload buffers of the link.")),
+	SESSION(group, TEXT, YOUNGER),
+	SESSION(missing, TEXT, YOUNGER),
+	SESSION(member, WHOLE, YOUNGER),
+	SESSION(members, WHOLE, YOUNGER),
+	SESSION(members_least, WHOLE, YOUNGER),
+	SESSION(members_here, WHOLE, YOUNGER,
+		GAUGE("session_group_members", "Members of the session's group that are connected; 0: it is in none.")),
+	SESSION(group_step, WHOLE, YOUNGER,
+		GAUGE("session_group_step", "Steps that the session's group has done; 0: it is in none.")),
+	SESSION(late, WHOLE, YOUNGER,
+		COUNTER("session_late_steps_total", "Steps that the group did without this member.")),
+	SESSION(awaited, WHOLE, YOUNGER, GAUGE("session_awaited", "1: the group's step waits for this member.")),
+	SESSION(end_grad_bytes, WHOLE, YOUNGER,
+		COUNTER("session_end_grad_bytes_total",
+			"Bytes that the client told of its head and tail, which its group shares.")),
+	SESSION(end_mean_bytes, WHOLE, YOUNGER,
+		COUNTER("session_end_mean_bytes_total", "Bytes that it heard of the means of heads and tails.")),
+	SESSION(wire_tx_bytes, WHOLE, YOUNGER,
+		COUNTER("session_wire_sent_bytes_total",
+			"Bytes that the connections of a client's whole run carried, sent.")),
+	SESSION(wire_rx_bytes, WHOLE, YOUNGER,
+		COUNTER("session_wire_received_bytes_total",
+			"Bytes that the connections of a client's whole run carried, received.")),
+	SESSION(weights_tx_bytes, WHOLE, YOUNGER,
+		COUNTER("session_weights_sent_bytes_total", "Of these, the middle's weights, sent.")),
+	SESSION(weights_rx_bytes, WHOLE, YOUNGER,
+		COUNTER("session_weights_received_bytes_total", "Of these, the middle's weights, received.")),
+	SESSION(framing_tx_bytes, WHOLE, YOUNGER,
+		COUNTER("session_framing_sent_bytes_total", "Of these, framing and handshakes of ZeroMQ, sent.")),
+	SESSION(framing_rx_bytes, WHOLE, YOUNGER,
+		COUNTER("session_framing_received_bytes_total",
+			"Of these, framing and handshakes of ZeroMQ, received.")),
+	SESSION(curve_tx_bytes, WHOLE, YOUNGER,
+		COUNTER("session_curve_sent_bytes_total", "Of these, what encryption added, sent.")),
+	SESSION(curve_rx_bytes, WHOLE, YOUNGER,
+		COUNTER("session_curve_received_bytes_total", "Of these, what encryption added, received.")),
+	{0},
 };
 
-static const struct member codec_members[] = {
-	{"head_act", TEXT, offsetof(struct sl_status_session, codec[0]), false},
-	{"mid_act", TEXT, offsetof(struct sl_status_session, codec[1]), false},
-	{"mid_grad", TEXT, offsetof(struct sl_status_session, codec[2]), false},
-	{"head_grad", TEXT, offsetof(struct sl_status_session, codec[3]), false},
+static const struct sl_status_member codec_members[] = {
+	{.name = "head_act", .offset = offsetof(struct sl_status_session, codec[0])},
+	{.name = "mid_act", .offset = offsetof(struct sl_status_session, codec[1])},
+	{.name = "mid_grad", .offset = offsetof(struct sl_status_session, codec[2])},
+	{.name = "head_grad", .offset = offsetof(struct sl_status_session, codec[3])},
+	{0},
 };
 
-#define COUNT(a) (sizeof(a) / sizeof(a)[0])
-
-static json_t *members_to_json(const struct member *m, size_t n, const void *from)
+static json_t *members_to_json(const struct sl_status_member *m, const void *from)
 {
 	json_t *object = json_object();
 
-	for (size_t i = 0; i < n; i++) {
-		const char *at = (const char *)from + m[i].offset;
+	for (; m->name; m++) {
+		const char *at = (const char *)from + m->offset;
 		json_t *value;
 
-		if (m[i].type == TEXT)
+		if (m->type == TEXT)
 			value = sl_json_text(at);
-		else if (m[i].type == WHOLE)
+		else if (m->type == WHOLE)
 			value = json_integer(*(const int64_t *)at);
 		else
 			value = sl_json_real(*(const double *)at);
-		json_object_set_new(object, m[i].name, value);
+		json_object_set_new(object, m->name, value);
 	}
 	return object;
 }
@@ -175,15 +205,15 @@ static void json_to_scores(json_t *object, struct sl_status_session *s)
 
 char *sl_status_json(const struct sl_status *status, int indent)
 {
-	json_t *sessions = json_array(), *daemon = members_to_json(daemon_members, COUNT(daemon_members), status);
+	json_t *sessions = json_array(), *daemon = members_to_json(sl_status_of_daemon, status);
 	json_t *root = json_pack("{si}", "schema", SL_STATUS_SCHEMA);
 	char *text = NULL;
 
 	for (int i = 0; i < status->n_session; i++) {
 		const struct sl_status_session *s = &status->session[i];
-		json_t *one = members_to_json(session_members, COUNT(session_members), s);
+		json_t *one = members_to_json(sl_status_of_session, s);
 
-		json_object_set_new(one, "codec", members_to_json(codec_members, COUNT(codec_members), s));
+		json_object_set_new(one, "codec", members_to_json(codec_members, s));
 		json_object_set_new(one, "test_metrics", scores_to_json(s));
 		json_array_append_new(sessions, one);
 	}
@@ -195,23 +225,23 @@ char *sl_status_json(const struct sl_status *status, int indent)
 	return text;
 }
 
-static enum sl_err json_to_members(const struct member *m, size_t n, const json_t *object, void *to,
+static enum sl_err json_to_members(const struct sl_status_member *m, const json_t *object, void *to,
 				   struct sl_fail *fail)
 {
-	for (size_t i = 0; i < n; i++) {
-		const json_t *value = json_object_get(object, m[i].name);
-		char *at = (char *)to + m[i].offset;
+	for (; m->name; m++) {
+		const json_t *value = json_object_get(object, m->name);
+		char *at = (char *)to + m->offset;
 
-		if (m[i].type == TEXT && json_is_string(value))
+		if (m->type == TEXT && json_is_string(value))
 			snprintf(at, SL_STATUS_TEXT, "%s", json_string_value(value));
-		else if (m[i].type == WHOLE && json_is_integer(value))
+		else if (m->type == WHOLE && json_is_integer(value))
 			*(int64_t *)at = json_integer_value(value);
-		else if (m[i].type == REAL && (json_is_number(value) || json_is_null(value)))
+		else if (m->type == REAL && (json_is_number(value) || json_is_null(value)))
 			*(double *)at = json_is_null(value) ? NAN : json_number_value(value);
-		else if (!value && m[i].younger && m[i].type == REAL)
+		else if (!value && m->younger && m->type == REAL)
 			*(double *)at = NAN;
-		else if (value || !m[i].younger)
-			return sl_fail_set(fail, SL_ERR_DATA, "the status has no usable \"%s\"", m[i].name);
+		else if (value || !m->younger)
+			return sl_fail_set(fail, SL_ERR_DATA, "the status has no usable \"%s\"", m->name);
 	}
 	return SL_OK;
 }
@@ -229,10 +259,9 @@ static enum sl_err parse_sessions(const json_t *list, struct sl_status *out, str
 	for (size_t i = 0; i < n && !err; i++) {
 		const json_t *one = json_array_get(list, i);
 
-		err = json_to_members(session_members, COUNT(session_members), one, &out->session[i], fail);
+		err = json_to_members(sl_status_of_session, one, &out->session[i], fail);
 		if (!err)
-			err = json_to_members(codec_members, COUNT(codec_members), json_object_get(one, "codec"),
-					      &out->session[i], fail);
+			err = json_to_members(codec_members, json_object_get(one, "codec"), &out->session[i], fail);
 		json_to_scores(json_object_get(one, "test_metrics"), &out->session[i]);
 	}
 	out->n_session = (int)n;
@@ -255,7 +284,7 @@ enum sl_err sl_status_parse(const char *text, struct sl_status *out, struct sl_f
 				  (long long)json_integer_value(schema), SL_STATUS_SCHEMA);
 		goto done;
 	}
-	err = json_to_members(daemon_members, COUNT(daemon_members), root, &status, fail);
+	err = json_to_members(sl_status_of_daemon, root, &status, fail);
 	if (!err)
 		err = parse_sessions(json_object_get(root, "sessions"), &status, fail);
 done:
