@@ -371,38 +371,14 @@ const char *sl_host_endpoint(const struct sl_host *h)
 	return sl_transport_endpoint(h->transport);
 }
 
-struct sl_host_view sl_host_view(const struct sl_host *h)
+struct sl_host_counts sl_host_counts(const struct sl_host *h)
 {
-	uint64_t now_ms = sl_loop_now_ms(h->loop);
 	struct sl_host_counts counts = h->counts;
 
 	for (int i = 0; i < h->n_place; i++)
 		if (h->session[i])
 			count(&counts, h->session[i], h->ending[i]);
-	return (struct sl_host_view){
-		.session = h->session,
-		.second = h->second,
-		.rate = h->rate,
-		.key = h->auth ? h->key : NULL,
-		.allow = h->auth ? sl_gate_list(h->auth->gate) : NULL,
-		.n_session = h->n_place,
-		.sessions_limit = h->conf->limits.sessions,
-		.closing = h->closing,
-		.shut = h->shut,
-		.threads = h->threads,
-		.now_ms = now_ms,
-		.uptime_s = (double)(now_ms - h->opened_ms) / 1000,
-		.device = h->env.device,
-		.malformed = h->malformed,
-		.turned_away = h->turned_away,
-		.task_s = (double)sl_worker_busy_ms(h->worker) / 1000,
-		.memory_bytes = atomic_load(&h->memory_used),
-		.memory_limit_bytes = h->env.memory_bytes,
-		.store = h->keeping.result,
-		.store_limit_bytes = h->keeping.what.bytes,
-		.not_stored = atomic_load(&h->keeping.what.not_stored),
-		.counts = counts,
-	};
+	return counts;
 }
 
 void sl_host_on_broken(struct sl_host *h, void (*fn)(void *arg, const struct sl_fail *why), void *arg)

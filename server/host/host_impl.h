@@ -1,12 +1,20 @@
-/* What a host is made of, for the files that implement it: host.c drives it, host_hello.c says who gets a session. */
+/* What a host is made of, for the files that implement it: host.c drives it, host_hello.c says who gets a session,
+ * host_status.c what a status says. */
 #ifndef SL_SERVER_HOST_HOST_IMPL_H
 #define SL_SERVER_HOST_HOST_IMPL_H
 
+#include "common/telemetry/rate.h"
 #include "server/host/challenge.h"
 #include "server/host/epochs.h"
-#include "server/host/host_sessions.h"
+#include "server/host/host.h"
 #include "server/host/housekeeping.h"
 #include "server/trunk/group.h"
+#include "server/trunk/middle.h"
+
+/* As in struct sl_status. */
+struct sl_host_counts {
+	uint64_t links, lost, frames, bytes, rejected, stale;
+};
 
 struct sl_host {
 	const struct sl_conf_server *conf;
@@ -52,6 +60,8 @@ void sl_host_turn_away(struct sl_host *h, sl_peer peer, uint64_t epoch, const st
 void sl_host_admitted(void *arg, struct sl_middle *middle);
 /* Takes what is over from its place. */
 void sl_host_take_out(struct sl_host *h, int place);
+/* Of all links so far, those that last included. */
+struct sl_host_counts sl_host_counts(const struct sl_host *h);
 /* Connections that were challenged, and have not answered in time, are forgotten. */
 void sl_host_forget_late(struct sl_host *h);
 

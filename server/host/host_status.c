@@ -8,9 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/version.h"
 #include "common/telemetry/status.h"
-#include "server/host/host.h"
-#include "server/host/host_sessions.h"
-#include "server/trunk/group.h"
+#include "server/host/host_impl.h"
 
 #define PUT(to, ...) snprintf((to), sizeof(to), __VA_ARGS__)
 
@@ -34,17 +32,17 @@ static const char *phase(enum sl_session_state state)
 }
 
 /* With auth the client's name and its key's fingerprint, else a number. */
-static void put_peer(char out[SL_STATUS_TEXT], const struct sl_middle *m, const struct sl_key *key,
-		     const struct sl_allow *allow)
+static void put_peer(char out[SL_STATUS_TEXT], const struct sl_host *h, int place)
 {
+	const struct sl_key *key = &h->key[place];
 	char print[SL_FINGERPRINT];
 	const char *name;
 
-	if (!key) {
-		snprintf(out, SL_STATUS_TEXT, "%llu", (unsigned long long)sl_middle_peer(m));
+	if (!h->auth) {
+		snprintf(out, SL_STATUS_TEXT, "%llu", (unsigned long long)sl_middle_peer(h->session[place]));
 		return;
 	}
-	name = sl_allow_name(allow, key);
+	name = sl_allow_name(sl_gate_list(h->auth->gate), key);
 	sl_key_fingerprint(key, print);
 	snprintf(out, SL_STATUS_TEXT, "%s %s", name ? name : "-", print);
 }
@@ -79,9 +77,9 @@ static void put_group(struct sl_status_session *out, const struct sl_middle *m)
 	out->awaited = g.awaited;
 }
 
-static void fill(struct sl_status_session *out, const struct sl_middle *m, const struct sl_key *key,
-		 const struct sl_allow *allow, const struct sl_rate *rate, uint64_t now_ms)
+static void fill(struct sl_status_session *out, const struct sl_host *h, int place, uint64_t now_ms)
 {
+	const struct sl_middle *m = h->session[place];
 	const struct sl_session *s = sl_middle_session(m);
 	struct sl_middle_status st = sl_middle_status(m);
 	const struct sl_rate_sample now = {now_ms, {st.stats.tx_bytes, st.stats.rx_bytes}};
@@ -105,8 +103,8 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, const
 		.rx_bytes = (int64_t)st.stats.rx_bytes,
 		.end_grad_bytes = (int64_t)st.stats.wire[SL_DIR_COUNT + SL_END_GRAD],
 		.end_mean_bytes = (int64_t)st.stats.wire[SL_DIR_COUNT + SL_END_MEAN],
-		.tx_mb_s = sl_rate_per_s(rate, &now, 0) / 1e6,
-		.rx_mb_s = sl_rate_per_s(rate, &now, 1) / 1e6,
+		.tx_mb_s = sl_rate_per_s(&h->rate[place], &now, 0) / 1e6,
+		.rx_mb_s = sl_rate_per_s(&h->rate[place], &now, 1) / 1e6,
 		.age_s = (double)(now_ms - st.opened_ms) / 1000,
 		.idle_s = (double)(now_ms - st.worked_ms) / 1000,
 		.stale_frames = (int64_t)s->counts.stale_frames,
@@ -115,7 +113,7 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, const
 	put_group(out, m);
 	sl_session_name(s->hello.session, name);
 	sl_hex16(name, out->id);
-	put_peer(out->peer, m, key, allow);
+	put_peer(out->peer, h, place);
 	PUT(out->checkpoint_error, "%s", st.checkpoint.why);
 	PUT(out->model, "%s", st.network);
 	PUT(out->partition, "%.120s", st.part);
@@ -124,48 +122,49 @@ static void fill(struct sl_status_session *out, const struct sl_middle *m, const
 		PUT(out->codec[dir], "%.120s", st.agreed->codec[dir]);
 }
 
-char *sl_host_status(const struct sl_host *host)
+char *sl_host_status(const struct sl_host *h)
 {
-	struct sl_host_view v = sl_host_view(host);
+	const struct sl_host_counts counts = sl_host_counts(h);
+	const struct sl_tidy_result *store = &h->keeping.result;
+	const uint64_t now_ms = sl_loop_now_ms(h->loop);
 	struct sl_status status = {.pid = getpid(),
-				   .threads = v.threads,
-				   .uptime_s = v.uptime_s,
-				   .malformed = (int64_t)v.malformed,
-				   .turned_away = (int64_t)v.turned_away,
+				   .started_s = sl_started_s(),
+				   .sessions_limit = h->conf->limits.sessions,
+				   .threads = h->threads,
+				   .uptime_s = (double)(now_ms - h->opened_ms) / 1000,
+				   .malformed = (int64_t)h->malformed,
+				   .turned_away = (int64_t)h->turned_away,
 				   .log_left_out = (int64_t)sl_log_left_out(),
-				   .task_s = v.task_s,
+				   .task_s = (double)sl_worker_busy_ms(h->worker) / 1000,
 				   .heap_bytes = (int64_t)mallinfo2().uordblks,
-				   .memory_bytes = (int64_t)v.memory_bytes,
-				   .memory_limit_bytes = (int64_t)v.memory_limit_bytes,
-				   .store_files = v.store.files,
-				   .store_bytes = v.store.bytes,
-				   .store_limit_bytes = v.store_limit_bytes,
-				   .not_stored = v.not_stored,
-				   .store_oldest_s = (double)v.store.oldest_s,
-				   .disk_free_bytes = v.store.space.free,
-				   .disk_bytes = v.store.space.all,
-				   .links = (int64_t)v.counts.links,
-				   .lost = (int64_t)v.counts.lost,
-				   .frames = (int64_t)v.counts.frames,
-				   .bytes = (int64_t)v.counts.bytes,
-				   .rejected = (int64_t)v.counts.rejected,
-				   .stale = (int64_t)v.counts.stale};
+				   .memory_bytes = (int64_t)atomic_load(&h->memory_used),
+				   .memory_limit_bytes = (int64_t)h->env.memory_bytes,
+				   .store_files = store->files,
+				   .store_bytes = store->bytes,
+				   .store_limit_bytes = h->keeping.what.bytes,
+				   .not_stored = atomic_load(&h->keeping.what.not_stored),
+				   .store_oldest_s = (double)store->oldest_s,
+				   .disk_free_bytes = store->space.free,
+				   .disk_bytes = store->space.all,
+				   .links = (int64_t)counts.links,
+				   .lost = (int64_t)counts.lost,
+				   .frames = (int64_t)counts.frames,
+				   .bytes = (int64_t)counts.bytes,
+				   .rejected = (int64_t)counts.rejected,
+				   .stale = (int64_t)counts.stale};
 	char *text;
 
-	status.session = calloc((size_t)v.n_session + 1, sizeof *status.session);
+	status.session = calloc((size_t)h->n_place + 1, sizeof *status.session);
 	if (!status.session)
 		return NULL;
 	PUT(status.role, "server");
 	PUT(status.version, "%s", SL_VERSION);
-	PUT(status.address, "%.120s", sl_host_endpoint(host));
-	PUT(status.device, "%.120s", v.device);
-	status.started_s = sl_started_s();
-	status.sessions_limit = v.sessions_limit;
-	for (int i = 0; i < v.n_session; i++)
-		if (v.session[i] && !v.second[i])
-			fill(&status.session[status.n_session++], v.session[i], v.key ? &v.key[i] : NULL, v.allow,
-			     &v.rate[i], v.now_ms);
-	status.ready = !v.shut && status.n_session < v.sessions_limit;
+	PUT(status.address, "%.120s", sl_host_endpoint(h));
+	PUT(status.device, "%.120s", h->env.device);
+	for (int i = 0; i < h->n_place; i++)
+		if (h->session[i] && !h->second[i])
+			fill(&status.session[status.n_session++], h, i, now_ms);
+	status.ready = !h->shut && status.n_session < status.sessions_limit;
 	text = sl_status_json(&status, 0);
 	free(status.session);
 	return text;

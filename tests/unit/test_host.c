@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "server/host/host_sessions.h"
+#include "server/host/host_impl.h"
 #include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
 
@@ -282,7 +282,7 @@ static void the_newest_epoch_of_a_session_wins(void **state)
 		if (i)
 			break;
 		host_rig_say(&other, &bye);
-		while (sl_host_view(host_rig.host).session[0] || sl_host_view(host_rig.host).session[1])
+		while (host_rig.host->session[0] || host_rig.host->session[1])
 			host_rig_turn();
 	}
 	host_rig_hang_up(&one);
@@ -448,7 +448,7 @@ static void another_plan_is_refused(void **state)
 	host_rig_say(&c, &hello);
 	assert_non_null(strstr(host_rig_refusal(&c, SL_ERR_MISMATCH), "the two versions build different plans"));
 	assert_int_equal(host_rig.taken, 0);
-	assert_int_equal(sl_host_view(host_rig.host).counts.links, 0);
+	assert_int_equal(sl_host_counts(host_rig.host).links, 0);
 	host_rig_hang_up(&c);
 	host_rig_close();
 }
@@ -495,9 +495,9 @@ static uint64_t length_of(const struct sl_frame *f)
 /* The number of the only session's connection; 0: there is no session. */
 static uint64_t number(void)
 {
-	struct sl_host_view v = sl_host_view(host_rig.host);
+	const struct sl_middle *m = host_rig.host->session[0];
 
-	return v.session[0] ? sl_middle_peer(v.session[0]) : 0;
+	return m ? sl_middle_peer(m) : 0;
 }
 
 /* Whoever was turned away, or has left, gives back his number, of which there are only so many. And what came of each
@@ -523,7 +523,7 @@ static void who_is_done_with_is_forgotten_and_counted(void **state)
 	host_rig_say(&c, &again);
 	host_rig_await(&c.came[SL_FRAME_WELCOME], 2);
 	assert_int_equal(number(), 3);
-	n = sl_host_view(host_rig.host).counts;
+	n = sl_host_counts(host_rig.host);
 	assert_int_equal(n.links, 2);
 	assert_int_equal(n.lost, 0); /* it said goodbye */
 	assert_int_equal(n.frames, 6);
@@ -532,8 +532,8 @@ static void who_is_done_with_is_forgotten_and_counted(void **state)
 	host_rig_hang_up(&c);
 	while (number())
 		host_rig_turn();
-	assert_int_equal(sl_host_view(host_rig.host).counts.lost, 1);
-	assert_int_equal(sl_host_view(host_rig.host).turned_away, 1);
+	assert_int_equal(sl_host_counts(host_rig.host).lost, 1);
+	assert_int_equal(host_rig.host->turned_away, 1);
 	host_rig_close();
 }
 

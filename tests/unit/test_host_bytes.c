@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/codec/frame.h"
-#include "server/host/host_sessions.h"
+#include "server/host/host_impl.h"
 #include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
 
@@ -19,7 +19,7 @@ enum { ROWS = 2, BATCHES = 3 };
 
 static struct sl_port_stats stats(void)
 {
-	return sl_middle_status(sl_host_view(host_rig.host).session[0]).stats;
+	return sl_middle_status(host_rig.host->session[0]).stats;
 }
 
 /* Says it, and adds what it has of headers. */
@@ -139,7 +139,7 @@ static void a_frame_that_is_none_is_counted(void **state)
 		sl_transport_send(c.transport, SL_PEER_SERVER, (struct sl_bytes){garbage, sizeof garbage}, &none),
 		SL_OK);
 	assert_non_null(strstr(host_rig_refusal(&c, SL_ERR_PROTOCOL), "malformed frame"));
-	assert_int_equal(sl_host_view(host_rig.host).counts.rejected, 1);
+	assert_int_equal(sl_host_counts(host_rig.host).rejected, 1);
 	host_rig_hang_up(&c);
 	host_rig_close();
 }

@@ -16,7 +16,7 @@
 
 #include "common/codec/frame.h"
 #include "common/session/checkpoint.h"
-#include "server/host/host_sessions.h"
+#include "server/host/host_impl.h"
 #include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
 
@@ -173,12 +173,12 @@ static void sessions_that_fail_while_a_task_runs_are_bounded(void **state)
 		say_garbage(&rogue[i]);
 		host_rig_await(&rogue[i].came[SL_FRAME_REFUSE], 1);
 		host_rig_turn(); /* its session, if it had one, leaves its place */
-		most = sl_host_view(host_rig.host).closing > most ? sl_host_view(host_rig.host).closing : most;
+		most = host_rig.host->closing > most ? host_rig.host->closing : most;
 	}
 	assert_in_range(most, SESSIONS, MOST);
 	atomic_store(&let_go, true);
 	host_rig_await(&first.came[SL_FRAME_WELCOME], 1);
-	while (sl_host_view(host_rig.host).closing)
+	while (host_rig.host->closing)
 		host_rig_turn();
 	hello = host_rig_small_hello(200, 1);
 	host_rig_connect_raw(&good);
@@ -273,7 +273,7 @@ static void a_plan_of_a_session_that_ended_does_not_stop_the_loop(void **state)
 	await_question();
 	say_garbage(&c);
 	host_rig_await(&c.came[SL_FRAME_REFUSE], 1);
-	while (!atomic_load(&hang.turned) || sl_host_view(host_rig.host).closing)
+	while (!atomic_load(&hang.turned) || host_rig.host->closing)
 		host_rig_turn();
 	assert_answered();
 	host_rig_hang_up(&c);

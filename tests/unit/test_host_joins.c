@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #include <ftw.h>
 
-#include "server/host/host_sessions.h"
+#include "server/host/host_impl.h"
 #include "tests/support/host_member.h"
 
 enum { MEMBERS = 16, HONEST = 8, STEPS = 3, SPOILED = 1 };
@@ -293,7 +293,7 @@ static void forged_hellos_are_refused(void **state)
 
 static uint64_t memory(void)
 {
-	return sl_host_view(host_rig.host).memory_bytes;
+	return atomic_load(&host_rig.host->memory_used);
 }
 
 /* Each waits until it is in, so that it has been there. */
@@ -315,7 +315,7 @@ static void many_come_and_go(void **state)
 		drop(10, SL_ERR_UNAVAILABLE);
 		for (int k = HONEST; k < HONEST + 3; k++)
 			host_member_hang_up(&member[k]);
-		while (sl_host_view(host_rig.host).closing || (used && memory() > used))
+		while (host_rig.host->closing || (used && memory() > used))
 			host_rig_turn();
 		if (!used)
 			used = memory();

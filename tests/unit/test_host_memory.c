@@ -11,7 +11,7 @@
 #include <cmocka.h>
 #include <ftw.h>
 
-#include "server/host/host_sessions.h"
+#include "server/host/host_impl.h"
 #include "tests/support/host_member.h"
 
 enum { MEMBERS = 4, PLAIN_STATE = 8 * SL_DIR_COUNT /* codecs that keep nothing say so */ };
@@ -21,7 +21,7 @@ static int tests_run;
 
 static uint64_t counted(void)
 {
-	return sl_host_view(host_rig.host).memory_bytes;
+	return atomic_load(&host_rig.host->memory_used);
 }
 
 static void begin(int64_t limit)
@@ -128,7 +128,7 @@ static void leaves(int k)
 
 	host_rig_say(&member[k].c, &bye);
 	host_member_hang_up(&member[k]);
-	while (counted() == before || sl_host_view(host_rig.host).closing)
+	while (counted() == before || host_rig.host->closing)
 		host_rig_turn();
 }
 

@@ -16,7 +16,6 @@
 #include "common/codec/frame.h"
 #include "common/exec/optimizer.h"
 #include "common/telemetry/status.h"
-#include "server/host/host_sessions.h"
 #include "tests/support/asked.h"
 #include "tests/support/host_rig.h"
 
