@@ -2,42 +2,28 @@
 
 #include "kernels/cpu/codec_loops.h"
 
-/* The portable loops are compiled for NEON as they are: what is not written by hand is theirs. */
+#undef NAME
+#define NAME(x) sl_c_##x
+
+/* The portable loops are compiled for NEON as they are. Those that are written by hand replace them. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverride-init"
 const struct sl_codec_loops sl_cpu_codec_loops_neon = {
 	.name = "neon",
-	.minmax = sl_c_minmax,
-	.minmax_cols = sl_c_minmax_cols,
-	.sum_squares = sl_c_sum_squares,
-	.quantize = sl_c_quantize,
-	.dequantize = sl_c_dequantize,
-	.quantize_cols = sl_c_quantize_cols,
-	.dequantize_cols = sl_c_dequantize_cols,
-	.levels = sl_c_levels,
-	.unlevels = sl_c_unlevels,
+#include "common/codec/body_table.h"
 	.bucket_stats = sl_neon_bucket_stats,
 	.bucketize = sl_neon_bucketize,
 	.unbucketize = sl_neon_unbucketize,
 	.pack = sl_neon_pack,
 	.unpack = sl_neon_unpack,
 	.to_f16 = sl_neon_to_f16,
-	.to_bf16 = sl_c_to_bf16,
 	.from_f16 = sl_neon_from_f16,
-	.from_bf16 = sl_c_from_bf16,
 	.random16 = sl_neon_random16,
-	.draw = sl_c_draw,
 	.random32 = sl_neon_random32,
 	.scan = sl_neon_scan,
 	.mark = sl_neon_mark,
-	.gather = sl_c_gather,
-	.expand = sl_c_expand,
-	.places = sl_c_places,
-	.collect = sl_c_collect,
-	.mul_xt = sl_c_mul_xt,
-	.mul_x = sl_c_mul_x,
-	.outer = sl_c_outer,
-	.interpolate = sl_c_interpolate,
-	.butterflies = sl_c_butterflies,
 	.average_cells = sl_neon_average_cells,
 	.subtract_cells = sl_neon_subtract_cells,
 	.add_cells = sl_neon_add_cells,
 };
+#pragma GCC diagnostic pop
