@@ -59,24 +59,6 @@ static void put_memory(struct sl_status_session *out, const struct sl_session_me
 	out->payloads_bytes = (int64_t)sl_memory_total(m->payloads);
 }
 
-static void put_group(struct sl_status_session *out, const struct sl_middle *m)
-{
-	struct sl_group_status g;
-
-	if (!sl_middle_group(m))
-		return;
-	g = sl_group_status(sl_middle_group(m), m);
-	PUT(out->group, "%s", g.name);
-	out->member = g.member;
-	out->members = g.members;
-	out->members_least = g.least;
-	out->members_here = g.here;
-	PUT(out->missing, "%s", g.missing);
-	out->group_step = (int64_t)g.step;
-	out->late = g.late;
-	out->awaited = g.awaited;
-}
-
 static void fill(struct sl_status_session *out, const struct sl_host *h, int place, uint64_t now_ms)
 {
 	const struct sl_middle *m = h->session[place];
@@ -110,7 +92,8 @@ static void fill(struct sl_status_session *out, const struct sl_host *h, int pla
 		.stale_frames = (int64_t)s->counts.stale_frames,
 	};
 	put_memory(out, &st.memory);
-	put_group(out, m);
+	if (sl_middle_group(m))
+		sl_group_status(sl_middle_group(m), m, out);
 	sl_session_name(s->hello.session, name);
 	sl_hex16(name, out->id);
 	put_peer(out->peer, h, place);

@@ -567,25 +567,20 @@ const struct sl_checkpoint_state *sl_group_checkpoints(const struct sl_group *g)
 	return &g->shown;
 }
 
-struct sl_group_status sl_group_status(const struct sl_group *g, const struct sl_middle *m)
+void sl_group_status(const struct sl_group *g, const struct sl_middle *m, struct sl_status_session *out)
 {
 	const int k = sl_group_seat_of(m);
-	struct sl_group_status st;
-	int here = 0;
 
+	snprintf(out->group, sizeof out->group, "%s", g->name);
+	(void)sl_group_missing(g, out->missing, sizeof out->missing);
+	out->member = k;
+	out->members = g->n;
+	out->members_least = g->agreed.share.least;
+	out->members_here = g->n - (g->end - g->first); /* of other ranks' members nothing is known here */
 	for (int i = 0; i < g->n; i++)
-		here += g->member[i].m != NULL;
-	st = (struct sl_group_status){
-		.name = g->name,
-		.member = k,
-		.members = g->n,
-		.least = g->agreed.share.least,
-		.here = here + g->n - (g->end - g->first), /* of other ranks' members nothing is known here */
-		.step = g->t.step,
-		.late = g->member[k].late,
-		.awaited = g->t.open && g->member[k].m == m && g->t.seat[k].state == SL_SEAT_IN &&
-			   !sl_seat_is_ready(&g->t, k),
-	};
-	(void)sl_group_missing(g, st.missing, sizeof st.missing);
-	return st;
+		out->members_here += g->member[i].m != NULL;
+	out->group_step = (int64_t)g->t.step;
+	out->late = g->member[k].late;
+	out->awaited =
+		g->t.open && g->member[k].m == m && g->t.seat[k].state == SL_SEAT_IN && !sl_seat_is_ready(&g->t, k);
 }

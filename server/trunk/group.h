@@ -21,6 +21,7 @@
 
 #include "common/conf/agreed.h"
 #include "common/session/port.h"
+#include "common/telemetry/status.h"
 #include "server/trunk/ranks.h"
 #include "server/trunk/trunk.h"
 
@@ -76,17 +77,8 @@ enum sl_err sl_group_gather(struct sl_group *group, struct sl_middle *m, bool *c
 enum sl_err sl_group_check(struct sl_group *group, struct sl_middle *m, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_group_last(struct sl_group *group, struct sl_middle *m);
 
-/* For the status of a member's session. */
-struct sl_group_status {
-	const char *name;
-	int member, members, here; /* here: members that have a link */
-	int least;                 /* members that a step needs; 0: all */
-	uint64_t step;             /* steps that the group has done */
-	int late;                  /* steps that it did without this member because it was late */
-	bool awaited;              /* the step under way waits for this member */
-	char missing[128];         /* members of this rank that a step waits for without a link, as in "1, 2" */
-};
-struct sl_group_status sl_group_status(const struct sl_group *group, const struct sl_middle *m);
+/* What the status of a member's session says of its group. */
+void sl_group_status(const struct sl_group *group, const struct sl_middle *m, struct sl_status_session *out);
 const struct sl_checkpoint_state *sl_group_checkpoints(const struct sl_group *group);
 
 #endif

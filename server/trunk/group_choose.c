@@ -11,6 +11,12 @@
 
 /* ---- a state for all */
 
+static void forget_codecs(struct sl_group_seat *seat)
+{
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
+}
+
 static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 {
 	const int first = sl_group_first_here(g);
@@ -30,8 +36,8 @@ static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 		seat->made = 0;
 		seat->kept = seat->fresh = false;
 		memset(seat->session, 0, sizeof seat->session);
-		for (int dir = 0; dir < SL_DIR_COUNT && seat->m; dir++)
-			sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
+		if (seat->m)
+			forget_codecs(seat);
 	}
 	sl_exec_set_applied(g->trunk.exec, 0);
 	err = sl_trunk_first_weights(g->trunk.exec, g->trunk.plan, &g->groups->store, h, g->seat[first].m->port,
@@ -77,12 +83,6 @@ static bool some_lost(const struct sl_group *g)
 		if (g->part[k].m && g->part[k].m != g->seat[k].m)
 			return true;
 	return false;
-}
-
-static void forget_codecs(struct sl_group_seat *seat)
-{
-	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
-		sl_codec_forget(sl_port_codecs(seat->m->port)[dir]);
 }
 
 /* Another client has the seat now, or the same one without its files. */

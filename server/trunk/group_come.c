@@ -4,10 +4,24 @@
 #include "common/base/log.h"
 #include "server/trunk/group_work.h"
 
+/* The copy that the member trains is the trunk's again. */
+static void reset_copy(struct sl_group *g, bool moments)
+{
+	if (sl_group_reset_copy(g, g->which, moments))
+		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the copy of member %d could not be set", g->which);
+}
+
+static void give_codecs(struct sl_group *g)
+{
+	const struct sl_group_seat *seat = &g->seat[g->which];
+
+	if (seat->kept && sl_codecs_state_give(&seat->codecs, sl_port_codecs(seat->m->port)))
+		g->err = sl_fail_set(&g->fail, SL_ERR_DATA, "the state of member %d does not fit its codecs", g->which);
+}
+
 static void run_come(struct sl_group *g)
 {
 	const int k = g->which;
-	struct sl_group_seat *seat = &g->seat[k];
 	const struct sl_record *record = &g->trunk.r.seat[k];
 	uint64_t newest;
 
@@ -34,36 +48,19 @@ static void run_come(struct sl_group *g)
 		sl_group_begin_anew(g, k);
 	} else if (g->came == SL_COME_BEHIND) {
 		sl_group_go_on_behind(g, k, newest);
-	} else if (seat->kept && sl_codecs_state_give(&seat->codecs, sl_port_codecs(seat->m->port))) {
-		g->err = sl_fail_set(&g->fail, SL_ERR_DATA, "the state of member %d does not fit its codecs", k);
+	} else {
+		give_codecs(g);
 	}
 	if (g->err)
 		return;
 	sl_record_came(&g->trunk.r, k, SL_COME_HERE, 0);
 	if (g->gift == GIFT_WHOLE) {
 		sl_record_newcomer(&g->trunk.r.seat[k], sl_port_session(g->seat[g->giver].m->port)->gift_step);
-		seat->made = g->branch;
+		g->seat[k].made = g->branch;
 	}
 	/* in rounds: whoever is not inside the one under way begins it with the trunk */
-	if (record->number <= g->trunk.r.done && sl_group_reset_copy(g, k, true))
-		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the copy of member %d could not be set", k);
-}
-
-/* The copy that the member trains is the trunk's again. */
-static void reset_copy(struct sl_group *g, bool moments)
-{
-	if (sl_group_has_rounds(g) && sl_group_reset_copy(g, g->which, moments))
-		g->err = sl_fail_set(&g->fail, SL_ERR_DEVICE, "the copy of member %d could not be set", g->which);
-}
-
-static void come_here(struct sl_group *g, bool was_done)
-{
-	struct sl_group_seat *seat = &g->seat[g->which];
-
-	if (was_done)
+	if (record->number <= g->trunk.r.done)
 		reset_copy(g, true);
-	if (!g->err && seat->kept && sl_codecs_state_give(&seat->codecs, sl_port_codecs(seat->m->port)))
-		g->err = sl_fail_set(&g->fail, SL_ERR_DATA, "the state of member %d does not fit its codecs", g->which);
 }
 
 /* The group has done steps without somebody since, so the member goes on from what it has. */
@@ -112,10 +109,12 @@ static void run_rejoin(struct sl_group *g)
 				    "member %d goes on from step %" PRIu64 ", and group %s, at step %" PRIu64
 				    ", has no checkpoint of a step that this member and the others hold",
 				    g->which, newest ? newest : record->hello->held[0], g->name, g->trunk.r.done);
-	else if (g->came == SL_COME_HERE)
-		come_here(g, was_done);
+	else if (g->came == SL_COME_HERE && was_done)
+		reset_copy(g, true);
 	else if (g->came == SL_COME_BEHIND)
 		come_behind(g, newest);
+	if (!g->err && g->came == SL_COME_HERE)
+		give_codecs(g);
 	if (!g->err)
 		sl_record_came(&g->trunk.r, g->which, g->came, newest);
 }

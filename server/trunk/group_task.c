@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/base/failpoint.h"
-#include "server/store/store.h"
 #include "server/trunk/group_work.h"
 
 void sl_group_free_trunk(struct sl_group *g)
@@ -45,28 +44,31 @@ static enum sl_err open_counted(struct sl_group *g, struct sl_exec **out, const 
 {
 	const size_t sum = (size_t)plan->segment[SL_MIDDLE].trainable_count * sizeof(float);
 	char what[SL_CONF_SHARE_TEXT + 40];
-	struct sl_exec *sizes;
+	struct sl_exec *exec = NULL;
 	uint64_t bytes;
-	enum sl_err err = sl_exec_prepare(&sizes, plan, SL_MIDDLE, env->be, fail);
+	enum sl_err err = sl_exec_prepare(&exec, plan, SL_MIDDLE, env->be, fail);
 
 	if (!err)
-		err = sl_exec_bare(sizes, fail);
-	bytes = err ? 0 : sl_exec_memory(sizes).total + (env->be->host_memory ? 0 : sum);
-	sl_exec_close(sizes);
+		err = sl_exec_bare(exec, fail);
+	bytes = err ? 0 : sl_exec_memory(exec).total + (env->be->host_memory ? 0 : sum);
 	snprintf(what, sizeof what, out == &g->trunk.exec ? "the middle of group %s" : "a copy of group %s's middle",
 		 g->name);
 	if (!err)
 		err = sl_memory_reserve(env->memory_used, env->memory_bytes, bytes, what, fail);
 	if (err)
-		return err;
-	err = sl_group_open_bare(out, plan, env->be, fail);
+		goto fail;
+	err = sl_exec_allocate(exec, fail);
 	if (err) {
 		atomic_fetch_sub(env->memory_used, bytes);
-		return err;
+		goto fail;
 	}
+	*out = exec;
 	g->memory_used = env->memory_used;
 	g->memory_bytes += bytes;
 	return SL_OK;
+fail:
+	sl_exec_close(exec);
+	return err;
 }
 
 static enum sl_err open_trunk(struct sl_group *g, const struct sl_middle_env *env, struct sl_plan *plan,
@@ -128,33 +130,18 @@ static void run_let_go(struct sl_group *g)
 
 void sl_group_run(struct sl_job *job)
 {
+	static void (*const run[])(struct sl_group *) = {
+		[GROUP_CHOOSE] = sl_group_run_choose,
+		[GROUP_REJOIN] = sl_group_run_return,
+		[GROUP_CATCH_UP] = sl_group_run_catch_up,
+		[GROUP_STEP] = sl_group_run_step,
+		[GROUP_APPLY] = sl_group_run_apply,
+		[GROUP_MEET] = sl_group_run_meet,
+		[GROUP_LET_GO] = run_let_go,
+	};
 	struct sl_group *g = (struct sl_group *)(void *)((char *)job - offsetof(struct sl_group, job));
 
-	switch (g->what) {
-	case GROUP_IDLE:
-		break;
-	case GROUP_CHOOSE:
-		sl_group_run_choose(g);
-		break;
-	case GROUP_REJOIN:
-		sl_group_run_return(g);
-		break;
-	case GROUP_CATCH_UP:
-		sl_group_run_catch_up(g);
-		break;
-	case GROUP_STEP:
-		sl_group_run_step(g);
-		break;
-	case GROUP_APPLY:
-		sl_group_run_apply(g);
-		break;
-	case GROUP_MEET:
-		sl_group_run_meet(g);
-		break;
-	case GROUP_LET_GO:
-		run_let_go(g);
-		break;
-	}
+	run[g->what](g);
 }
 
 /* ---- weights, and the end of a session */
@@ -162,19 +149,15 @@ void sl_group_run(struct sl_job *job)
 enum sl_err sl_group_install(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_hello *h = &sl_port_session(m->port)->hello;
-	const struct sl_trunk_store *store = &g->groups->store;
-	const float *range = sl_port_uploaded(m->port);
-	enum sl_err err = sl_trunk_check_upload(g->trunk.plan, h, range, fail);
+	enum sl_err err;
 
-	if (err || g->has_weights) {
+	if (g->has_weights) { /* from another member */
+		err = sl_trunk_check_upload(g->trunk.plan, h, sl_port_uploaded(m->port), fail);
 		sl_port_spent(m->port);
 		return err;
 	}
-	sl_store_put(store->dir, store->tidy, store->owner, h->weights_hash, range,
-		     g->trunk.plan->segment[SL_MIDDLE].weight_count);
-	g->has_weights = true;
-	err = sl_exec_set_weights(g->trunk.exec, range);
-	sl_port_spent(m->port);
+	err = sl_trunk_install(&g->trunk, &g->groups->store, h, m->port, fail);
+	g->has_weights = !err;
 	return err || !sl_group_has_rounds(g) ? err : sl_group_reset_copies(g);
 }
 
