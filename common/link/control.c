@@ -12,187 +12,29 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/link/loop_uv.h"
+#include "common/link/listener.h"
 
-enum { CLIENTS = 8, CLIENT_MS = 1000, REQUEST_MAX = 64, ANSWER_MAX = 8 << 20, BACKLOG = 8, CHUNK = 65536 };
-
-struct client {
-	struct sl_control *control;
-	uv_pipe_t pipe;
-	uv_timer_t timer;
-	uv_write_t write;
-	int open;           /* handles that libuv holds; 0: the slot is free */
-	bool closing, late; /* late: its time was over a turn of the loop ago */
-	size_t len;
-	char request[REQUEST_MAX + 1];
-	char *answer;
-};
+enum { REQUEST_MAX = 64, ANSWER_MAX = 8 << 20, CHUNK = 65536 };
 
 struct sl_control {
-	uv_pipe_t pipe;
+	struct sl_listener listener;
 	char *(*answer)(void *arg, const char *request);
 	void *arg;
 	struct sockaddr_un address;
 	dev_t dev; /* of our socket file: another one in its place is not ours to remove */
 	ino_t ino;
-	bool closing, pipe_open;
-	struct client client[CLIENTS];
 };
 
-/* ---- one client */
-
-static void free_when_closed(struct sl_control *c)
+static bool hear(void *arg, char *line, size_t len, bool ended, char **answer)
 {
-	if (!c->closing || c->pipe_open)
-		return;
-	for (int i = 0; i < CLIENTS; i++)
-		if (c->client[i].open)
-			return;
-	free(c);
-}
+	const struct sl_control *c = arg;
+	char *newline = memchr(line, '\n', len);
 
-static void client_handle_closed(uv_handle_t *handle)
-{
-	struct client *client = handle->data;
-
-	if (--client->open)
-		return;
-	free(client->answer);
-	client->answer = NULL;
-	free_when_closed(client->control);
-}
-
-static void client_close(struct client *client)
-{
-	if (!client->open || client->closing)
-		return;
-	client->closing = true;
-	uv_close((uv_handle_t *)&client->pipe, client_handle_closed);
-	uv_close((uv_handle_t *)&client->timer, client_handle_closed);
-}
-
-/* Where the loop has stood still, what came in time is not yet read, for timers come first: one turn more. */
-static void client_timed_out(uv_timer_t *timer)
-{
-	struct client *client = timer->data;
-
-	if (client->late) {
-		client_close(client);
-		return;
+	if (newline) {
+		*newline = 0;
+		*answer = c->answer(c->arg, line);
 	}
-	client->late = true;
-	uv_timer_start(timer, client_timed_out, 1, 0);
-}
-
-static void client_give_time(struct client *client)
-{
-	client->late = false;
-	uv_timer_start(&client->timer, client_timed_out, CLIENT_MS, 0);
-}
-
-static void client_written(uv_write_t *write, int status)
-{
-	(void)status; /* gone or done: either way this is the end */
-	client_close(write->data);
-}
-
-static void client_answer(struct client *client)
-{
-	struct sl_control *c = client->control;
-	uv_buf_t buf;
-
-	uv_read_stop((uv_stream_t *)&client->pipe);
-	client_give_time(client); /* to take the answer */
-	client->answer = c->answer(c->arg, client->request);
-	if (!client->answer) {
-		client_close(client);
-		return;
-	}
-	buf = uv_buf_init(client->answer, (unsigned)strlen(client->answer));
-	client->write.data = client;
-	if (uv_write(&client->write, (uv_stream_t *)&client->pipe, &buf, 1, client_written))
-		client_close(client);
-}
-
-static void client_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
-{
-	struct client *client = handle->data;
-
-	*buf = uv_buf_init(client->request + client->len, (unsigned)(REQUEST_MAX - client->len));
-}
-
-static void client_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
-{
-	struct client *client = stream->data;
-	char *newline;
-
-	if (n < 0) { /* ENOBUFS, too: 64 bytes and no newline */
-		client_close(client);
-		return;
-	}
-	client->len += (size_t)n;
-	client->request[client->len] = 0;
-	newline = memchr(client->request, '\n', client->len);
-	if (!newline)
-		return;
-	*newline = 0;
-	client_answer(client);
-}
-
-/* ---- the listening socket */
-
-static struct client *free_slot(struct sl_control *c)
-{
-	for (int i = 0; i < CLIENTS; i++)
-		if (!c->client[i].open)
-			return &c->client[i];
-	return NULL;
-}
-
-static void refused_closed(uv_handle_t *handle)
-{
-	free(handle);
-}
-
-/* A connection that is not accepted would keep the listening socket readable: take it, drop it. */
-static void refuse(struct sl_control *c)
-{
-	uv_pipe_t *pipe = malloc(sizeof *pipe);
-
-	if (!pipe)
-		return;
-	uv_pipe_init(c->pipe.loop, pipe, 0);
-	(void)!uv_accept((uv_stream_t *)&c->pipe, (uv_stream_t *)pipe);
-	uv_close((uv_handle_t *)pipe, refused_closed);
-}
-
-static void connected(uv_stream_t *server, int status)
-{
-	struct sl_control *c = server->data;
-	struct client *client = free_slot(c);
-
-	if (status < 0)
-		return;
-	if (!client) {
-		refuse(c);
-		return;
-	}
-	*client = (struct client){.control = c, .open = 2};
-	uv_pipe_init(server->loop, &client->pipe, 0);
-	uv_timer_init(server->loop, &client->timer);
-	client->pipe.data = client->timer.data = client;
-	client_give_time(client);
-	if (uv_accept(server, (uv_stream_t *)&client->pipe) ||
-	    uv_read_start((uv_stream_t *)&client->pipe, client_buffer, client_read))
-		client_close(client);
-}
-
-static void listener_closed(uv_handle_t *handle)
-{
-	struct sl_control *c = handle->data;
-
-	c->pipe_open = false;
-	free_when_closed(c);
+	return newline || ended;
 }
 
 static enum sl_err address_of(struct sockaddr_un *out, const char *path, struct sl_fail *fail)
@@ -257,6 +99,8 @@ static enum sl_err bind_socket(int *out, struct sl_control *c, struct sl_fail *f
 enum sl_err sl_control_open(struct sl_control **out, struct sl_loop *loop, const char *path,
 			    char *(*answer)(void *arg, const char *request), void *arg, struct sl_fail *fail)
 {
+	static const struct sl_listener_kind kind = {
+		.clients = 8, .most = REQUEST_MAX, .ask_ms = 1000, .answer_ms = 1000, .hear = hear};
 	struct sl_control *c = calloc(1, sizeof *c);
 	enum sl_err err;
 	int fd = -1, rc;
@@ -274,20 +118,19 @@ enum sl_err sl_control_open(struct sl_control **out, struct sl_loop *loop, const
 		free(c);
 		return err;
 	}
-	uv_pipe_init(sl_loop_uv(loop), &c->pipe, 0);
-	c->pipe.data = c;
-	c->pipe_open = true;
-	rc = uv_pipe_open(&c->pipe, fd);
+	c->listener.kind = &kind;
+	c->listener.arg = c;
+	uv_pipe_init(sl_loop_uv(loop), &c->listener.pipe, 0);
+	rc = uv_pipe_open(&c->listener.pipe, fd);
 	if (rc)
 		close(fd);
 	else
-		rc = uv_listen((uv_stream_t *)&c->pipe, BACKLOG, connected);
+		rc = sl_listener_listen(&c->listener);
 	if (rc) {
 		err = sl_uv_fail(fail, rc, "control socket");
 		sl_control_close(c);
 		return err;
 	}
-	uv_unref((uv_handle_t *)&c->pipe); /* answering questions alone keeps nobody up */
 	*out = c;
 	return SL_OK;
 }
@@ -296,14 +139,11 @@ void sl_control_close(struct sl_control *c)
 {
 	struct stat st;
 
-	if (!c || c->closing)
+	if (!c || c->listener.closing)
 		return;
 	if (stat(c->address.sun_path, &st) == 0 && st.st_dev == c->dev && st.st_ino == c->ino)
 		unlink(c->address.sun_path);
-	c->closing = true;
-	for (int i = 0; i < CLIENTS; i++)
-		client_close(&c->client[i]);
-	uv_close((uv_handle_t *)&c->pipe, listener_closed);
+	sl_listener_close(&c->listener);
 }
 
 /* ---- asking */

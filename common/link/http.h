@@ -1,7 +1,6 @@
 /* One page over HTTP/1, for whoever collects metrics: GET of its path is answered with text made at that moment, and
- * the connection closes. A request has at most 8 KiB (request.h) and 5 s, its answer included; of more than 16
- * connections the oldest goes, one that still owes its request first, so that silent ones keep nobody out for long.
- * Nobody is authenticated. Loop thread; never blocks it. */
+ * the connection closes. A request has at most 8 KiB (request.h) and 5 s, its answer included; of 16 connections the
+ * oldest goes for one more (listener.h), so that silent ones keep nobody out for long. Nobody is authenticated. */
 #ifndef SL_LINK_HTTP_H
 #define SL_LINK_HTTP_H
 
