@@ -159,3 +159,87 @@ enum sl_err sl_groups_measure(struct sl_groups *g, const struct sl_codec_loops *
 	}
 	return SL_OK;
 }
+
+/* The groups from element `first` on that are measured at once. False: NaN or Inf. */
+static bool write_stretch(struct sl_tiled *t, int64_t first)
+{
+	const int64_t group = first / t->groups.size, more = sl_groups_stretch(&t->groups) / t->groups.size;
+	const int64_t stop = group + more < t->groups.count ? group + more : t->groups.count;
+
+	if (!sl_groups_measure_some(&t->groups, t->env.loops, t->x, t->squares, group, stop))
+		return false;
+	t->kind->write(t, group, stop);
+	return true;
+}
+
+static void encode_block(void *arg, int64_t block, int worker)
+{
+	struct sl_tiled *t = arg;
+	int64_t first = block * SL_CODEC_BLOCK, stop = sl_tiled_block_end(t, first), end;
+	uint16_t code[SL_CODEC_TILE], rnd[SL_CODEC_TILE];
+
+	for (; first < stop; first = end) {
+		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
+		if (t->within && first % sl_groups_stretch(&t->groups) == 0 && !write_stretch(t, first)) {
+			atomic_store_explicit(&t->bad, true, memory_order_relaxed);
+			return;
+		}
+		t->kind->encode(t, first, end, code, rnd);
+	}
+}
+
+static void decode_block(void *arg, int64_t block, int worker)
+{
+	struct sl_tiled *t = arg;
+	int64_t first = block * SL_CODEC_BLOCK, stop = sl_tiled_block_end(t, first), end;
+	uint16_t code[SL_CODEC_TILE];
+
+	if (t->within)
+		t->kind->read(t, first / t->groups.size, sl_groups_count(stop, t->groups.size));
+	for (; first < stop; first = end) {
+		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
+		t->kind->decode(t, first, end, code);
+	}
+	sl_codec_settle(t->env.loops);
+}
+
+void sl_tiled_in_pieces(struct sl_tiled *t, int64_t count, void (*fn)(struct sl_tiled *t, int64_t first, int64_t stop))
+{
+	for (int64_t at = 0; at < count; at += SL_CODEC_BLOCK) {
+		sl_worker_turn();
+		fn(t, at, count - at < SL_CODEC_BLOCK ? count : at + SL_CODEC_BLOCK);
+	}
+}
+
+enum sl_err sl_tiled_encode(struct sl_tiled *t, const struct sl_codec_call *call, const float *x, bool measured,
+			    struct sl_buf *out, size_t bytes)
+{
+	enum sl_err err;
+
+	t->x = x;
+	t->key = sl_codec_key(t->env.seed, t->env.dir, call, SL_STAGE_QUANTIZER);
+	t->heads_out = out->data + out->len;
+	t->out = t->heads_out + (size_t)t->heads * t->kind->head_bytes;
+	t->bad = false;
+	if (!t->within) {
+		err = measured ? SL_OK : sl_groups_measure(&t->groups, t->env.loops, t->env.pool, x, t->squares);
+		if (err != SL_OK)
+			return err;
+		sl_tiled_in_pieces(t, t->heads, t->kind->write);
+	}
+	sl_pool_run(t->env.pool, sl_codec_blocks(t->groups.n), encode_block, t);
+	if (t->bad)
+		return SL_ERR_NONFINITE;
+	out->len += bytes;
+	return SL_OK;
+}
+
+void sl_tiled_decode(struct sl_tiled *t, struct sl_bytes in, float *x)
+{
+	t->heads_in = in.data;
+	t->in = in.data + (size_t)t->heads * t->kind->head_bytes;
+	t->y = x;
+	if (!t->within)
+		sl_tiled_in_pieces(t, t->heads, t->kind->read);
+	sl_pool_run(t->env.pool, sl_codec_blocks(t->groups.n), decode_block, t);
+}

@@ -2,6 +2,8 @@
 #ifndef SL_CODEC_GROUPS_H
 #define SL_CODEC_GROUPS_H
 
+#include <stdatomic.h>
+
 #include "common/codec/stage.h"
 
 struct sl_group_stat {
@@ -79,6 +81,47 @@ static inline int64_t sl_groups_run(const struct sl_groups *g, int64_t at, int64
 	int64_t end = g->by == NULL ? (at / g->size + 1) * g->size : sl_extent_at(g->by, sl_groups_find(g, at) + 1);
 
 	return (end < stop ? end : stop) - at;
+}
+
+/* A quantizer whose payload begins with a head for each group, from which its factors follow. Codes are behind all
+ * heads, tile after tile. A quantizer's state begins with it. */
+struct sl_tiled {
+	const struct sl_tiled_kind *kind;
+	struct sl_stage_env env;
+	struct sl_groups groups;
+	bool squares; /* how groups are measured */
+	/* of the running call */
+	int64_t heads;
+	bool within; /* sl_groups_within_blocks: heads come with the blocks, not before */
+	atomic_bool bad;
+	struct sl_rng_key key;
+	const float *x;
+	float *y;
+	uint8_t *heads_out, *out;
+	const uint8_t *heads_in, *in;
+};
+
+struct sl_tiled_kind {
+	size_t head_bytes;
+	/* Heads of groups first … stop-1, which are measured, to the payload; and from there. Both set the factors. */
+	void (*write)(struct sl_tiled *t, int64_t first, int64_t stop);
+	void (*read)(struct sl_tiled *t, int64_t first, int64_t stop);
+	/* Elements first … stop-1, a tile at most; `code` and `rnd` have room for one. */
+	void (*encode)(const struct sl_tiled *t, int64_t first, int64_t stop, uint16_t *code, uint16_t *rnd);
+	void (*decode)(const struct sl_tiled *t, int64_t first, int64_t stop, uint16_t *code);
+};
+
+/* `kind`, `groups`, `heads` and `within` are set. `measured`: all groups are. The payload takes `bytes`. NONFINITE. */
+enum sl_err sl_tiled_encode(struct sl_tiled *t, const struct sl_codec_call *call, const float *x, bool measured,
+			    struct sl_buf *out, size_t bytes);
+/* The payload has been checked. */
+void sl_tiled_decode(struct sl_tiled *t, struct sl_bytes in, float *x);
+/* Calls fn for 0 … count-1 on this thread, and gives way between the pieces. */
+void sl_tiled_in_pieces(struct sl_tiled *t, int64_t count, void (*fn)(struct sl_tiled *t, int64_t first, int64_t stop));
+/* Elements of a block that begins with `first`: their end. */
+static inline int64_t sl_tiled_block_end(const struct sl_tiled *t, int64_t first)
+{
+	return first + SL_CODEC_BLOCK < t->groups.n ? first + SL_CODEC_BLOCK : t->groups.n;
 }
 
 #endif

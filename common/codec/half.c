@@ -36,37 +36,27 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 	sl_need(&need->host, 1, sizeof(struct half));
 }
 
-static struct half *open_half(const struct sl_stage_env *env)
+static enum sl_err open_half(void **state, const struct sl_stage_env *env, bool brain, struct sl_fail *fail)
 {
 	struct half *h = calloc(1, sizeof *h);
 
-	if (h != NULL)
-		h->pool = env->pool;
-	return h;
+	if (h == NULL)
+		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory", brain ? "bf16" : "f16");
+	h->pool = env->pool;
+	h->to = brain ? env->loops->to_bf16 : env->loops->to_f16;
+	h->from = brain ? env->loops->from_bf16 : env->loops->from_f16;
+	*state = h;
+	return SL_OK;
 }
 
 static enum sl_err open_f16(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	struct half *h = open_half(env);
-
-	if (h == NULL)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "f16: no memory");
-	h->to = env->loops->to_f16;
-	h->from = env->loops->from_f16;
-	*state = h;
-	return SL_OK;
+	return open_half(state, env, false, fail);
 }
 
 static enum sl_err open_bf16(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	struct half *h = open_half(env);
-
-	if (h == NULL)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "bf16: no memory");
-	h->to = env->loops->to_bf16;
-	h->from = env->loops->from_bf16;
-	*state = h;
-	return SL_OK;
+	return open_half(state, env, true, fail);
 }
 
 static int64_t block_length(const struct half *h, int64_t block)

@@ -6,7 +6,6 @@
  * 4 · buckets + ⌈n·bits/8⌉ bytes. */
 #include <float.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,21 +33,11 @@ static const struct sl_arg tern_args[] = {
 };
 
 struct levels {
-	struct sl_stage_env env;
+	struct sl_tiled t;
 	uint16_t q;
 	int bits; /* of a level, without the sign */
 	int64_t bucket;
-	bool squares;
-	struct sl_groups groups;
 	struct sl_affine *affine; /* [groups] */
-	/* of the running call */
-	bool within; /* sl_groups_within_blocks: scales come with the blocks, not before */
-	struct sl_rng_key key;
-	const float *x;
-	float *y;
-	uint8_t *scales_out, *out;
-	const uint8_t *scales_in, *in;
-	atomic_bool bad;
 };
 
 static int level_bits(int q)
@@ -106,7 +95,7 @@ static void close_levels(void *state)
 {
 	struct levels *l = state;
 
-	sl_groups_close(&l->groups);
+	sl_groups_close(&l->t.groups);
 	free(l->affine);
 	free(l);
 }
@@ -139,12 +128,12 @@ static enum sl_err open_levels(void **state, const struct sl_stage_env *env, int
 
 	if (l == NULL)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory for levels");
-	l->env = *env;
+	l->t.env = *env;
 	l->q = (uint16_t)q;
 	l->bits = level_bits(q);
 	l->bucket = bucket;
-	l->squares = squares;
-	err = sl_groups_open(&l->groups, n, most, fail);
+	l->t.squares = squares;
+	err = sl_groups_open(&l->t.groups, n, most, fail);
 	if (err != SL_OK)
 		goto fail;
 	l->affine = calloc((size_t)most, sizeof *l->affine);
@@ -177,164 +166,110 @@ static float scale_of(const struct levels *l, const struct sl_group_stat *s)
 	double norm;
 
 	memcpy(&top, &s->range.top, sizeof top);
-	if (!l->squares)
+	if (!l->t.squares)
 		return top;
 	norm = sqrt(s->squares);
 	return norm > FLT_MAX ? FLT_MAX : fmaxf((float)norm, top);
 }
 
 /* Scales of groups first … stop-1, measured, to the payload. */
-static void write_scales(struct levels *l, int64_t first, int64_t stop)
+static void write_scales(struct sl_tiled *t, int64_t first, int64_t stop)
 {
-	for (int64_t g = first; g < stop; g++) {
-		float scale = scale_of(l, &l->groups.stat[g]);
+	struct levels *l = (struct levels *)t;
 
-		memcpy(l->scales_out + g * SCALE_BYTES, &scale, sizeof scale);
+	for (int64_t g = first; g < stop; g++) {
+		float scale = scale_of(l, &t->groups.stat[g]);
+
+		memcpy(t->heads_out + g * SCALE_BYTES, &scale, sizeof scale);
 		l->affine[g] = sl_affine_of_scale(scale, l->q);
 	}
 }
 
-/* The same for the groups from element `first` on that are measured at once. False: NaN or Inf. */
-static bool measure_stretch(struct levels *l, int64_t first)
+static void read_scales(struct sl_tiled *t, int64_t first, int64_t stop)
 {
-	int64_t stretch = sl_groups_stretch(&l->groups), group = first / l->groups.size;
-	int64_t stop = group + stretch / l->groups.size;
+	struct levels *l = (struct levels *)t;
 
-	if (stop > l->groups.count)
-		stop = l->groups.count;
-	if (!sl_groups_measure_some(&l->groups, l->env.loops, l->x, l->squares, group, stop))
-		return false;
-	write_scales(l, group, stop);
-	return true;
-}
-
-static void read_scales(struct levels *l, int64_t first, int64_t stop)
-{
 	for (int64_t g = first; g < stop; g++) {
 		float scale;
 
-		memcpy(&scale, l->scales_in + g * SCALE_BYTES, sizeof scale);
+		memcpy(&scale, t->heads_in + g * SCALE_BYTES, sizeof scale);
 		l->affine[g] = sl_affine_of_scale(scale, l->q);
 	}
 }
 
-static void encode_tile(const struct levels *l, int64_t first, int64_t stop, uint16_t *code, uint16_t *rnd)
+static void encode_tile(const struct sl_tiled *t, int64_t first, int64_t stop, uint16_t *code, uint16_t *rnd)
 {
-	l->env.loops->random16(&l->key, (uint64_t)first, stop - first, rnd);
+	const struct levels *l = (const struct levels *)t;
+
+	t->env.loops->random16(&t->key, (uint64_t)first, stop - first, rnd);
 	for (int64_t at = first, run; at < stop; at += run) {
-		run = sl_groups_run(&l->groups, at, stop);
-		l->env.loops->levels(l->x + at, run, &l->affine[at / l->groups.size], rnd + (at - first), l->bits, l->q,
+		run = sl_groups_run(&t->groups, at, stop);
+		t->env.loops->levels(t->x + at, run, &l->affine[at / t->groups.size], rnd + (at - first), l->bits, l->q,
 				     code + (at - first));
 	}
-	l->env.loops->pack(code, stop - first, l->bits + 1, l->out + first * (l->bits + 1) / 8);
+	t->env.loops->pack(code, stop - first, l->bits + 1, t->out + first * (l->bits + 1) / 8);
 }
 
-static void decode_tile(const struct levels *l, int64_t first, int64_t stop, uint16_t *code)
+static void decode_tile(const struct sl_tiled *t, int64_t first, int64_t stop, uint16_t *code)
 {
-	l->env.loops->unpack(l->in + first * (l->bits + 1) / 8, stop - first, l->bits + 1, code);
+	const struct levels *l = (const struct levels *)t;
+
+	t->env.loops->unpack(t->in + first * (l->bits + 1) / 8, stop - first, l->bits + 1, code);
 	for (int64_t at = first, run; at < stop; at += run) {
-		run = sl_groups_run(&l->groups, at, stop);
-		l->env.loops->unlevels(code + (at - first), run, &l->affine[at / l->groups.size], l->bits, l->y + at);
+		run = sl_groups_run(&t->groups, at, stop);
+		t->env.loops->unlevels(code + (at - first), run, &l->affine[at / t->groups.size], l->bits, t->y + at);
 	}
 }
+
+static const struct sl_tiled_kind tiled = {
+	.head_bytes = SCALE_BYTES,
+	.write = write_scales,
+	.read = read_scales,
+	.encode = encode_tile,
+	.decode = decode_tile,
+};
 
 static bool check_tile(const struct levels *l, int64_t first, int64_t stop, uint16_t *code)
 {
 	uint32_t most = 0, mask = (1u << l->bits) - 1;
 
-	l->env.loops->unpack(l->in + first * (l->bits + 1) / 8, stop - first, l->bits + 1, code);
+	l->t.env.loops->unpack(l->t.in + first * (l->bits + 1) / 8, stop - first, l->bits + 1, code);
 	for (int64_t i = 0; i < stop - first; i++)
 		most = (code[i] & mask) > most ? code[i] & mask : most;
 	return most <= l->q;
 }
 
-static int64_t block_end(const struct levels *l, int64_t first)
-{
-	return first + SL_CODEC_BLOCK < l->groups.n ? first + SL_CODEC_BLOCK : l->groups.n;
-}
-
-static void encode_block(void *arg, int64_t block, int worker)
-{
-	struct levels *l = arg;
-	int64_t first = block * SL_CODEC_BLOCK, stop = block_end(l, first), end;
-	uint16_t code[SL_CODEC_TILE], rnd[SL_CODEC_TILE];
-
-	for (; first < stop; first = end) {
-		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
-		if (l->within && first % sl_groups_stretch(&l->groups) == 0 && !measure_stretch(l, first)) {
-			atomic_store_explicit(&l->bad, true, memory_order_relaxed);
-			return;
-		}
-		encode_tile(l, first, end, code, rnd);
-	}
-}
-
 static void check_block(void *arg, int64_t block, int worker)
 {
 	struct levels *l = arg;
-	int64_t first = block * SL_CODEC_BLOCK, stop = block_end(l, first), end;
+	int64_t first = block * SL_CODEC_BLOCK, stop = sl_tiled_block_end(&l->t, first), end;
 	uint16_t code[SL_CODEC_TILE];
 
 	for (; first < stop; first = end) {
 		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
 		if (!check_tile(l, first, end, code))
-			atomic_store_explicit(&l->bad, true, memory_order_relaxed);
+			atomic_store_explicit(&l->t.bad, true, memory_order_relaxed);
 	}
 }
 
-static void decode_block(void *arg, int64_t block, int worker)
+static void set_groups(struct levels *l, const struct sl_extent *xs)
 {
-	struct levels *l = arg;
-	int64_t first = block * SL_CODEC_BLOCK, stop = block_end(l, first), end;
-	uint16_t code[SL_CODEC_TILE];
-
-	if (l->within)
-		read_scales(l, first / l->groups.size, sl_groups_count(stop, l->groups.size));
-	for (; first < stop; first = end) {
-		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
-		decode_tile(l, first, end, code);
-	}
-	sl_codec_settle(l->env.loops);
-}
-
-/* Of all groups, by one thread. */
-static void in_pieces(struct levels *l, void (*fn)(struct levels *l, int64_t first, int64_t stop))
-{
-	const int64_t count = l->groups.count;
-
-	for (int64_t at = 0; at < count; at += SL_CODEC_BLOCK) {
-		sl_worker_turn();
-		fn(l, at, count - at < SL_CODEC_BLOCK ? count : at + SL_CODEC_BLOCK);
-	}
+	sl_groups_set(&l->t.groups, sl_shape_count(&xs->shape), l->bucket);
+	l->t.kind = &tiled;
+	l->t.heads = l->t.groups.count;
+	l->t.within = sl_groups_within_blocks(&l->t.groups);
 }
 
 static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
 			  struct sl_buf *out)
 {
 	struct levels *l = state;
-	size_t bytes = payload_bytes(sl_shape_count(&xs->shape), l->bucket, l->q);
-	enum sl_err err;
+	const size_t bytes = payload_bytes(sl_shape_count(&xs->shape), l->bucket, l->q);
 
 	if (out->cap - out->len < bytes)
 		return SL_ERR_LIMIT;
-	l->x = x;
-	l->key = sl_codec_key(l->env.seed, l->env.dir, call, SL_STAGE_QUANTIZER);
-	sl_groups_set(&l->groups, sl_shape_count(&xs->shape), l->bucket);
-	l->within = sl_groups_within_blocks(&l->groups);
-	l->scales_out = out->data + out->len;
-	l->out = l->scales_out + l->groups.count * SCALE_BYTES;
-	l->bad = false;
-	if (!l->within) {
-		err = sl_groups_measure(&l->groups, l->env.loops, l->env.pool, x, l->squares);
-		if (err != SL_OK)
-			return err;
-		in_pieces(l, write_scales);
-	}
-	sl_pool_run(l->env.pool, sl_codec_blocks(l->groups.n), encode_block, l);
-	if (l->bad)
-		return SL_ERR_NONFINITE;
-	out->len += bytes;
-	return SL_OK;
+	set_groups(l, xs);
+	return sl_tiled_encode(&l->t, call, x, false, out, bytes);
 }
 
 static enum sl_err decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
@@ -349,9 +284,8 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 				   payload_bytes(n, l->bucket, l->q));
 	if (used != 0 && in.data[in.len - 1] >> used != 0)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "levels: bits are set behind the last code");
-	sl_groups_set(&l->groups, n, l->bucket);
-	l->within = sl_groups_within_blocks(&l->groups);
-	for (int64_t g = 0; g < l->groups.count; g++) {
+	set_groups(l, xs);
+	for (int64_t g = 0; g < l->t.heads; g++) {
 		float scale;
 
 		if (g % SL_CODEC_BLOCK == 0)
@@ -361,17 +295,13 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 			return sl_fail_set(fail, SL_ERR_PAYLOAD, "levels: scale %g of bucket %lld", (double)scale,
 					   (long long)g);
 	}
-	l->scales_in = in.data;
-	l->in = in.data + l->groups.count * SCALE_BYTES;
-	l->bad = false;
+	l->t.in = in.data + l->t.heads * SCALE_BYTES;
+	l->t.bad = false;
 	if (l->q != (1u << l->bits) - 1)
-		sl_pool_run(l->env.pool, sl_codec_blocks(n), check_block, l);
-	if (l->bad)
+		sl_pool_run(l->t.env.pool, sl_codec_blocks(n), check_block, l);
+	if (l->t.bad)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "levels: one is above %d", l->q);
-	if (!l->within)
-		in_pieces(l, read_scales);
-	l->y = x;
-	sl_pool_run(l->env.pool, sl_codec_blocks(n), decode_block, l);
+	sl_tiled_decode(&l->t, in, x);
 	return SL_OK;
 }
 

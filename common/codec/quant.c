@@ -3,7 +3,6 @@
  *
  * Payload: for every group {f32 min, f32 max}, then the codes, packed: 8 · groups + ⌈n·b/8⌉ bytes. */
 #include <math.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,23 +28,14 @@ static const struct sl_arg args[] = {
 };
 
 struct quant {
-	struct sl_stage_env env;
+	struct sl_tiled t;
 	int bits;
 	bool stochastic;
-	struct sl_groups groups;
 	struct sl_affine *affine; /* [groups] */
 	/* per=channel: [COEFFICIENTS][period], period a multiple of C; least, largest [tasks][2][C] */
 	int64_t channels, period;
 	float *cols, *extremes;
 	uint32_t *tops; /* [tasks] */
-	/* of the running call */
-	bool within; /* sl_groups_within_blocks: ranges come with the blocks, not before */
-	atomic_bool nonfinite;
-	struct sl_rng_key key;
-	const float *x;
-	float *y;
-	uint8_t *ranges_out, *out;
-	const uint8_t *ranges_in, *in;
 };
 
 static enum sl_err check(const double *arg, bool channels, bool samples, struct sl_fail *fail)
@@ -120,7 +110,7 @@ static void close_quant(void *state)
 {
 	struct quant *q = state;
 
-	sl_groups_close(&q->groups);
+	sl_groups_close(&q->t.groups);
 	free(q->affine);
 	free(q->cols);
 	free(q->extremes);
@@ -130,7 +120,7 @@ static void close_quant(void *state)
 
 static enum sl_err open_channels(struct quant *q)
 {
-	int64_t n = sl_shape_count(&q->env.most.shape), c = q->env.most.shape.dim[q->env.most.shape.ndim - 1];
+	int64_t n = sl_shape_count(&q->t.env.most.shape), c = q->t.env.most.shape.dim[q->t.env.most.shape.ndim - 1];
 	int64_t rows = task_rows(c), tasks = (n / c + rows - 1) / rows;
 
 	q->channels = c;
@@ -166,10 +156,10 @@ static enum sl_err open_quant(void **state, const struct sl_stage_env *env, stru
 
 	if (q == NULL)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "quant: no memory");
-	q->env = *env;
+	q->t.env = *env;
 	q->bits = (int)env->arg[BITS];
 	q->stochastic = env->arg[ROUND] == ROUND_STOCHASTIC;
-	err = sl_groups_open(&q->groups, sl_shape_count(&env->most.shape), most, fail);
+	err = sl_groups_open(&q->t.groups, sl_shape_count(&env->most.shape), most, fail);
 	if (err != SL_OK)
 		goto fail;
 	q->affine = calloc((size_t)most, sizeof *q->affine);
@@ -193,7 +183,7 @@ fail:
 static void measure_columns(void *arg, int64_t block, struct sl_pool_step *step)
 {
 	struct quant *q = arg;
-	int64_t c = q->channels, rows = task_rows(c), first = block * rows, all = q->groups.n / c, stop;
+	int64_t c = q->channels, rows = task_rows(c), first = block * rows, all = q->t.groups.n / c, stop;
 	float *lo = q->extremes + block * 2 * c, *hi = lo + c;
 
 	for (int64_t from = step->at; from < c; from = stop) {
@@ -204,31 +194,23 @@ static void measure_columns(void *arg, int64_t block, struct sl_pool_step *step)
 			lo[j] = INFINITY;
 			hi[j] = -INFINITY;
 		}
-		top = q->env.loops->minmax_cols(q->x + first * c + from, first + rows < all ? rows : all - first,
-						stop - from, lo + from, hi + from);
+		top = q->t.env.loops->minmax_cols(q->t.x + first * c + from, first + rows < all ? rows : all - first,
+						  stop - from, lo + from, hi + from);
 		q->tops[block] = from && q->tops[block] > top ? q->tops[block] : top;
 		if (stop < c && sl_pool_stop(step, stop))
 			return;
 	}
 }
 
-/* What follows is one thread's: for `count` of them, in pieces. */
-static void in_pieces(struct quant *q, int64_t count, void (*fn)(struct quant *q, int64_t first, int64_t stop))
-{
-	for (int64_t at = 0; at < count; at += SL_CODEC_BLOCK) {
-		sl_worker_turn();
-		fn(q, at, count - at < SL_CODEC_BLOCK ? count : at + SL_CODEC_BLOCK);
-	}
-}
-
 /* Channels of all tasks together; the first one's have them. */
-static void join_columns(struct quant *q, int64_t first, int64_t stop)
+static void join_columns(struct sl_tiled *t, int64_t first, int64_t stop)
 {
-	int64_t c = q->channels, rows = task_rows(c), tasks = (q->groups.n / c + rows - 1) / rows;
+	struct quant *q = (struct quant *)t;
+	int64_t c = q->channels, rows = task_rows(c), tasks = (t->groups.n / c + rows - 1) / rows;
 	float *lo = q->extremes, *hi = lo + c;
 
-	for (int64_t t = 1; t < tasks; t++) {
-		const float *l = q->extremes + t * 2 * c, *h = l + c;
+	for (int64_t task = 1; task < tasks; task++) {
+		const float *l = q->extremes + task * 2 * c, *h = l + c;
 
 		sl_worker_turn();
 		for (int64_t j = first; j < stop; j++) {
@@ -237,18 +219,18 @@ static void join_columns(struct quant *q, int64_t first, int64_t stop)
 		}
 	}
 	for (int64_t j = first; j < stop; j++)
-		q->groups.stat[j].range = (struct sl_range){lo[j], hi[j], 0};
+		t->groups.stat[j].range = (struct sl_range){lo[j], hi[j], 0};
 }
 
 static enum sl_err measure_channels(struct quant *q)
 {
-	int64_t c = q->channels, rows = task_rows(c), tasks = (q->groups.n / c + rows - 1) / rows;
+	int64_t c = q->channels, rows = task_rows(c), tasks = (q->t.groups.n / c + rows - 1) / rows;
 
-	sl_pool_run_long(q->env.pool, tasks, measure_columns, q);
+	sl_pool_run_long(q->t.env.pool, tasks, measure_columns, q);
 	for (int64_t t = 0; t < tasks; t++)
 		if (q->tops[t] >= SL_F32_INF_BITS)
 			return SL_ERR_NONFINITE;
-	in_pieces(q, c, join_columns);
+	sl_tiled_in_pieces(&q->t, c, join_columns);
 	return SL_OK;
 }
 
@@ -273,173 +255,122 @@ static int64_t run_length(const struct quant *q, int64_t at, int64_t stop)
 	int64_t end;
 
 	if (q->cols == NULL)
-		return sl_groups_run(&q->groups, at, stop);
+		return sl_groups_run(&q->t.groups, at, stop);
 	end = (at / q->period + 1) * q->period;
 	return (end < stop ? end : stop) - at;
 }
 
-static void encode_tile(const struct quant *q, int64_t first, int64_t stop, uint16_t *code, uint16_t *rnd)
+static void encode_tile(const struct sl_tiled *t, int64_t first, int64_t stop, uint16_t *code, uint16_t *rnd)
 {
-	const struct sl_codec_loops *loops = q->env.loops;
+	const struct quant *q = (const struct quant *)t;
+	const struct sl_codec_loops *loops = t->env.loops;
 	uint16_t most = (uint16_t)((1u << q->bits) - 1);
 
 	if (q->stochastic)
-		loops->random16(&q->key, (uint64_t)first, stop - first, rnd);
+		loops->random16(&t->key, (uint64_t)first, stop - first, rnd);
 	for (int64_t at = first, run; at < stop; at += run) {
 		const uint16_t *r = q->stochastic ? rnd + (at - first) : NULL;
 
 		run = run_length(q, at, stop);
 		if (q->cols != NULL)
-			loops->quantize_cols(q->x + at, run, q->cols + at % q->period, q->period, r, most,
+			loops->quantize_cols(t->x + at, run, q->cols + at % q->period, q->period, r, most,
 					     code + (at - first));
 		else
-			loops->quantize(q->x + at, run, &q->affine[sl_groups_find(&q->groups, at)], r, most,
+			loops->quantize(t->x + at, run, &q->affine[sl_groups_find(&t->groups, at)], r, most,
 					code + (at - first));
 	}
-	loops->pack(code, stop - first, q->bits, q->out + first * q->bits / 8);
+	loops->pack(code, stop - first, q->bits, t->out + first * q->bits / 8);
 }
 
-static void decode_tile(const struct quant *q, int64_t first, int64_t stop, uint16_t *code)
+static void decode_tile(const struct sl_tiled *t, int64_t first, int64_t stop, uint16_t *code)
 {
-	const struct sl_codec_loops *loops = q->env.loops;
+	const struct quant *q = (const struct quant *)t;
+	const struct sl_codec_loops *loops = t->env.loops;
 
-	loops->unpack(q->in + first * q->bits / 8, stop - first, q->bits, code);
+	loops->unpack(t->in + first * q->bits / 8, stop - first, q->bits, code);
 	for (int64_t at = first, run; at < stop; at += run) {
 		run = run_length(q, at, stop);
 		if (q->cols != NULL)
 			loops->dequantize_cols(code + (at - first), run, q->cols + at % q->period, q->period,
-					       q->y + at);
+					       t->y + at);
 		else
-			loops->dequantize(code + (at - first), run, &q->affine[sl_groups_find(&q->groups, at)],
-					  q->y + at);
+			loops->dequantize(code + (at - first), run, &q->affine[sl_groups_find(&t->groups, at)],
+					  t->y + at);
 	}
 }
 
 /* Ranges of groups first … stop-1, measured, to the payload. */
-static void write_ranges(struct quant *q, int64_t first, int64_t stop)
+static void write_ranges(struct sl_tiled *t, int64_t first, int64_t stop)
 {
+	struct quant *q = (struct quant *)t;
 	for (int64_t g = first; g < stop; g++) {
-		struct sl_range *r = &q->groups.stat[g].range;
+		struct sl_range *r = &t->groups.stat[g].range;
 
 		sl_affine_hold_zero(&r->min, &r->max, (1 << q->bits) - 1);
-		memcpy(q->ranges_out + g * RANGE_BYTES, &r->min, 4);
-		memcpy(q->ranges_out + g * RANGE_BYTES + 4, &r->max, 4);
+		memcpy(t->heads_out + g * RANGE_BYTES, &r->min, 4);
+		memcpy(t->heads_out + g * RANGE_BYTES + 4, &r->max, 4);
 		set_affine(q, g, r->min, r->max);
 	}
 }
 
-static void read_ranges(struct quant *q, int64_t first, int64_t stop)
+static void read_ranges(struct sl_tiled *t, int64_t first, int64_t stop)
 {
+	struct quant *q = (struct quant *)t;
 	for (int64_t g = first; g < stop; g++) {
 		float range[2];
 
-		memcpy(range, q->ranges_in + g * RANGE_BYTES, sizeof range);
+		memcpy(range, t->heads_in + g * RANGE_BYTES, sizeof range);
 		set_affine(q, g, range[0], range[1]);
 	}
 }
 
-/* Ranges of the groups from element `first` on that are measured at once. False: NaN or Inf. */
-static bool measure_stretch(struct quant *q, int64_t first)
-{
-	int64_t stretch = sl_groups_stretch(&q->groups), group = first / q->groups.size;
-	int64_t stop = group + stretch / q->groups.size;
-
-	if (stop > q->groups.count)
-		stop = q->groups.count;
-	if (!sl_groups_measure_some(&q->groups, q->env.loops, q->x, false, group, stop))
-		return false;
-	write_ranges(q, group, stop);
-	return true;
-}
-
-static int64_t block_end(const struct quant *q, int64_t first)
-{
-	return first + SL_CODEC_BLOCK < q->groups.n ? first + SL_CODEC_BLOCK : q->groups.n;
-}
-
-static void encode_block(void *arg, int64_t block, int worker)
-{
-	struct quant *q = arg;
-	int64_t first = block * SL_CODEC_BLOCK, stop = block_end(q, first), end;
-	uint16_t code[SL_CODEC_TILE], rnd[SL_CODEC_TILE];
-
-	for (; first < stop; first = end) {
-		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
-		if (q->within && first % sl_groups_stretch(&q->groups) == 0 && !measure_stretch(q, first)) {
-			atomic_store_explicit(&q->nonfinite, true, memory_order_relaxed);
-			return;
-		}
-		encode_tile(q, first, end, code, rnd);
-	}
-}
-
-static void decode_block(void *arg, int64_t block, int worker)
-{
-	struct quant *q = arg;
-	int64_t first = block * SL_CODEC_BLOCK, stop = block_end(q, first), end;
-	uint16_t code[SL_CODEC_TILE];
-
-	if (q->within)
-		read_ranges(q, first / q->groups.size, sl_groups_count(stop, q->groups.size));
-	for (; first < stop; first = end) {
-		end = first + SL_CODEC_TILE < stop ? first + SL_CODEC_TILE : stop;
-		decode_tile(q, first, end, code);
-	}
-	sl_codec_settle(q->env.loops);
-}
+static const struct sl_tiled_kind tiled = {
+	.head_bytes = RANGE_BYTES,
+	.write = write_ranges,
+	.read = read_ranges,
+	.encode = encode_tile,
+	.decode = decode_tile,
+};
 
 static void set_groups(struct quant *q, const struct sl_extent *xs)
 {
-	if (by_sample(q->env.arg) && sl_extent_ragged(xs))
-		sl_groups_set_samples(&q->groups, xs);
+	if (by_sample(q->t.env.arg) && sl_extent_ragged(xs))
+		sl_groups_set_samples(&q->t.groups, xs);
 	else
-		sl_groups_set(&q->groups, sl_shape_count(&xs->shape), group_size(q->env.arg, &xs->shape));
-	q->within = q->cols == NULL && sl_groups_within_blocks(&q->groups);
+		sl_groups_set(&q->t.groups, sl_shape_count(&xs->shape), group_size(q->t.env.arg, &xs->shape));
+	q->t.kind = &tiled;
+	q->t.heads = group_count(q->t.env.arg, xs);
+	q->t.within = q->cols == NULL && sl_groups_within_blocks(&q->t.groups);
 }
 
 static enum sl_err encode(void *state, const struct sl_codec_call *call, const float *x, const struct sl_extent *xs,
 			  struct sl_buf *out)
 {
 	struct quant *q = state;
-	int64_t count = group_count(q->env.arg, xs);
-	enum sl_err err = SL_OK;
+	const size_t bytes = bound(q->t.env.arg, false, xs);
+	enum sl_err err;
 
-	if (out->cap - out->len < bound(q->env.arg, false, xs))
+	if (out->cap - out->len < bytes)
 		return SL_ERR_LIMIT;
-	q->x = x;
-	q->key = sl_codec_key(q->env.seed, q->env.dir, call, SL_STAGE_QUANTIZER);
-	q->ranges_out = out->data + out->len;
-	q->out = q->ranges_out + count * RANGE_BYTES;
-	q->nonfinite = false;
 	set_groups(q, xs);
-	if (q->cols != NULL)
-		err = measure_channels(q);
-	else if (!q->within)
-		err = sl_groups_measure(&q->groups, q->env.loops, q->env.pool, x, false);
-	if (err != SL_OK)
-		return err;
-	if (!q->within)
-		in_pieces(q, count, write_ranges);
-	sl_pool_run(q->env.pool, sl_codec_blocks(q->groups.n), encode_block, q);
-	if (q->nonfinite)
-		return SL_ERR_NONFINITE;
-	out->len += bound(q->env.arg, false, xs);
-	return SL_OK;
+	q->t.x = x;
+	err = q->cols != NULL ? measure_channels(q) : SL_OK;
+	return err != SL_OK ? err : sl_tiled_encode(&q->t, call, x, q->cols != NULL, out, bytes);
 }
 
 static enum sl_err decode(void *state, const struct sl_codec_call *call, struct sl_bytes in, float *x,
 			  const struct sl_extent *xs, struct sl_fail *fail)
 {
 	struct quant *q = state;
-	int64_t count = group_count(q->env.arg, xs), n = sl_shape_count(&xs->shape);
-	int used = (int)(n * q->bits % 8);
+	int used = (int)(sl_shape_count(&xs->shape) * q->bits % 8);
 
-	if (in.len != bound(q->env.arg, false, xs))
+	if (in.len != bound(q->t.env.arg, false, xs))
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "quant: %zu bytes, expected %zu", in.len,
-				   bound(q->env.arg, false, xs));
+				   bound(q->t.env.arg, false, xs));
 	if (used != 0 && in.data[in.len - 1] >> used != 0)
 		return sl_fail_set(fail, SL_ERR_PAYLOAD, "quant: bits are set behind the last code");
-	for (int64_t g = 0; g < count; g++) {
+	set_groups(q, xs);
+	for (int64_t g = 0; g < q->t.heads; g++) {
 		float range[2];
 
 		if (g % SL_CODEC_BLOCK == 0)
@@ -449,13 +380,7 @@ static enum sl_err decode(void *state, const struct sl_codec_call *call, struct 
 			return sl_fail_set(fail, SL_ERR_PAYLOAD, "quant: range %g to %g of group %lld",
 					   (double)range[0], (double)range[1], (long long)g);
 	}
-	q->ranges_in = in.data;
-	q->in = in.data + count * RANGE_BYTES;
-	q->y = x;
-	set_groups(q, xs);
-	if (!q->within)
-		in_pieces(q, count, read_ranges);
-	sl_pool_run(q->env.pool, sl_codec_blocks(n), decode_block, q);
+	sl_tiled_decode(&q->t, in, x);
 	return SL_OK;
 }
 
