@@ -1,4 +1,4 @@
-/* What body_half.h, body_mark.h and body_cells.h say of vectors, for AVX2. */
+/* What body_half.h, body_mark.h, body_cells.h and body_bisect.h say of vectors, for AVX2. */
 #ifndef SL_CPU_CODEC_VEC_AVX2_H
 #define SL_CPU_CODEC_VEC_AVX2_H
 

@@ -1,4 +1,4 @@
-/* What body_half.h, body_mark.h and body_cells.h say of vectors, for NEON. */
+/* What body_half.h, body_mark.h, body_cells.h and body_bisect.h say of vectors, for NEON. */
 #ifndef SL_CPU_CODEC_VEC_NEON_H
 #define SL_CPU_CODEC_VEC_NEON_H
 
