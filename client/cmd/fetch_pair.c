@@ -153,6 +153,7 @@ static enum sl_err open_link(struct fetch *f, const struct sl_client_auth *auth,
 
 	clock_gettime(CLOCK_REALTIME, &now);
 	remote.audit = f->audit;
+	remote.class_weight = f->setup->class_weight;
 	remote.chunk_loss_sum = c->train.chunk_loss == SL_CHUNK_LOSS_SUM;
 	*offer = (struct sl_offer){.secret = &run->secret, .first = true, .n_held = run->n};
 	offer->epoch = sl_epoch_begin(c->log.dir, (uint64_t)now.tv_sec) + 1;

@@ -499,7 +499,7 @@ static void set_limits(struct sl_port *p)
 				      .homes = sl_port_keeps(p->plan) > 0,
 				      .whole_rows = p->plan->whole_rows,
 				      .clip_norm = sl_plan_clip_own(spec),
-				      .chunks = spec->chunks,
+				      .chunks = p->slots, /* fewer than spec->chunks, where those are not all full */
 				      .free_calls = spec->free_calls,
 				      .no_mid_grad = spec->no_grad[1],
 				      .no_head_grad = spec->no_grad[0]};

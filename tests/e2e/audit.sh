@@ -84,15 +84,16 @@ cheats order server.cheat_order '25+' '[4-7]: [^ ]* ([0-9]* of [0-9]* numbers of
 SPLIT_FAILPOINTS=server.hijack=EIO@9+ start_server sly store="$tmp/store-sly"
 client unseen "$tmp/client.yaml" --set server="$endpoint" || fail 'without audits nobody sees it'
 
-# ---- the command: on a run that was killed, which then goes on as if nobody had asked
+# ---- the command: on a run that was killed, which then goes on as if nobody had asked; labels count as in the run
+weighted=(--set train.class_weights=1,2,3,4,5,6,7,8,9,0.5)
 audit() { # NAME STATUS ARGUMENT…
 	local rc=0
-	timeout -k 5 $patience "$SPLITC" audit "$tmp/client.yaml" --set log.dir="$tmp/stopped" --set server="$asked" "${@:3}" >"$tmp/$1.log" 2>&1 || rc=$?
+	timeout -k 5 $patience "$SPLITC" audit "$tmp/client.yaml" --set log.dir="$tmp/stopped" --set server="$asked" "${weighted[@]}" "${@:3}" >"$tmp/$1.log" 2>&1 || rc=$?
 	[ $rc = "$2" ] || fail "audit $1: exit status $rc, not $2: $(cat "$tmp/$1.log")"
 }
 port=$(free_port) asked=tcp://127.0.0.1:$port
 start_server asked store="$tmp/store-asked" listen="$asked"
-client_stands 6 stopped "$tmp/client.yaml" --set server="$asked"
+client_stands 6 stopped "$tmp/client.yaml" --set server="$asked" "${weighted[@]}"
 wait_for 'no checkpoint' has_checkpoint stopped
 audit goes_on 75
 grep -q ": pause it first (Ctrl-C), then audit$" "$tmp/goes_on.log" || fail "$(cat "$tmp/goes_on.log")"
@@ -106,9 +107,10 @@ signal TERM "$server_pid"
 ends_with "$server_pid" 0 60 splits
 SPLIT_FAILPOINTS=server.cheat_weight=EIO@3 start_server lies store="$tmp/store-asked" listen="$asked"
 audit lied 79
-grep -q 'audit: step 8: mid_act of chunk 0 is not' "$tmp/lied.log" || fail "$(cat "$tmp/lied.log")"
-client stopped "$tmp/client.yaml" --set server="$asked" --resume || fail '--resume behind audits'
-same_run stopped client-none 12
+grep -q 'audit: step 8: \(mid_act of chunk 0\|features.1.conv.0.0.weight .*\) is not' "$tmp/lied.log" || fail "$(cat "$tmp/lied.log")"
+client stopped "$tmp/client.yaml" --set server="$asked" "${weighted[@]}" --resume || fail '--resume behind audits'
+client weighted "$tmp/client.yaml" "${weighted[@]}" --local || fail 'class_weights, --local'
+same_run stopped weighted 12
 audit done 66
 
 # ---- what cannot be audited is refused

@@ -44,7 +44,7 @@ client run "$tmp/client.yaml" "${sets[@]}" --resume --set train.epochs=2 || rc=$
 [ $rc = 78 ] && grep -q 'the server refused: no common step to go on from: .* A run that is done is made longer here.*model.weights$' "$tmp/run.log" ||
 	fail "a server that has forgotten the run: status $rc"
 as_it_was "a server that has forgotten the run"
-rmdir "$tmp/store" && mv "$tmp/kept" "$tmp/store"
+rm -f "$tmp/store/lock" && rmdir "$tmp/store" && mv "$tmp/kept" "$tmp/store"
 
 # --fresh that finds no server, or another seat of its group empty, has not begun: what it would remove is there
 rc=0

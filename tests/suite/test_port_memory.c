@@ -88,6 +88,40 @@ static struct sl_memory equip(const struct sl_plan *plan, struct sl_backend *be,
 	return all;
 }
 
+/* Five rows in four chunks of two at most are three chunks. A free step must not come to a fourth one, for which there
+ * is no memory. */
+static void as_many_chunks_as_there_is_memory_for(void **state)
+{
+	static const struct sl_port_events events = {.place = place, .range = range};
+	struct sl_split_spec spec = {.model = {"mobilenet_v2", 0.25, SMALL_CLASSES, SMALL_IMAGE, true, 0.2, 0, 0, 0, 0},
+				     .cut = {.partition = "1:-1"},
+				     .plan.batch = 5,
+				     .plan.chunks = 4,
+				     .plan.free_calls = true};
+	struct sl_codec_spec codec[SL_DIR_COUNT];
+	struct sl_loop *loop;
+	struct sl_port *port;
+	struct sl_plan *plan;
+	struct sl_fail fail;
+
+	(void)state;
+	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
+		assert_int_equal(sl_codec_parse("none", &codec[dir], &fail), SL_OK);
+	if (plan_open(&plan, &spec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_int_equal(sl_plan_chunks_of(plan, 5), 3);
+	assert_int_equal(sl_loop_open(&loop, &fail), SL_OK);
+	assert_int_equal(sl_port_open(&port, loop, NULL, 1, NULL, &events, NULL, &fail), SL_OK);
+	sl_port_session(port)->role = SL_SESSION_SERVER;
+	sl_port_session(port)->hello.part_bytes = PART;
+	if (sl_port_equip(port, plan, &cpu, NULL, codec, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_int_equal(sl_port_session(port)->limits.chunks, 3);
+	sl_port_discard(port);
+	sl_loop_close(loop);
+	sl_plan_close(plan);
+}
+
 static void compare(const struct sl_plan *plan, struct sl_backend *be)
 {
 	struct sl_backend *host_be = be->host_memory ? NULL : &cpu;
@@ -238,6 +272,7 @@ static void on_a_device_that_lacks_codecs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(as_many_chunks_as_there_is_memory_for),
 		cmocka_unit_test(on_the_cpu),
 		cmocka_unit_test(on_a_device),
 		cmocka_unit_test(on_a_device_that_lacks_codecs),

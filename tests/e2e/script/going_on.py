@@ -114,7 +114,7 @@ def check_stores():
         m, x = split.RemoteModule(nn.Linear(12, 5), f"local:{folder}", example=(8, 12), optimizer={"lr": 0.1}), torch.ones(8, 12)
 
         def stored():
-            return [f for _, _, files in os.walk(folder) for f in files if not f.endswith(".f32")]  # those are first weights
+            return [f for _, _, files in os.walk(folder) for f in files if f != "lock" and not f.endswith(".f32")]  # those are first weights
         for _ in range(4):
             m(x).sum().backward()
             m.step()
