@@ -531,7 +531,7 @@ FUZZ_BIN := $(FUZZ_SRC:%.c=build/fuzz/%)
 FUZZ_FLAGS := -std=gnu11 -Wall -Wextra -Wno-unused-parameter -O1 -g -D_GNU_SOURCE= -I. -Ibuild/fuzz/gen $(PKG_CFLAGS) -pthread \
               -fno-sanitize-recover=undefined
 # What reads bytes from outside lies in common/ and in rooms of client/, and the vectorised loops of decoders; the ops of kernels/
-# read none, and clang takes minutes to instrument them.
+# read none, and only the target that executes graphs has them.
 FUZZ_LIB_SRC := $(filter-out $(OTHER_LEVELS),$(wildcard common/*/*.c client/link/*.c lib/*.c client/text/*.c client/data/*.c client/model/*.c client/persist/*.c kernels/cpu/codec_*_avx512.c kernels/cpu/codec_*_avx2.c kernels/cpu/codec_*_neon.c))
 FUZZ_LIB_OBJ := $(FUZZ_LIB_SRC:%.c=build/fuzz/%.o) $(PROTO:%.proto=build/fuzz/gen/%.pb-c.o)
 
@@ -561,6 +561,21 @@ $(FUZZ_SIM_OBJ): build/fuzz/cuda-sim/%.o: % Makefile
 
 -include $(FUZZ_SIM_OBJ:.o=.d)
 
+# The ops' kernels, and the backend that they are compared with.
+FUZZ_OPS_OBJ := $(patsubst %.c,build/fuzz/%.o,$(filter-out $(OTHER_LEVELS) $(FUZZ_LIB_SRC),$(wildcard kernels/cpu/*.c tests/ref/*.c)))
+build/fuzz/tests/fuzz/fuzz_exec: $(FUZZ_OPS_OBJ)
+# Kernels count the parts of their scratch from NULL on. The other backend is no target, and slow by nature.
+build/fuzz/kernels/cpu/%.o: FUZZ_LESS := -fno-sanitize=pointer-overflow
+build/fuzz/tests/ref/%.o: FUZZ_LESS := -fno-sanitize=all -O2
+
+# gcc's vectors and assembly, which clang does not compile. Its checks of addresses call the same functions of the runtime as clang's.
+build/fuzz/kernels/cpu/simd_%.o: kernels/cpu/simd_%.c Makefile
+	@mkdir -p $(@D)
+	@echo '  CC    $<'
+	$(Q)$(CC) $(FUZZ_FLAGS) $(call simd,$<) -fsanitize=address --param asan-use-after-return=0 -MMD -MP -c -o $@ $<
+
+-include $(FUZZ_OPS_OBJ:.o=.d)
+
 build/fuzz/gen/%.pb-c.c build/fuzz/gen/%.pb-c.h &: %.proto
 	@mkdir -p build/fuzz/gen
 	@echo '  GEN   $<'
@@ -573,9 +588,9 @@ build/fuzz/gen/%.o: build/fuzz/gen/%.c
 build/fuzz/%.o: %.c Makefile | $(PROTO:%.proto=build/fuzz/gen/%.pb-c.h)
 	@mkdir -p $(@D)
 	@echo '  CLANG $<'
-	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link,address,undefined $(call simd,$<) -MMD -MP -c -o $@ $<
+	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link,address,undefined $(FUZZ_LESS) $(call simd,$<) -MMD -MP -c -o $@ $<
 
--include $(FUZZ_LIB_OBJ:.o=.d)
+-include $(FUZZ_LIB_OBJ:.o=.d) $(FUZZ_BIN:=.d)
 
 # ---- the CUDA module, only where nvcc and cudnn.h are. Host code is gcc's, with warnings as errors; the room `base` is
 # built into it once more, hidden, so that it stands on its own. SASS for CUDA_ARCHS, PTX of the oldest. Of several

@@ -1,12 +1,21 @@
 #include "kernels/cpu/level.h"
 
+#include <cpuid.h>
 #include <stddef.h>
 
 #include "kernels/cpu/codec_loops.h"
 
+/* clang 14 does not know the name of this one. */
+static bool has_f16c(void)
+{
+	unsigned eax, ebx, ecx, edx;
+
+	return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+}
+
 static bool runs_avx2(void)
 {
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
 
 static bool runs_avx512(void)
