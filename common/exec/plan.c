@@ -221,6 +221,14 @@ static void narrow(struct sl_segment_op *so, const struct chain *c, int at, bool
 	}
 }
 
+/* A stranger's graph may have more of them than can be counted: they end at the most. */
+static int64_t add_macs(int64_t sum, int64_t macs, int64_t times)
+{
+	int64_t more;
+
+	return __builtin_mul_overflow(macs, times, &more) || __builtin_add_overflow(sum, more, &sum) ? INT64_MAX : sum;
+}
+
 static void plan_ops(const struct sl_plan *plan, struct sl_plan_segment *s)
 {
 	const struct sl_graph *g = &s->graph;
@@ -232,7 +240,7 @@ static void plan_ops(const struct sl_plan *plan, struct sl_plan_segment *s)
 		to->op = sl_graph_op(g, i);
 		narrow(to, &in, i, false);
 		narrow(to, &out, i, true);
-		s->macs += sl_op_macs(&to->op, 1) * most_of_row(plan, g, g->value[to->op.out].lead);
+		s->macs = add_macs(s->macs, sl_op_macs(&to->op, 1), most_of_row(plan, g, g->value[to->op.out].lead));
 		if (fuses_act(g, i)) {
 			to->op.u.bn.act = g->node[i + 1].u.act;
 			to->op.out = g->node[i + 1].out;

@@ -149,6 +149,24 @@ static void a_middle_chooses_last(void **state)
 	}
 }
 
+/* A stranger's graph of one attention over the longest rows, with features up to the bound of a value. */
+static void macs_end_at_the_most_that_is_counted(void **state)
+{
+	static const char text[] = "graph 1\nin head_act f32 T[2147483647] most=65535\nparam w [1] one\n"
+				   "node n rmsnorm %0 &0\nnode a attention %1 %1 %1\nout mid_act %2\n";
+	const struct sl_plan_spec spec = {.batch = 1, .chunks = 1, .row_tokens = 65535, .chunk_tokens = 65535};
+	struct sl_graph graph;
+	struct sl_plan *plan;
+	struct sl_fail fail = {0};
+
+	(void)state;
+	if (sl_graph_read(&graph, text, strlen(text), &fail) != SL_OK ||
+	    sl_plan_open_part(&plan, &spec, SL_MIDDLE, &graph, &fail) != SL_OK)
+		fail_msg("%s", fail.text);
+	assert_true(plan->segment[SL_MIDDLE].macs == INT64_MAX);
+	sl_plan_close(plan);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -156,6 +174,7 @@ int main(void)
 		cmocka_unit_test(parameters_begin_on_cache_lines),
 		cmocka_unit_test(the_hash_covers_every_choice),
 		cmocka_unit_test(a_middle_chooses_last),
+		cmocka_unit_test(macs_end_at_the_most_that_is_counted),
 	};
 
 	return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
