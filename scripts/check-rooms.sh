@@ -60,7 +60,7 @@ BEGIN {
 	# library header, and the only rooms that may name it
 	home["uv.h"] = home["zmq.h"] = home["protobuf-c/"] = "common/link tests"
 	home["sodium.h"] = "common/link tests"
-	home["cblas.h"] = home["lapack"] = home["openblas_config.h"] = home["f77blas.h"] = "kernels/cpu tests/bench"
+	home["cblas.h"] = home["lapack"] = home["openblas_config.h"] = home["f77blas.h"] = "kernels/cpu tests/bench tests/fuzz"
 	home["mpi"] = "server/mpi"
 	home["cuda"] = home["cudnn"] = home["cublas"] = home["nccl"] = "kernels/cuda"
 	home["pcre2.h"] = home["utf8proc.h"] = "client/text"
