@@ -141,7 +141,9 @@ static void evaluate(struct run *r)
 
 static void act(struct run *r, struct bytes actions)
 {
-	while (actions.left) {
+	const double price = 3 * price_of_all(r->plan, price_of);
+
+	for (double spent = 0; actions.left && spent < most_spent; spent += price) {
 		const int action = take_byte(&actions);
 
 		if (action % 8 == 7)
@@ -165,7 +167,7 @@ static void run_plan(const struct sl_plan *plan, const struct settings *set, str
 	/* with more threads it may be too large, and a level may lack a precision: then it stays closed */
 	if (on[SECOND])
 		(void)open_side(&r.side[SECOND], fence_at(set->level[1], set->threads[1]), plan, !set->recompute);
-	for (int i = REFERENCE; i <= NOISY && on[i]; i++)
+	for (int i = REFERENCE; i <= NOISY && on[i] && price_of_all(plan, reference_price) < most_price; i++)
 		if (!open_side(&r.side[i], fence_at(2, 1 + i - REFERENCE), plan, false))
 			break;
 	first_weights(&r);
