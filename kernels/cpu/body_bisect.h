@@ -1,13 +1,17 @@
-/* sortquant's loops that take whole registers, for a file of one SIMD level without masks: buckets by bisection, and
- * values by bucket from tables in registers. The file includes its codec_vec_*.h and defines what body_buckets.h asks
- * for, but for `tile_stats` and `bucketize`, and
- *   struct table16, table_of(value), pick(t, k, count)  16 values; of each lane of k the k-th, k < count, a constant
- *   vec_max, vec_min, vec_of_ivec                      vec_min(a, b) is a < b ? a : b
- *   vec_lt, vec_le, vec_ge, vec_choose(mask, yes, no)  masks are an ivec
- *   vec_most, ivec_sum                                 of all lanes
- *   ivec_add, ivec_sub, ivec_and, ivec_or, ivec_min, ivec_up(v, bits), ivec_down(v, bits)
- *   ivec_round, ivec_trunc                             of a vec
- *   ivec_of_codes(p), ivec_to_codes(p, v)              LANES codes of 16 bits */
+/* sortquant's loops that take whole registers, for a file of one SIMD level without masks. Buckets are found by
+ * bisection. Values by bucket come from tables in registers. `tile_stats` and `bucketize` of body_buckets.h are made
+ * here, and that file is included at the end.
+ *
+ * The file that includes this one includes its codec_vec_*.h before, and defines NAME. It also defines:
+ *   struct table16: 16 values. table_of(value): those of an array.
+ *   pick(t, k, count): in each lane value k of the table. k is below `count`, which is a constant.
+ *   vec_max, vec_min, vec_of_ivec: vec_min(a, b) is a < b ? a : b.
+ *   vec_lt, vec_le, vec_ge: masks, each an ivec. vec_choose(mask, yes, no).
+ *   vec_most, ivec_sum: over all lanes.
+ *   ivec_add, ivec_sub, ivec_and, ivec_or, ivec_min: of two.
+ *   ivec_up(v, bits), ivec_down(v, bits): shifts.
+ *   ivec_round, ivec_trunc: of a vec.
+ *   ivec_of_codes(p), ivec_to_codes(p, v): LANES codes of 16 bits. */
 
 /* The bucket of each element by bisection: the edge in the middle first, then those in the middle of the halves.
  * `count` is a constant. */
