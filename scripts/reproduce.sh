@@ -106,11 +106,10 @@ start_server() {
 }
 
 start_client() { # MEMBER
-	local run how=--fresh member=()
+	local run member=()
 	run=$(run_dir "$1")
 	[ "$members" = 1 ] || member=(--set "share.member=$1")
-	! compgen -G "$run/checkpoint-*.safetensors" >/dev/null || how=--resume
-	setpriv --pdeathsig KILL "$build/splitc" train "$config" $how "${set[@]}" "${member[@]}" --set log.dir="$run" \
+	setpriv --pdeathsig KILL "$build/splitc" train "$config" --auto-resume "${set[@]}" "${member[@]}" --set log.dir="$run" \
 		--set control="$tmp/client-$1.sock" --set server="tcp://127.0.0.1:$port" >>"$dir/client-$1.log" 2>&1 9>&- &
 	clients[$1]=$!
 }

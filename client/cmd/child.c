@@ -107,11 +107,15 @@ static enum sl_err wait_for(pid_t pid, const char *stderr_path, struct sl_fail *
 	char said[SL_CHILD_TEXT];
 	int status;
 
+	pid_t ended;
+
 	under_way = pid;
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return sl_fail_set(fail, SL_ERR_OS, "waiting for another splitc: %s", strerror(errno));
+	do
+		ended = waitpid(pid, &status, 0);
+	while (ended < 0 && errno == EINTR);
 	under_way = 0;
+	if (ended < 0)
+		return sl_fail_set(fail, SL_ERR_OS, "waiting for another splitc: %s", strerror(errno));
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return SL_OK;
 	last_line(stderr_path, said);

@@ -162,7 +162,9 @@ static enum sl_err print_table(const struct sl_setup *setup, struct sl_fail *fai
 {
 	const struct sl_plan *plan = setup->plan;
 	struct sl_shape head = crossing(plan, false), tail = crossing(plan, true);
+	struct sl_memory_need need;
 	char text[SL_SHAPE_TEXT];
+	enum sl_err err;
 	int64_t macs = 0, params = 0;
 
 	printf("%s, batch %" PRId64 ", %s\n\n", plan->model->name, plan->spec.batch, plan->cut.text);
@@ -186,7 +188,10 @@ static enum sl_err print_table(const struct sl_setup *setup, struct sl_fail *fai
 	if (decays(plan))
 		print_decay(plan);
 	putchar('\n');
-	return sl_memory_print(setup, fail);
+	err = sl_memory_find(&need, setup, false, fail);
+	if (!err)
+		sl_memory_print(&need);
+	return err;
 }
 
 static json_t *tokens_json(const struct sl_plan *plan)
@@ -204,12 +209,15 @@ static json_t *tokens_json(const struct sl_plan *plan)
 static enum sl_err print_json(const struct sl_setup *setup, struct sl_fail *fail)
 {
 	const struct sl_plan *plan = setup->plan;
-	json_t *root = json_pack("{s:i, s:s, s:s, s:I}", "schema", 1, "model", plan->model->name, "cut", plan->cut.text,
-				 "batch", (json_int_t)plan->spec.batch);
 	struct sl_shape head = crossing(plan, false), tail = crossing(plan, true);
-	json_t *memory;
-	enum sl_err err = sl_memory_json(setup, &memory, fail);
+	struct sl_memory_need need;
+	enum sl_err err = sl_memory_find(&need, setup, false, fail);
+	json_t *root;
 
+	if (err)
+		return err;
+	root = json_pack("{s:i, s:s, s:s, s:I}", "schema", 1, "model", plan->model->name, "cut", plan->cut.text,
+			 "batch", (json_int_t)plan->spec.batch);
 	for (int i = 0; i < SL_SEGMENT_COUNT; i++) {
 		const struct sl_plan_segment *s = &plan->segment[i];
 
@@ -223,12 +231,9 @@ static enum sl_err print_json(const struct sl_setup *setup, struct sl_fail *fail
 	json_object_set_new(root, "tokens", tokens_json(plan));
 	json_object_set_new(root, "compress_rate", json_real(compress_rate(plan, 0)));
 	json_object_set_new(root, "compress_rate_end", json_real(compress_rate(plan, UINT64_MAX)));
-	if (!err)
-		json_object_set_new(root, "memory", memory);
-	if (!err && json_dumpf(root, stdout, JSON_INDENT(2)) == 0)
-		putchar('\n');
-	json_decref(root);
-	return err;
+	json_object_set_new(root, "memory", sl_memory_json(&need));
+	sl_command_print_json(root, JSON_INDENT(2));
+	return SL_OK;
 }
 
 int splitc_flops(int argc, char **argv)

@@ -1,10 +1,8 @@
 #include <stdio.h>
 
 #include "client/cmd/command.h"
-#include "client/persist/last_run.h"
 #include "client/run/answers.h"
 #include "client/run/phase.h"
-#include "common/session/checkpoint.h"
 #include "common/telemetry/show.h"
 
 enum { MOST_RUNS = 64 };
@@ -43,16 +41,6 @@ static enum sl_err show_usual(const struct sl_conf_client *conf, bool any_run, c
 	return sl_status_show(live ? found[last] : conf->control, how, fail);
 }
 
-/* Nobody answers, for the run has come to its end. */
-static bool is_done(const struct sl_conf_client *conf)
-{
-	const struct sl_past_run past = sl_past_run(conf->log.dir);
-	uint64_t step = UINT64_MAX;
-
-	return past.model && !past.stopped && !sl_checkpoint_older(conf->log.dir, SL_CHECKPOINT_CLIENT, &step) &&
-	       !sl_phases_more(conf);
-}
-
 static enum sl_err show(const struct sl_options *o, const struct sl_conf_client *conf, const struct sl_status_how *how,
 			struct sl_fail *fail)
 {
@@ -79,7 +67,8 @@ int splitc_status(int argc, char **argv)
 	if (err)
 		return sl_command_failed(&fail);
 	err = show(&o, &conf, &how, &fail);
-	if (err && o.ready && o.config && is_done(&conf)) {
+	/* nobody answers, for the run has come to its end */
+	if (err && o.ready && o.config && sl_run_rest(&conf) == SL_RUN_DONE) {
 		struct sl_fail why;
 
 		if (show(&o, &conf, &is_there, &why) == SL_OK)

@@ -139,10 +139,8 @@ int splitc_sweep(int argc, char **argv)
 	status = sl_options_load(&o, SL_USES_FOR_TRAINING, &conf);
 	if (status > 0 || (status == 0 && !o.check_config))
 		return status;
-	if (o.lr_range && !o.codecs && o.check_config)
-		return 0;
 	if (o.lr_range && !o.codecs)
-		return sl_sweep_lr(&o, &conf, &fail) ? sl_command_failed(&fail) : 0;
+		return o.check_config || sl_sweep_lr(&o, &conf, &fail) == SL_OK ? 0 : sl_command_failed(&fail);
 	if (!o.codecs && !conf.data.split.folds)
 		return sl_options_missing(&o, "--codecs LIST.yaml");
 	row = calloc(SL_SWEEP_MAX_ROWS, sizeof *row);

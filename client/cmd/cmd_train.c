@@ -9,9 +9,8 @@
 #include "client/run/principal.h"
 
 static const char *const usage[] = {
-	"splitc train [CONFIG] [--local | --resume | --fresh | --auto-resume] [--epochs N] [--batch N] [--lr X] [--set "
-	"KEY=VALUE]… "
-	"[--json]",
+	"splitc train [CONFIG] [--local | --resume | --fresh | --auto-resume] [--epochs N] [--batch N] [--lr X] "
+	"[--set KEY=VALUE]… [--json]",
 	"Trains with the config's server. In log.dir it writes log.jsonl (a line per step and per epoch, and a "
 	"summary), checkpoints, and at the end model.safetensors.",
 	"Without CONFIG it trains the demo in runs/demo: a small MobileNetV2 on CIFAR-10, with splits on this host. "
@@ -163,23 +162,13 @@ static int take_short(struct sl_options *o)
 	return -1;
 }
 
-/* Whether the run of --auto-resume is done; if not, whether it is to be resumed. */
-static bool is_done(struct sl_options *o, const struct sl_conf_client *conf)
-{
-	const struct sl_past_run past = sl_past_run(conf->log.dir);
-	uint64_t step = UINT64_MAX;
-
-	o->resume = (conf->log.dir[0] && sl_checkpoint_older(conf->log.dir, SL_CHECKPOINT_CLIENT, &step)) ||
-		    sl_phases_more(conf);
-	return !o->resume && past.model && !past.stopped;
-}
-
 int splitc_train(int argc, char **argv)
 {
 	struct sl_options o = {.command = "train", .usage = usage};
 	struct sl_drive_options drive = {.eval_only = false};
 	static struct sl_conf_client conf;
 	static struct sl_setup setup; /* as in sl_drive_remote */
+	enum sl_run_rest rest;
 	struct sl_fail fail;
 	enum sl_err err;
 	int status = sl_options_parse(
@@ -198,7 +187,9 @@ int splitc_train(int argc, char **argv)
 	status = sl_options_load(&o, SL_USES_FOR_TRAINING | SL_USES_LOG | SL_USES_DEMO, &conf);
 	if (status >= 0)
 		return status;
-	if (o.auto_resume && is_done(&o, &conf)) {
+	rest = o.auto_resume ? sl_run_rest(&conf) : SL_RUN_NONE;
+	o.resume = o.resume || rest == SL_RUN_OPEN;
+	if (rest == SL_RUN_DONE) {
 		printf("the run in %s is done: give it more epochs with --resume, or remove it with --fresh\n",
 		       conf.log.dir);
 		return 0;

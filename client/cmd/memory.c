@@ -8,7 +8,18 @@
 #include "common/session/state.h"
 #include "kernels/cpu/cpu.h"
 
-enum part { WEIGHTS, GRADIENTS, MOMENTS, ACTIVATIONS, CODECS, BUFFERS, SUM, CHECKPOINT, MAPPED, PARTS };
+enum part {
+	WEIGHTS,
+	GRADIENTS,
+	MOMENTS,
+	ACTIVATIONS,
+	CODECS,
+	BUFFERS,
+	SUM,
+	CHECKPOINT,
+	MAPPED,
+	PARTS = SL_MEMORY_PARTS
+};
 
 static const char *const part_name[PARTS] = {
 	"weights", "gradients", "optimizer", "activations", "codecs", "buffers", "sum", "checkpoint", "mapped",
@@ -17,12 +28,6 @@ static const char *const part_name[PARTS] = {
 static const char *const part_note[PARTS] = {
 	[CHECKPOINT] = "more, while one is written",
 	[MAPPED] = "of weight files, which the system may drop",
-};
-
-/* By role. Where the server's part cannot run on a CPU, `unknown` says why. */
-struct need {
-	uint64_t bytes[2][PARTS];
-	char unknown[SL_FAIL_TEXT];
 };
 
 static uint64_t state_bytes(const struct sl_plan_segment *s)
@@ -54,7 +59,7 @@ static void take(uint64_t out[PARTS], const struct sl_session_memory *m, uint64_
 	out[SUM] = sl_memory_total(sl_session_memory_sum(m)) + own;
 }
 
-static enum sl_err count(struct need *out, const struct sl_setup *setup, struct sl_backend *be, bool here,
+static enum sl_err count(struct sl_memory_need *out, const struct sl_setup *setup, struct sl_backend *be, bool here,
 			 struct sl_fail *fail)
 {
 	const struct sl_plan_segment *part = setup->plan->segment;
@@ -62,7 +67,7 @@ static enum sl_err count(struct need *out, const struct sl_setup *setup, struct 
 	struct sl_fail why;
 	enum sl_err err = sl_setup_memory(setup, SL_SESSION_CLIENT, be, &client, fail);
 
-	*out = (struct need){.unknown = ""};
+	*out = (struct sl_memory_need){.unknown = ""};
 	if (err)
 		return err;
 	take(out->bytes[SL_SESSION_CLIENT], &client, (uint64_t)sl_weights_floats(setup->plan->model) * sizeof(float));
@@ -82,7 +87,7 @@ static enum sl_err count(struct need *out, const struct sl_setup *setup, struct 
 	return SL_OK;
 }
 
-static enum sl_err find(struct need *out, const struct sl_setup *setup, bool here, struct sl_fail *fail)
+enum sl_err sl_memory_find(struct sl_memory_need *out, const struct sl_setup *setup, bool here, struct sl_fail *fail)
 {
 	struct sl_pool *pool = NULL;
 	struct sl_backend be;
@@ -100,37 +105,21 @@ static enum sl_err find(struct need *out, const struct sl_setup *setup, bool her
 	return err;
 }
 
-enum sl_err sl_memory_check(const struct sl_setup *setup, bool here, struct sl_fail *fail)
+void sl_memory_print(const struct sl_memory_need *need)
 {
-	struct need need;
-	enum sl_err err = find(&need, setup, here, fail);
-
-	if (err)
-		sl_setup_blame(setup, fail);
-	return err;
-}
-
-enum sl_err sl_memory_print(const struct sl_setup *setup, struct sl_fail *fail)
-{
-	struct need need;
-	enum sl_err err = find(&need, setup, false, fail);
-
-	if (err)
-		return err;
 	printf("%-12s %10s %10s\n", "memory", "client", "server");
 	for (int i = 0; i < PARTS; i++) {
 		char client[SL_BYTES_TEXT], server[SL_BYTES_TEXT];
 
-		if (i == MAPPED && !need.bytes[SL_SESSION_CLIENT][i])
+		if (i == MAPPED && !need->bytes[SL_SESSION_CLIENT][i])
 			continue;
-		sl_bytes_text(need.bytes[SL_SESSION_CLIENT][i], client);
-		sl_bytes_text(need.bytes[SL_SESSION_SERVER][i], server);
-		printf("%-12s %10s %10s%s%s\n", part_name[i], client, need.unknown[0] ? "-" : server,
+		sl_bytes_text(need->bytes[SL_SESSION_CLIENT][i], client);
+		sl_bytes_text(need->bytes[SL_SESSION_SERVER][i], server);
+		printf("%-12s %10s %10s%s%s\n", part_name[i], client, need->unknown[0] ? "-" : server,
 		       part_note[i] ? "  " : "", part_note[i] ? part_note[i] : "");
 	}
-	if (need.unknown[0])
-		sl_print_wrapped(stdout, need.unknown, printf("the server: "), SL_WRAP_WIDTH);
-	return SL_OK;
+	if (need->unknown[0])
+		sl_print_wrapped(stdout, need->unknown, printf("the server: "), SL_WRAP_WIDTH);
 }
 
 static json_t *side_json(const uint64_t bytes[PARTS])
@@ -142,14 +131,8 @@ static json_t *side_json(const uint64_t bytes[PARTS])
 	return side;
 }
 
-enum sl_err sl_memory_json(const struct sl_setup *setup, json_t **out, struct sl_fail *fail)
+json_t *sl_memory_json(const struct sl_memory_need *need)
 {
-	struct need need;
-	enum sl_err err = find(&need, setup, false, fail);
-
-	if (err)
-		return err;
-	*out = json_pack("{s:o, s:o}", "client", side_json(need.bytes[SL_SESSION_CLIENT]), "server",
-			 need.unknown[0] ? json_null() : side_json(need.bytes[SL_SESSION_SERVER]));
-	return SL_OK;
+	return json_pack("{s:o, s:o}", "client", side_json(need->bytes[SL_SESSION_CLIENT]), "server",
+			 need->unknown[0] ? json_null() : side_json(need->bytes[SL_SESSION_SERVER]));
 }

@@ -6,11 +6,19 @@
 
 struct json_t;
 
-/* Of setup's plan, which is open; nothing of it is taken. A table on stdout, or an object for splitc flops --json. */
-/* CONFIG, with the place of its key: a part cannot run as the config asks. `here`: the middle must run on this CPU,
- * too. */
-enum sl_err sl_memory_check(const struct sl_setup *setup, bool here, struct sl_fail *fail) SL_MUST_CHECK;
-enum sl_err sl_memory_print(const struct sl_setup *setup, struct sl_fail *fail) SL_MUST_CHECK;
-enum sl_err sl_memory_json(const struct sl_setup *setup, struct json_t **out, struct sl_fail *fail) SL_MUST_CHECK;
+enum { SL_MEMORY_PARTS = 9 };
+
+/* By role. Where the server's part cannot run on a CPU, `unknown` says why. */
+struct sl_memory_need {
+	uint64_t bytes[2][SL_MEMORY_PARTS];
+	char unknown[SL_FAIL_TEXT];
+};
+
+/* Of setup's plan, which is open; nothing of it is taken. CONFIG, with the key in *fail: the client's part cannot run
+ * as the config asks, nor with `here` the server's, since it must run on this CPU, too. */
+enum sl_err sl_memory_find(struct sl_memory_need *out, const struct sl_setup *setup, bool here,
+			   struct sl_fail *fail) SL_MUST_CHECK;
+void sl_memory_print(const struct sl_memory_need *need); /* a table on stdout */
+struct json_t *sl_memory_json(const struct sl_memory_need *need);
 
 #endif

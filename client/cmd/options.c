@@ -210,30 +210,33 @@ static enum sl_err check_plan(const struct sl_options *o, unsigned uses, const s
 static enum sl_err check_all(const struct sl_options *o, unsigned uses, const struct sl_conf_client *conf,
 			     struct sl_setup *setup, struct sl_fail *fail)
 {
+	const bool trains = uses & SL_USES_TRAIN_SET, counts = (uses & SL_USES_LINK) && (trains || !o->local);
 	int64_t samples[SL_SPLIT_COUNT];
+	struct sl_memory_need need;
 	uint64_t steps = 0;
 	struct sl_fail taken;
 	enum sl_err err;
 
 	setup->alone = o->alone != NULL;
-	setup->reads = uses & SL_USES_TRAIN_SET  ? SL_READS_ALL
-		       : uses & SL_USES_TEST_SET ? SL_READS_TEST
-						 : SL_READS_NONE;
+	setup->reads = trains ? SL_READS_ALL : uses & SL_USES_TEST_SET ? SL_READS_TEST : SL_READS_NONE;
 	err = check_plan(o, uses, conf, setup, fail);
 	if (!err && (uses & SL_USES_WEIGHTS))
 		err = sl_setup_check_weights(setup, conf->model.weights, false, fail);
 	if (!err && (uses & SL_USES_TEST_SET))
-		err = sl_setup_check_data(setup, uses & SL_USES_TRAIN_SET, samples, fail);
+		err = sl_setup_check_data(setup, trains, samples, fail);
 	if (setup->alone && setup->set[SL_SPLIT_TRAIN].source) /* a member's part of them */
 		samples[SL_SPLIT_TRAIN] = setup->set[SL_SPLIT_TRAIN].count;
 	if (!err && (uses & SL_USES_TEST_SET))
 		err = check_metrics(conf, fail);
-	if (!err && (uses & SL_USES_TRAIN_SET))
+	if (!err && trains)
 		err = conf->train.phases.n ? sl_phases_steps(conf, samples[SL_SPLIT_TRAIN], &steps, fail)
 					   : sl_training_steps(conf, NULL, samples[SL_SPLIT_TRAIN], setup->epoch_steps,
 							       &steps, fail);
-	if (!err && (uses & SL_USES_TRAIN_SET) && (uses & SL_USES_LINK))
-		err = sl_memory_check(setup, o->local || conf->train.audit_every, fail);
+	if (!err && counts) {
+		err = sl_memory_find(&need, setup, trains && (o->local || conf->train.audit_every), fail);
+		if (err)
+			sl_setup_blame(setup, fail);
+	}
 	if (!err && (uses & SL_USES_LINK))
 		err = sl_noise_read(&setup->noise, conf, fail);
 	if (!err && (uses & SL_USES_LINK) && !o->local)
@@ -243,18 +246,18 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 	if (err)
 		return err;
 	printf("%s: ok", o->config ? o->config : "the demo's run");
-	if (uses & SL_USES_TRAIN_SET)
+	if (trains)
 		printf(", %" PRIu64 " step%s on %" PRId64 " samples", steps, steps == 1 ? "" : "s",
 		       samples[SL_SPLIT_TRAIN]);
 	if (uses & SL_USES_TEST_SET)
 		printf(", %" PRId64 " samples to test with", samples[SL_SPLIT_TEST]);
 	putchar('\n');
-	if ((uses & SL_USES_LINK) && !o->local)
-		err = sl_memory_print(setup, fail);
+	if (counts && !o->local)
+		sl_memory_print(&need);
 	/* the config is right, whatever its last run has left */
 	if ((uses & SL_USES_LOG) && !o->resume && !o->fresh && sl_journal_taken(conf, &taken) != SL_OK)
 		printf("note: %s\n", taken.text);
-	return err;
+	return SL_OK;
 }
 
 /* The demo's run, where its data are. */

@@ -158,14 +158,19 @@ enum sl_err sl_phases_done(const struct sl_conf_client *conf, int *index, uint64
 	return err;
 }
 
-bool sl_phases_more(const struct sl_conf_client *conf)
+enum sl_run_rest sl_run_rest(const struct sl_conf_client *conf)
 {
+	const struct sl_past_run past = sl_past_run(conf->log.dir);
+	uint64_t step = UINT64_MAX;
 	struct sl_fail why;
-	uint64_t step;
 	int index;
 
-	return conf->train.phases.n && sl_past_run(conf->log.dir).resumable &&
-	       sl_phases_done(conf, &index, &step, &why) != SL_ERR_NOINPUT;
+	if (conf->log.dir[0] && sl_checkpoint_older(conf->log.dir, SL_CHECKPOINT_CLIENT, &step))
+		return SL_RUN_OPEN;
+	/* a phase is done, and others are to follow */
+	if (conf->train.phases.n && past.resumable && sl_phases_done(conf, &index, &step, &why) != SL_ERR_NOINPUT)
+		return SL_RUN_OPEN;
+	return past.model && !past.stopped ? SL_RUN_DONE : SL_RUN_NONE;
 }
 
 void sl_phase_end_close(struct sl_phase_end *end)

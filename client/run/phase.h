@@ -11,8 +11,9 @@ void sl_phase_conf(struct sl_conf_client *out, const struct sl_conf_client *conf
 /* The phase that begins with that step. */
 struct sl_phase sl_phase_at(const struct sl_conf_client *conf, int index, uint64_t step);
 
-/* Whether a run in log.dir came to the end of a phase behind which others are to follow. */
-bool sl_phases_more(const struct sl_conf_client *conf);
+/* Of the run in log.dir. NONE: nothing can go on there; OPEN: --resume goes on, maybe with the next phase; DONE. */
+enum sl_run_rest { SL_RUN_NONE, SL_RUN_OPEN, SL_RUN_DONE };
+enum sl_run_rest sl_run_rest(const struct sl_conf_client *conf);
 /* Whether every phase can be, and go on with the parameters of the one before: plans and transforms. CONFIG with the
  * phase and what is wrong. `local`: no checkpoint is needed. */
 enum sl_err sl_phases_check(const struct sl_conf_client *conf, bool local, struct sl_fail *fail) SL_MUST_CHECK;

@@ -17,23 +17,13 @@ static const char *drawn_anew(const struct sl_conf_client *c)
 
 static enum sl_err keep_head(struct sl_setup *s, struct sl_fail *fail)
 {
-	const struct sl_conf_client *c = s->conf;
-	const char *why_not = drawn_anew(c);
-	struct sl_fail why;
-	enum sl_err err;
+	enum sl_err err =
+		sl_kept_open(&s->kept, s->plan, &s->set[SL_SPLIT_TRAIN], s->conf->train.keep_head_bytes, fail);
 
-	if (!c->train.keep_head_bytes || !s->plan || s->kept)
-		return SL_OK;
-	if (why_not)
-		return sl_conf_client_fail(c, "train.keep_head_bytes", fail, "%s", why_not);
-	err = sl_kept_open(&s->kept, s->plan, &s->set[SL_SPLIT_TRAIN], c->train.keep_head_bytes, &why);
-	if (err) {
-		(void)!sl_fail_set(fail, err, "%s", why.text);
-		return sl_conf_client_blame(c, "train.keep_head_bytes", err, fail);
-	}
-	sl_log(SL_LOG_INFO, "head-kept", "activations of the head are kept: %lld bytes for %lld samples",
-	       (long long)sl_kept_bytes(s->kept), (long long)s->set[SL_SPLIT_TRAIN].count);
-	return SL_OK;
+	if (!err)
+		sl_log(SL_LOG_INFO, "head-kept", "activations of the head are kept: %lld bytes for %lld samples",
+		       (long long)sl_kept_bytes(s->kept), (long long)s->set[SL_SPLIT_TRAIN].count);
+	return err;
 }
 
 /* A token that is sent again has to come back the same, whatever is coded beside it. */
@@ -76,29 +66,34 @@ static enum sl_err place_homes(struct sl_setup *s, struct sl_fail *fail)
 
 static enum sl_err keep_sent(struct sl_setup *s, struct sl_fail *fail)
 {
-	const struct sl_conf_client *c = s->conf;
-	const char *why_not = drawn_anew(c);
-	struct sl_fail why;
-	enum sl_err err;
+	enum sl_err err = sl_kept_check(s->plan, fail);
 
-	if (!c->train.keep_sent_bytes || !s->plan || s->home)
+	if (!err)
+		err = check_tokens_alone(s, fail);
+	return err ? err : place_homes(s, fail);
+}
+
+/* `bytes`: of the key that asks for it; 0: it does not. */
+static enum sl_err keep(struct sl_setup *s, const char *key, int64_t bytes,
+			enum sl_err (*make)(struct sl_setup *s, struct sl_fail *fail), struct sl_fail *fail)
+{
+	const char *why_not = drawn_anew(s->conf);
+
+	if (!bytes || !s->plan)
 		return SL_OK;
 	if (why_not)
-		return sl_conf_client_fail(c, "train.keep_sent_bytes", fail, "%s", why_not);
-	err = sl_kept_check(s->plan, &why);
-	if (!err)
-		err = check_tokens_alone(s, &why);
-	if (!err)
-		err = place_homes(s, &why);
-	if (!err)
-		return SL_OK;
-	(void)!sl_fail_set(fail, err, "%s", why.text);
-	return sl_conf_client_blame(c, "train.keep_sent_bytes", err, fail);
+		return sl_conf_client_fail(s->conf, key, fail, "%s", why_not);
+	return sl_conf_client_blame(s->conf, key, make(s, fail), fail);
 }
 
 enum sl_err sl_setup_keep(struct sl_setup *s, struct sl_fail *fail)
 {
-	enum sl_err err = keep_head(s, fail);
+	const struct sl_conf_client *c = s->conf;
+	enum sl_err err = SL_OK;
 
-	return err ? err : keep_sent(s, fail);
+	if (!s->kept)
+		err = keep(s, "train.keep_head_bytes", c->train.keep_head_bytes, keep_head, fail);
+	if (!err && !s->home)
+		err = keep(s, "train.keep_sent_bytes", c->train.keep_sent_bytes, keep_sent, fail);
+	return err;
 }

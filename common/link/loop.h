@@ -33,9 +33,9 @@ void sl_async_close(struct sl_async *async);
 /* SIGINT and SIGTERM; SIGHUP too, a terminal that is gone, unless the process ignores it (nohup) or sl_loop_on_hangup
  * came before. Behind sl_loop_close these are ignored: what listened to them is over, and its status stands. Where it
  * goes on, as a run with phases does, sl_loop_unsilence gives them back what they do by default. */
-void sl_loop_unsilence(void);
 enum sl_err sl_loop_on_signals(struct sl_loop *loop, void (*fn)(void *arg, int signum), void *arg,
 			       struct sl_fail *fail) SL_MUST_CHECK;
+void sl_loop_unsilence(void);
 
 /* SIGHUP, as something else than an end. */
 enum sl_err sl_loop_on_hangup(struct sl_loop *loop, void (*fn)(void *arg), void *arg,

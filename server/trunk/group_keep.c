@@ -73,8 +73,6 @@ enum sl_err sl_group_room_for_codecs(struct sl_group *g, struct sl_middle *m, st
 
 		bytes += need > held->dir[dir].cap ? need : held->dir[dir].cap;
 	}
-	g->memory_used = m->env.memory_used;
-	g->memory_limit = m->env.memory_bytes;
 	err = count_codecs(g, k, bytes, fail);
 	if (!err && !held->dir[0].data && sl_codecs_state_open(held, codec))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for what the codecs of member %d keep", k);

@@ -64,6 +64,7 @@ static enum sl_err open_counted(struct sl_group *g, struct sl_exec **out, const 
 	}
 	*out = exec;
 	g->memory_used = env->memory_used;
+	g->memory_limit = env->memory_bytes;
 	g->memory_bytes += bytes;
 	return SL_OK;
 fail:
