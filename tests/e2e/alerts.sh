@@ -20,8 +20,8 @@ expects() {
 	local minute=$1 alert=$2 instance severity
 	severity=$(grep -A12 "alert: $alert$" "$rules" | sed -n 's/.*severity: \([a-z]*\).*/\1/p' | head -n 1)
 	echo "      - {expr: 'sum by (alertname, instance, severity) (ALERTS{alertname=\"$alert\", alertstate=\"firing\"})', eval_time: ${minute}m, exp_samples: [" >>"$tmp/test.yaml"
-	for instance in "${@:3}"; do
-		echo "          {labels: '{alertname=\"$alert\", instance=\"$instance\", severity=\"$severity\"}', value: 1}," >>"$tmp/test.yaml"
+	for instance in "${@:3}"; do # '': it fires, and names none
+		echo "          {labels: '{alertname=\"$alert\",${instance:+ instance=\"$instance\",} severity=\"$severity\"}', value: 1}," >>"$tmp/test.yaml"
 	done
 	echo '        ]}' >>"$tmp/test.yaml"
 }
@@ -84,9 +84,19 @@ done
 expects 60 SplitServerFull
 expects 80 SplitServerFull crowded
 run || { cat "$tmp/test.log"; fail 'promtool test rules'; }
+cp "$tmp/test.yaml" "$tmp/faults.yaml"
+
+# the only server is down, and its name in DNS with it
+begin
+series 'up{job="splits", instance="server"}' '1x40 stale'
+series 'up{job="splitc", instance="client"}' '1x90'
+echo '    promql_expr_test:' >>"$tmp/test.yaml"
+expects 39 SplitServerDown
+expects 60 SplitServerDown ''
+run || { cat "$tmp/test.log"; fail 'a server that has no name any more is not missed'; }
 
 # a rule that is wrong is found out
 sed 's/idle_seconds) > 600/idle_seconds) > 60000/' "$rules" >"$tmp/alerts.yaml"
-sed -i "s#^rule_files: .*#rule_files: [$tmp/alerts.yaml]#" "$tmp/test.yaml"
+sed "s#^rule_files: .*#rule_files: [$tmp/alerts.yaml]#" "$tmp/faults.yaml" >"$tmp/test.yaml"
 ! run || fail 'a rule that never fires is not found out'
 echo passed
