@@ -147,14 +147,12 @@ static enum sl_err open_link(struct fetch *f, const struct sl_client_auth *auth,
 						       .failed = on_failed,
 						       .closed = on_closed};
 	const struct sl_conf_client *c = f->setup->conf;
-	struct sl_remote_conf remote = {.link = sl_setup_link(f->setup, &auth->transport), .noise = &f->setup->noise};
+	struct sl_remote_conf remote = {
+		.link = sl_setup_link(f->setup, &auth->transport), .use = sl_setup_use(f->setup), .audit = f->audit};
 	struct sl_offer *offer = &remote.link.offer;
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	remote.audit = f->audit;
-	remote.class_weight = f->setup->class_weight;
-	remote.chunk_loss_sum = c->train.chunk_loss == SL_CHUNK_LOSS_SUM;
 	*offer = (struct sl_offer){.secret = &run->secret, .first = true, .n_held = run->n};
 	offer->epoch = sl_epoch_begin(c->log.dir, (uint64_t)now.tv_sec) + 1;
 	memcpy(f->kept, run->step, sizeof f->kept);

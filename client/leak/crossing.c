@@ -145,13 +145,13 @@ static enum sl_err collect(struct collector *c, int64_t victims, int64_t all, st
 static enum sl_err open_local(struct collector *c, struct sl_fail *fail)
 {
 	struct sl_setup *s = c->setup;
-	const bool sum = s->conf->train.chunk_loss == SL_CHUNK_LOSS_SUM;
+	const struct sl_ends_use use = sl_setup_use(s);
 	enum sl_err err = sl_setup_loader(s, SL_SPLIT_TEST, NULL, NULL, &c->loader, fail);
 
 	if (!err)
-		err = sl_local_open(&c->local, s->plan, &s->agreement, sum, &s->be, fail);
+		err = sl_local_open(&c->local, s->plan, &s->agreement, NULL, &s->be, fail);
 	if (!err)
-		err = sl_local_hide(c->local, &s->noise, fail);
+		err = sl_local_use(c->local, &use, fail);
 	if (!err && sl_local_set_weights(c->local, &s->weights))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
 	for (int dir = 0; dir < SL_DIR_COUNT && !err; dir++) {

@@ -75,7 +75,7 @@ static void crossed(void *arg, enum sl_dir dir, int chunk, const struct sl_tenso
 
 enum sl_err sl_audit_open(struct sl_audit **out, const struct sl_setup *setup, uint64_t every, struct sl_fail *fail)
 {
-	const bool sum = setup->conf->train.chunk_loss == SL_CHUNK_LOSS_SUM;
+	const struct sl_ends_use use = sl_setup_use(setup);
 	struct sl_audit *a = calloc(1, sizeof *a);
 	enum sl_err err;
 
@@ -88,15 +88,14 @@ enum sl_err sl_audit_open(struct sl_audit **out, const struct sl_setup *setup, u
 		return sl_conf_client_fail(setup->conf, "device", fail,
 					   "audits compare bits, and are possible with device: cpu alone");
 	}
-	err = sl_local_open(&a->local, setup->plan, &setup->agreement, sum, (struct sl_backend *)(uintptr_t)&setup->be,
+	err = sl_local_open(&a->local, setup->plan, &setup->agreement, NULL, (struct sl_backend *)(uintptr_t)&setup->be,
 			    fail);
 	if (!err)
-		err = sl_local_hide(a->local, &setup->noise, fail);
+		err = sl_local_use(a->local, &use, fail);
 	if (err) {
 		sl_audit_close(a);
 		return err;
 	}
-	sl_local_weigh(a->local, setup->class_weight);
 	sl_local_listen(a->local, crossed, a);
 	draw(a, 0);
 	*out = a;

@@ -177,7 +177,7 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 	struct sl_loader *loader[SL_SPLIT_COUNT] = {NULL, NULL};
 	struct sl_local *local = NULL;
 	struct sl_training *run = NULL;
-	bool sum = setup->conf->train.chunk_loss == SL_CHUNK_LOSS_SUM;
+	struct sl_ends_use use = sl_setup_use(setup);
 	enum sl_err err = sl_training_open(&run, setup, "local", options->eval_only, setup->phase.index > 0, fail);
 
 	if (!err && !options->eval_only)
@@ -185,24 +185,21 @@ enum sl_err sl_drive_local(struct sl_setup *setup, const struct sl_drive_options
 	if (!err)
 		err = sl_setup_loader(setup, SL_SPLIT_TEST, NULL, NULL, &loader[SL_SPLIT_TEST], fail);
 	if (!err)
-		err = sl_local_open(&local, setup->plan, &setup->agreement, sum, &setup->be, fail);
+		err = sl_local_open(&local, setup->plan, &setup->agreement, NULL, &setup->be, fail);
 	if (err == SL_ERR_CONFIG)
 		sl_setup_blame(setup, fail);
 	if (!err && sl_local_set_weights(local, &setup->weights))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
 	if (!err)
-		err = sl_local_hide(local, &setup->noise, fail);
-	if (!err)
 		err = begin_phase(setup, options->end, local, run, loader, fail);
 	if (!err) {
-		sl_local_keep(local, setup->kept);
-		sl_local_weigh(local, setup->class_weight);
-		sl_local_correlate(local, setup->dcor);
+		use.kept = setup->kept;
+		use.dcor = setup->dcor;
+		use.logits = options->predict ? options->predict->row : sl_training_outputs(run);
+		err = sl_local_use(local, &use, fail);
 	}
 	if (!err && options->predict)
 		sl_training_hush(run);
-	if (!err)
-		sl_local_want_logits(local, options->predict ? options->predict->row : sl_training_outputs(run));
 	sl_drive_catch_signals();
 	if (!err)
 		err = sl_training_begin(run, fail);

@@ -112,16 +112,14 @@ static enum sl_err open_link(struct drive *d)
 	const struct sl_conf_client *c = d->setup->conf;
 	struct sl_remote_conf remote = {
 		.link = sl_setup_link(d->setup, &d->auth.transport),
-		.kept = d->setup->kept,
-		.dcor = d->setup->dcor,
+		.use = sl_setup_use(d->setup),
 		.home = d->setup->home,
-		.class_weight = d->setup->class_weight,
-		.noise = &d->setup->noise,
 		.audit = d->audit,
-		.logits = d->options->predict ? d->options->predict->row : sl_training_outputs(d->run),
-		.chunk_loss_sum = c->train.chunk_loss == SL_CHUNK_LOSS_SUM,
 	};
 
+	remote.use.kept = d->setup->kept;
+	remote.use.dcor = d->setup->dcor;
+	remote.use.logits = d->options->predict ? d->options->predict->row : sl_training_outputs(d->run);
 	remote.link.run_steps = sl_training_state(d->run).total_steps;
 	remote.link.traffic = d->link.traffic;
 	if (c->agreed.share.group[0])

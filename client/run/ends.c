@@ -57,15 +57,16 @@ static int64_t chunk_floats(const struct sl_plan *plan, bool mid)
 	return sl_plan_cut_most(plan, mid) * sl_shape_row(&row);
 }
 
-enum sl_err sl_ends_hide(struct sl_ends *ends, const struct sl_noise *noise, struct sl_fail *fail)
+enum sl_err sl_ends_use(struct sl_ends *ends, const struct sl_ends_use *use, struct sl_fail *fail)
 {
+	const struct sl_noise *noise = use->noise;
 	const struct sl_plan *plan = ends->plan;
 	const int64_t head = chunk_floats(plan, false), mid = chunk_floats(plan, true);
 	const int chunks = sl_plan_chunks_of(plan, plan->spec.batch);
 
-	if (noise->head_act == 0 && noise->mid_grad == 0)
+	ends->use = *use;
+	if (!noise || (noise->head_act == 0 && noise->mid_grad == 0))
 		return SL_OK;
-	ends->noise = noise;
 	ends->sent = calloc((size_t)(noise->head_act > 0 ? chunks * head : 1), sizeof *ends->sent);
 	ends->word = calloc((size_t)(head > mid ? head : mid) + 1, sizeof *ends->word);
 	return ends->sent && ends->word ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for noise");
@@ -75,14 +76,14 @@ struct sl_tensor sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, 
 {
 	const struct sl_dims dims = sl_ends_dims(ends, chunk);
 
-	if (sl_noise_of(ends->noise, dir) > 0) {
+	if (sl_noise_of(ends->use.noise, dir) > 0) {
 		float *to = dir == SL_DIR_HEAD_ACT ? ends->sent + chunk * chunk_floats(ends->plan, false) : x.data;
 
-		sl_noise_add(ends->noise, dir, &dims, &x, to, ends->word);
+		sl_noise_add(ends->use.noise, dir, &dims, &x, to, ends->word);
 		x.data = to;
 	}
-	if (dir == SL_DIR_HEAD_ACT && !ends->training && ends->dcor)
-		sl_dcor_put(ends->dcor, &ends->feed, chunk * ends->plan->rows, dims.rows, &x);
+	if (dir == SL_DIR_HEAD_ACT && !ends->training && ends->use.dcor)
+		sl_dcor_put(ends->use.dcor, &ends->feed, chunk * ends->plan->rows, dims.rows, &x);
 	return x;
 }
 
@@ -136,8 +137,8 @@ enum sl_err sl_ends_set_weights(struct sl_ends *ends, const struct sl_weights *w
 {
 	enum sl_err err = sl_exec_put(ends->head, weights);
 
-	if (ends->kept)
-		sl_kept_forget(ends->kept);
+	if (ends->use.kept)
+		sl_kept_forget(ends->use.kept);
 
 	return err ? err : sl_exec_put(ends->tail, weights);
 }
@@ -261,7 +262,7 @@ static enum sl_err take_input(struct sl_ends *ends, int chunk, const struct sl_e
 /* The head's output of a chunk whose samples may be kept; NULL: they may not. */
 static float *keepable(struct sl_ends *ends, int chunk, const struct sl_exec_call *call)
 {
-	if (!ends->kept || !ends->training || !ends->feed.samples)
+	if (!ends->use.kept || !ends->training || !ends->feed.samples)
 		return NULL;
 	return sl_exec_output(ends->head, chunk, sl_exec_out_count(ends->head, &call->dims)).data;
 }
@@ -273,13 +274,13 @@ static enum sl_err head_chunk(struct sl_ends *ends, int chunk, const struct sl_e
 	float *out = keepable(ends, chunk, call);
 	enum sl_err err;
 
-	if (out && sl_kept_take(ends->kept, sample, call->dims.rows, out))
+	if (out && sl_kept_take(ends->use.kept, sample, call->dims.rows, out))
 		return SL_OK;
 	err = take_input(ends, chunk, call);
 	if (!err)
 		err = sl_exec_forward(ends->head, call, NULL);
 	if (!err && out)
-		sl_kept_put(ends->kept, sample, call->dims.rows, out);
+		sl_kept_put(ends->use.kept, sample, call->dims.rows, out);
 	return err;
 }
 
@@ -302,7 +303,7 @@ enum sl_err sl_ends_head_forward(struct sl_ends *ends, int chunk)
 static double weight_of(const struct sl_ends *ends, int64_t from, int64_t n)
 {
 	const struct sl_model *model = ends->plan->model;
-	const bool weighted = ends->class_weight && ends->training && model->task->dtype == SL_I32;
+	const bool weighted = ends->use.class_weight && ends->training && model->task->dtype == SL_I32;
 	const bool pixels = model->task->kind == SL_LEARN_PIXELS;
 	const int32_t *label = ends->feed.target;
 	double sum = 0;
@@ -311,7 +312,7 @@ static double weight_of(const struct sl_ends *ends, int64_t from, int64_t n)
 		return (double)n;
 	for (int64_t i = from; i < from + n; i++)
 		if (weighted && label[i] >= 0 && label[i] < model->classes)
-			sum += (double)ends->class_weight[label[i]];
+			sum += (double)ends->use.class_weight[label[i]];
 		else
 			sum += !pixels || label[i] != SL_LEARN_IGNORED;
 	return sum > 0 || !pixels ? sum : 1; /* of no pixel at all the loss is 0 */
@@ -340,9 +341,9 @@ static double loss_rows(const struct sl_ends *ends, int chunk, const struct sl_d
 	if (group)
 		return (double)group;
 	if (ends->feed.chosen)
-		return (double)(ends->chunk_loss_sum ? dims->chosen : sl_feed_answers(&ends->feed));
-	return ends->chunk_loss_sum ? weight_of(ends, first_answer(ends, chunk), dims->rows * labels_of_row(ends))
-				    : weight_of(ends, 0, ends->feed.rows * labels_of_row(ends));
+		return (double)(ends->use.chunk_loss_sum ? dims->chosen : sl_feed_answers(&ends->feed));
+	return ends->use.chunk_loss_sum ? weight_of(ends, first_answer(ends, chunk), dims->rows * labels_of_row(ends))
+					: weight_of(ends, 0, ends->feed.rows * labels_of_row(ends));
 }
 
 /* The sum of the two parts' gradients of what they share, and the mean over the batch, once both are done. */
@@ -381,12 +382,12 @@ enum sl_err sl_ends_tail(struct sl_ends *ends, int chunk, struct sl_fail *fail)
 		.targets = numbers ? (const float *)ends->feed.target + first * targets : NULL,
 		.other = ends->feed.other ? ends->feed.other + first : NULL,
 		.share = ends->feed.share ? ends->feed.share + first : NULL,
-		.logits = ends->logits && !ends->training ? ends->logits + first * model->classes : NULL,
-		.weight = ends->class_weight,
+		.logits = ends->use.logits && !ends->training ? ends->use.logits + first * model->classes : NULL,
+		.weight = ends->use.class_weight,
 		.ignores = model->task->kind == SL_LEARN_PIXELS,
 		.ignored = SL_LEARN_IGNORED,
 		/* so that pictures have a mean, whatever the pixels are divided by */
-		.dice = (float)(rows / (double)(ends->chunk_loss_sum ? call.dims.rows : ends->feed.rows)),
+		.dice = (float)(rows / (double)(ends->use.chunk_loss_sum ? call.dims.rows : ends->feed.rows)),
 		.scale = 1.0f / (float)(rows * (double)accumulated(ends->plan)),
 	};
 	err = sl_exec_forward(ends->tail, &call, loss);

@@ -15,24 +15,28 @@
 enum sl_err sl_exec_put(struct sl_exec *exec, const struct sl_weights *weights) SL_MUST_CHECK;
 enum sl_err sl_exec_take(struct sl_exec *exec, struct sl_weights *weights) SL_MUST_CHECK;
 
+/* What a run asks of its ends; all is borrowed, and NULL where nobody asks for it. */
+struct sl_ends_use {
+	bool chunk_loss_sum;  /* losses of chunks are means of their own rows, and are summed (FACTS: upstream's way) */
+	struct sl_kept *kept; /* activations of training's samples; NULL: none are kept */
+	const float *class_weight;    /* [classes], of training; NULL: all are 1 */
+	const struct sl_noise *noise; /* of what is sent; NULL: none */
+	struct sl_dcor *dcor;         /* of evaluations */
+	float *logits;                /* of an evaluation, [batch_rows, classes], which sl_ends_tail writes */
+};
+
 struct sl_ends {
 	const struct sl_plan *plan;
 	struct sl_exec *head, *tail;
-	bool chunk_loss_sum;  /* losses of chunks are means of their own rows, and are summed (FACTS: upstream's way) */
-	struct sl_feed feed;  /* the batch under way: sl_ends_take */
-	uint32_t *begin;      /* of each chunk, sl_dims_numbers of plan->rows; NULL: there are no tokens */
-	uint32_t *place;      /* of each chunk, the most that can be chosen of its tokens; NULL: none are */
-	struct sl_kept *kept; /* activations of training's samples, borrowed; NULL: none are kept */
-	const float *class_weight;    /* [classes], of training, borrowed; NULL: all are 1 */
-	const struct sl_noise *noise; /* borrowed; NULL: none */
-	struct sl_dcor *dcor;         /* of evaluations, borrowed; NULL: nobody asks for it */
-	float *sent;                  /* [batch] what is sent in place of the head's output; NULL: that */
-	uint32_t *word;               /* room for sl_noise_add */
-	bool tied;                    /* the gradients of the step under way are one already */
+	struct sl_ends_use use;
+	struct sl_feed feed; /* the batch under way: sl_ends_take */
+	uint32_t *begin;     /* of each chunk, sl_dims_numbers of plan->rows; NULL: there are no tokens */
+	uint32_t *place;     /* of each chunk, the most that can be chosen of its tokens; NULL: none are */
+	float *sent;         /* [batch] what is sent in place of the head's output; NULL: that */
+	uint32_t *word;      /* room for sl_noise_add */
+	bool tied;           /* the gradients of the step under way are one already */
 	uint64_t step;
 	bool training;
-	float *logits; /* of an evaluation, [batch_rows, classes], which sl_ends_tail writes; borrowed; NULL: not wanted
-			*/
 	struct sl_exec_loss loss[SL_PLAN_MAX_CHUNKS];
 };
 
@@ -42,10 +46,10 @@ void sl_ends_close(struct sl_ends *ends); /* idempotent; a zeroed one is fine */
 enum sl_err sl_ends_set_weights(struct sl_ends *ends, const struct sl_weights *weights) SL_MUST_CHECK;
 enum sl_err sl_ends_get_weights(struct sl_ends *ends, struct sl_weights *weights) SL_MUST_CHECK;
 
-/* From here on what is sent has noise. NOMEM. */
-enum sl_err sl_ends_hide(struct sl_ends *ends, const struct sl_noise *noise, struct sl_fail *fail) SL_MUST_CHECK;
+/* From here on. Before, nobody asks for anything. NOMEM. */
+enum sl_err sl_ends_use(struct sl_ends *ends, const struct sl_ends_use *use, struct sl_fail *fail) SL_MUST_CHECK;
 /* What to send of a chunk in place of x, which is the head's output or the tail's gradient. x itself where there is no
- * noise, and where it may be changed. Of an evaluation head_act is put into ends->dcor. */
+ * noise, and where it may be changed. Of an evaluation head_act is put into use.dcor. */
 struct sl_tensor sl_ends_sent(struct sl_ends *ends, enum sl_dir dir, int chunk, struct sl_tensor x);
 
 /* The batch of the next pass. */

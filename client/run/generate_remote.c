@@ -126,10 +126,10 @@ static enum sl_err open_link(struct passes *p)
 	static const struct sl_remote_events events = {on_ready,   on_done,   on_abandoned,
 						       on_fetched, on_failed, on_closed};
 	struct sl_remote_conf remote = {.link = sl_setup_link(p->setup, &p->auth.transport),
-					.noise = &p->setup->noise,
-					.logits = sl_generate_logits(p->g)};
+					.use = sl_setup_use(p->setup)};
 	struct sl_offer *offer = &remote.link.offer;
 
+	remote.use.logits = sl_generate_logits(p->g);
 	offer->secret = &p->secret;
 	offer->epoch = ++p->epoch;
 	offer->first = !p->linked;

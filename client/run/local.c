@@ -124,8 +124,8 @@ static enum sl_err open_shared(struct sl_local *l, struct sl_fail *fail)
 			       : SL_OK;
 }
 
-static enum sl_err open_local(struct sl_local **out, const struct sl_plan *plan, const struct sl_agreement *agreement,
-			      const struct sl_exec *trunk, struct sl_backend *be, struct sl_fail *fail)
+enum sl_err sl_local_open(struct sl_local **out, const struct sl_plan *plan, const struct sl_agreement *agreement,
+			  const struct sl_exec *trunk, struct sl_backend *be, struct sl_fail *fail)
 {
 	struct sl_local *l = calloc(1, sizeof *l);
 	enum sl_err err;
@@ -155,21 +155,9 @@ static enum sl_err open_local(struct sl_local **out, const struct sl_plan *plan,
 	return SL_OK;
 }
 
-enum sl_err sl_local_open(struct sl_local **out, const struct sl_plan *plan, const struct sl_agreement *agreement,
-			  bool chunk_loss_sum, struct sl_backend *be, struct sl_fail *fail)
+enum sl_err sl_local_use(struct sl_local *l, const struct sl_ends_use *use, struct sl_fail *fail)
 {
-	enum sl_err err = open_local(out, plan, agreement, NULL, be, fail);
-
-	if (!err)
-		(*out)->ends.chunk_loss_sum = chunk_loss_sum;
-	return err;
-}
-
-enum sl_err sl_local_open_member(struct sl_local **out, const struct sl_plan *plan,
-				 const struct sl_agreement *agreement, struct sl_exec *trunk, struct sl_backend *be,
-				 struct sl_fail *fail)
-{
-	return open_local(out, plan, agreement, trunk, be, fail);
+	return sl_ends_use(&l->ends, use, fail);
 }
 
 void sl_local_close(struct sl_local *l)
@@ -197,31 +185,6 @@ enum sl_err sl_local_set_weights(struct sl_local *l, const struct sl_weights *we
 	if (!err && l->round.ends)
 		err = sl_ends_round_begin(&l->round);
 	return err ? err : sl_exec_put(l->middle, weights);
-}
-
-void sl_local_keep(struct sl_local *l, struct sl_kept *kept)
-{
-	l->ends.kept = kept;
-}
-
-void sl_local_correlate(struct sl_local *l, struct sl_dcor *dcor)
-{
-	l->ends.dcor = dcor;
-}
-
-void sl_local_weigh(struct sl_local *l, const float *class_weight)
-{
-	l->ends.class_weight = class_weight;
-}
-
-enum sl_err sl_local_hide(struct sl_local *l, const struct sl_noise *noise, struct sl_fail *fail)
-{
-	return sl_ends_hide(&l->ends, noise, fail);
-}
-
-void sl_local_want_logits(struct sl_local *l, float *logits)
-{
-	l->ends.logits = logits;
 }
 
 enum sl_err sl_local_get_weights(struct sl_local *l, struct sl_weights *weights)

@@ -11,15 +11,14 @@
 
 struct sl_local;
 
-/* `plan` and `be` are borrowed. */
+/* `plan`, `trunk` and `be` are borrowed. `trunk`: of a member of a group, whose middle computes with the parameters of
+ * this one and is not stepped here (local_group.c); NULL: it has its own. */
 enum sl_err sl_local_open(struct sl_local **out, const struct sl_plan *plan, const struct sl_agreement *agreement,
-			  bool chunk_loss_sum, struct sl_backend *be, struct sl_fail *fail) SL_MUST_CHECK;
-/* A member of a group: its middle computes with the parameters of `trunk`, which is borrowed too and is not stepped
- * here (local_group.c). In place of sl_local_step: begin computes, and changes nothing; then end applies what is this
+			  const struct sl_exec *trunk, struct sl_backend *be, struct sl_fail *fail) SL_MUST_CHECK;
+enum sl_err sl_local_use(struct sl_local *local, const struct sl_ends_use *use,
+			 struct sl_fail *fail) SL_MUST_CHECK; /* sl_ends_use */
+/* A member's step, in place of sl_local_step: begin computes, and changes nothing; then end applies what is this
  * member's own, or leaves it out. */
-enum sl_err sl_local_open_member(struct sl_local **out, const struct sl_plan *plan,
-				 const struct sl_agreement *agreement, struct sl_exec *trunk, struct sl_backend *be,
-				 struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_local_begin(struct sl_local *local, const struct sl_feed *feed, uint64_t number,
 			   struct sl_fail *fail) SL_MUST_CHECK;
 enum sl_err sl_local_end(struct sl_local *local, double lr, bool in, struct sl_step_result *result,
@@ -43,13 +42,6 @@ struct sl_exec *sl_local_middle(struct sl_local *local);
 int sl_local_rows(const struct sl_local *local, int64_t rows[SL_PLAN_MAX_CHUNKS]);
 void sl_local_close(struct sl_local *local); /* NULL is fine */
 enum sl_err sl_local_set_weights(struct sl_local *local, const struct sl_weights *weights) SL_MUST_CHECK;
-/* As in struct sl_ends, from here on. */
-void sl_local_correlate(struct sl_local *local, struct sl_dcor *dcor);
-void sl_local_keep(struct sl_local *local, struct sl_kept *kept);
-void sl_local_weigh(struct sl_local *local, const float *class_weight); /* as in struct sl_ends */
-enum sl_err sl_local_hide(struct sl_local *local, const struct sl_noise *noise,
-			  struct sl_fail *fail) SL_MUST_CHECK; /* sl_ends_hide */
-void sl_local_want_logits(struct sl_local *local, float *logits);
 enum sl_err sl_local_get_weights(struct sl_local *local, struct sl_weights *weights) SL_MUST_CHECK;
 
 /* What steps change, for another plan with the same parameters to go on from: filled by take, `done` steps being done.

@@ -95,24 +95,22 @@ static enum sl_err open_setup(struct group *g, int k, struct sl_fail *fail)
 static enum sl_err open_member(struct group *g, int k, struct sl_fail *fail)
 {
 	struct member *m = &g->member[k];
+	struct sl_ends_use use;
 	enum sl_err err;
 
 	m->part = &g->fold.part[k];
 	err = open_setup(g, k, fail);
-
 	if (!err && k == 0)
 		err = open_trunk(g, &g->fold.trunk, fail);
 	if (!err && sl_setup_round(&m->setup))
 		err = open_trunk(g, &m->part->copy, fail);
 	if (!err)
-		err = sl_local_open_member(&m->local, m->setup.plan, &m->setup.agreement,
-					   m->part->copy ? m->part->copy : g->fold.trunk, &g->setup->be, fail);
+		err = sl_local_open(&m->local, m->setup.plan, &m->setup.agreement,
+				    m->part->copy ? m->part->copy : g->fold.trunk, &g->setup->be, fail);
 	if (!err && sl_local_set_weights(m->local, &m->setup.weights))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be set");
 	if (err == SL_ERR_CONFIG)
 		sl_setup_blame(&m->setup, fail);
-	if (!err)
-		err = sl_local_hide(m->local, &g->setup->noise, fail);
 	if (!err)
 		err = sl_training_open(&m->run, &m->setup, "local", false, false, fail);
 	for (int split = 0; split < SL_SPLIT_COUNT && !err; split++)
@@ -121,12 +119,13 @@ static enum sl_err open_member(struct group *g, int k, struct sl_fail *fail)
 		return err;
 	m->part->exec = sl_local_middle(m->local);
 	m->part->change = sl_local_told(m->local);
-	sl_local_want_logits(m->local, sl_training_outputs(m->run));
-	sl_local_weigh(m->local, m->setup.class_weight);
-	sl_local_correlate(m->local, m->setup.dcor);
 	if (k)
 		sl_training_hush(m->run); /* one progress bar is enough */
-	return SL_OK;
+	use = sl_setup_use(&m->setup);
+	use.noise = &g->setup->noise;
+	use.dcor = m->setup.dcor;
+	use.logits = sl_training_outputs(m->run);
+	return sl_local_use(m->local, &use, fail);
 }
 
 /* What computes borrows plans: the trunk that of member 0. So all of it is closed before any plan is. */

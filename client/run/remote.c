@@ -168,13 +168,8 @@ enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const s
 	err = sl_ends_open(&r->ends, conf->link.plan, conf->link.be, fail);
 	if (!err && sl_ends_set_weights(&r->ends, conf->link.weights))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "the weights could not be set");
-	r->ends.chunk_loss_sum = conf->chunk_loss_sum;
-	r->ends.logits = conf->logits;
-	r->ends.kept = conf->kept;
-	r->ends.dcor = conf->dcor;
-	r->ends.class_weight = conf->class_weight;
-	if (!err && conf->noise)
-		err = sl_ends_hide(&r->ends, conf->noise, fail);
+	if (!err)
+		err = sl_ends_use(&r->ends, &conf->use, fail);
 	if (!err)
 		err = open_shared(r, fail);
 	if (!err)

@@ -5,23 +5,17 @@
 
 #include "client/link/link.h"
 #include "client/persist/client_state.h"
-#include "client/run/feed.h"
-#include "client/run/kept.h"
+#include "client/run/ends.h"
 #include "client/run/step.h"
 
 struct sl_audit;
 struct sl_remote;
 
 struct sl_remote_conf {
-	struct sl_link_conf link;     /* end_bytes are filled in here */
-	bool chunk_loss_sum;          /* as in struct sl_ends */
-	float *logits;                /* as in struct sl_ends; whole at `done` */
-	struct sl_kept *kept;         /* as in struct sl_ends */
-	struct sl_dcor *dcor;         /* the same */
-	const uint32_t *home;         /* of each training sample, where the server keeps it; NULL: nowhere. Borrowed */
-	const float *class_weight;    /* the same */
-	const struct sl_noise *noise; /* the same; NULL: none */
-	struct sl_audit *audit;       /* of the steps; borrowed, NULL: none */
+	struct sl_link_conf link; /* end_bytes are filled in here */
+	struct sl_ends_use use;   /* logits are whole at `done` */
+	const uint32_t *home;     /* of each training sample, where the server keeps it; NULL: nowhere. Borrowed */
+	struct sl_audit *audit;   /* of the steps; borrowed, NULL: none */
 };
 
 struct sl_remote_events {

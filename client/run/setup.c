@@ -378,6 +378,15 @@ enum sl_err sl_setup_plan(struct sl_setup *s, const struct sl_conf_client *conf,
 	return err ? err : try_end_codecs(s, fail);
 }
 
+struct sl_ends_use sl_setup_use(const struct sl_setup *s)
+{
+	return (struct sl_ends_use){
+		.chunk_loss_sum = s->conf->train.chunk_loss == SL_CHUNK_LOSS_SUM,
+		.class_weight = s->class_weight,
+		.noise = &s->noise,
+	};
+}
+
 struct sl_link_conf sl_setup_link(struct sl_setup *s, const struct sl_transport_auth *auth)
 {
 	struct sl_link_conf link = sl_link_conf_of(s->conf, auth);

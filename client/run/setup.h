@@ -6,9 +6,7 @@
 #include "client/data/loader.h"
 #include "client/link/link.h"
 #include "client/model/source.h"
-#include "client/run/dcor.h"
-#include "client/run/kept.h"
-#include "client/run/noise.h"
+#include "client/run/ends.h"
 #include "common/base/pool.h"
 #include "common/conf/conf.h"
 #include "common/exec/backend.h"
@@ -137,6 +135,8 @@ enum sl_err sl_setup_loader(const struct sl_setup *s, enum sl_split split, void 
 int sl_setup_loader_threads(const struct sl_conf_client *conf);
 /* Tokens of a row at most. */
 int sl_setup_row_most(const struct sl_conf_client *conf);
+/* What every use of head and tail takes of the config; the rest is zero. */
+struct sl_ends_use sl_setup_use(const struct sl_setup *s);
 /* What a link takes of the config and of what is open here; all is borrowed, `auth` too. The rest is zero. */
 struct sl_link_conf sl_setup_link(struct sl_setup *s, const struct sl_transport_auth *auth);
 /* Where *fail, from here or from the server, names a key of the config (train.precision, train.batch): puts the key's

@@ -113,7 +113,7 @@ static void open_run(struct run *r, const char *prefix, int chunks)
 	must(plan_open(&r->plan, &r->asked.split, &why));
 	must(sl_pool_open(&r->pool, 2, &why));
 	must(sl_cpu_backend_open(&r->be, r->pool, &why));
-	must(sl_local_open(&r->local, r->plan, &r->asked.agreement, false, &r->be, &why));
+	must(sl_local_open(&r->local, r->plan, &r->asked.agreement, NULL, &r->be, &why));
 	must(sl_weights_open(&r->weights, r->plan->model, &why));
 	must(sl_weights_load(r->plan->model, path_of(path, prefix, "init"), false, r->weights.value, NULL, &why));
 	must(sl_local_set_weights(r->local, &r->weights));

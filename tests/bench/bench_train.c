@@ -53,7 +53,7 @@ static void open_all(struct bench *b)
 	if (!err)
 		err = sl_setup_loader(s, SL_SPLIT_TRAIN, NULL, NULL, &b->loader, &fail);
 	if (!err)
-		err = sl_local_open(&b->local, s->plan, &s->agreement, false, &s->be, &fail);
+		err = sl_local_open(&b->local, s->plan, &s->agreement, NULL, &s->be, &fail);
 	if (!err)
 		err = sl_local_set_weights(b->local, &s->weights);
 	if (err)

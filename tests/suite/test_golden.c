@@ -354,7 +354,7 @@ static void golden_open(struct golden *g, const char *prefix, const char *backen
 		fail_msg("%s", fail.text);
 	open_backend(g, backend, 2);
 	g->be.logit_bytes = logit_bytes;
-	assert_int_equal(sl_local_open(&g->local, g->plan, &g->asked.agreement, false, &g->be, &fail), SL_OK);
+	assert_int_equal(sl_local_open(&g->local, g->plan, &g->asked.agreement, NULL, &g->be, &fail), SL_OK);
 	assert_int_equal(sl_weights_open(&g->weights, g->plan->model, &fail), SL_OK);
 	assert_int_equal(sl_weights_open(&g->want, g->plan->model, &fail), SL_OK);
 	read_first_weights(g);
@@ -493,7 +493,7 @@ static void compare_logits(struct golden *g, const char *name, int64_t number)
 
 	assert_int_equal(sl_st_find(g->run, name)->count, count);
 	assert_int_equal(sl_st_read_f32(g->run, sl_st_find(g->run, name), want, &fail), SL_OK);
-	sl_local_want_logits(g->local, got);
+	assert_int_equal(sl_local_use(g->local, &(struct sl_ends_use){.logits = got}, &fail), SL_OK);
 	if (sl_local_eval(g->local, &feed, (uint64_t)number, &result, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	compare(g, "logits", name, got, want, count, 0);

@@ -88,7 +88,7 @@ static void open_run(struct run *r)
 	assert_int_equal(sl_cpu_backend_open(&r->be, r->pool, &fail), SL_OK);
 	assert_int_equal(sl_weights_open(&r->weights, r->plan->model, &fail), SL_OK);
 	sl_weights_init(&r->weights, r->plan->model, 7);
-	if (sl_local_open(&r->local, r->plan, &r->asked.agreement, false, &r->be, &fail) != SL_OK)
+	if (sl_local_open(&r->local, r->plan, &r->asked.agreement, NULL, &r->be, &fail) != SL_OK)
 		fail_msg("%s", fail.text);
 	assert_int_equal(sl_local_set_weights(r->local, &r->weights), SL_OK);
 }

@@ -93,7 +93,7 @@ static void a_tail_s_gradient_is_looked_at(void **state)
 	assert_int_equal(sl_ends_check(&e, &fail), SL_OK);
 	sl_ends_close(&e);
 	open_ends(&e, SMALL_BATCH);
-	e.chunk_loss_sum = true;
+	e.use.chunk_loss_sum = true;
 	whole_step(&e, 2.2e38f);
 	assert_int_equal(sl_ends_check(&e, &fail), SL_ERR_NONFINITE);
 	assert_non_null(strstr(fail.text, "classifier"));
@@ -134,7 +134,7 @@ static void a_chunk_s_loss_is_its_own_mean_where_asked_for(void **state)
 		struct sl_ends e;
 
 		open_ends(&e, SMALL_BATCH - 1); /* the last chunk has a row less */
-		e.chunk_loss_sum = sum;
+		e.use.chunk_loss_sum = sum;
 		whole_step(&e, 0);
 		assert_int_equal(sl_exec_get_gradients(e.tail, gradient), SL_OK);
 		for (int64_t i = 0; i < s->trainable_count; i++)
@@ -244,8 +244,8 @@ static void head_act_s_dependence_on_inputs_is_that_of_the_samples_that_count(vo
 	sl_weights_init(&weights, plan->model, 3);
 	assert_int_equal(sl_ends_set_weights(&e, &weights), SL_OK);
 	sl_weights_close(&weights);
-	assert_int_equal(sl_dcor_open(&e.dcor, plan, ALL, &fail), SL_OK);
-	assert_true(isnan(sl_dcor_take(e.dcor)));
+	assert_int_equal(sl_dcor_open(&e.use.dcor, plan, ALL, &fail), SL_OK);
+	assert_true(isnan(sl_dcor_take(e.use.dcor)));
 	for (int k = 0; k < 4; k++) { /* the first batch comes again */
 		const int from = k % 3 * SMALL_BATCH;
 
@@ -260,11 +260,11 @@ static void head_act_s_dependence_on_inputs_is_that_of_the_samples_that_count(vo
 	sl_ends_sent(&e, SL_DIR_HEAD_ACT, 0, sl_exec_dout(e.head, 0, SMALL_BATCH / CHUNKS));
 	assert_int_equal(sl_leak_dcor(&want, in, IMAGE_FLOATS, act, row, ALL), SL_OK);
 	assert_true(want.corrected > 0.05 && want.corrected < 1);
-	assert_true(sl_dcor_take(e.dcor) == want.corrected);
-	assert_true(isnan(sl_dcor_take(e.dcor)));
-	sl_dcor_close(e.dcor);
+	assert_true(sl_dcor_take(e.use.dcor) == want.corrected);
+	assert_true(isnan(sl_dcor_take(e.use.dcor)));
+	sl_dcor_close(e.use.dcor);
 
-	assert_int_equal(sl_dcor_open(&e.dcor, plan, 4000, &fail), SL_OK);
+	assert_int_equal(sl_dcor_open(&e.use.dcor, plan, 4000, &fail), SL_OK);
 	for (int k = 0; k < 4; k++) /* samples 0, 63, 125 and 188 are the first ones of their 64 shares */
 		evaluate(&e, (int[]){0, 63, 125, 188}[k], sample);
 	for (int k = 0; k < 4; k++) {
@@ -273,10 +273,10 @@ static void head_act_s_dependence_on_inputs_is_that_of_the_samples_that_count(vo
 		memcpy(act + k * row, sl_exec_output(e.head, 0, SMALL_BATCH / CHUNKS).data, (size_t)row * sizeof *act);
 	}
 	assert_int_equal(sl_leak_dcor(&want, in, IMAGE_FLOATS, act, row, 4), SL_OK);
-	assert_true(sl_dcor_take(e.dcor) == want.corrected);
-	sl_dcor_close(e.dcor);
-	assert_int_equal(sl_dcor_open(&e.dcor, plan, 3, &fail), SL_OK);
-	assert_null(e.dcor);
+	assert_true(sl_dcor_take(e.use.dcor) == want.corrected);
+	sl_dcor_close(e.use.dcor);
+	assert_int_equal(sl_dcor_open(&e.use.dcor, plan, 3, &fail), SL_OK);
+	assert_null(e.use.dcor);
 	assert_true(isnan(sl_dcor_take(NULL)));
 	sl_ends_close(&e);
 	free(in);

@@ -47,7 +47,7 @@ static void open_members(struct members *g, struct local_run *one)
 			assert_int_equal(sl_exec_bare(g->trunk, &fail), SL_OK);
 			assert_int_equal(sl_exec_allocate(g->trunk, &fail), SL_OK);
 		}
-		if (sl_local_open_member(&g->local[k], g->plan[k], &a->agreement, g->trunk, &one->be, &fail))
+		if (sl_local_open(&g->local[k], g->plan[k], &a->agreement, g->trunk, &one->be, &fail))
 			fail_msg("%s", fail.text);
 	}
 	assert_int_equal(sl_weights_open(&g->weights, one->plan->model, &fail), SL_OK);

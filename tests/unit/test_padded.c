@@ -89,12 +89,11 @@ static void run(struct sl_backend *be, const struct sl_cut_spec *cut, enum fill 
 	agreed->chunk_tokens = ROWS / CHUNKS * MOST;
 	agreed->padded = fill != PACKED;
 	if (asked_settle(&a, &fail) || plan_open(&plan, &a.split, &fail) ||
-	    sl_local_open(&local, plan, &a.agreement, false, be, &fail) ||
-	    sl_weights_open(&weights, plan->model, &fail))
+	    sl_local_open(&local, plan, &a.agreement, NULL, be, &fail) || sl_weights_open(&weights, plan->model, &fail))
 		fail_msg("%s", fail.text);
 	sl_weights_init(&weights, plan->model, 9);
 	assert_int_equal(sl_local_set_weights(local, &weights), SL_OK);
-	sl_local_want_logits(local, out->logits);
+	assert_int_equal(sl_local_use(local, &(struct sl_ends_use){.logits = out->logits}, &fail), SL_OK);
 	if (sl_local_eval(local, &b.feed, 0, &result, &fail) || sl_local_step(local, &b.feed, 3, 0.1, &result, &fail))
 		fail_msg("%s", fail.text);
 	assert_int_equal(result.tokens, fill == PACKED ? REAL : ROWS * MOST);
