@@ -49,14 +49,8 @@ static enum sl_err open_trunk(struct group *g, struct sl_exec **out, struct sl_f
 static enum sl_err open_ends(struct group *g, struct sl_fail *fail)
 {
 	const struct sl_setup *s = &g->member[0].setup;
-	const struct sl_end_coder_env env = {
-		.layout = sl_local_end_layout(g->member[0].local),
-		.spec = &s->agreement.end_codec[SL_END_MEAN],
-		.all = s->agreement.agreed.share.layers == SL_LAYERS_ALL,
-		.be = &g->setup->be,
-		.seed = s->plan->spec.seed,
-		.member = -1,
-	};
+	const struct sl_end_coder_env env =
+		sl_agreement_coder(&s->agreement, sl_local_end_layout(g->member[0].local), SL_END_MEAN, &g->setup->be);
 	enum sl_err err;
 
 	if (!s->plan->spec.shared_ends)

@@ -118,14 +118,8 @@ static enum sl_err open_shared(struct sl_remote *r, struct sl_fail *fail)
 		return SL_OK;
 	err = sl_end_layout_of(&r->layout, r->conf.link.plan, fail);
 	for (int end = 0; end < SL_END_COUNT && !err; end++) {
-		const struct sl_end_coder_env env = {
-			.layout = &r->layout,
-			.spec = &a->end_codec[end],
-			.all = a->agreed.share.layers == SL_LAYERS_ALL,
-			.be = r->conf.link.be,
-			.seed = r->conf.link.plan->spec.seed,
-			.member = end == SL_END_MEAN ? -1 : r->conf.link.plan->spec.member,
-		};
+		const struct sl_end_coder_env env =
+			sl_agreement_coder(a, &r->layout, (enum sl_end)end, r->conf.link.be);
 
 		err = sl_end_coder_open(&r->end[end], &env, fail);
 		r->conf.link.end_bytes[end] = err ? 0 : sl_end_coder_bound(r->end[end]);

@@ -68,6 +68,19 @@ static void write_note(struct sl_agreement *a)
 	sl_agreed_write(&same, a->plan.note);
 }
 
+struct sl_end_coder_env sl_agreement_coder(const struct sl_agreement *a, const struct sl_end_layout *layout,
+					   enum sl_end end, struct sl_backend *be)
+{
+	return (struct sl_end_coder_env){
+		.layout = layout,
+		.spec = &a->end_codec[end],
+		.all = a->agreed.share.layers == SL_LAYERS_ALL,
+		.be = be,
+		.seed = (uint64_t)a->agreed.seed,
+		.member = end == SL_END_MEAN ? -1 : a->agreed.share.member,
+	};
+}
+
 enum sl_err sl_agreement_settle(struct sl_agreement *a, struct sl_fail *fail)
 {
 	const int codecs = SL_DIR_COUNT + (sl_agreed_shares_ends(&a->agreed) ? SL_END_COUNT : 0);

@@ -33,6 +33,10 @@ enum sl_err sl_agreement_hear(struct sl_agreement *a, struct sl_plan **plan, str
  * Errors of sl_end_layout_read. */
 enum sl_err sl_agreement_ends(struct sl_end_layout *out, struct sl_bytes text, struct sl_fail *fail) SL_MUST_CHECK;
 
+/* How a run of such heads and tails is coded; the layout and `be` are borrowed. */
+struct sl_end_coder_env sl_agreement_coder(const struct sl_agreement *a, const struct sl_end_layout *layout,
+					   enum sl_end end, struct sl_backend *be);
+
 /* The plan of a group's trunk, from a member's payload and what was heard of it: alike for all members that may train
  * together, since what is each one's own is put aside. */
 enum sl_err sl_agreement_trunk(const struct sl_agreement *member, struct sl_plan **plan, struct sl_bytes text,

@@ -14,19 +14,6 @@ static struct sl_backend *host_of(const struct sl_middle_env *env)
 	return env->host_be ? env->host_be : env->be;
 }
 
-static struct sl_end_coder_env coder_env(const struct sl_agreement *a, struct sl_backend *host,
-					 const struct sl_end_layout *layout, enum sl_end end)
-{
-	return (struct sl_end_coder_env){
-		.layout = layout,
-		.spec = &a->end_codec[end],
-		.all = a->agreed.share.layers == SL_LAYERS_ALL,
-		.be = host,
-		.seed = (uint64_t)a->agreed.seed,
-		.member = end == SL_END_MEAN ? -1 : a->agreed.share.member,
-	};
-}
-
 /* ---- a member's */
 
 /* Of the means that the trunk keeps at most, a member's share. */
@@ -41,8 +28,8 @@ static uint64_t kept_share(uint64_t bound, int members)
 static enum sl_err check_cost(const struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_end_layout *l = &m->ends.layout;
-	const struct sl_end_coder_env grad = coder_env(&m->agreement, NULL, l, SL_END_GRAD),
-				      mean = coder_env(&m->agreement, NULL, l, SL_END_MEAN);
+	const struct sl_end_coder_env grad = sl_agreement_coder(&m->agreement, l, SL_END_GRAD, NULL),
+				      mean = sl_agreement_coder(&m->agreement, l, SL_END_MEAN, NULL);
 	const struct sl_cost told = sl_end_coder_cost(&grad, false);
 	struct sl_cost sum = sl_end_coder_cost(&mean, true), pass = sl_end_pass_cost(l);
 	struct sl_fail why;
@@ -73,7 +60,7 @@ enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struc
 		err = check_cost(m, fail);
 	for (int end = 0; end < SL_END_COUNT && !err; end++) {
 		const struct sl_end_coder_env env =
-			coder_env(&m->agreement, host_of(&m->env), &m->ends.layout, (enum sl_end)end);
+			sl_agreement_coder(&m->agreement, &m->ends.layout, (enum sl_end)end, host_of(&m->env));
 		uint64_t memory, bound;
 
 		err = sl_end_coder_need(&env, &memory, &bound, fail);
@@ -96,7 +83,7 @@ enum sl_err sl_member_ends_hear(struct sl_middle *m, struct sl_bytes text, struc
 static enum sl_err open_member_ends(struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_end_layout *l = &m->ends.layout;
-	const struct sl_end_coder_env env = coder_env(&m->agreement, host_of(&m->env), l, SL_END_GRAD);
+	const struct sl_end_coder_env env = sl_agreement_coder(&m->agreement, l, SL_END_GRAD, host_of(&m->env));
 	enum sl_err err = sl_end_coder_open(&m->ends.coder, &env, fail);
 
 	if (err)
@@ -130,7 +117,7 @@ enum sl_err sl_group_ends_open(struct sl_group *g, const struct sl_agreement *a,
 	g->ends = e;
 	if (sl_end_layout_copy(&e->layout, l))
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for shared heads and tails");
-	env = coder_env(a, host, &e->layout, SL_END_MEAN);
+	env = sl_agreement_coder(a, &e->layout, SL_END_MEAN, host);
 	err = sl_end_sum_open(&e->sum, &env, fail);
 	e->bound = err ? 0 : sl_end_coder_bound(e->sum.coder);
 	return err;
