@@ -407,8 +407,8 @@ static void open_link(void *arg)
 						     .fetched = on_fetched,
 						     .failed = on_failed,
 						     .closed = on_closed};
-	static const struct sl_link_work work = {sl_lib_run, on_ran, sl_lib_place};
 	struct split_middle *m = arg;
+	const struct sl_link_work work = {sl_lib_run, on_ran, sl_lib_place, NULL, m};
 	struct sl_link_conf c;
 
 	pthread_mutex_lock(&m->lock);
@@ -418,7 +418,7 @@ static void open_link(void *arg)
 		go_back(m);
 	if (!m->ask.close && !m->link && !m->dead.code) {
 		fill_link(m, &c);
-		if (sl_link_open(&m->link, m->loop, &c, &events, &work, m, &m->dead))
+		if (sl_link_open(&m->link, m->loop, &c, &events, m, &work, &m->dead))
 			news(m);
 	}
 	pthread_mutex_unlock(&m->lock);

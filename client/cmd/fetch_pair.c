@@ -100,7 +100,7 @@ static void on_fetched(void *arg)
 		end(f, err ? err : sl_remote_get_weights(f->remote, &f->setup->weights, f->fail));
 }
 
-static void on_done(void *arg, const struct sl_step_result *result)
+static void on_done(void *arg)
 {
 	struct fetch *f = arg;
 
@@ -140,12 +140,12 @@ static void on_closed(void *arg)
 
 static enum sl_err open_link(struct fetch *f, const struct sl_client_auth *auth, const struct sl_last_run *run)
 {
-	static const struct sl_remote_events events = {.ready = on_ready,
-						       .done = on_done,
-						       .abandoned = on_abandoned,
-						       .fetched = on_fetched,
-						       .failed = on_failed,
-						       .closed = on_closed};
+	static const struct sl_link_events events = {.ready = on_ready,
+						     .done = on_done,
+						     .abandoned = on_abandoned,
+						     .fetched = on_fetched,
+						     .failed = on_failed,
+						     .closed = on_closed};
 	const struct sl_conf_client *c = f->setup->conf;
 	struct sl_remote_conf remote = {
 		.link = sl_setup_link(f->setup, &auth->transport), .use = sl_setup_use(f->setup), .audit = f->audit};

@@ -31,21 +31,21 @@ static enum sl_err run_task(void *arg, enum sl_task task, int chunk, struct sl_f
 {
 	struct sl_link *l = arg;
 
-	return l->work.run(l->arg, task, chunk, fail);
+	return l->work.run(l->work.arg, task, chunk, fail);
 }
 
 static void task_ran(void *arg, enum sl_task task, struct sl_event *done)
 {
 	struct sl_link *l = arg;
 
-	l->work.ran(l->arg, task, done);
+	l->work.ran(l->work.arg, task, done);
 }
 
 static float *place(void *arg, enum sl_dir dir, int chunk)
 {
 	struct sl_link *l = arg;
 
-	return l->work.place(l->arg, dir, chunk);
+	return l->work.place(l->work.arg, dir, chunk);
 }
 
 static void session_action(void *arg, const struct sl_action *action, const struct sl_fail *fail)
@@ -215,7 +215,7 @@ static enum sl_err open_session(struct sl_link *l, struct sl_fail *fail)
 }
 
 enum sl_err sl_link_open(struct sl_link **out, struct sl_loop *loop, const struct sl_link_conf *conf,
-			 const struct sl_link_events *events, const struct sl_link_work *work, void *arg,
+			 const struct sl_link_events *events, void *arg, const struct sl_link_work *work,
 			 struct sl_fail *fail)
 {
 	struct sl_link *l = calloc(1, sizeof *l);

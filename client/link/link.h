@@ -36,7 +36,7 @@ struct sl_link_conf {
 /* What a client's config says of a link: endpoint, keys, bounds. The rest is zero. `auth` is borrowed. */
 struct sl_link_conf sl_link_conf_of(const struct sl_conf_client *conf, const struct sl_transport_auth *auth);
 
-/* The user's part of a session's tasks. */
+/* Who computes a session's tasks; all are called with `arg`. */
 struct sl_link_work {
 	/* (worker) Computes a task, with sl_port_decode before and sl_port_encode behind it. */
 	enum sl_err (*run)(void *arg, enum sl_task task, int chunk, struct sl_fail *fail);
@@ -44,6 +44,8 @@ struct sl_link_work {
 	void (*ran)(void *arg, enum sl_task task, struct sl_event *done);
 	/* Where values of a whole chunk that come from the server are decoded to. */
 	float *(*place)(void *arg, enum sl_dir dir, int chunk);
+	void (*close)(void *arg); /* the link is freed, and `closed` follows; NULL: there is nothing to do */
+	void *arg;
 };
 
 struct sl_link_events {
@@ -59,9 +61,9 @@ struct sl_link_events {
 	void (*closed)(void *arg);                             /* after sl_link_close: the link is freed */
 };
 
-/* `arg` goes to events and work. On an error nothing is left open, and no event comes. */
+/* `arg` goes to events. On an error nothing is left open, and no event comes, nor work->close. */
 enum sl_err sl_link_open(struct sl_link **out, struct sl_loop *loop, const struct sl_link_conf *conf,
-			 const struct sl_link_events *events, const struct sl_link_work *work, void *arg,
+			 const struct sl_link_events *events, void *arg, const struct sl_link_work *work,
 			 struct sl_fail *fail) SL_MUST_CHECK;
 
 /* Passes can begin. Behind a loss they cannot, though `failed` comes once the last task has ended. */

@@ -130,8 +130,11 @@ static void port_closed(void *arg)
 	struct sl_link *l = arg;
 	void (*closed)(void *) = l->events.closed;
 	void *closed_arg = l->arg;
+	const struct sl_link_work work = l->work;
 
 	sl_link_free(l);
+	if (work.close)
+		work.close(work.arg);
 	closed(closed_arg);
 }
 

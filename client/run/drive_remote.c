@@ -35,11 +35,11 @@ static void on_ready(void *arg, uint64_t next_step)
 	}
 }
 
-static void on_done(void *arg, const struct sl_step_result *result)
+static void on_done(void *arg)
 {
 	struct drive *d = arg;
 
-	d->result = *result;
+	d->result = sl_remote_result(d->remote);
 	sl_drive_event(d, EV_DONE);
 }
 
@@ -107,8 +107,12 @@ static void on_closed(void *arg)
 
 static enum sl_err open_link(struct drive *d)
 {
-	static const struct sl_remote_events events = {on_ready,   on_done,   on_abandoned,
-						       on_fetched, on_failed, on_closed};
+	static const struct sl_link_events events = {.ready = on_ready,
+						     .done = on_done,
+						     .abandoned = on_abandoned,
+						     .fetched = on_fetched,
+						     .failed = on_failed,
+						     .closed = on_closed};
 	const struct sl_conf_client *c = d->setup->conf;
 	struct sl_remote_conf remote = {
 		.link = sl_setup_link(d->setup, &d->auth.transport),

@@ -64,12 +64,11 @@ static void on_ready(void *arg, uint64_t next_step)
 	next(p);
 }
 
-static void on_done(void *arg, const struct sl_step_result *result)
+static void on_done(void *arg)
 {
 	struct passes *p = arg;
 	enum sl_err err = sl_generate_take(p->g, p->fail);
 
-	(void)result;
 	SL_FAILPOINT(SL_FP_CLIENT_DONE);
 	p->failed = (struct sl_retry){.lost = 0};
 	if (err)
@@ -123,8 +122,12 @@ static void on_closed(void *arg)
 
 static enum sl_err open_link(struct passes *p)
 {
-	static const struct sl_remote_events events = {on_ready,   on_done,   on_abandoned,
-						       on_fetched, on_failed, on_closed};
+	static const struct sl_link_events events = {.ready = on_ready,
+						     .done = on_done,
+						     .abandoned = on_abandoned,
+						     .fetched = on_fetched,
+						     .failed = on_failed,
+						     .closed = on_closed};
 	struct sl_remote_conf remote = {.link = sl_setup_link(p->setup, &p->auth.transport),
 					.use = sl_setup_use(p->setup)};
 	struct sl_offer *offer = &remote.link.offer;

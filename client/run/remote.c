@@ -50,44 +50,10 @@ struct sl_step_result sl_remote_result(const struct sl_remote *r)
 	};
 }
 
-static void on_done(void *arg)
-{
-	struct sl_remote *r = arg;
-	const struct sl_step_result result = sl_remote_result(r);
-
-	r->events.done(r->arg, &result);
-}
-
-static void on_ready(void *arg, uint64_t next_step)
+static void free_ends(void *arg)
 {
 	struct sl_remote *r = arg;
 
-	r->events.ready(r->arg, next_step);
-}
-
-static void on_abandoned(void *arg, const struct sl_fail *why)
-{
-	struct sl_remote *r = arg;
-
-	r->events.abandoned(r->arg, why);
-}
-
-static void on_fetched(void *arg)
-{
-	struct sl_remote *r = arg;
-
-	r->events.fetched(r->arg);
-}
-
-static void on_failed(void *arg, const struct sl_fail *why)
-{
-	struct sl_remote *r = arg;
-
-	r->events.failed(r->arg, why);
-}
-
-static void free_ends(struct sl_remote *r)
-{
 	sl_ends_round_close(&r->round);
 	sl_ends_close(&r->ends);
 	for (int end = 0; end < SL_END_COUNT; end++)
@@ -95,16 +61,6 @@ static void free_ends(struct sl_remote *r)
 	sl_end_layout_close(&r->layout);
 	free(r->change);
 	free(r);
-}
-
-static void on_closed(void *arg)
-{
-	struct sl_remote *r = arg;
-	void (*closed)(void *) = r->events.closed;
-	void *closed_arg = r->arg;
-
-	free_ends(r);
-	closed(closed_arg);
 }
 
 /* ---- opening ---- */
@@ -142,23 +98,15 @@ static enum sl_err open_shared(struct sl_remote *r, struct sl_fail *fail)
 }
 
 enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const struct sl_remote_conf *conf,
-			   const struct sl_remote_events *events, void *arg, struct sl_fail *fail)
+			   const struct sl_link_events *events, void *arg, struct sl_fail *fail)
 {
-	static const struct sl_link_events link_events = {.ready = on_ready,
-							  .done = on_done,
-							  .abandoned = on_abandoned,
-							  .fetched = on_fetched,
-							  .failed = on_failed,
-							  .closed = on_closed};
-	static const struct sl_link_work work = {sl_remote_run_task, task_ran, place};
+	struct sl_link_work work = {sl_remote_run_task, task_ran, place, free_ends, NULL};
 	struct sl_remote *r = calloc(1, sizeof *r);
 	enum sl_err err;
 
 	if (!r)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for a session");
 	r->conf = *conf;
-	r->events = *events;
-	r->arg = arg;
 	err = sl_ends_open(&r->ends, conf->link.plan, conf->link.be, fail);
 	if (!err && sl_ends_set_weights(&r->ends, conf->link.weights))
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "the weights could not be set");
@@ -166,8 +114,9 @@ enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const s
 		err = sl_ends_use(&r->ends, &conf->use, fail);
 	if (!err)
 		err = open_shared(r, fail);
+	work.arg = r;
 	if (!err)
-		err = sl_link_open(&r->link, loop, &r->conf.link, &link_events, &work, r, fail);
+		err = sl_link_open(&r->link, loop, &r->conf.link, events, arg, &work, fail);
 	if (err) {
 		free_ends(r);
 		return err;

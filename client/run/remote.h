@@ -18,22 +18,10 @@ struct sl_remote_conf {
 	struct sl_audit *audit;   /* of the steps; borrowed, NULL: none */
 };
 
-struct sl_remote_events {
-	/* The handshake is done, and the server goes on from `next_step`, one of those offered: give it the state that
-	 * belongs to it (or none for a fresh start), then ask for a step, an evaluation or the weights. */
-	void (*ready)(void *arg, uint64_t next_step);
-	/* The step or evaluation batch asked for is done: ask for the next. */
-	void (*done)(void *arg, const struct sl_step_result *result);
-	/* The step asked for was abandoned on both sides, as why->text says: skip it, fetch the weights as they were
-	 * before it, or end the session. */
-	void (*abandoned)(void *arg, const struct sl_fail *why);
-	void (*fetched)(void *arg);
-	void (*failed)(void *arg, const struct sl_fail *fail); /* the session is over; close */
-	void (*closed)(void *arg);                             /* after sl_remote_close */
-};
-
+/* After `ready`: give it the state that belongs to the step that the server goes on from (or none for a fresh start),
+ * then ask for a step, an evaluation or the weights. After `done`: sl_remote_result, and ask for the next. */
 enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const struct sl_remote_conf *conf,
-			   const struct sl_remote_events *events, void *arg, struct sl_fail *fail) SL_MUST_CHECK;
+			   const struct sl_link_events *events, void *arg, struct sl_fail *fail) SL_MUST_CHECK;
 
 /* What `feed` points to stays valid until `done`, or until the session is closed. `checkpoint`: the server keeps the
  * state behind this step on its disk; its session says whether it has. */
@@ -61,7 +49,7 @@ bool sl_remote_torn(const struct sl_remote *remote);
  * may, or may not, be a step ahead of the server. */
 bool sl_remote_in_doubt(const struct sl_remote *remote);
 enum sl_err sl_remote_apply(struct sl_remote *remote) SL_MUST_CHECK;
-/* The result of that step, as `done` would have had it. */
+/* Of the step or evaluation batch that is done; after `failed`, of the step under way. */
 struct sl_step_result sl_remote_result(const struct sl_remote *remote);
 /* After `fetched`: the whole model as it stands, all three segments. NONFINITE, with *weights untouched: what the
  * server sent holds NaN or Inf. */

@@ -7,8 +7,6 @@
 
 struct sl_remote {
 	struct sl_remote_conf conf;
-	struct sl_remote_events events;
-	void *arg;
 	struct sl_link *link;
 	struct sl_ends ends;
 	/* of a group that shares heads and tails; else zeros */

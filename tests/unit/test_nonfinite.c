@@ -156,11 +156,11 @@ static void on_ready(void *arg, uint64_t next_step)
 	next(arg);
 }
 
-static void on_done(void *arg, const struct sl_step_result *result)
+static void on_done(void *arg)
 {
 	struct driver *d = arg;
 
-	d->o->result[d->o->steps++] = *result;
+	d->o->result[d->o->steps++] = sl_remote_result(d->remote);
 	next(d);
 }
 
@@ -209,8 +209,12 @@ static void host_closed(void *arg)
 
 static void run_remote(struct outcome *o, bool stop, bool upload)
 {
-	static const struct sl_remote_events events = {on_ready,   on_done,   on_abandoned,
-						       on_fetched, on_failed, on_closed};
+	static const struct sl_link_events events = {.ready = on_ready,
+						     .done = on_done,
+						     .abandoned = on_abandoned,
+						     .fetched = on_fetched,
+						     .failed = on_failed,
+						     .closed = on_closed};
 	static int opened;
 	struct sl_conf_server conf = {.link = {.part_bytes = PART, .window_bytes = 4 * PART},
 				      .limits = {.sessions = 1, .part_bytes = PART, .memory_bytes = 1 << 28}};
