@@ -65,6 +65,7 @@ static enum sl_err fixed_transform(const struct look *l, const struct sl_transfo
 							    .n = list.n,
 							    .out_h = (int)side[0],
 							    .out_w = (int)side[1],
+							    .norm = SL_NORMALIZE_NONE,
 							    .fixed = true},
 				fail);
 	*out = *own;

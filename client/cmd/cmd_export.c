@@ -58,7 +58,7 @@ static const char *normalize_text(const struct sl_conf_client *conf, const json_
 	char word[SL_CONF_TEXT];
 	float mean[3], std[3];
 
-	sl_norm_values(sl_setup_norm(conf), mean, std);
+	sl_norm_values(conf->data.normalize, mean, std);
 	sl_about_norm(word, mean, std, false);
 	if (said)
 		return strcmp(said, word) == 0 ? text[conf->data.normalize] : said;

@@ -11,9 +11,7 @@
 #include "common/conf/conf.h"
 
 /* (byte / 255 − mean) / std, per channel; NONE is byte / 255. */
-enum sl_norm { SL_NORM_NONE, SL_NORM_CIFAR10, SL_NORM_CIFAR100, SL_NORM_IMAGENET, SL_NORM_COUNT };
-
-void sl_norm_values(enum sl_norm norm, float mean[3], float std[3]);
+void sl_norm_values(enum sl_conf_normalize norm, float mean[3], float std[3]);
 
 enum { SL_AUGMENT_MAX_SIDE = SL_CONF_MAX_IMAGE };
 
@@ -22,7 +20,7 @@ struct sl_augment_spec {
 	int out_h, out_w; /* 0: as the input */
 	int crop_padding; /* p: a window of the input's size in the image framed by p black pixels; 0: none */
 	bool flip;        /* left to right, half of the images */
-	enum sl_norm norm;
+	enum sl_conf_normalize norm;
 };
 
 /* What chance decided for one image. The identity is {p, p, false}: see sl_augment_centre. */

@@ -190,7 +190,7 @@ static void deal_label(struct deal *d, int label, int64_t from, int64_t to, doub
 	uint64_t draw = 0;
 
 	for (int m = 0; m < n; m++) {
-		share[m] = log_gamma_variable(&key, &draw, d->spec->alpha);
+		share[m] = log_gamma_variable(&key, &draw, d->spec->parts.alpha);
 		most = fmax(most, share[m]);
 	}
 	for (int m = 0; m < n; m++)
@@ -231,13 +231,13 @@ static enum sl_err deal_out(struct deal *d, struct sl_fail *fail)
 
 	memset(d->count, 0, (size_t)d->spec->members * sizeof *d->count);
 	shuffle(d);
-	if (d->spec->kind != SL_SUBSET_IID) {
+	if (d->spec->parts.kind != SL_PARTS_IID) {
 		err = read_labels(d, fail);
 		if (err)
 			return err;
 		sort_by_label(d, d->own);
 	}
-	if (d->spec->kind == SL_SUBSET_DIRICHLET)
+	if (d->spec->parts.kind == SL_PARTS_DIRICHLET)
 		err = deal_dirichlet(d, fail);
 	else
 		deal_equally(d);

@@ -4,17 +4,12 @@
 #define SL_CLIENT_DATA_SUBSET_H
 
 #include "client/data/source.h"
-
-enum sl_subset_kind {
-	SL_SUBSET_IID,      /* equal parts of the set in random order */
-	SL_SUBSET_BY_LABEL, /* equal parts of the set in order of its labels */
-	SL_SUBSET_DIRICHLET /* of each label, shares that are drawn from a Dirichlet distribution of concentration alpha
-			     */
-};
+#include "common/conf/conf.h"
 
 struct sl_subset_spec {
-	enum sl_subset_kind kind;
-	double alpha;
+	/* IID: equal parts of the set in random order. BY_LABEL: equal parts of the set in order of its labels.
+	 * DIRICHLET: of each label, shares that are drawn from a Dirichlet distribution of concentration alpha. */
+	struct sl_conf_parts parts;
 	int member, members;
 	uint64_t seed;
 };

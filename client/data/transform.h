@@ -18,12 +18,12 @@ struct sl_transform;
 struct sl_transform_spec {
 	const char (*step)[SL_CONF_TEXT]; /* [n] */
 	int n;
-	int out_h, out_w;  /* what the list must end with; also the size of a step that has none */
-	enum sl_norm norm; /* for a list without Normalize */
-	bool fixed;        /* no step may be left to chance: for evaluation */
-	int channels;      /* of what comes out: 1, grey; 0 or 3: RGB */
-	bool deep;         /* pictures have 16 bits: no step may need bytes */
-	bool masked;       /* pictures have masks, which every step must be able to follow */
+	int out_h, out_w;            /* what the list must end with; also the size of a step that has none */
+	enum sl_conf_normalize norm; /* for a list without Normalize */
+	bool fixed;                  /* no step may be left to chance: for evaluation */
+	int channels;                /* of what comes out: 1, grey; 0 or 3: RGB */
+	bool deep;                   /* pictures have 16 bits: no step may need bytes */
+	bool masked;                 /* pictures have masks, which every step must be able to follow */
 };
 
 /* One thread's memory, and the sample that it is at. Begins zeroed. */

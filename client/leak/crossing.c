@@ -216,7 +216,7 @@ enum sl_err sl_crossing_collect(struct sl_setup *setup, int64_t victims, int64_t
 	else if (setup->transform[SL_SPLIT_TEST])
 		sl_transform_norm(setup->transform[SL_SPLIT_TEST], c.mean, c.std);
 	else
-		sl_norm_values(sl_setup_norm(setup->conf), c.mean, c.std);
+		sl_norm_values(setup->conf->data.normalize, c.mean, c.std);
 	err = open_local(&c, fail);
 	if (!err && victim)
 		err = open_crossed(victim, &c, c.words ? victims : some + 1, true, fail);

@@ -59,7 +59,7 @@ static void add_pictures(json_t *about, const struct sl_setup *s, const struct s
 	if (t)
 		sl_transform_norm(t, mean, std);
 	else
-		sl_norm_values(sl_setup_norm(c), mean, std);
+		sl_norm_values(c->data.normalize, mean, std);
 	sl_about_norm(norm, mean, std, grey);
 	json_array_append_new(list, json_string(norm));
 	json_object_set_new(about, "image", json_pack("[i, i]", c->model.image.h, c->model.image.w));

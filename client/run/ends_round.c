@@ -39,7 +39,7 @@ static void close_states(struct sl_exec_state state[2])
 }
 
 enum sl_err sl_ends_round_open(struct sl_ends_round *r, struct sl_ends *ends, const struct sl_end_layout *layout,
-			       enum sl_moments how, struct sl_fail *fail)
+			       enum sl_conf_share_moments how, struct sl_fail *fail)
 {
 	enum sl_err err;
 
@@ -159,10 +159,10 @@ static void hear_moments(struct sl_ends_round *r, float *mean)
 	for (int i = 0; i < 2; i++) {
 		struct sl_exec_state *to = &r->is[i];
 
-		for (int k = 0; k < to->moments && r->how == SL_MOMENTS_ZERO; k++)
+		for (int k = 0; k < to->moments && r->how == SL_SHARE_ZERO; k++)
 			memset(to->moment[k], 0, (size_t)to->trainable_count * sizeof(float));
 		scatter_moments(r->layout, r->ends->plan, i, to, mean);
-		if (r->how == SL_MOMENTS_ZERO)
+		if (r->how == SL_SHARE_ZERO)
 			sl_steps_write(0, to->applied);
 		else
 			memcpy(to->applied, sl_end_steps(r->layout, mean), sizeof to->applied);
@@ -178,9 +178,9 @@ enum sl_err sl_ends_round_hear(struct sl_ends_round *r, float *mean)
 	for (int i = 0; i < 2 && !err; i++)
 		sl_range_scatter(&r->ends->plan->segment[part[i]], r->is[i].weight, place(r, i, r->base).grad,
 				 place(r, i, mean).keep);
-	if (!err && r->how != SL_MOMENTS_KEEP)
+	if (!err && r->how != SL_SHARE_KEEP)
 		hear_moments(r, mean);
-	return err ? err : give(r->ends, r->is, r->how != SL_MOMENTS_KEEP);
+	return err ? err : give(r->ends, r->is, r->how != SL_SHARE_KEEP);
 }
 
 /* ---- all of head and tail, for one that comes while others train */

@@ -11,13 +11,13 @@
 struct sl_ends_round {
 	struct sl_ends *ends;               /* borrowed, as is layout; NULL: ends are not averaged */
 	const struct sl_end_layout *layout; /* of a round (mean.h) */
-	enum sl_moments how;
+	enum sl_conf_share_moments how;
 	float *base;                        /* [layout->grads] what learns, as the last mean had it */
 	struct sl_exec_state was[2], is[2]; /* of head and tail: room */
 };
 
 enum sl_err sl_ends_round_open(struct sl_ends_round *r, struct sl_ends *ends, const struct sl_end_layout *layout,
-			       enum sl_moments how, struct sl_fail *fail) SL_MUST_CHECK;
+			       enum sl_conf_share_moments how, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_ends_round_close(struct sl_ends_round *r); /* a zeroed one is fine */
 /* A round begins with the ends as they are. */
 enum sl_err sl_ends_round_begin(struct sl_ends_round *r) SL_MUST_CHECK;

@@ -112,8 +112,7 @@ static enum sl_err open_shared(struct sl_local *l, struct sl_fail *fail)
 	l->change = calloc((size_t)l->layout.floats + 1, sizeof *l->change);
 	if (!l->change)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the gradients of head and tail");
-	return l->layout.round ? sl_ends_round_open(&l->round, &l->ends, &l->layout,
-						    (enum sl_moments)a->agreed.share.moments, fail)
+	return l->layout.round ? sl_ends_round_open(&l->round, &l->ends, &l->layout, a->agreed.share.moments, fail)
 			       : SL_OK;
 }
 

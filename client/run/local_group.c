@@ -434,7 +434,7 @@ enum sl_err sl_drive_local_group(struct sl_setup *setup, const struct sl_drive_o
 	g.member = calloc((size_t)g.n, sizeof *g.member);
 	g.fold = (struct sl_fold){.part = calloc((size_t)g.n, sizeof *g.fold.part),
 				  .n = g.n,
-				  .moments = (enum sl_moments)setup->conf->agreed.share.moments,
+				  .moments = setup->conf->agreed.share.moments,
 				  .most = setup->conf->agreed.share.member_norm};
 	if (!g.member || !g.fold.part) {
 		free(g.member);

@@ -91,7 +91,7 @@ static enum sl_err open_shared(struct sl_remote *r, struct sl_fail *fail)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the gradients of head and tail");
 	if (!r->layout.round)
 		return SL_OK;
-	err = sl_ends_round_open(&r->round, &r->ends, &r->layout, (enum sl_moments)a->agreed.share.moments, fail);
+	err = sl_ends_round_open(&r->round, &r->ends, &r->layout, a->agreed.share.moments, fail);
 	if (!err && sl_ends_round_begin(&r->round))
 		err = sl_fail_set(fail, SL_ERR_DEVICE, "the weights could not be read back");
 	return err;

@@ -60,20 +60,20 @@ double sl_schedule_lr(const struct sl_schedule *s, int64_t step)
 	double p = 1.0;
 
 	step = at * unit;
-	if (s->kind == SL_SCHEDULE_POINTS)
+	if (s->kind == SL_CONF_POINTS)
 		return between_points(s, step);
 	if ((double)at < warmup) /* of half an epoch, too */
 		return fmin(s->lr * (double)(at + !s->from_zero) / warmup, s->lr);
 	if ((double)at < total)
 		p = ((double)at - warmup) / (total - warmup);
 	switch (s->kind) {
-	case SL_SCHEDULE_COSINE:
+	case SL_CONF_COSINE:
 		return s->end_lr + fall * (1.0 + cos(M_PI * p)) / 2.0;
-	case SL_SCHEDULE_POLYNOMIAL:
+	case SL_CONF_POLYNOMIAL:
 		return s->end_lr + fall * pow(1.0 - p, s->power);
-	case SL_SCHEDULE_EXPONENTIAL:
+	case SL_CONF_EXPONENTIAL:
 		return s->lr * pow(s->end_lr / s->lr, p);
-	case SL_SCHEDULE_STEP:
+	case SL_CONF_STEP:
 		return s->lr * pow(s->gamma, drops(s, step));
 	default:
 		return s->lr;

@@ -25,25 +25,16 @@
 #include <stdint.h>
 
 #include "common/base/err.h"
+#include "common/conf/conf.h"
 
 enum { SL_SCHEDULE_MAX_POINTS = 32 };
-
-enum sl_schedule_kind {
-	SL_SCHEDULE_CONSTANT,
-	SL_SCHEDULE_COSINE,
-	SL_SCHEDULE_POLYNOMIAL,
-	SL_SCHEDULE_STEP,
-	SL_SCHEDULE_POINTS,
-	SL_SCHEDULE_EXPONENTIAL,
-	SL_SCHEDULE_COUNT
-};
 
 struct sl_schedule_point {
 	double epoch, lr; /* lr: of POINTS */
 };
 
 struct sl_schedule {
-	enum sl_schedule_kind kind;
+	enum sl_conf_schedule kind;
 	double lr;                                              /* the peak; unused by POINTS */
 	double end_lr;                                          /* of COSINE, POLYNOMIAL, EXPONENTIAL; else 0 */
 	double power;                                           /* of POLYNOMIAL; 1: linear */

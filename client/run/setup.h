@@ -89,8 +89,6 @@ static inline const struct sl_learn_task *sl_setup_task(const struct sl_conf_cli
 				conf->model.head == SL_CONF_MASKED_LM);
 }
 
-enum sl_norm sl_setup_norm(const struct sl_conf_client *conf); /* of data.normalize */
-
 /* Where the network's own file says what model.classes and model.image are: these, unless they are given. CONFIG: a
  * table's classes, and one output. */
 enum sl_err sl_setup_sizes(struct sl_conf_client *conf, struct sl_fail *fail) SL_MUST_CHECK;

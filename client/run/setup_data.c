@@ -270,12 +270,9 @@ static int64_t batches(const struct sl_conf_client *c, int64_t samples)
 static enum sl_err take_part(struct sl_setup *s, const struct sl_conf_parts *parts,
 			     int64_t count[SL_CONF_SHARE_CLIENTS], struct sl_fail *fail)
 {
-	static const enum sl_subset_kind kind[] = {[SL_PARTS_IID] = SL_SUBSET_IID,
-						   [SL_PARTS_BY_LABEL] = SL_SUBSET_BY_LABEL,
-						   [SL_PARTS_DIRICHLET] = SL_SUBSET_DIRICHLET};
 	const struct sl_conf_client *c = s->conf;
-	const struct sl_subset_spec spec = {kind[parts->kind], parts->alpha, c->agreed.share.member,
-					    c->agreed.share.clients, (uint64_t)c->agreed.seed};
+	const struct sl_subset_spec spec = {*parts, c->agreed.share.member, c->agreed.share.clients,
+					    (uint64_t)c->agreed.seed};
 	struct sl_fail why;
 
 	if (sl_subset_open(&s->set[SL_SPLIT_TRAIN], &spec, count, &why))

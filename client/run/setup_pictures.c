@@ -67,18 +67,6 @@ struct sl_picture_spec sl_setup_pictures(const struct sl_setup *s)
 	return spec;
 }
 
-enum sl_norm sl_setup_norm(const struct sl_conf_client *c)
-{
-	static const enum sl_norm norm[] = {
-		[SL_NORMALIZE_IMAGENET] = SL_NORM_IMAGENET,
-		[SL_NORMALIZE_CIFAR10] = SL_NORM_CIFAR10,
-		[SL_NORMALIZE_CIFAR100] = SL_NORM_CIFAR100,
-		[SL_NORMALIZE_NONE] = SL_NORM_NONE,
-	};
-
-	return norm[c->data.normalize];
-}
-
 static enum sl_err open_augment(struct sl_setup *s, struct sl_fail *fail)
 {
 	const struct sl_conf_client *c = s->conf;
@@ -90,7 +78,7 @@ static enum sl_err open_augment(struct sl_setup *s, struct sl_fail *fail)
 		.out_w = c->model.image.w,
 		.crop_padding = c->data.crop_padding,
 		.flip = c->data.flip,
-		.norm = sl_setup_norm(c),
+		.norm = c->data.normalize,
 	};
 
 	return sl_augment_open(&s->augment, &spec, fail);
@@ -147,7 +135,7 @@ static enum sl_err open_transform(const struct sl_setup *s, enum sl_split split,
 				      .n = list.n,
 				      .out_h = c->model.image.h,
 				      .out_w = c->model.image.w,
-				      .norm = sl_setup_norm(c),
+				      .norm = c->data.normalize,
 				      .fixed = !train,
 				      .channels = channels_of(s),
 				      .deep = c->data.bits == SL_BITS_16,

@@ -11,10 +11,10 @@ int64_t sl_run_batches(int64_t samples, int64_t batch, bool drop_last)
 /* Of the kinds that have points. They are read without a fault: the config has been checked. */
 static void add_points(const struct sl_conf_client *c, struct sl_schedule *out)
 {
-	const bool lines = out->kind == SL_SCHEDULE_POINTS;
+	const bool lines = out->kind == SL_CONF_POINTS;
 	const struct sl_conf_list *list = lines ? &c->train.schedule.points : &c->train.schedule.milestones;
 
-	if (!lines && out->kind != SL_SCHEDULE_STEP)
+	if (!lines && out->kind != SL_CONF_STEP)
 		return;
 	for (int i = 0; i < list->n && i < SL_SCHEDULE_MAX_POINTS; i++) {
 		struct sl_schedule_point *p = &out->point[out->n_point];
@@ -27,11 +27,6 @@ static void add_points(const struct sl_conf_client *c, struct sl_schedule *out)
 static enum sl_err make_schedule(const struct sl_conf_client *c, int all_epochs, int64_t samples,
 				 int64_t steps_per_epoch, struct sl_schedule *out, struct sl_fail *fail)
 {
-	static const enum sl_schedule_kind kind[] = {
-		[SL_CONF_CONSTANT] = SL_SCHEDULE_CONSTANT,     [SL_CONF_COSINE] = SL_SCHEDULE_COSINE,
-		[SL_CONF_POLYNOMIAL] = SL_SCHEDULE_POLYNOMIAL, [SL_CONF_STEP] = SL_SCHEDULE_STEP,
-		[SL_CONF_POINTS] = SL_SCHEDULE_POINTS,         [SL_CONF_EXPONENTIAL] = SL_SCHEDULE_EXPONENTIAL,
-	};
 	double epochs = all_epochs;
 	struct sl_fail why;
 	bool cut;
@@ -44,7 +39,7 @@ static enum sl_err make_schedule(const struct sl_conf_client *c, int all_epochs,
 	if (cut)
 		epochs = (double)c->train.max_steps / (double)steps_per_epoch;
 	*out = (struct sl_schedule){
-		.kind = kind[c->train.schedule.kind],
+		.kind = c->train.schedule.kind,
 		.lr = c->train.lr,
 		.end_lr = c->train.schedule.end_lr,
 		.power = c->train.schedule.power,

@@ -50,7 +50,9 @@ enum {
 enum sl_conf_share_ends { SL_ENDS_PRIVATE, SL_ENDS_STEP, SL_ENDS_ROUND };
 enum sl_conf_share_layers { SL_LAYERS_EACH, SL_LAYERS_ALL };
 enum sl_conf_share_mode { SL_SHARE_SYNC, SL_SHARE_SERIAL, SL_SHARE_ROUNDS };
-enum sl_conf_share_moments { SL_SHARE_KEEP, SL_SHARE_AVERAGE, SL_SHARE_ZERO }; /* = enum sl_moments */
+/* What becomes of the moments of copies that are averaged: each keeps its own; all get their average; all begin at 0.
+ */
+enum sl_conf_share_moments { SL_SHARE_KEEP, SL_SHARE_AVERAGE, SL_SHARE_ZERO };
 
 enum sl_conf_optimizer { SL_CONF_SGD, SL_CONF_ADAM, SL_CONF_ADAMW };
 /* = enum sl_precision */

@@ -136,7 +136,7 @@ static enum sl_err hear_others(struct union_of *u)
 	return SL_OK;
 }
 
-enum sl_err sl_average(struct sl_exec *trunk, const struct sl_copy *copy, int n, enum sl_moments how,
+enum sl_err sl_average(struct sl_exec *trunk, const struct sl_copy *copy, int n, enum sl_conf_share_moments how,
 		       const struct sl_others *others)
 {
 	const int moments = sl_exec_segment(trunk)->moments;
@@ -152,10 +152,10 @@ enum sl_err sl_average(struct sl_exec *trunk, const struct sl_copy *copy, int n,
 	if (err || !u.rows)
 		return err;
 	err = unite(&u, WEIGHTS, false);
-	for (int i = 0; i < moments && how != SL_MOMENTS_KEEP && !err; i++)
-		err = unite(&u, i, how == SL_MOMENTS_ZERO);
-	if (!err && how != SL_MOMENTS_KEEP)
-		unite_applied(&u, how == SL_MOMENTS_ZERO);
+	for (int i = 0; i < moments && how != SL_SHARE_KEEP && !err; i++)
+		err = unite(&u, i, how == SL_SHARE_ZERO);
+	if (!err && how != SL_SHARE_KEEP)
+		unite_applied(&u, how == SL_SHARE_ZERO);
 	return err;
 }
 

@@ -3,10 +3,8 @@
 #ifndef SL_EXEC_AVERAGE_H
 #define SL_EXEC_AVERAGE_H
 
+#include "common/conf/agreed.h"
 #include "common/exec/exec.h"
-
-/* What becomes of the optimizer's moments: each copy keeps its own; all get their average; all begin at zero. */
-enum sl_moments { SL_MOMENTS_KEEP, SL_MOMENTS_AVERAGE, SL_MOMENTS_ZERO };
 
 /* One of them. Those with 0 rows have no part in the average, and get it all the same. */
 struct sl_copy {
@@ -53,7 +51,7 @@ enum sl_err sl_copy_check(struct sl_exec *copy, struct sl_fail *fail) SL_MUST_CH
  * `trunk` and to all copies; with one copy that has rows it is that copy, bit for bit. Nothing where nobody has rows.
  * Averaged moments have the count of applied steps of the copy with the most. `trunk` has moments too, but where each
  * copy keeps its own. */
-enum sl_err sl_average(struct sl_exec *trunk, const struct sl_copy *copy, int n, enum sl_moments how,
+enum sl_err sl_average(struct sl_exec *trunk, const struct sl_copy *copy, int n, enum sl_conf_share_moments how,
 		       const struct sl_others *others) SL_MUST_CHECK;
 /* The copy becomes the trunk, with its moments, which may be kept as they are. */
 enum sl_err sl_copy_reset(struct sl_exec *copy, struct sl_exec *trunk, bool moments) SL_MUST_CHECK;

@@ -27,7 +27,7 @@ struct sl_fold {
 	struct sl_exec *trunk;
 	struct sl_fold_part *part; /* [n] */
 	int n;
-	enum sl_moments moments;
+	enum sl_conf_share_moments moments;
 	double most;             /* share.member_norm, of what a part told in a round; 0: any */
 	struct sl_end_sum *ends; /* NULL: heads and tails are not shared */
 	struct sl_buf *mean;     /* what all hear of shared heads and tails; empty where nobody took part */

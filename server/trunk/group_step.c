@@ -8,10 +8,6 @@
 
 /* ---- copies */
 
-_Static_assert((int)SL_SHARE_KEEP == (int)SL_MOMENTS_KEEP && (int)SL_SHARE_AVERAGE == (int)SL_MOMENTS_AVERAGE &&
-		       (int)SL_SHARE_ZERO == (int)SL_MOMENTS_ZERO,
-	       "moments are numbered alike");
-
 enum sl_err sl_group_reset_copy(struct sl_group *g, int k, bool moments)
 {
 	struct sl_fold_part *part = &g->fold.part[k];
@@ -132,7 +128,7 @@ static enum sl_err fold(struct sl_group *g, struct sl_fail *fail)
 	enum sl_err err;
 
 	g->fold.trunk = g->trunk.exec;
-	g->fold.moments = (enum sl_moments)g->agreed.share.moments;
+	g->fold.moments = g->agreed.share.moments;
 	g->fold.most = g->agreed.share.member_norm;
 	g->fold.others = sl_group_others(g, &others);
 	for (int k = 0; k < g->n; k++)

@@ -34,7 +34,7 @@ int main(int argc, char **argv)
 							  .n = list.n,
 							  .out_h = size,
 							  .out_w = size,
-							  .norm = SL_NORM_IMAGENET},
+							  .norm = SL_NORMALIZE_IMAGENET},
 			      &fail) != SL_OK)
 		return complain(&fail);
 	if (sl_loader_open(&loader,

@@ -631,7 +631,7 @@ static int make_set(void **state)
 							 .out_w = SIDE,
 							 .crop_padding = 4,
 							 .flip = true,
-							 .norm = SL_NORM_CIFAR10},
+							 .norm = SL_NORMALIZE_CIFAR10},
 			       &fail);
 }
 

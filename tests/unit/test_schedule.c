@@ -9,7 +9,7 @@
 
 #include "client/run/schedule.h"
 
-static struct sl_schedule make(enum sl_schedule_kind kind, double lr, double end_lr, double power, double epochs,
+static struct sl_schedule make(enum sl_conf_schedule kind, double lr, double end_lr, double power, double epochs,
 			       double warmup, int64_t per_epoch)
 {
 	struct sl_schedule s = {.kind = kind, .lr = lr, .end_lr = end_lr, .power = power};
@@ -30,13 +30,13 @@ static void assert_lr(const struct sl_schedule *s, int64_t step, double want)
 
 static void constant(void **state)
 {
-	struct sl_schedule s = make(SL_SCHEDULE_CONSTANT, 0.005, 0, 0, 3, 0, 10);
+	struct sl_schedule s = make(SL_CONF_CONSTANT, 0.005, 0, 0, 3, 0, 10);
 
 	(void)state;
 	assert_lr(&s, 0, 0.005);
 	assert_lr(&s, 29, 0.005);
 	assert_lr(&s, 1000, 0.005);
-	s = make(SL_SCHEDULE_CONSTANT, 0.5, 0, 0, 3, 1, 5);
+	s = make(SL_CONF_CONSTANT, 0.5, 0, 0, 3, 1, 5);
 	assert_lr(&s, 0, 0.1);
 	assert_lr(&s, 3, 0.4);
 	assert_lr(&s, 4, 0.5);
@@ -47,7 +47,7 @@ static void constant(void **state)
  * number. */
 static void exponential(void **state)
 {
-	struct sl_schedule s = make(SL_SCHEDULE_EXPONENTIAL, 1e-4, 1, 0, 2, 0, 4);
+	struct sl_schedule s = make(SL_CONF_EXPONENTIAL, 1e-4, 1, 0, 2, 0, 4);
 
 	(void)state;
 	assert_lr(&s, 0, 1e-4);
@@ -63,7 +63,7 @@ static void exponential(void **state)
 /* 24 batches, 4 in a step of the optimizer: LambdaLR over 6 steps with 2 of warm-up. */
 static void accumulated(void **state)
 {
-	struct sl_schedule s = make(SL_SCHEDULE_POLYNOMIAL, 0.1, 0, 1, 2, 2.0 / 3, 12);
+	struct sl_schedule s = make(SL_CONF_POLYNOMIAL, 0.1, 0, 1, 2, 2.0 / 3, 12);
 
 	(void)state;
 	s.accumulate = 4;
@@ -78,7 +78,7 @@ static void accumulated(void **state)
 /* A published setting, with 10 steps an epoch. */
 static void cosine_with_warmup(void **state)
 {
-	struct sl_schedule s = make(SL_SCHEDULE_COSINE, 0.4, 0, 0, 200, 20, 10);
+	struct sl_schedule s = make(SL_CONF_COSINE, 0.4, 0, 0, 200, 20, 10);
 
 	(void)state;
 	assert_int_equal(s.warmup_steps, 200);
@@ -118,8 +118,8 @@ static const double torch_poly[12] = {
 
 static void equals_torchs_lambda_lr(void **state)
 {
-	struct sl_schedule cosine = make(SL_SCHEDULE_COSINE, 0.1, 0.01, 0, 3, 1, 4);
-	struct sl_schedule poly = make(SL_SCHEDULE_POLYNOMIAL, 0.02, 0.002, 2, 3, 1, 4);
+	struct sl_schedule cosine = make(SL_CONF_COSINE, 0.1, 0.01, 0, 3, 1, 4);
+	struct sl_schedule poly = make(SL_CONF_POLYNOMIAL, 0.02, 0.002, 2, 3, 1, 4);
 
 	(void)state;
 	for (int i = 0; i < 12; i++) {
@@ -132,7 +132,7 @@ static void equals_torchs_lambda_lr(void **state)
 
 static void polynomial_of_power_1_is_linear(void **state)
 {
-	struct sl_schedule s = make(SL_SCHEDULE_POLYNOMIAL, 2e-5, 0, 1, 20, 1.2, 10);
+	struct sl_schedule s = make(SL_CONF_POLYNOMIAL, 2e-5, 0, 1, 20, 1.2, 10);
 
 	(void)state;
 	assert_int_equal(s.warmup_steps, 12);
@@ -145,9 +145,8 @@ static void polynomial_of_power_1_is_linear(void **state)
 /* The learning rates that torch's schedulers give at lr 2, gamma 0.5, stepped once an epoch of 4 steps. */
 static void steps_drop_as_torchs(void **state)
 {
-	struct sl_schedule every = {.kind = SL_SCHEDULE_STEP, .lr = 2, .gamma = 0.5, .every_epochs = 2};
-	struct sl_schedule at = {
-		.kind = SL_SCHEDULE_STEP, .lr = 2, .gamma = 0.5, .n_point = 2, .point = {{1, 0}, {3, 0}}};
+	struct sl_schedule every = {.kind = SL_CONF_STEP, .lr = 2, .gamma = 0.5, .every_epochs = 2};
+	struct sl_schedule at = {.kind = SL_CONF_STEP, .lr = 2, .gamma = 0.5, .n_point = 2, .point = {{1, 0}, {3, 0}}};
 	static const double step_lr[] = {2, 2, 1, 1, 0.5, 0.5}, multi_step_lr[] = {2, 1, 1, 0.5, 0.5, 0.5};
 	struct sl_fail fail;
 
@@ -162,7 +161,7 @@ static void steps_drop_as_torchs(void **state)
 	assert_lr(&at, 1000, 0.5);
 	/* ImageNet's: warm-up over 5 epochs, a tenth from 16 on, a hundredth from 27 on */
 	at = (struct sl_schedule){
-		.kind = SL_SCHEDULE_STEP, .lr = 2, .gamma = 0.1, .n_point = 2, .point = {{16, 0}, {27, 0}}};
+		.kind = SL_CONF_STEP, .lr = 2, .gamma = 0.1, .n_point = 2, .point = {{16, 0}, {27, 0}}};
 	assert_int_equal(sl_schedule_set_epochs(&at, 35, 5, 100, &fail), SL_OK);
 	assert_lr(&at, 249, 1);
 	assert_lr(&at, 1599, 2);
@@ -174,9 +173,8 @@ static void steps_drop_as_torchs(void **state)
 /* (0, 0) (5, 0.4) (24, 0) with 98 steps an epoch, as the ResNet9 of DAWNBench; and points that begin above epoch 0. */
 static void points_are_joined_by_lines(void **state)
 {
-	struct sl_schedule s = {.kind = SL_SCHEDULE_POINTS, .n_point = 3, .point = {{0, 0}, {5, 0.4}, {24, 0}}};
-	struct sl_schedule late = {
-		.kind = SL_SCHEDULE_POINTS, .n_point = 3, .point = {{0.5, 0.3}, {1, 0.1}, {1.5, 0.1}}};
+	struct sl_schedule s = {.kind = SL_CONF_POINTS, .n_point = 3, .point = {{0, 0}, {5, 0.4}, {24, 0}}};
+	struct sl_schedule late = {.kind = SL_CONF_POINTS, .n_point = 3, .point = {{0.5, 0.3}, {1, 0.1}, {1.5, 0.1}}};
 	struct sl_fail fail;
 
 	(void)state;
@@ -203,7 +201,7 @@ static void points_are_joined_by_lines(void **state)
  */
 static void a_warm_up_from_zero(void **state)
 {
-	struct sl_schedule s = {.kind = SL_SCHEDULE_POLYNOMIAL, .lr = 1, .power = 1, .from_zero = true};
+	struct sl_schedule s = {.kind = SL_CONF_POLYNOMIAL, .lr = 1, .power = 1, .from_zero = true};
 	struct sl_fail fail;
 
 	(void)state;
@@ -216,7 +214,7 @@ static void a_warm_up_from_zero(void **state)
  */
 static void by_epoch(void **state)
 {
-	struct sl_schedule s = {.kind = SL_SCHEDULE_COSINE, .lr = 0.4, .by_epoch = true};
+	struct sl_schedule s = {.kind = SL_CONF_COSINE, .lr = 0.4, .by_epoch = true};
 	const double lr[] = {0.4, 0.2 + 0.2 * sqrt(0.5), 0.2, 0.2 - 0.2 * sqrt(0.5)};
 	struct sl_fail fail;
 
@@ -229,7 +227,7 @@ static void by_epoch(void **state)
 		assert_lr(&s, step, step < 10 ? 0.2 * (double)(step / 5 + 1) : lr[step / 5 - 2]);
 	assert_int_equal(sl_schedule_set_epochs(&s, 6, 0.4, 5, &fail), SL_OK); /* never above lr */
 	assert_lr(&s, 0, 0.4);
-	s = (struct sl_schedule){.kind = SL_SCHEDULE_POINTS, .by_epoch = true, .n_point = 2, .point = {{0, 0}, {4, 1}}};
+	s = (struct sl_schedule){.kind = SL_CONF_POINTS, .by_epoch = true, .n_point = 2, .point = {{0, 0}, {4, 1}}};
 	assert_int_equal(sl_schedule_set_epochs(&s, 4, 0, 3, &fail), SL_OK);
 	for (int64_t step = 0; step < 12; step++)
 		assert_lr(&s, step, (double)(step / 3) / 4);
@@ -246,7 +244,7 @@ static void wrong_settings_are_refused(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		struct sl_schedule s = {.kind = SL_SCHEDULE_POLYNOMIAL, .lr = 1, .power = 1};
+		struct sl_schedule s = {.kind = SL_CONF_POLYNOMIAL, .lr = 1, .power = 1};
 
 		assert_int_equal(sl_schedule_set_epochs(&s, bad[i].epochs, bad[i].warmup, bad[i].per_epoch, &fail),
 				 SL_ERR_CONFIG);

@@ -50,11 +50,11 @@ static struct sl_set whole(void)
 }
 
 /* Of each member: which samples, in labels' order or not. seen[SAMPLES] */
-static void deal(enum sl_subset_kind kind, double alpha, uint64_t seed, int owner[SAMPLES], int64_t sizes[MEMBERS])
+static void deal(enum sl_conf_parts_kind kind, double alpha, uint64_t seed, int owner[SAMPLES], int64_t sizes[MEMBERS])
 {
 	memset(owner, 0xff, SAMPLES * sizeof *owner);
 	for (int m = 0; m < MEMBERS; m++) {
-		const struct sl_subset_spec spec = {kind, alpha, m, MEMBERS, seed};
+		const struct sl_subset_spec spec = {{kind, alpha}, m, MEMBERS, seed};
 		struct sl_value value[SL_FIELD_COUNT];
 		struct sl_set set = whole();
 		int64_t count[MEMBERS];
@@ -89,7 +89,7 @@ static void deal(enum sl_subset_kind kind, double alpha, uint64_t seed, int owne
 
 static void every_sample_is_one_members(void **state)
 {
-	static const enum sl_subset_kind kind[] = {SL_SUBSET_IID, SL_SUBSET_BY_LABEL, SL_SUBSET_DIRICHLET};
+	static const enum sl_conf_parts_kind kind[] = {SL_PARTS_IID, SL_PARTS_BY_LABEL, SL_PARTS_DIRICHLET};
 	int owner[SAMPLES], again[SAMPLES], other[SAMPLES];
 	int64_t count[MEMBERS];
 
@@ -120,20 +120,20 @@ static void labels_are_as_unequal_as_asked(void **state)
 	int few = 0;
 
 	(void)state;
-	deal(SL_SUBSET_IID, 0, 5, owner, count);
+	deal(SL_PARTS_IID, 0, 5, owner, count);
 	for (int m = 0; m < MEMBERS; m++) {
 		assert_in_range(count[m], SAMPLES / MEMBERS, SAMPLES / MEMBERS + 1);
 		assert_int_equal(labels_of(owner, m), CLASSES);
 	}
-	deal(SL_SUBSET_BY_LABEL, 0, 5, owner, count);
+	deal(SL_PARTS_BY_LABEL, 0, 5, owner, count);
 	for (int m = 0; m < MEMBERS; m++) {
 		assert_in_range(count[m], SAMPLES / MEMBERS, SAMPLES / MEMBERS + 1);
 		assert_in_range(labels_of(owner, m), 2, 3);
 	}
-	deal(SL_SUBSET_DIRICHLET, 1000, 5, owner, count);
+	deal(SL_PARTS_DIRICHLET, 1000, 5, owner, count);
 	for (int m = 0; m < MEMBERS; m++)
 		assert_int_equal(labels_of(owner, m), CLASSES);
-	deal(SL_SUBSET_DIRICHLET, 0.1, 8, owner, count);
+	deal(SL_PARTS_DIRICHLET, 0.1, 8, owner, count);
 	for (int m = 0; m < MEMBERS; m++)
 		few += labels_of(owner, m) < CLASSES;
 	assert_true(few >= 3);
@@ -141,7 +141,7 @@ static void labels_are_as_unequal_as_asked(void **state)
 
 static void nobody_goes_without(void **state)
 {
-	const struct sl_subset_spec spec = {SL_SUBSET_IID, 0, 0, SAMPLES + 1, 1};
+	const struct sl_subset_spec spec = {{SL_PARTS_IID, 0}, 0, SAMPLES + 1, 1};
 	struct sl_set set = whole(), before = set;
 	int64_t count[SAMPLES + 1];
 	struct sl_fail fail;

@@ -21,7 +21,10 @@ static enum sl_err open_steps(struct sl_transform **out, const char (*step)[SL_C
 			      bool fixed, struct sl_fail *fail)
 {
 	return sl_transform_open(
-		out, &(struct sl_transform_spec){.step = step, .n = n, .out_h = h, .out_w = w, .fixed = fixed}, fail);
+		out,
+		&(struct sl_transform_spec){
+			.step = step, .n = n, .out_h = h, .out_w = w, .norm = SL_NORMALIZE_NONE, .fixed = fixed},
+		fail);
 }
 
 static struct sl_transform *open_one(const char *step, int h, int w)
@@ -177,7 +180,8 @@ static void sixteen_bits_are_kept(void **state)
 						   "Normalize(0.25, 0.5)"};
 	static const float deep[2] = {65535, 1};
 	const struct sl_value value = {.data = deep, .deep = true, .dim = {1, 2, 1}};
-	struct sl_transform_spec spec = {.n = 1, .out_h = 8, .out_w = 8, .channels = 1, .deep = true};
+	struct sl_transform_spec spec = {
+		.n = 1, .out_h = 8, .out_w = 8, .norm = SL_NORMALIZE_NONE, .channels = 1, .deep = true};
 	struct sl_transform_work work = {0};
 	struct sl_transform *t = NULL;
 	struct sl_fail fail = {0};

@@ -118,6 +118,7 @@ static int apply(int argc, char **argv)
 					 .n = argc - 8,
 					 .out_h = atoi(argv[6]),
 					 .out_w = atoi(argv[7]),
+					 .norm = SL_NORMALIZE_NONE,
 					 .channels = how.channels,
 					 .deep = how.deep};
 	const uint64_t seed = strtoull(argv[3], NULL, 10), epoch = strtoull(argv[4], NULL, 10);
