@@ -124,11 +124,6 @@ static void on_tick(void *arg)
 	sl_link_event(arg, LINK_TICK);
 }
 
-static void wake_loop(void *arg)
-{
-	sl_async_wake(arg);
-}
-
 static void on_jobs_done(void *arg)
 {
 	struct sl_link *l = arg;
@@ -175,7 +170,7 @@ static enum sl_err open_link(struct sl_link *l, struct sl_fail *fail)
 	enum sl_err err = sl_async_open(&l->jobs_done, l->loop, on_jobs_done, l, fail);
 
 	if (!err)
-		err = sl_worker_open(&l->worker, "split-compute", wake_loop, l->jobs_done, fail);
+		err = sl_worker_open(&l->worker, "split-compute", sl_async_wake, l->jobs_done, fail);
 	if (!err)
 		err = sl_transport_connect(&l->transport, l->loop, &transport, &transport_events, l, fail);
 	if (!err)

@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
@@ -106,11 +105,6 @@ static void write_done(struct sl_job *job)
 	sl_archive_go_back(a, a->leaving ? UINT64_MAX : a->back_to, a->back_sure);
 }
 
-static void wake(void *arg)
-{
-	sl_async_wake(arg);
-}
-
 static void on_written(void *arg)
 {
 	struct sl_archive *a = arg;
@@ -135,7 +129,7 @@ enum sl_err sl_archive_open(struct sl_archive **out, struct sl_loop *loop, const
 	a->back_to = UINT64_MAX;
 	err = sl_async_open(&a->written, loop, on_written, a, fail);
 	if (!err)
-		err = sl_worker_open(&a->disk, "split-disk", wake, a->written, fail);
+		err = sl_worker_open(&a->disk, "split-disk", sl_async_wake, a->written, fail);
 	if (err) {
 		sl_archive_close(a);
 		return err;
@@ -149,8 +143,7 @@ void sl_archive_close(struct sl_archive *a)
 	if (!a)
 		return;
 	sl_worker_close(a->disk);
-	if (a->written)
-		sl_async_close(a->written);
+	sl_async_close(a->written);
 	sl_client_state_close(&a->state);
 	free(a);
 }
@@ -248,17 +241,7 @@ uint64_t sl_archive_busy_ms(const struct sl_archive *a)
 
 bool sl_archive_settle(struct sl_archive *a)
 {
-	const struct timespec moment = {0, 2000000};
-	uint64_t bound_ms = (uint64_t)a->watchdog_s * 1000;
-
-	while (a->busy) {
-		sl_worker_drain(a->disk);
-		if (a->busy && bound_ms && sl_archive_busy_ms(a) > bound_ms)
-			return false;
-		if (a->busy)
-			nanosleep(&moment, NULL);
-	}
-	return true;
+	return sl_worker_settle(a->disk, &a->busy, a->watchdog_s);
 }
 
 struct sl_checkpoint_state sl_archive_status(const struct sl_archive *a)

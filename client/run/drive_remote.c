@@ -152,13 +152,6 @@ static void on_loaded(void *arg)
 			sl_loader_drain(d->loader[split]);
 }
 
-static void wake_loop(void *arg)
-{
-	struct drive *d = arg;
-
-	sl_async_wake(d->loaded);
-}
-
 static void on_written(void *arg)
 {
 	sl_drive_event(arg, EV_WRITTEN);
@@ -289,9 +282,11 @@ static enum sl_err open_all(struct drive *d)
 	if (!err)
 		err = sl_timer_open(&d->drain, d->loop, on_drain_over, d, d->fail);
 	if (!err && train)
-		err = sl_setup_loader(d->setup, SL_SPLIT_TRAIN, wake_loop, d, &d->loader[SL_SPLIT_TRAIN], d->fail);
+		err = sl_setup_loader(d->setup, SL_SPLIT_TRAIN, sl_async_wake, d->loaded, &d->loader[SL_SPLIT_TRAIN],
+				      d->fail);
 	if (!err)
-		err = sl_setup_loader(d->setup, SL_SPLIT_TEST, wake_loop, d, &d->loader[SL_SPLIT_TEST], d->fail);
+		err = sl_setup_loader(d->setup, SL_SPLIT_TEST, sl_async_wake, d->loaded, &d->loader[SL_SPLIT_TEST],
+				      d->fail);
 	if (!err)
 		err = sl_answers_open(&d->answers, d->loop, d->setup->conf, answer, d, d->fail);
 	if (!err)

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "client/persist/model_file.h"
 #include "client/run/about.h"
@@ -83,11 +82,6 @@ static void write_done(struct sl_job *job)
 	p->written(p->arg);
 }
 
-static void wake(void *arg)
-{
-	sl_async_wake(arg);
-}
-
 static void on_done(void *arg)
 {
 	struct sl_publish *p = arg;
@@ -112,7 +106,7 @@ enum sl_err sl_publish_open(struct sl_publish **out, struct sl_loop *loop, const
 	sl_model_file_remove(setup->conf, SL_MODEL_ASKED);
 	err = sl_async_open(&p->done, loop, on_done, p, fail);
 	if (!err)
-		err = sl_worker_open(&p->disk, "split-model", wake, p->done, fail);
+		err = sl_worker_open(&p->disk, "split-model", sl_async_wake, p->done, fail);
 	if (err) {
 		sl_publish_close(p);
 		return err;
@@ -126,8 +120,7 @@ void sl_publish_close(struct sl_publish *p)
 	if (!p)
 		return;
 	sl_worker_close(p->disk);
-	if (p->done)
-		sl_async_close(p->done);
+	sl_async_close(p->done);
 	sl_model_file_remove(p->setup->conf, SL_MODEL_ASKED);
 	sl_weights_close(&p->weights);
 	free(p->about);
@@ -151,17 +144,7 @@ uint64_t sl_publish_busy_ms(const struct sl_publish *p)
 
 bool sl_publish_settle(struct sl_publish *p)
 {
-	const struct timespec moment = {0, 2000000};
-	uint64_t bound_ms = p ? (uint64_t)p->setup->conf->watchdog_s * 1000 : 0;
-
-	while (sl_publish_busy(p)) {
-		sl_worker_drain(p->disk);
-		if (p->busy && bound_ms && sl_publish_busy_ms(p) > bound_ms)
-			return false;
-		if (p->busy)
-			nanosleep(&moment, NULL);
-	}
-	return true;
+	return !p || sl_worker_settle(p->disk, &p->busy, p->setup->conf->watchdog_s);
 }
 
 static enum sl_err take(struct sl_publish *p, struct sl_remote *remote, struct sl_fail *fail)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/base/clock.h"
 #include "common/base/worker_turns.h"
@@ -296,6 +297,21 @@ uint64_t sl_worker_busy_ms(struct sl_worker *worker)
 		began_ns = job->began_ns < began_ns ? job->began_ns : began_ns;
 	pthread_mutex_unlock(&worker->lock);
 	return now_ns > began_ns ? (now_ns - began_ns) / 1000000 : 0;
+}
+
+bool sl_worker_settle(struct sl_worker *worker, const bool *busy, int watchdog_s)
+{
+	const struct timespec moment = {0, 2000000};
+	const uint64_t bound_ms = (uint64_t)watchdog_s * 1000;
+
+	while (*busy) {
+		sl_worker_drain(worker);
+		if (*busy && bound_ms && sl_worker_busy_ms(worker) > bound_ms)
+			return false;
+		if (*busy)
+			nanosleep(&moment, NULL);
+	}
+	return true;
 }
 
 uint64_t sl_worker_silent_ms(struct sl_worker *worker)

@@ -71,6 +71,10 @@ uint64_t sl_worker_silent_ms(struct sl_worker *worker);
 uint64_t sl_worker_had_ms(struct sl_worker *worker, const struct sl_share *share);
 /* Calls `done` of every finished job, in order of completion, on the calling thread. */
 void sl_worker_drain(struct sl_worker *worker);
+/* Drains until `done` of a job has made *busy false. False: the running job has taken more than watchdog_s; 0: no
+ * limit.
+ */
+bool sl_worker_settle(struct sl_worker *worker, const bool *busy, int watchdog_s);
 /* Forgets every job with `owned(job, arg)` true: queued, running, held, or finished and not drained. It waits for the
  * end of a running or held job. After the return neither `run` nor `done` of such a job is called, and its memory is
  * the submitter's again. */

@@ -191,9 +191,9 @@ enum sl_err sl_async_open(struct sl_async **out, struct sl_loop *loop, void (*fn
 	return SL_OK;
 }
 
-void sl_async_wake(struct sl_async *async)
+void sl_async_wake(void *async)
 {
-	uv_async_send(&async->uv);
+	uv_async_send(&((struct sl_async *)async)->uv);
 }
 
 void sl_async_close(struct sl_async *async)

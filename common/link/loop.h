@@ -24,10 +24,11 @@ void sl_timer_start(struct sl_timer *timer, uint64_t delay_ms, uint64_t period_m
 void sl_timer_stop(struct sl_timer *timer);
 void sl_timer_close(struct sl_timer *timer);
 
-/* sl_async_wake may be called from any thread (several wakes may become one call of fn on the loop's thread). */
+/* sl_async_wake may be called from any thread (several wakes may become one call of fn on the loop's thread). It takes
+ * a struct sl_async, and can itself be the wake of a worker or loader. */
 enum sl_err sl_async_open(struct sl_async **out, struct sl_loop *loop, void (*fn)(void *arg), void *arg,
 			  struct sl_fail *fail) SL_MUST_CHECK;
-void sl_async_wake(struct sl_async *async);
+void sl_async_wake(void *async);
 void sl_async_close(struct sl_async *async);
 
 /* SIGINT and SIGTERM; SIGHUP too, a terminal that is gone, unless the process ignores it (nohup) or sl_loop_on_hangup

@@ -233,11 +233,6 @@ static void on_tick(void *arg)
 		finish_close(h);
 }
 
-static void wake_loop(void *arg)
-{
-	sl_async_wake(arg);
-}
-
 static void on_jobs_done(void *arg)
 {
 	struct sl_host *h = arg;
@@ -263,7 +258,7 @@ static enum sl_err open_parts(struct sl_host *h, struct sl_fail *fail)
 	if (!err)
 		err = sl_async_open(&h->jobs_done, h->loop, on_jobs_done, h, fail);
 	if (!err)
-		err = sl_worker_open(&h->worker, "split-device", wake_loop, h->jobs_done, fail);
+		err = sl_worker_open(&h->worker, "split-device", sl_async_wake, h->jobs_done, fail);
 	if (!err)
 		err = sl_transport_bind(&h->transport, h->loop, &transport, &events, h, fail);
 	if (!err)
