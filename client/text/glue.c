@@ -12,55 +12,23 @@ static const char *const binary[] = {"0", "1", NULL};
 static const char *const entails[] = {"entailment", "not_entailment", NULL};
 static const char *const three[] = {"entailment", "neutral", "contradiction", NULL};
 
-#define USUAL                                      \
-	{                                          \
-		"train.tsv", "dev.tsv", "test.tsv" \
-	}
-#define CLASSES(names, n)                   \
-	{                                   \
-		.name = names, .classes = n \
-	}
-
+/* clang-format off */
+#define FILES(match)      {"train.tsv", "dev" match ".tsv", "test" match ".tsv"}
+#define CLASSES(names, n) {.name = names, .classes = n}
 const struct sl_glue_task sl_glue_tasks[] = {
-	{"cola", "CoLA", USUAL, true, false, "sentence", NULL, NULL, CLASSES(binary, 2), SL_GLUE_MATTHEWS},
-	{"sst2", "SST-2", USUAL, false, false, "sentence", NULL, "label", CLASSES(binary, 2), SL_GLUE_ACCURACY},
-	{"mrpc", "MRPC", USUAL, false, false, "#1 String", "#2 String", "Quality", CLASSES(binary, 2), SL_GLUE_F1},
-	{"qqp", "QQP", USUAL, false, true, "question1", "question2", "is_duplicate", CLASSES(binary, 2), SL_GLUE_F1},
-	{"mnli",
-	 "MNLI",
-	 {"train.tsv", "dev_matched.tsv", "test_matched.tsv"},
-	 false,
-	 false,
-	 "sentence1",
-	 "sentence2",
-	 "gold_label",
-	 CLASSES(three, 3),
-	 SL_GLUE_ACCURACY},
-	{"mnli-mm",
-	 "MNLI",
-	 {"train.tsv", "dev_mismatched.tsv", "test_mismatched.tsv"},
-	 false,
-	 false,
-	 "sentence1",
-	 "sentence2",
-	 "gold_label",
-	 CLASSES(three, 3),
-	 SL_GLUE_ACCURACY},
-	{"qnli", "QNLI", USUAL, false, false, "question", "sentence", "label", CLASSES(entails, 2), SL_GLUE_ACCURACY},
-	{"rte", "RTE", USUAL, false, false, "sentence1", "sentence2", "label", CLASSES(entails, 2), SL_GLUE_ACCURACY},
-	{"stsb",
-	 "STS-B",
-	 USUAL,
-	 false,
-	 false,
-	 "sentence1",
-	 "sentence2",
-	 "score",
-	 {.regression = true},
-	 SL_GLUE_PEARSON},
-	{"wnli", "WNLI", USUAL, false, false, "sentence1", "sentence2", "label", CLASSES(binary, 2), SL_GLUE_ACCURACY},
+	{"cola", "CoLA", FILES(""), "sentence", NULL, NULL, CLASSES(binary, 2), .metric = SL_GLUE_MATTHEWS, .plain = true},
+	{"sst2", "SST-2", FILES(""), "sentence", NULL, "label", CLASSES(binary, 2), .metric = SL_GLUE_ACCURACY},
+	{"mrpc", "MRPC", FILES(""), "#1 String", "#2 String", "Quality", CLASSES(binary, 2), .metric = SL_GLUE_F1},
+	{"qqp", "QQP", FILES(""), "question1", "question2", "is_duplicate", CLASSES(binary, 2), .metric = SL_GLUE_F1, .skip_short = true},
+	{"mnli", "MNLI", FILES("_matched"), "sentence1", "sentence2", "gold_label", CLASSES(three, 3), .metric = SL_GLUE_ACCURACY},
+	{"mnli-mm", "MNLI", FILES("_mismatched"), "sentence1", "sentence2", "gold_label", CLASSES(three, 3), .metric = SL_GLUE_ACCURACY},
+	{"qnli", "QNLI", FILES(""), "question", "sentence", "label", CLASSES(entails, 2), .metric = SL_GLUE_ACCURACY},
+	{"rte", "RTE", FILES(""), "sentence1", "sentence2", "label", CLASSES(entails, 2), .metric = SL_GLUE_ACCURACY},
+	{"stsb", "STS-B", FILES(""), "sentence1", "sentence2", "score", {.regression = true}, .metric = SL_GLUE_PEARSON},
+	{"wnli", "WNLI", FILES(""), "sentence1", "sentence2", "label", CLASSES(binary, 2), .metric = SL_GLUE_ACCURACY},
 	{.name = NULL},
 };
+/* clang-format on */
 
 enum sl_err sl_glue_find(const struct sl_glue_task **out, const char *name, struct sl_fail *fail)
 {

@@ -14,11 +14,11 @@ struct sl_glue_task {
 	const char *name;                      /* "cola" */
 	const char *folder;                    /* as GLUE's archives name it: "CoLA" */
 	const char *file[SL_GLUE_SPLIT_COUNT]; /* in the folder */
-	bool plain;                /* train and dev have no header: CoLA, label in column 1 and text in column 3 */
-	bool skip_short;           /* some rows of the published files lack columns: they are left out */
-	const char *a, *b, *label; /* columns; b NULL: one text. Test files have no labels */
+	const char *a, *b, *label;             /* columns; b NULL: one text. Test files have no labels */
 	struct sl_labels labels;
 	enum sl_glue_metric metric;
+	bool plain;      /* train and dev have no header: CoLA, label in column 1 and text in column 3 */
+	bool skip_short; /* some rows of the published files lack columns: they are left out */
 };
 
 /* Ends with a NULL name. */
