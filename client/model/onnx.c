@@ -7,6 +7,7 @@
 #include "client/model/onnx_nodes.h"
 #include "client/model/onnx_tokens.h"
 #include "client/model/weights_file.h"
+#include "common/conf/conf.h"
 
 static const char key[] = "model.onnx";
 
@@ -427,7 +428,7 @@ static enum sl_err settle_sizes(struct sl_onnx_sizes *s, const struct sl_onnx *o
 				  onnx->name, s->height, s->width, height, width);
 	s->height = s->height ? s->height : height;
 	s->width = s->width ? s->width : width;
-	if (s->height < SL_MODEL_MIN_IMAGE || s->width < SL_MODEL_MIN_IMAGE)
+	if (s->height < SL_CONF_MIN_IMAGE || s->width < SL_CONF_MIN_IMAGE)
 		return sl_fail_at(fail, "model.image", SL_ERR_CONFIG,
 				  "%s does not say how large its images are: give this key", onnx->name);
 	return SL_OK;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/model/onnx_file.h"
+#include "common/conf/conf.h"
 
 enum {
 	FIRST_OPSET = 13,
@@ -353,12 +354,12 @@ static enum sl_err read_image(struct sl_onnx_sizes *out, const struct sl_onnx *o
 		return sl_fail_set(fail, SL_ERR_CONFIG, "input '%.96s' has %lld channels, where images have 1 to %d",
 				   o->in->name, (long long)dim[1], MOST_CHANNELS);
 	for (int i = 2; i < 4; i++)
-		if (dim[i] && (dim[i] < SL_MODEL_MIN_IMAGE || dim[i] > SL_MODEL_MAX_IMAGE))
+		if (dim[i] && (dim[i] < SL_CONF_MIN_IMAGE || dim[i] > SL_CONF_MAX_IMAGE))
 			return sl_fail_set(
 				fail, SL_ERR_CONFIG,
 				"input '%.96s' has images of %lldx%lld; height and width must lie in %d … %d",
-				o->in->name, (long long)dim[2], (long long)dim[3], SL_MODEL_MIN_IMAGE,
-				SL_MODEL_MAX_IMAGE);
+				o->in->name, (long long)dim[2], (long long)dim[3], SL_CONF_MIN_IMAGE,
+				SL_CONF_MAX_IMAGE);
 	*out = (struct sl_onnx_sizes){.height = (int)dim[2], .width = (int)dim[3], .channels = (int)dim[1]};
 	return SL_OK;
 }

@@ -8,12 +8,6 @@
 #include "client/model/sources.h"
 #include "common/conf/conf.h"
 
-/* Generous, and small enough that no product of a source can overflow. */
-enum { MAX_CLASSES = 100000 }; /* as model.classes has it */
-_Static_assert((int)SL_MODEL_MIN_IMAGE == (int)SL_CONF_MIN_IMAGE && (int)SL_MODEL_MAX_IMAGE == (int)SL_CONF_MAX_IMAGE,
-	       "what a config may ask for, a model has");
-static const double min_width = 0.01, max_width = 16.0;
-
 #define BUILT_IN(name, has) {#name, sl_source_##name},
 
 static const struct source {
@@ -50,42 +44,20 @@ static enum sl_err unknown_model(const char *name, struct sl_fail *fail)
 	return sl_fail_at(fail, "model.name", SL_ERR_CONFIG, "unknown model \"%s\"; known: %s", name, known);
 }
 
-/* The comparisons are written so that NaN fails them. */
-static enum sl_err check_spec(const struct sl_model_spec *s, bool tokens, bool rows, struct sl_fail *fail)
+/* What the bounds of the config's keys do not say. */
+static enum sl_err check_spec(const struct sl_model_spec *s, bool tokens, struct sl_fail *fail)
 {
 	const int least = tokens || s->task != SL_LEARN_CLASSES ? 1 : 2;
 
-	if (!s->huggingface && !(s->width >= min_width && s->width <= max_width))
-		return sl_fail_at(fail, "model.width", SL_ERR_CONFIG, "width is %g; it must lie in %g … %g", s->width,
-				  min_width, max_width);
 	if (s->task == SL_LEARN_NEXT && !s->huggingface)
 		return sl_fail_at(fail, "model.head", SL_ERR_CONFIG, "causal_lm belongs to model.huggingface");
-	if (!(s->masked >= 0 && s->masked <= 0.9) || (s->masked > 0 && !s->huggingface))
+	if (s->masked > 0 && !s->huggingface)
 		return sl_fail_at(fail, "model.head", SL_ERR_CONFIG, "a share of %g masked tokens is not possible",
 				  s->masked);
-	if (!(s->masked > 0) && s->task != SL_LEARN_NEXT && (s->classes < least || s->classes > MAX_CLASSES))
+	if (!(s->masked > 0) && s->task != SL_LEARN_NEXT && s->classes < least)
 		return sl_fail_at(fail, "model.classes", SL_ERR_CONFIG,
-				  "classes is %d; of this network it must be %d to %d%s", s->classes, least,
-				  MAX_CLASSES, least < 2 ? "" : ", since a classifier tells two classes or more apart");
-	if (!(s->dropout >= 0.0 && s->dropout < 1.0))
-		return sl_fail_at(fail, "model.dropout", SL_ERR_CONFIG, "dropout is %g; it must lie in [0, 1)",
-				  s->dropout);
-	if (tokens && !s->huggingface && (s->vocab < 1 || s->vocab > SL_MODEL_MAX_VOCAB))
-		return sl_fail_at(fail, "model.vocab", SL_ERR_CONFIG, "vocab is %d; it must lie in 1 … %d", s->vocab,
-				  SL_MODEL_MAX_VOCAB);
-	if (tokens && (s->tokens < 1 || s->tokens > SL_MODEL_MAX_TOKENS))
-		return sl_fail_at(fail, "model.tokens", SL_ERR_CONFIG, "tokens is %d; it must lie in 1 … %d", s->tokens,
-				  SL_MODEL_MAX_TOKENS);
-	if (rows && (s->features < 1 || s->features > SL_MODEL_MAX_FEATURES))
-		return sl_fail_at(fail, "model.features", SL_ERR_CONFIG, "features is %d; it must lie in 1 … %d",
-				  s->features, SL_MODEL_MAX_FEATURES);
-	if (tokens || rows)
-		return SL_OK;
-	if (s->image < SL_MODEL_MIN_IMAGE || s->image > SL_MODEL_MAX_IMAGE ||
-	    sl_model_image_w(s) < SL_MODEL_MIN_IMAGE || sl_model_image_w(s) > SL_MODEL_MAX_IMAGE)
-		return sl_fail_at(fail, "model.image", SL_ERR_CONFIG,
-				  "image is %dx%d; height and width must lie in %d … %d", s->image, sl_model_image_w(s),
-				  SL_MODEL_MIN_IMAGE, SL_MODEL_MAX_IMAGE);
+				  "classes is %d; of this network it must be %d to 100000%s", s->classes, least,
+				  least < 2 ? "" : ", since a classifier tells two classes or more apart");
 	return SL_OK;
 }
 
@@ -140,7 +112,7 @@ enum sl_err sl_model_open(struct sl_model **out, const struct sl_model_spec *spe
 		return sl_fail_at(fail, "model.onnx", SL_ERR_CONFIG, "needs a file");
 	if (!entry)
 		return unknown_model(spec->name, fail);
-	err = check_spec(spec, tokens, rows, fail);
+	err = check_spec(spec, tokens, fail);
 	if (!err && !entry->build == !spec->huggingface)
 		err = sl_fail_at(fail, "model.huggingface", SL_ERR_CONFIG, "%s a folder",
 				 entry->build ? "this network has no" : "needs");

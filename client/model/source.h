@@ -4,8 +4,6 @@
 
 #include "client/model/lora.h"
 
-enum { SL_MODEL_MIN_IMAGE = 8, SL_MODEL_MAX_IMAGE = 4096 }; /* a side of the input, in pixels */
-
 /* What a config says of the model: everything that defines shapes. */
 struct sl_model_spec {
 	char name[SL_NAME_MAX]; /* "mobilenet_v2", or another of source.c */
