@@ -82,7 +82,6 @@ static void close_cells(void *state)
 
 	free(s->mean);
 	free(s->bands);
-	free(s);
 }
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
@@ -90,7 +89,6 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 	const struct sl_shape *s = &env->most.shape;
 	int64_t w = s->ndim == 4 ? s->dim[2] : 1, line = over(w, (int64_t)env->arg[SIDE]) * s->dim[s->ndim - 1];
 
-	sl_need(&need->host, 1, sizeof(struct cells));
 	sl_need(&need->host, sl_stage_threads(env) * line, sizeof(float));
 	if (sl_extent_ragged(&env->most))
 		sl_need(&need->host, env->most.rows, sizeof(uint32_t));
@@ -102,14 +100,11 @@ static enum sl_err open_cells(void **state, const struct sl_stage_env *env, stru
 	const struct sl_shape *shape = &env->most.shape;
 	bool ragged = sl_extent_ragged(&env->most);
 	char text[SL_SHAPE_TEXT];
-	struct cells *s;
+	struct cells *s = *state;
 
 	if (ragged ? shape->ndim != 2 : shape->ndim < 3)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "codec: cells needs positions, and %s has none",
 				   sl_shape_text(shape, text));
-	s = calloc(1, sizeof *s);
-	if (s == NULL)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "cells: no memory");
 	s->env = *env;
 	s->f = (int64_t)env->arg[SIDE];
 	s->c = shape->dim[shape->ndim - 1];
@@ -118,12 +113,8 @@ static enum sl_err open_cells(void **state, const struct sl_stage_env *env, stru
 	s->mean = malloc(threads * (size_t)(over(s->w, s->f) * s->c) * sizeof *s->mean);
 	if (ragged)
 		s->bands = malloc((size_t)env->most.rows * sizeof *s->bands);
-	if (s->mean == NULL || (ragged && s->bands == NULL)) {
-		close_cells(s);
-		return sl_fail_set(fail, SL_ERR_NOMEM, "cells: no memory");
-	}
-	*state = s;
-	return SL_OK;
+	return s->mean != NULL && (!ragged || s->bands != NULL) ? SL_OK
+								: sl_fail_set(fail, SL_ERR_NOMEM, "cells: no memory");
 }
 
 /* ---- bands: lines of positions that share a line of cells, walked in the order of memory */
@@ -315,6 +306,7 @@ const struct sl_codec_stage sl_stage_cells = {
 	.keeps_samples = true,
 	.shape = shape,
 	.bound = bound,
+	.size = sizeof(struct cells),
 	.memory = memory,
 	.open = open_cells,
 	.close = close_cells,

@@ -88,6 +88,7 @@ static struct sl_codec_stage join(const struct sl_codec_stage *plain, const stru
 {
 	struct sl_codec_stage s = *plain;
 
+	s.size = device->size;
 	s.memory = device->memory;
 	s.open = device->open;
 	s.close = device->close;
@@ -209,6 +210,11 @@ static enum sl_err open_link(struct sl_codec *c, struct link *link, struct sl_fa
 			if (err != SL_OK)
 				return err;
 		}
+	}
+	if (link->stage->size != 0) {
+		link->state = calloc(1, link->stage->size);
+		if (link->state == NULL)
+			return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory", link->stage->name);
 	}
 	return link->stage->open == NULL ? SL_OK : link->stage->open(&link->state, &env, fail);
 }
@@ -396,8 +402,12 @@ enum sl_err sl_codec_open(struct sl_codec **out, const struct sl_codec_spec *spe
 
 static void close_link(struct link *link)
 {
-	if (link->stage != NULL && link->stage->close != NULL && link->state != NULL)
+	if (link->stage == NULL || link->state == NULL)
+		return;
+	if (link->stage->close != NULL)
 		link->stage->close(link->state);
+	if (link->stage->size != 0)
+		free(link->state);
 }
 
 void sl_codec_close(struct sl_codec *c)

@@ -98,7 +98,6 @@ static void close_downsample(void *state)
 	free(d->most.rows);
 	free(d->most.cols);
 	free(d->scratch);
-	free(d);
 }
 
 static void set_taps(struct sl_tap *taps, int64_t n, int64_t small, int64_t f)
@@ -117,7 +116,6 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 {
 	const struct sides s = sides_of(&env->most, (int64_t)env->arg[FACTOR]);
 
-	sl_need(&need->host, 1, sizeof(struct downsample));
 	sl_need(&need->host, line_taps(env, &s) + s.w, sizeof(struct sl_tap));
 	sl_need(&need->host, sl_stage_threads(env) * s.small_h * s.small_w * s.c, sizeof(float));
 }
@@ -128,34 +126,25 @@ static enum sl_err open_downsample(void **state, const struct sl_stage_env *env,
 	const struct sl_shape *shape = &env->most.shape;
 	bool ragged = sl_extent_ragged(&env->most);
 	char text[SL_SHAPE_TEXT];
-	struct downsample *d;
-	struct sides *s;
+	struct downsample *d = *state;
+	struct sides *s = &d->most;
 
 	if (ragged ? shape->ndim != 2 : shape->ndim < 3)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "codec: downsample needs positions, and %s has none",
 				   sl_shape_text(shape, text));
-	d = calloc(1, sizeof *d);
-	if (d == NULL)
-		goto fail;
 	d->env = *env;
 	d->adjoint = env->pair != NULL;
 	d->ragged = ragged;
 	d->most = sides_of(&env->most, (int64_t)env->arg[FACTOR]);
-	s = &d->most;
 	s->rows = malloc((size_t)line_taps(env, s) * sizeof *s->rows);
 	s->cols = malloc((size_t)s->w * sizeof *s->cols);
 	d->scratch = malloc(threads * (size_t)(s->small_h * s->small_w * s->c) * sizeof *d->scratch);
 	if (s->rows == NULL || s->cols == NULL || d->scratch == NULL)
-		goto fail;
+		return sl_fail_set(fail, SL_ERR_NOMEM, "downsample: no memory");
 	if (!ragged)
 		set_taps(s->rows, s->h, s->small_h, s->f);
 	set_taps(s->cols, s->w, s->small_w, s->f);
-	*state = d;
 	return SL_OK;
-fail:
-	if (d != NULL)
-		close_downsample(d);
-	return sl_fail_set(fail, SL_ERR_NOMEM, "downsample: no memory");
 }
 
 /* ---- one sample */
@@ -327,6 +316,7 @@ const struct sl_codec_stage sl_stage_downsample = {
 	.keeps_samples = true,
 	.shape = shape,
 	.bound = sl_sized_bound,
+	.size = sizeof(struct downsample),
 	.memory = memory,
 	.open = open_downsample,
 	.close = close_downsample,

@@ -64,7 +64,6 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 {
 	const int64_t features = features_of(&env->most);
 
-	sl_need(&need->host, 1, sizeof(struct hadamard));
 	sl_need(&need->host, (uint64_t)(features + sl_stage_threads(env) * run_of(features)), sizeof(float));
 }
 
@@ -74,7 +73,6 @@ static void close_hadamard(void *state)
 
 	free(h->factor);
 	free(h->room);
-	free(h);
 }
 
 /* Signs of no step: evaluations and training have the same. */
@@ -97,21 +95,16 @@ static void draw_signs(struct hadamard *h)
 static enum sl_err open_hadamard(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	const int64_t features = features_of(&env->most), run = run_of(features);
-	struct hadamard *h = calloc(1, sizeof *h);
+	struct hadamard *h = *state;
 
-	if (h == NULL)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "hadamard: no memory");
 	h->env = *env;
 	h->features = features;
 	h->run = run;
 	h->factor = malloc((size_t)features * sizeof *h->factor);
 	h->room = malloc((size_t)(sl_stage_threads(env) * run) * sizeof *h->room);
-	if (h->factor == NULL || h->room == NULL) {
-		close_hadamard(h);
+	if (h->factor == NULL || h->room == NULL)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "hadamard: no memory");
-	}
 	draw_signs(h);
-	*state = h;
 	return SL_OK;
 }
 
@@ -213,6 +206,7 @@ const struct sl_codec_stage sl_stage_hadamard = {
 	.keeps_samples = true,
 	.shape = shape,
 	.bound = sl_sized_bound,
+	.size = sizeof(struct hadamard),
 	.memory = memory,
 	.open = open_hadamard,
 	.close = close_hadamard,

@@ -1,7 +1,6 @@
 /* f16, bf16 — IEEE half and bfloat16: 2 n bytes. Rounded to nearest even; beyond the largest finite value (65504 for
  * f16), that value. */
 #include <stdatomic.h>
-#include <stdlib.h>
 
 #include "common/base/pool.h"
 #include "common/codec/sized.h"
@@ -31,32 +30,20 @@ static double nominal(const double *arg, const struct sl_extent *in)
 	return (double)bound(arg, false, in);
 }
 
-static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
-{
-	sl_need(&need->host, 1, sizeof(struct half));
-}
-
-static enum sl_err open_half(void **state, const struct sl_stage_env *env, bool brain, struct sl_fail *fail)
-{
-	struct half *h = calloc(1, sizeof *h);
-
-	if (h == NULL)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "%s: no memory", brain ? "bf16" : "f16");
-	h->pool = env->pool;
-	h->to = brain ? env->loops->to_bf16 : env->loops->to_f16;
-	h->from = brain ? env->loops->from_bf16 : env->loops->from_f16;
-	*state = h;
-	return SL_OK;
-}
-
 static enum sl_err open_f16(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	return open_half(state, env, false, fail);
+	struct half *h = *state;
+
+	*h = (struct half){.pool = env->pool, .to = env->loops->to_f16, .from = env->loops->from_f16};
+	return SL_OK;
 }
 
 static enum sl_err open_bf16(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	return open_half(state, env, true, fail);
+	struct half *h = *state;
+
+	*h = (struct half){.pool = env->pool, .to = env->loops->to_bf16, .from = env->loops->from_bf16};
+	return SL_OK;
 }
 
 static int64_t block_length(const struct half *h, int64_t block)
@@ -125,9 +112,8 @@ const struct sl_codec_stage sl_stage_f16 = {
 	.by_token = sl_token_always,
 	.bound = bound,
 	.nominal = nominal,
-	.memory = memory,
+	.size = sizeof(struct half),
 	.open = open_f16,
-	.close = free,
 	.encode = encode,
 	.decode = decode,
 };
@@ -141,9 +127,8 @@ const struct sl_codec_stage sl_stage_bf16 = {
 	.by_token = sl_token_always,
 	.bound = bound,
 	.nominal = nominal,
-	.memory = memory,
+	.size = sizeof(struct half),
 	.open = open_bf16,
-	.close = free,
 	.encode = encode,
 	.decode = decode,
 };

@@ -97,14 +97,12 @@ static void close_levels(void *state)
 
 	sl_groups_close(&l->t.groups);
 	free(l->affine);
-	free(l);
 }
 
 static void need_levels(const struct sl_stage_env *env, int64_t bucket, struct sl_memory *need)
 {
 	int64_t n = sl_shape_count(&env->most.shape), most = sl_groups_count(n, bucket);
 
-	sl_need(&need->host, 1, sizeof(struct levels));
 	sl_groups_memory(n, most, need);
 	sl_need(&need->host, most, sizeof(struct sl_affine));
 }
@@ -123,11 +121,9 @@ static enum sl_err open_levels(void **state, const struct sl_stage_env *env, int
 			       struct sl_fail *fail)
 {
 	int64_t n = sl_shape_count(&env->most.shape), most = sl_groups_count(n, bucket);
-	struct levels *l = calloc(1, sizeof *l);
+	struct levels *l = *state;
 	enum sl_err err;
 
-	if (l == NULL)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory for levels");
 	l->t.env = *env;
 	l->q = (uint16_t)q;
 	l->bits = level_bits(q);
@@ -135,17 +131,11 @@ static enum sl_err open_levels(void **state, const struct sl_stage_env *env, int
 	l->t.squares = squares;
 	err = sl_groups_open(&l->t.groups, n, most, fail);
 	if (err != SL_OK)
-		goto fail;
+		return err;
 	l->affine = calloc((size_t)most, sizeof *l->affine);
-	if (l->affine == NULL) {
-		err = sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory for %lld buckets", (long long)most);
-		goto fail;
-	}
-	*state = l;
-	return SL_OK;
-fail:
-	close_levels(l);
-	return err;
+	return l->affine != NULL
+		       ? SL_OK
+		       : sl_fail_set(fail, SL_ERR_NOMEM, "codec: no memory for %lld buckets", (long long)most);
 }
 
 static enum sl_err open_qsgd(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
@@ -316,6 +306,7 @@ const struct sl_codec_stage sl_stage_qsgd = {
 		   "with q of 2 or more",
 	.bound = qsgd_bound,
 	.nominal = qsgd_nominal,
+	.size = sizeof(struct levels),
 	.memory = qsgd_memory,
 	.open = open_qsgd,
 	.close = close_levels,
@@ -333,6 +324,7 @@ const struct sl_codec_stage sl_stage_terngrad = {
 	.instead = " (its errors have mean zero, so it needs none), or write bucket=8",
 	.bound = tern_bound,
 	.nominal = tern_nominal,
+	.size = sizeof(struct levels),
 	.memory = tern_memory,
 	.open = open_tern,
 	.close = close_levels,

@@ -126,7 +126,6 @@ static void close_lowrank(void *state)
 	free(l->warm);
 	free(l->start);
 	free(l->factor);
-	free(l);
 }
 
 static enum sl_err open_warm(struct lowrank *l)
@@ -150,7 +149,6 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 	int64_t m, c, r = (int64_t)env->arg[RANK];
 
 	sides(&env->most, &m, &c);
-	sl_need(&need->host, 1, sizeof(struct lowrank));
 	sl_need(&need->host, r * larger(m, c), sizeof(float));
 	sl_need(&need->host, sl_stage_threads(env) * r * (m + c), sizeof(float));
 	if (env->arg[WARM] != 0) {
@@ -168,7 +166,7 @@ static enum sl_err open_lowrank(void **state, const struct sl_stage_env *env, st
 	const struct sl_shape *s = &env->most.shape;
 	bool ragged = sl_extent_ragged(&env->most);
 	char text[SL_SHAPE_TEXT];
-	struct lowrank *l;
+	struct lowrank *l = *state;
 	int64_t m, c;
 
 	sides(&env->most, &m, &c);
@@ -178,9 +176,6 @@ static enum sl_err open_lowrank(void **state, const struct sl_stage_env *env, st
 			fail, SL_ERR_CONFIG,
 			"codec: lowrank:%g needs samples of at least that many positions and channels, not %s",
 			env->arg[RANK], sl_shape_text(s, text));
-	l = calloc(1, sizeof *l);
-	if (l == NULL)
-		goto fail;
 	l->env = *env;
 	l->r = (int)env->arg[RANK];
 	l->iters = (int)env->arg[ITERS];
@@ -190,16 +185,9 @@ static enum sl_err open_lowrank(void **state, const struct sl_stage_env *env, st
 	l->kept = ragged ? c : larger(m, c);
 	l->start = malloc((size_t)(l->r * larger(m, c)) * sizeof *l->start);
 	l->factor = malloc(threads * (size_t)(l->r * (m + c)) * sizeof *l->factor);
-	if (l->start == NULL || l->factor == NULL)
-		goto fail;
-	if (env->arg[WARM] != 0 && open_warm(l) != SL_OK)
-		goto fail;
-	*state = l;
+	if (l->start == NULL || l->factor == NULL || (env->arg[WARM] != 0 && open_warm(l) != SL_OK))
+		return sl_fail_set(fail, SL_ERR_NOMEM, "lowrank: no memory for %s", sl_shape_text(s, text));
 	return SL_OK;
-fail:
-	if (l != NULL)
-		close_lowrank(l);
-	return sl_fail_set(fail, SL_ERR_NOMEM, "lowrank: no memory for %s", sl_shape_text(s, text));
 }
 
 /* ---- encoding */
@@ -527,6 +515,7 @@ const struct sl_codec_stage sl_stage_lowrank = {
 	.keeps_samples = true,
 	.shape = shape,
 	.bound = sl_sized_bound,
+	.size = sizeof(struct lowrank),
 	.memory = memory,
 	.open = open_lowrank,
 	.close = close_lowrank,

@@ -17,6 +17,8 @@ static void add_link(const struct sl_codec *c, const struct link *link, enum sl_
 {
 	const struct sl_stage_env env = sl_codec_stage_env(c, link);
 
+	if (link->stage->size != 0)
+		sl_need(&need->host, 1, link->stage->size);
 	if (link->stage->memory != NULL)
 		link->stage->memory(&env, pairing, need);
 }

@@ -77,7 +77,6 @@ static double nominal(const double *arg, const struct sl_extent *in)
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	sl_need(&need->host, 1, sizeof(struct normal));
 	sl_need(&need->host, (uint64_t)tokens_of(&env->most) + 1, sizeof(float));
 }
 
@@ -100,24 +99,19 @@ static void close_normal(void *state)
 	struct normal *q = state;
 
 	free(q->scale);
-	free(q);
 }
 
 static enum sl_err open_normal(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	struct normal *q = calloc(1, sizeof *q);
+	struct normal *q = *state;
 
-	if (q != NULL)
-		q->scale = malloc(((size_t)tokens_of(&env->most) + 1) * sizeof *q->scale);
-	if (q == NULL || q->scale == NULL) {
-		free(q);
+	q->scale = malloc(((size_t)tokens_of(&env->most) + 1) * sizeof *q->scale);
+	if (q->scale == NULL)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "normal: no memory");
-	}
 	q->env = *env;
 	q->bits = (int)env->arg[BITS];
 	q->levels = 1 << q->bits;
 	set_levels(q);
-	*state = q;
 	return SL_OK;
 }
 
@@ -282,6 +276,7 @@ const struct sl_codec_stage sl_stage_normal = {
 	.instead = ", or write normal:3 or normal:4",
 	.bound = bound,
 	.nominal = nominal,
+	.size = sizeof(struct normal),
 	.memory = memory,
 	.open = open_normal,
 	.close = close_normal,

@@ -115,7 +115,6 @@ static void close_quant(void *state)
 	free(q->cols);
 	free(q->extremes);
 	free(q->tops);
-	free(q);
 }
 
 static enum sl_err open_channels(struct quant *q)
@@ -136,7 +135,6 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 	int64_t n = sl_shape_count(&env->most.shape), most = group_count(env->arg, &env->most);
 	const struct quant *q = NULL;
 
-	sl_need(&need->host, 1, sizeof *q);
 	sl_groups_memory(n, most, need);
 	sl_need(&need->host, most, sizeof *q->affine);
 	if (env->arg[PER] == PER_CHANNEL) {
@@ -151,30 +149,20 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 static enum sl_err open_quant(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
 	int64_t most = group_count(env->arg, &env->most);
-	struct quant *q = calloc(1, sizeof *q);
+	struct quant *q = *state;
 	enum sl_err err;
 
-	if (q == NULL)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "quant: no memory");
 	q->t.env = *env;
 	q->bits = (int)env->arg[BITS];
 	q->stochastic = env->arg[ROUND] == ROUND_STOCHASTIC;
 	err = sl_groups_open(&q->t.groups, sl_shape_count(&env->most.shape), most, fail);
 	if (err != SL_OK)
-		goto fail;
+		return err;
 	q->affine = calloc((size_t)most, sizeof *q->affine);
 	err = q->affine == NULL ? SL_ERR_NOMEM : SL_OK;
 	if (err == SL_OK && env->arg[PER] == PER_CHANNEL)
 		err = open_channels(q);
-	if (err != SL_OK) {
-		sl_fail_set(fail, err, "quant: no memory for %lld groups", (long long)most);
-		goto fail;
-	}
-	*state = q;
-	return SL_OK;
-fail:
-	close_quant(q);
-	return err;
+	return err == SL_OK ? SL_OK : sl_fail_set(fail, err, "quant: no memory for %lld groups", (long long)most);
 }
 
 /* ---- ranges */
@@ -397,6 +385,7 @@ const struct sl_codec_stage sl_stage_quant = {
 	.by_token = by_token,
 	.bound = bound,
 	.nominal = nominal,
+	.size = sizeof(struct quant),
 	.memory = memory,
 	.open = open_quant,
 	.close = close_quant,

@@ -45,19 +45,11 @@ static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
 	return 0;
 }
 
-static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
-{
-	sl_need(&need->host, 1, sizeof(struct randomk));
-}
-
 static enum sl_err open_randomk(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	struct randomk *r = calloc(1, sizeof *r);
+	struct randomk *r = *state;
 
-	if (r == NULL)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "randomk: no memory");
 	r->env = *env;
-	*state = r;
 	return SL_OK;
 }
 
@@ -201,9 +193,8 @@ const struct sl_codec_stage sl_stage_randomk = {
 	.args = args,
 	.shape = shape,
 	.bound = bound,
-	.memory = memory,
+	.size = sizeof(struct randomk),
 	.open = open_randomk,
-	.close = free,
 	.forward = forward,
 	.parse = parse,
 	.inverse = inverse,

@@ -80,14 +80,12 @@ static void close_sortquant(void *state)
 	free(q->sample);
 	free(q->scratch);
 	free(q->bins);
-	free(q);
 }
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
 	const struct sortquant *q = NULL;
 
-	sl_need(&need->host, 1, sizeof *q);
 	sl_need(&need->host, sl_codec_blocks(sl_shape_count(&env->most.shape)) + 1, sizeof *q->stats);
 	sl_need(&need->host, SL_SAMPLE, sizeof *q->sample + sizeof *q->scratch);
 	sl_need(&need->host, sl_stage_threads(env), BINS * sizeof *q->bins);
@@ -97,10 +95,8 @@ static enum sl_err open_sortquant(void **state, const struct sl_stage_env *env, 
 {
 	size_t threads = (size_t)sl_stage_threads(env);
 	int64_t n = sl_shape_count(&env->most.shape);
-	struct sortquant *q = calloc(1, sizeof *q);
+	struct sortquant *q = *state;
 
-	if (q == NULL)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "sortquant: no memory");
 	q->env = *env;
 	q->buckets.count = 1 << (int)env->arg[SPLIT];
 	q->buckets.code_bits = (int)env->arg[BITS];
@@ -108,11 +104,8 @@ static enum sl_err open_sortquant(void **state, const struct sl_stage_env *env, 
 	q->sample = malloc(SL_SAMPLE * sizeof *q->sample);
 	q->scratch = malloc(SL_SAMPLE * sizeof *q->scratch);
 	q->bins = malloc(threads * BINS * sizeof *q->bins);
-	if (q->stats == NULL || q->sample == NULL || q->scratch == NULL || q->bins == NULL) {
-		close_sortquant(q);
+	if (q->stats == NULL || q->sample == NULL || q->scratch == NULL || q->bins == NULL)
 		return sl_fail_set(fail, SL_ERR_NOMEM, "sortquant: no memory for %lld elements", (long long)n);
-	}
-	*state = q;
 	return SL_OK;
 }
 
@@ -439,6 +432,7 @@ const struct sl_codec_stage sl_stage_sortquant = {
 	.instead = ", or write sortquant:2+1 or more bits",
 	.bound = bound,
 	.nominal = nominal,
+	.size = sizeof(struct sortquant),
 	.memory = memory,
 	.open = open_sortquant,
 	.close = close_sortquant,

@@ -102,10 +102,14 @@ struct sl_codec_stage {
 
 	/* A backend's: UNAVAILABLE where it has not these options. NULL: it has all. */
 	enum sl_err (*offers)(const struct sl_backend *be, const double *arg, struct sl_fail *fail);
-	/* Adds what open, and keep with KEEPS, will take. env->pair, env->front: not set. */
+	/* Bytes of the state, zeroed, that *state points to where open is called, and that is freed behind close. 0: it
+	 * has none, or open makes its own and close frees it. */
+	size_t size;
+	/* Adds what open, and keep with KEEPS, will take besides. env->pair, env->front: not set. NULL: nothing. */
 	void (*memory)(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need);
-	enum sl_err (*open)(void **state, const struct sl_stage_env *env, struct sl_fail *fail); /* NULL: no state */
-	void (*close)(void *state);
+	/* NULL: no state. Where it fails with a state, that is closed. */
+	enum sl_err (*open)(void **state, const struct sl_stage_env *env, struct sl_fail *fail);
+	void (*close)(void *state); /* NULL: nothing to do */
 	/* Called on the activation's stage when a gradient is paired with it: keep places by slot from now on. */
 	enum sl_err (*keep)(void *state, struct sl_fail *fail);
 	void (*commit)(void *state); /* NULL: nothing to do */

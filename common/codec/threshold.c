@@ -49,31 +49,20 @@ static void close_threshold(void *state)
 	struct threshold *t = state;
 
 	sl_keeper_close(&t->keeper);
-	free(t);
 }
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	sl_need(&need->host, 1, sizeof(struct threshold));
 	sl_keeper_memory(env, pairing, need);
 }
 
 static enum sl_err open_kind(void **state, const struct sl_stage_env *env, bool adaptive, struct sl_fail *fail)
 {
-	struct threshold *t = calloc(1, sizeof *t);
-	enum sl_err err;
+	struct threshold *t = *state;
 
-	if (t == NULL)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "threshold: no memory");
 	t->least = sl_magnitude((float)env->arg[VALUE]);
 	t->adaptive = adaptive;
-	err = sl_keeper_open(&t->keeper, env, fail);
-	if (err != SL_OK) {
-		close_threshold(t);
-		return err;
-	}
-	*state = t;
-	return SL_OK;
+	return sl_keeper_open(&t->keeper, env, fail);
 }
 
 static enum sl_err open_threshold(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
@@ -179,6 +168,7 @@ const struct sl_codec_stage sl_stage_threshold = {
 	.args = args,
 	.shape = shape,
 	.bound = bound,
+	.size = sizeof(struct threshold),
 	.memory = memory,
 	.open = open_threshold,
 	.close = close_threshold,
@@ -199,6 +189,7 @@ const struct sl_codec_stage sl_stage_adaptive = {
 	.args = adaptive_args,
 	.shape = shape,
 	.bound = bound,
+	.size = sizeof(struct threshold),
 	.memory = memory,
 	.open = open_adaptive,
 	.close = close_threshold,

@@ -41,12 +41,10 @@ static void close_topk(void *state)
 
 	sl_keeper_close(&t->keeper);
 	sl_select_close(t->select);
-	free(t);
 }
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	sl_need(&need->host, 1, sizeof(struct topk));
 	sl_keeper_memory(env, pairing, need);
 	if (pairing != SL_CODEC_PAIRED)
 		sl_select_memory(env, need);
@@ -54,20 +52,10 @@ static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing
 
 static enum sl_err open_topk(void **state, const struct sl_stage_env *env, struct sl_fail *fail)
 {
-	struct topk *t = calloc(1, sizeof *t);
-	enum sl_err err;
+	struct topk *t = *state;
+	enum sl_err err = sl_keeper_open(&t->keeper, env, fail);
 
-	if (t == NULL)
-		return sl_fail_set(fail, SL_ERR_NOMEM, "topk: no memory");
-	err = sl_keeper_open(&t->keeper, env, fail);
-	if (err == SL_OK && env->pair == NULL)
-		err = sl_select_open(&t->select, env, fail);
-	if (err != SL_OK) {
-		close_topk(t);
-		return err;
-	}
-	*state = t;
-	return SL_OK;
+	return err != SL_OK || env->pair != NULL ? err : sl_select_open(&t->select, env, fail);
 }
 
 /* How many of the elements equal to the k-th are kept in every block: all, until there are k. */
@@ -169,6 +157,7 @@ const struct sl_codec_stage sl_stage_topk = {
 	.args = args,
 	.shape = shape,
 	.bound = bound,
+	.size = sizeof(struct topk),
 	.memory = memory,
 	.open = open_topk,
 	.close = close_topk,

@@ -34,12 +34,10 @@ static void close_zstd(void *state)
 
 	free(z->pack_memory);
 	free(z->unpack_memory);
-	free(z);
 }
 
 static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
-	sl_need(&need->host, 1, sizeof(struct zstd));
 	sl_need(&need->host, 1, ZSTD_estimateCCtxSize((int)env->arg[LEVEL]) + ZSTD_estimateDCtxSize());
 }
 
@@ -47,25 +45,18 @@ static enum sl_err open_zstd(void **state, const struct sl_stage_env *env, struc
 {
 	int level = (int)env->arg[LEVEL];
 	size_t pack_bytes = ZSTD_estimateCCtxSize(level), unpack_bytes = ZSTD_estimateDCtxSize();
-	struct zstd *z = calloc(1, sizeof *z);
+	struct zstd *z = *state;
 
-	if (z == NULL)
-		goto fail;
 	z->level = level;
 	z->pack_memory = malloc(pack_bytes);
 	z->unpack_memory = malloc(unpack_bytes);
-	if (z->pack_memory == NULL || z->unpack_memory == NULL)
-		goto fail;
-	z->pack = ZSTD_initStaticCCtx(z->pack_memory, pack_bytes);
-	z->unpack = ZSTD_initStaticDCtx(z->unpack_memory, unpack_bytes);
-	if (z->pack == NULL || z->unpack == NULL)
-		goto fail;
-	*state = z;
-	return SL_OK;
-fail:
-	if (z != NULL)
-		close_zstd(z);
-	return sl_fail_set(fail, SL_ERR_NOMEM, "zstd: no memory for level %d", level);
+	if (z->pack_memory != NULL)
+		z->pack = ZSTD_initStaticCCtx(z->pack_memory, pack_bytes);
+	if (z->unpack_memory != NULL)
+		z->unpack = ZSTD_initStaticDCtx(z->unpack_memory, unpack_bytes);
+	return z->pack != NULL && z->unpack != NULL
+		       ? SL_OK
+		       : sl_fail_set(fail, SL_ERR_NOMEM, "zstd: no memory for level %d", level);
 }
 
 static enum sl_err pack(void *state, struct sl_bytes in, struct sl_buf *out)
@@ -122,6 +113,7 @@ const struct sl_codec_stage sl_stage_zstd = {
 	.usage = "zstd:level with level = 1…19, 3 if left out",
 	.args = args,
 	.bound = bound,
+	.size = sizeof(struct zstd),
 	.memory = memory,
 	.open = open_zstd,
 	.close = close_zstd,

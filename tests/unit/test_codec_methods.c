@@ -282,7 +282,7 @@ static void zstd_in_blocks_is_zstd(void **state)
 			const struct sl_stage_env env = {.arg = arg};
 			struct sl_buf out = {blocks, 0, cap};
 			struct sl_fail fail;
-			void *zstd;
+			void *zstd = calloc(1, stage->size);
 			size_t len = ZSTD_compress(whole, cap, x, bytes, levels[l]);
 
 			assert_int_equal(stage->open(&zstd, &env, &fail), SL_OK);
@@ -290,6 +290,7 @@ static void zstd_in_blocks_is_zstd(void **state)
 			assert_int_equal(out.len, len);
 			assert_memory_equal(out.data, whole, len);
 			stage->close(zstd);
+			free(zstd);
 		}
 		free(x);
 		free(whole);
