@@ -126,58 +126,22 @@ static void put_place(struct sl_status *out, const char *dir)
 	out->started_s = sl_started_s();
 }
 
-static void put_traffic(struct sl_status_session *out, const struct sl_traffic t[SL_WAYS])
-{
-	out->wire_tx_bytes = (int64_t)t[SL_SENT].bytes;
-	out->wire_rx_bytes = (int64_t)t[SL_RECEIVED].bytes;
-	out->weights_tx_bytes = (int64_t)t[SL_SENT].weights;
-	out->weights_rx_bytes = (int64_t)t[SL_RECEIVED].weights;
-	out->framing_tx_bytes = (int64_t)t[SL_SENT].framing;
-	out->framing_rx_bytes = (int64_t)t[SL_RECEIVED].framing;
-	out->curve_tx_bytes = (int64_t)t[SL_SENT].curve;
-	out->curve_rx_bytes = (int64_t)t[SL_RECEIVED].curve;
-}
-
 char *sl_report_status(const struct sl_setup *setup, const struct sl_training *training, const struct sl_remote *remote,
 		       const struct sl_training_link *link, const struct sl_checkpoint_state *checkpoint,
 		       const char *request)
 {
-	struct sl_training_state t = sl_training_state(training);
-	struct sl_status_session session = {
-		.epoch = t.epoch,
-		.epochs = t.epochs,
-		.step = (int64_t)t.step,
-		.steps = (int64_t)t.total_steps,
-		.skipped = (int64_t)t.skipped,
-		.checkpoint_step = (int64_t)checkpoint->good,
-		.checkpoint_missed = (int64_t)checkpoint->missed,
-		.loss = t.loss,
-		.acc = t.acc,
-		.samples_per_s = t.samples_per_s,
-		.age_s = t.age_s,
-		.idle_s = t.idle_s,
-		.tx_mb_s = NAN,
-		.rx_mb_s = NAN,
-		.left_s = t.left_s,
-		.best_step = (int64_t)t.best_step,
-		.best_acc = t.best,
-		.evaluated_step = (int64_t)t.test_step,
-		.test_loss = t.test_loss,
-		.test_acc = t.test_acc,
-		.dcor_squared = t.dcor_squared,
-	};
-	struct sl_status status = {.pid = getpid(), .threads = sl_pool_threads(setup->pool), .uptime_s = t.age_s};
+	struct sl_status status = {.pid = getpid(), .threads = sl_pool_threads(setup->pool)};
+	struct sl_status_session session;
 
 	if (strcmp(request, "status") != 0)
 		return NULL;
-	for (int i = 0; i < SL_STATUS_SCORES && i < SL_SCORES_MOST && t.test_step && t.score[i].metric; i++) {
-		PUT(session.score[i].name, "%s", t.score[i].metric->name);
-		session.score[session.n_score++].value = t.score[i].value;
-	}
-	put_traffic(&session, t.traffic);
+	sl_training_report(training, &session);
+	status.uptime_s = session.age_s;
+	session.checkpoint_step = (int64_t)checkpoint->good;
+	session.checkpoint_missed = (int64_t)checkpoint->missed;
+	session.tx_mb_s = session.rx_mb_s = NAN;
 	put_totals(&status, link, remote);
 	put_place(&status, setup->conf->log.dir);
-	PUT(session.best_metric, "%s", t.best_by);
 	PUT(status.role, "client");
 	PUT(status.version, "%s", SL_VERSION);
 	PUT(status.address, "%.120s", setup->conf->server);
@@ -194,7 +158,7 @@ char *sl_report_status(const struct sl_setup *setup, const struct sl_training *t
 	status.ready = strcmp(session.phase, "connect") != 0 && strcmp(session.phase, "closed") != 0;
 	if (!status.ready)
 		session.samples_per_s = session.left_s = NAN; /* nothing is trained, however fast it was */
-	status.ready = status.ready || (t.total_steps && t.step == t.total_steps);
+	status.ready = status.ready || (session.steps && session.step == session.steps);
 	status.session = &session;
 	status.n_session = 1;
 	return sl_status_json(&status, 0);

@@ -507,34 +507,48 @@ enum sl_err sl_training_seek(const struct sl_training *r, struct sl_loader *cons
 
 struct sl_training_state sl_training_state(const struct sl_training *r)
 {
+	return (struct sl_training_state){r->step, r->total_steps};
+}
+
+void sl_training_report(const struct sl_training *r, struct sl_status_session *out)
+{
+	const struct sl_training_totals *t = &r->totals;
+	const struct sl_traffic *tx = &r->traffic[SL_SENT], *rx = &r->traffic[SL_RECEIVED];
 	const double batch = r->setup->conf->agreed.batch, idle_s = sl_seconds_since(r->done_ns);
 	double images_left = (double)(r->total_steps - r->step) * batch;
 	/* the batch under way may already have taken longer than those before it */
 	double image_s = r->image_s > 0 ? fmax(r->image_s, idle_s / batch) : 0;
 
-	return (struct sl_training_state){
-		.doing = r->doing,
-		.step = r->step,
-		.total_steps = r->total_steps,
-		.skipped = r->totals.skipped,
+	*out = (struct sl_status_session){
+		.step = (int64_t)r->step,
+		.steps = (int64_t)r->total_steps,
+		.skipped = (int64_t)t->skipped,
 		.epoch = r->epoch + 1,
 		.epochs = all_epochs(r),
 		.loss = r->loss,
 		.acc = r->acc,
 		.samples_per_s = image_s > 0 ? 1 / image_s : 0,
-		.tx_bytes = r->totals.tx_bytes,
-		.rx_bytes = r->totals.rx_bytes,
-		.traffic = {r->traffic[SL_SENT], r->traffic[SL_RECEIVED]},
 		.left_s = image_s > 0 ? images_left * image_s : NAN,
 		.age_s = sl_seconds_since(r->started_ns),
 		.idle_s = idle_s,
-		.best_step = r->totals.best_step,
-		.best = r->totals.kept,
-		.test_step = r->totals.test_step,
-		.test_loss = r->totals.test_loss,
-		.test_acc = r->totals.test_acc,
-		.dcor_squared = r->totals.dcor_squared,
-		.score = r->totals.score,
-		.best_by = r->totals.kept_by,
+		.best_step = (int64_t)t->best_step,
+		.best_acc = t->kept,
+		.evaluated_step = (int64_t)t->test_step,
+		.test_loss = t->test_loss,
+		.test_acc = t->test_acc,
+		.dcor_squared = t->dcor_squared,
+		.wire_tx_bytes = (int64_t)tx->bytes,
+		.wire_rx_bytes = (int64_t)rx->bytes,
+		.weights_tx_bytes = (int64_t)tx->weights,
+		.weights_rx_bytes = (int64_t)rx->weights,
+		.framing_tx_bytes = (int64_t)tx->framing,
+		.framing_rx_bytes = (int64_t)rx->framing,
+		.curve_tx_bytes = (int64_t)tx->curve,
+		.curve_rx_bytes = (int64_t)rx->curve,
 	};
+	snprintf(out->best_metric, sizeof out->best_metric, "%s", t->kept_by);
+	for (int i = 0; i < SL_STATUS_SCORES && i < SL_SCORES_MOST && t->test_step && t->score[i].metric; i++) {
+		snprintf(out->score[i].name, sizeof out->score[i].name, "%s", t->score[i].metric->name);
+		out->score[out->n_score++].value = t->score[i].value;
+	}
 }

@@ -9,6 +9,7 @@
 #include "common/link/traffic.h"
 #include "common/session/checkpoint.h"
 #include "common/telemetry/rate.h"
+#include "common/telemetry/status.h"
 
 struct sl_training;
 
@@ -19,25 +20,8 @@ enum { SL_TRAINING_MAX_SKIPPED = 10, SL_TRAINING_MAX_SCALED = 16 };
 /* PASS: a step of the group that is another member's; it is done without a batch. */
 enum sl_want { SL_WANT_STEP, SL_WANT_PASS, SL_WANT_EVAL, SL_WANT_FINISH };
 
-/* Running figures for a status. */
 struct sl_training_state {
-	enum sl_want doing;
-	uint64_t step, total_steps;  /* done and all */
-	uint64_t skipped;            /* of those done */
-	int epoch, epochs;           /* from 1 */
-	double loss, acc;            /* of the last batch; acc in 0 … 1; NAN before the first */
-	double samples_per_s;        /* over the last ten steps or so, the one under way too where that takes longer; 0
-				       before the first */
-	uint64_t tx_bytes, rx_bytes; /* of the run */
-	struct sl_traffic traffic[SL_WAYS]; /* of the run's links, whatever processes had them */
-	double left_s;                      /* at this rate, evaluations not counted; NAN: not known */
-	double age_s, idle_s;               /* since the start, since the last batch */
-	uint64_t best_step; /* behind which best.safetensors stands, and its score; 0, NAN: there is none */
-	double best;
-	uint64_t test_step; /* of the last evaluation; 0, NAN: there was none */
-	double test_loss, test_acc, dcor_squared;
-	const struct sl_score *score; /* its other metrics; [SL_SCORES_MOST] */
-	const char *best_by;          /* the best one's metric */
+	uint64_t step, total_steps; /* done and all */
 };
 
 /* The link's part of the summary. A local run has no peaks, and its bytes are payloads that no link has carried. */
@@ -114,5 +98,9 @@ uint64_t sl_training_held(const struct sl_training *run);
 /* A phase is done, its last evaluation included: from here on sl_training_save says so. */
 void sl_training_end_phase(struct sl_training *run);
 struct sl_training_state sl_training_state(const struct sl_training *run);
+/* Fills a status with what the run knows: all but the link's part, checkpoints and names. samples_per_s is over the
+ * last ten steps or so, the one under way too where that takes longer; 0 before the first. left_s counts no
+ * evaluations. */
+void sl_training_report(const struct sl_training *run, struct sl_status_session *out);
 
 #endif

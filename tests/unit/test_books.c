@@ -115,7 +115,7 @@ static void what_processes_carried_adds_up(void **state)
 {
 	static const struct sl_traffic carried[SL_WAYS] = {{1000, 3, 2, 1}, {200, 6, 5, 4}};
 	struct sl_checkpoint c = {.dir = "", .prefix = ""};
-	struct sl_training_state now;
+	struct sl_status_session now;
 	struct sl_training *run;
 	struct sl_fail fail;
 
@@ -131,15 +131,16 @@ static void what_processes_carried_adds_up(void **state)
 		sl_training_carried(run, carried);
 		sl_training_save(run, &c);
 		assert_int_equal(sl_training_restore(run, &c, &fail), SL_OK);
-		now = sl_training_state(run);
-		assert_int_equal(now.traffic[SL_SENT].bytes, 1000 * (again + 1));
-		assert_int_equal(now.traffic[SL_SENT].curve, again + 1);
-		assert_int_equal(now.traffic[SL_RECEIVED].weights, 6 * (again + 1));
+		sl_training_report(run, &now);
+		assert_int_equal(now.wire_tx_bytes, 1000 * (again + 1));
+		assert_int_equal(now.curve_tx_bytes, again + 1);
+		assert_int_equal(now.weights_rx_bytes, 6 * (again + 1));
 		sl_training_close(run);
 	}
 	run = open_run(); /* another run */
 	sl_training_carried(run, carried);
-	assert_int_equal(sl_training_state(run).traffic[SL_SENT].bytes, 1000);
+	sl_training_report(run, &now);
+	assert_int_equal(now.wire_tx_bytes, 1000);
 	sl_training_close(run);
 }
 
@@ -148,6 +149,7 @@ static void every_figure_is_what_was_counted(void **state)
 {
 	static const struct sl_traffic carried[SL_WAYS] = {{900, 400, 30, 20}, {63, 3, 2, 1}};
 	struct sl_checkpoint c = {.dir = "", .prefix = ""};
+	struct sl_status_session now;
 	struct sl_training *run;
 	json_t *line;
 
@@ -155,8 +157,9 @@ static void every_figure_is_what_was_counted(void **state)
 	configure(5);
 	run = open_run();
 	one(run, SL_WANT_STEP, 0, 2, 1);
-	assert_true(fabs(sl_training_state(run).left_s - 4 * 2 * 0.25) < 1e-9);
-	assert_int_equal(sl_training_state(run).epochs, 2);
+	sl_training_report(run, &now);
+	assert_true(fabs(now.left_s - 4 * 2 * 0.25) < 1e-9);
+	assert_int_equal(now.epochs, 2);
 	one(run, SL_WANT_STEP, 1, 2, 2);
 	one(run, SL_WANT_STEP, 2, 1, 1);
 	one(run, SL_WANT_EVAL, 0, 2, 2);
