@@ -169,6 +169,28 @@ static void put_value(const struct sl_predict *p, double value)
 		putc('-', p->spec.out);
 }
 
+static void put_json_name(const struct sl_predict *p)
+{
+	if (!names_samples(&p->spec))
+		return;
+	fputs(",\"name\":", p->spec.out);
+	put_sample(p);
+}
+
+/* The end of a line: the sample's name, where it has one. */
+static void end_line(const struct sl_predict *p)
+{
+	const struct sl_predict_spec *s = &p->spec;
+
+	if (s->format == SL_PREDICT_JSON) {
+		put_json_name(p);
+	} else if (names_samples(s)) {
+		fputs(s->format == SL_PREDICT_CSV ? "," : "  ", s->out);
+		put_sample(p);
+	}
+	fputs(s->format == SL_PREDICT_JSON ? "}\n" : "\n", s->out);
+}
+
 static void put_text(const struct sl_predict *p, int32_t label, int best)
 {
 	const struct sl_predict_spec *s = &p->spec;
@@ -188,11 +210,7 @@ static void put_text(const struct sl_predict *p, int32_t label, int best)
 		fputs("  ", s->out);
 		put_class(s, best);
 	}
-	if (names_samples(s)) {
-		fputs("  ", s->out);
-		put_sample(p);
-	}
-	putc('\n', s->out);
+	end_line(p);
 }
 
 static void put_csv(const struct sl_predict *p, int32_t label, int best)
@@ -217,19 +235,7 @@ static void put_csv(const struct sl_predict *p, int32_t label, int best)
 		putc(',', s->out);
 		put_class(s, best);
 	}
-	if (names_samples(s)) {
-		putc(',', s->out);
-		put_sample(p);
-	}
-	putc('\n', s->out);
-}
-
-static void put_json_name(const struct sl_predict *p)
-{
-	if (!names_samples(&p->spec))
-		return;
-	fputs(",\"name\":", p->spec.out);
-	put_sample(p);
+	end_line(p);
 }
 
 static void put_json_top(const struct sl_predict *p)
@@ -278,20 +284,6 @@ static void put_json(const struct sl_predict *p, int32_t label, int best)
 
 static const char *const sample_format[] = {"%8" PRIu64, "%" PRIu64, "{\"sample\":%" PRIu64};
 
-/* The end of a line. */
-static void end_number(const struct sl_predict *p)
-{
-	const struct sl_predict_spec *s = &p->spec;
-
-	if (s->format == SL_PREDICT_JSON) {
-		put_json_name(p);
-	} else if (names_samples(s)) {
-		fputs(s->format == SL_PREDICT_CSV ? "," : "  ", s->out);
-		put_sample(p);
-	}
-	fputs(s->format == SL_PREDICT_JSON ? "}\n" : "\n", s->out);
-}
-
 static void put_number(const struct sl_predict *p, double right, double predicted)
 {
 	static const char *const unknown[] = {
@@ -305,7 +297,7 @@ static void put_number(const struct sl_predict *p, double right, double predicte
 	if (!s->unlabelled)
 		fprintf(s->out, is[s->format], number(right, unknown[s->format], text));
 	fprintf(s->out, said[s->format], number(predicted, unknown[s->format], text));
-	end_number(p);
+	end_line(p);
 }
 
 /* Several numbers, or labels: `right` and x [classes]. */
@@ -429,7 +421,7 @@ static void put_several(const struct sl_predict *p, const float *right, const fl
 {
 	fprintf(p->spec.out, sample_format[p->spec.format], p->rows);
 	(p->spec.format == SL_PREDICT_TEXT ? put_several_text : put_lists)(p, right, x);
-	end_number(p);
+	end_line(p);
 }
 
 enum sl_err sl_predict_open(struct sl_predict *p, const struct sl_predict_spec *spec, int64_t batch,
