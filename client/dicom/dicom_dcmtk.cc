@@ -113,6 +113,9 @@ Form form_of(DcmItem &set, const struct sl_dicom_ask &ask)
 	f.slope = real(set, DCM_RescaleSlope, 1);
 	f.intercept = real(set, DCM_RescaleIntercept, 0);
 	f.windowed = ask.windowed || set.findAndGetFloat64(DCM_WindowCenter, first).good();
+	if (!f.windowed && set.tagExists(DCM_VOILUTSequence))
+		refuse("DICOM: it has a table in place of a window (VOI LUT Sequence), which is not read yet: give "
+		       "data.window");
 	f.centre = ask.windowed ? ask.window[0] : real(set, DCM_WindowCenter, 0);
 	f.width = ask.windowed ? ask.window[1] : real(set, DCM_WindowWidth, 0);
 	if (ask.windowed || set.findAndGetOFString(DCM_VOILUTFunction, f.function).bad() || f.function.empty())

@@ -131,6 +131,10 @@ def bad():
     wrong("slope", RescaleSlope=0, RescaleIntercept=0)
     wrong("window", WindowCenter=40, WindowWidth=0)
     wrong("function", WindowCenter=40, WindowWidth=10, VOILUTFunction="CUBIC")
+    table = pydicom.Dataset()
+    table.add_new("LUTDescriptor", "US", [4, 0, 16])
+    table.add_new("LUTData", "OW", struct.pack("<4H", 0, 30000, 60000, 65535))
+    wrong("table", VOILUTSequence=[table])
     for name, key in (("no_rows", "Rows"), ("no_pixels", "PixelData"), ("no_bits", "BitsAllocated"), ("no_colours", "PhotometricInterpretation")):
         ds = dataset(values(12), 12)
         del ds[key]
