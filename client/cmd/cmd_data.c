@@ -175,20 +175,32 @@ static enum sl_err run_loader(struct look *l, const char *sheet, struct sl_fail 
 	return err;
 }
 
+/* Tar files know no class above their own labels, of which training or the test set may have more. */
+static int classes_of(const struct sl_survey s[SL_SPLIT_COUNT])
+{
+	return s[0].classes > s[1].classes ? s[0].classes : s[1].classes;
+}
+
+static int64_t counted(const struct sl_survey *s, int class)
+{
+	return class < s->classes ? s->of_class[class] : 0;
+}
+
 static void print_classes(const struct look *l)
 {
 	const struct sl_set *set = &l->setup.set[SL_SPLIT_TRAIN];
 	const struct sl_survey *s = l->survey;
+	const int classes = classes_of(s);
 
 	printf("%-32s %10s %10s\n", "class", "train", "test");
-	for (int i = 0; i < s[0].classes && i < SHOWN_CLASSES; i++) {
+	for (int i = 0; i < classes && i < SHOWN_CLASSES; i++) {
 		char name[SL_DATA_NAME_BYTES];
 
-		printf("%-32s %10" PRId64 " %10" PRId64 "\n", sl_data_class_name(set, i, name), s[0].of_class[i],
-		       s[1].of_class[i]);
+		printf("%-32s %10" PRId64 " %10" PRId64 "\n", sl_data_class_name(set, i, name), counted(&s[0], i),
+		       counted(&s[1], i));
 	}
-	if (s[0].classes > SHOWN_CLASSES)
-		printf("and %d more classes; --json has all\n", s[0].classes - SHOWN_CLASSES);
+	if (classes > SHOWN_CLASSES)
+		printf("and %d more classes; --json has all\n", classes - SHOWN_CLASSES);
 	printf("%-32s %10" PRId64 " %10" PRId64 "\n\n", "all", s[0].samples - s[0].bad, s[1].samples - s[1].bad);
 }
 
@@ -249,12 +261,12 @@ static void print_json(const struct look *l)
 	json_t *root = json_pack("{s:i, s:s}", "schema", 1, "kind", l->setup.set[0].source->name);
 	json_t *classes = json_array();
 
-	for (int i = 0; i < s[0].classes; i++) {
+	for (int i = 0; i < classes_of(s); i++) {
 		char name[SL_DATA_NAME_BYTES];
 
 		json_array_append_new(classes,
 				      json_pack("{s:s, s:I, s:I}", "name", sl_data_class_name(set, i, name), "train",
-						(json_int_t)s[0].of_class[i], "test", (json_int_t)s[1].of_class[i]));
+						(json_int_t)counted(&s[0], i), "test", (json_int_t)counted(&s[1], i)));
 	}
 	json_object_set_new(root, "classes", classes);
 	for (int split = 0; split < SL_SPLIT_COUNT; split++)

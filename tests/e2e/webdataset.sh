@@ -83,4 +83,20 @@ status=0
 status=0
 "$SPLITC" train "$tmp/shards.yaml" --check-config --set 'data.train_files=train-{000..003}.tar' >"$tmp/out" 2>&1 || status=$?
 [ $status = 66 ] && grep -qF 'train-003.tar: No such file' "$tmp/out" || fail "a shard that is not there: $status, $(cat "$tmp/out")"
+# a test set knows no class above its own labels
+mkdir "$tmp/many" "$tmp/few"
+for k in $(seq 0 59); do
+	cp "${train[0]}" "$tmp/many/$k.png"
+	echo "$k" >"$tmp/many/$k.cls"
+done
+tar -C "$tmp/many" --sort=name -cf "$tmp/few/all.tar" .
+tar -C "$tmp/many" -cf "$tmp/few/two.tar" 0.cls 0.png 1.cls 1.png
+# counts TRAIN TEST: how many classes have so many samples in both
+counts() {
+	"$SPLITC" data "$tmp/shards.yaml" --json --set data.dir="$tmp/few" --set data.train_files="$1" --set data.test_files="$2" >"$tmp/counts" ||
+		fail "data of $1 and $2: exit status $?"
+	jq -c '[.classes[] | [.train, .test]] | group_by(.) | map([.[0], length])' "$tmp/counts"
+}
+[ "$(counts all.tar two.tar)" = '[[[1,0],58],[[1,1],2]]' ] || fail "a test set with fewer classes: $(counts all.tar two.tar)"
+[ "$(counts two.tar all.tar)" = '[[[0,1],58],[[1,1],2]]' ] || fail "a test set with more classes: $(counts two.tar all.tar)"
 echo 'shards train as folders do; broken ones are named'
