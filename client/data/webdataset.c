@@ -495,6 +495,13 @@ static enum sl_err sample(const struct sl_set *set, int64_t index, struct sl_roo
 	return SL_OK;
 }
 
+static int32_t label(const struct sl_set *set, int64_t index)
+{
+	const struct shards *s = set->data;
+
+	return s->label[place_of(s, index)];
+}
+
 /* Names, labels, and where the pictures lie in their shards. */
 static uint64_t fingerprint(const struct sl_set *set)
 {
@@ -515,4 +522,5 @@ const struct sl_source sl_source_webdataset = {.name = "webdataset",
 					       .sample = sample,
 					       .close = close_set,
 					       .sample_name = sample_name,
+					       .label = label,
 					       .fingerprint = fingerprint};

@@ -99,4 +99,12 @@ counts() {
 }
 [ "$(counts all.tar two.tar)" = '[[[1,0],58],[[1,1],2]]' ] || fail "a test set with fewer classes: $(counts all.tar two.tar)"
 [ "$(counts two.tar all.tar)" = '[[[0,1],58],[[1,1],2]]' ] || fail "a test set with more classes: $(counts two.tar all.tar)"
+# classes are counted by the labels alone: a picture that cannot be read is left to data.on_bad_sample
+echo 'no picture' >"$tmp/many/1.png"
+tar -C "$tmp/many" -cf "$tmp/few/bad.tar" 0.cls 0.png 1.cls 1.png 2.cls 2.png
+for key in data.sampling=balanced train.class_weights=balanced; do
+	client "bad ${key%%.*}" "$tmp/shards.yaml" --local --set $key --set data.on_bad_sample=skip --set train.mixup=0 --set data.dir="$tmp/few" --set data.train_files=bad.tar --set data.test_files=two.tar ||
+		fail "$key with a picture that cannot be read: exit status $?"
+	grep -q 'WARN bad-sample: .*bad.tar: 1: ' "$tmp/bad ${key%%.*}.log" || fail "$key: the picture is not named"
+done
 echo 'shards train as folders do; broken ones are named'
