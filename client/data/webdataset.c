@@ -221,9 +221,13 @@ static enum sl_err end_group(struct shards *s, const struct group *g, const char
 static enum sl_err add_member(struct shards *s, struct reading *r, struct archive_entry *entry, struct group *g,
 			      struct sl_fail *fail)
 {
-	const char *name = archive_entry_pathname(entry), *slash, *dot;
+	const char *name = archive_entry_pathname(entry), *slash, *base, *dot;
 
 	if (!name || archive_entry_filetype(entry) != AE_IFREG)
+		return SL_OK;
+	slash = strrchr(name, '/');
+	base = slash ? slash + 1 : name;
+	if (base[0] == '.') /* such as "._0001.jpg", which macOS puts in front of "0001.jpg" */
 		return SL_OK;
 	if (s->given) {
 		if (!sl_picture_name(name) || strlen(name) >= sizeof g->key)
@@ -233,9 +237,8 @@ static enum sl_err add_member(struct shards *s, struct reading *r, struct archiv
 		g->label = 0;
 		return end_group(s, g, r->path, fail);
 	}
-	slash = strrchr(name, '/');
-	dot = strchr(slash ? slash + 1 : name, '.');
-	if (!dot || dot == name || dot - name >= (ptrdiff_t)sizeof g->key)
+	dot = strchr(base, '.');
+	if (!dot || dot - name >= (ptrdiff_t)sizeof g->key)
 		return SL_OK;
 	if (strlen(g->key) != (size_t)(dot - name) || memcmp(g->key, name, (size_t)(dot - name)) != 0) {
 		enum sl_err err = end_group(s, g, r->path, fail);

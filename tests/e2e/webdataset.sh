@@ -107,4 +107,12 @@ for key in data.sampling=balanced train.class_weights=balanced; do
 		fail "$key with a picture that cannot be read: exit status $?"
 	grep -q 'WARN bad-sample: .*bad.tar: 1: ' "$tmp/bad ${key%%.*}.log" || fail "$key: the picture is not named"
 done
+# macOS puts a file of its own in front of each
+mkdir "$tmp/many/a"
+for k in 3 4; do
+	cp "$tmp/many/$k".* "$tmp/many/a"
+	for end in cls png; do echo 'not yours' >"$tmp/many/a/._$k.$end"; done
+done
+tar -C "$tmp/many" -cf "$tmp/few/mac.tar" a/._3.cls a/3.cls a/._3.png a/3.png a/._4.cls a/4.cls a/._4.png a/4.png
+[ "$(counts mac.tar two.tar)" = '[[[0,0],1],[[0,1],2],[[1,0],2]]' ] || fail "hidden members: $(counts mac.tar two.tar)"
 echo 'shards train as folders do; broken ones are named'
