@@ -227,6 +227,19 @@ static void note_few_classes(const struct sl_conf_client *c, const struct sl_set
 		       c->model.classes, set->classes, set->classes);
 }
 
+/* data.split reads the training files alone. */
+static void note_left_out(const struct sl_set_spec *spec)
+{
+	static const char *const ends[] = {"", ".csv", ".tsv", ".jsonl", ".txt"};
+	const bool folders = strcmp(spec->source, "images") == 0 && spec->task->met;
+	char train[PATH_MAX], test[PATH_MAX];
+
+	for (size_t i = !folders; i < (folders ? 1 : sizeof ends / sizeof ends[0]) && !spec->files; i++)
+		if (sl_set_usual(train, spec->dir, SL_SPLIT_TRAIN, ends[i]) &&
+		    sl_set_usual(test, spec->dir, SL_SPLIT_TEST, ends[i]))
+			sl_log(SL_LOG_WARN, "not-read", "%s is not read: data.split divides %s alone", test, train);
+}
+
 static enum sl_err check_sampling(const struct sl_setup *s, const struct sl_set *set, struct sl_fail *fail)
 {
 	if (!s->plan || s->conf->data.sampling != SL_SAMPLING_BALANCED || sl_set_has_classes(set))
@@ -256,6 +269,8 @@ static enum sl_err open_split(struct sl_setup *s, enum sl_split split, struct sl
 	if (!err && spec.parts && !spec.given)
 		sl_log(SL_LOG_INFO, "data-split", "%lld samples are for %s%s%s", (long long)s->set[split].count,
 		       part_name[name.parts.own], name.parts.by[0] ? ", apart by " : "", name.parts.by);
+	if (!err && spec.parts && split == SL_SPLIT_TRAIN)
+		note_left_out(&spec);
 	return err;
 }
 
@@ -426,6 +441,8 @@ enum sl_err sl_setup_check_data(struct sl_setup *s, bool train, int64_t *samples
 		err = check_split(s, &spec, &set, sl_set_check(&set, &spec, fail), fail);
 		if (!err && split == SL_SPLIT_TRAIN)
 			err = check_sampling(s, &set, fail);
+		if (!err && spec.parts && split == SL_SPLIT_TRAIN)
+			note_left_out(&spec);
 		if (!err)
 			samples[split] = set.count;
 	}

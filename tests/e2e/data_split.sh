@@ -29,6 +29,16 @@ grep -q "of $((600 - train - val)) samples" "$tmp/eval.log" && ! grep -q other-d
 "$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/remote" --set data.split.seed=1 >"$tmp/eval.log" 2>&1 || fail "eval: $(cat "$tmp/eval.log")"
 grep -q '^WARN other-data: the model was trained with split .*"seed":0' "$tmp/eval.log" || fail "eval with another split: $(cat "$tmp/eval.log")"
 
+# a set for evaluations beside the one that is divided
+for how in --check-config '--local --set train.max_steps=1'; do
+	cp "$tmp/table/train.csv" "$tmp/table/val.csv"
+	# shellcheck disable=SC2086
+	"$SPLITC" train "$tmp/client.yaml" --set log.dir="$tmp/beside" $how >"$tmp/beside.log" 2>&1 || fail "val.csv beside train.csv: $(cat "$tmp/beside.log")"
+	rm "$tmp/table/val.csv"
+	[ "$(grep -cF "WARN not-read: $tmp/table/val.csv is not read: data.split divides $tmp/table/train.csv alone" "$tmp/beside.log")" = 1 ] ||
+		fail "val.csv beside train.csv: $(cat "$tmp/beside.log")"
+done
+
 # killed, and resumed: with another split its test samples could have been trained with
 other_split() { refusing='--resume' refused 78 'data.split is not that of the run' --set data.split.seed=1 --set log.dir="$tmp/remote killed"; }
 between=other_split killed_client 6 remote "$tmp/client.yaml"
