@@ -1,4 +1,5 @@
 /* PPM and PGM, the binary forms: "P6" or "P5", width, height and the largest value as numbers, one blank, pixels. */
+#include <math.h>
 #include <string.h>
 
 #include "client/data/picture_format.h"
@@ -30,14 +31,13 @@ static uint32_t number(const struct sl_picture_job *job, size_t *at)
 	return n;
 }
 
-/* Values up to `most`, of one byte or two, become bytes as Pillow makes them: rounded down. */
+/* Values up to `most`, of one byte or two, become bytes as Pillow makes them of PPM: rounded to the nearest. */
 static void scale(uint8_t *out, const uint8_t *in, size_t values, uint32_t most)
 {
 	for (size_t i = 0; i < values; i++) {
-		uint32_t v = most > 255 ? (uint32_t)in[2 * i] << 8 | in[2 * i + 1] : in[i];
+		const uint32_t v = most > 255 ? (uint32_t)in[2 * i] << 8 | in[2 * i + 1] : in[i];
 
-		v = v * 255 / most;
-		out[i] = (uint8_t)(v < 255 ? v : 255);
+		out[i] = (uint8_t)fmin(rint((double)v / most * 255), 255);
 	}
 }
 

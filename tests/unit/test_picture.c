@@ -267,6 +267,20 @@ static void values_of_16_bits_are_kept(void **state)
 	assert_memory_equal(v.data, "\x0a\x0a\x0a\xff\xff\xff\x4c\x4c\x4c", 9);
 }
 
+/* Of any largest value, as Pillow's round(value / most * 255) has them: of two that are as near the even one. */
+static void values_of_a_pnm_are_rounded(void **state)
+{
+	static struct file seven, hundred;
+	struct sl_value v;
+
+	put(&seven, "P6 1 1 7\n\x01\x02\x06", 12);
+	decode_as(&v, &seven, (struct sl_picture_spec){.channels = 3});
+	assert_memory_equal(v.data, "\x24\x49\xdb", 3);
+	put(&hundred, "P6 1 1 100\n\x32\x01\xff", 14);
+	decode_as(&v, &hundred, (struct sl_picture_spec){.channels = 3});
+	assert_memory_equal(v.data, "\x80\x03\xff", 3);
+}
+
 /* A JPEG with the EXIF of a camera that was held sideways. */
 static void pictures_stand_upright(void **state)
 {
@@ -436,11 +450,17 @@ static int drop_room(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whole_files_are_read),      cmocka_unit_test(values_of_16_bits_are_kept),
-		cmocka_unit_test(tiles_of_16_bits_are_kept), cmocka_unit_test(pictures_stand_upright),
-		cmocka_unit_test(a_tiff_stands_upright),     cmocka_unit_test(every_cut_is_seen),
-		cmocka_unit_test(damage_is_harmless),        cmocka_unit_test(bombs_are_refused),
-		cmocka_unit_test(other_files_are_named),     cmocka_unit_test(names_end_as_torchvision_wants),
+		cmocka_unit_test(whole_files_are_read),
+		cmocka_unit_test(values_of_16_bits_are_kept),
+		cmocka_unit_test(values_of_a_pnm_are_rounded),
+		cmocka_unit_test(tiles_of_16_bits_are_kept),
+		cmocka_unit_test(pictures_stand_upright),
+		cmocka_unit_test(a_tiff_stands_upright),
+		cmocka_unit_test(every_cut_is_seen),
+		cmocka_unit_test(damage_is_harmless),
+		cmocka_unit_test(bombs_are_refused),
+		cmocka_unit_test(other_files_are_named),
+		cmocka_unit_test(names_end_as_torchvision_wants),
 	};
 
 	return cmocka_run_group_tests(tests, make_files, drop_room);
