@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "client/cmd/child.h"
 #include "client/cmd/gnuplot.h"
@@ -84,6 +85,21 @@ static enum sl_err run(const struct range *r, struct sl_fail *fail)
 	return err;
 }
 
+static void log_path(const struct range *r, char path[PATH_MAX])
+{
+	snprintf(path, PATH_MAX, "%s/log.jsonl", r->dir);
+}
+
+/* When the log was last written; 0: there is none. */
+static struct timespec log_time(const struct range *r)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	log_path(r, path);
+	return stat(path, &st) ? (struct timespec){0} : st.st_mtim;
+}
+
 /* Steps with NaN have no loss. */
 static enum sl_err read_log(struct range *r, struct sl_fail *fail)
 {
@@ -91,7 +107,7 @@ static enum sl_err read_log(struct range *r, struct sl_fail *fail)
 	size_t room = 0;
 	FILE *file;
 
-	snprintf(path, sizeof path, "%s/log.jsonl", r->dir);
+	log_path(r, path);
 	file = fopen(path, "r");
 	if (!file)
 		return sl_fail_set(fail, SL_ERR_IO, "%s: %s", path, strerror(errno));
@@ -193,6 +209,18 @@ static enum sl_err report(const struct range *r, struct sl_fail *fail)
 	return SL_OK;
 }
 
+/* The run may end with NaN, behind steps that say enough. One that began no step leaves the log of an earlier test. */
+static enum sl_err run_and_read(struct range *r, struct sl_fail *ended, struct sl_fail *fail)
+{
+	const struct timespec before = log_time(r);
+	const enum sl_err err = run(r, ended);
+	const struct timespec now = log_time(r);
+
+	if (err && before.tv_sec == now.tv_sec && before.tv_nsec == now.tv_nsec)
+		return sl_fail_set(fail, ended->code, "%s", ended->text);
+	return read_log(r, fail);
+}
+
 enum sl_err sl_sweep_lr(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	struct range r = {.o = o, .dir = o->out ? o->out : "sweep", .steps = USUAL_STEPS};
@@ -206,10 +234,8 @@ enum sl_err sl_sweep_lr(const struct sl_options *o, const struct sl_conf_client 
 	r.point = err ? NULL : calloc((size_t)r.steps, sizeof *r.point);
 	if (!err && !r.point)
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the points");
-	if (!err) /* it may end with NaN, behind steps that say enough */
-		err = run(&r, &ended) && read_log(&r, fail) ? sl_fail_set(fail, ended.code, "%s", ended.text) : SL_OK;
-	if (!err && !r.n)
-		err = read_log(&r, fail);
+	if (!err)
+		err = run_and_read(&r, &ended, fail);
 	smooth(&r);
 	if (!err && r.n < LEAST_POINTS)
 		err = sl_fail_set(fail, SL_ERR_UNAVAILABLE, "sweep: only %d steps have a loss; see %s/stderr.log%s%s",

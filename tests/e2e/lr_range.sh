@@ -49,4 +49,6 @@ refused() {
 refused 64 'must be FROM:TO' none 1:2 --local
 refused 64 'must be FROM:TO' none 1e-4 --local
 refused 69 'exit status 66: splitc: --set data.dir' none 1e-4:1 --local --set data.dir="$tmp"
+# a run that does not begin has no curve, and that of an earlier test in this folder is not its own
+refused 69 'exit status 66: splitc: --set data.dir' local 1e-4:1 --local --set data.dir="$tmp"
 echo passed
