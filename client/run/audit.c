@@ -10,7 +10,7 @@
 #include "client/run/remote.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/link/wire.h"
+#include "common/link/key.h"
 #include "kernels/cpu/cpu.h"
 
 enum { SENT, GRADIENT, WATCHED, LONGEST = 4 /* steps of a stretch that begins by chance */ };
@@ -27,6 +27,7 @@ struct sl_audit {
 	uint64_t begin, end;       /* of this stretch, or of the next one */
 	uint64_t step;             /* that is computed */
 	char there[SL_WIRE_DEVICE];
+	struct sl_key secret; /* of hashes: a server that has it could send another tensor with the same one */
 	uint64_t seen[WATCHED][SL_PLAN_MAX_CHUNKS]; /* hashes; 0: not computed */
 	struct sl_audit_sum sum, held;              /* held: of the stretch under way */
 };
@@ -39,6 +40,17 @@ static uint64_t drawn(uint64_t n)
 	if (getrandom(&bits, sizeof bits, 0) != sizeof bits)
 		bits = sl_now_ns();
 	return bits % n;
+}
+
+static enum sl_err draw_secret(struct sl_key *secret, struct sl_fail *fail)
+{
+	struct sl_keypair pair;
+	enum sl_err err = sl_keypair_make(&pair, fail);
+
+	if (!err)
+		*secret = pair.secret_key;
+	sl_keypair_wipe(&pair);
+	return err;
 }
 
 /* On average `every` steps away; the stretch is the shorter the likelier. */
@@ -57,11 +69,9 @@ static int watched(enum sl_dir dir)
 	return dir == SL_DIR_MID_ACT ? SENT : dir == SL_DIR_HEAD_GRAD ? GRADIENT : WATCHED;
 }
 
-static uint64_t hash_of(const struct sl_tensor *x)
+static uint64_t hash_of(const struct sl_audit *a, const struct sl_tensor *x)
 {
-	const size_t bytes = (size_t)sl_shape_count(&x->shape) * sizeof(float);
-
-	return sl_wire_hash((struct sl_bytes){(const uint8_t *)x->data, bytes}) | 1;
+	return sl_key_hash(&a->secret, x->data, (size_t)sl_shape_count(&x->shape) * sizeof(float)) | 1;
 }
 
 static void crossed(void *arg, enum sl_dir dir, int chunk, const struct sl_tensor *x)
@@ -70,7 +80,7 @@ static void crossed(void *arg, enum sl_dir dir, int chunk, const struct sl_tenso
 	const int which = watched(dir);
 
 	if (which < WATCHED)
-		a->seen[which][chunk] = hash_of(x);
+		a->seen[which][chunk] = hash_of(a, x);
 }
 
 enum sl_err sl_audit_open(struct sl_audit **out, const struct sl_setup *setup, uint64_t every, struct sl_fail *fail)
@@ -88,8 +98,10 @@ enum sl_err sl_audit_open(struct sl_audit **out, const struct sl_setup *setup, u
 		return sl_conf_client_fail(setup->conf, "device", fail,
 					   "audits compare bits, and are possible with device: cpu alone");
 	}
-	err = sl_local_open(&a->local, setup->plan, &setup->agreement, NULL, (struct sl_backend *)(uintptr_t)&setup->be,
-			    fail);
+	err = draw_secret(&a->secret, fail);
+	if (!err)
+		err = sl_local_open(&a->local, setup->plan, &setup->agreement, NULL,
+				    (struct sl_backend *)(uintptr_t)&setup->be, fail);
 	if (!err)
 		err = sl_local_use(a->local, &use, fail);
 	if (err) {
@@ -291,7 +303,7 @@ enum sl_err sl_audit_compare(const struct sl_audit *a, enum sl_dir dir, int chun
 	const int which = watched(dir);
 	char what[64];
 
-	if (!a || !a->on || !a->seen[which][chunk] || a->seen[which][chunk] == hash_of(x))
+	if (!a || !a->on || !a->seen[which][chunk] || a->seen[which][chunk] == hash_of(a, x))
 		return SL_OK;
 	snprintf(what, sizeof what, "%s of chunk %d", sl_dir_name(dir), chunk);
 	return differs(a, what, fail);

@@ -25,6 +25,16 @@ void sl_key_stream(const struct sl_key *key, const void *of, size_t of_bytes, vo
 	crypto_stream_chacha20(out, bytes, nonce, stream_key);
 }
 
+uint64_t sl_key_hash(const struct sl_key *key, const void *of, size_t bytes)
+{
+	uint8_t digest[crypto_generichash_BYTES];
+	uint64_t hash;
+
+	crypto_generichash(digest, sizeof digest, of, bytes, key->byte, sizeof key->byte);
+	memcpy(&hash, digest, sizeof hash);
+	return hash;
+}
+
 bool sl_key_equal(const struct sl_key *a, const struct sl_key *b)
 {
 	return memcmp(a, b, sizeof *a) == 0;

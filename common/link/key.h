@@ -46,6 +46,8 @@ enum sl_err sl_keypair_load(struct sl_keypair *out, const char *path, struct sl_
 /* `bytes` to `out`, which nobody can tell who lacks the key: a function of it and of `of`. ChaCha20, whose key is
  * BLAKE2b of `of`, keyed. */
 void sl_key_stream(const struct sl_key *key, const void *of, size_t of_bytes, void *out, size_t bytes);
+/* Who lacks the key cannot make other bytes with the same hash. XXH3 is no such hash. */
+uint64_t sl_key_hash(const struct sl_key *key, const void *of, size_t bytes);
 void sl_keypair_wipe(struct sl_keypair *pair);
 
 /* `text` is the path of a file that holds one line KEY or KEY NAME, or else a public key. (A path may be 40 characters

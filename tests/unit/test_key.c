@@ -16,6 +16,7 @@
 
 #include "common/base/buf.h"
 #include "common/link/gate.h"
+#include "common/link/wire.h"
 #include "common/link/zap.h"
 
 static char dir[256];
@@ -537,6 +538,27 @@ static void the_handler_decides(void **state)
 	sl_gate_close(gate);
 }
 
+/* Two tensors that XXH3 takes for one: where half of a lane is a word of its public secret, of the other half a sum
+ * alone counts. */
+static void a_hash_needs_its_key(void **state)
+{
+	static const uint32_t word[2] = {0x396cfeb8, 0x2c81017c};
+	static const struct sl_key key = {.byte = "one"}, other = {.byte = "another"};
+	float x[128] = {0}, y[128];
+
+	(void)state;
+	memcpy(&x[0], &word[0], sizeof word[0]);
+	memcpy(&x[16], &word[1], sizeof word[1]);
+	memcpy(y, x, sizeof y);
+	x[1] = y[17] = 1;
+	x[17] = y[1] = 2;
+	assert_true(sl_wire_hash((struct sl_bytes){(const uint8_t *)x, sizeof x}) ==
+		    sl_wire_hash((struct sl_bytes){(const uint8_t *)y, sizeof y}));
+	assert_true(sl_key_hash(&key, x, sizeof x) == sl_key_hash(&key, x, sizeof x));
+	assert_true(sl_key_hash(&key, x, sizeof x) != sl_key_hash(&key, y, sizeof y));
+	assert_true(sl_key_hash(&key, x, sizeof x) != sl_key_hash(&other, x, sizeof x));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -550,6 +572,7 @@ int main(void)
 		cmocka_unit_test(clients_may_train_with_groups),
 		cmocka_unit_test(hostile_lists_are_refused_with_their_line),
 		cmocka_unit_test(lists_come_from_files),
+		cmocka_unit_test(a_hash_needs_its_key),
 		cmocka_unit_test(a_gate_tells_its_first_refusal_and_counts_the_others),
 		cmocka_unit_test(lists_are_swapped_under_a_reader),
 		cmocka_unit_test(the_handler_decides),
