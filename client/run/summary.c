@@ -85,7 +85,7 @@ void sl_summary_fill(struct sl_jsonl_summary *out, const struct sl_setup *setup,
 {
 	const struct sl_traffic *tx = &t->traffic[SL_SENT], *rx = &t->traffic[SL_RECEIVED];
 	const bool local = strcmp(t->mode, "local") == 0;
-	double steps = (double)t->steps;
+	const double steps = (double)t->own_steps;
 	double compute_s = per(t->compute_s, steps) + server_compute_s(t);
 
 	*out = (struct sl_jsonl_summary){
@@ -179,7 +179,7 @@ static void print_steps(const struct sl_jsonl_summary *s, const struct sl_traini
 		printf("%" PRIu64 " of these steps were skipped: they had NaN or Inf, or were late in a group\n",
 		       s->skipped);
 	printf("time per batch %.4f s, computation %.4f s (client %.4f, server %.4f)\n", s->t_per_batch_s,
-	       s->t_compute_per_batch_s, per(t->compute_s, (double)t->steps), server_compute_s(t));
+	       s->t_compute_per_batch_s, per(t->compute_s, (double)t->own_steps), server_compute_s(t));
 }
 
 /* Of the last evaluation; an earlier one may have been better. */
@@ -288,7 +288,8 @@ static void print_json(const struct sl_jsonl_summary *s, const struct sl_trainin
 	json_object_set_new(root, "t_total_s", sl_json_real(s->t_total_s));
 	json_object_set_new(root, "t_per_batch_s", sl_json_real(s->t_per_batch_s));
 	json_object_set_new(root, "t_compute_per_batch_s", sl_json_real(s->t_compute_per_batch_s));
-	json_object_set_new(root, "t_compute_client_per_batch_s", sl_json_real(per(t->compute_s, (double)t->steps)));
+	json_object_set_new(root, "t_compute_client_per_batch_s",
+			    sl_json_real(per(t->compute_s, (double)t->own_steps)));
 	json_object_set_new(root, "t_compute_server_per_batch_s", sl_json_real(server_compute_s(t)));
 	json_object_set_new(root, "avg_mb_s", sl_json_real(s->avg_mb_s));
 	json_object_set_new(root, "peak_client_mb_s", sl_json_real(s->peak_client_mb_s));

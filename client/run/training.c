@@ -421,6 +421,7 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 		if (!s->late)
 			r->skipped_in_row = s->skipped ? r->skipped_in_row + 1 : 0;
 		r->totals.train_samples += (uint64_t)s->rows;
+		r->totals.own_steps++;
 		r->totals.train_s += s->t_step_s;
 		r->totals.compute_s += s->t_compute_s;
 		if (!isnan(s->t_server_s)) {

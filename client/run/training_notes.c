@@ -80,7 +80,7 @@ void sl_training_save(const struct sl_training *r, struct sl_checkpoint *c)
 			   "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %a %a",
 			   a->samples, a->train_samples, a->eval_samples, a->tx_bytes, a->rx_bytes, a->train_tx_bytes,
 			   a->train_rx_bytes, a->train_s, a->compute_s);
-	sl_checkpoint_note(c, server_key, "%a %" PRIu64, a->server_s, a->server_steps);
+	sl_checkpoint_note(c, server_key, "%a %" PRIu64 " %" PRIu64, a->server_s, a->server_steps, a->own_steps);
 	sl_run_traffic_text(r, traffic);
 	sl_checkpoint_note(c, traffic_key, "%s", traffic);
 	sl_checkpoint_note(c, note_keys[3], "%a %a %a %" PRIu64, a->test_loss, a->test_acc, a->best_test_acc,
@@ -139,13 +139,15 @@ static bool read_notes(struct sl_training *r, const struct sl_checkpoint *c, uin
 		       2;
 }
 
-/* Files of earlier versions lack it: the server's share is that of the steps from here on. */
+/* Files of earlier versions lack it: the server's share is that of the steps from here on. Or they lack the last
+ * number: all steps count as the client's own. */
 static void read_server(struct sl_training *r, const struct sl_checkpoint *c)
 {
 	const char *note = c ? sl_checkpoint_noted(c, server_key) : NULL;
 	struct sl_training_totals *a = &r->totals;
 
-	if (note && sscanf(note, "%la %" SCNu64, &a->server_s, &a->server_steps) != 2)
+	a->own_steps = r->step;
+	if (note && sscanf(note, "%la %" SCNu64 " %" SCNu64, &a->server_s, &a->server_steps, &a->own_steps) < 2)
 		a->server_s = 0;
 }
 

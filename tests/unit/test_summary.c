@@ -11,12 +11,14 @@
 #include "client/run/summary.h"
 #include "tests/support/small_plan.h"
 
-/* Both shares are of a step of the run; an answer that was lost takes its step out of the server's alone. */
+/* Both shares are of a step that this client did, whatever others did between. An answer that was lost takes its step
+ * out of the server's alone. */
 static void times_are_those_of_a_batch(void **state)
 {
 	const struct sl_training_totals t = {
 		.mode = "remote",
-		.steps = 480,
+		.steps = 1440,
+		.own_steps = 480,
 		.linked_from = 360,
 		.train_s = 240,
 		.compute_s = 48,

@@ -49,6 +49,8 @@ static struct sl_training *open_run(bool resume)
 	return run;
 }
 
+static bool takes_turns; /* every second step is another member's */
+
 /* Batches until the end, or `most` of them; which of them they are decides what comes out. */
 static int go_on(struct sl_training *run, int most)
 {
@@ -72,6 +74,7 @@ static int go_on(struct sl_training *run, int most)
 			r.t_step_s = 1 + (double)r.step;
 			r.t_compute_s = r.t_step_s / 4;
 			r.t_server_s = r.t_step_s / 2;
+			r.passed = takes_turns && r.step % 2;
 		}
 		r.loss = (want == SL_WANT_STEP ? 3 : 7) + (double)r.step / 8;
 		sl_training_done(run, &r);
@@ -264,11 +267,12 @@ static double figure(const char *name)
 }
 
 /* Whatever processes a run had, and however long its evaluations took: time per batch, and both shares of it, are those
- * of all of its steps. */
+ * of all of its steps. Steps that another member of its group did are none of them. */
 static void times_are_of_the_whole_run(void **state)
 {
 	const struct sl_training_link none = {.links = 1};
-	const double steps = STEPS * EPOCHS, mean = 1 + (steps - 1) / 2;
+	const int steps = STEPS * EPOCHS, own = (steps + 1) / 2;
+	const double mean = takes_turns ? own : (steps + 1) / 2.0;
 
 	(void)state;
 	for (int at = 0; at <= (STEPS + EVALS) * EPOCHS; at++) {
@@ -292,6 +296,13 @@ static void times_are_of_the_whole_run(void **state)
 		see_events(true);
 		log_text();
 	}
+}
+
+static void times_are_of_own_steps(void **state)
+{
+	takes_turns = true;
+	times_are_of_the_whole_run(state);
+	takes_turns = false;
 }
 
 /* Evaluations until the end of the run, of so many right answers each; *due: those whose weights are to be kept. */
@@ -579,6 +590,7 @@ int main(void)
 		cmocka_unit_test(a_note_that_is_cut_off_is_text),
 		cmocka_unit_test(a_run_goes_on_from_anywhere),
 		cmocka_unit_test(times_are_of_the_whole_run),
+		cmocka_unit_test(times_are_of_own_steps),
 		cmocka_unit_test(best_weights_are_kept_once),
 		cmocka_unit_test(an_early_stop_is_at_the_same_step),
 		cmocka_unit_test(an_early_stop_goes_by_its_metric),
