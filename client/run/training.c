@@ -294,15 +294,18 @@ static void log_epoch(struct sl_training *r)
 	       accuracy_text(line.train_acc, text), test);
 }
 
+/* What a skipped step sent has crossed, and its time has passed. */
 static void tally_add(struct tally *t, const struct sl_step_result *s)
 {
 	t->rows += s->rows;
-	t->answers += s->answers;
-	t->correct += s->correct;
-	t->loss += s->loss * (double)s->answers;
 	t->tx_bytes += s->tx_bytes;
 	t->rx_bytes += s->rx_bytes;
 	t->seconds += s->t_step_s;
+	if (s->skipped)
+		return;
+	t->answers += s->answers;
+	t->correct += s->correct;
+	t->loss += s->loss * (double)s->answers;
 }
 
 static void show(struct sl_training *r)
@@ -398,8 +401,7 @@ void sl_training_done(struct sl_training *r, const struct sl_step_result *s)
 		passed(r);
 		return;
 	}
-	if (!s->skipped)
-		tally_add(eval ? &r->eval : &r->train, s);
+	tally_add(eval ? &r->eval : &r->train, s);
 	r->totals.samples += (uint64_t)s->rows;
 	*(eval ? &r->linked_eval_samples : &r->linked_train_samples) += (uint64_t)s->rows;
 	*(eval ? &r->linked_eval_tokens : &r->linked_train_tokens) += (uint64_t)s->tokens;

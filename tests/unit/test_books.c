@@ -67,7 +67,13 @@ static void one(struct sl_training *run, enum sl_want want, uint64_t number, int
 
 static void skipped(struct sl_training *run)
 {
-	const struct sl_step_result r = {.step = sl_training_number(run), .rows = 2, .skipped = true, .loss = NAN};
+	const struct sl_step_result r = {.step = sl_training_number(run),
+					 .rows = 2,
+					 .skipped = true,
+					 .loss = NAN,
+					 .tx_bytes = 100,
+					 .rx_bytes = 7,
+					 .t_step_s = 0.5};
 
 	sl_training_done(run, &r);
 }
@@ -336,6 +342,32 @@ static void so_many_steps_are_skipped_in_a_row(void **state)
 	close_run(run, "nonfinite");
 }
 
+/* It has no loss, but its bytes have crossed, and its time has passed. */
+static void an_epoch_counts_what_skipped_steps_sent(void **state)
+{
+	struct sl_training *run;
+	json_t *line;
+
+	(void)state;
+	configure(3);
+	run = open_run();
+	one(run, SL_WANT_STEP, 0, 2, 1);
+	assert_int_equal(sl_training_next(run), SL_WANT_STEP);
+	skipped(run);
+	one(run, SL_WANT_STEP, 2, 1, 1);
+	one(run, SL_WANT_EVAL, 0, 2, 0);
+	one(run, SL_WANT_EVAL, 1, 1, 0);
+	close_run(run, "finished");
+	line = line_of("epoch", 1);
+	says(line, "wire_tx_bytes", 300);
+	says(line, "wire_rx_bytes", 21);
+	says(line, "t_train_s", 1.5);
+	says(line, "samples_per_s", 5 / 1.5);
+	says(line, "train_loss", (2 * 1 + 1 * 3) / 3.0);
+	says(line, "train_acc", 2 / 3.0);
+	json_decref(line);
+}
+
 /* Those of a loss scale that is found, too. */
 static void a_scaled_loss_may_skip_more(void **state)
 {
@@ -387,6 +419,7 @@ int main(void)
 		cmocka_unit_test(an_evaluation_that_is_interrupted_begins_anew),
 		cmocka_unit_test(more_steps_than_there_are_are_none),
 		cmocka_unit_test(so_many_steps_are_skipped_in_a_row),
+		cmocka_unit_test(an_epoch_counts_what_skipped_steps_sent),
 		cmocka_unit_test(a_scaled_loss_may_skip_more),
 	};
 
