@@ -135,6 +135,8 @@ static enum sl_err run(const struct sl_options *o, const struct sl_conf_client *
 		err = read_weights(o, conf, setup, &start, fail);
 	if (!err)
 		err = sl_setup_data(setup, false, fail);
+	if (!err && !setup->plan->model->vocab) /* of texts no gradient is attacked */
+		err = sl_setup_class_weights(setup, fail);
 	if (!err)
 		err = sl_setup_backend(setup, fail);
 	if (!err)

@@ -54,6 +54,8 @@ static enum sl_err balance_set(struct sl_setup *s, struct sl_fail *fail)
 	int64_t *count = calloc((size_t)classes, sizeof *count);
 	enum sl_err err = count ? SL_OK : sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the weights of classes");
 
+	if (!err)
+		err = sl_setup_split(s, SL_SPLIT_TRAIN, fail);
 	if (!err && labels)
 		count_labels(set, count);
 	else if (!err)

@@ -107,7 +107,9 @@ static inline uint64_t sl_setup_round(const struct sl_setup *s)
 }
 /* In a group, before the plan: the member's training data, and epoch_steps unless it is alone. */
 enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
-/* class_weights.c, of training's data; sl_setup_data calls it. */
+/* Its data, where they are not open yet. */
+enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail) SL_MUST_CHECK;
+/* class_weights.c, of training's data, which balanced ones open; sl_setup_data calls it for training. */
 enum sl_err sl_setup_class_weights(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;
 /* setup_kept.c: makes room for what head and server keep of training's samples; sl_setup_data calls it. */
 enum sl_err sl_setup_keep(struct sl_setup *s, struct sl_fail *fail) SL_MUST_CHECK;

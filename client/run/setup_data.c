@@ -248,7 +248,7 @@ static enum sl_err check_sampling(const struct sl_setup *s, const struct sl_set 
 				   "balanced needs classes, and these data have none: take shuffled");
 }
 
-static enum sl_err open_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail)
+enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fail *fail)
 {
 	struct names name;
 	struct sl_set_spec spec;
@@ -361,7 +361,7 @@ enum sl_err sl_setup_share(struct sl_setup *s, struct sl_fail *fail)
 
 	if (!c->agreed.share.group[0] || s->reads != SL_READS_ALL || s->epoch_steps)
 		return SL_OK;
-	err = open_split(s, SL_SPLIT_TRAIN, fail);
+	err = sl_setup_split(s, SL_SPLIT_TRAIN, fail);
 	for (int m = 0; m < c->agreed.share.clients; m++)
 		samples[m] = s->set[SL_SPLIT_TRAIN].count;
 	if (!err && !sl_conf_parts_read(c->data.partition, &parts))
@@ -408,7 +408,7 @@ enum sl_err sl_setup_tokens(struct sl_setup *s, int64_t *row, int64_t *chunk, st
 	for (int split = first; split < SL_SPLIT_COUNT && !err; split++) {
 		int64_t longest = 0, most = 0;
 
-		err = open_split(s, (enum sl_split)split, fail);
+		err = sl_setup_split(s, (enum sl_split)split, fail);
 		if (!err)
 			err = sl_set_most_tokens(&s->set[split], 1, &longest, fail);
 		if (!err)
@@ -455,11 +455,11 @@ enum sl_err sl_setup_data(struct sl_setup *s, bool train, struct sl_fail *fail)
 	enum sl_err err = sl_setup_check_transforms(s, fail);
 
 	if (!err && train)
-		err = open_split(s, SL_SPLIT_TRAIN, fail);
+		err = sl_setup_split(s, SL_SPLIT_TRAIN, fail);
 	if (!err && train)
 		err = check_sampling(s, &s->set[SL_SPLIT_TRAIN], fail);
 	if (!err)
-		err = open_split(s, SL_SPLIT_TEST, fail);
+		err = sl_setup_split(s, SL_SPLIT_TEST, fail);
 	if (!err && train && s->plan && !s->dcor)
 		err = sl_dcor_open(&s->dcor, s->plan, s->set[SL_SPLIT_TEST].count, fail);
 	if (!err && train)

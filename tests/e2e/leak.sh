@@ -28,6 +28,13 @@ done
 leak bits 0 --steps 40 --set codec.head_act=quant:1
 [ "$(jq -n "$(figure bits .informed.psnr_db.mean) < $(figure first .informed.psnr_db.mean)")" = true ] || fail 'one bit tells as much as all'
 
+# A class that counts far more than the others has all of a coarse code's range: gradients of the others come out as zeros.
+leak even 0 --steps 1 --set codec.mid_grad=quant:3
+leak weighted 0 --steps 1 --set codec.mid_grad=quant:3 --set train.class_weights=1,1,1,1,1,1,1,1,1,10000
+[ "$(jq -n "$(figure weighted .labels.mid_grad_one_example) < $(figure even .labels.mid_grad_one_example) - 0.2")" = true ] ||
+	fail "train.class_weights do not count: $(figure even .labels), $(figure weighted .labels)"
+leak balanced 0 --steps 1 --set codec.mid_grad=quant:3 --set train.class_weights=balanced
+
 "$SPLITC" keygen --out "$tmp/key" >/dev/null 2>&1
 leak noisy 0 --steps 40 --set noise.key="$tmp/key" --set noise.head_act=4 --set noise.mid_grad=64
 figure noisy '.noise.head_act == 4 and .informed.psnr_db.mean < '"$(figure first .informed.psnr_db.mean)"' - 1 and .labels.mid_grad_one_example < 0.5' | grep -q true || fail "$(figure noisy .)"
