@@ -65,8 +65,11 @@ static enum sl_err read_weights(const struct sl_options *o, const struct sl_conf
 	if (err == SL_ERR_NOINPUT && !o->weights && setup->plan) {
 		sl_log(SL_LOG_INFO, "untrained",
 		       "there is no trained model in %s: the weights are those of a run's begin", conf->log.dir);
-		sl_weights_close(&setup->weights);
-		err = sl_setup_weights(setup, conf->model.weights, false, fail);
+		sl_setup_close(setup); /* its inserts are as narrow as a run's last steps make them */
+		setup->reads = SL_READS_TEST;
+		err = sl_setup_plan(setup, conf, fail);
+		if (!err)
+			err = sl_setup_weights(setup, conf->model.weights, false, fail);
 		return err ? err : sl_weights_widen(&setup->weights, setup->plan->model, fail);
 	}
 	if (err)

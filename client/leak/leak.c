@@ -211,6 +211,22 @@ static enum sl_err attack_from_start(struct sl_leak *l, struct sl_setup *setup, 
 	return err;
 }
 
+static void hold(struct sl_decay *d)
+{
+	d->times = sl_decay_falls(d, 0);
+}
+
+/* No step that is computed here makes an insert narrower: all samples cross as the run's next one would. */
+static void hold_widths(struct sl_plan *plan)
+{
+	for (int mid = 0; mid < 2; mid++)
+		hold(&plan->decay[mid]);
+	for (int i = 0; i < SL_SEGMENT_COUNT; i++) {
+		hold(&plan->segment[i].graph.in[0].decay);
+		hold(&plan->segment[i].graph.out[0].decay);
+	}
+}
+
 enum sl_err sl_leak_measure(struct sl_leak *l, struct sl_setup *setup, struct sl_weights *start,
 			    const struct sl_leak_options *o, struct sl_fail *fail)
 {
@@ -223,6 +239,7 @@ enum sl_err sl_leak_measure(struct sl_leak *l, struct sl_setup *setup, struct sl
 	enum sl_err err;
 
 	*l = (struct sl_leak){.vocab = vocab, .words_nearest = NAN};
+	hold_widths(setup->plan);
 	if (sl_setup_task(setup->conf)->kind == SL_LEARN_CLASSES)
 		l->classes = setup->plan->model->classes;
 	err = sl_crossing_collect(setup, victims, aux_rows, &l->victim, &aux, fail);

@@ -41,8 +41,9 @@ struct sl_leak_options {
 	void *arg;
 };
 
-/* `setup` has the run's weights, the test set and a backend. `start`: the weights that the run began with; NULL: these
- * are the run's, and there is one attacker. They are set, and setup->weights is put back. */
+/* `setup` has the run's weights, the test set and a backend. Its plan's decaying inserts stay as wide as they are.
+ * `start`: the weights that the run began with; NULL: these are the run's, and there is one attacker. They are set, and
+ * setup->weights is put back. */
 enum sl_err sl_leak_measure(struct sl_leak *out, struct sl_setup *setup, struct sl_weights *start,
 			    const struct sl_leak_options *options, struct sl_fail *fail) SL_MUST_CHECK;
 void sl_leak_close(struct sl_leak *leak); /* idempotent; a zeroed one is fine */

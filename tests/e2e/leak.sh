@@ -35,6 +35,15 @@ leak weighted 0 --steps 1 --set codec.mid_grad=quant:3 --set train.class_weights
 	fail "train.class_weights do not count: $(figure even .labels), $(figure weighted .labels)"
 leak balanced 0 --steps 1 --set codec.mid_grad=quant:3 --set train.class_weights=balanced
 
+# A decaying insert is as wide as the run is at its weights: whole before it begins, narrow behind its falls.
+falls=(--set insert.head=decaylinear:rate=0.5,every=2,times=2 --set log.dir="$tmp/falls")
+width() { sed -n 's/.* Of each picture .*,\([0-9]*\)\] numbers cross.*/\1/p' "$tmp/$1/leak.md"; }
+leak wide 0 --steps 40 "${falls[@]}"
+client falls "$tmp/client.yaml" --local "${falls[@]}" --set train.max_steps=3 --set train.schedule.warmup_epochs=0 || fail 'training with an insert'
+leak narrow 0 --steps 40 "${falls[@]}"
+[ "$(width wide)" = $((2 * $(width narrow))) ] || fail "widths: $(width wide), $(width narrow)"
+figure narrow '.informed.psnr_db.mean > .mean_picture.psnr_db.mean + 1' | grep -q true || fail "behind one fall: $(figure narrow .)"
+
 "$SPLITC" keygen --out "$tmp/key" >/dev/null 2>&1
 leak noisy 0 --steps 40 --set noise.key="$tmp/key" --set noise.head_act=4 --set noise.mid_grad=64
 figure noisy '.noise.head_act == 4 and .informed.psnr_db.mean < '"$(figure first .informed.psnr_db.mean)"' - 1 and .labels.mid_grad_one_example < 0.5' | grep -q true || fail "$(figure noisy .)"
