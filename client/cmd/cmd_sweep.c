@@ -1,4 +1,5 @@
 #include <limits.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,9 +54,11 @@ static void catch_signals(void)
 static void say(const struct sl_conf_sweep_row *row, const struct sl_sweep_result *r, int number, int n)
 {
 	printf("%d/%d %s, chunks %d\n    ", number, n, row->name, r->chunks);
+	if (r->done && !isnan(r->test_acc)) /* numbers have none */
+		printf("accuracy %.2f %%, ", 100 * r->test_acc);
 	if (r->done)
-		printf("accuracy %.2f %%, loss %.4f, rate %.4f (%.4f nominal), %.4f s/batch\n", 100 * r->test_acc,
-		       r->test_loss, r->rate_real, r->rate_nominal, r->t_per_batch_s);
+		printf("loss %.4f, rate %.4f (%.4f nominal), %.4f s/batch\n", r->test_loss, r->rate_real,
+		       r->rate_nominal, r->t_per_batch_s);
 	else
 		printf("failed: %s\n", r->error);
 	fflush(stdout);

@@ -114,6 +114,9 @@ diff <(jq -c '[(.name | sub(".*/val/"; "")), .said, .probabilities]' "$tmp/signs
 mkdir "$tmp/table"
 rows 0 30 >"$tmp/table/train.csv"
 rows 0 30 >"$tmp/table/val.csv"
+echo '- {name: plain, codec: none}' >"$tmp/rows.yaml"
+"$SPLITC" sweep "$tmp/numbers.yaml" --codecs "$tmp/rows.yaml" --local --out "$tmp/sweep" --set train.epochs=1 >"$tmp/sweep.log" 2>&1 || fail "a sweep of numbers: exit status $?"
+grep -q '^    loss [0-9.]*, rate ' "$tmp/sweep.log" || fail "a sweep of numbers says $(grep -m 1 rate "$tmp/sweep.log")"
 config=$tmp/numbers.yaml refused 78 'data.label names 2 columns, and the network has 5 outputs' --set model.classes=5
 config=$tmp/labels.yaml refused 78 'mse, l1 and huber are losses of numbers' --set train.loss=l1
 config=$tmp/labels.yaml refused 78 'several columns are several numbers or labels' --set model.task=classes
