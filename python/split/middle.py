@@ -55,7 +55,8 @@ class Middle:
 
     def __init__(self, graph, weights=(), resume=None, **conf):
         self._handle, self._pid, self._fail = ctypes.c_void_p(), os.getpid(), abi.Fail(size=ctypes.sizeof(abi.Fail))
-        self._poll, self._given, self._given_in = None, {}, 0  # by call of that step: its rows, or tokens
+        self._poll, self._given, self._given_in = None, {}, 0  # by call of that step: its rows and its tokens
+        self._row_tokens = int(conf.get("tokens.row", 0))
         c = abi.lib.split_conf_new()
         if not c:
             raise MemoryError
@@ -67,7 +68,7 @@ class Middle:
             raise
         finally:
             abi.lib.split_conf_free(c)
-        self.input_shape, self.output_shape = self._shape(0), self._shape(1)
+        (self.input_shape, self.output_shape), self._per_token = zip(self._shape(0), self._shape(1))
 
     def _fill(self, c, graph, weights, resume, conf):
         for key, value in conf.items():
@@ -93,7 +94,7 @@ class Middle:
     def _shape(self, output):
         per_token, dim = ctypes.c_int(), (ctypes.c_int64 * 4)()
         n = abi.lib.split_shape(self._handle, output, ctypes.byref(per_token), dim)
-        return tuple(dim[:n])
+        return tuple(dim[:n]), bool(per_token.value)
 
     def _try(self, function, *arguments, timeout_ms=0):
         """False: not yet."""
@@ -116,47 +117,57 @@ class Middle:
         _tell_log()
         self._poll.poll(_POLL_MS)
 
+    def _counts(self, x, rows, lengths):
+        """Rows and tokens of a call. Without lengths each row has tokens.row of them."""
+        if lengths is not None and not self._row_tokens:
+            raise errors.usage("this middle has rows of one length: its conf lacks tokens.row")
+        if rows is None:
+            rows = len(lengths) if lengths is not None else -(-len(x) // self._row_tokens) if self._per_token[0] else len(x)
+        if lengths is not None and len(lengths) != rows:
+            raise errors.usage(f"lengths of {len(lengths)} rows, in a call of {rows}")
+        return rows, rows * self._row_tokens if lengths is None else sum(map(int, lengths))
+
     def forward(self, x, rows=None, lengths=None, training=True):
-        rows = len(x) if rows is None else rows
+        """x has its tokens one behind the other, where the middle computes per token."""
+        rows, tokens = self._counts(x, rows, lengths)
         number, n = ctypes.c_int(), None if lengths is None else (ctypes.c_uint32 * rows)(*map(int, lengths))
-        count = rows if lengths is None else int(sum(lengths))
-        at = _pointer(x, count * math.prod(self.input_shape[1:]))
+        at = _pointer(x, (tokens if self._per_token[0] else rows) * math.prod(self.input_shape[1:]))
         _check(abi.lib.split_forward(self._handle, training, rows, n, at, number, self._fail), self._fail)
         step = self.step_number
         if step != self._given_in or not training:
             self._given, self._given_in = {}, step
-        self._given[number.value] = count
+        self._given[number.value] = rows, tokens
         return number.value
 
-    def _out(self, call, shape, out):
-        """Room for a result of the call, and where it lies."""
-        count = self._given.get(call)
-        if count is None:
+    def _out(self, call, output, out):
+        """Room for a call's output, or for its input's gradient, and where it lies."""
+        if call not in self._given:
             raise errors.usage(f"call {call} is not open in step {self.step_number}", self.step_number)
+        count, shape = self._given[call][self._per_token[output]], (self.input_shape, self.output_shape)[output]
         if out is None:
             out = numpy.empty((count, *shape[1:]), numpy.float32)
         return out, _pointer(out, count * math.prod(shape[1:]))
 
     def output(self, call, out=None):
-        out, at = self._out(call, self.output_shape, out)
+        out, at = self._out(call, True, out)
         self._wait(abi.lib.split_output, self._handle, call, at)
         return out
 
     def try_output(self, call, out):
         """False: it is not there yet."""
-        return self._try(abi.lib.split_output, self._handle, call, self._out(call, self.output_shape, out)[1])
+        return self._try(abi.lib.split_output, self._handle, call, self._out(call, True, out)[1])
 
     def backward(self, call, dy):
-        at = self._out(call, self.output_shape, dy)[1]
+        at = self._out(call, True, dy)[1]
         _check(abi.lib.split_backward(self._handle, call, at, self._fail), self._fail)
 
     def input_grad(self, call, out=None):
-        out, at = self._out(call, self.input_shape, out)
+        out, at = self._out(call, False, out)
         self._wait(abi.lib.split_input_grad, self._handle, call, at)
         return out
 
     def try_input_grad(self, call, out):
-        return self._try(abi.lib.split_input_grad, self._handle, call, self._out(call, self.input_shape, out)[1])
+        return self._try(abi.lib.split_input_grad, self._handle, call, self._out(call, False, out)[1])
 
     def norm(self):
         norm = ctypes.c_double()

@@ -1,4 +1,4 @@
-"""split.Middle: learns, evaluates, keeps and resumes, refuses; ctypes and split.h say the same."""
+"""split.Middle: learns, evaluates, counts tokens, keeps and resumes, refuses; ctypes and split.h say the same."""
 import re
 import sys
 
@@ -68,6 +68,26 @@ def check_calls():
     refused(split.UsageError, "call 7 is not open in step 0", begin().output, 7)
 
 
+def check_lengths():
+    """Rows of tokens, whose numbers differ or do not; tokens come out, or one for each row. No more memory is read or written than is given."""
+    text = "graph 1\nin head_act f32 T[4] most=6\nparam w [4,4] zero\nnode 0 linear %0 &0\n"
+    conf = {**middles.CONF, "tokens.row": 6, "tokens.chunk": 24}
+    x = rng.normal(size=(12, 4)).astype(np.float32)
+    for end, firsts in ("out mid_act %1\n", None), ("node 1 select %1\nout mid_act %2\n", {2: [0, 6], 3: [0, 5, 6]}):
+        m = split.Middle(text + end, {"w": np.eye(4)}, server=server, **conf)
+        for given in ({}, {"rows": 2}, {"lengths": [6, 6]}, {"lengths": np.array([5, 1, 6], np.uint8)}):
+            call = m.forward(x, **given)
+            y = m.output(call)
+            assert np.array_equal(y, x[firsts[len(given.get("lengths", "--"))]] if firsts else x), given
+            m.backward(call, y)
+            assert m.input_grad(call).shape == x.shape
+            m.drop()
+        for given, text_of in (({}, "24 packed"), ({"rows": 2}, "48 packed"), ({"rows": 3, "lengths": [1, 0]}, "lengths of 2 rows, in a call of 3")):
+            refused(split.UsageError, text_of, m.forward, x[:1], **given)
+        m.close(goodbye=True)
+    refused(split.UsageError, "rows of one length", begin().forward, np.zeros((2, 8), np.float32), lengths=[1, 1])
+
+
 def check_tokens():
     whole = begin()
     expected = train(whole, range(20))
@@ -126,5 +146,6 @@ def check_refusals():
 check_header()
 check_step()
 check_calls()
+check_lengths()
 check_tokens()
 check_refusals()
