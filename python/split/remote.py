@@ -108,7 +108,7 @@ class _NoGradient(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, y):
-        return y.view_as(y)
+        return y.detach()
 
     @staticmethod
     def backward(ctx, _):
@@ -171,7 +171,7 @@ class _Pipeline:
             return False
         y = self.remote._like(y, call).requires_grad_()
         x, t = self.parts[self.tails]
-        loss = self.tail_loss(y, t) * (len(x) / self.rows)
+        loss = self.tail_loss(y.clone(), t) * (len(x) / self.rows)  # the tail may change its input in place, and y is a leaf
         loss.backward()
         self.remote._give(call, y.grad)
         self.loss += loss.item()
@@ -448,7 +448,7 @@ class RemoteModule(nn.Module):
     def _like(t, call):
         if t.dim() == 4:
             t = t.permute(0, 3, 1, 2)
-            t = t.contiguous() if call.image else t
+            t = (t.contiguous() if call.image else t).detach()  # what autograd takes for a view cannot be changed in place
         return t if call.device is None else t.to(call.device)
 
     @_guarded

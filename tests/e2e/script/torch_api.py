@@ -581,9 +581,13 @@ def check_steps():
         image = torch.randn(2, 3, 8, 8).to(memory_format=form).requires_grad_()
         y = m(image)
         assert y.is_contiguous(memory_format=form)
-        y.square().mean().backward()
+        y.mul_(2).square().mean().backward()  # a tail may begin in place
         assert image.grad.is_contiguous(memory_format=form)
         m.step()
+        m.send(image).wait().add_(1).sum().backward()
+        m.step()
+        assert m.eval()(image).relu_().min() == 0
+        m.train()
     m.close(True)
 
 
@@ -714,7 +718,7 @@ def check_local():
 def check_pipelined():
     """Beside the same step as a whole, of four chunks and a ragged one."""
     torch.manual_seed(9)
-    parts = nn.Linear(8, 32), encoder(), nn.Sequential(nn.Flatten(), nn.Linear(192, 5))
+    parts = nn.Linear(8, 32), encoder(), nn.Sequential(nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(192, 5))
     data = batches((16, 6, 8), 6)
     data[2] = data[2][0][:7], data[2][1][:7]
     found = []
