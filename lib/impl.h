@@ -44,12 +44,13 @@ struct sl_token {
 	uint8_t seed[SL_SECRET_BYTES];
 	uint64_t epoch, step, made;
 	uint64_t train_seed; /* which is the run's, where the one that goes on sets none */
-	uint64_t frozen;     /* hash of what does not learn, which the server has from the run's beginning */
+	uint64_t frozen;     /* hash of what the server has from this side: at step 0 all, then what does not learn */
 	uint8_t plan_hash[SL_PLAN_HASH_BYTES];
 	struct sl_bytes codec[SL_DIR_COUNT];
 };
 
 /* token.c. Little endian, with a checksum at the end. DATA: it is no token. */
+uint64_t sl_token_frozen(const struct split_middle *m, uint64_t step); /* what `frozen` is in a token of that step */
 size_t sl_token_bytes(const struct sl_token *token);
 void sl_token_write(const struct sl_token *token, uint8_t *out);
 enum sl_err sl_token_read(struct sl_token *token, const void *data, size_t len, struct sl_fail *fail) SL_MUST_CHECK;
@@ -150,7 +151,7 @@ struct split_middle {
 	uint64_t rolled_to, links;
 	float *fetched; /* [weight_count], of the state behind `fetched_at` - 1 steps; 0: of none */
 	uint64_t fetched_at;
-	uint64_t frozen;                /* hash of those that are never fetched */
+	uint64_t frozen, first;         /* hashes of those that are never fetched, and of all as they begin */
 	bool kept_there;                /* the server has that state on its disk */
 	struct sl_port_stats past, now; /* of links before this one, and of this one */
 	double server_s;

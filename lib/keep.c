@@ -56,7 +56,7 @@ static void fill_token(struct split_middle *m, struct sl_token *t)
 	t->step = m->step;
 	t->made = m->live.made;
 	t->train_seed = (uint64_t)m->conf.agreed.seed;
-	t->frozen = m->frozen;
+	t->frozen = sl_token_frozen(m, m->step);
 	for (int dir = 0; dir < SL_DIR_COUNT; dir++)
 		t->codec[dir] = (struct sl_bytes){m->live.codecs.dir[dir].data, m->live.codecs.dir[dir].len};
 }

@@ -47,6 +47,7 @@ static enum sl_err keep_frozen(struct split_middle *m, struct sl_fail *fail)
 	sl_weights_pack(&m->weights, segment, m->fetched);
 	m->frozen = sl_wire_hash(
 		(struct sl_bytes){(const uint8_t *)(m->fetched + learn), (size_t)(all - learn) * sizeof *m->fetched});
+	m->first = sl_wire_hash((struct sl_bytes){(const uint8_t *)m->fetched, (size_t)all * sizeof *m->fetched});
 	return SL_OK;
 }
 

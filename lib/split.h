@@ -101,7 +101,8 @@ int split_conf_graph(split_conf *, const char *text, split_error *e);
 /* First values of a parameter, n floats, in the layout that the graph gives it; without them it begins as the graph
  * says. Copied. */
 int split_conf_weight(split_conf *, const char *param, const float *values, size_t n, split_error *e);
-/* Go on from a token of split_keep. Copied. Where train.seed is not set, it is the token's. */
+/* Go on from a token of split_keep. Copied. Where train.seed is not set, it is the token's. Weights that do not learn
+ * must be those that the run began with; with a token of step 0 all of them. */
 int split_conf_resume(split_conf *, const void *token, size_t n, split_error *e);
 void split_conf_free(split_conf *);
 

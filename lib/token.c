@@ -25,6 +25,11 @@ static uint8_t *put_number(uint8_t *at, uint64_t number)
 	return at + NUMBER;
 }
 
+uint64_t sl_token_frozen(const struct split_middle *m, uint64_t step)
+{
+	return step ? m->frozen : m->first;
+}
+
 size_t sl_token_bytes(const struct sl_token *t)
 {
 	size_t bytes = FIXED + NUMBER;
@@ -126,12 +131,13 @@ enum sl_err sl_lib_token_check(const struct split_middle *m, const struct sl_tok
 			"train.batch, train.chunks, train.seed, train.precision, train.optimizer.* but lr, group.*, "
 			"calls and tokens.* must be those that it was made with",
 			t->step);
-	if (t->frozen != m->frozen)
+	if (t->frozen != sl_token_frozen(m, t->step))
 		return sl_fail_set(fail, SL_ERR_MISMATCH,
 				   "the token of step %" PRIu64
-				   " is of other frozen parameters or constant buffers: give "
-				   "the middle those that the run began with",
-				   t->step);
+				   " is of other %s: give the middle those that the run began with",
+				   t->step,
+				   t->step ? "frozen parameters or constant buffers"
+					   : "weights, which no server has before the first step");
 	return SL_OK;
 }
 

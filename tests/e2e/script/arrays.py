@@ -89,7 +89,12 @@ def check_lengths():
 
 
 def check_tokens():
-    whole = begin()
+    m = begin()
+    none = m.keep()
+    m.close()
+    refused(split.MismatchError, "the token of step 0 is of other weights", split.Middle, GRAPH, {"0.weight": np.ones((16, 8))}, none,
+            **{**middles.CONF, "server": server})
+    whole = begin(none)
     expected = train(whole, range(20))
     m = begin()
     train(m, range(7))
