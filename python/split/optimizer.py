@@ -107,10 +107,11 @@ class Optimizer(torch.optim.Optimizer):
     param_groups = property(lambda self: self.optimizer.param_groups)
     state = property(lambda self: self.optimizer.state)
 
-    def step(self, closure=None):
+    def step(self, closure=None, scale=1.0):
+        """scale: of the middle's gradient, as for its own step()."""
         loss = closure() if closure is not None else None
-        self.middle.step()
-        self.optimizer.step()
+        self.middle.step(scale=scale)
+        self.optimizer.step(**({"scale": scale} if isinstance(self.optimizer, Optimizer) else {}))
         return loss
 
     def zero_grad(self, set_to_none=False):
@@ -130,12 +131,12 @@ class Optimizer(torch.optim.Optimizer):
         return f"split.{self.optimizer!r}"
 
 
-def clip_grad_norm_(parameters, middle, max_norm):
+def clip_grad_norm_(parameters, middle, max_norm, scale=1.0):
     """As torch.nn.utils.clip_grad_norm_, with the middle's gradient; the norm of all of them before. The next step()
-    takes the middle's share."""
+    takes the middle's share. scale: what step() will be given, where the middle's gradient is that of a scaled loss."""
     grads = [p.grad for p in parameters if p.grad is not None]
     squares = sum(float(torch.linalg.vector_norm(g.double())) ** 2 for g in grads)
-    norm = (squares + (middle._clip * middle.grad_norm()) ** 2) ** 0.5
+    norm = (squares + (scale * middle._clip * middle.grad_norm()) ** 2) ** 0.5
     factor = min(1.0, max_norm / (norm + 1e-6))
     for g in grads:
         g.mul_(factor)

@@ -503,6 +503,20 @@ def check_rows():
         found.append(m.state_dict()["weight"])
         m.close(True)
     assert torch.equal(*found)
+    # with a GradScaler: the script's own gradients are no longer scaled, and the middle's still is
+    found, parts = [], (mid, nn.Linear(8, 8))
+    for scale in (1.0, 1024.0):
+        mid, head = copy.deepcopy(parts)
+        opt = torch.optim.SGD([*head.parameters(), *mid.parameters()], 0.1)
+        both = split.Optimizer(opt, remote(mid, (4, 8), opt))
+        both.middle(head(x)).backward(dy * scale)
+        for p in head.parameters():
+            p.grad /= scale
+        norm = split.clip_grad_norm_(head.parameters(), both.middle, 0.01, scale=1 / scale)
+        both.step(scale=1 / scale)
+        found.append([norm, *both.middle.state_dict().values(), *head.state_dict().values()])
+        both.middle.close(True)
+    assert all(torch.equal(a, b) for a, b in zip(*found))
     # no_grad in training: dropout and running statistics as ever, of a call that has no gradient
     m = remote(nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3)), (4, 3, 4, 4), calls=2)
     before = m.state_dict()["1.running_mean"]
