@@ -3,7 +3,8 @@ import torch
 
 from . import errors
 
-RULES = ("momentum", "betas", "eps", "nesterov", "weight_decay", "amsgrad", "maximize", "dampening")
+RULES = ("momentum", "betas", "eps", "nesterov", "weight_decay", "amsgrad", "maximize", "dampening",
+         "decoupled_weight_decay")
 
 
 def settings(optimizer, g):
@@ -18,7 +19,8 @@ def settings(optimizer, g):
     if type(optimizer) not in kinds or any(g.get(k) for k in ("amsgrad", "maximize", "dampening")):
         raise errors.config(f"the middle has SGD, Adam, AdamW without amsgrad, maximize and dampening, not "
                             f"{type(optimizer).__name__}")
-    s = {"kind": kinds[type(optimizer)], "weight_decay": g["weight_decay"]}
+    kind = "adamw" if g.get("decoupled_weight_decay") else kinds[type(optimizer)]  # Adam has that key from PyTorch 2.7 on
+    s = {"kind": kind, "weight_decay": g["weight_decay"]}
     if s["kind"] == "sgd":
         s.update(momentum=g["momentum"], nesterov=g["nesterov"])
     else:

@@ -477,6 +477,17 @@ def check_refusals():
     m.close(True)
 
 
+def check_decoupled():
+    """Adam of PyTorch 2.7 and later may decouple its weight decay, and is AdamW then; its groups say so."""
+    torch.manual_seed(14)
+    found, parts = [], (nn.Identity(), nn.Linear(8, 5), nn.Identity())
+    for kind, key in ((torch.optim.AdamW, {}), (torch.optim.Adam, {"decoupled_weight_decay": True}), (torch.optim.Adam, {})):
+        def decays(p):
+            return kind([{"params": p, **key}], 0.01, weight_decay=0.5)
+        found.append(trained(parts, batches((4, 8), 3), decays, shape=(4, 8))[1]["weight"])
+    assert torch.equal(*found[:2]) and not torch.equal(*found[1:])
+
+
 class Two(nn.Module):
     def forward(self, a, b):
         return a + b
@@ -769,5 +780,5 @@ def run(*checks):
 
 if __name__ == "__main__":
     run(check_transformers, check_batch_norm, check_decoder, check_classic, check_own, check_patches, check_signals, check_lengths, check_calls,
-        check_orders, check_pipelined, check_local, check_adapters, check_rows, check_refusals, check_steps, check_middles,
+        check_orders, check_pipelined, check_local, check_adapters, check_rows, check_decoupled, check_refusals, check_steps, check_middles,
         *([check_large] if os.environ.get("SPLIT_LONG") else []))
