@@ -390,6 +390,15 @@ class RemoteModule(nn.Module):
         """A backward has come to the anchor, once for each call behind it."""
         self.__dict__["_marked"] += round(grad.item() / _MARK)
 
+    def apply(self, fn):
+        """Of the middle's modules, too, as to give them other first weights: what fn changes is sent."""
+        before = self.state_dict()
+        self._module.apply(fn)
+        now = self._module.state_dict()
+        if any(not torch.equal(v, before[k]) for k, v in now.items() if k not in self._counted):
+            self.load_state_dict(now)
+        return super().apply(fn)
+
     def _apply(self, fn, *rest):
         """Nothing to move or to convert: the anchor stays float32, since half has no number as small as a mark."""
         return self

@@ -600,6 +600,15 @@ def check_steps():
     m.drop()
     m.load_state_dict(first)
     assert m.step_number == 0 and all(torch.equal(v, first[k]) for k, v in m.state_dict().items())
+    opt.param_groups[2]["lr"] /= 3
+    loss().backward()
+    m.step()
+    now, net = m.state_dict(), nn.Sequential(head, m, tail)
+    net.apply(lambda layer: None)
+    assert m.step_number == 1
+    net.apply(lambda layer: layer.bias.data.fill_(2) if isinstance(layer, nn.LayerNorm) else None)  # as scripts give first weights
+    assert m.step_number == 0 and all((v == 2).all() if ".norm" in k and "bias" in k else torch.equal(v, now[k])
+                                      for k, v in m.state_dict().items())
     m.close(True)
     m = remote(nn.Conv2d(3, 4, 3), (2, 3, 8, 8))
     for form in (torch.contiguous_format, torch.channels_last):
