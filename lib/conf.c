@@ -131,16 +131,21 @@ static int set_text(split_conf *c, const char *key, const char *value, split_err
 
 static const char local_name[] = "local:";
 
-/* The endpoint is known once the server is there. */
-static int set_local(split_conf *c, const char *store, split_error *e)
+/* The last server counts. The endpoint of a local one is known once it is there. */
+static int set_server(split_conf *c, const char *server, split_error *e)
 {
-	char *copy = strdup(store);
+	const size_t n = sizeof local_name - 1;
+	char *store = NULL;
 
-	if (!copy)
-		return sl_lib_tell(e, 0, SL_ERR_NOMEM, "no memory for a setting");
+	if (strncmp(server, local_name, n) == 0) {
+		store = strdup(server + n);
+		if (!store)
+			return sl_lib_tell(e, 0, SL_ERR_NOMEM, "no memory for a setting");
+		server = "tcp://127.0.0.1:1";
+	}
 	free(c->local);
-	c->local = copy;
-	return set_text(c, "server", "tcp://127.0.0.1:1", e);
+	c->local = store;
+	return set_text(c, "server", server, e);
 }
 
 int split_conf_set(split_conf *c, const char *key, const char *value, split_error *e)
@@ -161,8 +166,8 @@ int split_conf_set(split_conf *c, const char *key, const char *value, split_erro
 		if (strcmp(key, numbers[i].key) == 0)
 			return set_number((int64_t *)(void *)((char *)c + numbers[i].at), numbers[i].most, key, value,
 					  e);
-	if (strcmp(key, "server") == 0 && strncmp(value, local_name, sizeof local_name - 1) == 0)
-		return set_local(c, value + sizeof local_name - 1, e);
+	if (strcmp(key, "server") == 0)
+		return set_server(c, value, e);
 	if (strcmp(key, "log") == 0)
 		return set_level(value, e);
 	if (strcmp(key, "input_grad") == 0)

@@ -1,4 +1,6 @@
 """split.Middle: learns, evaluates, counts tokens, keeps and resumes, refuses; ctypes and split.h say the same."""
+import ctypes
+import os
 import re
 import sys
 
@@ -148,7 +150,20 @@ def check_refusals():
     assert refused(split.UnavailableError, "has not answered for 1 s", begin, wait_s=1, server="tcp://127.0.0.1:9").status == 69
 
 
+def check_servers():
+    """Of several servers that a program sets, the last one counts."""
+    conf = {**middles.CONF, "server": "tcp://127.0.0.1:9", "wait_s": 1}
+    m = object.__new__(split.Middle)
+    m._handle, m._pid, m._fail = ctypes.c_void_p(), os.getpid(), abi.Fail(size=ctypes.sizeof(abi.Fail))
+    m._poll, c = None, abi.lib.split_conf_new()
+    for some in {"server": "local:"}, conf:
+        m._fill(c, GRAPH, {}, None, some)
+    refused(split.UnavailableError, "tcp://127.0.0.1:9 has not answered", m._open, c, conf)
+    abi.lib.split_conf_free(c)
+
+
 check_header()
+check_servers()
 check_step()
 check_calls()
 check_lengths()
