@@ -28,6 +28,8 @@ PREFIX ?= /usr/local
 # libsplit, and its module for local:, which is looked for beside it first
 LIBDIR ?= $(PREFIX)/lib
 MODULEDIR ?= $(LIBDIR)
+# Debian's Python reads lib/python3 below /usr alone, and below /usr/local the folder of its version
+PYTHONDIR ?= $(PREFIX)/lib/$(if $(filter /usr,$(PREFIX)),python3,$(shell /usr/bin/python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])'))/dist-packages
 SAN ?=
 Q := $(if $(V),,@)
 T ?=
@@ -728,21 +730,21 @@ install: all $(B)/man/splitc.1 $(B)/man/splits.1 ## PREFIX (/usr/local), DESTDIR
 	$(if $(MPI_MODULE),install -m 755 $(MPI_MODULE) $(INTO)/bin/)
 	$(if $(DICOM_MODULE),install -m 755 $(DICOM_MODULE) $(INTO)/bin/)
 
-install-lib: lib $(B)/man/split.3 ## PREFIX, DESTDIR, LIBDIR: libsplit, its header and split.pc, and the Python package
-	install -d $(addprefix $(INTO)/,include share/man/man3 lib/python3/dist-packages/split) $(LIBS_INTO)/pkgconfig "$(DESTDIR)$(MODULEDIR)"
+install-lib: lib $(B)/man/split.3 ## PREFIX, DESTDIR, LIBDIR, PYTHONDIR: libsplit, its header and split.pc, and the Python package
+	install -d $(addprefix $(INTO)/,include share/man/man3) $(LIBS_INTO)/pkgconfig "$(DESTDIR)$(MODULEDIR)" "$(DESTDIR)$(PYTHONDIR)/split"
 	install -m 644 lib/split.h $(INTO)/include/
 	install -m 644 $(B)/man/split.3 $(INTO)/share/man/man3/
 	install -m 755 $(SHARED).$(LIB_API) $(LIBS_INTO)/
 	install -m 755 $(LOCAL) "$(DESTDIR)$(MODULEDIR)"/
 	ln -sf $(notdir $(SHARED)).$(LIB_API) $(LIBS_INTO)/libsplit.so
 	install -m 644 $(B)/split.pc $(LIBS_INTO)/pkgconfig/
-	install -m 644 $(wildcard python/split/*.py) $(INTO)/lib/python3/dist-packages/split/
+	install -m 644 $(wildcard python/split/*.py) "$(DESTDIR)$(PYTHONDIR)/split/"
 
 wheel: lib ## build/wheel: the Python package with libsplit, for pip
 	@scripts/wheel.py $(MACHINE) $(B) build/wheel
 
 uninstall: ## PREFIX, DESTDIR: removes what install put there; configs in /etc, keys and stores stay
-	rm -f $(INTO)/include/split.h $(INTO)/share/man/man3/split.3 $(addprefix $(LIBS_INTO)/,libsplit.so libsplit.so.$(LIB_API) pkgconfig/split.pc) "$(DESTDIR)$(MODULEDIR)"/libsplit_local.so $(patsubst python/%,$(INTO)/lib/python3/dist-packages/%,$(wildcard python/split/*.py))
+	rm -f $(INTO)/include/split.h $(INTO)/share/man/man3/split.3 $(addprefix $(LIBS_INTO)/,libsplit.so libsplit.so.$(LIB_API) pkgconfig/split.pc) "$(DESTDIR)$(MODULEDIR)"/libsplit_local.so $(patsubst python/%,"$(DESTDIR)$(PYTHONDIR)"/%,$(wildcard python/split/*.py))
 	rm -f $(addprefix $(INTO)/bin/,splitc splits libsplit_cuda.so libsplit_mpi.so libsplit_dicom.so) $(addprefix $(INTO)/share/man/man1/,splitc.1 splits.1) \
 		$(addprefix $(INTO)/share/bash-completion/completions/,splitc splits) \
 		$(addprefix $(INTO)/lib/systemd/system/,$(notdir $(wildcard deploy/*.service)))

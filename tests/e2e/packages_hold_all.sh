@@ -13,6 +13,11 @@ mkdir "$tmp/b"
 touch "$tmp/b"/{libsplit.so.0,libsplit_local.so,split.pc}
 env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s -o lib B="$tmp/b" install-lib DESTDIR="$tmp/root" PREFIX=/usr LIBDIR=/usr/lib/any MODULEDIR=/usr/lib/any/split \
 	>"$tmp/out" 2>&1 || { cat "$tmp/out"; exit 1; }
+# below /usr/local, as without PREFIX, the package lies where Python looks for it
+env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s -o lib B="$tmp/b" install-lib DESTDIR="$tmp/local" >"$tmp/out" 2>&1 || { cat "$tmp/out"; exit 1; }
+found=$(find "$tmp/local" -path '*/split/__init__.py' | sed "s|^$tmp/local||; s|/split/__init__.py$||")
+/usr/bin/python3 -c 'import site, sys; sys.exit(sys.argv[1] not in site.getsitepackages())' "$found" || { echo "Python does not look in $found"; exit 1; }
+
 mapfile -t held < <(awk '/^(usr|lib)\// {print $1}' deploy/debian/*.install | sed 's|^lib/|usr/lib/|')
 bad=0 n=0
 while read -r f; do
