@@ -38,15 +38,17 @@ def _check(code, fail):
 
 
 def _pointer(array, count):
-    """Where `count` float32 numbers lie, packed."""
+    """Where `count` float32 numbers lie, packed, in the host's memory."""
     if hasattr(array, "data_ptr"):
         fits = array.numel() == count and array.is_contiguous() and array.element_size() == 4 and array.is_floating_point()
+        fits = fits and getattr(array, "is_cpu", True)
         at = array.data_ptr()
     else:
         fits = array.flags.c_contiguous and array.dtype == numpy.float32 and array.size == count
         at = array.ctypes.data
     if not fits:
-        raise errors.usage(f"an array of {count} packed float32 numbers is wanted, not {array.dtype} {tuple(array.shape)}")
+        raise errors.usage(f"an array of {count} packed float32 numbers in the host's memory is wanted, not {array.dtype} "
+                           f"{tuple(array.shape)}{'' if getattr(array, 'is_cpu', True) else f' on {array.device}'}")
     return at
 
 

@@ -117,11 +117,20 @@ def check_tokens():
     m.close()
 
 
+class OnDevice:
+    """A tensor of PyTorch on a GPU, whose pointer the host cannot follow."""
+    shape, dtype, device, is_cpu = (12, 8), "float32", "cuda:0", False
+    __len__ = data_ptr = lambda self: 12
+    numel, element_size = lambda self: 96, lambda self: 4
+    is_contiguous = is_floating_point = lambda self: True
+
+
 def check_refusals():
     m = begin()
     x = np.zeros((12, 8), np.float32)
     refused(split.UsageError, "1 to 12", m.forward, np.zeros((13, 8), np.float32))
     refused(split.UsageError, "packed float32", m.forward, np.zeros((12, 8)))
+    refused(split.UsageError, "not float32 (12, 8) on cuda:0", m.forward, OnDevice())
     call = m.forward(x)
     refused(split.UsageError, "call step() or drop() first", m.forward, x)
     refused(split.UsageError, "call output() before", m.backward, call, np.zeros((12, 4), np.float32))
