@@ -266,7 +266,8 @@ int split_step(split_middle *m, double lr, double scale, int timeout_ms, split_e
 	if (code)
 		return code;
 	if (!(lr >= 0 && lr < 1e6) || !(scale > 0 && scale <= 1))
-		return sl_lib_misuse(m, e, "lr is a number from 0 on, and 0 < scale <= 1");
+		return sl_lib_misuse(
+			m, e, "lr is 0 or more, and 0 < scale <= 1: after a norm that is Inf or NaN, drop the step");
 	if (!m->ask.stepping) {
 		if (!m->ask.open)
 			return not_open(m, m->calls, e);

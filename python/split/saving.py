@@ -21,12 +21,12 @@ class Run(dict):
 
 def save(path, *, middle, step, **parts):
     """Writes it whole or not at all. `parts` have state_dict()."""
-    run = {"middle": middle.checkpoint(), "step": step, "parts": {k: p.state_dict() for k, p in parts.items()},
-           "random": {"torch": torch.get_rng_state(), "numpy": numpy.random.get_state(), "python": random.getstate()}}
     beside = f"{path}.{os.getpid()}.tmp"
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # before a token, since the server keeps two states
     try:
         with os.fdopen(fd, "wb") as f:
+            run = {"middle": middle.checkpoint(), "step": step, "parts": {k: p.state_dict() for k, p in parts.items()},
+                   "random": {"torch": torch.get_rng_state(), "numpy": numpy.random.get_state(), "python": random.getstate()}}
             torch.save(run, f)
             f.flush()
             os.fsync(f.fileno())
