@@ -11,6 +11,7 @@
 #include "client/persist/last_run.h"
 #include "client/persist/model_file.h"
 #include "client/run/drive.h"
+#include "client/run/recover.h"
 #include "client/run/remote.h"
 #include "common/link/loop.h"
 
@@ -53,6 +54,8 @@ static enum sl_err read_state(struct fetch *f, uint64_t step)
 	sl_client_checkpoint(&c, f->setup->conf->log.dir, f->setup->plan);
 	if (!err)
 		err = sl_client_state_read(&state, &c, step, f->fail);
+	if (!err)
+		err = sl_recover_check_made(f->remote, &state, f->fail);
 	if (!err && sl_remote_give(f->remote, &state))
 		err = sl_fail_set(f->fail, SL_ERR_DATA, "step %llu: its state does not belong to this run",
 				  (unsigned long long)step);

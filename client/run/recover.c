@@ -213,7 +213,7 @@ enum sl_err sl_recover_lost(struct sl_recover *r, struct sl_remote *remote, cons
 }
 
 /* The same step on either side is not enough: each state is that of one link's COMMIT. */
-static enum sl_err check_made(const struct sl_remote *remote, const struct sl_client_state *s, struct sl_fail *fail)
+enum sl_err sl_recover_check_made(const struct sl_remote *remote, const struct sl_client_state *s, struct sl_fail *fail)
 {
 	if (sl_remote_made(remote) == s->made || sl_session_has_ends(sl_remote_session(remote)))
 		return SL_OK;
@@ -233,7 +233,7 @@ static enum sl_err check_made(const struct sl_remote *remote, const struct sl_cl
 static enum sl_err give(struct sl_recover *r, struct sl_remote *remote, const struct sl_client_state *s,
 			struct sl_fail *fail)
 {
-	enum sl_err err = check_made(remote, s, fail);
+	enum sl_err err = sl_recover_check_made(remote, s, fail);
 
 	r->stale = err != SL_OK;
 	if (err)

@@ -53,6 +53,11 @@ enum sl_err sl_recover_restore(struct sl_recover *r, struct sl_remote *remote, s
 			       uint64_t next_step, enum sl_restored *how, struct sl_step_result *result,
 			       struct sl_fail *fail) SL_MUST_CHECK;
 
+/* Before *s, of the step from which the link goes on, is given to it, which restore does by itself. MISMATCH: the
+ * server's state of that step was made by another link than *s. */
+enum sl_err sl_recover_check_made(const struct sl_remote *remote, const struct sl_client_state *s,
+				  struct sl_fail *fail) SL_MUST_CHECK;
+
 /* After a failed restore: where that was a file's fault, the step is no longer offered, and a new link may do better.
  */
 bool sl_recover_refuse(struct sl_recover *r, uint64_t next_step, enum sl_err err);

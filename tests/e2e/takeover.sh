@@ -86,6 +86,14 @@ status=0
 client two "${run[@]}" --resume || status=$?
 [ $status = 78 ] || fail "what another process has gone on with: status $status"
 grep -q "the server's state of step 6 is not the one that this run left there" "$tmp/two.log" || fail 'it does not say why'
+# nor is the copy's head written beside the other one's middle, or audited with it
+for command in "export $tmp/client.yaml $tmp/two.safetensors" "audit $tmp/client.yaml --steps 2"; do
+	status=0
+	"$SPLITC" $command --set train.eval_every=0 --set log.dir="$tmp/two" --set control="$tmp/two.sock" >"$tmp/two.log" 2>&1 || status=$?
+	[ $status = 78 ] || fail "${command%% *} of what another process has gone on with: status $status"
+	grep -q "the server's state of step 6 is not the one that this run left there" "$tmp/two.log" || fail "${command%% *} does not say why"
+done
+[ ! -e "$tmp/two.safetensors" ] || fail 'a model of two runs was written'
 client one "${run[@]}" --resume || fail "the one that went on last: status $?"
 client undisturbed "${run[@]}" --local || fail "undisturbed: status $?"
 same_run one undisturbed 30
