@@ -12,6 +12,7 @@
 #include "client/model/weights_file.h"
 #include "client/persist/model_file.h"
 #include "client/run/about.h"
+#include "client/run/phase.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/base/version.h"
@@ -160,6 +161,44 @@ static bool has_frozen(const struct sl_plan *plan)
 	return frozen || plan->segment[SL_MIDDLE].weight_count > plan->segment[SL_MIDDLE].moving_count;
 }
 
+/* As the run is planned. With phases that is the one under way. */
+static enum sl_err plan_run(struct sl_setup *setup, const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	static struct sl_conf_client own;
+	uint64_t step;
+	int index;
+	enum sl_err err;
+
+	setup->reads = SL_READS_ALL; /* the run's own plan */
+	if (!conf->train.phases.n)
+		return sl_setup_plan(setup, conf, fail);
+	err = sl_phases_done(conf, &index, &step, fail);
+	if (err)
+		return err;
+	sl_phase_conf(&own, conf, index);
+	setup->phase = sl_phase_at(conf, index, step);
+	return sl_setup_plan(setup, &own, fail);
+}
+
+/* The config's own sizes take the place of the phase's. The parameters of both lie alike. */
+static enum sl_err leave_phase(struct sl_setup *setup, const struct sl_conf_client *conf, struct sl_fail *fail)
+{
+	struct sl_setup whole = {.trained = setup->trained};
+	enum sl_err err = sl_setup_plan(&whole, conf, fail);
+
+	if (err) {
+		sl_setup_close(&whole);
+		return err;
+	}
+	whole.weights = setup->weights;
+	whole.about = setup->about;
+	setup->weights = (struct sl_weights){0};
+	setup->about = NULL;
+	sl_setup_close(setup);
+	*setup = whole;
+	return SL_OK;
+}
+
 static enum sl_err read_pair(const struct sl_conf_client *conf, struct sl_setup *setup, uint64_t newest,
 			     struct sl_fail *fail)
 {
@@ -170,8 +209,7 @@ static enum sl_err read_pair(const struct sl_conf_client *conf, struct sl_setup 
 	if (conf->agreed.share.group[0])
 		return refuse_member(conf, newest, fail);
 
-	setup->reads = SL_READS_ALL; /* the run's own plan */
-	err = sl_setup_plan(setup, conf, fail);
+	err = plan_run(setup, conf, fail);
 	if (!err)
 		err = has_frozen(setup->plan) ? sl_setup_weights(setup, conf->model.weights, false, fail)
 					      : sl_setup_weights(setup, "", true, fail);
@@ -183,6 +221,8 @@ static enum sl_err read_pair(const struct sl_conf_client *conf, struct sl_setup 
 	sl_about_check_network(setup);
 	err = sl_fetch_pair(setup, &step, &why);
 	setup->trained = (int64_t)step;
+	if (!err && conf->train.phases.n)
+		return leave_phase(setup, conf, fail);
 	return err ? sl_fail_set(fail, err,
 				 "the run in '%.150s' was not ended. The server has the middle of its checkpoint at "
 				 "step %" PRIu64 ": %.280s",

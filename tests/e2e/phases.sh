@@ -79,6 +79,19 @@ points=(client.apply=kill@2 client.fetched=kill@1 client.saved=kill@1 ckpt.renam
 	client.leave=kill@2 client.given=kill@3 client.begin=kill@12 client.apply=kill@16 client.saved=kill@3)
 two_at_a_time killed "${points[@]}"
 
+# the model of a run that was killed in a phase: its checkpoint's, as a run that is paused there has it
+rc=0
+SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.codecs=delay:30@1+,client.apply=kill@8 client pair "$tmp/client.yaml" || rc=$?
+[ $rc = 137 ] || fail "pair: status $rc"
+SPLITC=$PWD/$BUILD/fail/splitc SPLIT_FAILPOINTS=client.begin=term@6 client paused "$tmp/client.yaml" || fail "paused: status $?"
+for name in pair paused; do
+	"$SPLITC" export "$tmp/client.yaml" "$tmp/$name.safetensors" --set log.dir="$tmp/$name" >"$tmp/$name.log" 2>&1 || fail "export of $name: status $?"
+	grep -q ', after step 6$' "$tmp/$name.log" || fail "export of $name: $(cat "$tmp/$name.log")"
+done
+cmp "$tmp/pair.safetensors" "$tmp/paused.safetensors" || fail "the model of a run that was killed in a phase"
+client pair "$tmp/client.yaml" --resume || fail "--resume behind an export: status $?"
+same_run whole pair $steps
+
 # a server that is killed at the border, and comes back
 for point in server.left=kill@1 server.chosen=kill@2 server.apply=kill@5; do killed_server $point whole "$tmp/client.yaml"; done
 
