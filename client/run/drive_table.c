@@ -1,8 +1,9 @@
 /* The specification of a run over the link: state × event → actions, in this order, → next state.
  *
  * What holds in all of it:
- * - A run that ends before its last step keeps its state before it writes the model. A run that is done writes the
- *   model before it removes its checkpoints. So a folder with a model and no checkpoint is that of a run that is done.
+ * - A run that ends before its last step keeps its state before it writes the model. A run that is done has its last
+ *   checkpoint on the disk before it writes the model, and writes that before it removes its checkpoints. So a folder
+ *   with a model and no checkpoint is that of a run that is done.
  * - The link of a run that failed is paused before it is closed. A goodbye would have the server forget what the run
  *   can go on from.
  * - The state is held before the link is closed, since the link's tensors go with it. */
@@ -63,7 +64,7 @@ const struct drive_rule sl_drive_table[DRIVE_STATE_COUNT][DRIVE_EVENT_COUNT] = {
 	},
 	[DRIVE_FETCH] = {
 		STANDS,
-		[EV_FETCHED]   = TO(QUIT,   sl_act_save, sl_act_end_phase, sl_act_settle, sl_act_summarize,
+		[EV_FETCHED]   = TO(QUIT,   sl_act_settle, sl_act_save, sl_act_end_phase, sl_act_summarize,
 					    sl_act_forget, sl_act_close_link),
 		[EV_UNSAVED]   = TO(QUIT,   sl_act_keep_last, sl_act_close_link),
 		[EV_STOPPED]   = TO(QUIT,   sl_act_keep_last, sl_act_save_anyway, sl_act_blame_nonfinite,

@@ -76,7 +76,8 @@ killed() {
 }
 points=(client.apply=kill@2 client.fetched=kill@1 client.saved=kill@1 ckpt.rename=kill@3 client.leave=kill@1 client.welcomed=kill@2
 	client.given=kill@2 client.begin=kill@4 client.begin=term@3 client.begin=term@4 client.apply=kill@8 client.saved=kill@2
-	client.leave=kill@2 client.given=kill@3 client.begin=kill@12 client.apply=kill@16 client.saved=kill@3)
+	client.leave=kill@2 client.given=kill@3 client.begin=kill@12 client.apply=kill@16 client.saved=kill@3
+	ckpt.sync=delay:1500@1,model.done=kill@2) # the last: behind the first phase's model, whose only checkpoint takes long
 two_at_a_time killed "${points[@]}"
 
 # the model of a run that was killed in a phase: its checkpoint's, as a run that is paused there has it
