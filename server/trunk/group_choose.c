@@ -21,6 +21,8 @@ static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 {
 	const int first = sl_group_first_here(g);
 	const struct sl_hello *h = sl_group_hello(g, first);
+	struct sl_key owner;
+	const struct sl_trunk_store store = sl_group_weights_store(g, g->seat[first].m, &owner);
 	enum sl_err err;
 
 	for (int k = first + 1; k < g->end; k++)
@@ -40,8 +42,7 @@ static enum sl_err first_weights(struct sl_group *g, struct sl_fail *fail)
 			forget_codecs(seat);
 	}
 	sl_exec_set_applied(g->trunk.exec, 0);
-	err = sl_trunk_first_weights(g->trunk.exec, g->trunk.plan, &g->groups->store, h, g->seat[first].m->port,
-				     &g->need_weights);
+	err = sl_trunk_first_weights(g->trunk.exec, g->trunk.plan, &store, h, g->seat[first].m->port, &g->need_weights);
 	g->has_weights = !g->need_weights;
 	return err;
 }

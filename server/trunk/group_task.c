@@ -150,6 +150,8 @@ void sl_group_run(struct sl_job *job)
 enum sl_err sl_group_install(struct sl_group *g, struct sl_middle *m, struct sl_fail *fail)
 {
 	const struct sl_hello *h = &sl_port_session(m->port)->hello;
+	struct sl_key owner;
+	const struct sl_trunk_store store = sl_group_weights_store(g, m, &owner);
 	enum sl_err err;
 
 	if (g->has_weights) { /* from another member */
@@ -157,7 +159,7 @@ enum sl_err sl_group_install(struct sl_group *g, struct sl_middle *m, struct sl_
 		sl_port_spent(m->port);
 		return err;
 	}
-	err = sl_trunk_install(&g->trunk, &g->groups->store, h, m->port, fail);
+	err = sl_trunk_install(&g->trunk, &store, h, m->port, fail);
 	g->has_weights = !err;
 	return err || !sl_group_has_rounds(g) ? err : sl_group_reset_copies(g);
 }

@@ -3,6 +3,8 @@
 #ifndef SL_SERVER_TRUNK_GROUP_WORK_H
 #define SL_SERVER_TRUNK_GROUP_WORK_H
 
+#include <string.h>
+
 #include "server/trunk/group_impl.h"
 
 static inline const struct sl_hello *sl_group_hello(const struct sl_group *g, int k)
@@ -21,6 +23,19 @@ static inline int sl_group_first_here(const struct sl_group *g)
 static inline bool sl_group_has_sessions(const struct sl_group *g)
 {
 	return g->seat[sl_group_first_here(g)].m != NULL;
+}
+/* The store that has the first weights of *m, a member. With keys each group has its own there, as each client has
+ * (store.h): a client of another group may upload other weights of the same hash. *owner stands for the group's key,
+ * and lasts as long as the result. */
+static inline struct sl_trunk_store sl_group_weights_store(const struct sl_group *g, const struct sl_middle *m,
+							   struct sl_key *owner)
+{
+	struct sl_trunk_store store = g->groups->store;
+
+	*owner = (struct sl_key){{0}};
+	memcpy(owner->byte, g->file_name, sizeof g->file_name);
+	store.owner = m->owned ? owner : NULL;
+	return store;
 }
 /* group_choose.c. All go on from one step; member `which` comes while others train. */
 void sl_group_run_choose(struct sl_group *group);

@@ -30,7 +30,7 @@ static void allow(unsigned which)
 	for (int i = 0; i < 3; i++) {
 		sl_key_print(&pair[i].public_key, key);
 		if (which & 1u << i)
-			fprintf(file, "%s edge-%d\n", key, i);
+			fprintf(file, "%s edge-%d group=g%d\n", key, i, i);
 	}
 	assert_int_equal(fclose(file), 0);
 }
@@ -189,6 +189,80 @@ static void weights_are_their_owner_s(void **state)
 	free(poison);
 }
 
+/* A group of one member, which begins with weights of this hash. */
+static struct sl_frame group_hello(int group, uint8_t session, const uint8_t hash[16], int64_t *count)
+{
+	struct asked a = host_rig_agreement_of(10, 32, 2);
+	struct sl_agreed *g = &a.agreement.agreed;
+	struct sl_frame f;
+	struct sl_fail fail;
+
+	snprintf(g->share.group, sizeof g->share.group, "g%d", group);
+	g->share.clients = 1;
+	g->share.rows = 2;
+	assert_int_equal(asked_settle(&a, &fail), SL_OK);
+	f = host_rig_hello_of(&a, session, 1, count);
+	f.u.hello.weights_source = SL_WEIGHTS_HASH;
+	memcpy(f.u.hello.weights_hash, hash, sizeof f.u.hello.weights_hash);
+	return f;
+}
+
+static void upload(struct host_client *c, const float *weights, int64_t count)
+{
+	const size_t total = (size_t)count * sizeof *weights;
+	struct sl_frame f = {.kind = SL_FRAME_PART, .epoch = 1, .u.part = {.what = SL_PART_WEIGHTS, .total = total}};
+	const struct sl_frame fetch = {.kind = SL_FRAME_FETCH, .epoch = 1};
+
+	for (size_t at = 0; at < total; at += HOST_RIG_PART / 2) {
+		const size_t left = total - at, n = left < HOST_RIG_PART / 2 ? left : HOST_RIG_PART / 2;
+
+		f.u.part.offset = at;
+		host_rig_say_part(c, &f, (struct sl_bytes){(const uint8_t *)weights + at, n});
+	}
+	host_rig_say(c, &fetch); /* whose answer follows the weights' way into the store */
+	host_rig_await(&c->came[SL_FRAME_PART], 1);
+}
+
+/* Whoever found other weights of the hash that another group begins with, and uploads them first, spoils no group but
+ * its own. */
+static void weights_are_their_group_s(void **state)
+{
+	char folder[] = "/tmp/split-keys.XXXXXX", command[64];
+	static const int group[] = {0, 1, 0};
+	struct host_client c;
+	uint8_t hash[16] = {0};
+	int64_t count;
+
+	(void)state;
+	(void)group_hello(0, 1, hash, &count);
+	float *one = malloc((size_t)count * sizeof(float)), *poison = malloc((size_t)count * sizeof(float));
+	assert_true(one && poison);
+	same_hash(one, poison, count, hash);
+	assert_non_null(mkdtemp(folder));
+	host_rig.store = folder;
+	open_secure_host(4);
+	for (int i = 0; i < 3; i++) {
+		const struct sl_frame hello = group_hello(group[i], (uint8_t)(i + 1), hash, &count);
+
+		connect_as(&c, group[i]);
+		host_rig_say(&c, &hello);
+		host_rig_await(&c.came[SL_FRAME_WELCOME], 1);
+		assert_int_equal(c.last[SL_FRAME_WELCOME].u.welcome.need_weights, i < 2);
+		if (i == 0)
+			upload(&c, poison, count);
+		host_rig_say(&c, &(struct sl_frame){.kind = SL_FRAME_BYE, .epoch = 1});
+		for (int turn = 0; turn < 20; turn++)
+			host_rig_turn();
+		host_rig_hang_up(&c);
+	}
+	close_secure_host();
+	host_rig.store = NULL;
+	snprintf(command, sizeof command, "rm -r %s", folder);
+	assert_int_equal(system(command), 0);
+	free(one);
+	free(poison);
+}
+
 static void a_key_has_so_many_sessions_and_no_more(void **state)
 {
 	struct sl_frame hello[4] = {host_rig_small_hello(1, 1), host_rig_small_hello(2, 1), host_rig_small_hello(3, 1),
@@ -255,6 +329,7 @@ int main(void)
 		cmocka_unit_test(a_session_s_id_is_worth_nothing_without_its_key),
 		cmocka_unit_test(checkpoints_are_their_owner_s),
 		cmocka_unit_test(weights_are_their_owner_s),
+		cmocka_unit_test(weights_are_their_group_s),
 		cmocka_unit_test(a_key_has_so_many_sessions_and_no_more),
 		cmocka_unit_test(a_revoked_key_is_out_at_once_and_a_new_one_in),
 	};
