@@ -8,10 +8,6 @@
 #include "common/link/loop.h"
 #include "server/trunk/group_impl.h"
 
-enum {
-	COME_AGAIN_MS = 120000, /* clients try again after 32 s at the latest */
-};
-
 enum sl_err sl_group_list_open(struct sl_group_list **out, struct sl_loop *loop, struct sl_worker *worker,
 			       const struct sl_trunk_store *store)
 {
@@ -446,9 +442,19 @@ static void advance(struct sl_group *g)
 	sl_group_tell(g->groups);
 }
 
+/* Some have waited for others in vain. */
+static void give_up(struct sl_group *g, int who, const struct sl_fail *why)
+{
+	if (who < 0)
+		end_all(g, why);
+	else
+		end_member(&g->member[who], why);
+}
+
 void sl_group_list_tick(struct sl_group_list *gs)
 {
 	struct sl_fail why;
+	int who;
 
 	if (gs->ranks)
 		(void)gs->ranks->hear(gs->ranks, gs->word, sizeof *gs->word);
@@ -457,12 +463,12 @@ void sl_group_list_tick(struct sl_group_list *gs)
 		sl_group_tell(gs);
 	for (struct sl_group *g = gs->first, *next; g; g = next) {
 		next = g->next;
-		if (g->back_ms && sl_loop_now_ms(gs->loop) - g->back_ms > COME_AGAIN_MS) {
+		if (g->back_ms && sl_loop_now_ms(gs->loop) - g->back_ms > SL_GROUP_COME_AGAIN_MS) {
 			come_again(g);
 			continue;
 		}
-		if (g->what == GROUP_IDLE && sl_group_gives_up(g, &why))
-			end_all(g, &why);
+		if (g->what == GROUP_IDLE && sl_group_gives_up(g, &who, &why))
+			give_up(g, who, &why);
 		else if ((g->t.open || sl_group_varies(g)) && g->what == GROUP_IDLE)
 			advance(g);
 	}

@@ -59,19 +59,55 @@ bool sl_group_missing(const struct sl_group *g, char *out, size_t size)
 	return refused;
 }
 
-bool sl_group_gives_up(struct sl_group *g, struct sl_fail *why)
+/* The member that waits for others which are done: it does not hold the step behind which they have finished, and they
+ * do not come again to do earlier ones. -1: none does. */
+static int find_left_behind(const struct sl_group *g)
+{
+	bool done = false;
+	int who = -1;
+
+	for (int k = g->first; k < g->end; k++) {
+		const struct sl_seat *s = &g->t.seat[k];
+
+		done = done || (s->link == SL_LINK_NONE && s->state == SL_SEAT_DONE);
+		if (s->link == SL_LINK_JOINING && !sl_hello_holds(s->hello, g->t.gone_at))
+			who = k;
+	}
+	return done && g->t.gone_at && !g->t.open && !g->groups->ranks && !sl_group_varies(g) ? who : -1;
+}
+
+/* share.wait_s; 0: for ever. A server may have died before members heard that they are done: these do come again. */
+static uint64_t patience_of(const struct sl_group *g, int left_behind)
+{
+	const uint64_t ms = (uint64_t)g->agreed.share.wait_s * 1000;
+
+	return left_behind >= 0 && (!ms || ms > SL_GROUP_COME_AGAIN_MS) ? SL_GROUP_COME_AGAIN_MS : ms;
+}
+
+bool sl_group_gives_up(struct sl_group *g, int *who, struct sl_fail *why)
 {
 	const uint64_t now_ms = sl_loop_now_ms(g->groups->loop);
+	uint64_t patience_ms;
 	char missing[400];
 	bool waits = false, refused;
 
+	*who = find_left_behind(g);
+	patience_ms = patience_of(g, *who);
 	for (int k = g->first; k < g->end; k++)
 		waits = waits || g->t.seat[k].link == (g->t.open ? SL_LINK_ASKING : SL_LINK_JOINING);
 	if (!waits || !g->wait_ms)
 		g->wait_ms = waits ? now_ms : 0;
-	if (!waits || !g->agreed.share.wait_s || now_ms - g->wait_ms < (uint64_t)g->agreed.share.wait_s * 1000)
+	if (!waits || !patience_ms || now_ms - g->wait_ms < patience_ms)
 		return false;
 	g->wait_ms = 0;
+	if (*who >= 0) {
+		(void)sl_fail_at(why, "share.member", SL_ERR_MISMATCH,
+				 "the other members of group %s have finished behind step %" PRIu64
+				 ", which member %d does not hold, and they do not come again for it%s",
+				 g->name, g->t.gone_at, *who,
+				 sl_agreed_shares_ends(&g->agreed) ? ": their model is its model, too" : "");
+		return true;
+	}
 	if (g->t.open) {
 		(void)sl_fail_at(why, "share.wait_s", SL_ERR_TIMEOUT,
 				 "nobody who has the heads and tails of group %s has come within %d s", g->name,

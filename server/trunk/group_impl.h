@@ -34,7 +34,10 @@ struct sl_group_seat {
 	struct sl_key owner;               /* that client's key; zeros: there was no auth */
 };
 
-enum { SL_GROUP_MEANS = 64 };
+enum {
+	SL_GROUP_MEANS = 64,
+	SL_GROUP_COME_AGAIN_MS = 120000 /* clients try again after 32 s at the latest */
+};
 
 /* What a step has changed in all heads and tails, as members hear it. */
 struct sl_group_mean {
@@ -207,8 +210,9 @@ void sl_group_leaving(struct sl_group *group);
 /* The members of this rank that a step waits for and that have no link, with commas between them, and why one was
  * refused. True: somebody was refused, who does not come again as it is. */
 bool sl_group_missing(const struct sl_group *g, char *out, size_t size);
-/* Whether members have waited for share.wait_s in vain; `why` says who is missing, or was refused. */
-bool sl_group_gives_up(struct sl_group *group, struct sl_fail *why);
+/* Whether members have waited for share.wait_s in vain; `why` says who is missing, or was refused. *who: the only one
+ * that gives up; -1: all do. */
+bool sl_group_gives_up(struct sl_group *group, int *who, struct sl_fail *why);
 /* Tells the other ranks how it stands, where that has changed; whether one of them calls for a meeting. */
 void sl_group_tell(struct sl_group_list *groups);
 bool sl_group_is_called(const struct sl_group *group);

@@ -85,6 +85,20 @@ anew() {
 	end 0 1 2
 	alike
 }
+# behind: a member is killed, the others end without it, and do not come again: it hears so
+behind() {
+	name=$mode-behind
+	serve "$name-server"
+	begin client.apply=kill@4
+	ends_with "${pid[slow]}" 137 $patience "$name: the member that is killed"
+	end "${others[@]}"
+	member "$slow" --resume
+	ends_with "${pid[slow]}" 78 $patience "$name: the member that comes back"
+	grep -q "the other members of group $mode have finished behind step [0-9]*, which member $slow does not hold" "$tmp/$name-$slow.log" ||
+		fail "$name: it does not say why: $(tail -n 1 "$tmp/$name-$slow.log")"
+	signal TERM "$server_pid"
+	ends_with "$server_pid" 0 $patience "$name: the server"
+}
 for mode in sync serial rounds; do
 	set=(--set share.mode=$mode --set share.group=$mode --set share.ends=private --set share.clients=3 --set share.straggler_s=0 --set data.partition=iid
 		--set train.checkpoint_every=2 --set link.on_server_lost=wait --set link.retry_ms=20 --set codec='topk:0.3,ef=true|quant:8')
@@ -97,5 +111,7 @@ for mode in sync serial rounds; do
 	if [ $mode = sync ]; then dies_at_end; else dies_at_end kill-server; fi
 	unheard
 	[ $mode != sync ] || anew
+	set+=(--set share.straggler_s=1 --set share.wait_s=3)
+	[ $mode != sync ] || behind
 done
 echo "share_left: ok"
