@@ -63,9 +63,13 @@ enum sl_err sl_store_open(const char *dir, int *lock, struct sl_fail *fail)
 	if (sl_guard_folder(dir, &why) != SL_OK)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "store: %s", why.text);
 	/* a file, since NFS has no locks of folders; where there are none at all the store is used all the same */
+	errno = ENAMETOOLONG;
 	if (snprintf(path, sizeof path, "%s/lock", dir) < PATH_MAX)
 		*lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (*lock >= 0 && flock(*lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+	if (*lock < 0)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "store: %s/lock cannot be opened: %s", dir,
+				   strerror(errno));
+	if (flock(*lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
 		sl_store_close(*lock);
 		*lock = -1;
 		return sl_fail_set(fail, SL_ERR_BUSY,

@@ -376,6 +376,7 @@ static void without_a_store_there_is_nothing_to_do(void **state)
 
 static void a_store_is_one_server_s(void **state)
 {
+	char lock[PATH_MAX];
 	struct sl_fail fail;
 	int mine, others;
 
@@ -387,6 +388,12 @@ static void a_store_is_one_server_s(void **state)
 	sl_store_close(mine);
 	assert_int_equal(sl_store_open(dir, &others, &fail), SL_OK);
 	sl_store_close(others);
+	snprintf(lock, sizeof lock, "%s/lock", dir);
+	unlink(lock);
+	assert_int_equal(symlink("elsewhere", lock), 0); /* without its lock it is used by nobody */
+	assert_int_equal(sl_store_open(dir, &others, &fail), SL_ERR_CANTCREATE);
+	assert_non_null(strstr(fail.text, "/lock cannot be opened: "));
+	unlink(lock);
 }
 
 /* Set right by years, forward or back, while the server runs: what was just written is no older than it is. */
