@@ -21,6 +21,12 @@ static bool number(struct sl_onnx_import *im, const char *name, float *out)
 	return true;
 }
 
+/* Whether a node computes it; a sum of tokens stands for their mean, which most functions make other numbers of. */
+static bool is_computed(const struct sl_onnx_value *v)
+{
+	return v && v->value >= 0 && !v->summed;
+}
+
 /* The other input of a node of two, beside the one that the name `of` stands for. */
 static const char *other(const Onnx__Node *n, const char *of)
 {
@@ -125,12 +131,12 @@ bool sl_onnx_read_layernorm(struct sl_onnx_import *im)
 {
 	struct sl_onnx_value *v = sl_onnx_in(im, 0);
 	const int sub = sl_onnx_next(im, im->index, "Sub"), last = v ? v->view.n_axis - 1 : 0;
-	const int first = v && v->value >= 0 ? first_axis(im, im->node, v->view.n_axis) : -1;
+	const int first = is_computed(v) ? first_axis(im, im->node, v->view.n_axis) : -1;
 	int pow = -1, div = -1, at, x;
 	float two = 0, eps = 0;
 	bool weight, bias;
 
-	if (im->b->err || !v || v->value < 0 || v->permuted || sub < 0 || first < 1 ||
+	if (im->b->err || sub < 0 || first < 1 || v->permuted ||
 	    strcmp(node_at(im, sub)->input[0], im->node->input[0]) != 0)
 		return false;
 	sl_onnx_two_readers(im, sub, &pow, &div);
@@ -174,7 +180,7 @@ bool sl_onnx_read_rmsnorm(struct sl_onnx_import *im)
 	int last, at, mul, x;
 	float eps, two, one;
 
-	if (im->b->err || mean < 0 || !v || v->value < 0 || v->permuted || !number(im, im->node->input[1], &two) ||
+	if (im->b->err || mean < 0 || !is_computed(v) || v->permuted || !number(im, im->node->input[1], &two) ||
 	    two != 2 || !is_last_axis(im, node_at(im, mean), v->view.n_axis))
 		return false;
 	last = v->view.n_axis - 1;
@@ -210,7 +216,7 @@ bool sl_onnx_read_gelu(struct sl_onnx_import *im)
 	float root, one = 0, half = 0;
 	int at;
 
-	if (im->b->err || !v || v->value < 0 || erf < 0 || !number(im, im->node->input[1], &root) ||
+	if (im->b->err || !is_computed(v) || erf < 0 || !number(im, im->node->input[1], &root) ||
 	    fabsf(root - 1.41421356f) > 1e-5f)
 		return false;
 	at = next_with(im, erf, "Add", &one);

@@ -1,0 +1,97 @@
+/* Forms of networks that are rarer than those of test_onnx.c, by changes to files that torch wrote: each is read as it
+ * is meant, or refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/support/onnx_change.h"
+
+static const char text[] = "tests/golden/onnx_text.onnx";
+
+static size_t place_of(Onnx__Model *m, const char *name)
+{
+	const Onnx__Node *n = onnx_node(m, name);
+	size_t at = 0;
+
+	while (m->graph->node[at] != n)
+		at++;
+	return at;
+}
+
+/* Nodes from `first` to `last` read `to` in place of `from`, and stand behind the node that makes it. */
+static void read_instead(Onnx__Model *m, const char *first, const char *last, const char *from, const char *to,
+			 const char *maker)
+{
+	Onnx__Node **node = m->graph->node, *moved[32];
+	const size_t at = place_of(m, first), n = place_of(m, last) - at + 1, end = place_of(m, maker) + 1;
+
+	assert_true(n <= 32);
+	memcpy(moved, node + at, n * sizeof *node);
+	memmove(node + at, node + at + n, (end - at - n) * sizeof *node);
+	memcpy(node + end - n, moved, n * sizeof *node);
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < moved[i]->n_input; k++)
+			if (strcmp(moved[i]->input[k], from) == 0)
+				onnx_set(&moved[i]->input[k], to);
+}
+
+/* ---- of texts */
+
+static const char sum[] = "/ReduceSum_output_0";
+
+static void norm_of_a_sum(Onnx__Model *m)
+{
+	onnx_set(&onnx_node(m, "/Mul")->input[0], "/layers.0/Add_2_output_0");
+	read_instead(m, "/layers.0/norm2/ReduceMean", "/layers.0/norm2/Add_1", "/layers.0/Add_2_output_0", sum,
+		     "/ReduceSum");
+	onnx_set(&onnx_node(m, "/fc/Gemm")->input[0], "/layers.0/norm2/Add_1_output_0");
+}
+
+static void gelu_of_a_sum(Onnx__Model *m)
+{
+	onnx_set(&onnx_node(m, "/layers.0/dropout/Dropout")->input[0], "/layers.0/linear1/Add_output_0");
+	read_instead(m, "/layers.0/Div", "/layers.0/Mul_1", "/layers.0/linear1/Add_output_0", sum, "/ReduceSum");
+	onnx_set(&onnx_node(m, "/fc/Gemm")->input[0], "/layers.0/Mul_1_output_0");
+}
+
+static const struct change {
+	void (*change)(Onnx__Model *m);
+	const char *says;
+} of_texts[] = {
+	{norm_of_a_sum, "its input 0 is a sum of tokens, which is read divided by their number"},
+	{gelu_of_a_sum, "its input 0 is a sum of tokens, which is read divided by their number"},
+};
+
+static void what_differs_by_the_number_of_tokens_is_refused(void **state)
+{
+	const struct sl_model_spec spec = {.name = "token_mlp", .tokens = 12};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof of_texts / sizeof of_texts[0]; i++) {
+		Onnx__Model *m = onnx_read(text);
+		struct sl_model *model;
+		struct sl_fail fail = {0};
+		enum sl_err err;
+
+		of_texts[i].change(m);
+		err = onnx_build(m, &spec, &model, &fail);
+		if (err != SL_ERR_CONFIG || !strstr(fail.text, of_texts[i].says))
+			fail_msg("change %zu, \"%s\": %s \"%s\"", i, of_texts[i].says, sl_err_name(err), fail.text);
+		onnx__model__free_unpacked(m, NULL);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_differs_by_the_number_of_tokens_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
