@@ -250,30 +250,39 @@ static void choose(struct sl_onnx_import *im, const struct ints *which, const st
 		give(im, &out);
 }
 
-/* Whole scales of an upsampling, which are floats. */
+int sl_onnx_scales_in(struct sl_onnx_import *im, size_t i, int64_t *out, int most)
+{
+	const struct sl_onnx_value *v = sl_onnx_in(im, i);
+	const Onnx__Tensor *t = v && v->value < 0 ? v->constant : NULL;
+	float scale[SL_ONNX_INTS];
+	int n = 0;
+
+	if (!t || t->data_type != SL_ONNX_FLOAT || t->n_dims != 1 || sl_onnx_count(t) > most)
+		return -1;
+	sl_onnx_read_f32(t, scale);
+	for (; n < sl_onnx_count(t); n++) {
+		if (!(scale[n] >= 1 && scale[n] <= 1024) || scale[n] != (float)(int)scale[n])
+			return -1;
+		out[n] = (int64_t)scale[n];
+	}
+	return n;
+}
+
 static bool all_scales(struct sl_onnx_import *im)
 {
 	int64_t all[SL_ONNX_INTS];
-	float some[SL_ONNX_INTS];
 	int n = 0;
 
 	for (size_t i = 0; i < im->node->n_input; i++) {
-		const struct sl_onnx_value *v = sl_onnx_in(im, i);
-		const Onnx__Tensor *t = v && v->value < 0 ? v->constant : NULL;
+		const int more = sl_onnx_scales_in(im, i, all + n, SL_ONNX_INTS - n);
 
-		if (!t || t->data_type != SL_ONNX_FLOAT || t->n_dims != 1 || sl_onnx_count(t) + n > SL_ONNX_INTS)
+		if (more < 0)
 			return false;
-		sl_onnx_read_f32(t, some);
-		for (int64_t k = 0; k < sl_onnx_count(t); k++) {
-			if (!(some[k] >= 1 && some[k] <= 1024) || some[k] != (float)(int)some[k])
-				return false;
-			all[n++] = (int64_t)some[k];
-		}
+		n += more;
 	}
-	if (!n)
-		return false;
-	give_list(im, all, n);
-	return true;
+	if (n)
+		give_list(im, all, n);
+	return n > 0;
 }
 
 bool sl_onnx_read_ints(struct sl_onnx_import *im)

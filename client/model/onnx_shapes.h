@@ -21,6 +21,9 @@ int64_t sl_onnx_bound(int64_t at, int64_t n);
 
 /* ---- whole numbers that are known (onnx_ints.c): false where the node is of other values */
 bool sl_onnx_read_ints(struct sl_onnx_import *im);
+/* Input `i` as whole scales of an upsampling, which are floats: how many; -1: it is another, or has more than `most`.
+ */
+int sl_onnx_scales_in(struct sl_onnx_import *im, size_t i, int64_t *out, int most);
 
 /* ---- several nodes as one (onnx_patterns.c): false where they are none, and nothing has been read */
 bool sl_onnx_read_layernorm(struct sl_onnx_import *im);

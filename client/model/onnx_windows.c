@@ -477,6 +477,7 @@ void sl_onnx_read_resize(struct sl_onnx_import *im)
 	int x = sl_onnx_image_in(im);
 	int64_t to[SL_ONNX_INTS];
 	enum sl_resample how = SL_RESAMPLE_LINEAR;
+	int n;
 
 	if (im->b->err)
 		return;
@@ -488,7 +489,10 @@ void sl_onnx_read_resize(struct sl_onnx_import *im)
 		sl_onnx_refuse(im, "of torch's upsampling nearest and bilinear are read");
 		return;
 	}
-	if (im->flat || sl_onnx_ints_in(im, sizes ? 3 : 2, to) != 4) {
+	n = sl_onnx_ints_in(im, sizes ? 3 : 2, to);
+	if (n < 0 && !sizes)
+		n = sl_onnx_scales_in(im, 2, to, SL_ONNX_INTS);
+	if (im->flat || n != 4) {
 		sl_onnx_refuse(im, "its sizes are no constants, or its scale is no whole number");
 		return;
 	}

@@ -12,7 +12,7 @@
 
 #include "tests/support/onnx_change.h"
 
-static const char text[] = "tests/golden/onnx_text.onnx";
+static const char text[] = "tests/golden/onnx_text.onnx", many[] = "tests/golden/onnx_many.onnx";
 
 static size_t place_of(Onnx__Model *m, const char *name)
 {
@@ -99,10 +99,58 @@ static void what_differs_by_the_number_of_tokens_is_refused(void **state)
 	}
 }
 
+/* ---- of images */
+
+/* The scales of an upsampling, which torch's older exporter joins of two lists, are one constant of its newer one. */
+static void one_constant(Onnx__Node *n, const float *v, int64_t count)
+{
+	Onnx__Tensor *t = malloc(sizeof *t);
+
+	onnx__tensor__init(t);
+	t->has_data_type = t->has_raw_data = true;
+	t->data_type = 1; /* float */
+	t->n_dims = 1;
+	t->dims = malloc(sizeof *t->dims);
+	t->dims[0] = count;
+	t->raw_data.len = (size_t)count * sizeof *v;
+	t->raw_data.data = malloc(t->raw_data.len);
+	memcpy(t->raw_data.data, v, t->raw_data.len);
+	onnx_set(&n->op_type, "Constant");
+	while (n->n_input)
+		free(n->input[--n->n_input]);
+	onnx_drop_attr(n, "axis");
+	onnx_add_attr(n, "value", 4, NULL);
+	n->attribute[n->n_attribute - 1]->t = t;
+}
+
+static void scales_are_a_constant(void **state)
+{
+	static const float twice[] = {1, 1, 2, 2}, broken[] = {1, 1, 1.5f, 2};
+	Onnx__Model *m = onnx_read(many);
+	struct sl_model *joined, *one;
+	struct sl_fail fail = {0};
+
+	(void)state;
+	assert_int_equal(onnx_build(m, &(struct sl_model_spec){0}, &joined, &fail), SL_OK);
+	one_constant(onnx_node(m, "/up/Concat"), twice, 4);
+	if (onnx_build(m, &(struct sl_model_spec){0}, &one, &fail))
+		fail_msg("%s", fail.text);
+	assert_int_equal(one->graph.n_node, joined->graph.n_node);
+	for (int i = 0; i < one->graph.n_value; i++)
+		assert_true(sl_shape_equal(&one->graph.value[i].shape, &joined->graph.value[i].shape));
+	sl_model_close(joined);
+	sl_model_close(one);
+	memcpy(onnx_attr(onnx_node(m, "/up/Concat"), "value")->t->raw_data.data, broken, sizeof broken);
+	assert_int_equal(onnx_build(m, &(struct sl_model_spec){0}, &one, &fail), SL_ERR_CONFIG);
+	assert_non_null(strstr(fail.text, "its scale is no whole number"));
+	onnx__model__free_unpacked(m, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_differs_by_the_number_of_tokens_is_refused),
+		cmocka_unit_test(scales_are_a_constant),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
