@@ -365,9 +365,14 @@ void sl_onnx_read_slice(struct sl_onnx_import *im)
 		size = sl_onnx_axis_size(&all.view, a);
 		first = sl_onnx_bound(from[i], size);
 		end = sl_onnx_bound(to[i], size);
-		if (size > SL_ONNX_MOST || (first == 0 && end == size && step[i] == 1)) {
+		if (first == 0 && end == size && step[i] == 1) {
 			sl_onnx_out_same(im, &all);
 			continue;
+		}
+		if (size > SL_ONNX_MOST) {
+			sl_onnx_refuse(im, "it cuts an axis of %lld numbers, where %d are the most", (long long)size,
+				       SL_ONNX_MOST);
+			return;
 		}
 		cut(im, &all, a,
 		    (struct sl_resample_attr){.size = (int)((end - first + step[i] - 1) / step[i]),

@@ -12,7 +12,8 @@
 
 #include "tests/support/onnx_change.h"
 
-static const char text[] = "tests/golden/onnx_text.onnx", many[] = "tests/golden/onnx_many.onnx";
+static const char text[] = "tests/golden/onnx_text.onnx", many[] = "tests/golden/onnx_many.onnx",
+		  small[] = "tests/golden/onnx_small.onnx";
 
 static size_t place_of(Onnx__Model *m, const char *name)
 {
@@ -146,11 +147,66 @@ static void scales_are_a_constant(void **state)
 	onnx__model__free_unpacked(m, NULL);
 }
 
+/* An initializer of whole numbers. */
+static void add_list(Onnx__Model *m, const char *name, const int64_t *v, int64_t count)
+{
+	Onnx__Graph *g = m->graph;
+	Onnx__Tensor *t = malloc(sizeof *t);
+
+	onnx__tensor__init(t);
+	t->name = strdup(name);
+	t->has_data_type = true;
+	t->data_type = 7; /* int64 */
+	t->n_dims = 1;
+	t->dims = malloc(sizeof *t->dims);
+	t->dims[0] = count;
+	t->n_int64_data = (size_t)count;
+	t->int64_data = malloc((size_t)count * sizeof *v);
+	memcpy(t->int64_data, v, (size_t)count * sizeof *v);
+	g->initializer = realloc(g->initializer, (g->n_initializer + 1) * sizeof *g->initializer);
+	g->initializer[g->n_initializer++] = t;
+}
+
+/* The node is of that kind, and reads its first input and such lists. */
+static void becomes(Onnx__Node *n, const char *kind, const char *const *lists)
+{
+	onnx_set(&n->op_type, kind);
+	while (n->n_attribute)
+		onnx_drop_attr(n, n->attribute[0]->name);
+	while (n->n_input > 1)
+		free(n->input[--n->n_input]);
+	n->input = realloc(n->input, 8 * sizeof *n->input);
+	for (; *lists; lists++)
+		n->input[n->n_input++] = strdup(*lists);
+}
+
+/* The first pixels of all, where an image has more than a million. */
+static void axes_that_are_too_long(void **state)
+{
+	Onnx__Model *m = onnx_read(small);
+	Onnx__Dimension **dim = m->graph->input[0]->type->tensor_type->shape->dim;
+	struct sl_model *model;
+	struct sl_fail fail = {0};
+
+	(void)state;
+	dim[2]->dim_value = dim[3]->dim_value = 1100;
+	add_list(m, "shape", (int64_t[]){0, 3, -1}, 3);
+	for (int i = 0; i < 3; i++)
+		add_list(m, (const char *[]){"from", "to", "axis"}[i], &(int64_t){(int[]){0, 100, 2}[i]}, 1);
+	becomes(onnx_node(m, "/stem/stem.0/Conv"), "Reshape", (const char *[]){"shape", NULL});
+	becomes(onnx_node(m, "/stem/stem.1/BatchNormalization"), "Slice", (const char *[]){"from", "to", "axis", NULL});
+	assert_int_equal(onnx_build(m, &(struct sl_model_spec){0}, &model, &fail), SL_ERR_CONFIG);
+	if (!strstr(fail.text, "it cuts an axis of 1210000 numbers, where 1048576 are the most"))
+		fail_msg("%s", fail.text);
+	onnx__model__free_unpacked(m, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_differs_by_the_number_of_tokens_is_refused),
 		cmocka_unit_test(scales_are_a_constant),
+		cmocka_unit_test(axes_that_are_too_long),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
