@@ -38,11 +38,25 @@ static bool has_fan_in(const struct sl_model *m)
 	return m->n_adapter > 0 && m->adapter[0].transposed;
 }
 
+/* Whether PEFT takes such adapters out of the network's own weights as they begin, and does so again as it loads them:
+ * beside the weights as they were they make another network. */
+static bool begins_elsewhere(const json_t *init)
+{
+	static const char *const plain[] = {"gaussian", "eva", "orthogonal"};
+	const char *kind = json_string_value(init);
+
+	for (size_t i = 0; kind && i < sizeof plain / sizeof plain[0]; i++)
+		if (strcmp(kind, plain[i]) == 0)
+			return false;
+	return kind;
+}
+
 /* What would make other adapters of the same tensors. */
 static enum sl_err check_config(const json_t *root, const char *path, const struct sl_lora *lora, bool fan_in,
 				struct sl_fail *fail)
 {
-	static const char *const off[] = {"use_dora", "use_rslora", "rank_pattern", "alpha_pattern"};
+	static const char *const off[] = {"use_dora", "use_rslora", "rank_pattern", "alpha_pattern",
+					  "alora_invocation_tokens"};
 	const char *type = json_string_value(json_object_get(root, "peft_type"));
 	const json_t *bias = json_object_get(root, "bias");
 
@@ -56,9 +70,14 @@ static enum sl_err check_config(const json_t *root, const char *path, const stru
 	for (size_t i = 0; i < sizeof off / sizeof off[0]; i++) {
 		const json_t *value = json_object_get(root, off[i]);
 
-		if (json_is_true(value) || json_object_size(value) > 0)
+		if (json_is_true(value) || json_object_size(value) > 0 || json_array_size(value) > 0)
 			return sl_fail_set(fail, SL_ERR_CONFIG, "%s: %s is set, which is not known here", path, off[i]);
 	}
+	if (begins_elsewhere(json_object_get(root, "init_lora_weights")))
+		return sl_fail_set(fail, SL_ERR_CONFIG,
+				   "%s: init_lora_weights is a kind for which PEFT changes the network's weights: let "
+				   "its save_pretrained convert the adapter (path_initial_model_for_weight_conversion)",
+				   path);
 	if (json_is_true(json_object_get(root, "fan_in_fan_out")) && !fan_in)
 		return sl_fail_set(fail, SL_ERR_CONFIG, "%s: fan_in_fan_out is set, but these weights are [out, in]",
 				   path);

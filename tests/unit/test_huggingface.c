@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "client/model/adapter_file.h"
 #include "client/model/huggingface.h"
 #include "client/model/weights_file.h"
 #include "common/graph/cut.h"
@@ -56,7 +57,7 @@ static int remove_dir(void **state)
 {
 	static const char *const names[] = {"config.json",     "model.safetensors", "model.safetensors.index.json",
 					    "one.safetensors", "two.safetensors",   "vocab.txt",
-					    "tokenizer.json",  "pytorch_model.bin"};
+					    "tokenizer.json",  "pytorch_model.bin", "adapter_config.json"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -290,6 +291,38 @@ static void refused_rows(void **state)
 	assert_int_equal(sl_model_open(&m, &spec, &fail), SL_ERR_CONFIG);
 }
 
+/* PEFT's files that would be read as other adapters. */
+static void refused_adapters(void **state)
+{
+	static const struct {
+		const char *more, *says; /* NULL: only its weights are missing */
+	} want[] = {
+		{"", NULL},
+		{", \"init_lora_weights\": true, \"alora_invocation_tokens\": null", NULL},
+		{", \"init_lora_weights\": \"gaussian\"", NULL},
+		{", \"init_lora_weights\": \"pissa_niter_16\"", "init_lora_weights is a kind for which PEFT changes"},
+		{", \"init_lora_weights\": \"olora\"", "path_initial_model_for_weight_conversion"},
+		{", \"alora_invocation_tokens\": [128000, 78191]", "alora_invocation_tokens is set"},
+		{", \"alpha_pattern\": {\"query\": 4}", "alpha_pattern is set"}};
+	const struct sl_lora lora = {.rank = 2, .alpha = 4};
+	struct sl_model *m = open_model(toy, 5);
+	char text[256];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+		struct sl_fail fail = {0};
+		bool head;
+
+		snprintf(text, sizeof text, "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4%s}", want[i].more);
+		put("adapter_config.json", text);
+		assert_int_equal(sl_adapter_read(m, &lora, dir, NULL, &head, &fail),
+				 want[i].says ? SL_ERR_CONFIG : SL_ERR_NOINPUT);
+		if (want[i].says && !strstr(fail.text, want[i].says))
+			fail_msg("said '%s', not '%s'", fail.text, want[i].says);
+	}
+	sl_model_close(m);
+}
+
 /* ---- weights */
 
 enum { MOST = 64, EXTRA = 4 };
@@ -488,9 +521,15 @@ static void shards(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(other_families), cmocka_unit_test(separators),     cmocka_unit_test(sizes),
-		cmocka_unit_test(cuts),           cmocka_unit_test(refused_config), cmocka_unit_test(refused_rows),
-		cmocka_unit_test(pretrained),     cmocka_unit_test(shards),
+		cmocka_unit_test(other_families),
+		cmocka_unit_test(separators),
+		cmocka_unit_test(sizes),
+		cmocka_unit_test(cuts),
+		cmocka_unit_test(refused_config),
+		cmocka_unit_test(refused_rows),
+		cmocka_unit_test(refused_adapters),
+		cmocka_unit_test(pretrained),
+		cmocka_unit_test(shards),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
