@@ -48,7 +48,7 @@ static const struct sl_hf_key of_bert[] = {
 };
 static const struct sl_hf_key of_electra[] = {
 	ENCODER,
-	WHOLE("embedding_size", embedded, 1, SL_HF_MAX_FEATURES, 0),
+	WHOLE("embedding_size", embedded, 1, SL_HF_MAX_FEATURES, 128),
 	WHOLE("sep_token_id", mark, 0, VOCAB_MOST, -1),
 	{0},
 };
