@@ -290,12 +290,18 @@ int64_t sl_onnx_last_of(const struct sl_onnx_import *im, int value)
 	return s.dim[s.ndim - 1];
 }
 
+/* Whether the newer exporter made it: it is of no module. A node may have no name. */
+static bool is_newer(const Onnx__Node *n)
+{
+	return n->name && strncmp(n->name, "node_", 5) == 0;
+}
+
 bool sl_onnx_learns(const struct sl_onnx_import *im, const Onnx__Tensor *t)
 {
 	return t && t->name && t->name[0] && sl_onnx_find_init(im->onnx, t->name) == t &&
 	       strncmp(t->name, "onnx::", 6) != 0 && /* a number that torch has folded */
 	       (strncmp(t->name, "val_", 4) != 0 || t->name[4 + strspn(t->name + 4, "0123456789")] ||
-		strncmp(im->onnx->graph->node[0]->name, "node_", 5) != 0); /* the newer exporter's */
+		!is_newer(im->onnx->graph->node[0]));
 }
 
 /* Input `i` as the next parameter, [n_dims of them], of that many dimensions; NULL after a refusal. */
@@ -331,7 +337,7 @@ static const Onnx__Tensor *take_param(struct sl_onnx_import *im, const Onnx__Ten
 			return NULL;
 		}
 	im->param[im->n_param++] = t->name;
-	if (im->node->name && strncmp(im->node->name, "node_", 5) == 0) /* the newer exporter's, of no module */
+	if (is_newer(im->node))
 		sl_onnx_name_by(im, t->name);
 	return t;
 }

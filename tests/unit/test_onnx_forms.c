@@ -147,6 +147,26 @@ static void scales_are_a_constant(void **state)
 	onnx__model__free_unpacked(m, NULL);
 }
 
+/* Nodes without names, beside a parameter that is called as a constant of the newer exporter. */
+static void nodes_without_names(void **state)
+{
+	Onnx__Model *m = onnx_read(small);
+	struct sl_model *model;
+	struct sl_fail fail = {0};
+
+	(void)state;
+	onnx_set(&onnx_tensor(m, "down.3.bias")->name, "val_3");
+	onnx_set(&onnx_node(m, "/down/down.3/Conv")->input[2], "val_3");
+	for (size_t i = 0; i < m->graph->n_node; i++) {
+		free(m->graph->node[i]->name);
+		m->graph->node[i]->name = NULL;
+	}
+	if (onnx_build(m, &(struct sl_model_spec){0}, &model, &fail))
+		fail_msg("%s", fail.text);
+	sl_model_close(model);
+	onnx__model__free_unpacked(m, NULL);
+}
+
 /* An initializer of whole numbers. */
 static void add_list(Onnx__Model *m, const char *name, const int64_t *v, int64_t count)
 {
@@ -207,6 +227,7 @@ int main(void)
 		cmocka_unit_test(what_differs_by_the_number_of_tokens_is_refused),
 		cmocka_unit_test(scales_are_a_constant),
 		cmocka_unit_test(axes_that_are_too_long),
+		cmocka_unit_test(nodes_without_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
