@@ -296,9 +296,15 @@ static bool compared_ids(struct sl_onnx_import *im, const char *kind)
 	static const char *const kinds[] = {"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", NULL};
 	struct sl_onnx_value made = {.value = -1, .is_mask = true, .mask = uniform(0)};
 	struct sl_onnx_mask one;
+	float first; /* of the larger ids, where smaller ones are told from larger ones */
 
 	if (!is_one_of(kind, kinds) || !sl_onnx_is_ids(im, sl_onnx_in(im, 0)) || !sl_onnx_mask_in(im, 1, &one))
 		return false;
+	first = one.at[0][0] + (float)(strcmp(kind, "Greater") == 0 || strcmp(kind, "LessOrEqual") == 0);
+	if (kind[0] != 'E' && first != 1)
+		sl_onnx_refuse(im,
+			       "it tells token ids from %g on from others, where padding, 0, is told from all others",
+			       (double)first);
 	for (int z = 0; z < SL_ONNX_ZONES; z++)
 		made.mask.at[1][z] = 1;
 	take_dims(im, &made);

@@ -42,6 +42,19 @@ static void read_instead(Onnx__Model *m, const char *first, const char *last, co
 				onnx_set(&moved[i]->input[k], to);
 }
 
+/* The node is of that kind, and reads its first input and others. */
+static void becomes(Onnx__Node *n, const char *kind, const char *const *others)
+{
+	onnx_set(&n->op_type, kind);
+	while (n->n_attribute)
+		onnx_drop_attr(n, n->attribute[0]->name);
+	while (n->n_input > 1)
+		free(n->input[--n->n_input]);
+	n->input = realloc(n->input, 8 * sizeof *n->input);
+	for (; *others; others++)
+		n->input[n->n_input++] = strdup(*others);
+}
+
 /* ---- of texts */
 
 static const char sum[] = "/ReduceSum_output_0";
@@ -72,12 +85,21 @@ static void times_the_number(Onnx__Model *m)
 	onnx_set(&onnx_node(m, "/fc/Gemm")->input[0], "/Mul_output_0");
 }
 
+/* A mask of what tokens mean, not of padding. */
+static void mask_of_content(Onnx__Model *m)
+{
+	onnx_set(&onnx_node(m, "/Unsqueeze_3")->input[0], "ids");
+	becomes(onnx_node(m, "/Cast"), "Greater", (const char *[]){"/Constant_7_output_0", NULL});
+	memcpy(onnx_attr(onnx_node(m, "/Constant_7"), "value")->t->raw_data.data, &(int64_t){9}, sizeof(int64_t));
+}
+
 static const struct change {
 	void (*change)(Onnx__Model *m);
 	const char *says;
 } of_texts[] = {
 	{norm_of_a_sum, "its input 0 is a sum of tokens, which is read divided by their number"},
 	{gelu_of_a_sum, "its input 0 is a sum of tokens, which is read divided by their number"},
+	{mask_of_content, "it tells token ids from 10 on from others"},
 	{times_the_number, "it computes with the number of tokens, which is not known here"},
 };
 
@@ -185,19 +207,6 @@ static void add_list(Onnx__Model *m, const char *name, const int64_t *v, int64_t
 	memcpy(t->int64_data, v, (size_t)count * sizeof *v);
 	g->initializer = realloc(g->initializer, (g->n_initializer + 1) * sizeof *g->initializer);
 	g->initializer[g->n_initializer++] = t;
-}
-
-/* The node is of that kind, and reads its first input and such lists. */
-static void becomes(Onnx__Node *n, const char *kind, const char *const *lists)
-{
-	onnx_set(&n->op_type, kind);
-	while (n->n_attribute)
-		onnx_drop_attr(n, n->attribute[0]->name);
-	while (n->n_input > 1)
-		free(n->input[--n->n_input]);
-	n->input = realloc(n->input, 8 * sizeof *n->input);
-	for (; *lists; lists++)
-		n->input[n->n_input++] = strdup(*lists);
 }
 
 /* The first pixels of all, where an image has more than a million. */
