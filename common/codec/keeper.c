@@ -1,6 +1,11 @@
 /* Stages that keep places: pairing, reading, restoring. */
 #include "common/codec/places.h"
 
+size_t sl_keeper_bound(const double *arg, bool paired, const struct sl_extent *in)
+{
+	return paired ? 0 : sl_places_bound(sl_shape_count(&in->shape));
+}
+
 void sl_keeper_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
 {
 	if (pairing != SL_CODEC_PAIRED)
@@ -14,8 +19,10 @@ enum sl_err sl_keeper_open(struct sl_keeper *k, const struct sl_stage_env *env, 
 	return k->pair != NULL ? SL_OK : sl_places_open(&k->places, env, fail);
 }
 
-void sl_keeper_close(struct sl_keeper *k)
+void sl_keeper_close(void *keeper)
 {
+	struct sl_keeper *k = keeper;
+
 	sl_places_close(&k->places);
 }
 
@@ -42,9 +49,10 @@ enum sl_err sl_keeper_forward(struct sl_keeper *k, const struct sl_codec_call *c
 	return sl_places_gather(places_of(k), k->set, x, y);
 }
 
-enum sl_err sl_keeper_parse(struct sl_keeper *k, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
+enum sl_err sl_keeper_parse(void *keeper, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
 			    const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail)
 {
+	struct sl_keeper *k = keeper;
 	int64_t n = sl_shape_count(&xs->shape);
 
 	k->set = sl_places_slot(places_of(k), call->slot);

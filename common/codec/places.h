@@ -59,7 +59,7 @@ enum sl_err sl_places_gather(const struct sl_places *p, const struct sl_place_se
 void sl_places_expand(const struct sl_places *p, const struct sl_place_set *set, const sl_f32u *y,
 		      const struct sl_stage_env *env, float *x);
 
-/* What stages that keep places have in common; the first member of their state. */
+/* What stages that keep places have in common; the first member of their state, which is what `keeper` points to. */
 struct sl_keeper {
 	struct sl_stage_env env;
 	struct sl_places places;  /* where `pair` is NULL */
@@ -67,14 +67,15 @@ struct sl_keeper {
 	struct sl_place_set *set; /* of the running call */
 };
 
+size_t sl_keeper_bound(const double *arg, bool paired, const struct sl_extent *in);
 void sl_keeper_memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need);
 enum sl_err sl_keeper_open(struct sl_keeper *k, const struct sl_stage_env *env, struct sl_fail *fail);
-void sl_keeper_close(struct sl_keeper *k);
+void sl_keeper_close(void *keeper);
 enum sl_err sl_keeper_keep(void *keeper, struct sl_fail *fail);
 /* forward of a gradient: gathers. BUG where its activation was not coded in this slot. */
 enum sl_err sl_keeper_forward(struct sl_keeper *k, const struct sl_codec_call *call, const float *x, int64_t n,
 			      sl_f32u *y, struct sl_extent *ys);
-enum sl_err sl_keeper_parse(struct sl_keeper *k, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
+enum sl_err sl_keeper_parse(void *keeper, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
 			    const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail);
 enum sl_err sl_keeper_inverse(void *keeper, const struct sl_codec_call *call, const sl_f32u *y,
 			      const struct sl_extent *ys, float *x, const struct sl_extent *xs);

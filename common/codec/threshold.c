@@ -39,23 +39,6 @@ static void shape(const double *arg, const struct sl_extent *in, struct sl_exten
 	*out = sl_extent_flat(sl_shape_count(&in->shape));
 }
 
-static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
-{
-	return paired ? 0 : sl_places_bound(sl_shape_count(&in->shape));
-}
-
-static void close_threshold(void *state)
-{
-	struct threshold *t = state;
-
-	sl_keeper_close(&t->keeper);
-}
-
-static void memory(const struct sl_stage_env *env, enum sl_codec_pairing pairing, struct sl_memory *need)
-{
-	sl_keeper_memory(env, pairing, need);
-}
-
 static enum sl_err open_kind(void **state, const struct sl_stage_env *env, bool adaptive, struct sl_fail *fail)
 {
 	struct threshold *t = *state;
@@ -149,14 +132,6 @@ static enum sl_err forward(void *state, const struct sl_codec_call *call, const 
 	return sl_places_write(&k->places, k->set, side);
 }
 
-static enum sl_err parse(void *state, const struct sl_codec_call *call, struct sl_bytes side, int64_t count,
-			 const struct sl_extent *xs, struct sl_extent *ys, struct sl_fail *fail)
-{
-	struct threshold *t = state;
-
-	return sl_keeper_parse(&t->keeper, call, side, count, xs, ys, fail);
-}
-
 const struct sl_codec_stage sl_stage_threshold = {
 	.id = SL_STAGE_ID_THRESHOLD,
 	.kind = SL_STAGE_TRANSFORM,
@@ -167,14 +142,14 @@ const struct sl_codec_stage sl_stage_threshold = {
 	.usage = "threshold:v with v > 0, the least magnitude that is kept",
 	.args = args,
 	.shape = shape,
-	.bound = bound,
+	.bound = sl_keeper_bound,
 	.size = sizeof(struct threshold),
-	.memory = memory,
+	.memory = sl_keeper_memory,
 	.open = open_threshold,
-	.close = close_threshold,
+	.close = sl_keeper_close,
 	.keep = sl_keeper_keep,
 	.forward = forward,
-	.parse = parse,
+	.parse = sl_keeper_parse,
 	.inverse = sl_keeper_inverse,
 };
 
@@ -188,13 +163,13 @@ const struct sl_codec_stage sl_stage_adaptive = {
 	.usage = "adaptive:r with 0 < r ≤ 1, the share of the largest magnitude from which on elements are kept",
 	.args = adaptive_args,
 	.shape = shape,
-	.bound = bound,
+	.bound = sl_keeper_bound,
 	.size = sizeof(struct threshold),
-	.memory = memory,
+	.memory = sl_keeper_memory,
 	.open = open_adaptive,
-	.close = close_threshold,
+	.close = sl_keeper_close,
 	.keep = sl_keeper_keep,
 	.forward = forward,
-	.parse = parse,
+	.parse = sl_keeper_parse,
 	.inverse = sl_keeper_inverse,
 };

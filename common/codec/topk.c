@@ -30,11 +30,6 @@ static void shape(const double *arg, const struct sl_extent *in, struct sl_exten
 	*out = sl_extent_flat(sl_codec_kept(arg[RATIO], sl_shape_count(&in->shape)));
 }
 
-static size_t bound(const double *arg, bool paired, const struct sl_extent *in)
-{
-	return paired ? 0 : sl_places_bound(sl_shape_count(&in->shape));
-}
-
 static void close_topk(void *state)
 {
 	struct topk *t = state;
@@ -156,7 +151,7 @@ const struct sl_codec_stage sl_stage_topk = {
 	.usage = "topk:r with 0 < r ≤ 1, the share of elements that is kept",
 	.args = args,
 	.shape = shape,
-	.bound = bound,
+	.bound = sl_keeper_bound,
 	.size = sizeof(struct topk),
 	.memory = memory,
 	.open = open_topk,
