@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "client/text/records.h"
 
 #include <inttypes.h>
@@ -9,6 +10,7 @@
 
 #include "client/text/lines.h"
 #include "common/base/grow.h"
+#include "common/base/log.h"
 #include "common/base/real.h"
 
 enum { COLUMNS = 3, COLUMNS_MOST = 131072 };
@@ -38,6 +40,7 @@ struct sl_records {
 	int n_field;
 	size_t begins; /* line of the record */
 	size_t skipped;
+	bool warned; /* of quotes */
 };
 
 bool sl_records_ends(const char *name, const char *end)
@@ -342,6 +345,20 @@ static struct sl_bytes bytes_of(const struct sl_records *r, int column)
 	return (struct sl_bytes){(const uint8_t *)r->record + r->field[column].at, r->field[column].len};
 }
 
+/* Of one's own TSV: a cell "so ""quoted""", as CSV writers have it. */
+static void warn_of_quotes(struct sl_records *r, struct sl_bytes cell)
+{
+	if (r->warned || !r->spec.exact || r->spec.format != SL_RECORDS_TSV || cell.len < 4 || cell.data[0] != '"' ||
+	    cell.data[cell.len - 1] != '"' || !memmem(cell.data + 1, cell.len - 2, "\"\"", 2))
+		return;
+	r->warned = true;
+	sl_log(SL_LOG_WARN, "quoted-tsv",
+	       "%s:%zu: TSV has no quotes, so those around this cell and the doubled ones in it are read as text: "
+	       "write "
+	       "the file without (pandas: quoting=csv.QUOTE_NONE), or as CSV",
+	       r->lines.name, r->begins);
+}
+
 static int columns_needed(const struct sl_records *r)
 {
 	int most = 0;
@@ -377,6 +394,8 @@ enum sl_err sl_records_next(struct sl_records *r, struct sl_record *row, struct 
 	row->a = bytes_of(r, r->column[0]);
 	row->b = bytes_of(r, r->column[1]);
 	row->label = bytes_of(r, r->column[2]);
+	warn_of_quotes(r, row->a);
+	warn_of_quotes(r, row->b);
 	return SL_OK;
 }
 

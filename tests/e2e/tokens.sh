@@ -48,6 +48,10 @@ says '2 5 3 8 3' "$tmp/words" --task rte --split dev "$tmp/RTE"
 printf 'y,text\r\n1,"the\n""un"""\r\n' >"$tmp/own.csv"
 says '[CLS] the " un " [SEP]' "$tmp/words" --text --columns text "$tmp/own.csv"
 says '[CLS] the " un " [SEP] [UNK] [SEP]' "$tmp/words" --text --columns text,y --format csv - < <(sed 's/^1,/\xe2\x82\xaa,/' "$tmp/own.csv")
+# TSV has no quotes, and cells that a writer of CSV has quoted are warned of, once
+printf 'y\ttext\n1\t"the"\n1\t"the ""un"""\n2\t"the ""un"""\n' >"$tmp/own.tsv"
+"$SPLITC" tokens "$tmp/words" --columns text "$tmp/own.tsv" >"$tmp/out" 2>"$tmp/err" || fail "own.tsv: $(cat "$tmp/err")"
+grep -qF "WARN quoted-tsv: $tmp/own.tsv:3: " "$tmp/err" && [ "$(wc -l <"$tmp/err")" = 1 ] || fail "own.tsv: $(cat "$tmp/err")"
 says '2 11 3' "$tmp/words" --columns t - --format jsonl <<<'{"t": "hello"}'
 
 refuses 64 TOKENIZER
