@@ -4,7 +4,9 @@
  * so forward reads x twice, for C and for z. Backward reads x and dz once: with G = Σ g·pᵀ [O, K], Σg [O],
  *   Σ g·(y − mean) = W·(G − Σg·p̄ᵀ)        dW = a·(G − Σg·p̄ᵀ) + b·W·C
  * where dy = a·g + b·(y − mean) + d is what the batchnorm does. Sums over patches are taken in float over some hundred
- * of them, and in double from there on: σ² may be far smaller than |W|²·C. */
+ * of them, and in double from there on: σ² may be far smaller than |W|²·C. Values far from 0 would take the digits of
+ * C and G all the same, so without padding both are told about an origin of each channel. With padding the zeros beside
+ * such values are part of σ², and nothing cancels. */
 #include <string.h>
 
 #include "kernels/cpu/gemm.h"
@@ -29,6 +31,7 @@ struct job {
 	float *scratch; /* per worker */
 	struct sl_gemm_weights w;
 	struct sl_cpu_bn bn;
+	const float *plus; /* [W·C] minus the origin of each channel; NULL: it is 0 */
 	enum sl_act act;
 	bool stream;
 };
@@ -98,7 +101,7 @@ static size_t workspace_bytes(struct sl_backend *be, const struct sl_op *op)
 	struct job j = job_of(be, &d, NULL);
 
 	return (size_t)(2 * MAX_SPANS * part_count(&j) + sl_cpu_threads(be) * worker_floats(&j) +
-			sl_cpu_line(sl_gemm_packed_floats(j.k, d.o)) + sl_bn_coef_floats(d.o)) *
+			sl_cpu_line(sl_gemm_packed_floats(j.k, d.o)) + sl_bn_coef_floats(d.o) + d.w * d.c) *
 	       sizeof(float);
 }
 
@@ -107,11 +110,43 @@ static float *packed_of(const struct job *j)
 	return j->scratch + sl_cpu_threads(j->call->be) * worker_floats(j);
 }
 
+static float *coefficients_of(const struct job *j)
+{
+	return packed_of(j) + sl_cpu_line(sl_gemm_packed_floats(j->k, j->d.o));
+}
+
+/* The mean of a row of the first image. */
+static const float *open_origin(const struct job *j)
+{
+	const int64_t c = j->d.c, n = j->d.w * c;
+	const float *x = j->call->x + j->d.h / 2 * n;
+	float *plus = coefficients_of(j) + sl_bn_coef_floats(j->d.o);
+
+	if (j->d.pad > 0 || !j->call->training)
+		return NULL;
+	for (int64_t k = 0; k < c; k++) {
+		double sum = 0;
+
+		for (int64_t i = k; i < n; i += c)
+			sum += (double)x[i];
+		for (int64_t i = k; i < n; i += c)
+			plus[i] = (float)(-sum / (double)j->d.w);
+	}
+	return plus;
+}
+
+/* Of element i of a patch. */
+static double origin_of(const struct job *j, int64_t i)
+{
+	return j->plus != NULL ? -(double)j->plus[i % j->d.c] : 0;
+}
+
 static struct job open_job(const struct sl_conv_call *call)
 {
 	struct job j = job_of(call->be, &call->d, call->workspace);
 
 	j.call = call;
+	j.plus = open_origin(&j);
 	j.act = call->post->op->u.bn.act;
 	j.stream = (size_t)(j.bands.all * j.bands.rows * call->d.out_w * call->d.o) * sizeof(float) >= STREAM_BYTES;
 	return j;
@@ -121,7 +156,7 @@ static void load_bn(struct job *j, bool back)
 {
 	const struct sl_op_call *bn = j->call->post;
 
-	j->bn = sl_bn_load(bn, back, packed_of(j) + sl_cpu_line(sl_gemm_packed_floats(j->k, j->d.o)));
+	j->bn = sl_bn_load(bn, back, coefficients_of(j));
 }
 
 struct worker {
@@ -175,6 +210,7 @@ static void gram_span(void *arg, int64_t span, struct sl_pool_step *s)
 	int64_t floats = (j->k + 1) * j->patch, first = span * j->span_bands, summed = s->at % FLOAT_SUMS;
 	double *part = j->part + span * part_count(j);
 
+	w.x.plus = j->plus;
 	if (s->at == 0) {
 		memset(part, 0, (size_t)floats * sizeof *part);
 		memset(w.sums, 0, (size_t)floats * sizeof *w.sums);
@@ -213,6 +249,8 @@ static void statistics(const struct job *j)
 	for (int64_t i = 0; i < k; i++)
 		for (int64_t l = i; l < k; l++)
 			s.cov[i * k + l] = s.cov[l * k + i] = sum[i * ld + l] - *s.rows * s.mean[i] * s.mean[l];
+	for (int64_t i = 0; i < k; i++)
+		s.mean[i] += origin_of(j, i);
 	for (int64_t o = 0; o < j->d.o; o++) {
 		const float *w = j->call->w + o * k;
 		double mean = 0, m2 = 0;
@@ -288,6 +326,7 @@ static void backward_span(void *arg, int64_t span, struct sl_pool_step *s)
 	double *part = j->part + span * part_count(j);
 	const float *seg[SL_ROWS_MOST];
 
+	w.x.plus = j->plus;
 	if (s->at == 0) {
 		memset(part, 0, (size_t)floats * sizeof *part);
 		memset(w.sums, 0, (size_t)floats * sizeof *w.sums);
@@ -332,7 +371,7 @@ static void backward(const struct sl_conv_call *call)
 
 		for (int64_t i = 0; i < k; i++) {
 			mean += (double)w[i] * (call->training ? s.mean[i] : 0);
-			sum[i * o_n + o] -= call->training ? sum_g * s.mean[i] : 0;
+			sum[i * o_n + o] -= call->training ? sum_g * (s.mean[i] - origin_of(&j, i)) : 0;
 			centred += (double)w[i] * sum[i * o_n + o];
 		}
 		sl_bn_put_sums(call->post, o, sum_g, centred + (mean - (double)j.bn.mean[o]) * sum_g,

@@ -30,7 +30,9 @@ void sl_rows_of(struct sl_rows *r, int64_t o, const float *seg[SL_ROWS_MOST])
 			continue;
 		}
 		seg[i] = r->memory + slot * stride;
-		if (r->held[slot] != h)
+		if (r->held[slot] != h && r->plus != NULL)
+			r->simd->sum(r->memory + slot * stride, r->image + h * d->w * d->c, r->plus, d->w * d->c);
+		else if (r->held[slot] != h)
 			r->simd->copy_row(r->memory + slot * stride + d->pad * d->c, r->image + h * d->w * d->c,
 					  d->w * d->c);
 		r->held[slot] = h;

@@ -13,6 +13,7 @@ struct sl_rows {
 	const float *x, *image;
 	float *memory;              /* KH + 1 rows: row h of the image in slot h mod KH, zeros in the last */
 	int64_t held[SL_ROWS_MOST]; /* row in each slot, −1 none */
+	const float *plus;          /* [W·C] added to each row, where there is no padding; NULL: nothing is */
 };
 
 /* Floats of one padded row, with a register more than is in it; of all of a worker. */
