@@ -173,10 +173,10 @@ static void row(void *arg, int64_t n, int worker)
 
 /* ---- in place */
 
-/* Whether the label is the first of the largest logits. */
+/* Whether the label is the first of the largest logits. NaN is not. */
 static bool is_best(const float *x, int classes, int label)
 {
-	int above = 0;
+	int above = isnan(x[label]);
 
 	for (int k = 0; k < label; k++)
 		above += x[k] >= x[label];

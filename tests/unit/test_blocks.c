@@ -386,6 +386,17 @@ static void what_is_no_number_shows_in_the_loss(void **state)
 	struct data *d = made();
 
 	(void)state;
+	for (int i = 0; i < ROWS * H; i++) {
+		const float was = d->h[i];
+		struct result r;
+
+		d->h[i] = NAN;
+		r = run(&(struct how){.backend = "cpu"}, d);
+		assert_false(isfinite(r.loss));
+		assert_in_range(r.correct, 0, 1); /* the row without a number is not among them */
+		d->h[i] = was;
+		drop(&r);
+	}
 	for (int k = 0; k < 2; k++) {
 		struct result r;
 
