@@ -7,11 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include "client/cmd/child.h"
 #include "client/cmd/gnuplot.h"
 #include "client/cmd/sweep.h"
+#include "client/persist/client_state.h"
+#include "client/persist/jsonl.h"
+#include "client/persist/last_run.h"
 #include "common/base/folder.h"
 #include "common/base/log.h"
 
@@ -56,6 +59,29 @@ static void set_number(struct sl_child *c, const char *key, double x)
 	sl_child_set(c, key, text);
 }
 
+/* The steps of an earlier test go, before this one can fail without any. The folder of another run is left alone: only
+ * tests have a stderr.log. */
+static enum sl_err clear(const char *dir, struct sl_fail *fail)
+{
+	struct sl_jsonl *steps = NULL;
+	uint64_t step = UINT64_MAX;
+	char path[PATH_MAX];
+	enum sl_err err;
+
+	snprintf(path, sizeof path, "%s/stderr.log", dir);
+	if (access(path, F_OK) != 0 &&
+	    (sl_past_run(dir).model || sl_checkpoint_older(dir, SL_CHECKPOINT_CLIENT, &step)))
+		return sl_fail_set(
+			fail, SL_ERR_CANTCREATE,
+			"sweep: %.200s holds a run, which the test would remove: name another folder by --out", dir);
+	snprintf(path, sizeof path, "%s/log.jsonl", dir);
+	err = sl_jsonl_open(&steps, path, fail);
+	if (!err && sl_jsonl_empty(steps) != SL_OK)
+		err = sl_fail_set(fail, SL_ERR_IO, "%s: %s", path, strerror(errno));
+	(void)!sl_jsonl_close(steps);
+	return err;
+}
+
 /* No plan of the run may end or change it before its last step, and nothing is kept of it. */
 static enum sl_err run(const struct range *r, struct sl_fail *fail)
 {
@@ -85,21 +111,6 @@ static enum sl_err run(const struct range *r, struct sl_fail *fail)
 	return err;
 }
 
-static void log_path(const struct range *r, char path[PATH_MAX])
-{
-	snprintf(path, PATH_MAX, "%s/log.jsonl", r->dir);
-}
-
-/* When the log was last written; 0: there is none. */
-static struct timespec log_time(const struct range *r)
-{
-	char path[PATH_MAX];
-	struct stat st;
-
-	log_path(r, path);
-	return stat(path, &st) ? (struct timespec){0} : st.st_mtim;
-}
-
 /* Steps with NaN have no loss. */
 static enum sl_err read_log(struct range *r, struct sl_fail *fail)
 {
@@ -107,7 +118,7 @@ static enum sl_err read_log(struct range *r, struct sl_fail *fail)
 	size_t room = 0;
 	FILE *file;
 
-	log_path(r, path);
+	snprintf(path, sizeof path, "%s/log.jsonl", r->dir);
 	file = fopen(path, "r");
 	if (!file)
 		return sl_fail_set(fail, SL_ERR_IO, "%s: %s", path, strerror(errno));
@@ -209,37 +220,36 @@ static enum sl_err report(const struct range *r, struct sl_fail *fail)
 	return SL_OK;
 }
 
-/* The run may end with NaN, behind steps that say enough. One that began no step leaves the log of an earlier test. */
-static enum sl_err run_and_read(struct range *r, struct sl_fail *ended, struct sl_fail *fail)
-{
-	const struct timespec before = log_time(r);
-	const enum sl_err err = run(r, ended);
-	const struct timespec now = log_time(r);
-
-	if (err && before.tv_sec == now.tv_sec && before.tv_nsec == now.tv_nsec)
-		return sl_fail_set(fail, ended->code, "%s", ended->text);
-	return read_log(r, fail);
-}
-
 enum sl_err sl_sweep_lr(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_fail *fail)
 {
 	struct range r = {.o = o, .dir = o->out ? o->out : "sweep", .steps = USUAL_STEPS};
 	struct sl_fail ended = {.text = ""};
 	enum sl_err err = read_range(&r, fail);
+	int known;
 
 	if (!err && conf->train.max_steps)
 		r.steps = conf->train.max_steps < MOST_STEPS ? (int)conf->train.max_steps : MOST_STEPS;
 	if (!err)
 		err = sl_folder_make(r.dir, 0700, fail);
+	if (!err)
+		err = clear(r.dir, fail);
 	r.point = err ? NULL : calloc((size_t)r.steps, sizeof *r.point);
 	if (!err && !r.point)
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the points");
-	if (!err)
-		err = run_and_read(&r, &ended, fail);
+	if (!err) {
+		(void)run(&r, &ended); /* it may end with NaN, behind steps that say enough */
+		err = read_log(&r, fail);
+	}
+	known = r.n;
 	smooth(&r);
-	if (!err && r.n < LEAST_POINTS)
+	if (!err && r.n < LEAST_POINTS && known >= LEAST_POINTS)
+		err = sl_fail_set(fail, SL_ERR_UNAVAILABLE,
+				  "sweep: the loss is four times its lowest value after %d steps: begin with a smaller "
+				  "learning rate than %g",
+				  r.n, r.from);
+	else if (!err && r.n < LEAST_POINTS)
 		err = sl_fail_set(fail, SL_ERR_UNAVAILABLE, "sweep: only %d steps have a loss; see %s/stderr.log%s%s",
-				  r.n, r.dir, ended.text[0] ? ": " : "", ended.text);
+				  known, r.dir, ended.text[0] ? ": " : "", ended.text);
 	if (!err)
 		err = report(&r, fail);
 	free(r.point);

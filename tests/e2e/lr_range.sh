@@ -49,6 +49,11 @@ refused() {
 refused 64 'must be FROM:TO' none 1:2 --local
 refused 64 'must be FROM:TO' none 1e-4 --local
 refused 69 'exit status 66: splitc: --set data.dir' none 1e-4:1 --local --set data.dir="$tmp"
-# a run that does not begin has no curve, and that of an earlier test in this folder is not its own
-refused 69 'exit status 66: splitc: --set data.dir' local 1e-4:1 --local --set data.dir="$tmp"
+refused 69 'begin with a smaller learning rate than 3' none 3:300 --local --set train.optimizer.kind=adam --set train.optimizer.lr=1
+# where a test fails, the curve of the one before it is none of its own; the folder of a run is none for a test
+refused 69 'only 0 steps have a loss' local 1e-4:1 --local --set data.dir="$tmp"
+test_range local 1e-4:100 --local && cmp "$tmp/local/lr.json" "$tmp/remote/lr.json" || fail 'a test behind one that failed'
+"$SPLITC" train "$tmp/client.yaml" --local --set log.dir="$tmp/run" >"$tmp/run.log" 2>&1 || fail "a run: $(cat "$tmp/run.log")"
+refused 73 'holds a run, which the test would remove' run 1e-4:1 --local
+[ -s "$tmp/run/model.safetensors" ] || fail 'the model of a run is gone'
 echo passed
