@@ -162,7 +162,9 @@ static double class_mean(const struct sl_metric_state *s)
 		sum += share_of(s, k, n);
 		classes++;
 	}
-	return classes ? sum / classes : n > 0 ? 0 : NAN;
+	if (classes || n == 0)
+		return classes ? sum / classes : NAN;
+	return fmax(0, share_of(s, 1, n)); /* class 1 does not occur: of no sample is F1 0 / 0 */
 }
 
 /* ---- metrics that correlate ---- */

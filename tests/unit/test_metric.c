@@ -214,6 +214,25 @@ static struct sl_scores *open_scores(const char *const *asked, int n, int width)
 }
 
 /* Top-5 of six classes or more without being asked; each evaluation begins anew. */
+/* As sklearn with zero_division=0; specificity is the recall of class 0. */
+static void a_second_class_may_not_occur(void **state)
+{
+	fill_classes(20, 2);
+	for (int i = 0; i < 20; i++) {
+		label[i] = 0;
+		output[2 * i] = 1;
+		output[2 * i + 1] = 0;
+	}
+	is("specificity", 20, 2, 1);
+	is("balanced_accuracy", 20, 2, 1);
+	is("f1", 20, 2, 0);
+	is("precision", 20, 2, 0);
+	is("recall", 20, 2, 0);
+	output[7] = 2; /* sample 3 is said to be of it */
+	is("specificity", 20, 2, 0.95);
+	is("f1", 20, 2, 0);
+}
+
 static void a_run_has_its_metrics(void **state)
 {
 	const char *const asked[] = {"f1", "top5", "f1"};
@@ -403,6 +422,7 @@ int main(void)
 		cmocka_unit_test(numbers_are_as_by_their_formulas),
 		cmocka_unit_test(ties_go_to_the_first),
 		cmocka_unit_test(what_is_not_defined_is_nan_or_zero),
+		cmocka_unit_test(a_second_class_may_not_occur),
 		cmocka_unit_test(a_run_has_its_metrics),
 		cmocka_unit_test(curves_are_kept),
 		cmocka_unit_test(what_cannot_be_measured_is_refused),
