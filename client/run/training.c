@@ -480,7 +480,7 @@ void sl_training_finish(struct sl_training *r, const struct sl_training_link *li
 		r->eval_only ? 0 : (uint64_t)r->epoch + (sl_run_epoch_over(r) && !sl_run_phase_over(r) ? 1 : 0);
 	r->totals.total_s = sl_seconds_since(r->started_ns);
 	memcpy(r->totals.traffic, r->traffic, sizeof r->traffic);
-	r->totals.scores = r->scores;
+	r->totals.scores = r->in_eval == r->eval_batches ? r->scores : NULL; /* else of a part of the test set */
 	r->totals.labels = &r->setup->set[SL_SPLIT_TEST];
 	sl_summary_fill(&line, r->setup, &r->totals, link, outcome);
 	sl_journal_summary(&r->journal, &line);

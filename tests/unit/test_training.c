@@ -563,6 +563,62 @@ static void a_note_that_is_cut_off_is_text(void **state)
 	}
 }
 
+/* What a run that ends now prints as JSON. */
+static json_t *said_by(struct sl_training *run)
+{
+	const struct sl_training_link none = {.links = 1};
+	FILE *file = tmpfile();
+	const int out = dup(STDOUT_FILENO);
+	json_t *said;
+
+	assert_true(file && out >= 0 && fflush(stdout) == 0 && dup2(fileno(file), STDOUT_FILENO) >= 0);
+	sl_training_finish(run, &none, "interrupted", true);
+	assert_true(fflush(stdout) == 0 && dup2(out, STDOUT_FILENO) >= 0);
+	close(out);
+	rewind(file);
+	said = json_loadf(file, 0, NULL);
+	fclose(file);
+	assert_non_null(said);
+	return said;
+}
+
+/* An epoch's steps, and so many batches of its evaluation, of two labels. */
+static void epoch_of_labels(struct sl_training *run, int batches)
+{
+	static const float right[BATCH * 2] = {1, 0, 0, 1}, said[BATCH * 2] = {1, -1, 1, 1};
+
+	assert_int_equal(go_on(run, STEPS), STEPS);
+	for (int i = 0; i < batches; i++) {
+		assert_int_equal(sl_training_next(run), SL_WANT_EVAL);
+		memcpy(sl_training_outputs(run), said, sizeof said);
+		sl_training_score(run, right, BATCH);
+		go_on(run, 1);
+	}
+}
+
+/* Labels have figures each, which are those of whole evaluations alone. */
+static void a_part_of_an_evaluation_has_no_figures(void **state)
+{
+	(void)state;
+	for (int batches = 1; batches <= EVALS; batches++) {
+		struct sl_training *run;
+		json_t *summary;
+
+		configure("part", 1);
+		conf.model.task = SL_CONF_SEVERAL_LABELS;
+		conf.model.classes = 2;
+		run = open_run(false);
+		epoch_of_labels(run, EVALS);
+		epoch_of_labels(run, batches);
+		summary = said_by(run);
+		assert_int_equal(json_array_size(json_object_get(summary, "targets")), batches == EVALS ? 2 : 0);
+		json_decref(summary);
+		sl_training_close(run);
+		see_events(true);
+		log_text();
+	}
+}
+
 /* Each with the key that is to blame. */
 static void schedules_that_are_none_are_refused(void **state)
 {
@@ -595,6 +651,7 @@ int main(void)
 		cmocka_unit_test(an_early_stop_is_at_the_same_step),
 		cmocka_unit_test(an_early_stop_goes_by_its_metric),
 		cmocka_unit_test(and_where_few_epochs_are_evaluated),
+		cmocka_unit_test(a_part_of_an_evaluation_has_no_figures),
 		cmocka_unit_test(schedules_that_are_none_are_refused),
 	};
 
