@@ -140,13 +140,13 @@ void sl_by_class_print(const struct sl_scores *scores, const struct sl_set *set)
 static json_t *curve_of(const struct sl_scores *scores, int k)
 {
 	struct sl_roc_point point[SL_METRIC_ROC_POINTS];
-	double area = 0;
+	double area = NAN;
 	const int n = sl_scores_roc(scores, k, point, &area);
 	json_t *points = json_array();
 
 	for (int i = 0; i < n; i++)
 		json_array_append_new(points, json_pack("[f, f]", point[i].others, point[i].own));
-	return json_pack("{s:i, s:f, s:o}", "class", k, "auc", area, "points", points);
+	return json_pack("{s:i, s:o, s:o}", "class", k, "auc", sl_json_real(area), "points", points);
 }
 
 /* Of two classes that of class 1, of more each against the rest. */

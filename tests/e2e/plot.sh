@@ -65,6 +65,9 @@ jq -e '(.calibration | length == 15 and (map(.samples) | add) == 24) and (.roc |
 	(. as $c | [range(1; .points | length) as $i | ($c.points[$i][0] - $c.points[$i - 1][0]) *
 	($c.points[$i][1] + $c.points[$i - 1][1]) / 2] | add - $c.auc | fabs < 1e-12))' "$tmp/eval.json" >"$tmp/jq.log" ||
 	fail "the figures of an evaluation: $(cat "$tmp/eval.json")"
+# a class without samples has no curve
+"$SPLITC" eval "$tmp/client.yaml" --local --set log.dir="$tmp/run" --set data.test_limit=5 --json 2>"$tmp/eval.log" |
+	jq -e '[.roc[] | select(.points == [])] | length >= 5 and all(.[]; .auc == null)' >"$tmp/jq.log" || fail 'an area of a class without samples'
 plot 0 eval.gp eval.json
 [ "$(grep -cE '^set title .(Confusion matrix of 24 samples|ROC curves|Calibration of 24 samples)' "$tmp/eval.gp")" = 3 ] || fail 'not three figures'
 grep -q "'airplane' 0, 'automobile' 1" "$tmp/eval.gp" || fail 'classes have no names'
