@@ -298,6 +298,9 @@ static const char *check_split(const struct sl_conf_client *c, char why[SL_CONF_
 		return sl_conf_say(why, "data.split.train",
 				   "train, val and test must add up to 1, and are %g, %g and %g", c->data.split.train,
 				   c->data.split.val, c->data.split.test);
+	if (!c->data.split.folds && all > 0 && !(c->data.split.train > 0))
+		return sl_conf_say(why, c->data.split.val > 0 ? "data.split.val" : "data.split.test",
+				   "leaves nothing to train with: give train a share");
 	if (c->data.split.train > 0 && !(c->data.split.train < 1))
 		return sl_conf_say(why, "data.split.train",
 				   "leaves nothing to evaluate with: give val or test a share");

@@ -86,6 +86,7 @@ tests() { "$SPLITC" predict "$tmp/halves.yaml" --local --weights "$tmp/texts/mod
 [ "$(tests)" = "$(tests --set data.tokenizer="$tmp/plain")" ] || fail "of another tokenizer texts are in another part: $(cat "$tmp/predict.log")"
 
 refused 78 'train, val and test must add up to 1, and are 0.7, 0.2 and 0.2' --set data.split.val=0.2
+refused 78 'data.split.val: leaves nothing to train with' --set data.split.train=0 --set data.split.val=0.8
 refused 65 'no column "doctor" (data.split.by)' --set data.split.by=doctor
 config=$tmp/pictures.yaml refused 78 'is no regular expression' --set 'data.split.by=p('
 config=$tmp/pictures.yaml refused 65 'its name does not match "z9"' --set data.split.by=z9
