@@ -59,6 +59,8 @@ static int gather(struct figure *out, const struct sl_sweep_result *result, int 
 	out[0] = (struct figure){.name = "accuracy"};
 	out[1] = (struct figure){.name = "loss"};
 	for (int k = 0; k < folds; k++) {
+		if (!result[k].done) /* one that was interrupted has figures, too */
+			continue;
 		add(&out[0], result[k].test_acc);
 		add(&out[1], result[k].test_loss);
 		for (int i = 0; i < SL_SCORES_MOST && result[k].score[i].name[0]; i++) {

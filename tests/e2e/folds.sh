@@ -41,4 +41,12 @@ printf -- '- {name: slow, set: [train.optimizer.lr=0.001]}\n- {name: fast}\n' >"
 sweep rows --local --codecs "$tmp/rows.yaml" --set data.split.folds=2 || fail "two rows: status $?"
 [ "$(grep -c ,accuracy,2, "$tmp/rows/folds.csv")" = 2 ] && [ "$(ls -d "$tmp"/rows/row-* | wc -l)" = 4 ] || fail "two rows: $(cat "$tmp/rows/folds.csv")"
 grep -q '^slow,.*train.optimizer.lr=0.001 data.split.fold=1,' "$tmp/rows/sweep.csv" || fail "two rows: $(cat "$tmp/rows/sweep.csv")"
+# a signal within the last fold: what it had come to is no part of the mean
+"$SPLITC" sweep "$tmp/client.yaml" --local --out "$tmp/stopped" --set data.split.folds=2 --set train.epochs=1500 >"$tmp/stopped.log" 2>&1 &
+sweep=$!
+started+=("$sweep")
+wait_for 'no last fold begins' grep -qs '"type":"epoch"' "$tmp/stopped/row-02/log.jsonl"
+signal TERM "$sweep"
+ends_with "$sweep" 69 $patience 'a sweep that was told to end'
+grep -q '1 of 2 folds$' "$tmp/stopped.log" && grep -qE '^folds,accuracy,1,[0-9.]+,$' "$tmp/stopped/folds.csv" || fail "a fold that was stopped: $(cat "$tmp/stopped.log" "$tmp/stopped/folds.csv")"
 echo passed
