@@ -10,6 +10,7 @@
 #include "client/run/about.h"
 #include "client/run/drive.h"
 #include "client/run/predict.h"
+#include "common/base/folder.h"
 #include "common/base/log.h"
 #include "common/base/newfile.h"
 #include "common/base/text.h"
@@ -225,6 +226,20 @@ static enum sl_err check_options(const struct sl_options *o, struct sl_fail *fai
 	return SL_OK;
 }
 
+/* Lines wait in memory for a file that can be made: hours may lie between. */
+static enum sl_err check_place(const char *out, struct sl_fail *fail)
+{
+	const char *slash = strrchr(out, '/');
+	char folder[PATH_MAX];
+
+	snprintf(folder, sizeof folder, "%.*s", slash > out ? (int)(slash - out) : 1, slash ? out : ".");
+	if (sl_folder_is(out))
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "predict: %s is a folder: name a file", out);
+	if (access(folder, W_OK) != 0)
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "predict: %s: %s", out, strerror(errno));
+	return SL_OK;
+}
+
 /* Of masks a folder, else a file. */
 static enum sl_err check_out(const struct sl_conf_client *conf, const struct sl_options *o, struct sl_fail *fail)
 {
@@ -241,7 +256,7 @@ static enum sl_err check_out(const struct sl_conf_client *conf, const struct sl_
 		return sl_fail_set(fail, SL_ERR_CANTCREATE,
 				   "predict: %s exists already: give --force to replace it, or name another FILE",
 				   o->out);
-	return SL_OK;
+	return pixels || !o->out ? SL_OK : check_place(o->out, fail);
 }
 
 static enum sl_err suits(const struct sl_options *o, const struct sl_conf_client *conf, struct sl_fail *fail)

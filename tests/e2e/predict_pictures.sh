@@ -69,6 +69,8 @@ refused() {
 	[ "$status" = "$want" ] && grep -qF -- "$says" "$tmp/out" || fail "$*: exit status $status, $(cat "$tmp/out")"
 }
 refused 73 'said.jsonl exists already: give --force' --out "$tmp/said.jsonl" "$tmp/new"
+refused 73 "predict: $tmp/nowhere/said: No such file or directory" --out "$tmp/nowhere/said" "$tmp/new" # before anything is predicted
+refused 73 'is a folder: name a file' --out "$tmp/new" --force "$tmp/new"
 predict forced --csv --out "$tmp/said.jsonl" --force --local "$one"
 [ "$(wc -l <"$tmp/said.jsonl")" = 2 ] || fail '--force did not replace it'
 refused 66 "$tmp/none.jpg: No such file" --local "$tmp/none.jpg"
