@@ -63,14 +63,16 @@ static void print_json(const struct sl_conf_client *conf, const double acc[2], c
 
 static void print_table(const struct sl_conf_client *conf, const double acc[2], const double loss[2])
 {
-	char text[NUMBER_TEXT];
+	static const char percent[] = "%.2f %%";
+	char text[NUMBER_TEXT], part[NUMBER_TEXT];
 
 	printf("%-48s %10s %10s\n", "codecs of head_act, mid_act at inference", "accuracy", "loss");
 	sl_print_cell(stdout, conf->agreed.codec[0], 0, 23);
 	sl_print_cell(stdout, conf->agreed.codec[1], 23, 25);
-	printf(" %8.2f %% %10s\n", 100 * acc[0], number_text(loss[0], "%.4f", "-", text));
-	printf("%-22s %-25s %8.2f %% %10s\n", "none", "none", 100 * acc[1], number_text(loss[1], "%.4f", "-", text));
-	printf("%-48s %+8.2f   %10s\n", "difference (points)", 100 * (acc[0] - acc[1]),
+	printf(" %10s %10s\n", number_text(100 * acc[0], percent, "-", part), number_text(loss[0], "%.4f", "-", text));
+	printf("%-22s %-25s %10s %10s\n", "none", "none", number_text(100 * acc[1], percent, "-", part),
+	       number_text(loss[1], "%.4f", "-", text));
+	printf("%-48s %10s %10s\n", "difference (points)", number_text(100 * (acc[0] - acc[1]), "%+.2f  ", "-", part),
 	       number_text(loss[0] - loss[1], "%+.4f", "-", text));
 }
 

@@ -52,6 +52,10 @@ is numbers-local '([.targets[].rmse] | add / 2) - .test_metrics.rmse | fabs < 1e
 is labels-local '.test_metrics.auc > 0.9 and .test_metrics.f1 > 0.7 and (.targets | map(.name)) == ["cough", "fever", "rare"]'
 is labels-local '([.targets[].auc] | add / 3) - .test_metrics.auc | fabs < 1e-12'
 
+# numbers have no accuracy
+"$SPLITC" eval "$tmp/numbers.yaml" --local --parity --set codec=quant:8 --set log.dir="$tmp/numbers-linked" >"$tmp/out" 2>"$tmp/err" || fail "parity: $(cat "$tmp/err")"
+grep -qE '^quant:8 +quant:8 +- +[0-9.]+$' "$tmp/out" && ! grep -q nan "$tmp/out" || fail "parity: $(cat "$tmp/out")"
+
 # from the model alone
 for task in numbers labels; do
 	"$SPLITC" export "$tmp/$task.yaml" "$tmp/$task.safetensors" --set log.dir="$tmp/$task-linked" >"$tmp/export.log" 2>&1 || fail "export of $task"
