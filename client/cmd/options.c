@@ -210,7 +210,7 @@ static enum sl_err check_plan(const struct sl_options *o, unsigned uses, const s
 static enum sl_err check_all(const struct sl_options *o, unsigned uses, const struct sl_conf_client *conf,
 			     struct sl_setup *setup, struct sl_fail *fail)
 {
-	const bool trains = uses & SL_USES_TRAIN_SET, counts = (uses & SL_USES_LINK) && (trains || !o->local);
+	const bool trains = uses & SL_USES_TRAIN_SET, counts = uses & SL_USES_LINK;
 	int64_t samples[SL_SPLIT_COUNT];
 	struct sl_memory_need need;
 	uint64_t steps = 0;
@@ -226,14 +226,14 @@ static enum sl_err check_all(const struct sl_options *o, unsigned uses, const st
 		err = sl_setup_check_data(setup, trains, samples, fail);
 	if (setup->alone && setup->set[SL_SPLIT_TRAIN].source) /* a member's part of them */
 		samples[SL_SPLIT_TRAIN] = setup->set[SL_SPLIT_TRAIN].count;
-	if (!err && (uses & SL_USES_TEST_SET))
+	if (!err && (uses & (SL_USES_TEST_SET | SL_USES_LINK))) /* of given files, too */
 		err = check_metrics(conf, fail);
 	if (!err && trains)
 		err = conf->train.phases.n ? sl_phases_steps(conf, samples[SL_SPLIT_TRAIN], &steps, fail)
 					   : sl_training_steps(conf, NULL, samples[SL_SPLIT_TRAIN], setup->epoch_steps,
 							       &steps, fail);
 	if (!err && counts) {
-		err = sl_memory_find(&need, setup, trains && (o->local || conf->train.audit_every), fail);
+		err = sl_memory_find(&need, setup, o->local || (trains && conf->train.audit_every), fail);
 		if (err)
 			sl_setup_blame(setup, fail);
 	}

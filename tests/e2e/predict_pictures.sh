@@ -78,6 +78,11 @@ mkdir "$tmp/empty"
 refused 65 "$tmp/empty: no picture in it" --local "$tmp/empty"
 refused 64 'not both at once' --local "$tmp/new.tar" "$one"
 refused 64 '--top takes a number of classes from 1, got "0"' --top 0 "$one"
+# a check of the config says what the command would
+for check in '' --check-config; do
+	refused 78 'no metric "r2"' $check --local --set train.best_metric=r2 "$one"
+	refused 78 'which computes in fp32' $check --local --set train.precision=bf16 "$one"
+done
 printf 'not a picture' >"$tmp/broken.jpg"
 refused 65 "$tmp/broken.jpg: this is not a picture" --local --out "$tmp/partly" "$one" "$tmp/broken.jpg"
 [ ! -e "$tmp/partly" ] || fail 'a file of some of the lines'
