@@ -142,6 +142,11 @@ static enum sl_err scalar_text(struct loader *l, const char **out, bool *plain)
 	return SL_OK;
 }
 
+static bool is_none(const char *text, bool plain)
+{
+	return plain && (!*text || strcmp(text, "~") == 0 || strcmp(text, "null") == 0);
+}
+
 static void remember(struct loader *l, int key, yaml_mark_t mark)
 {
 	l->seen[key] = true;
@@ -284,12 +289,12 @@ static enum sl_err load_value(struct loader *l, int index)
 	err = scalar_text(l, &text, &plain);
 	if (err)
 		return err;
-	if (key->or_one && *text) { /* a comma in it parts nothing */
+	if (key->or_one && !is_none(text, plain)) { /* a comma in it parts nothing */
 		if (sl_conf_value_set(key, l->conf, "", true, why) || sl_conf_value_append(key, l->conf, text, why))
 			return fail_at(l, l->event.start_mark, "%s %s", key->path, why);
 		return SL_OK;
 	}
-	if (key->type == SL_CONF_NAMES && *text && !(plain && (strcmp(text, "~") == 0 || strcmp(text, "null") == 0)))
+	if (key->type == SL_CONF_NAMES && *text && !is_none(text, plain))
 		return fail_at(l, l->event.start_mark, "%s must be %s, such as [%s]", key->path,
 			       sl_conf_value_wanted(key, why), text);
 	if (sl_conf_value_set(key, l->conf, text, plain, why))
@@ -326,7 +331,7 @@ static enum sl_err load_entry(struct loader *l, const char *path)
 		err = scalar_text(l, &text, &plain);
 		if (err)
 			return err;
-		if (plain && (!*text || strcmp(text, "~") == 0 || strcmp(text, "null") == 0))
+		if (is_none(text, plain))
 			return SL_OK; /* all its keys are commented out */
 		if (sl_conf_is_spread(l->schema, path))
 			return load_spread(l, path);
