@@ -190,7 +190,8 @@ int splitc_train(int argc, char **argv)
 	rest = o.auto_resume ? sl_run_rest(&conf) : SL_RUN_NONE;
 	o.resume = o.resume || rest == SL_RUN_OPEN;
 	if (rest == SL_RUN_DONE) {
-		printf("the run in %s is done: give it more epochs with --resume, or remove it with --fresh\n",
+		sl_log(SL_LOG_INFO, "run-done",
+		       "the run in %s is done: give it more epochs with --resume, or remove it with --fresh",
 		       conf.log.dir);
 		return 0;
 	}
