@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# deploy/slurm/splits.sbatch, with a stand-in for mpirun: a job that died begins again, one that is told to end passes that on, and
+# one that no other try would mend ends: a program that is missing, and a config that is wrong.
+set -eu
+cd "$(dirname "$0")/../.."
+[ -z "${SAN:-}" ] || { echo 'the same in every build'; exit 77; }
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+mkdir "$tmp/bin"
+fail() { echo "FAILED: $*"; cat "$tmp/out"; exit 1; }
+# mpirun_is BODY: what stands in for it; $tmp/tries has a line for each start
+mpirun_is() {
+	rm -f "$tmp/tries"
+	printf '#!/bin/sh\necho "$*" >>%s/tries\n%s\n' "$tmp" "$1" >"$tmp/bin/mpirun"
+	chmod +x "$tmp/bin/mpirun"
+}
+# job STATUS TRIES: the script ends so, behind so many starts
+job() {
+	local rc=0
+	PATH=$tmp/bin:$PATH RANKS=2 SPLITS=$splits timeout -k 5 60 deploy/slurm/splits.sbatch "$tmp/config.yaml" >"$tmp/out" 2>&1 || rc=$?
+	[ $rc = "$1" ] || fail "status $rc, not $1"
+	[ "$(cat "$tmp/tries" 2>/dev/null | wc -l)" = "$2" ] || fail "$(cat "$tmp/tries" 2>/dev/null | wc -l) starts, not $2"
+}
+
+splits=$tmp/no-splits
+mpirun_is 'exit 134' # what Open MPI says of a program that is missing
+job 69 0
+grep -q "no program '$splits'" "$tmp/out" || fail 'the missing program is not named'
+
+splits=true
+mpirun_is 'exit 78'
+job 78 1
+mpirun_is "[ \$(wc -l <$tmp/tries) = 2 ] || exit 137"
+job 0 2
+grep -qx -- "-n 2 true serve $tmp/config.yaml" "$tmp/tries" || fail "started with: $(cat "$tmp/tries")"
+
+mpirun_is "kill \$PPID; trap 'echo told >>$tmp/tries; exit 143' TERM; while :; do sleep 0.1; done"
+job 143 2
+grep -qx told "$tmp/tries" || fail 'mpirun was not told to end'
