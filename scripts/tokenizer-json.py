@@ -71,8 +71,9 @@ def convert(data):
         sys.exit(f"the model rewrites its text by {normalizer.get(1, b'').decode()}, which is not converted")
     if normalizer.get(4, 1):
         print("the model drops spaces at both ends of a text and where several follow each other; the copy keeps them", file=sys.stderr)
-    special = [{"id": i, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-               for i, (text, _, kind) in enumerate(pieces) if kind in (UNKNOWN, CONTROL)]
+    # pieces that are found in a text before its words are put together; merges may not reach those of the model's user
+    added = [{"id": i, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+              "special": kind != USER_DEFINED} for i, (text, _, kind) in enumerate(pieces) if kind in (UNKNOWN, CONTROL, USER_DEFINED)]
     unknown = next(text for text, _, kind in pieces if kind == UNKNOWN)
     first = pieces[trainer.get(41, 1)][0]
     to_marks = [{"type": "Replace", "pattern": {"String": " "}, "content": MARK}]
@@ -81,7 +82,7 @@ def convert(data):
     text = lambda name, kind: {"Sequence": {"id": name, "type_id": kind}}
     begin = lambda kind: {"SpecialToken": {"id": first, "type_id": kind}}
     return {
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": special,
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
         "normalizer": {"type": "Sequence", "normalizers": to_marks},
         "pre_tokenizer": None,
         "post_processor": {"type": "TemplateProcessing", "single": [begin(0), text("A", 0)],

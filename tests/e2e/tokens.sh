@@ -54,6 +54,23 @@ printf 'y\ttext\n1\t"the"\n1\t"the ""un"""\n2\t"the ""un"""\n' >"$tmp/own.tsv"
 grep -qF "WARN quoted-tsv: $tmp/own.tsv:3: " "$tmp/err" && [ "$(wc -l <"$tmp/err")" = 1 ] || fail "own.tsv: $(cat "$tmp/err")"
 says '2 11 3' "$tmp/words" --columns t - --format jsonl <<<'{"t": "hello"}'
 
+# SentencePiece's model as a tokenizer.json: a piece of the model's user is one token, though no merge reaches it
+mkdir "$tmp/pieces"
+/usr/bin/python3 - "$tmp/tokenizer.model" <<'PYTHON'
+import struct, sys
+varint = lambda n: bytes([n]) if n < 128 else bytes([n & 127 | 128]) + varint(n >> 7)
+def field(number, value):
+    if isinstance(value, bytes):
+        return varint(number << 3 | 2) + varint(len(value)) + value
+    return varint(number << 3 | 5) + struct.pack("<f", value) if isinstance(value, float) else varint(number << 3) + varint(value)
+pieces = [("<unk>", 2), ("<s>", 3), ("</s>", 3), ("<sep>", 4)] + [(f"<0x{i:02X}>", 6) for i in range(256)] + [(c, 1) for c in "abesp<>"]
+model = b"".join(field(1, field(1, text.encode()) + field(2, 0.0) + field(3, kind)) for text, kind in pieces)
+model += field(2, field(3, 2) + field(35, 1)) + field(3, field(1, b"identity") + field(3, 0) + field(4, 0))
+open(sys.argv[1], "wb").write(model)
+PYTHON
+scripts/tokenizer-json.py "$tmp/tokenizer.model" "$tmp/pieces/tokenizer.json"
+says '1 260 3 261' "$tmp/pieces" - <<<'a<sep>b'
+
 refuses 64 TOKENIZER
 refuses 64 'only one of' "$tmp/words" --pair --task rte "$tmp"
 refuses 64 '--split needs --task' "$tmp/words" --split dev "$tmp"
