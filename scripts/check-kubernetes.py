@@ -2,8 +2,8 @@
 """usage: check-kubernetes.py        (package python3-yaml; BUILD: folder of the programs, build/release)
 
 Checks deploy/kubernetes as far as this is possible without a cluster: every file parses, every file that a kustomization
-names exists, every volume that a container mounts is declared, selectors match labels, and the configs in it are
-configs of splits and splitc.
+names exists, every volume that a container mounts is declared, selectors match labels, a client may call every server,
+also one that is full, and the configs in it are configs of splits and splitc.
 """
 import os
 import pathlib
@@ -83,7 +83,20 @@ def check_folder(folder):
                 wrong(folder, f"no {name}")
             elif name.endswith(".yaml"):
                 check_config(folder / name)
-    return len(objects)
+    return objects
+
+
+def check_ways(objects):
+    """A client's policy lets it call every server, and a full one, which is not ready, keeps its name."""
+    policy = next(o for _, o in objects if o["kind"] == "NetworkPolicy" and selected(o) == {"app": "split-client"})
+    ways = [to["podSelector"]["matchLabels"] for rule in policy["spec"]["egress"] for to in rule["to"] if "podSelector" in to]
+    for path, o in objects:
+        if o["kind"] != "Service":
+            continue
+        if selected(o) not in ways:
+            wrong(path, f"no policy lets a client call {o['metadata']['name']}")
+        if not o["spec"].get("publishNotReadyAddresses"):
+            wrong(path, f"{o['metadata']['name']} leads nowhere while its server is full")
 
 
 def check_config(path):
@@ -96,7 +109,9 @@ def check_config(path):
 
 def main():
     folder = ROOT / "deploy/kubernetes"
-    n = sum(check_folder(k.parent) for k in sorted(folder.glob("*/kustomization.yaml")))
+    objects = [o for k in sorted(folder.glob("*/kustomization.yaml")) for o in check_folder(k.parent)]
+    check_ways(objects)
+    n = len(objects)
     for fault in faults:
         print(fault)
     print(f"check-kubernetes: {n} objects, {len(faults)} faults")
