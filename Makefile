@@ -5,7 +5,7 @@ MAKEFLAGS += --no-builtin-rules
 .DEFAULT_GOAL := all
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' Makefile
 	@echo 'Variables: T=test_x (one test), SAN=address,undefined | thread, CROSS=aarch64-linux-gnu, PREFIX, DESTDIR, SPLIT_NO_DEPS=1, FUZZ_SECONDS=60, V=1'
 
 # ---- variant and flags
