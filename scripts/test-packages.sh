@@ -76,7 +76,7 @@ debs() { # VERSION PACKAGE…: their files
 version=$(dpkg-parsechangelog -l deploy/debian/changelog -S Version) next=$(dpkg-deb -f build/deb-next/split-server_*.deb Version)
 apt install $(debs "$version" split-client split-server split-doc)
 within 'the server after the installation' inside splits status --control /run/split/splits.sock
-[ "$(inside stat -c %U /var/lib/split /var/lib/splitc | xargs)" = 'splits splitc' ] || fail 'owners of the folders in /var/lib'
+[ "$(inside stat -c '%U %a' /var/lib/split /var/lib/splitc | xargs)" = 'splits 700 splitc 711' ] || fail 'owners and modes of the folders in /var/lib'
 [ -s "$root/usr/share/man/man1/splitc.1.gz" ] && [ -s "$root/usr/share/doc/split-doc/tutorial.md" -o -s "$root/usr/share/doc/split-doc/tutorial.md.gz" ] || fail 'pages'
 [ "$(inside dpkg-query -W -f '${Conffiles}\n' split-server split-client | awk '{print $1}' | sort | xargs)" = '/etc/split/client.yaml /etc/split/server.yaml' ] || fail 'conffiles'
 say 'installed: the server runs, both users and their folders are there'

@@ -52,6 +52,11 @@ start behind
 ends_with "$service_pid" 0 $patience "the second phase: $(tail -n 3 "$tmp/between.log")"
 same_run phases run 120
 
+# systemd gives a state folder that is there the unit's mode at each start: that of the packages' tmpfiles.d, not 0755
+for file in $unit deploy/splits.service; do
+	grep -qx StateDirectoryMode=0700 "$file" || fail "$file opens the state folder to other users"
+done
+
 if command -v systemd-analyze >/dev/null; then
 	mkdir "$tmp/units"
 	here <deploy/splits.service >"$tmp/units/splits.service"
