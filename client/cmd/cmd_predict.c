@@ -229,10 +229,10 @@ static enum sl_err check_options(const struct sl_options *o, struct sl_fail *fai
 /* Lines wait in memory for a file that can be made: hours may lie between. */
 static enum sl_err check_place(const char *out, struct sl_fail *fail)
 {
-	const char *slash = strrchr(out, '/');
 	char folder[PATH_MAX];
 
-	snprintf(folder, sizeof folder, "%.*s", slash > out ? (int)(slash - out) : 1, slash ? out : ".");
+	if (!sl_folder_of(out, folder))
+		return sl_fail_set(fail, SL_ERR_CANTCREATE, "predict: %.96s…: too long a path", out);
 	if (sl_folder_is(out))
 		return sl_fail_set(fail, SL_ERR_CANTCREATE, "predict: %s is a folder: name a file", out);
 	if (access(folder, W_OK) != 0)

@@ -82,8 +82,8 @@ static enum sl_err clear(const char *dir, struct sl_fail *fail)
 	return err;
 }
 
-/* No plan of the run may end or change it before its last step, and nothing is kept of it. */
-static enum sl_err run(const struct range *r, struct sl_fail *fail)
+/* No plan of the run may end or change it before its last step, and nothing is kept of it. *ended: why it failed. */
+static void run(const struct range *r, struct sl_fail *ended)
 {
 	static const char *const plain[] = {
 		"train.schedule.kind=exponential", "train.schedule.warmup_epochs=0",
@@ -94,10 +94,11 @@ static enum sl_err run(const struct range *r, struct sl_fail *fail)
 	char log[SL_CHILD_TEXT];
 	struct sl_child child;
 	json_t *summary = NULL;
-	enum sl_err err;
 
-	if (snprintf(log, sizeof log, "%s/stderr.log", r->dir) >= (int)sizeof log)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "the path of --out is too long");
+	if (snprintf(log, sizeof log, "%s/stderr.log", r->dir) >= (int)sizeof log) {
+		(void)!sl_fail_set(ended, SL_ERR_CANTCREATE, "the path of --out is too long");
+		return;
+	}
 	sl_child_open(&child, r->o);
 	for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
 		sl_child_setting(&child, plain[i]);
@@ -106,9 +107,8 @@ static enum sl_err run(const struct range *r, struct sl_fail *fail)
 	set_number(&child, "train.max_steps", r->steps);
 	set_number(&child, "train.epochs", r->steps);
 	sl_child_set(&child, "log.dir", r->dir);
-	err = sl_child_run(&child, log, &summary, fail);
+	(void)!sl_child_run(&child, log, &summary, ended);
 	json_decref(summary);
-	return err;
 }
 
 /* Steps with NaN have no loss. */
@@ -237,7 +237,7 @@ enum sl_err sl_sweep_lr(const struct sl_options *o, const struct sl_conf_client 
 	if (!err && !r.point)
 		err = sl_fail_set(fail, SL_ERR_NOMEM, "no memory for the points");
 	if (!err) {
-		(void)run(&r, &ended); /* it may end with NaN, behind steps that say enough */
+		run(&r, &ended); /* it may end with NaN, behind steps that say enough */
 		err = read_log(&r, fail);
 	}
 	known = r.n;

@@ -23,12 +23,7 @@ struct sl_jsonl {
 
 static enum sl_err folder_of(char dir[PATH_MAX], const char *path, struct sl_fail *fail)
 {
-	const char *slash = strrchr(path, '/');
-	int len = !slash || slash == path ? 1 : (int)(slash - path);
-
-	if (snprintf(dir, PATH_MAX, "%.*s", len, slash ? path : ".") >= PATH_MAX)
-		return sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: path too long", path);
-	return SL_OK;
+	return sl_folder_of(path, dir) ? SL_OK : sl_fail_set(fail, SL_ERR_CANTCREATE, "%s: path too long", path);
 }
 
 /* The lock is the file's as long as it is open; where there are no locks the log is written all the same. */

@@ -18,8 +18,8 @@ struct sl_remote_conf {
 	struct sl_audit *audit;   /* of the steps; borrowed, NULL: none */
 };
 
-/* After `ready`: give it the state that belongs to the step that the server goes on from (or none for a fresh start),
- * then ask for a step, an evaluation or the weights. After `done`: sl_remote_result, and ask for the next. */
+/* After `ready` give it the state that belongs to the server's step; a fresh start has none. Then ask for a step, an
+ * evaluation or the weights. After `done` read sl_remote_result, and ask for the next. */
 enum sl_err sl_remote_open(struct sl_remote **out, struct sl_loop *loop, const struct sl_remote_conf *conf,
 			   const struct sl_link_events *events, void *arg, struct sl_fail *fail) SL_MUST_CHECK;
 

@@ -227,13 +227,15 @@ static void note_few_classes(const struct sl_conf_client *c, const struct sl_set
 		       c->model.classes, set->classes, set->classes);
 }
 
-/* data.split reads the training files alone. */
+/* data.split divides the training files, and reads no other ones. */
 static void note_left_out(const struct sl_set_spec *spec)
 {
 	static const char *const ends[] = {"", ".csv", ".tsv", ".jsonl", ".txt"};
 	const bool folders = strcmp(spec->source, "images") == 0 && spec->task->met;
 	char train[PATH_MAX], test[PATH_MAX];
 
+	if (!spec->parts || spec->parts->own != SL_PARTS_TRAIN)
+		return;
 	for (size_t i = !folders; i < (folders ? 1 : sizeof ends / sizeof ends[0]) && !spec->files; i++)
 		if (sl_set_usual(train, spec->dir, SL_SPLIT_TRAIN, ends[i]) &&
 		    sl_set_usual(test, spec->dir, SL_SPLIT_TEST, ends[i]))
@@ -269,7 +271,7 @@ enum sl_err sl_setup_split(struct sl_setup *s, enum sl_split split, struct sl_fa
 	if (!err && spec.parts && !spec.given)
 		sl_log(SL_LOG_INFO, "data-split", "%lld samples are for %s%s%s", (long long)s->set[split].count,
 		       part_name[name.parts.own], name.parts.by[0] ? ", apart by " : "", name.parts.by);
-	if (!err && spec.parts && split == SL_SPLIT_TRAIN)
+	if (!err)
 		note_left_out(&spec);
 	return err;
 }
@@ -441,10 +443,10 @@ enum sl_err sl_setup_check_data(struct sl_setup *s, bool train, int64_t *samples
 		err = check_split(s, &spec, &set, sl_set_check(&set, &spec, fail), fail);
 		if (!err && split == SL_SPLIT_TRAIN)
 			err = check_sampling(s, &set, fail);
-		if (!err && spec.parts && split == SL_SPLIT_TRAIN)
+		if (!err) {
 			note_left_out(&spec);
-		if (!err)
 			samples[split] = set.count;
+		}
 	}
 	sl_about_forget(s);
 	return err || !train ? err : sl_setup_keep(s, fail);

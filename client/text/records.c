@@ -354,8 +354,7 @@ static void warn_of_quotes(struct sl_records *r, struct sl_bytes cell)
 	r->warned = true;
 	sl_log(SL_LOG_WARN, "quoted-tsv",
 	       "%s:%zu: TSV has no quotes, so those around this cell and the doubled ones in it are read as text: "
-	       "write "
-	       "the file without (pandas: quoting=csv.QUOTE_NONE), or as CSV",
+	       "write the file without (pandas: quoting=csv.QUOTE_NONE), or as CSV",
 	       r->lines.name, r->begins);
 }
 

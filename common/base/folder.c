@@ -9,17 +9,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int sl_folder_sync_of(const char *path)
+bool sl_folder_of(const char *path, char folder[PATH_MAX])
 {
 	const char *slash = strrchr(path, '/');
+
+	return snprintf(folder, PATH_MAX, "%.*s", slash > path ? (int)(slash - path) : 1, slash ? path : ".") <
+	       PATH_MAX;
+}
+
+int sl_folder_sync_of(const char *path)
+{
 	char folder[PATH_MAX];
 	int fd, status, why;
 
-	if (snprintf(folder, sizeof folder, "%.*s",
-		     !slash          ? 1
-		     : slash == path ? 1
-				     : (int)(slash - path),
-		     slash ? path : ".") >= (int)sizeof folder) {
+	if (!sl_folder_of(path, folder)) {
 		errno = ENAMETOOLONG;
 		return -1;
 	}

@@ -3,10 +3,14 @@
 #ifndef SL_BASE_FOLDER_H
 #define SL_BASE_FOLDER_H
 
+#include <limits.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "common/base/err.h"
 
+/* The folder that `path` lies in; "." where it names none. False: it is too long. */
+bool sl_folder_of(const char *path, char folder[PATH_MAX]) SL_MUST_CHECK;
 /* Syncs the folder that `path` lies in: the names in it, that of `path` among them. 0, also where the file system has
  * no syncs of folders, or -1 with errno. */
 int sl_folder_sync_of(const char *path) SL_MUST_CHECK;
