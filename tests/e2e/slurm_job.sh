@@ -34,6 +34,6 @@ mpirun_is "[ \$(wc -l <$tmp/tries) = 2 ] || exit 137"
 job 0 2
 grep -qx -- "-n 2 true serve $tmp/config.yaml" "$tmp/tries" || fail "started with: $(cat "$tmp/tries")"
 
-mpirun_is "trap 'echo told >>$tmp/tries; exit 143' TERM; kill \$PPID; while :; do sleep 0.1; done"
+mpirun_is "trap 'echo told >>$tmp/tries; exit 143' TERM; kill \$PPID || exit 1; while :; do sleep 0.1; done"
 job 143 2
 grep -qx told "$tmp/tries" || fail 'mpirun was not told to end'
