@@ -242,7 +242,7 @@ static void print_table(const struct sl_jsonl_summary *s, const struct sl_traini
 	if (s->steps)
 		print_steps(s, t);
 	else if (strcmp(s->outcome, "finished") != 0)
-		printf("%s: no step was done, and no evaluation is whole\n", s->outcome);
+		printf("%s: nothing was finished, so there are no figures\n", s->outcome);
 	if (link->lost)
 		printf("%" PRIu64 " of %" PRIu64 " links were lost\n", link->lost, link->links);
 	if (s->direction[0].name) {
