@@ -55,6 +55,7 @@ struct sl_onnx_value {
 	 * constant dims are known. */
 	int n_ints, n_dim;
 	int64_t ints[SL_ONNX_INTS], dim[SL_ONNX_INTS];
+	unsigned open; /* of ints, a bit for each that depends on an axis whose size the file leaves open */
 	struct sl_onnx_scores scores;
 	bool is_number; /* computed of constants: */
 	float number;

@@ -3,9 +3,10 @@
 
 #include "client/model/onnx_tokens.h"
 
-/* Numbers with their dimensions. */
+/* Numbers with their dimensions. `open`: a bit for each that depends on an axis whose size the file leaves open. */
 struct ints {
 	int n, n_dim;
+	unsigned open;
 	int64_t v[SL_ONNX_INTS], dim[SL_ONNX_INTS];
 };
 
@@ -20,15 +21,25 @@ static bool known(struct sl_onnx_import *im, size_t i, struct ints *out)
 	if (out->n < 1)
 		return false;
 	out->n_dim = v->n_ints ? v->n_dim : (int)v->constant->n_dims;
+	out->open = v->n_ints ? v->open : 0;
 	for (int d = 0; d < out->n_dim; d++)
 		out->dim[d] = v->n_ints ? v->dim[d] : v->constant->dims[d];
 	return true;
 }
 
+/* A product, too, is a multiple of the prime number that stands for the size. */
+static bool is_open(const struct sl_onnx_import *im, int64_t n)
+{
+	return n && ((im->batch == SL_ONNX_ANY_BATCH && n % SL_ONNX_ANY_BATCH == 0) ||
+		     (im->tokens == SL_ONNX_ANY_TOKENS && n % SL_ONNX_ANY_TOKENS == 0));
+}
+
 static void give(struct sl_onnx_import *im, const struct ints *x)
 {
-	struct sl_onnx_value made = {.value = -1, .n_ints = x->n, .n_dim = x->n_dim};
+	struct sl_onnx_value made = {.value = -1, .n_ints = x->n, .n_dim = x->n_dim, .open = x->open};
 
+	for (int i = 0; i < x->n; i++)
+		made.open |= (unsigned)is_open(im, x->v[i]) << i;
 	memcpy(made.ints, x->v, sizeof made.ints);
 	memcpy(made.dim, x->dim, sizeof made.dim);
 	sl_onnx_out_same(im, &made);
@@ -80,6 +91,7 @@ static void gather(struct sl_onnx_import *im, const struct ints *from, const str
 {
 	struct ints picked = *at;
 
+	picked.open = 0;
 	for (int i = 0; i < at->n; i++) {
 		const int64_t k = at->v[i] < 0 ? at->v[i] + from->n : at->v[i];
 
@@ -88,6 +100,7 @@ static void gather(struct sl_onnx_import *im, const struct ints *from, const str
 			return;
 		}
 		picked.v[i] = from->v[k];
+		picked.open |= (from->open >> k & 1) << i;
 	}
 	give(im, &picked);
 }
@@ -108,6 +121,7 @@ static void slice(struct sl_onnx_import *im, const struct ints *x)
 	if (steps.v[0] == 1) {
 		const int64_t first = sl_onnx_bound(from.v[0], n), end = sl_onnx_bound(to.v[0], n);
 
+		out.open = x->open >> first * wide;
 		for (int64_t i = first * wide; i < end * wide; i++)
 			out.v[out.n++] = x->v[i];
 	} else if (steps.v[0] == -1 && from.v[0] == -1 && to.v[0] < -n) {
@@ -151,9 +165,12 @@ static void arithmetic(struct sl_onnx_import *im, const struct ints *a, const st
 
 	ok = a->n == b->n || a->n == 1 || b->n == 1;
 	out.n = a->n > b->n ? a->n : b->n;
+	out.open = 0;
 	for (int i = 0; i < out.n && ok; i++) {
-		const int64_t x = a->v[a->n > 1 ? i : 0], y = b->v[b->n > 1 ? i : 0];
+		const int of_a = a->n > 1 ? i : 0, of_b = b->n > 1 ? i : 0;
+		const int64_t x = a->v[of_a], y = b->v[of_b];
 
+		out.open |= ((a->open >> of_a | b->open >> of_b) & 1) << i;
 		if (kind == 'D') {
 			ok = y > 0 && x >= 0;
 			out.v[i] = ok ? x / y : 0;
@@ -196,8 +213,13 @@ static void transpose(struct sl_onnx_import *im, const struct ints *x)
 	struct ints out = *x;
 
 	if (x->n_dim == 2 && x->dim[0] * x->dim[1] == x->n) {
-		for (int i = 0; i < x->n; i++)
-			out.v[i % x->dim[1] * x->dim[0] + i / x->dim[1]] = x->v[i];
+		out.open = 0;
+		for (int i = 0; i < x->n; i++) {
+			const int64_t to = i % x->dim[1] * x->dim[0] + i / x->dim[1];
+
+			out.v[to] = x->v[i];
+			out.open |= (x->open >> i & 1) << to;
+		}
 		out.dim[0] = x->dim[1];
 		out.dim[1] = x->dim[0];
 	}

@@ -253,28 +253,19 @@ static void read_layernorm(struct sl_onnx_import *im)
 		sl_onnx_out_like(im, sl_build_layernorm_of(im->b, im->name, x, eps, bias), v);
 }
 
-/* What a file counts by a number that stands for any (onnx_impl.h); NULL: nothing. */
-static const char *counts_any(const struct sl_onnx_import *im, int64_t n)
-{
-	return n == 0                                                            ? NULL
-	       : im->batch == SL_ONNX_ANY_BATCH && n % SL_ONNX_ANY_BATCH == 0    ? "samples"
-	       : im->tokens == SL_ONNX_ANY_TOKENS && n % SL_ONNX_ANY_TOKENS == 0 ? "tokens"
-										 : NULL;
-}
-
 /* Of constants that have the type already; whole numbers stay what they are. CastLike is to float here. */
 static void read_cast(struct sl_onnx_import *im)
 {
 	const int64_t to = sl_onnx_attr_int(im, "to", SL_ONNX_FLOAT);
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);
-	const char *any = v && v->n_ints == 1 && to == SL_ONNX_FLOAT ? counts_any(im, v->ints[0]) : NULL;
 	struct sl_onnx_mask one;
 
 	if (im->b->err)
 		return;
-	if (any)
-		sl_onnx_refuse(im, "it computes with the number of %s, which is not known here%s", any,
-			       any[0] == 't' ? "; in place of a sum divided by it take x.mean(1)" : "");
+	if (v && v->n_ints == 1 && v->ints[0] && v->open && to == SL_ONNX_FLOAT)
+		sl_onnx_refuse(im,
+			       "it computes with the number of samples or tokens, which is not known here; in place "
+			       "of a sum divided by it take x.mean()");
 	else if (v && v->value < 0 && to == SL_ONNX_FLOAT && v->constant && v->constant->data_type == SL_ONNX_DOUBLE &&
 		 sl_onnx_count(v->constant) == 1 && sl_onnx_mask_in(im, 0, &one))
 		sl_onnx_out_number(im, one.at[0][0]);

@@ -85,6 +85,16 @@ static void times_the_number(Onnx__Model *m)
 	onnx_set(&onnx_node(m, "/fc/Gemm")->input[0], "/Mul_output_0");
 }
 
+/* The same with one less. */
+static void times_one_less(Onnx__Model *m)
+{
+	times_the_number(m);
+	becomes(onnx_node(m, "/Cast_1"), "Sub", (const char *[]){"/Constant_1_output_0", NULL});
+	onnx_set(&onnx_node(m, "/Cast_2")->input[0], "/Cast_1_output_0");
+	onnx_set(&onnx_node(m, "/Clip")->input[1], "/layers.0/Constant_1_output_0");
+	onnx_set(&onnx_node(m, "/Mul")->input[1], "/Cast_2_output_0");
+}
+
 /* A mask of what tokens mean, not of padding. */
 static void mask_of_content(Onnx__Model *m)
 {
@@ -100,7 +110,8 @@ static const struct change {
 	{norm_of_a_sum, "its input 0 is a sum of tokens, which is read divided by their number"},
 	{gelu_of_a_sum, "its input 0 is a sum of tokens, which is read divided by their number"},
 	{mask_of_content, "it tells token ids from 10 on from others"},
-	{times_the_number, "it computes with the number of tokens, which is not known here"},
+	{times_the_number, "it computes with the number of samples or tokens, which is not known here"},
+	{times_one_less, "it computes with the number of samples or tokens, which is not known here"},
 };
 
 static void what_differs_by_the_number_of_tokens_is_refused(void **state)
