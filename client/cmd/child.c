@@ -27,7 +27,7 @@ void sl_child_open(struct sl_child *c, const struct sl_options *o)
 	add_arg(c, o->config);
 	add_arg(c, "--json");
 	if (strcmp(o->command, "sweep") == 0)
-		add_arg(c, "--fresh"); /* rows that were interrupted are run again */
+		add_arg(c, "--fresh"); /* an interrupted row is run again, not resumed */
 	if (o->local)
 		add_arg(c, "--local");
 	if (o->weights) {
@@ -68,7 +68,7 @@ static enum sl_err spawn(struct sl_child *c, int out_fd, const char *stderr_path
 	c->arg[c->n_arg] = NULL;
 	rc = posix_spawn_file_actions_adddup2(&actions, out_fd, STDOUT_FILENO);
 	if (stderr_path)
-		(void)!unlink(stderr_path); /* of an earlier sweep, or a link; what cannot be removed fails O_EXCL */
+		(void)!unlink(stderr_path); /* an earlier sweep's, or a link; if it cannot be removed, O_EXCL fails */
 	if (!rc && stderr_path)
 		rc = posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, stderr_path,
 						      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
@@ -78,7 +78,7 @@ static enum sl_err spawn(struct sl_child *c, int out_fd, const char *stderr_path
 	return rc ? sl_fail_set(fail, SL_ERR_OS, "another splitc cannot be started: %s", strerror(rc)) : SL_OK;
 }
 
-/* The last line that is not empty; "" where there is none. */
+/* The last line of a file that is not empty; "": there is none. */
 static void last_line(const char *path, char out[SL_CHILD_TEXT])
 {
 	FILE *file = path ? fopen(path, "r") : NULL;
@@ -94,10 +94,11 @@ static void last_line(const char *path, char out[SL_CHILD_TEXT])
 		fclose(file);
 }
 
-static volatile sig_atomic_t under_way; /* the process that is waited for; 0: none */
+static volatile sig_atomic_t under_way, end_asked; /* the child that is waited for, or 0; sl_child_end was called */
 
 void sl_child_end(void)
 {
+	end_asked = 1;
 	if (under_way)
 		kill(under_way, SIGTERM);
 }
@@ -105,16 +106,18 @@ void sl_child_end(void)
 static enum sl_err wait_for(pid_t pid, const char *stderr_path, struct sl_fail *fail)
 {
 	char said[SL_CHILD_TEXT];
+	siginfo_t info;
 	int status;
 
-	pid_t ended;
-
 	under_way = pid;
-	do
-		ended = waitpid(pid, &status, 0);
-	while (ended < 0 && errno == EINTR);
+	if (end_asked) /* between spawn and here */
+		kill(pid, SIGTERM);
+	/* The process is reaped behind under_way = 0, so that its id cannot be another's while the handler may use it.
+	 */
+	while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR)
+		;
 	under_way = 0;
-	if (ended < 0)
+	if (waitpid(pid, &status, 0) < 0)
 		return sl_fail_set(fail, SL_ERR_OS, "waiting for another splitc: %s", strerror(errno));
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		return SL_OK;
@@ -141,7 +144,9 @@ enum sl_err sl_child_run(struct sl_child *c, const char *stderr_path, json_t **o
 		err = spawn(c, fd, stderr_path, &pid, fail);
 	if (!err)
 		err = wait_for(pid, stderr_path, fail);
-	if (!err && lseek(fd, 0, SEEK_SET) == 0) {
+	if (!err && lseek(fd, 0, SEEK_SET))
+		err = sl_fail_set(fail, SL_ERR_OS, "its summary: %s", strerror(errno));
+	if (!err) {
 		root = json_loadfd(fd, JSON_REJECT_DUPLICATES, &why);
 		if (!root)
 			err = sl_fail_set(fail, SL_ERR_DATA, "its summary is not JSON: %s", why.text);

@@ -51,7 +51,7 @@ static toff_t size_of(thandle_t handle)
 	return ((struct memory *)handle)->job->len;
 }
 
-/* The first message is the cause; what follows are its consequences. */
+/* Keeps the first message: it is the cause, and those that follow are its consequences. */
 static int says(TIFF *tiff, void *arg, const char *module, const char *format, va_list args)
 {
 	struct memory *m = arg;
@@ -82,7 +82,7 @@ static TIFF *open_memory(struct memory *m)
 	return tiff;
 }
 
-/* libtiff would multiply colours by an alpha that stands beside them; Pillow leaves it out. */
+/* Declares alpha as multiplied in already: else libtiff would multiply colours by it, while Pillow leaves it out. */
 static void leave_alpha_out(TIFF *tiff)
 {
 	uint16_t *kind, kinds[8], n = 0, i;
@@ -94,7 +94,7 @@ static void leave_alpha_out(TIFF *tiff)
 	TIFFSetField(tiff, TIFFTAG_EXTRASAMPLES, n, kinds);
 }
 
-/* Whether the samples are 16 bits of grey or RGB, one pixel behind the other. */
+/* Whether the samples are 16 bits of grey or RGB, with those of a pixel side by side. */
 static bool is_deep(TIFF *tiff, uint16_t *samples, bool *inverted)
 {
 	uint16_t bits = 0, planes = PLANARCONFIG_CONTIG, format = SAMPLEFORMAT_UINT, photo = 0;
@@ -114,7 +114,7 @@ static bool is_deep(TIFF *tiff, uint16_t *samples, bool *inverted)
 
 /* Lines of a 16-bit picture that are read at once: one, or a row of tiles. */
 struct band {
-	uint32_t w, rows, across; /* across: of a tile; 0: there are none */
+	uint32_t w, h, rows, across; /* of the picture; of the band; width of a tile, 0: the file has none */
 	uint16_t samples, *line, *tile;
 };
 
@@ -135,34 +135,35 @@ static enum sl_err open_band(struct band *b, TIFF *tiff, const struct sl_picture
 		err = sl_fail_set(job->fail, SL_ERR_DATA, "TIFF: rows of an unknown length");
 	if (err)
 		return err;
-	b->line = malloc((size_t)b->w * b->rows * b->samples * sizeof *b->line);
+	b->line = malloc((size_t)b->w * (b->rows < b->h ? b->rows : b->h) * b->samples * sizeof *b->line);
 	b->tile = tiled ? malloc(bytes) : NULL;
 	return b->line && (b->tile || !tiled) ? SL_OK : sl_fail_set(job->fail, SL_ERR_NOMEM, "no memory for a TIFF");
 }
 
-/* From line y on. */
+/* Reads the band that begins with line y. */
 static bool read_band(const struct band *b, TIFF *tiff, uint32_t y)
 {
 	if (!b->across)
 		return TIFFReadScanline(tiff, b->line, y, 0) == 1;
 	for (uint32_t x = 0; x < b->w; x += b->across) {
 		const size_t n = b->w - x < b->across ? b->w - x : b->across;
+		const size_t rows = b->h - y < b->rows ? b->h - y : b->rows;
 
 		if (TIFFReadTile(tiff, b->tile, x, y, 0, 0) < 0)
 			return false;
-		for (size_t r = 0; r < b->rows; r++)
+		for (size_t r = 0; r < rows; r++)
 			memcpy(b->line + (r * b->w + x) * b->samples, b->tile + r * b->across * b->samples,
 			       n * b->samples * sizeof *b->line);
 	}
 	return true;
 }
 
-/* The samples as they are, without alpha. */
+/* Reads the samples of 16 bits, without alpha. */
 static enum sl_err read_deep(TIFF *tiff, struct memory *m, int h, int w, uint16_t samples, bool inverted)
 {
 	const struct sl_picture_job *job = m->job;
 	const int channels = samples >= SL_PICTURE_CHANNELS ? SL_PICTURE_CHANNELS : 1;
-	struct band b = {.w = (uint32_t)w, .rows = 1, .samples = samples};
+	struct band b = {.w = (uint32_t)w, .h = (uint32_t)h, .rows = 1, .samples = samples};
 	uint16_t *out;
 	enum sl_err err = sl_picture_room(job, h, w, (size_t)w * SL_PICTURE_CHANNELS * sizeof *out);
 
@@ -184,7 +185,7 @@ static enum sl_err read_deep(TIFF *tiff, struct memory *m, int h, int w, uint16_
 	return err ? err : sl_picture_deepen(job, job->room->data, 16, channels);
 }
 
-/* Behind RGB lies room for RGBA, of which libtiff makes the picture. */
+/* Reads a picture of 16-bit samples as it is; else has libtiff make RGBA, and copies RGB from that. */
 static enum sl_err read_picture(TIFF *tiff, struct memory *m)
 {
 	const struct sl_picture_job *job = m->job;
@@ -199,7 +200,7 @@ static enum sl_err read_picture(TIFF *tiff, struct memory *m)
 	TIFFGetField(tiff, TIFFTAG_IMAGEWIDTH, &w);
 	TIFFGetField(tiff, TIFFTAG_BITSPERSAMPLE, &bits);
 	TIFFGetField(tiff, TIFFTAG_SAMPLEFORMAT, &format);
-	TIFFSetField(tiff, TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT); /* as it is stored: it is turned afterwards */
+	TIFFSetField(tiff, TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT); /* as stored: it is turned afterwards */
 	err = sl_picture_bounds(job, h, w);
 	if (err)
 		return err;

@@ -1,4 +1,4 @@
-/* Texts as rows of token ids: the tasks of GLUE, and own files of TSV, CSV and JSON Lines. */
+/* Texts as rows of token ids: the tasks of GLUE, and the user's own files of TSV, CSV and JSON Lines. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,16 +17,16 @@ enum { MOST_CLASSES = 1000, ROW_MOST = UINT16_MAX /* tokens */ };
 /* What a set's `data` points to. */
 struct texts {
 	struct sl_token_set **part; /* [parts], one for each file */
-	int64_t *end;               /* [parts], samples of all parts up to this one */
+	int64_t *end;               /* [parts], samples of this part and all before it */
 	char **path;                /* [parts] */
 	int parts;
 	bool given;             /* texts that are to be predicted */
-	struct sl_names label;  /* of own files: the classes */
-	struct sl_names by;     /* of own files: each row's cell of data.split.by; none: without */
+	struct sl_names label;  /* of own files: names of the classes, or of the target's numbers or labels */
+	struct sl_names by;     /* of own files: each row's cell in column data.split.by; empty: without */
 	const char **name;      /* the names in `label`, as sl_labels wants them */
-	union sl_label *target; /* of own files: several numbers or labels of each row, [samples, targets]; NULL: one */
+	union sl_label *target; /* of own files: [samples, targets], several numbers or labels; NULL: a row has one */
 	int targets;            /* named in `label` */
-	struct sl_labels value; /* how a label reads; its names are a task's or `name` */
+	struct sl_labels value; /* how a label is read; its names are those of the task, or `name` */
 };
 
 static enum sl_err no_memory(struct sl_fail *fail)
@@ -52,7 +52,7 @@ static void texts_close(struct texts *t)
 	free(t);
 }
 
-/* NULL: it is of own files. */
+/* The source's task of GLUE; NULL: the source of own files. */
 static const struct sl_glue_task *task_of(const struct sl_source *self)
 {
 	const struct sl_glue_task *task = sl_glue_tasks;
@@ -64,7 +64,7 @@ static const struct sl_glue_task *task_of(const struct sl_source *self)
 
 /* ---- own files ---- */
 
-/* Where a split's files are: those that the config names, or the usual one. */
+/* The path of file i of a split, as the config names it, or of the usual one. */
 static enum sl_err path_of(char path[PATH_MAX], const struct sl_set_spec *spec, enum sl_split split, int i,
 			   struct sl_fail *fail)
 {
@@ -72,12 +72,8 @@ static enum sl_err path_of(char path[PATH_MAX], const struct sl_set_spec *spec, 
 	const char *dir = spec->dir ? spec->dir : ".";
 	const char *const *files = split == SL_SPLIT_TRAIN ? spec->train_files : spec->files;
 
-	if (files)
-		return snprintf(path, PATH_MAX, "%s/%s", dir, files[i]) < PATH_MAX
-			       ? SL_OK
-			       : sl_fail_set(fail, SL_ERR_NOINPUT, "the path of %.64s is too long", files[i]);
-	if (split == SL_SPLIT_TRAIN && sl_folder_is_file(dir))
-		return snprintf(path, PATH_MAX, "%s", dir) < PATH_MAX
+	if (files || (split == SL_SPLIT_TRAIN && sl_folder_is_file(dir)))
+		return snprintf(path, PATH_MAX, "%s%s%s", dir, files ? "/" : "", files ? files[i] : "") < PATH_MAX
 			       ? SL_OK
 			       : sl_fail_set(fail, SL_ERR_NOINPUT, "%.80s…: the path is too long", dir);
 	for (const char *const *end = ends; *end && (spec->unlabelled || end != &ends[3]); end++)
@@ -96,7 +92,7 @@ static int files_of(const struct sl_set_spec *spec, enum sl_split split)
 	return n ? n : 1;
 }
 
-/* Plain lines have no labels. */
+/* How to read a file, by its ending. Plain lines (.txt) have no labels. */
 static enum sl_err records_of(struct sl_records_spec *out, const char *path, bool unlabelled, struct sl_fail *fail)
 {
 	*out = (struct sl_records_spec){
@@ -108,10 +104,10 @@ static enum sl_err records_of(struct sl_records_spec *out, const char *path, boo
 	return SL_OK;
 }
 
-/* What becomes of each row's cell of a column. */
+/* Takes each row's cell of a column. */
 typedef enum sl_err take_cell(void *arg, const char *path, const struct sl_record *row, struct sl_fail *fail);
 
-/* Of a file, all rows. */
+/* Calls `take` for all rows of a file. */
 static enum sl_err read_column(const char *path, const char *column, take_cell *take, void *arg, struct sl_fail *fail)
 {
 	struct sl_records_spec spec;
@@ -134,33 +130,39 @@ static enum sl_err read_column(const char *path, const char *column, take_cell *
 	return err;
 }
 
-/* To a list of names. */
-static enum sl_err add_label(void *all, const char *path, const struct sl_record *row, struct sl_fail *fail)
+/* Adds the cell to the list `all`. */
+static enum sl_err add_key(void *all, const char *path, const struct sl_record *row, struct sl_fail *fail)
 {
-	enum sl_err err = row->a.len ? sl_csv_check(path, row->line, row->a, fail)
-				     : sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: an empty label", path, row->line);
-	char *text;
+	enum sl_err err = sl_csv_check(path, row->line, row->a, fail);
+	char *text = err ? NULL : strndup((const char *)row->a.data, row->a.len);
 
-	if (err)
-		return err;
-	text = strndup((const char *)row->a.data, row->a.len);
-	if (text && sl_csv_lacks_label(text))
-		err = sl_fail_set(fail, SL_ERR_DATA,
-				  "%s:%zu: the label is missing: %s; leave such rows out, or rename the class", path,
-				  row->line, text);
-	else if (!text || !sl_names_add(all, text))
+	if (!err && (!text || !sl_names_add(all, text)))
 		err = no_memory(fail);
 	free(text);
 	return err;
 }
 
-/* The column data.split.by of all rows. */
+static enum sl_err add_label(void *all, const char *path, const struct sl_record *row, struct sl_fail *fail)
+{
+	const struct sl_names *labels = all;
+	enum sl_err err = row->a.len ? add_key(all, path, row, fail)
+				     : sl_fail_set(fail, SL_ERR_DATA, "%s:%zu: an empty label", path, row->line);
+	const char *text = err ? "" : sl_name(labels, labels->n - 1);
+
+	if (!err && sl_csv_lacks_label(text))
+		err = sl_fail_set(fail, SL_ERR_DATA,
+				  "%s:%zu: the label is missing: %s; leave such rows out, or rename the class", path,
+				  row->line, text);
+	return err;
+}
+
+/* Reads the column data.split.by of all rows. */
 static enum sl_err read_keys(struct texts *t, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
 	enum sl_err err = SL_OK;
 
 	for (int i = 0; i < t->parts && !err; i++)
-		err = read_column(t->path[i], spec->parts->by, add_label, &t->by, fail);
+		err = read_column(t->path[i], spec->parts->by, add_key, &t->by, fail);
 	if (!err && t->by.n != t->end[t->parts - 1])
 		err = sl_fail_at(fail, "data.split.by", SL_ERR_DATA,
 				 "%s: column \"%.60s\" has %lld values for %lld texts", t->path[0], spec->parts->by,
@@ -168,13 +170,13 @@ static enum sl_err read_keys(struct texts *t, const struct sl_set_spec *spec, st
 	return err;
 }
 
-/* Several numbers or labels of a row; else it has one, which the set of tokens keeps. */
+/* Whether a row has several numbers or labels. The set of tokens keeps a single one. */
 static bool has_several(const struct sl_set_spec *spec)
 {
 	return spec->task && spec->task->each && (spec->nlabels > 1 || spec->task->kind == SL_LEARN_LABELS);
 }
 
-/* Where the next row's number or label goes. */
+/* Where add_target puts the next row's number or label. */
 struct cells {
 	const struct sl_set_spec *spec;
 	const char *column;
@@ -196,7 +198,7 @@ static enum sl_err add_target(void *arg, const char *path, const struct sl_recor
 		   : SL_OK;
 }
 
-/* Texts that are to be predicted have zeros. */
+/* Reads the numbers or labels of all rows. Texts to predict have zeros. */
 static enum sl_err read_targets(struct texts *t, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
 	const int64_t all = t->end[t->parts - 1] * spec->nlabels;
@@ -235,7 +237,7 @@ static enum sl_err name_classes(struct texts *t, struct sl_names *all, const cha
 	return sl_csv_check_labels(path, &t->label, fail);
 }
 
-/* Classes are those of training, also where it is the other split that is opened. */
+/* Classes are those of the training files, whichever split is opened. */
 static enum sl_err learn_classes(struct texts *t, const struct sl_set_spec *spec, struct sl_fail *fail)
 {
 	struct sl_names all = {0};
@@ -256,9 +258,9 @@ static enum sl_err learn_classes(struct texts *t, const struct sl_set_spec *spec
 	return err;
 }
 
-/* ---- both ---- */
+/* ---- own files and tasks of GLUE ---- */
 
-/* What a user names: by its end, or else a text a line, and a pair with a tab between. */
+/* How to read a file that the user named: by its ending, else as a text in each line, or a pair with a tab between. */
 static enum sl_err choose_given(struct sl_records_spec *out, char path[PATH_MAX], const struct sl_glue_task *task,
 				const struct sl_set_spec *spec, int i, struct sl_fail *fail)
 {
@@ -285,7 +287,7 @@ static enum sl_err choose_given(struct sl_records_spec *out, char path[PATH_MAX]
 	return SL_OK;
 }
 
-/* Which rows part i has. */
+/* How to read the file of part i. */
 static enum sl_err choose(struct sl_records_spec *out, char path[PATH_MAX], const struct sl_glue_task *task,
 			  const struct sl_set_spec *spec, int i, struct sl_fail *fail)
 {
@@ -299,17 +301,15 @@ static enum sl_err choose(struct sl_records_spec *out, char path[PATH_MAX], cons
 	err = path_of(path, spec, spec->split, i, fail);
 	if (!err)
 		err = records_of(out, path, spec->unlabelled, fail);
-	if (err)
+	if (err || out->format == SL_RECORDS_LINES)
 		return err;
-	if (out->format == SL_RECORDS_LINES)
-		return SL_OK;
 	out->a.name = spec->column[0];
 	out->b.name = spec->ncolumns > 1 ? spec->column[1] : NULL;
 	out->label.name = spec->unlabelled || has_several(spec) ? NULL : spec->label[0];
 	return SL_OK;
 }
 
-/* Types of tokens are 0 up to the first mark, and 1 behind it; so it has to be where the tokenizer has put it. */
+/* Tokens have type 0 up to the first mark, and 1 after it. DATA: a text spells a mark before the tokenizer's. */
 static enum sl_err check_types(const struct sl_token_set *set, const struct sl_set_spec *spec, const char *path,
 			       struct sl_fail *fail)
 {
@@ -382,14 +382,12 @@ static enum sl_err read_part(struct texts *t, int i, const struct sl_glue_task *
 static enum sl_err read_all(struct texts *t, const struct sl_glue_task *task, const struct sl_set_spec *spec,
 			    const struct sl_tokenizer *tokenizer, struct sl_fail *fail)
 {
-	enum sl_err err = SL_OK;
+	enum sl_err err = task ? SL_OK : learn_classes(t, spec, fail);
 
-	if (task)
-		t->value = task->labels;
-	else
-		err = learn_classes(t, spec, fail);
 	if (err)
 		return err;
+	if (task)
+		t->value = task->labels;
 	t->given = spec->given != NULL;
 	t->parts = spec->given ? spec->ngiven : task ? 1 : files_of(spec, spec->split);
 	t->part = calloc((size_t)t->parts, sizeof *t->part);
@@ -406,7 +404,7 @@ static enum sl_err read_all(struct texts *t, const struct sl_glue_task *task, co
 	return err;
 }
 
-/* What is asked of the task beside accuracy. */
+/* The task's metrics beside accuracy. */
 static const char *const *metrics_of(const struct sl_glue_task *task, bool numbers)
 {
 	static const char *const matthews[] = {"matthews", NULL}, *const f1[] = {"f1", NULL};
@@ -480,7 +478,7 @@ static void close_set(struct sl_set *set)
 	texts_close(set->data);
 }
 
-/* The part that has sample *index, which becomes its number there. */
+/* The part that has sample *index; *index becomes the sample's number in it. */
 static int part_of(const struct texts *t, int64_t *index)
 {
 	int i = 0;
@@ -580,14 +578,14 @@ static uint64_t fingerprint(const struct sl_set *set)
 						 .key = key,                 \
 						 .fingerprint = fingerprint}
 
-/* Texts as rows of token ids, special tokens included, cut at max_tokens. They are kept beside the text (`cache`).
- * Rows of GLUE's tasks: train.tsv, and dev.tsv for the other split, in the task's folder or the one above it. Own
- * texts: train_files and `files`, or a split's usual file with the end .tsv, .csv or .jsonl. A first line (or each
- * object) names the columns; `column` has one or two texts, `label` the class, by the order of the numbers or else of
- * the bytes of training's labels, or with `numbers` a number. DATA: an empty text, one that is no UTF-8, too few or
- * too many columns, a label that training lacks; *fail names file and line. */
+/* Texts as rows of token ids, special tokens included, cut at max_tokens. `cache` keeps them beside the text. Tasks
+ * of GLUE: train.tsv, and dev.tsv for the other split, in the task's folder or the one above it. Own texts:
+ * train_files and `files`, or a split's usual file that ends in .tsv, .csv or .jsonl. The first line, or each
+ * object, names the columns. `column` has one or two texts; `label` a class, a number, or several. Classes are in
+ * the order of their values if all are numbers, else of their bytes. DATA: an empty text, one that is not UTF-8, too
+ * few or too many columns, a label that training lacks; *fail names file and line. */
 SOURCE(text, "text");
-/* As sl_glue_tasks. */
+/* Tasks of GLUE, named as in sl_glue_tasks. */
 SOURCE(cola, "cola");
 SOURCE(sst2, "sst2");
 SOURCE(mrpc, "mrpc");

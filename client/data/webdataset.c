@@ -1,5 +1,5 @@
-/* WebDataset: tar files of samples. Members of one sample stand together, and their names are equal up to the first dot
- * behind the folder: "a/0001.jpg", "a/0001.cls". */
+/* WebDataset: tar files ("shards") of samples. The members of a sample are adjacent, and their names are equal up to
+ * the first dot after the folder: "a/0001.jpg", "a/0001.cls". */
 #include <archive.h>
 #include <archive_entry.h>
 #include <dirent.h>
@@ -26,20 +26,20 @@ enum { BLOCK = 512, BUFFER = 1 << 16, MOST_LABEL_BYTES = 1 << 20, MOST_CLASSES =
 /* What a set's `data` points to. */
 struct shards {
 	struct sl_names path;
-	struct sl_names key; /* of each sample */
+	struct sl_names key; /* of each sample: its members' names up to the dot */
 	int32_t *shard;      /* [key.n] */
 	int32_t *label;      /* [key.n] */
-	int64_t *at;         /* [key.n], where the header of its picture begins in the shard */
+	int64_t *at;         /* [key.n], offset of its picture's header in the shard */
 	size_t caps[3];
 	int64_t wanted; /* samples; key.n or fewer */
 	struct sl_picture_spec picture;
 	int classes;
-	bool given;                /* tar files of pictures that are to be predicted: no labels are looked for */
+	bool given;                /* tar files of pictures to predict: no labels are looked for */
 	int64_t beside;            /* pictures that are not read */
 	char beside_one[PATH_MAX]; /* the last of them */
 };
 
-/* A shard that is read, from a place on. */
+/* A shard that is being read, from an offset on. */
 struct reading {
 	const char *path;
 	int fd;
@@ -52,7 +52,7 @@ struct reading {
 struct group {
 	char key[PATH_MAX];
 	int64_t picture_at; /* −1: it has none yet */
-	int32_t label;      /* −1: the same */
+	int32_t label;      /* −1: it has none yet */
 	bool beside;        /* it has a picture that is not read */
 };
 
@@ -75,7 +75,7 @@ static ssize_t take(struct archive *archive, void *arg, const void **out)
 	return n;
 }
 
-/* What is skipped is not read. */
+/* Moves the offset over what libarchive skips, without reading it. */
 static int64_t skip(struct archive *archive, void *arg, int64_t n)
 {
 	struct reading *r = arg;
@@ -101,7 +101,7 @@ static enum sl_err damaged(const struct reading *r, struct sl_fail *fail)
 	return sl_fail_set(fail, SL_ERR_DATA, "%s: %s", r->path, why ? why : "not a tar file");
 }
 
-/* As archive_read_next_header; a warning counts for nothing where the name is there: it is of an owner's name, say. */
+/* As archive_read_next_header, but a warning is ignored if the name is there: it may concern an owner's name, say. */
 static int next_header(struct reading *r, struct archive_entry **entry)
 {
 	const int status = archive_read_next_header(r->archive, entry);
@@ -151,7 +151,7 @@ static enum sl_err text_label(const char *text, size_t len, int32_t *out)
 	return SL_OK;
 }
 
-/* The member "label" or "cls" of an object. */
+/* Reads the member "label" or "cls" of an object. */
 static enum sl_err json_label(const char *text, size_t len, int32_t *out)
 {
 	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL), *value = json_object_get(root, "label");
@@ -196,7 +196,7 @@ static enum sl_err end_group(struct shards *s, const struct group *g, const char
 	const int64_t n = s->key.n;
 
 	if (!g->key[0] || (g->picture_at < 0 && g->label < 0 && !g->beside))
-		return SL_OK; /* neither: notes beside the samples */
+		return SL_OK; /* it has neither picture nor label, so it is not a sample */
 	if (g->picture_at < 0 && g->beside)
 		return sl_fail_set(fail, SL_ERR_DATA,
 				   "%s: %.200s: a sample's name ends at the first dot, so \"%.60s\" has no picture: "
@@ -261,7 +261,7 @@ static enum sl_err add_member(struct shards *s, struct reading *r, struct archiv
 	return SL_OK;
 }
 
-/* Zeros stand at the end of a whole tar file. */
+/* DATA: the file is truncated. A complete tar file ends with zeros. */
 static enum sl_err check_end(const struct reading *r, struct sl_fail *fail)
 {
 	uint8_t block[BLOCK];
@@ -338,7 +338,7 @@ static bool begins(const char *name, const char *word)
 	return strncmp(name, word, strlen(word)) == 0;
 }
 
-/* train*.tar, or val*.tar and test*.tar */
+/* Lists the usual shards: train*.tar, or val*.tar and test*.tar. */
 static enum sl_err usual_shards(struct sl_names *out, const char *dir, enum sl_split split, struct sl_fail *fail)
 {
 	DIR *folder = opendir(dir);
@@ -354,7 +354,9 @@ static enum sl_err usual_shards(struct sl_names *out, const char *dir, enum sl_s
 		if (!sl_ends_with(name, ".tar") ||
 		    !(split == SL_SPLIT_TRAIN ? begins(name, "train") : begins(name, "val") || begins(name, "test")))
 			continue;
-		if (snprintf(path, sizeof path, "%s/%s", dir, name) >= PATH_MAX || !sl_names_add(out, path))
+		if (snprintf(path, sizeof path, "%s/%s", dir, name) >= PATH_MAX)
+			err = sl_fail_set(fail, SL_ERR_NOINPUT, "%.200s/%.200s: this path is too long", dir, name);
+		else if (!sl_names_add(out, path))
 			err = no_memory(fail);
 	}
 	closedir(folder);
@@ -441,7 +443,7 @@ static void close_set(struct sl_set *set)
 	shards_close(set->data);
 }
 
-/* Where not all samples are wanted, they are spread over the list. */
+/* A sample's place in the list. If not all are wanted, they are spread over it. */
 static int64_t place_of(const struct shards *s, int64_t index)
 {
 	return sl_set_spread(index, s->wanted, s->key.n);
@@ -505,7 +507,7 @@ static int32_t label(const struct sl_set *set, int64_t index)
 	return s->label[place_of(s, index)];
 }
 
-/* Names, labels, and where the pictures lie in their shards. */
+/* Hashes names, labels, and the offsets of pictures in their shards. */
 static uint64_t fingerprint(const struct sl_set *set)
 {
 	const struct shards *s = set->data;
@@ -516,10 +518,10 @@ static uint64_t fingerprint(const struct sl_set *set)
 	return XXH3_64bits_withSeed(s->at, n * sizeof *s->at, hash);
 }
 
-/* Tar files (shards) of samples: a picture, and its class in NAME.cls as text, or in NAME.json as the member "label" or
- * "cls". `files` are names in `dir`, where {000..146} stands for each of these numbers; NULL: train*.tar, or val*.tar
- * and test*.tar. Shards must not be compressed: opening reads all headers, and `sample` goes to its place at once.
- * Samples keep the order of shards and members. Of max_samples every shard has its share. */
+/* Tar files (shards) of samples: a picture, and its class in NAME.cls as text, or in NAME.json as the member "label"
+ * or "cls". `files` are names in `dir`, where {000..146} stands for each of these numbers; NULL: train*.tar, or
+ * val*.tar and test*.tar. Shards must not be compressed: opening reads all headers, and `sample` seeks to its
+ * picture. Samples keep the order of shards and members. max_samples samples are spread evenly over them. */
 const struct sl_source sl_source_webdataset = {.name = "webdataset",
 					       .open = open_set,
 					       .sample = sample,

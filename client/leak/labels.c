@@ -33,6 +33,7 @@ double sl_leak_labels_rows(const float *x, int64_t n, int64_t d, const int32_t *
 {
 	double *best = malloc((size_t)n * sizeof *best + 1);
 	int64_t *said = calloc((size_t)n + 1, sizeof *said), met = 0;
+	double share;
 
 	for (int64_t i = 0; i < n && best; i++)
 		best[i] = -INFINITY;
@@ -48,9 +49,10 @@ double sl_leak_labels_rows(const float *x, int64_t n, int64_t d, const int32_t *
 	}
 	for (int64_t i = 0; i < n && best && said; i++)
 		met += said[i] == row[i];
+	share = n && best && said ? (double)met / (double)n : NAN;
 	free(best);
 	free(said);
-	return n ? (double)met / (double)n : NAN;
+	return share;
 }
 
 /* The first sample of a class; -1: there is none. */
@@ -204,7 +206,7 @@ static void keep_near(struct near *near, double distance, int32_t label, int k)
 	}
 }
 
-/* The most frequent label; of two the one that comes first. */
+/* The most frequent label; of equally frequent ones that of the nearest sample. */
 static int32_t vote(const struct near *near)
 {
 	int32_t said = -1;
@@ -221,11 +223,10 @@ static int32_t vote(const struct near *near)
 	return said;
 }
 
-double sl_leak_labels_near(const float *x, int64_t n, int64_t d, const int32_t *label, int classes, int k)
+double sl_leak_labels_near(const float *x, int64_t n, int64_t d, const int32_t *label, int k)
 {
 	int64_t met = 0;
 
-	(void)classes;
 	for (int64_t i = 0; i < n; i++) {
 		struct near near = {.n = 0};
 

@@ -1,20 +1,23 @@
-/* What an attacker says of labels, from one vector of each sample [n, d]. */
+/* How well an attacker guesses labels from one vector per sample, x [n, d]. Results are shares, 0 to 1. */
 #ifndef SL_CLIENT_LEAK_LABELS_H
 #define SL_CLIENT_LEAK_LABELS_H
 
 #include <stdint.h>
 
-/* Share of samples whose label is that of the known example with the largest cosine to them. Of each class the first
- * sample is known; it does not count. */
+/* One known example per class, its first sample, which does not count itself: the share of the other samples whose
+ * label is that of the known example with the largest cosine to them. NAN: there are no other samples. */
 double sl_leak_labels_known(const float *x, int64_t n, int64_t d, const int32_t *label, int classes);
-/* Share of samples that have the most frequent label of their cluster, of `classes` clusters by cosine (k-means of
- * directions, 20 rounds; each new centre is the sample that is farthest from all others). NOMEM: NAN. */
+/* Purity of `classes` clusters: the share of samples that have the most frequent label of their cluster. Clusters are
+ * by cosine (spherical k-means, 20 rounds). The first sample is the first centre; each further one is the sample that
+ * is farthest from the centres so far. NAN: no memory, or no samples. */
 double sl_leak_labels_clusters(const float *x, int64_t n, int64_t d, const int32_t *label, int classes);
-/* Share of samples whose label is the most frequent one of the `k` samples nearest to them, each of which is known. */
-double sl_leak_labels_near(const float *x, int64_t n, int64_t d, const int32_t *label, int classes, int k);
-/* Of x [n, d] the row of `table` [rows, d] with the largest cosine: the share for which that is number row[i]. */
+/* k nearest neighbours (k at most 64): the share of samples whose label is the most frequent one of the `k` other
+ * samples nearest to them, whose labels are known. NAN: no samples. */
+double sl_leak_labels_near(const float *x, int64_t n, int64_t d, const int32_t *label, int k);
+/* The share of vectors i of x [n, d] for which row[i] is the row of `table` [rows, d] with the largest cosine.
+ * NAN: no memory, or no vectors. */
 double sl_leak_labels_rows(const float *x, int64_t n, int64_t d, const int32_t *row, const float *table, int64_t rows);
-/* Share of the most frequent label: what says nothing says as much. */
+/* Share of the most frequent label: the base rate that a guess without any information reaches. */
 double sl_leak_labels_most(const int32_t *label, int64_t n, int classes);
 
 #endif

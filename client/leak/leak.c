@@ -8,7 +8,7 @@
 #include "common/base/clock.h"
 
 enum { VICTIMS = 1024, AUX = 4096, AUX_TOKENS = 16384, NEAR = 10, MOST_PAIRS = 512 };
-static const int64_t most_floats = INT64_C(192) << 20; /* of head_act, of all samples */
+static const int64_t most_floats = INT64_C(192) << 20; /* most floats of head_act that are kept, of all samples */
 
 const char *const sl_attackers[SL_ATTACKERS] = {"informed", "start"};
 
@@ -27,7 +27,7 @@ void sl_leak_close(struct sl_leak *l)
 	close_attack(&l->mean);
 }
 
-/* How well a->said gives the pictures back. */
+/* Scores the reconstructions a->said against the original pictures. */
 static enum sl_err score(struct sl_attack *a, const struct sl_crossed *v)
 {
 	const int64_t floats = sl_shape_row(&v->picture);
@@ -51,7 +51,8 @@ static enum sl_err score(struct sl_attack *a, const struct sl_crossed *v)
 	return a->made ? SL_OK : SL_ERR_NOMEM;
 }
 
-/* Numbers the tokens of `aux` from 0; *number [n] of each, token_of [*distinct]. */
+/* Numbers the distinct tokens of `aux` from 0. *number [n] has the number of each row's token; *token_of [*distinct]
+ * maps numbers to tokens. The caller frees both, after an error too. */
 static enum sl_err number_tokens(const struct sl_crossed *aux, int vocab, int32_t **number, int32_t **token_of,
 				 int *distinct)
 {
@@ -164,8 +165,8 @@ static void find_labels(struct sl_leak *l)
 	if (!l->classes || l->vocab)
 		return;
 	l->labels_most = sl_leak_labels_most(v->label, v->n, l->classes);
-	l->labels_head = sl_leak_labels_near(v->head_act, v->n, head, v->label, l->classes, NEAR);
-	l->labels_mid = sl_leak_labels_near(v->mid_act, v->n, mid, v->label, l->classes, NEAR);
+	l->labels_head = sl_leak_labels_near(v->head_act, v->n, head, v->label, NEAR);
+	l->labels_mid = sl_leak_labels_near(v->mid_act, v->n, mid, v->label, NEAR);
 	if (!v->mid_grad)
 		return;
 	l->labels_known = sl_leak_labels_known(v->mid_grad, v->n, mid, v->label, l->classes);
@@ -193,7 +194,7 @@ static enum sl_err correlate(struct sl_leak *l)
 			    l->dcor_n);
 }
 
-/* The weights that the run began with are in place of the run's while this is made. */
+/* Collects what crosses with the weights that the run began with, trains a decoder on it, and attacks with that. */
 static enum sl_err attack_from_start(struct sl_leak *l, struct sl_setup *setup, struct sl_weights *start,
 				     int64_t victims, int64_t aux_rows, const struct sl_leak_options *o,
 				     struct sl_fail *fail)
@@ -216,7 +217,7 @@ static void hold(struct sl_decay *d)
 	d->times = sl_decay_falls(d, 0);
 }
 
-/* No step that is computed here makes an insert narrower: all samples cross as the run's next one would. */
+/* Keeps the steps computed here from narrowing an insert: all samples cross as wide as in the run's next step. */
 static void hold_widths(struct sl_plan *plan)
 {
 	for (int mid = 0; mid < 2; mid++)

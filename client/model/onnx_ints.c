@@ -1,9 +1,9 @@
-/* Arithmetic on whole numbers that the file's example fixes: shapes, and what torch makes of them. */
+/* Arithmetic on known integers: shapes, which the file's example fixes, and numbers that torch computes from them. */
 #include <string.h>
 
 #include "client/model/onnx_tokens.h"
 
-/* Numbers with their dimensions. `open`: a bit for each that depends on an axis whose size the file leaves open. */
+/* Known integers v[n], of shape dim[n_dim]. Bit i of `open`: v[i] depends on a size that the file leaves open. */
 struct ints {
 	int n, n_dim;
 	unsigned open;
@@ -27,7 +27,19 @@ static bool known(struct sl_onnx_import *im, size_t i, struct ints *out)
 	return true;
 }
 
-/* A product, too, is a multiple of the prime number that stands for the size. */
+static unsigned bit(unsigned open, int64_t i)
+{
+	return open >> i & 1;
+}
+
+/* Appends x->v[i] to *out. */
+static void take(struct ints *out, const struct ints *x, int64_t i)
+{
+	out->open |= bit(x->open, i) << out->n;
+	out->v[out->n++] = x->v[i];
+}
+
+/* Whether n is an open size or a product with it: a multiple of the prime that stands for the size. */
 static bool is_open(const struct sl_onnx_import *im, int64_t n)
 {
 	return n && ((im->batch == SL_ONNX_ANY_BATCH && n % SL_ONNX_ANY_BATCH == 0) ||
@@ -57,7 +69,8 @@ static void give_list(struct sl_onnx_import *im, const int64_t *v, int n)
 	give(im, &x);
 }
 
-/* In the file's order; the newer exporter takes one of them by start and end. */
+/* The output of a Shape node: dim[n], or the part that the attributes start and end select, as the newer exporter has
+ * it. */
 static void give_dims(struct sl_onnx_import *im, const int64_t *dim, int n)
 {
 	const int64_t from = sl_onnx_bound(sl_onnx_attr_int(im, "start", 0), n);
@@ -89,9 +102,9 @@ void sl_onnx_read_shape(struct sl_onnx_import *im)
 
 static void gather(struct sl_onnx_import *im, const struct ints *from, const struct ints *at)
 {
-	struct ints picked = *at;
+	struct ints picked = {.n_dim = at->n_dim};
 
-	picked.open = 0;
+	memcpy(picked.dim, at->dim, sizeof picked.dim);
 	for (int i = 0; i < at->n; i++) {
 		const int64_t k = at->v[i] < 0 ? at->v[i] + from->n : at->v[i];
 
@@ -99,13 +112,12 @@ static void gather(struct sl_onnx_import *im, const struct ints *from, const str
 			sl_onnx_refuse(im, "it picks number %lld of %d", (long long)at->v[i], from->n);
 			return;
 		}
-		picked.v[i] = from->v[k];
-		picked.open |= (from->open >> k & 1) << i;
+		take(&picked, from, k);
 	}
 	give(im, &picked);
 }
 
-/* Rows of one number, or of several. */
+/* Slices dimension 0 of a list or a matrix. */
 static void slice(struct sl_onnx_import *im, const struct ints *x)
 {
 	struct ints from, to, axes, steps, out = {.n_dim = x->n_dim};
@@ -121,13 +133,12 @@ static void slice(struct sl_onnx_import *im, const struct ints *x)
 	if (steps.v[0] == 1) {
 		const int64_t first = sl_onnx_bound(from.v[0], n), end = sl_onnx_bound(to.v[0], n);
 
-		out.open = x->open >> first * wide;
 		for (int64_t i = first * wide; i < end * wide; i++)
-			out.v[out.n++] = x->v[i];
+			take(&out, x, i);
 	} else if (steps.v[0] == -1 && from.v[0] == -1 && to.v[0] < -n) {
 		for (int64_t i = n - 1; i >= 0; i--)
 			for (int64_t k = 0; k < wide; k++)
-				out.v[out.n++] = x->v[i * wide + k];
+				take(&out, x, i * wide + k);
 	}
 	if (!out.n) {
 		sl_onnx_refuse(im, "it cuts a shape in a way that is not read");
@@ -140,21 +151,20 @@ static void slice(struct sl_onnx_import *im, const struct ints *x)
 
 static void concat(struct sl_onnx_import *im)
 {
-	int64_t all[SL_ONNX_INTS];
-	int count = 0;
-	struct ints x;
+	struct ints all = {.n_dim = 1}, x;
 
 	sl_onnx_must_be(im, "axis", 0, 0);
 	for (size_t i = 0; i < im->node->n_input && !im->b->err; i++) {
-		if (!known(im, i, &x) || x.n_dim != 1 || count + x.n > SL_ONNX_INTS) {
+		if (!known(im, i, &x) || x.n_dim != 1 || all.n + x.n > SL_ONNX_INTS) {
 			sl_onnx_refuse(im, "it joins what is no part of a shape");
 			return;
 		}
-		memcpy(all + count, x.v, (size_t)x.n * sizeof *all);
-		count += x.n;
+		for (int k = 0; k < x.n; k++)
+			take(&all, &x, k);
 	}
+	all.dim[0] = all.n;
 	if (!im->b->err)
-		give_list(im, all, count);
+		give(im, &all);
 }
 
 static void arithmetic(struct sl_onnx_import *im, const struct ints *a, const struct ints *b)
@@ -170,7 +180,7 @@ static void arithmetic(struct sl_onnx_import *im, const struct ints *a, const st
 		const int of_a = a->n > 1 ? i : 0, of_b = b->n > 1 ? i : 0;
 		const int64_t x = a->v[of_a], y = b->v[of_b];
 
-		out.open |= ((a->open >> of_a | b->open >> of_b) & 1) << i;
+		out.open |= (bit(a->open, of_a) | bit(b->open, of_b)) << i;
 		if (kind == 'D') {
 			ok = y > 0 && x >= 0;
 			out.v[i] = ok ? x / y : 0;
@@ -218,7 +228,7 @@ static void transpose(struct sl_onnx_import *im, const struct ints *x)
 			const int64_t to = i % x->dim[1] * x->dim[0] + i / x->dim[1];
 
 			out.v[to] = x->v[i];
-			out.open |= (x->open >> i & 1) << to;
+			out.open |= bit(x->open, i) << to;
 		}
 		out.dim[0] = x->dim[1];
 		out.dim[1] = x->dim[0];
@@ -252,8 +262,10 @@ static void compare(struct sl_onnx_import *im, const struct ints *a, const struc
 {
 	struct ints out = *a;
 
-	for (int i = 0; i < a->n; i++)
+	for (int i = 0; i < a->n; i++) {
 		out.v[i] = a->v[i] == b->v[b->n > 1 ? i : 0];
+		out.open |= bit(b->open, b->n > 1 ? i : 0) << i;
+	}
 	if (a->n != b->n && b->n != 1)
 		sl_onnx_refuse(im, "it compares lists of other lengths");
 	else
@@ -264,8 +276,12 @@ static void choose(struct sl_onnx_import *im, const struct ints *which, const st
 {
 	struct ints out = *which;
 
-	for (int i = 0; i < out.n; i++)
-		out.v[i] = which->v[i] ? a->v[a->n > 1 ? i : 0] : b->v[b->n > 1 ? i : 0];
+	for (int i = 0; i < out.n; i++) {
+		const struct ints *from = which->v[i] ? a : b;
+
+		out.v[i] = from->v[from->n > 1 ? i : 0];
+		out.open |= bit(from->open, from->n > 1 ? i : 0) << i;
+	}
 	if ((a->n != out.n && a->n != 1) || (b->n != out.n && b->n != 1))
 		sl_onnx_refuse(im, "it chooses from lists of other lengths");
 	else

@@ -1,13 +1,13 @@
-/* Masks of attention. Rows have no padding here, so a mask of padding hides nothing and is left out; a causal mask is
- * an attribute of attention. Masks are followed through what torch writes between the ids, or an input that says which
- * tokens are real, and the scores. What would hide other keys is refused. */
+/* Attention masks. Rows have no padding here, so a padding mask hides nothing and is left out; a causal mask becomes an
+ * attribute of attention. A mask begins at the ids, or at an input that says which tokens are real. Each node between
+ * that and the scores is computed on struct sl_onnx_mask. A mask that would hide other keys is refused. */
 #include <math.h>
 #include <string.h>
 
 #include "client/model/onnx_tokens.h"
 #include "common/base/log.h"
 
-static const float hidden = -1e4f; /* what is added to scores of hidden keys, or less */
+static const float hidden = -1e4f; /* a key is hidden if this or less is added to its score */
 
 static struct sl_onnx_mask uniform(float number)
 {
@@ -46,7 +46,8 @@ static float element(const Onnx__Tensor *t, int64_t i)
 	return t->has_raw_data ? (float)t->raw_data.data[i] : (float)t->int32_data[i]; /* BOOL */
 }
 
-/* One number everywhere, or in each zone of a square, of which there is one. */
+/* A constant as a mask: one number everywhere, or one square [queries, keys] with one number in each zone. False: it is
+ * neither. */
 static bool of_constant(const Onnx__Tensor *t, struct sl_onnx_mask *out)
 {
 	const int64_t n = sl_onnx_count(t), side = t->n_dims ? t->dims[t->n_dims - 1] : 1;
@@ -86,7 +87,7 @@ bool sl_onnx_mask_in(struct sl_onnx_import *im, size_t i, struct sl_onnx_mask *o
 	else
 		return v->constant && of_constant(v->constant, out) &&
 		       (!sl_onnx_learns(im, v->constant) ||
-			out->at[0][SL_ONNX_BEHIND] <= hidden); /* else it may learn */
+			out->at[0][SL_ONNX_BEHIND] <= hidden); /* another parameter may learn */
 	return true;
 }
 
@@ -101,9 +102,10 @@ void sl_onnx_fill_mask(struct sl_onnx_import *im, const Onnx__Tensor *number, co
 	sl_onnx_out_same(im, &made);
 }
 
-/* ---- what changes nothing */
+/* ---- masks that hide nothing */
 
-/* Which of both masks fits: from here on it is that one. False: none. */
+/* fits[w]: the mask has the right numbers if real tokens are w. If only one of both fits, this settles im->world.
+ * False: none fits, or not the one that was settled before. */
 static bool settle(struct sl_onnx_import *im, const bool fits[2])
 {
 	if (im->world < 0 && fits[0] != fits[1]) {
@@ -128,6 +130,7 @@ bool sl_onnx_hides_behind(struct sl_onnx_import *im, const struct sl_onnx_mask *
 	return added->at[im->world > 0][SL_ONNX_BEHIND] != 0;
 }
 
+/* Whether the mask is `is` everywhere. */
 static bool settle_all(struct sl_onnx_import *im, const struct sl_onnx_mask *m, float is)
 {
 	bool fits[2] = {true, true};
@@ -140,7 +143,7 @@ static bool settle_all(struct sl_onnx_import *im, const struct sl_onnx_mask *m, 
 
 /* ---- dimensions */
 
-/* As numpy joins them. */
+/* Broadcasts the mask's dimensions with dim[n], as numpy does. */
 static void spread(struct sl_onnx_value *made, const int64_t *dim, int n)
 {
 	const int more = n - made->n_dim;
@@ -168,7 +171,7 @@ static bool reshaped(struct sl_onnx_import *im, struct sl_onnx_value *made)
 	return true;
 }
 
-/* Keys and queries may change places. */
+/* Transpose. Where queries and keys are swapped, so are the zones before and after the query. */
 static bool turned(struct sl_onnx_import *im, struct sl_onnx_value *made)
 {
 	const Onnx__Attribute *perm = sl_onnx_attr(im, "perm", SL_ONNX_ATTR_INTS);
@@ -220,7 +223,8 @@ static bool is_one_of(const char *kind, const char *const *list)
 	return *list;
 }
 
-/* A place is compared with the query's: of keys the last dimension has them. */
+/* Positions as a mask: each key's position relative to the query's. Positions along the last dimension are those of
+ * keys; others are the query's own, 0. */
 static bool place_in(struct sl_onnx_import *im, size_t i, struct sl_onnx_mask *out)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, i);
@@ -236,16 +240,21 @@ static bool place_in(struct sl_onnx_import *im, size_t i, struct sl_onnx_mask *o
 	return true;
 }
 
-/* What input `i` is beside another mask: ids, compared with one of them, are padding or not. */
+/* Whether it is the number of a row's tokens: the sum of a padding mask. */
+static bool is_count(const struct sl_onnx_value *v)
+{
+	return v && v->is_mask && v->summed;
+}
+
+/* Input `i` as an operand of arithmetic on masks: positions or a mask, but not a number of tokens. */
 static bool operand(struct sl_onnx_import *im, size_t i, struct sl_onnx_mask *out)
 {
-	const struct sl_onnx_value *v = sl_onnx_in(im, i);
-
-	if (v && v->is_mask && v->summed)
+	if (is_count(sl_onnx_in(im, i)))
 		return false;
 	return place_in(im, i, out) || sl_onnx_mask_in(im, i, out);
 }
 
+/* The mask gets the shape to which all inputs broadcast. */
 static void take_dims(struct sl_onnx_import *im, struct sl_onnx_value *made)
 {
 	for (size_t i = 0; i < im->node->n_input; i++) {
@@ -258,7 +267,7 @@ static void take_dims(struct sl_onnx_import *im, struct sl_onnx_value *made)
 	}
 }
 
-/* Of one or two masks. */
+/* Arithmetic, comparisons and logic on one or two masks, zone by zone. Positions are only compared with positions. */
 static bool arithmetic(struct sl_onnx_import *im, const char *kind)
 {
 	static const char *const pairs[] = {"Add",         "And",   "Sub",     "Mul",  "Div",
@@ -290,13 +299,13 @@ static bool arithmetic(struct sl_onnx_import *im, const char *kind)
 	return true;
 }
 
-/* Ids and one of them: which tokens are padding, or are not. */
+/* Compares ids with a constant: a padding mask, which marks real tokens by 0 or by 1. */
 static bool compared_ids(struct sl_onnx_import *im, const char *kind)
 {
 	static const char *const kinds[] = {"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", NULL};
 	struct sl_onnx_value made = {.value = -1, .is_mask = true, .mask = uniform(0)};
 	struct sl_onnx_mask one;
-	float first; /* of the larger ids, where smaller ones are told from larger ones */
+	float first; /* the least id on the upper side of an inequality */
 
 	if (!is_one_of(kind, kinds) || !sl_onnx_is_ids(im, sl_onnx_in(im, 0)) || !sl_onnx_mask_in(im, 1, &one))
 		return false;
@@ -314,7 +323,8 @@ static bool compared_ids(struct sl_onnx_import *im, const char *kind)
 
 /* ---- values and masks */
 
-/* Where(mask, number, value), and the other way round: the value, where the number is that of hidden keys. */
+/* Where. Of three masks it is a mask. Of a mask, a number and a value it is the value: the mask must choose the value
+ * everywhere. If the value is scores, the mask may also choose a number that hides keys. */
 static bool where(struct sl_onnx_import *im)
 {
 	const struct sl_onnx_value *v = NULL;
@@ -324,11 +334,14 @@ static bool where(struct sl_onnx_import *im)
 
 	if (!sl_onnx_mask_in(im, 0, &which))
 		return false;
-	for (int i = 0; i < 2; i++)
-		if (!sl_onnx_mask_in(im, (size_t)i + 1, &in[i])) {
+	for (int i = 0; i < 2; i++) {
+		const struct sl_onnx_value *x = sl_onnx_in(im, (size_t)i + 1);
+
+		if (is_count(x) || !sl_onnx_mask_in(im, (size_t)i + 1, &in[i])) {
 			of = of < 0 ? i : 2;
-			v = sl_onnx_in(im, (size_t)i + 1);
+			v = x;
 		}
+	}
 	if (of < 0) {
 		for (int w = 0; w < 2; w++)
 			for (int z = 0; z < SL_ONNX_ZONES; z++)
@@ -351,7 +364,7 @@ static bool where(struct sl_onnx_import *im)
 	return true;
 }
 
-/* A value times a mask of real tokens; a sum of tokens by their number. */
+/* A value times a mask that is 1 for real tokens, or a sum of tokens divided by their number: the same value. */
 static bool with_value(struct sl_onnx_import *im, const char *kind)
 {
 	const bool div = strcmp(kind, "Div") == 0;
@@ -363,7 +376,7 @@ static bool with_value(struct sl_onnx_import *im, const char *kind)
 	if (!v || !by || v->value < 0 || (!div && strcmp(kind, "Mul") != 0) || (div && i == 0) ||
 	    !sl_onnx_mask_in(im, i, &m))
 		return false;
-	if (by->summed != v->summed || (div && !by->summed) || !settle_all(im, &m, 1))
+	if (by->summed != div || v->summed != div || !settle_all(im, &m, 1))
 		sl_onnx_refuse(im, "by a mask a value is multiplied that is 1 of real tokens, and a sum of tokens is "
 				   "divided by how many they are");
 	made = *v;
@@ -372,7 +385,8 @@ static bool with_value(struct sl_onnx_import *im, const char *kind)
 	return true;
 }
 
-/* How many tokens a row has, which is 1 at least. */
+/* Whether the node sums a mask over a row's tokens, which counts them, or bounds their number below by at most 1. A row
+ * has a token at least, so such a bound changes nothing. */
 static bool counted(struct sl_onnx_import *im, const char *kind, struct sl_onnx_value *made)
 {
 	int64_t axis[SL_ONNX_INTS];
@@ -391,7 +405,7 @@ static bool counted(struct sl_onnx_import *im, const char *kind, struct sl_onnx_
 	       sl_onnx_scalar_in(im, 1, &least) && least <= 1 && (im->node->n_input < 3 || !im->node->input[2][0]);
 }
 
-/* From the first on: a corner of a causal mask is one. */
+/* Slice from the first index on: the upper left corner of a causal mask is a causal mask. */
 static bool sliced(struct sl_onnx_import *im, struct sl_onnx_value *made)
 {
 	int64_t from[SL_ONNX_INTS], to[SL_ONNX_INTS], axis[SL_ONNX_INTS], step[SL_ONNX_INTS];
@@ -410,7 +424,7 @@ static bool sliced(struct sl_onnx_import *im, struct sl_onnx_value *made)
 	return true;
 }
 
-/* One that changes nothing but dimensions. */
+/* Whether the node only changes the mask's dimensions, or counts tokens; *made becomes its output. */
 static bool same(struct sl_onnx_import *im, const char *kind, struct sl_onnx_value *made)
 {
 	static const char *const kinds[] = {"Cast", "CastLike", "Identity", NULL};
@@ -434,7 +448,7 @@ static bool same(struct sl_onnx_import *im, const char *kind, struct sl_onnx_val
 	return is_one_of(kind, kinds);
 }
 
-/* softmax is never NaN, as no query has all keys hidden */
+/* IsNaN of a softmax is 0: no query has all its keys hidden, so softmax is never NaN. */
 static bool is_nan(struct sl_onnx_import *im, const char *kind)
 {
 	const struct sl_onnx_value *v = sl_onnx_in(im, 0);

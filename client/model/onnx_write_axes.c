@@ -1,10 +1,10 @@
-/* From nodes that resize, repeat and join axes to those of an ONNX file. */
+/* Writers of ops that resize, repeat and join axes as nodes of an ONNX file. */
 #include "client/model/onnx_write_impl.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* More numbers of an axis before and behind. */
+/* Pads an axis with `before` elements in front and `behind` elements at its end. */
 static struct sl_onnx_text padded(struct sl_onnx_writer *w, struct sl_onnx_text x, int64_t axis, int64_t before,
 				  int64_t behind, enum sl_resample mode)
 {
@@ -23,7 +23,7 @@ static struct sl_onnx_text padded(struct sl_onnx_writer *w, struct sl_onnx_text 
 	return x;
 }
 
-/* To that size along an axis of an image, whose batch may have any. */
+/* Resizes an image along one axis. As a batch may have any size, Shape gives it. */
 static void write_resize(struct sl_onnx_writer *w, int64_t axis)
 {
 	const struct sl_resample_attr *a = &w->op.u.resample;
@@ -45,6 +45,7 @@ static void write_resize(struct sl_onnx_writer *w, int64_t axis)
 		sl_onnx_emit_word(&w->e, "nearest_mode", "floor");
 }
 
+/* A mean of windows along one axis of an image. */
 static void write_mean(struct sl_onnx_writer *w, int64_t axis, int64_t behind)
 {
 	const struct sl_resample_attr *a = &w->op.u.resample;
@@ -57,7 +58,7 @@ static void write_mean(struct sl_onnx_writer *w, int64_t axis, int64_t behind)
 	sl_onnx_emit_int(&w->e, "count_include_pad", 1);
 }
 
-/* The sizes of a batch as large as that of input `i`: [batch, …]. */
+/* The sizes [batch, size[0], …], with the batch of input `i`, which Shape gives. */
 static struct sl_onnx_text sizes(struct sl_onnx_writer *w, int i, const int64_t *size, int n)
 {
 	const struct sl_onnx_text batch = sl_onnx_emit_slice(&w->e, SL_ONNX_EMIT(&w->e, "Shape", in(w, i)), 0, 0, 1, 1);
@@ -67,7 +68,7 @@ static struct sl_onnx_text sizes(struct sl_onnx_writer *w, int i, const int64_t 
 	return all;
 }
 
-/* An axis of one number, which is repeated. */
+/* Repeats the one element of an axis. */
 static void write_expand(struct sl_onnx_writer *w, int axis)
 {
 	const struct sl_shape *s = &w->op.in_shape[0];
@@ -106,20 +107,7 @@ void sl_onnx_write_resample(struct sl_onnx_writer *w)
 	}
 }
 
-/* The last of the nodes that the reader makes of nn.PReLU, relu(x) − w · relu(−x), where this is the first; or NULL. */
-static const struct sl_node *prelu_end(const struct sl_onnx_writer *w)
-{
-	const struct sl_node *n = w->node + 1, *end = w->g->node + w->g->n_node;
-
-	while (n < end && n->kind == SL_OP_RESAMPLE)
-		n++;
-	return n + 5 < end && n->kind == SL_OP_SCALE && n[1].kind == SL_OP_ACT && n[5].kind == SL_OP_ADD &&
-			       strcmp(n[5].name, w->node->name) == 0
-		       ? n + 5
-		       : NULL;
-}
-
-/* Whether the parameter's axes, and `behind` further ones of size 1, are the last ones of a repeated row's. */
+/* Whether the parameter's axes, and `behind` axes of size 1 after them, broadcast to s, the repeated value's shape. */
 static bool is_aligned(const struct sl_shape *s, const struct sl_shape *p, int behind)
 {
 	const int first = s->ndim - p->ndim - behind;
@@ -130,19 +118,18 @@ static bool is_aligned(const struct sl_shape *s, const struct sl_shape *p, int b
 
 		same &= s->dim[i] == (at < 0 || at >= p->ndim ? 1 : p->dim[at]);
 	}
-	for (int at = 0; at < p->ndim; at++) /* others are the batch's, or in front of it */
+	for (int at = 0; at < p->ndim; at++) /* an axis at the batch's place, or in front of it, must be 1 */
 		same &= at + first > 0 || p->dim[at] == 1;
 	return same;
 }
 
-/* Stands for the parameter itself, which may lack axes of size 1: nodes align the last axes of what they read. */
+/* REPEAT gets no node: its value is the parameter itself, which other nodes broadcast. They align last axes, so an
+ * Unsqueeze adds axes of size 1 that the parameter lacks at its end. */
 void sl_onnx_write_repeat(struct sl_onnx_writer *w)
 {
 	const struct sl_shape *s = &w->op.out_shape, *p = &param_of(w, 0)->shape;
-	const struct sl_node *end = prelu_end(w);
-	const int lack = s->ndim - 1 - p->ndim;
 	struct sl_onnx_text x;
-	int behind = end && lack > 0 ? lack : 0;
+	int behind = 0;
 
 	while (behind < s->ndim && !is_aligned(s, p, behind))
 		behind++;
@@ -153,10 +140,6 @@ void sl_onnx_write_repeat(struct sl_onnx_writer *w)
 		x = with_list(w, "Unsqueeze", x.t, (int64_t[]){p->ndim, p->ndim + 1, p->ndim + 2}, behind);
 	w->repeats[w->node->out] = true;
 	out(w, x);
-	if (!end)
-		return;
-	w->name[end->out] = two(w, "PRelu", in(w, 0), x);
-	w->index = (int)(end - w->g->node);
 }
 
 void sl_onnx_write_concat(struct sl_onnx_writer *w)

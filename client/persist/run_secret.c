@@ -73,11 +73,13 @@ enum sl_err sl_run_secret_read(const char *dir, struct sl_secret *out, struct sl
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || n < 0 || !parse(text, (size_t)n, out))
 		err = sl_fail_set(fail, SL_ERR_DATA, "'%.200s' is not the secret of a session; --fresh begins anew",
 				  path);
-	else if (st.st_mode & 077)
+	else if (st.st_mode & 077) {
+		explicit_bzero(out, sizeof *out);
 		err = sl_fail_set(
 			fail, SL_ERR_CONFIG,
 			"other users may read '%.200s' and take over this run: if nobody has, chmod 600 the file",
 			path);
+	}
 	explicit_bzero(text, sizeof text);
 	close(fd);
 	return err;

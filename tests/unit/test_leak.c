@@ -1,5 +1,5 @@
-/* What client/leak counts, against PyTorch and numpy (tests/golden/make_leak.py); labels and pictures that an attacker
- * can find, and that nobody can. */
+/* The figures of client/leak, against those of PyTorch and numpy (tests/golden/make_leak.py).
+ * Labels and pictures that an attacker can find, and some that cannot be found. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,8 @@ static void figures_are_pytorchs_and_numpys(void **state)
 	near_to(d.corrected, 0.6489209511028846);
 }
 
-/* In many dimensions the usual estimator says that two noises belong together; the other one does not. */
+/* In many dimensions the usual (biased) estimator finds two noises correlated; the bias-corrected
+ * one does not. */
 static void noise_has_no_distance_correlation(void **state)
 {
 	enum { ROWS = 100, WIDE = 400 };
@@ -89,14 +90,14 @@ static void labels_are_found_where_they_show(void **state)
 	}
 	near_to(sl_leak_labels_known(shows, ROWS, WIDE, label, CLASSES), 1);
 	near_to(sl_leak_labels_clusters(shows, ROWS, WIDE, label, CLASSES), 1);
-	near_to(sl_leak_labels_near(shows, ROWS, WIDE, label, CLASSES, 10), 1);
+	near_to(sl_leak_labels_near(shows, ROWS, WIDE, label, 10), 1);
 	assert_true(sl_leak_labels_known(hides, ROWS, WIDE, label, CLASSES) < 0.45);
 	assert_true(sl_leak_labels_clusters(hides, ROWS, WIDE, label, CLASSES) < 0.5);
-	assert_true(sl_leak_labels_near(hides, ROWS, WIDE, label, CLASSES, 10) < 0.45);
+	assert_true(sl_leak_labels_near(hides, ROWS, WIDE, label, 10) < 0.45);
 	near_to(sl_leak_labels_most(label, ROWS, CLASSES), 0.25);
 }
 
-/* PSNR of pictures that the decoder has not seen. */
+/* PSNR of pictures that the decoder was not trained on. */
 static double decoded(bool hidden, int halvings)
 {
 	enum { ROWS = 288, SEEN = 256, SIDE = 8, FLOATS = SIDE * SIDE * C };
@@ -112,7 +113,7 @@ static double decoded(bool hidden, int halvings)
 	double loss, db;
 
 	for (uint64_t i = 0; i < ROWS * FLOATS; i++)
-		image[i] = noise(i / 48, 4); /* a colour for each quarter of a picture */
+		image[i] = noise(i / 48, 4); /* one colour for each quarter of a picture */
 	for (int i = 0; i < ROWS * FLOATS; i++)
 		act[i] = hidden ? noise((uint64_t)i, 6) : image[i] * 3 - 1;
 	assert_int_equal(sl_cpu_backend_open(&be, NULL, &fail), SL_OK);
@@ -126,7 +127,7 @@ static double decoded(bool hidden, int halvings)
 	return db;
 }
 
-/* make_leak.py trains the same decoder in double. */
+/* make_leak.py trains the same decoder in double precision. */
 static void a_decoder_learns_as_pytorchs(void **state)
 {
 	enum { ROWS = 64, SIDE = 4, DEEP = 4 * C, WIDE = 2 * SIDE, STEPS = 20 };
@@ -159,7 +160,7 @@ static void a_decoder_learns_as_pytorchs(void **state)
 	be.ops->close(&be);
 }
 
-/* Each token sends its row of the table, with some noise. */
+/* The activation of each token is its row of an embedding table, plus some noise. */
 static void tokens_are_found_where_they_show(void **state)
 {
 	enum { VOCAB = 20, WIDE = 16, SEEN = 400, ROWS = 500 };
@@ -199,7 +200,8 @@ static void tokens_are_found_where_they_show(void **state)
 	be.ops->close(&be);
 }
 
-/* A head that hides nothing, one that folds pictures, and one that sends noise: the mean picture is at 10.8 dB. */
+/* A head that hides nothing, one that folds pictures to a lower resolution, and one that sends
+ * noise. The mean picture alone gives 10.8 dB. */
 static void a_decoder_gives_back_what_is_there(void **state)
 {
 	(void)state;
@@ -207,7 +209,7 @@ static void a_decoder_gives_back_what_is_there(void **state)
 
 	if (whole < 25 || folded < 20 || hidden > 11.5)
 		fail_msg("%.2f, %.2f and %.2f dB", whole, folded, hidden);
-	assert_true(decoded(false, 1) == folded); /* the same figures */
+	assert_true(decoded(false, 1) == folded); /* reproducible to the bit */
 }
 
 int main(void)

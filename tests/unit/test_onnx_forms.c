@@ -95,6 +95,28 @@ static void times_one_less(Onnx__Model *m)
 	onnx_set(&onnx_node(m, "/Mul")->input[1], "/Cast_2_output_0");
 }
 
+/* The sum of all tokens times how many they are. */
+static void sum_times_the_number(Onnx__Model *m)
+{
+	onnx_set(&onnx_node(m, "/Div")->op_type, "Mul");
+}
+
+/* The same, whose number stands in a torch.where. */
+static void sum_times_a_chosen_number(Onnx__Model *m)
+{
+	becomes(onnx_node(m, "/Clip"), "Where",
+		(const char *[]){"/layers.0/Constant_1_output_0", "/ReduceSum_1_output_0", NULL});
+	onnx_set(&onnx_node(m, "/Clip")->input[0], "/Equal_output_0");
+	sum_times_the_number(m);
+}
+
+/* The same with half of the number. */
+static void times_half_the_number(Onnx__Model *m)
+{
+	times_one_less(m);
+	becomes(onnx_node(m, "/Cast_1"), "Div", (const char *[]){"/layers.0/self_attn/Constant_3_output_0", NULL});
+}
+
 /* A mask of what tokens mean, not of padding. */
 static void mask_of_content(Onnx__Model *m)
 {
@@ -111,6 +133,9 @@ static const struct change {
 	{gelu_of_a_sum, "its input 0 is a sum of tokens, which is read divided by their number"},
 	{mask_of_content, "it tells token ids from 10 on from others"},
 	{times_the_number, "it computes with the number of samples or tokens, which is not known here"},
+	{sum_times_the_number, "a sum of tokens is divided by how many they are"},
+	{sum_times_a_chosen_number, "a sum of tokens is divided by how many they are"},
+	{times_half_the_number, "it computes with the number of samples or tokens, which is not known here"},
 	{times_one_less, "it computes with the number of samples or tokens, which is not known here"},
 };
 
